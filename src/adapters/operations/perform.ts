@@ -1,0 +1,42 @@
+// Every store operation as a pure function over records: the specification that all adapters follow.
+import type { OperationName, OutcomeOf, RequestOf, Unavailable } from "../../ports/store.ts";
+import { type Context, nowMs } from "./context.ts";
+import { acquireLock, inspectLock, releaseLock, renewLock } from "./locks.ts";
+import { cancelReservation, inspectReservation, reserve } from "./reservations.ts";
+import { admit, countActive, createRun, endRun, listActive, loadRun } from "./runs.ts";
+import { getTenant, readEvents, setTenant } from "./tenants.ts";
+
+export type Operations = {
+  readonly [Name in OperationName]: (context: Context, request: RequestOf<Name>) => OutcomeOf<Name>;
+};
+
+export const operations: Operations = {
+  acquireLock,
+  renewLock,
+  releaseLock,
+  inspectLock,
+  getTenant,
+  setTenant,
+  admit,
+  reserve,
+  cancelReservation,
+  countActive,
+  createRun,
+  loadRun,
+  endRun,
+  listActive,
+  inspectReservation,
+  readEvents,
+};
+
+/** Runs one operation, unless its time has passed: then it is refused before any effect. */
+export function perform<Name extends OperationName>(
+  table: Operations,
+  context: Context,
+  call: { readonly name: Name; readonly request: RequestOf<Name>; readonly notAfterMs: number },
+): (OutcomeOf<Name> & { readonly storeTimeMs: number }) | Unavailable {
+  const storeTimeMs = nowMs(context);
+  if (storeTimeMs > call.notAfterMs) return { kind: "unavailable", cause: "too_late" };
+  const operation: Operations[Name] = table[call.name];
+  return { ...operation(context, call.request), storeTimeMs };
+}

@@ -1,0 +1,52 @@
+// The tenant's record: its settings, and the number of its last event row.
+import type { EventRow } from "../../domain/event.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { type Context, nowMs } from "./context.ts";
+import { orderedNumber, type RecordKinds } from "./records.ts";
+
+type TenantState = RecordKinds["tenant"];
+
+const neverSet: TenantState = { settings: {}, version: 0, changeId: "", eventSequence: 0 };
+
+export function readTenant(context: Context, tenant: TenantId): TenantState {
+  return context.records.get("tenant", tenant, "record") ?? neverSet;
+}
+
+export function getTenant(context: Context, request: RequestOf<"getTenant">): OutcomeOf<"getTenant"> {
+  const { settings, version } = readTenant(context, request.tenant);
+  return { kind: "tenant", record: { settings, version } };
+}
+
+export function setTenant(context: Context, request: RequestOf<"setTenant">): OutcomeOf<"setTenant"> {
+  const { tenant, settings, expectedVersion, changeId, actor } = request;
+  const current = readTenant(context, tenant);
+  if (current.version === expectedVersion + 1 && current.changeId === changeId) {
+    return { kind: "saved", version: current.version };
+  }
+  if (current.version !== expectedVersion) return { kind: "version_conflict", version: current.version };
+  const version = expectedVersion + 1;
+  context.records.put("tenant", tenant, "record", { ...current, settings, version, changeId });
+  appendEvent(context, tenant, { type: "tenant_changed", subject: tenant, actor, detail: changeId });
+  return { kind: "saved", version };
+}
+
+/** Adds the next row and drops the one that falls out of the kept number. */
+export function appendEvent(
+  context: Context,
+  tenant: TenantId,
+  event: Pick<EventRow, "type" | "subject" | "actor" | "detail">,
+): void {
+  const current = readTenant(context, tenant);
+  const sequence = current.eventSequence + 1;
+  const { records, settings } = context;
+  records.put("tenant", tenant, "record", { ...current, eventSequence: sequence });
+  records.put("event", tenant, orderedNumber(sequence), { sequence, atMs: nowMs(context), ...event });
+  const dropped = sequence - settings.eventsPerTenantMax;
+  if (dropped > 0) records.erase("event", tenant, orderedNumber(dropped));
+}
+
+export function readEvents(context: Context, request: RequestOf<"readEvents">): OutcomeOf<"readEvents"> {
+  const rows = context.records.scan("event", request.tenant, orderedNumber(request.after), request.limit);
+  return { kind: "events", events: rows.map((row) => row.value) };
+}

@@ -1,0 +1,34 @@
+// Locks as values: who may be named, what proves ownership, and which writes a grant allows.
+import type { Brand } from "./brand.ts";
+
+/** Random proof of ownership; renew and release compare it. */
+export type LockToken = Brand<string, "LockToken">;
+
+/** Grows with every grant in a partition; guarded writes carry it. Microseconds keep it growing after a restore. */
+export type Fence = Brand<number, "Fence">;
+
+export const lockNamespaces = ["admission", "run", "job", "approval", "public"] as const;
+export type LockNamespace = (typeof lockNamespaces)[number];
+
+/** A lock inside one tenant. The admission lock has one per tenant, so its name is empty. */
+export type LockName = { readonly namespace: LockNamespace; readonly name: string };
+
+/** What to do when a lease cannot be renewed. */
+export type RenewalPolicy = "fence" | "continue";
+
+/**
+ * What a write under a lock carries. The store accepts it only from the current grant; with `continue` also from the
+ * last grant when its lock has expired and nobody else has taken it, and then takes the lock again for `ttlMs`.
+ */
+export type Guard = {
+  readonly lock: LockName;
+  readonly token: LockToken;
+  readonly fence: Fence;
+  readonly policy: RenewalPolicy;
+  readonly ttlMs: number;
+};
+
+/** How long the store remembers the last grant of a lock after it ended: repeats and `continue` need it. */
+export const grantMemoryMs = 600_000;
+
+export type RiskClass = "high" | "standard" | "low";

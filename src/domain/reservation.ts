@@ -1,0 +1,55 @@
+// Idempotency: what binds a key to a run, and what a second request with the same key means.
+import { createHash } from "node:crypto";
+import type { Brand } from "./brand.ts";
+import type { LockToken } from "./lock.ts";
+import type { RunId, TerminalStatus } from "./run.ts";
+
+/** SHA-256 of (operation, key): keys of any form become one fixed-size part of a record's name. */
+export type ReservationDigest = Brand<string, "ReservationDigest">;
+
+/** Version tag + SHA-256 of the canonical request: two requests with the same fingerprint ask for the same thing. */
+export type Fingerprint = Brand<string, "Fingerprint">;
+
+export type Reservation =
+  | {
+      readonly state: "pending";
+      readonly runId: RunId;
+      readonly fingerprint: Fingerprint;
+      /** Token of the admission lock under which the key was reserved. */
+      readonly token: LockToken;
+      readonly expiresAtMs: number;
+    }
+  | {
+      readonly state: "bound";
+      readonly runId: RunId;
+      readonly fingerprint: Fingerprint;
+      /** Known once the run has ended; it still answers replays after retention removed the run. */
+      readonly finalStatus?: TerminalStatus;
+      /** Absent while the run is not terminal: a record never expires before its run. */
+      readonly expiresAtMs?: number;
+    };
+
+export type ReservationVerdict = "unbound" | "ours" | "in_flight" | "key_reused" | "replay";
+
+/**
+ * What a request finds when it asks for a key. A pending reservation lives only as long as its owner holds the admission lock:
+ * after that its owner can no longer create the run, so the key is free again.
+ */
+export function judgeReservation(
+  reservation: Reservation | undefined,
+  asked: { readonly runId: RunId; readonly fingerprint: Fingerprint },
+  admissionLockToken: LockToken | undefined,
+): ReservationVerdict {
+  if (reservation === undefined) return "unbound";
+  if (reservation.state === "pending") {
+    if (reservation.token !== admissionLockToken) return "unbound";
+    return reservation.runId === asked.runId ? "ours" : "in_flight";
+  }
+  return reservation.fingerprint === asked.fingerprint ? "replay" : "key_reused";
+}
+
+/** Lengths are part of what is hashed, so that no two (operation, key) pairs give the same text. */
+export function digestOf(operation: string, key: string): ReservationDigest {
+  const text = `${operation.length}:${operation}${key.length}:${key}`;
+  return createHash("sha256").update(text).digest("hex") as ReservationDigest;
+}

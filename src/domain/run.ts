@@ -1,0 +1,59 @@
+// A run as far as admission and its end need it: ids, statuses, the header and its initial records.
+import type { Brand } from "./brand.ts";
+import { partitionOf } from "./partition.ts";
+import type { TenantId } from "./tenant.ts";
+
+export type RunId = Brand<string, "RunId">;
+
+export const runStatuses = [
+  "pending",
+  "running",
+  "waiting",
+  "succeeded",
+  "failed",
+  "denied",
+  "cancelled",
+  "timed_out",
+] as const;
+export type RunStatus = (typeof runStatuses)[number];
+
+export const terminalStatuses = ["succeeded", "failed", "denied", "cancelled", "timed_out"] as const;
+export type TerminalStatus = (typeof terminalStatuses)[number];
+
+export function isTerminal(status: RunStatus): status is TerminalStatus {
+  return (terminalStatuses as readonly string[]).includes(status);
+}
+
+export type RunHeader = {
+  readonly runId: RunId;
+  readonly tenant: TenantId;
+  readonly workflow: string;
+  readonly status: RunStatus;
+  /** Who asked for the run: a key id, a person, a parent run. */
+  readonly actor: string;
+  readonly admittedAtMs: number;
+  readonly endedAtMs?: number;
+  /** The fence of the grant that ended the run: it identifies that end when the call is repeated. */
+  readonly endedByFence?: number;
+  /** Digest of the idempotency key that the run is bound to. */
+  readonly reservation?: string;
+};
+
+/** One record of a run besides its header (its input now; steps, jobs and timers as the engine grows). */
+export type RunRecord = {
+  /** `<kind>/<id>`, unique within the run. */
+  readonly key: string;
+  /** Opaque to the store, which never looks inside. */
+  readonly body: string;
+};
+
+/** Run ids name their partition, so that a run can be found without a global table. */
+export function makeRunId(tenant: TenantId, unique: string): RunId {
+  return `run_${String(partitionOf(tenant)).padStart(2, "0")}_${unique}` as RunId;
+}
+
+const runIdPattern = /^run_[0-6][0-9]_[A-Za-z0-9]{8,64}$/;
+
+export function parseRunId(text: string): RunId | undefined {
+  return runIdPattern.test(text) ? (text as RunId) : undefined;
+}

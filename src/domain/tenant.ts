@@ -1,0 +1,30 @@
+// The customer whose limits apply: its id, and the settings that decide how its runs are admitted.
+import type { Brand } from "./brand.ts";
+
+export type TenantId = Brand<string, "TenantId">;
+
+export type AdmissionStrategy = "atomic" | "lock";
+export type WaitPolicy = "fixed" | "jitter";
+
+/** What an operator may set for one tenant; an absent field means the process-wide setting applies. */
+export type TenantSettings = {
+  /** Root runs that may be active at once; absent means unlimited. */
+  readonly maxConcurrentRuns?: number;
+  readonly admissionStrategy?: AdmissionStrategy;
+  readonly admissionWait?: WaitPolicy;
+  /** The kill switch: while true no run of this tenant starts. */
+  readonly stopped?: boolean;
+};
+
+export type TenantRecord = {
+  readonly settings: TenantSettings;
+  /** Grows by one with every change; 0 means never set. */
+  readonly version: number;
+};
+
+const tenantPattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+
+/** Gives the tenant id, or undefined when the text is not a valid one (1-64 characters of A-Z a-z 0-9 . _ -). */
+export function parseTenantId(text: string): TenantId | undefined {
+  return tenantPattern.test(text) ? (text as TenantId) : undefined;
+}

@@ -1,0 +1,11 @@
+// Time for the flows: monotonic to measure durations, wall only to show people and to notice a suspended machine.
+export type Clock = {
+  monotonicMs(): number;
+  wallMs(): number;
+  /** Resolves after `ms`, or at once when the signal is or becomes aborted; never rejects. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** Calls back once after `ms` unless cancelled. */
+  timer(ms: number, callback: () => void): CancelTimer;
+};
+
+export type CancelTimer = () => void;
