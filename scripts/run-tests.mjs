@@ -61,10 +61,10 @@ async function runTool(tool, args) {
 async function runTools(tools) {
   const counts = { passed: 0, failed: 0, stopped: false };
   for (const [tool, ...args] of tools) {
-    const { exitCode, forwarded } = await runTool(tool, args);
+    const { exitCode, stopCode } = await runTool(tool, args);
     console.log(`${exitCode === 0 ? "passed" : "FAILED"}: ${[tool, ...args].join(" ")}`);
     counts[exitCode === 0 ? "passed" : "failed"] += 1;
-    if (forwarded !== null) return { ...counts, stopped: true };
+    if (stopCode !== null) return { ...counts, stopped: true };
   }
   return counts;
 }
@@ -75,10 +75,10 @@ async function runVitest(path) {
   const reportPath = join(folder, "report.json");
   const args = ["run", path, "--reporter=default", "--reporter=json", `--outputFile.json=${reportPath}`];
   try {
-    const { exitCode, forwarded } = await runTool("vitest", args);
+    const { exitCode, stopCode } = await runTool("vitest", args);
     const counts = countTests(readReport(reportPath), exitCode);
     for (const problem of counts.problems) console.log(`FAILED: ${problem}`);
-    return { ...counts, stopped: forwarded !== null };
+    return { ...counts, stopped: stopCode !== null };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -19,21 +19,24 @@ const PACKAGE_OF = { "redis-server": "redis-tools", "nats-server": "nats-server"
 /**
  * Leaves `<servers>/bin/<name>` for each name. Everything is made in `scratch` and moved at the end, so an
  * interrupted fetch leaves nothing half-done; `problemOf(name, path)` judges each program before the move.
+ * `onStart` is given the pid of each child.
  */
-export async function fetchDebianServers({ names, servers, scratch, problemOf }) {
+export async function fetchDebianServers({ names, servers, scratch, problemOf, onStart }) {
   rmSync(scratch, { recursive: true, force: true });
   const fetched = join(scratch, "servers");
   const root = join(fetched, "root");
   const bin = join(fetched, "bin");
   for (const folder of [root, bin]) mkdirSync(folder, { recursive: true });
   try {
-    for (const archive of await downloadPackages(names, scratch)) {
-      await runOrFail("dpkg", ["-x", archive, root]);
+    for (const archive of await downloadPackages(names, scratch, onStart)) {
+      const unpacking = await runTool("dpkg", ["-x", archive, root], onStart);
+      if (unpacking.exitCode !== 0) throw failure("dpkg", unpacking.exitCode, unpacking.output);
     }
     // The binary decides by its own name what it is, so the wrapper has to call it as redis-server.
     const redisServer = join(root, "usr/bin/redis-server");
-    if (names.includes("redis-server") && !existsSync(redisServer))
+    if (names.includes("redis-server") && !existsSync(redisServer)) {
       symlinkSync("redis-check-rdb", redisServer);
+    }
     for (const name of names) writeWrapper(name, root, bin);
     const problems = names
       .map((name) => problemOf(name, join(bin, name)))
@@ -47,20 +50,17 @@ export async function fetchDebianServers({ names, servers, scratch, problemOf })
 }
 
 /** The packages and those of their dependencies that this system lacks; returns the archives' paths. */
-async function downloadPackages(names, scratch) {
-  const configuration = writeAptConfiguration(scratch);
+async function downloadPackages(names, scratch, onStart) {
+  const options = ["-qq", "-c", writeAptConfiguration(scratch)];
   // A foreign source that cannot be reached makes the update fail, yet need not matter for our packages.
-  const update = await aptGet(configuration, ["update"]);
+  const update = await runTool("apt-get", [...options, "update"], onStart);
   const packages = names.map((name) => PACKAGE_OF[name]);
-  const download = await aptGet(configuration, [
-    "install",
-    "--download-only",
-    "--reinstall",
-    "--no-install-recommends",
-    "--yes",
-    ...packages,
-  ]);
-  if (download.exitCode !== 0) throw failure("apt-get", download, `${update.output}${download.output}`);
+  // Only downloads; --reinstall because a package that the system has already would be passed over.
+  const install = ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes"];
+  const download = await runTool("apt-get", [...options, ...install, ...packages], onStart);
+  if (download.exitCode !== 0) {
+    throw failure("apt-get", download.exitCode, `${update.output}${download.output}`);
+  }
   const archives = join(scratch, "cache/archives");
   return readdirSync(archives)
     .filter((name) => name.endsWith(".deb"))
@@ -94,25 +94,15 @@ function writeAptConfiguration(scratch) {
   return path;
 }
 
-function aptGet(configuration, args) {
+async function runTool(command, args, onStart) {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C" };
-  return runOrStop("apt-get", ["-qq", "-c", configuration, ...args], { env });
-}
-
-async function runOrFail(command, args) {
-  const result = await runOrStop(command, args);
-  if (result.exitCode !== 0) throw failure(command, result, result.output);
-}
-
-async function runOrStop(command, args, options = {}) {
-  const result = await runCommand(command, args, { ...options, capture: true });
-  if (result.forwarded !== null)
-    throw new SetupError("Stopped while fetching the servers.", result.exitCode || 1);
+  const result = await runCommand(command, args, { env, capture: true, onStart });
+  if (result.stopCode !== null) throw new SetupError("Stopped while fetching the servers.", result.stopCode);
   return result;
 }
 
-function failure(command, result, output) {
-  return new Error(`${command} ended with ${result.exitCode}:\n${output.trim()}`);
+function failure(command, exitCode, output) {
+  return new Error(`${command} ended with ${exitCode}:\n${output.trim()}`);
 }
 
 /** The wrapper finds the folder from its own place, so that the checkout may be moved. */

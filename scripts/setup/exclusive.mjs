@@ -14,25 +14,34 @@ const UNKNOWN = "0";
  *
  * A claim is a symbolic link whose target is the text `pid.start.uuid`: creating one is atomic and writes
  * the text in the same step, so nobody can ever see a lock that does not yet name its holder.
+ *
+ * `work` is given a function that takes the pid of a child which does its part of the work: should this
+ * process be killed, the lock stays taken until that child has ended too.
  */
 export async function exclusively(lockPath, work, { waitLimitMs = WAIT_LIMIT_MS } = {}) {
   mkdirSync(dirname(lockPath), { recursive: true });
-  const own = `${process.pid}.${inspectProcess(process.pid).start}.${randomUUID()}`;
+  const own = claimFor(process.pid);
+  const workerLink = `${lockPath}.worker`;
   const deadline = Date.now() + waitLimitMs;
   let told = false;
   while (!tryClaim(lockPath, own)) {
     const holder = readClaim(lockPath);
     if (holder === null) continue;
-    if (!isAlive(holder) && removeDeadLock(lockPath, holder, own)) continue;
-    if (Date.now() >= deadline) throw waitedTooLong(lockPath, holder, waitLimitMs);
-    if (!told)
-      say(`Waiting for another Interlock command to finish its setup (process ${pidOf(holder)}) ...`);
+    const active = [holder, readClaim(workerLink)].find(isAlive);
+    if (active === undefined && removeDeadLock(lockPath, holder, own)) continue;
+    const pid = pidOf(active ?? holder);
+    if (Date.now() >= deadline) throw waitedTooLong(lockPath, pid, waitLimitMs);
+    if (!told) say(`Waiting for another Interlock command to finish its setup (process ${pid}) ...`);
     told = true;
     await delay(POLL_INTERVAL_MS);
   }
   try {
-    return await work();
+    return await work((pid) => {
+      removeLink(workerLink);
+      tryClaim(workerLink, claimFor(pid));
+    });
   } finally {
+    removeLink(workerLink);
     if (readClaim(lockPath) === own) removeLink(lockPath);
   }
 }
@@ -95,11 +104,16 @@ function removeLink(path) {
   }
 }
 
+function claimFor(pid) {
+  return `${pid}.${inspectProcess(pid).start}.${randomUUID()}`;
+}
+
 function pidOf(claim) {
   return Number(claim.split(".")[0]);
 }
 
 function isAlive(claim) {
+  if (claim === null) return false;
   const [pid, start] = claim.split(".");
   try {
     process.kill(Number(pid), 0);
@@ -126,9 +140,9 @@ function inspectProcess(pid) {
   }
 }
 
-function waitedTooLong(lockPath, holder, waitLimitMs) {
+function waitedTooLong(lockPath, pid, waitLimitMs) {
   return new SetupError(
-    `Gave up after ${Math.round(waitLimitMs / 1000)} s: process ${pidOf(holder)} still holds the setup lock. ` +
+    `Gave up after ${Math.round(waitLimitMs / 1000)} s: process ${pid} still holds the setup lock. ` +
       `Wait for it or end it and run the command again; if it is not an Interlock command, remove ${lockPath}.`,
   );
 }

@@ -11,8 +11,8 @@ const INSTALL_ARGUMENTS = ["ci", "--include=dev", "--no-audit", "--no-fund"];
 
 export async function ensurePackages(root) {
   if (packagesAreCurrent(root)) return;
-  await exclusively(join(root, ".setup", "lock"), async () => {
-    if (!packagesAreCurrent(root)) await installPackages(root);
+  await exclusively(join(root, ".setup", "lock"), async (shareLockWith) => {
+    if (!packagesAreCurrent(root)) await installPackages(root, shareLockWith);
   });
 }
 
@@ -36,14 +36,12 @@ export function stampPath(root) {
   return join(root, "node_modules", ".interlock-stamp");
 }
 
-async function installPackages(root) {
+async function installPackages(root, shareLockWith) {
   say("Installing packages (first run, about 10 s) ...");
   const stamp = wantedStamp(root);
   const stdio = ["ignore", process.stderr, process.stderr];
-  const result = await runCommand("npm", INSTALL_ARGUMENTS, { cwd: root, stdio });
-  if (result.forwarded !== null) {
-    throw new SetupError("Stopped while installing packages.", result.exitCode || 1);
-  }
+  const result = await runCommand("npm", INSTALL_ARGUMENTS, { cwd: root, stdio, onStart: shareLockWith });
+  if (result.stopCode !== null) throw new SetupError("Stopped while installing packages.", result.stopCode);
   if (result.error !== null) {
     throw new SetupError(
       `Cannot run npm (${result.error.message}): install it, it comes with Node, and try again.`,

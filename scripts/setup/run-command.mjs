@@ -6,26 +6,25 @@ const FORWARDED_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 /**
  * Resolves once the child has ended. `exitCode` follows the shell's convention: 128 + n for a child ended
- * by signal n, 127 for a command that cannot be found. `forwarded` tells a child that failed from one that
- * was asked to stop. With `capture` the child's output is collected in `output` instead of being shown.
+ * by signal n, 127 for a command that cannot be found. `stopCode` is 128 + n if this process got signal n
+ * meanwhile, else null: it tells a child that failed from one that was asked to stop. With `capture` the
+ * child's output is collected in `output` instead of being shown. `onStart` is given the child's pid.
  */
-export function runCommand(
-  command,
-  args,
-  { cwd, env = process.env, stdio = "inherit", capture = false } = {},
-) {
+export function runCommand(command, args, options = {}) {
+  const { cwd, env = process.env, stdio = "inherit", capture = false, onStart } = options;
   return new Promise((resolve) => {
     let output = "";
-    let forwarded = null;
+    let stopCode = null;
     const child = spawn(command, args, { cwd, env, stdio: capture ? ["ignore", "pipe", "pipe"] : stdio });
+    if (child.pid !== undefined) onStart?.(child.pid);
     const forward = (signal) => {
-      forwarded = signal;
+      stopCode = codeOf(signal);
       child.kill(signal);
     };
     for (const signal of FORWARDED_SIGNALS) process.on(signal, forward);
     const finish = (result) => {
       for (const signal of FORWARDED_SIGNALS) process.off(signal, forward);
-      resolve({ ...result, output, forwarded });
+      resolve({ ...result, output, stopCode });
     };
     child.stdout?.on("data", (chunk) => {
       output += chunk;
@@ -38,7 +37,11 @@ export function runCommand(
       if (child.pid === undefined) finish({ exitCode: error.code === "ENOENT" ? 127 : 126, error });
     });
     child.on("close", (code, signal) => {
-      if (child.pid !== undefined) finish({ exitCode: code ?? 128 + constants.signals[signal], error: null });
+      if (child.pid !== undefined) finish({ exitCode: code ?? codeOf(signal), error: null });
     });
   });
+}
+
+function codeOf(signal) {
+  return 128 + constants.signals[signal];
 }

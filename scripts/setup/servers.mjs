@@ -19,11 +19,11 @@ export async function ensureServers(root) {
   warnOfUnusableVariables();
   const found = findServers(root);
   if (found !== null) return found;
-  return exclusively(join(root, ".setup", "lock"), async () => {
+  return exclusively(join(root, ".setup", "lock"), async (shareLockWith) => {
     // Another process may have fetched them while this one waited.
     const foundNow = findServers(root);
     if (foundNow !== null) return foundNow;
-    await fetchServers(root);
+    await fetchServers(root, shareLockWith);
     return findServers(root);
   });
 }
@@ -78,7 +78,7 @@ function isExecutable(path) {
   }
 }
 
-async function fetchServers(root) {
+async function fetchServers(root, shareLockWith) {
   // The fetch replaces all of .servers, so it takes every server that is provided nowhere else.
   const names = SERVERS.filter((server) => findProvided(server) === null).map(({ name }) => name);
   const hasDebianTools = ["apt-get", "dpkg"].every((tool) => candidatesOnPath(tool).some(isExecutable));
@@ -90,6 +90,7 @@ async function fetchServers(root) {
       servers: join(root, ".servers"),
       scratch: join(root, ".setup", "fetch"),
       problemOf,
+      onStart: shareLockWith,
     });
   } catch (error) {
     if (error instanceof SetupError) throw error;

@@ -150,6 +150,20 @@ describe("the setup lock", () => {
     expect(readdirSync(join(folder, "setup"))).toEqual([]);
   });
 
+  test("the lock of a killed process stays taken while its child still works", async () => {
+    const lock = join(folder, "setup", "lock");
+    const holder = claimOfDeadProcess();
+    mkdirSync(dirname(lock));
+    symlinkSync(holder, lock);
+    const child = start(["-e", "setInterval(() => {}, 1000)"]).child;
+    symlinkSync(`${child.pid}.0.${randomUUID()}`, `${lock}.worker`);
+    const refused = exclusively(lock, async () => "worked", { waitLimitMs: 0 });
+    await expect(refused).rejects.toThrow(`process ${child.pid} still holds the setup lock`);
+    child.kill("SIGKILL");
+    expect(await exclusively(lock, async () => "worked", { waitLimitMs: DEADLINE_MS })).toBe("worked");
+    expect(readdirSync(dirname(lock))).toEqual([]);
+  });
+
   test("waiting for a live holder ends with an error that names it and the lock", async () => {
     const lock = join(folder, "setup", "lock");
     await exclusively(lock, async () => {
