@@ -312,7 +312,7 @@ export const settings = {
     10_000,
     "Tenants with a label of their own; the others are counted together as `other`.",
   ),
-} as const satisfies Record<string, Setting>;
+} as const;
 
 export type SettingName = keyof typeof settings;
 type ValueOf<Row> = Row extends NumberSetting

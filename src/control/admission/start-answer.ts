@@ -1,0 +1,42 @@
+// Every answer to a start request, and the HTTP status and error code that stand for it.
+import type { RunId, RunStatus } from "../../domain/run.ts";
+import { type ErrorCode, errors } from "../../errors.ts";
+
+export type StartAnswer =
+  | { readonly kind: "admitted"; readonly runId: RunId; readonly status: RunStatus }
+  | { readonly kind: "replayed"; readonly runId: RunId; readonly status: RunStatus }
+  | { readonly kind: "key_reused" }
+  | { readonly kind: "in_flight"; readonly retryAfterSeconds: number }
+  | {
+      readonly kind: "limit_reached";
+      readonly limit: number;
+      readonly active: number;
+      readonly retryAfterSeconds: number;
+    }
+  | { readonly kind: "tenant_stopped" }
+  | { readonly kind: "gate_unavailable"; readonly cause: string; readonly retryAfterSeconds: number }
+  /** The run with this id may exist; repeating with the same key finds out. */
+  | { readonly kind: "outcome_unknown"; readonly runId: RunId; readonly retryAfterSeconds: number }
+  /** The caller went away before anything was decided; nothing was left behind. */
+  | { readonly kind: "cancelled" };
+
+const errorCodes: { readonly [Kind in StartAnswer["kind"]]: ErrorCode | undefined } = {
+  admitted: undefined,
+  replayed: undefined,
+  key_reused: "idempotency_key_reused",
+  in_flight: "idempotency_key_in_flight",
+  limit_reached: "max_concurrent_runs_reached",
+  tenant_stopped: "tenant_stopped",
+  gate_unavailable: "concurrency_gate_unavailable",
+  outcome_unknown: "outcome_unknown",
+  cancelled: "request_cancelled",
+};
+
+export function startErrorCode(answer: StartAnswer): ErrorCode | undefined {
+  return errorCodes[answer.kind];
+}
+
+export function startHttpStatus(answer: StartAnswer): number {
+  const code = startErrorCode(answer);
+  return code === undefined ? 200 : errors[code].status;
+}

@@ -1,0 +1,123 @@
+// Decides whether a run may start: by one atomic operation, or by the pipeline under the tenant's admission lock.
+import type { Config } from "../../config.ts";
+import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
+import { makeRunId, type RunRecord } from "../../domain/run.ts";
+import type { AdmissionStrategy, TenantId, TenantSettings, WaitPolicy } from "../../domain/tenant.ts";
+import { retryAfterSeconds } from "../../domain/wait.ts";
+import { InterlockError } from "../../errors.ts";
+import type { Ports } from "../../ports/ports.ts";
+import type { NewRun } from "../../ports/store.ts";
+import { admitAtomically } from "./admit-atomically.ts";
+import type { Decision, Gate } from "./gate.ts";
+import type { StartAnswer } from "./start-answer.ts";
+import { startUnderLock } from "./start-under-lock.ts";
+
+export type StartRequest = {
+  readonly tenant: TenantId;
+  readonly workflow: string;
+  /** Who asks: it stands in the run and in its event. */
+  readonly actor: string;
+  readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
+  /** Everything besides the header that must exist from the run's first moment. */
+  readonly records: readonly RunRecord[];
+};
+
+export async function startRun(
+  gate: Gate,
+  request: StartRequest,
+  signal?: AbortSignal,
+): Promise<StartAnswer> {
+  checkRecords(gate.config, request.records);
+  const { clock, metrics, random } = gate.ports;
+  const startedMs = clock.monotonicMs();
+  const run = newRun(gate.ports, request);
+  const { strategy, decision } = await decide(gate, request.tenant, run, signal);
+  const outcome = decision.kind;
+  const labels = { tenant: request.tenant, endpoint: "start_run", strategy, outcome };
+  metrics.observe("admission_wait_seconds", labels, (clock.monotonicMs() - startedMs) / 1000);
+  metrics.count("admission_decisions_total", { strategy, outcome });
+  if (outcome === "admitted") metrics.count("run_starts_total", {});
+  if (run.key !== undefined) countReservation(gate.ports, outcome);
+  const spread = retryAfterSeconds(gate.config["admission.retryAfterSeconds"], 1, random.fraction());
+  return { ...decision, retryAfterSeconds: spread } as StartAnswer;
+}
+
+type Decided = { readonly strategy: AdmissionStrategy; readonly decision: Decision };
+
+async function decide(
+  gate: Gate,
+  tenant: TenantId,
+  run: NewRun,
+  signal: AbortSignal | undefined,
+): Promise<Decided> {
+  if (signal?.aborted)
+    return { strategy: gate.config["admission.strategy"], decision: { kind: "cancelled" } };
+  const chosen = await chooseStrategy(gate, tenant);
+  if (chosen.kind === "gate_unavailable") return { strategy: "lock", decision: chosen };
+  if (chosen.kind === "atomic") {
+    const decision = await admitAtomically(gate, tenant, run);
+    if (decision.kind !== "use_lock_strategy") return { strategy: "atomic", decision };
+    const { wait = gate.config["admission.wait"] } = decision;
+    gate.tenants.learn(tenant, { admissionStrategy: "lock", admissionWait: wait });
+    return { strategy: "lock", decision: await startUnderLock(gate, tenant, run, wait, signal) };
+  }
+  return { strategy: "lock", decision: await startUnderLock(gate, tenant, run, chosen.wait, signal) };
+}
+
+type Choice =
+  | { readonly kind: "atomic" }
+  | { readonly kind: "lock"; readonly wait: WaitPolicy }
+  | { readonly kind: "gate_unavailable"; readonly cause: string };
+
+/** Only a process set to `lock` must ask first: `admit` itself refuses for a tenant that is set to `lock`. */
+async function chooseStrategy(gate: Gate, tenant: TenantId): Promise<Choice> {
+  const { config, ports, tenants } = gate;
+  let settings: TenantSettings | undefined = tenants.recall(tenant);
+  if (settings === undefined && config["admission.strategy"] === "lock") {
+    const answer = await ports.store.getTenant({ tenant }, { deadlineMs: config["admission.callTimeoutMs"] });
+    if (answer.kind !== "tenant") return { kind: "gate_unavailable", cause: answer.cause };
+    settings = answer.record.settings;
+    tenants.learn(tenant, settings);
+  }
+  const strategy = settings?.admissionStrategy ?? config["admission.strategy"];
+  return strategy === "atomic"
+    ? { kind: "atomic" }
+    : { kind: "lock", wait: settings?.admissionWait ?? config["admission.wait"] };
+}
+
+function newRun(ports: Ports, request: StartRequest): NewRun {
+  const { tenant, workflow, actor, key, records } = request;
+  const run = { runId: makeRunId(tenant, ports.random.token()), workflow, actor, records };
+  if (key === undefined) return run;
+  return { ...run, key: { digest: digestOf("start_run", key.text), fingerprint: key.fingerprint } };
+}
+
+/** Bounds what one admission writes, so that it never holds the store for long. */
+function checkRecords(config: Config, records: readonly RunRecord[]): void {
+  const recordsMax = config["admission.recordsMax"];
+  if (records.length > recordsMax) {
+    throw new InterlockError(
+      "invalid_request",
+      `${records.length} initial records, ${recordsMax} are allowed`,
+    );
+  }
+  const bytes = records.reduce(
+    (sum, { key, body }) => sum + Buffer.byteLength(key) + Buffer.byteLength(body),
+    0,
+  );
+  const bytesMax = config["admission.recordBytesMax"];
+  if (bytes > bytesMax) {
+    throw new InterlockError("invalid_request", `initial records of ${bytes} bytes, ${bytesMax} are allowed`);
+  }
+}
+
+function countReservation(ports: Ports, outcome: Decision["kind"]): void {
+  const counted: Partial<Record<Decision["kind"], string>> = {
+    admitted: "new",
+    replayed: "replayed",
+    key_reused: "key_reused",
+    in_flight: "in_flight",
+  };
+  const label = counted[outcome];
+  if (label !== undefined) ports.metrics.count("idempotency_reservations_total", { outcome: label });
+}

@@ -1,0 +1,53 @@
+// Repeats a store call until its outcome is known: what makes `unknown` decidable instead of a guess.
+import { waitDelayMs } from "../domain/wait.ts";
+import type { Ports } from "../ports/ports.ts";
+import type { Answer, OperationName, OutcomeOf } from "../ports/store.ts";
+
+export type AskLimits = { readonly callTimeoutMs: number; readonly budgetMs: number };
+
+/**
+ * Refusals that an earlier try, still on its way, could turn into an effect. Such a refusal is final only once the store's
+ * clock has passed that try's notAfter; every other outcome is final at once.
+ */
+const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf<Name>["kind"]> } = {
+  admit: ["limit_reached", "tenant_stopped", "in_flight", "use_lock_strategy"],
+  createRun: ["limit_reached", "tenant_stopped"],
+  reserve: ["in_flight"],
+};
+
+const betweenTries = { kind: "exponential", baseMs: 10, maxMs: 160 } as const;
+
+/**
+ * `send` makes one try with the identity that makes the call repeatable. The answer is `unknown` only when the budget is
+ * spent, and `unavailable` only when no try can have had an effect.
+ */
+export async function askUntilKnown<Name extends OperationName>(
+  ports: Ports,
+  name: Name,
+  limits: AskLimits,
+  send: (deadlineMs: number) => Promise<Answer<Name>>,
+): Promise<Answer<Name>> {
+  const { clock, random, metrics } = ports;
+  const startedMs = clock.monotonicMs();
+  let openUntilMs: number | undefined;
+  for (let tries = 0; ; tries += 1) {
+    const leftMs = limits.budgetMs - (clock.monotonicMs() - startedMs);
+    const deadlineMs = Math.max(1, Math.min(limits.callTimeoutMs, leftMs));
+    const answer = (await send(deadlineMs)) as Answer<OperationName>;
+    let pauseMs = waitDelayMs("jitter", betweenTries, tries, random.fraction());
+    if (answer.kind === "unknown") {
+      metrics.count("unknown_outcomes_total", { operation: name });
+      openUntilMs = Math.max(openUntilMs ?? 0, answer.notAfterMs);
+    } else if (openUntilMs === undefined) {
+      return answer as Answer<Name>;
+    } else if (answer.kind !== "unavailable") {
+      const open = (openRefusals[name] as readonly string[] | undefined)?.includes(answer.kind) ?? false;
+      if (!open || answer.storeTimeMs > openUntilMs) return answer as Answer<Name>;
+      pauseMs = openUntilMs - answer.storeTimeMs + 1;
+    }
+    if (clock.monotonicMs() - startedMs + pauseMs >= limits.budgetMs) {
+      return { kind: "unknown", cause: `still unknown after ${tries + 1} tries`, notAfterMs: openUntilMs };
+    }
+    await clock.sleep(pauseMs);
+  }
+}

@@ -1,0 +1,94 @@
+// Waits for a lock within a budget: one try after the other, spread out by the wait policy, until it is ours.
+import { elapsedMs, type Instant, leaseMarginMs } from "../../domain/lease.ts";
+import type { Fence, LockToken } from "../../domain/lock.ts";
+import { waitDelayMs } from "../../domain/wait.ts";
+import type { Ports } from "../../ports/ports.ts";
+import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
+import type { LeaseTerms } from "./lease-terms.ts";
+import { releaseLease } from "./release-lease.ts";
+
+/** `since` is when the first try with this token was sent: the store's ttl cannot have begun earlier. */
+export type Acquisition = {
+  readonly kind: "acquired";
+  readonly token: LockToken;
+  readonly fence: Fence;
+  readonly since: Instant;
+};
+
+export type NotAcquired =
+  | { readonly kind: "busy"; readonly instance: string }
+  | { readonly kind: "unavailable"; readonly cause: string }
+  | { readonly kind: "unknown"; readonly cause: string }
+  | { readonly kind: "cancelled" };
+
+export async function acquireLease(
+  ports: Ports,
+  target: LeaseTarget,
+  terms: LeaseTerms,
+  signal: AbortSignal | undefined,
+): Promise<Acquisition | NotAcquired> {
+  const startedMs = ports.clock.monotonicMs();
+  const outcome = await tryUntilDecided(ports, target, terms, signal);
+  const seconds = (ports.clock.monotonicMs() - startedMs) / 1000;
+  const lock = target.lock.namespace;
+  ports.metrics.observe("lock_acquire_seconds", { lock, outcome: outcome.kind }, seconds);
+  if (outcome.kind === "busy") {
+    ports.log.info(`${lock} lock busy`, { ...logFields(target), holder: outcome.instance });
+  }
+  return outcome;
+}
+
+async function tryUntilDecided(
+  ports: Ports,
+  target: LeaseTarget,
+  terms: LeaseTerms,
+  signal: AbortSignal | undefined,
+): Promise<Acquisition | NotAcquired> {
+  const { clock, metrics, random, store, instance } = ports;
+  const startedMs = clock.monotonicMs();
+  const { ttlMs, callTimeoutMs } = terms;
+  let unresolved: { token: LockToken; since: Instant } | undefined;
+  const giveUp = async (outcome: NotAcquired) => {
+    // A try whose answer was lost may have been granted: nobody may wait a whole ttl for it.
+    if (unresolved !== undefined) await releaseLease(ports, target, unresolved.token, terms.releaseTimeoutMs);
+    return outcome;
+  };
+  for (let retry = 0; ; retry += 1) {
+    if (signal?.aborted) return giveUp({ kind: "cancelled" });
+    // A new token for every try, so that its lease is as long as can be; the same one again while a try is unresolved.
+    const attempt = unresolved ?? { token: random.token() as LockToken, since: instantOf(ports.clock) };
+    const request = { ...target, token: attempt.token, instance, ttlMs };
+    const answer = await store.acquireLock(request, { deadlineMs: callTimeoutMs });
+    let holder = "";
+    switch (answer.kind) {
+      case "acquired":
+        if (elapsedMs(attempt.since, instantOf(ports.clock)) < ttlMs - leaseMarginMs(ttlMs)) {
+          return { kind: "acquired", fence: answer.fence, ...attempt };
+        }
+        // Granted so long ago that it is as good as expired: give it back and try afresh.
+        await releaseLease(ports, target, attempt.token, terms.releaseTimeoutMs);
+        unresolved = undefined;
+        break;
+      case "busy":
+        holder = answer.instance;
+        break;
+      case "already_released":
+        unresolved = undefined;
+        break;
+      case "unknown":
+        metrics.count("unknown_outcomes_total", { operation: "acquireLock" });
+        unresolved = attempt;
+        break;
+      case "unavailable":
+        return giveUp(unresolved === undefined ? answer : { kind: "unknown", cause: answer.cause });
+    }
+    const delayMs = waitDelayMs(terms.wait, terms.poll, retry, random.fraction());
+    if (clock.monotonicMs() - startedMs + delayMs > terms.waitMs) {
+      const lost = answer.kind === "unknown";
+      return giveUp(lost ? { kind: "unknown", cause: answer.cause } : { kind: "busy", instance: holder });
+    }
+    metrics.count("lock_busy_retries_total", { path: target.lock.namespace, policy: terms.wait });
+    metrics.observe("lock_busy_retry_delay_seconds", { policy: terms.wait }, delayMs / 1000);
+    await clock.sleep(delayMs, signal);
+  }
+}

@@ -1,0 +1,92 @@
+// The numbers of each kind of lock, put together from the configuration.
+import type { Config } from "../../config.ts";
+import { type RenewalRule, renewalRuleFor } from "../../domain/lease.ts";
+import type { LockNamespace, RiskClass } from "../../domain/lock.ts";
+import type { WaitPolicy } from "../../domain/tenant.ts";
+import type { WaitShape } from "../../domain/wait.ts";
+
+export type LeaseTerms = {
+  readonly ttlMs: number;
+  /** How long a contender waits for a busy lock; 0 tries once. */
+  readonly waitMs: number;
+  readonly wait: WaitPolicy;
+  readonly poll: WaitShape;
+  /** How long one acquire, renew or guarded write may take. */
+  readonly callTimeoutMs: number;
+  readonly releaseTimeoutMs: number;
+  readonly rule: RenewalRule;
+  /** Absent: the lease is not renewed and fences itself before the ttl. */
+  readonly renewEveryMs?: number;
+};
+
+export function admissionLockTerms(config: Config, wait: WaitPolicy): LeaseTerms {
+  const ttlMs = config["locks.admission.ttlMs"];
+  return {
+    ttlMs,
+    waitMs: config["locks.admission.waitMs"],
+    wait,
+    poll: {
+      kind: "exponential",
+      baseMs: config["locks.admission.pollMs"],
+      maxMs: config["locks.admission.pollMaxMs"],
+    },
+    callTimeoutMs: shortCallTimeoutMs(ttlMs),
+    releaseTimeoutMs: config["locks.admission.releaseTimeoutMs"],
+    rule: neverRenewed,
+  };
+}
+
+/** `waiting` is how a request meets a busy run: the gateway waits, the engine does not. */
+export function runLockTerms(config: Config, risk: RiskClass, waiting: "wait" | "try_once"): LeaseTerms {
+  return {
+    ttlMs: config["locks.run.ttlMs"],
+    waitMs: waiting === "wait" ? config["locks.run.waitMs"] : 0,
+    wait: "jitter",
+    poll: around(config, "run"),
+    callTimeoutMs: config["locks.run.callTimeoutMs"],
+    releaseTimeoutMs: config["locks.run.releaseTimeoutMs"],
+    rule: renewalRuleFor(risk),
+    renewEveryMs: config["locks.run.renewEveryMs"],
+  };
+}
+
+export function jobLockTerms(config: Config): LeaseTerms {
+  return {
+    ttlMs: config["locks.job.ttlMs"],
+    waitMs: config["locks.job.waitMs"],
+    wait: "jitter",
+    poll: around(config, "job"),
+    callTimeoutMs: config["locks.job.callTimeoutMs"],
+    releaseTimeoutMs: config["locks.job.releaseTimeoutMs"],
+    rule: { policy: "fence", failuresMax: config["locks.job.failuresMax"] },
+    renewEveryMs: config["locks.job.renewEveryMs"],
+  };
+}
+
+export function approvalLockTerms(config: Config): LeaseTerms {
+  const ttlMs = config["locks.approval.ttlMs"];
+  return {
+    ttlMs,
+    waitMs: config["locks.approval.waitMs"],
+    wait: "jitter",
+    poll: around(config, "approval"),
+    callTimeoutMs: shortCallTimeoutMs(ttlMs),
+    releaseTimeoutMs: config["locks.approval.releaseTimeoutMs"],
+    rule: neverRenewed,
+  };
+}
+
+/** Without renewals nothing is tolerated: the lease ends by its deadline. */
+const neverRenewed: RenewalRule = { policy: "fence", failuresMax: 1 };
+
+function shortCallTimeoutMs(ttlMs: number): number {
+  return Math.min(2_000, ttlMs / 8);
+}
+
+function around(config: Config, lock: Exclude<LockNamespace, "admission" | "public">): WaitShape {
+  return {
+    kind: "around",
+    baseMs: config[`locks.${lock}.pollMs`],
+    jitterFraction: config["locks.pollJitterFraction"],
+  };
+}

@@ -1,0 +1,32 @@
+// Gives a lock back, bounded in time and independent of whether the caller is still there.
+import type { LockToken } from "../../domain/lock.ts";
+import type { Ports } from "../../ports/ports.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import { type LeaseTarget, logFields } from "./lease-target.ts";
+
+/** A release that stays unknown is left to the lock's ttl. */
+export async function releaseLease(
+  ports: Ports,
+  target: LeaseTarget,
+  token: LockToken,
+  timeoutMs: number,
+): Promise<void> {
+  const { log, metrics, store } = ports;
+  const limits = { callTimeoutMs: timeoutMs / 2, budgetMs: timeoutMs };
+  const answer = await askUntilKnown(ports, "releaseLock", limits, (deadlineMs) =>
+    store.releaseLock({ ...target, token }, { deadlineMs }),
+  );
+  const fields = logFields(target);
+  switch (answer.kind) {
+    case "released":
+      return;
+    case "not_owned":
+      metrics.count("lock_not_owned_total", { lock: target.lock.namespace, operation: "release" });
+      log.warn("lock release skipped: token mismatch", { ...fields, reason: "lock not owned" });
+      return;
+    case "unknown":
+    case "unavailable":
+      log.warn("lock release failed: left to its ttl", { ...fields, cause: answer.cause });
+      return;
+  }
+}

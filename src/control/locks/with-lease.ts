@@ -1,0 +1,234 @@
+// Runs work under a lock: acquires it, renews it, fences the work before the lock can be somebody else's, and releases it.
+import {
+  type AbandonCause,
+  elapsedMs,
+  type Instant,
+  judgeRenewal,
+  leaseMarginMs,
+  type RenewalOutcome,
+} from "../../domain/lease.ts";
+import type { Fence, Guard, LockToken } from "../../domain/lock.ts";
+import { InterlockError } from "../../errors.ts";
+import type { CancelTimer } from "../../ports/clock.ts";
+import type { Ports } from "../../ports/ports.ts";
+import { type Answer, executeOn, type OperationName, type RequestOf } from "../../ports/store.ts";
+import { type Acquisition, acquireLease, type NotAcquired } from "./acquire-lease.ts";
+import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
+import type { LeaseTerms } from "./lease-terms.ts";
+import { releaseLease } from "./release-lease.ts";
+
+/** Operations that write under a lock. */
+export type GuardedOperation = {
+  [Name in OperationName]: RequestOf<Name> extends { readonly guard: Guard } ? Name : never;
+}[OperationName];
+
+/** A lock as the work under it sees it. Only `withLease` makes one. */
+export type Lease = {
+  readonly token: LockToken;
+  readonly fence: Fence;
+  /** Aborted when ownership can no longer be trusted (reason: the `lock_abandoned` error) or the caller cancels. */
+  readonly signal: AbortSignal;
+  /** Throws when the lease is over. Synchronous and by elapsed time: after a pause, work runs before any timer fires. */
+  check(): void;
+  /** A guarded write: checked before it is sent (`unavailable` when the lease is over), and by the store when it arrives. */
+  write<Name extends GuardedOperation>(
+    name: Name,
+    request: Omit<RequestOf<Name>, "guard">,
+    deadlineMs?: number,
+  ): Promise<Answer<Name>>;
+};
+
+export type LeaseOutcome<Value> =
+  /** The work returned; `abandoned` says that its lease had ended by then, so the lock was not released. */
+  | { readonly kind: "finished"; readonly value: Value; readonly abandoned?: AbandonCause }
+  /** The work stopped because its lease had ended; the lock is left in place. */
+  | { readonly kind: "abandoned"; readonly cause: AbandonCause }
+  | NotAcquired;
+
+export async function withLease<Value>(
+  ports: Ports,
+  target: LeaseTarget,
+  terms: LeaseTerms,
+  work: (lease: Lease) => Promise<Value>,
+  signal?: AbortSignal,
+): Promise<LeaseOutcome<Value>> {
+  const acquired = await acquireLease(ports, target, terms, signal);
+  if (acquired.kind !== "acquired") return acquired;
+  const held = new HeldLease(ports, target, terms, acquired, signal);
+  const renewing = held.renewUntilStopped();
+  try {
+    const value = await work(held);
+    const abandoned = held.abandoned;
+    return abandoned === undefined ? { kind: "finished", value } : { kind: "finished", value, abandoned };
+  } catch (error) {
+    if (held.abandoned !== undefined && isReason(error, held.signal.reason)) {
+      return { kind: "abandoned", cause: held.abandoned };
+    }
+    throw error;
+  } finally {
+    held.stop();
+    await renewing;
+    if (held.abandoned === undefined) {
+      await releaseLease(ports, target, acquired.token, terms.releaseTimeoutMs);
+    }
+  }
+}
+
+/** True for the reason itself and for an error that carries it as its cause. */
+function isReason(error: unknown, reason: unknown): boolean {
+  return error === reason || (error instanceof Error && error.cause === reason);
+}
+
+/** One held lock from its grant to its end. */
+class HeldLease implements Lease {
+  readonly token: LockToken;
+  readonly fence: Fence;
+  readonly signal: AbortSignal;
+  /** Why the lease was abandoned, once it was. */
+  abandoned: AbandonCause | undefined;
+
+  readonly #ports: Ports;
+  readonly #target: LeaseTarget;
+  readonly #terms: LeaseTerms;
+  readonly #lost = new AbortController();
+  readonly #stopped = new AbortController();
+  readonly #stopRenewing: AbortSignal;
+  /** When the last call that surely extended the lease was sent. */
+  #since: Instant;
+  #failures = 0;
+  #cancelDeadline: CancelTimer = () => {};
+
+  constructor(
+    ports: Ports,
+    target: LeaseTarget,
+    terms: LeaseTerms,
+    grant: Acquisition,
+    caller: AbortSignal | undefined,
+  ) {
+    this.#ports = ports;
+    this.#target = target;
+    this.#terms = terms;
+    this.token = grant.token;
+    this.fence = grant.fence;
+    this.#since = grant.since;
+    const callers = caller === undefined ? [] : [caller];
+    this.signal = AbortSignal.any([this.#lost.signal, ...callers]);
+    this.#stopRenewing = AbortSignal.any([this.#lost.signal, this.#stopped.signal, ...callers]);
+    this.#armDeadline();
+  }
+
+  check(): void {
+    if (this.#remainingMs() <= 0) this.#abandon("deadline");
+    if (this.abandoned !== undefined) throw this.#lost.signal.reason;
+  }
+
+  async write<Name extends GuardedOperation>(
+    name: Name,
+    request: Omit<RequestOf<Name>, "guard">,
+    deadlineMs: number = this.#terms.callTimeoutMs,
+  ): Promise<Answer<Name>> {
+    if (this.#remainingMs() <= 0) this.#abandon("deadline");
+    if (this.abandoned !== undefined) return { kind: "unavailable", cause: "lock_abandoned" };
+    const { token, fence } = this;
+    const { ttlMs, rule } = this.#terms;
+    const guard: Guard = { lock: this.#target.lock, token, fence, policy: rule.policy, ttlMs };
+    const guarded = { ...request, guard } as unknown as RequestOf<Name>;
+    const boundedMs = Math.max(1, Math.min(deadlineMs, this.#remainingMs()));
+    const answer = await executeOn(this.#ports.store)(name, guarded, { deadlineMs: boundedMs });
+    if (answer.kind === "stale_fence") {
+      this.#ports.metrics.count("stale_write_refused_total", { operation: name });
+      this.#abandon("not_owned");
+    }
+    return answer;
+  }
+
+  /** Ends the lease's own life, without a word about the lock. */
+  stop(): void {
+    this.#stopped.abort();
+    this.#cancelDeadline();
+  }
+
+  /** Renews at multiples of the interval, whatever each call takes, so that the third failure is known in time. */
+  async renewUntilStopped(): Promise<void> {
+    const { renewEveryMs } = this.#terms;
+    if (renewEveryMs === undefined) return;
+    const { clock } = this.#ports;
+    let dueMs = clock.monotonicMs() + renewEveryMs;
+    for (;;) {
+      await clock.sleep(Math.max(0, dueMs - clock.monotonicMs()), this.#stopRenewing);
+      if (this.#stopRenewing.aborted) return;
+      dueMs = clock.monotonicMs() + renewEveryMs;
+      await this.#renewOnce();
+      if (this.#stopRenewing.aborted) return;
+    }
+  }
+
+  async #renewOnce(): Promise<void> {
+    const { log, metrics, store } = this.#ports;
+    const { ttlMs, callTimeoutMs, rule } = this.#terms;
+    const sent = instantOf(this.#ports.clock);
+    const request = { ...this.#target, token: this.token, ttlMs };
+    const answer = await store.renewLock(request, { deadlineMs: callTimeoutMs });
+    // The work may have ended meanwhile: then nobody is left to fence, and a release may already have been seen.
+    if (this.#stopRenewing.aborted) return;
+    const lock = this.#target.lock.namespace;
+    if (answer.kind === "renewed") {
+      this.#since = sent;
+      this.#failures = 0;
+      this.#armDeadline();
+      return;
+    }
+    metrics.count("lock_renewal_failed_total", { lock, policy: rule.policy });
+    if (answer.kind === "not_owned") {
+      metrics.count("lock_not_owned_total", { lock, operation: "renew" });
+      log.warn("lock not owned", { ...logFields(this.#target), operation: "renew" });
+    }
+    if (answer.kind === "unknown") metrics.count("unknown_outcomes_total", { operation: "renewLock" });
+    const verdict = judgeRenewal(rule, renewalOutcome(answer), this.#failures);
+    this.#failures += 1;
+    log.warn(`${lock} lock renewal failed`, { ...logFields(this.#target), failures: this.#failures });
+    if (verdict.kind === "fence") this.#abandon(verdict.cause);
+  }
+
+  /** Infinite under `continue`: there only a newer grant ends the lease. */
+  #remainingMs(): number {
+    if (this.#terms.rule.policy === "continue") return Number.POSITIVE_INFINITY;
+    const { ttlMs } = this.#terms;
+    return ttlMs - leaseMarginMs(ttlMs) - elapsedMs(this.#since, instantOf(this.#ports.clock));
+  }
+
+  #armDeadline(): void {
+    this.#cancelDeadline();
+    const remainingMs = this.#remainingMs();
+    if (remainingMs === Number.POSITIVE_INFINITY) return;
+    this.#cancelDeadline = this.#ports.clock.timer(Math.max(0, remainingMs), () => {
+      if (this.#remainingMs() > 0) this.#armDeadline();
+      else this.#abandon("deadline");
+    });
+  }
+
+  /** Aborts the work and leaves the lock alone: it may be somebody else's by now. */
+  #abandon(cause: AbandonCause): void {
+    if (this.abandoned !== undefined || this.#stopped.signal.aborted) return;
+    this.abandoned = cause;
+    this.#cancelDeadline();
+    const lock = this.#target.lock.namespace;
+    const { policy } = this.#terms.rule;
+    this.#ports.metrics.count("lock_abandoned_total", { lock, policy, cause });
+    const message = `${lock} lock abandoned: ${cause.replaceAll("_", " ")}`;
+    this.#ports.log.warn(message, logFields(this.#target));
+    this.#lost.abort(new InterlockError("lock_abandoned", message));
+  }
+}
+
+function renewalOutcome(answer: Answer<"renewLock">): RenewalOutcome {
+  switch (answer.kind) {
+    case "renewed":
+      return "renewed";
+    case "not_owned":
+      return answer.superseded ? "not_owned_superseded" : "not_owned_expired";
+    case "unknown":
+    case "unavailable":
+      return "unknown";
+  }
+}

@@ -1,0 +1,16 @@
+// Everything that a flow may use from outside itself, handed over as its first argument.
+import type { Clock } from "./clock.ts";
+import type { Log } from "./log.ts";
+import type { Metrics } from "./metrics.ts";
+import type { Random } from "./random.ts";
+import type { Store } from "./store.ts";
+
+export type Ports = {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  /** Names this process to operators: it stands in every lock it holds. */
+  readonly instance: string;
+};
