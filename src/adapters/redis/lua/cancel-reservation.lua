@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+--[[
+  Gives a pending reservation back; never touches a bound one or another owner's.
+  KEYS[1] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]"
+  ARGV[1] notAfterMs  ARGV[2] runId  ARGV[3] token
+  Returns {"cancelled", now}, {"kept", now} or {"too_late", now}
+]]
+local time = redis.call("TIME")
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+local reservation = redis.call("GET", KEYS[1])
+if not reservation then return { "cancelled", now } end
+local runId, token = string.match(reservation, "^pending ([^ ]+) [^ ]+ ([^ ]+)$")
+if runId ~= ARGV[2] or token ~= ARGV[3] then return { "kept", now } end
+
+redis.call("DEL", KEYS[1])
+return { "cancelled", now }

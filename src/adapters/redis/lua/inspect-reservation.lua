@@ -1,0 +1,17 @@
+#!lua flags=no-writes
+--[[
+  Says which run an idempotency key belongs to.
+  KEYS[1] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]"
+  ARGV[1] notAfterMs
+  Returns {"pending", now, runId}, {"bound", now, runId, finalStatus or ""}, {"unbound", now} or {"too_late", now}
+]]
+local time = redis.call("TIME")
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+local reservation = redis.call("GET", KEYS[1])
+if not reservation then return { "unbound", now } end
+local state, runId, last = string.match(reservation, "^(%a+) ([^ ]+) [^ ]+ ?([^ ]*)$")
+if state == "pending" then return { "pending", now, runId } end
+return { "bound", now, runId, last }

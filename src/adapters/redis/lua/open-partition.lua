@@ -1,0 +1,21 @@
+#!lua
+--[[
+  Compares a partition's schema version with ours and writes ours where there is none yet. It has no notAfterMs:
+  it may be repeated at any time, and its answer is where a caller learns the store's time.
+  KEYS[1] schema: the version that the partition's keys are written in, never expires
+  ARGV[1] ourVersion
+  Returns {"current", now}, {"older", now, version}, {"newer", now, version} or {"unreadable", now, value}
+]]
+local time = redis.call("TIME")
+local now = string.format("%.0f", time[1] * 1000 + math.floor(time[2] / 1000))
+
+local found = redis.call("GET", KEYS[1])
+if not found then
+  redis.call("SET", KEYS[1], ARGV[1])
+  return { "current", now }
+end
+local version = tonumber(found)
+if not version then return { "unreadable", now, found } end
+if version > tonumber(ARGV[1]) then return { "newer", now, found } end
+if version < tonumber(ARGV[1]) then return { "older", now, found } end
+return { "current", now }

@@ -1,0 +1,46 @@
+#!lua
+--[[
+  First half of the lock strategy: claims the key for a run that will be created under the same admission lock.
+  KEYS[1] guard's lock: "<token> <instance> <fence>", expires with the grant
+  KEYS[2] guard's grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[3] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]"
+  KEYS[4] admission lock: the key of the guard's lock, unless the caller holds another one
+  KEYS[5] prefix of run keys: the run that a key is bound to is only known here
+  ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
+  ARGV[7] runId  ARGV[8] fingerprint  ARGV[9] reservationMs
+  Returns {"reserved", now}, {"replayed", now, runId, status}, {"key_reused", now}, {"in_flight", now},
+  {"stale_fence", now} or {"too_late", now}
+]]
+local time = redis.call("TIME")
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+local lock = redis.call("GET", KEYS[1])
+local grant = redis.call("GET", KEYS[2])
+local value, token, fence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+)) ([^ ]+)$")
+if token ~= ARGV[2] or fence ~= ARGV[3] then return { "stale_fence", now } end
+local retake = not lock
+if retake and (ARGV[4] ~= "continue" or state == "released") then return { "stale_fence", now } end
+
+local reservation = redis.call("GET", KEYS[3])
+if reservation then
+  local kind, runId, fingerprint, last = string.match(reservation, "^(%a+) ([^ ]+) ([^ ]+) ?([^ ]*)$")
+  if kind == "bound" then
+    if fingerprint ~= ARGV[8] then return { "key_reused", now } end
+    local current = redis.call("HGET", KEYS[5] .. runId, "status")
+    return { "replayed", now, runId, current or (last ~= "" and last or "pending") }
+  end
+  -- A pending reservation lives only as long as its owner holds the admission lock.
+  local admission = redis.call("GET", KEYS[4])
+  if admission and string.match(admission, "^[^ ]+") == last then
+    return { runId == ARGV[7] and "reserved" or "in_flight", now }
+  end
+end
+
+if retake then
+  redis.call("SET", KEYS[1], value, "PX", ARGV[5])
+  redis.call("SET", KEYS[2], grant, "PX", string.format("%.0f", ARGV[5] + ARGV[6]))
+end
+redis.call("SET", KEYS[3], "pending " .. ARGV[7] .. " " .. ARGV[8] .. " " .. ARGV[2], "PX", ARGV[9])
+return { "reserved", now }
