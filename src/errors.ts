@@ -32,23 +32,11 @@ export const errors = {
     message: "the tenant is stopped",
     remedy: "An operator has thrown the tenant's kill switch; ask them.",
   },
-  run_not_found: {
-    status: 404,
-    retryable: false,
-    message: "no such run",
-    remedy: "Check the run id; ended runs are removed after their retention.",
-  },
   idempotency_key_in_flight: {
     status: 409,
     retryable: true,
     message: "a request with this key is still being admitted",
     remedy: "Repeat the request after Retry-After.",
-  },
-  run_already_ended: {
-    status: 409,
-    retryable: false,
-    message: "the run has already ended",
-    remedy: "Nothing to do; the answer carries its final status.",
   },
   lock_not_owned: {
     status: 409,
@@ -91,12 +79,6 @@ export const errors = {
     retryable: true,
     message: "the outcome is unknown: the run may have been admitted",
     remedy: "Repeat with the same idempotency key, or look the run id up.",
-  },
-  lock_busy: {
-    status: 503,
-    retryable: true,
-    message: "the lock is held by somebody else",
-    remedy: "Repeat after Retry-After.",
   },
   lock_abandoned: {
     status: 503,

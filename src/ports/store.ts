@@ -4,6 +4,7 @@ import type { Fence, Guard, LockName, LockToken } from "../domain/lock.ts";
 import type { Fingerprint, ReservationDigest } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { TenantId, TenantRecord, TenantSettings, WaitPolicy } from "../domain/tenant.ts";
+import { InterlockError } from "../errors.ts";
 
 /** A key asked for, with what the request wanted: `digest` names the key, `fingerprint` the request. */
 export type KeyRequest = { readonly digest: ReservationDigest; readonly fingerprint: Fingerprint };
@@ -261,9 +262,18 @@ export type StoreSettings = {
 export function storeFrom(execute: Execute, close: () => Promise<void>): Store {
   const methods = operationNames.map((name) => [
     name,
-    (request: RequestOf<typeof name>, options: CallOptions) => execute(name, request, options),
+    async (request: RequestOf<typeof name>, options: CallOptions) => {
+      checkToken(request);
+      return execute(name, request, options);
+    },
   ]);
   return { ...(Object.fromEntries(methods) as StoreMethods), close };
+}
+
+/** An empty token would own whatever else has none: it is a mistake of the caller, never an answer. */
+function checkToken(request: RequestOf<OperationName>): void {
+  const token = "guard" in request ? request.guard.token : "token" in request ? request.token : undefined;
+  if (token === "") throw new InterlockError("lock_token_required", "the token is empty");
 }
 
 /** The other direction of `storeFrom`, for wrappers. */

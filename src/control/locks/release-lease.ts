@@ -1,5 +1,6 @@
 // Gives a lock back, bounded in time and independent of whether the caller is still there.
 import type { LockToken } from "../../domain/lock.ts";
+import { errors } from "../../errors.ts";
 import type { Ports } from "../../ports/ports.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { type LeaseTarget, logFields } from "./lease-target.ts";
@@ -22,7 +23,7 @@ export async function releaseLease(
       return;
     case "not_owned":
       metrics.count("lock_not_owned_total", { lock: target.lock.namespace, operation: "release" });
-      log.warn("lock release skipped: token mismatch", { ...fields, reason: "lock not owned" });
+      log.warn("lock release skipped: token mismatch", { ...fields, reason: errors.lock_not_owned.message });
       return;
     case "unknown":
     case "unavailable":

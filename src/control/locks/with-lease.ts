@@ -8,7 +8,7 @@ import {
   type RenewalOutcome,
 } from "../../domain/lease.ts";
 import type { Fence, Guard, LockToken } from "../../domain/lock.ts";
-import { InterlockError } from "../../errors.ts";
+import { errors, InterlockError } from "../../errors.ts";
 import type { CancelTimer } from "../../ports/clock.ts";
 import type { Ports } from "../../ports/ports.ts";
 import { type Answer, executeOn, type OperationName, type RequestOf } from "../../ports/store.ts";
@@ -181,7 +181,7 @@ class HeldLease implements Lease {
     metrics.count("lock_renewal_failed_total", { lock, policy: rule.policy });
     if (answer.kind === "not_owned") {
       metrics.count("lock_not_owned_total", { lock, operation: "renew" });
-      log.warn("lock not owned", { ...logFields(this.#target), operation: "renew" });
+      log.warn(errors.lock_not_owned.message, { ...logFields(this.#target), operation: "renew" });
     }
     if (answer.kind === "unknown") metrics.count("unknown_outcomes_total", { operation: "renewLock" });
     const verdict = judgeRenewal(rule, renewalOutcome(answer), this.#failures);

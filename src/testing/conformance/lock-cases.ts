@@ -178,6 +178,15 @@ export const lockCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "an empty token is refused: lock token required",
+    async check(harness) {
+      const empty = "" as LockToken;
+      for (const attempt of [acquire, renew, release]) {
+        await assert.rejects(attempt(harness, empty), /lock token required/);
+      }
+    },
+  },
+  {
     name: "a call past its notAfter has no effect",
     async check(harness) {
       const token = harness.token();

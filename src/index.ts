@@ -1,0 +1,23 @@
+// The public API: what programs that embed Interlock may use. Everything else may change without notice.
+export type { Config } from "./config.ts";
+export { type StartAnswer, startErrorCode, startHttpStatus } from "./control/admission/start-answer.ts";
+export type { StartRequest } from "./control/admission/start-run.ts";
+export type { EndRunAnswer, EndRunRequest } from "./control/engine/end-run.ts";
+export {
+  admissionLockTerms,
+  approvalLockTerms,
+  jobLockTerms,
+  type LeaseTerms,
+  runLockTerms,
+} from "./control/locks/lease-terms.ts";
+export { type Lease, type LeaseOutcome, withLease } from "./control/locks/with-lease.ts";
+export { type ControlPlane, type ControlPlaneOptions, createControlPlane } from "./control-plane.ts";
+export { type FingerprintedRequest, fingerprintOf, type JsonValue } from "./domain/fingerprint.ts";
+export { type KeyReading, readIdempotencyKey } from "./domain/idempotency-key.ts";
+export type { Fence, Guard, LockName, LockToken, RiskClass } from "./domain/lock.ts";
+export { parseRunId, type RunId, type RunRecord, type RunStatus, type TerminalStatus } from "./domain/run.ts";
+export { parseTenantId, type TenantId, type TenantSettings } from "./domain/tenant.ts";
+export { type ErrorCode, errors, InterlockError } from "./errors.ts";
+export { loadConfig } from "./load-config.ts";
+export type { Ports } from "./ports/ports.ts";
+export type { Answer, Store } from "./ports/store.ts";

@@ -1,0 +1,181 @@
+// Reads the source as text and keeps the rules of the house: layering, banned calls, sizes, script headers, fresh docs.
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join, normalize } from "node:path";
+import { describe, expect, test } from "vitest";
+import { referencePages } from "../scripts/reference-pages.ts";
+import { errors } from "../src/errors.ts";
+import { metrics } from "../src/metrics.ts";
+
+const root = dirname(import.meta.dirname);
+
+/** Tracked files and new ones that are not ignored; what has just been deleted does not count. */
+const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], {
+  cwd: root,
+  encoding: "utf8",
+})
+  .split("\n")
+  .filter((path) => path !== "" && existsSync(join(root, path)));
+
+const sources = files.filter((path) => path.startsWith("src/") && path.endsWith(".ts"));
+const code = files.filter((path) => /\.(ts|mjs|lua)$/.test(path));
+const textOf = (path: string) => readFileSync(join(root, path), "utf8");
+
+/** Which folders each layer may import from, besides itself. The tables are open to all. */
+const tables = ["src/config.ts", "src/errors.ts", "src/metrics.ts"];
+const layers: Record<string, readonly string[]> = {
+  "src/domain": [],
+  "src/ports": ["src/domain"],
+  "src/control": ["src/domain", "src/ports"],
+  "src/adapters": ["src/domain", "src/ports"],
+  "src/testing": ["src/domain", "src/ports", "src/control", "src/adapters", "src/load-config.ts"],
+  "src/cli": [
+    "src/domain",
+    "src/ports",
+    "src/control",
+    "src/control-plane.ts",
+    "src/load-config.ts",
+    "src/index.ts",
+  ],
+};
+
+function importsOf(path: string): string[] {
+  const found = textOf(path).matchAll(/(?:from|import)\s*\(?\s*"(\.[^"]+)"/g);
+  return [...found].map(([, target]) => normalize(join(dirname(path), target as string)));
+}
+
+describe("layering", () => {
+  for (const [layer, allowed] of Object.entries(layers)) {
+    test(`${layer} imports only ${[...allowed, "the tables"].join(", ")}`, () => {
+      const wrong = sources
+        .filter((path) => path.startsWith(`${layer}/`))
+        .flatMap((path) => importsOf(path).map((target) => ({ path, target })))
+        .filter(({ target }) => !tables.includes(target))
+        .filter(
+          ({ target }) =>
+            ![layer, ...allowed].some((folder) => target === folder || target.startsWith(`${folder}/`)),
+        )
+        .map(({ path, target }) => `${path} imports ${target}`);
+      expect(wrong).toEqual([]);
+    });
+  }
+
+  test("only the composition root names adapters", () => {
+    const outside = sources.filter(
+      (path) => !/^src\/(adapters|testing)\/|^src\/control-plane\.ts$/.test(path),
+    );
+    const wrong = outside.filter((path) =>
+      importsOf(path).some((target) => target.startsWith("src/adapters/")),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  test("nothing reads the reference material beside the checkout", () => {
+    const beside = `../${"shared"}`;
+    expect(code.filter((path) => textOf(path).includes(beside))).toEqual([]);
+  });
+});
+
+describe("banned calls", () => {
+  const banned = [
+    /\bDate\b(?!Ms)/,
+    /\bset(?:Timeout|Interval|Immediate)\b/,
+    /\bqueueMicrotask\b|\bnextTick\b/,
+    /\bMath\.random\b/,
+    /\brandom(?:UUID|Bytes|Int)\b|\bgetRandomValues\b/,
+    /\bperformance\.now\b/,
+    /\bAbortSignal\.timeout\b/,
+    /\bprocess\.env\b/,
+  ];
+  /** The kernel of the simulator has to give real time to promise chains; the loader reads the environment. */
+  const exempt = ["src/adapters/system/", "src/load-config.ts", "src/testing/kernel.ts"];
+
+  test("time, chance and the environment come in through ports", () => {
+    const wrong = sources
+      .filter((path) => !exempt.some((prefix) => path.startsWith(prefix)))
+      .flatMap((path) =>
+        withoutComments(textOf(path))
+          .split("\n")
+          .filter((line) => banned.some((pattern) => pattern.test(line)))
+          .map((line) => `${path}: ${line.trim()}`),
+      );
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe("files", () => {
+  /** Ratchet: a file may leave this list, never join it. */
+  const longFiles: readonly string[] = [];
+
+  test("no file has more than 400 lines", () => {
+    const long = code.filter((path) => textOf(path).split("\n").length > 401);
+    expect(long).toEqual(longFiles);
+  });
+
+  test("every file says first what it is for", () => {
+    const silent = code.filter((path) => !/^(#!.*\n)?(\/\/|\/\*\*|--\[\[)/.test(textOf(path)));
+    expect(silent).toEqual([]);
+  });
+
+  test("no file is a junk drawer", () => {
+    const names = /(^|\/)(utils?|helpers?|common|misc|manager|types)(\/|\.[a-z]+$)/;
+    expect(files.filter((path) => names.test(path))).toEqual([]);
+  });
+
+  test("no test sleeps for luck, is skipped or focused, and no type is silenced", () => {
+    const patterns = /\.(skip|only|todo)\(|@ts-ignore|@ts-expect-error|biome-ignore|oxlint-disable/;
+    const wrong = code
+      .filter((path) => path !== "test/tidy.test.ts")
+      .filter((path) => patterns.test(textOf(path)));
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe("Lua scripts", () => {
+  const scripts = files.filter((path) => path.endsWith(".lua"));
+
+  test.each(scripts)("%s lists in its header exactly the keys and arguments it uses", (path) => {
+    const text = textOf(path);
+    const header = /--\[\[([\s\S]*?)\]\]/.exec(text);
+    expect(header).not.toBeNull();
+    const body = text.slice((header?.index ?? 0) + (header?.[0].length ?? 0));
+    const named = (part: string, list: "KEYS" | "ARGV") =>
+      [
+        ...new Set(
+          [...part.matchAll(new RegExp(`${list}\\[(\\d+)\\]`, "g"))].map(([, index]) => Number(index)),
+        ),
+      ].sort((left, right) => left - right);
+    expect(named(header?.[1] ?? "", "KEYS")).toEqual(named(body, "KEYS"));
+    expect(named(header?.[1] ?? "", "ARGV")).toEqual(named(body, "ARGV"));
+  });
+
+  test.each(scripts)("%s neither decodes JSON nor prints numbers in any form but a whole one", (path) => {
+    const body = textOf(path).replace(/--\[\[[\s\S]*?\]\]/, "");
+    expect(body).not.toMatch(/cjson|cmsgpack|tostring\(|%d|%s|%g/);
+    expect(body.startsWith("#!lua")).toBe(true);
+  });
+});
+
+describe("tables", () => {
+  const used = sources
+    .filter((path) => !tables.includes(path))
+    .map(textOf)
+    .join("\n");
+
+  test("every metric is counted somewhere", () => {
+    expect(Object.keys(metrics).filter((name) => !used.includes(`"${name}"`))).toEqual([]);
+  });
+
+  test("every error is reported somewhere", () => {
+    const unused = Object.keys(errors).filter((name) => !new RegExp(`["'.]${name}\\b`).test(used));
+    expect(unused).toEqual([]);
+  });
+
+  test.each(referencePages())("$path is fresh (npm run docs:reference)", ({ path, text }) => {
+    expect(textOf(path)).toBe(text);
+  });
+});
+
+function withoutComments(text: string): string {
+  return text.replaceAll(/\/\*[\s\S]*?\*\//g, "").replaceAll(/(^|\s)\/\/.*$/gm, "");
+}
