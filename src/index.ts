@@ -15,7 +15,9 @@ export { type ControlPlane, type ControlPlaneOptions, createControlPlane } from 
 export { type FingerprintedRequest, fingerprintOf, type JsonValue } from "./domain/fingerprint.ts";
 export { type KeyReading, readIdempotencyKey } from "./domain/idempotency-key.ts";
 export type { Fence, Guard, LockName, LockToken, RiskClass } from "./domain/lock.ts";
+export { digestOf, type ReservationDigest } from "./domain/reservation.ts";
 export { parseRunId, type RunId, type RunRecord, type RunStatus, type TerminalStatus } from "./domain/run.ts";
+export { type JsonReading, readJson } from "./domain/strict-json.ts";
 export { parseTenantId, type TenantId, type TenantSettings } from "./domain/tenant.ts";
 export { type ErrorCode, errors, InterlockError } from "./errors.ts";
 export { loadConfig } from "./load-config.ts";
