@@ -17,51 +17,59 @@ const call = { deadlineMs: 5_000 };
 
 /** Tells the whole story; throws when anything did not happen as it is told. */
 export async function demonstrate(plane: ControlPlane, say: Say): Promise<void> {
-  const admitted = await burst(plane, say);
-  await replay(plane, say, admitted[0] as RunId);
-  await lostLease(plane, say, admitted[1] as RunId);
+  const { admitted, refused } = await burst(plane, say);
+  await replay(plane, say, admitted[0], refused);
+  await lostLease(plane, say, admitted[1]);
   await summary(plane, say);
 }
 
-async function burst(plane: ControlPlane, say: Say): Promise<readonly RunId[]> {
+/** Two runs that were admitted, and the number of a start that was not. */
+type Burst = { readonly admitted: readonly [Started, Started]; readonly refused: number };
+type Started = { readonly runId: RunId; readonly order: number };
+
+async function burst(plane: ControlPlane, say: Say): Promise<Burst> {
   say("1. A burst of starts on one tenant");
   say(
     "   Tenant acme may have 2 runs at once (max_concurrent_runs = 2). Ten starts arrive at the same moment:",
   );
   await setLimit(plane, 2);
   const answers = await Promise.all(
-    Array.from({ length: 10 }, (_, index) => start(plane, `order-${index}`, index)),
+    Array.from({ length: 10 }, (_, order) => start(plane, `order-${order}`, order)),
   );
   for (const [index, answer] of answers.entries()) say(`     start ${index}  ${describe(answer)}`);
-  const admitted = answers.flatMap((answer) => (answer.kind === "admitted" ? [answer.runId] : []));
-  const refused = answers.filter((answer) => answer.kind === "limit_reached").length;
-  must(admitted.length === 2 && refused === 8, "exactly 2 of 10 are admitted");
+  const admitted = answers.flatMap((answer, order) =>
+    answer.kind === "admitted" ? [{ runId: answer.runId, order }] : [],
+  );
+  const refused = answers.flatMap((answer, order) => (answer.kind === "limit_reached" ? [order] : []));
+  const [first, second] = admitted;
+  must(admitted.length === 2 && refused.length === 8, "exactly 2 of 10 are admitted");
   say("   Exactly 2 were admitted, 8 were told to come back, and none of their keys is used up.");
   say("");
-  return admitted;
+  return { admitted: [first as Started, second as Started], refused: refused[0] as number };
 }
 
-async function replay(plane: ControlPlane, say: Say, first: RunId): Promise<void> {
+async function replay(plane: ControlPlane, say: Say, first: Started, refused: number): Promise<void> {
   say("2. A retry that must not start a second run");
-  const index = await indexOf(plane, first);
-  say(`   The client of ${first} never saw its answer and sends the same request with the same key again:`);
-  const again = await start(plane, `order-${index}`, index);
+  const { runId, order } = first;
+  say(`   The client of ${runId} never saw its answer and sends the same request with the same key again:`);
+  const again = await start(plane, `order-${order}`, order);
   say(`     same key, same request    ${describe(again)}`);
-  must(again.kind === "replayed" && again.runId === first, "the replay names the first run");
-  const other = await start(plane, `order-${index}`, 999);
+  must(again.kind === "replayed" && again.runId === runId, "the replay names the first run");
+  const other = await start(plane, `order-${order}`, 999);
   say(`     same key, other request   ${describe(other)}`);
   must(other.kind === "key_reused", "another request with the same key is refused");
   const ended = await plane.endRun({
     tenant,
-    runId: first,
+    runId,
     status: "succeeded",
     actor: "demo",
     risk: "standard",
   });
   must(ended.kind === "ended", "the run ends");
-  say(`   ${first} ends, which frees its slot in the same operation. A start that was refused tries again:`);
-  const freed = (index + 1) % 10;
-  const later = await start(plane, `order-retry-${freed}`, freed);
+  say(
+    `   ${runId} ends, which frees its slot in the same operation. Start ${refused} tries again with its own key:`,
+  );
+  const later = await start(plane, `order-${refused}`, refused);
   say(`     after a slot was freed    ${describe(later)}`);
   must(later.kind === "admitted", "the freed slot is given to the next start");
   say("");
@@ -78,7 +86,7 @@ const shortTerms: LeaseTerms = {
   rule: { policy: "fence", failuresMax: 1 },
 };
 
-async function lostLease(plane: ControlPlane, say: Say, runId: RunId): Promise<void> {
+async function lostLease(plane: ControlPlane, say: Say, { runId }: Started): Promise<void> {
   say("3. A worker that loses its lease while it is paused");
   const { ports } = plane;
   const lock = { namespace: "run", name: runId } as const;
@@ -154,14 +162,6 @@ async function setLimit(plane: ControlPlane, maxConcurrentRuns: number): Promise
   };
   const answer = await plane.ports.store.setTenant(request, call);
   must(answer.kind === "saved", "the limit is set");
-}
-
-/** Which of the ten starts a run came from: its input says so. */
-async function indexOf(plane: ControlPlane, runId: RunId): Promise<number> {
-  const answer = await plane.ports.store.loadRun({ tenant, runId }, call);
-  must(answer.kind === "run", "the run can be loaded");
-  const body = answer.kind === "run" ? answer.records[0]?.body : undefined;
-  return (JSON.parse(body ?? "{}") as { order: number }).order;
 }
 
 function describe(answer: StartAnswer): string {

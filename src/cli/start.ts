@@ -28,6 +28,8 @@ async function main(): Promise<void> {
   const dataDirectory = mkdtempSync(join(base, "demo-"));
   const plane = await createControlPlane({
     env,
+    // What a real operator reads in the log is told in the story's own words here.
+    ports: { log: { info: () => {}, warn: () => {}, error: (message) => console.error(message) } },
     overrides: { "store.kind": "sqlite", "store.dataDirectory": dataDirectory },
   });
   const file = relative(process.cwd(), join(dataDirectory, "interlock.db"));

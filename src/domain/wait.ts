@@ -16,7 +16,7 @@ export function waitDelayMs(policy: WaitPolicy, shape: WaitShape, retry: number,
   return ceilingMs * fraction;
 }
 
-/** Seconds for a Retry-After header: at least 1, spread over `spread` so that refused callers do not return together. */
+/** Whole seconds for a Retry-After header, drawn evenly from base to base x (1 + spread): refused callers spread out. */
 export function retryAfterSeconds(baseSeconds: number, spread: number, fraction: number): number {
-  return Math.max(1, Math.ceil(baseSeconds * (1 + spread * fraction)));
+  return baseSeconds + Math.floor(fraction * (baseSeconds * spread + 1));
 }

@@ -1,0 +1,260 @@
+// The planted bugs: each a small change of the source that must make the named tests fail. Applied to copies only.
+export type Edit = {
+  readonly file: string;
+  /** Must stand exactly once in the file. */
+  readonly find: string;
+  readonly replace: string;
+};
+
+export type PlantedBug = {
+  readonly name: string;
+  /** What the bug is, and what it would do to a user. */
+  readonly what: string;
+  readonly edits: readonly Edit[];
+  /** Test files, at least one of which must fail. */
+  readonly tests: readonly string[];
+};
+
+const conformance = "test/conformance/store.test.ts";
+
+export const plantedBugs: readonly PlantedBug[] = [
+  {
+    name: "release-without-token",
+    what: "release does not compare the token: a stale owner frees the new owner's lock",
+    edits: [
+      {
+        file: "src/adapters/operations/locks.ts",
+        find: `  if (last === undefined || last.token !== token) return { kind: "not_owned" };
+  if (last.released)`,
+        replace: `  if (last === undefined) return { kind: "not_owned" };
+  if (last.released)`,
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "release-without-token-lua",
+    what: "the same in the Redis script",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/release-lock.lua",
+        find: `if token ~= ARGV[2] then return { "not_owned", now } end`,
+        replace: `if token == "" then return { "not_owned", now } end`,
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "renew-ignores-not-owned",
+    what: "a definite not_owned of a renewal is taken for success: two owners work at once",
+    edits: [
+      {
+        file: "src/control/locks/with-lease.ts",
+        find: `    if (answer.kind === "renewed") {`,
+        replace: `    if (answer.kind === "renewed" || answer.kind === "not_owned") {`,
+      },
+    ],
+    tests: ["test/unit"],
+  },
+  {
+    name: "unknown-as-busy",
+    what: "an acquire without an answer counts as busy: the caller blocks on its own lock for a whole ttl",
+    edits: [
+      {
+        file: "src/control/locks/acquire-lease.ts",
+        find: `        unresolved = attempt;
+`,
+        replace: "",
+      },
+    ],
+    tests: ["test/unit"],
+  },
+  {
+    name: "unknown-as-refused",
+    what: "an admission without an answer is told as a refusal: the client retries and the run exists twice",
+    edits: [
+      {
+        file: "src/control/admission/admit-atomically.ts",
+        find: `      return { kind: "outcome_unknown", runId: run.runId };`,
+        replace: `      return { kind: "limit_reached", limit: 0, active: 0 };`,
+      },
+    ],
+    tests: ["test/unit"],
+  },
+  {
+    name: "cleanup-on-unknown",
+    what: "the reservation is cleaned up although the run may have been created",
+    edits: [
+      {
+        file: "src/control/admission/start-under-lock.ts",
+        find: `      return { kind: "outcome_unknown", runId: run.runId };`,
+        replace: `      return giveBack(pipeline, "create_failed", { kind: "outcome_unknown", runId: run.runId });`,
+      },
+    ],
+    tests: ["test/unit"],
+  },
+  {
+    name: "count-then-create",
+    what: "the atomic strategy counts in one operation and creates in another: a burst exceeds the limit",
+    edits: [
+      {
+        file: "src/control/admission/admit-atomically.ts",
+        find: `  const { ports } = gate;
+`,
+        replace: `  const { ports } = gate;
+  const counted = await ports.store.countActive({ tenant }, { deadlineMs: 1_000 });
+  if (counted.kind === "counted" && counted.limit !== undefined && counted.active >= counted.limit) {
+    return { kind: "limit_reached", limit: counted.limit, active: counted.active };
+  }
+`,
+      },
+      {
+        file: "src/adapters/operations/runs.ts",
+        find: `  const refusal = judgeLimit(context, tenant);
+  if (refusal !== undefined) return refusal;
+  return { kind: "admitted"`,
+        replace: `  return { kind: "admitted"`,
+      },
+    ],
+    tests: ["test/unit", conformance],
+  },
+  {
+    name: "deadline-after-reply",
+    what: "the lease counts from the reply instead of the send: work goes on after the lock has expired",
+    edits: [
+      {
+        file: "src/control/locks/acquire-lease.ts",
+        find: `return { kind: "acquired", fence: answer.fence, ...attempt };`,
+        replace: `return { kind: "acquired", fence: answer.fence, ...attempt, since: instantOf(ports.clock) };`,
+      },
+    ],
+    tests: ["test/unit"],
+  },
+  {
+    name: "global-idempotency-key",
+    what: "keys are not scoped by tenant: one tenant is answered with another's run",
+    edits: [
+      {
+        file: "src/adapters/memory/memory-records.ts",
+        find: "  return `${kind} ${scope}`;",
+        replace: '  return kind === "reservation" ? "reservation all" : `${kind} ${scope}`;',
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "global-idempotency-key-redis",
+    what: "the same in the Redis keys",
+    edits: [
+      {
+        file: "src/adapters/redis/keys.ts",
+        find: "const reservationPrefix = `${start}wf:run:idempotency:${owner}:`;",
+        replace: `const reservationPrefix = \`\${partitionPrefix(prefix, 0 as Partition)}wf:run:idempotency:\`;`,
+      },
+    ],
+    tests: ["test/unit/redis-keys.test.ts", conformance],
+  },
+  {
+    name: "skip-fence-comparison",
+    what: "guarded writes compare the token but not the fence",
+    edits: [
+      {
+        file: "src/adapters/operations/locks.ts",
+        find: " || last.fence !== guard.fence",
+        replace: "",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "skip-guard",
+    what: "guarded writes are not compared with the current grant at all: a paused owner writes after it lost the lock",
+    edits: [
+      {
+        file: "src/adapters/operations/locks.ts",
+        find: `  const last = lastGrant(context, tenant, guard.lock);
+  if (last === undefined || last.token`,
+        replace: `  const last = lastGrant(context, tenant, guard.lock);
+  if (last !== undefined) return "current";
+  if (last === undefined || last.token`,
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "skip-fence-comparison-lua",
+    what: "the same in the Redis script that ends a run",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/end-run.lua",
+        find: `if token ~= ARGV[2] or fence ~= ARGV[3] then return { "stale_fence", now } end`,
+        replace: `if token == "" then return { "stale_fence", now } end`,
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "synchronous-off",
+    what: "SQLite answers before the commit is on disk: a power cut loses answered runs",
+    edits: [
+      {
+        file: "src/adapters/sqlite/open-database.ts",
+        find: `["synchronous", 2]`,
+        replace: `["synchronous", 0]`,
+      },
+    ],
+    tests: ["test/conformance/sqlite-store.test.ts"],
+  },
+  {
+    name: "create-without-limit-check",
+    what: "createRun trusts the count made before it: mixing the strategies exceeds the limit",
+    edits: [
+      {
+        file: "src/adapters/operations/runs.ts",
+        find: `  const refusal = judgeLimit(context, tenant);
+  if (refusal !== undefined) return refusal;
+  if (guardVerdict`,
+        replace: "  if (guardVerdict",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "create-without-limit-check-lua",
+    what: "the same in the Redis script",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/create-run.lua",
+        find: `if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
+`,
+        replace: "",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "effect-after-not-after",
+    what: "a call that arrives after its caller gave up still has its effect",
+    edits: [
+      {
+        file: "src/adapters/operations/perform.ts",
+        find: `  if (storeTimeMs > call.notAfterMs) return { kind: "unavailable", cause: "too_late" };
+`,
+        replace: "",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "believe-any-refusal",
+    what: "a refusal is believed although an earlier try of the same call can still arrive",
+    edits: [
+      {
+        file: "src/control/ask-until-known.ts",
+        find: "if (!open || answer.storeTimeMs > openUntilMs)",
+        replace: "if (open || !open)",
+      },
+    ],
+    tests: ["test/unit"],
+  },
+];
