@@ -38,8 +38,26 @@ export async function startRun(
   metrics.count("admission_decisions_total", { strategy, outcome });
   if (outcome === "admitted") metrics.count("run_starts_total", {});
   if (run.key !== undefined) countReservation(gate.ports, outcome);
-  const spread = retryAfterSeconds(gate.config["admission.retryAfterSeconds"], 1, random.fraction());
-  return { ...decision, retryAfterSeconds: spread } as StartAnswer;
+  return withRetryAfter(decision, () =>
+    retryAfterSeconds(gate.config["admission.retryAfterSeconds"], 1, random.fraction()),
+  );
+}
+
+/** Every refusal that time can change gets a delay of its own, so that refused callers do not return together. */
+function withRetryAfter(decision: Decision, draw: () => number): StartAnswer {
+  switch (decision.kind) {
+    case "in_flight":
+    case "limit_reached":
+    case "gate_unavailable":
+    case "outcome_unknown":
+      return { ...decision, retryAfterSeconds: draw() };
+    case "admitted":
+    case "replayed":
+    case "key_reused":
+    case "tenant_stopped":
+    case "cancelled":
+      return decision;
+  }
 }
 
 type Decided = { readonly strategy: AdmissionStrategy; readonly decision: Decision };

@@ -1,0 +1,8 @@
+// What `interlock/testing` offers: the conformance suite for stores, and virtual time with faults for flows.
+export { type ConformanceCase, Harness } from "./conformance/harness.ts";
+export { storeConformance } from "./conformance/store-conformance.ts";
+export { createKernel, type Kernel, type KernelOptions, type RunEnd, type RunLimits } from "./kernel.ts";
+export { createSeededRandom, type SeededRandom } from "./seeded-random.ts";
+export type { ProcessOptions, SimulatedProcess } from "./simulated-process.ts";
+export { createSimulatedStore } from "./simulated-store.ts";
+export { noStoreFaults, type StoreFaults } from "./store-faults.ts";
