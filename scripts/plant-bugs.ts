@@ -66,6 +66,7 @@ function copyTree(copy: string): void {
 }
 
 type Report = {
+  readonly success: boolean;
   readonly numPassedTests: number;
   readonly testResults: ReadonlyArray<{
     readonly assertionResults: ReadonlyArray<{ readonly status: string; readonly fullName: string }>;
@@ -88,6 +89,8 @@ function runTests(bug: PlantedBug, copy: string): Verdict {
   if (report.numPassedTests === 0)
     return { kind: "missed", detail: "no test passed: the copy could not run" };
   const [first] = failed;
+  if (first === undefined && !report.success)
+    return { kind: "missed", detail: "a suite could not be set up" };
   return first === undefined
     ? { kind: "missed", detail: `${report.numPassedTests} tests passed, none failed` }
     : { kind: "caught", detail: `by "${first.trim()}"` };

@@ -140,7 +140,13 @@ export type StoreOperations = {
   };
   countActive: {
     request: { readonly tenant: TenantId };
-    outcome: { readonly kind: "counted"; readonly active: number; readonly limit?: number };
+    outcome: {
+      readonly kind: "counted";
+      readonly active: number;
+      readonly limit?: number;
+      /** The tenant's kill switch: no count admits anybody while it is on. */
+      readonly stopped: boolean;
+    };
   };
   /** Second half of the lock strategy: checks the limit again, creates the run and confirms its reservation. */
   createRun: {

@@ -50,7 +50,8 @@ export function createRun(context: Context, request: RequestOf<"createRun">): Ou
 }
 
 export function countActive(context: Context, request: RequestOf<"countActive">): OutcomeOf<"countActive"> {
-  return { kind: "counted", ...slots(context, request.tenant) };
+  const stopped = readTenant(context, request.tenant).settings.stopped === true;
+  return { kind: "counted", ...slots(context, request.tenant), stopped };
 }
 
 export function listActive(context: Context, request: RequestOf<"listActive">): OutcomeOf<"listActive"> {

@@ -7,8 +7,9 @@ import { retryAfterSeconds } from "../../domain/wait.ts";
 import { InterlockError } from "../../errors.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { NewRun } from "../../ports/store.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
 import { admitAtomically } from "./admit-atomically.ts";
-import type { Decision, Gate } from "./gate.ts";
+import { askLimits, type Decision, type Gate } from "./gate.ts";
 import type { StartAnswer } from "./start-answer.ts";
 import { startUnderLock } from "./start-under-lock.ts";
 
@@ -92,7 +93,9 @@ async function chooseStrategy(gate: Gate, tenant: TenantId): Promise<Choice> {
   const { config, ports, tenants } = gate;
   let settings: TenantSettings | undefined = tenants.recall(tenant);
   if (settings === undefined && config["admission.strategy"] === "lock") {
-    const answer = await ports.store.getTenant({ tenant }, { deadlineMs: config["admission.callTimeoutMs"] });
+    const answer = await askUntilKnown(ports, "getTenant", askLimits(config), (deadlineMs) =>
+      ports.store.getTenant({ tenant }, { deadlineMs }),
+    );
     if (answer.kind !== "tenant") return { kind: "gate_unavailable", cause: answer.cause };
     settings = answer.record.settings;
     tenants.learn(tenant, settings);

@@ -60,8 +60,9 @@ async function decide(pipeline: Pipeline): Promise<Decision> {
   if (counted.kind !== "counted") {
     return giveBack(pipeline, "count_failed", { kind: "gate_unavailable", cause: counted.cause });
   }
-  const { active, limit } = counted;
+  const { active, limit, stopped } = counted;
   gate.ports.metrics.set("active_runs", { tenant }, active);
+  if (stopped) return giveBack(pipeline, "limit", { kind: "tenant_stopped" });
   if (limit !== undefined && active >= limit) {
     return giveBack(pipeline, "limit", { kind: "limit_reached", limit, active });
   }

@@ -3,6 +3,7 @@ import { elapsedMs, type Instant, leaseMarginMs } from "../../domain/lease.ts";
 import type { Fence, LockToken } from "../../domain/lock.ts";
 import { waitDelayMs } from "../../domain/wait.ts";
 import type { Ports } from "../../ports/ports.ts";
+import type { Answer } from "../../ports/store.ts";
 import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
 import type { LeaseTerms } from "./lease-terms.ts";
 import { releaseLease } from "./release-lease.ts";
@@ -50,7 +51,9 @@ async function tryUntilDecided(
   let unresolved: { token: LockToken; since: Instant } | undefined;
   const giveUp = async (outcome: NotAcquired) => {
     // A try whose answer was lost may have been granted: nobody may wait a whole ttl for it.
-    if (unresolved !== undefined) await releaseLease(ports, target, unresolved.token, terms.releaseTimeoutMs);
+    if (unresolved !== undefined) {
+      await releaseLease(ports, target, unresolved.token, "maybe_held", terms.releaseTimeoutMs);
+    }
     return outcome;
   };
   for (let retry = 0; ; retry += 1) {
@@ -59,18 +62,16 @@ async function tryUntilDecided(
     const attempt = unresolved ?? { token: random.token() as LockToken, since: instantOf(ports.clock) };
     const request = { ...target, token: attempt.token, instance, ttlMs };
     const answer = await store.acquireLock(request, { deadlineMs: callTimeoutMs });
-    let holder = "";
     switch (answer.kind) {
       case "acquired":
         if (elapsedMs(attempt.since, instantOf(ports.clock)) < ttlMs - leaseMarginMs(ttlMs)) {
           return { kind: "acquired", fence: answer.fence, ...attempt };
         }
         // Granted so long ago that it is as good as expired: give it back and try afresh.
-        await releaseLease(ports, target, attempt.token, terms.releaseTimeoutMs);
+        await releaseLease(ports, target, attempt.token, "held", terms.releaseTimeoutMs);
         unresolved = undefined;
         break;
       case "busy":
-        holder = answer.instance;
         break;
       case "already_released":
         unresolved = undefined;
@@ -83,12 +84,25 @@ async function tryUntilDecided(
         return giveUp(unresolved === undefined ? answer : { kind: "unknown", cause: answer.cause });
     }
     const delayMs = waitDelayMs(terms.wait, terms.poll, retry, random.fraction());
-    if (clock.monotonicMs() - startedMs + delayMs > terms.waitMs) {
-      const lost = answer.kind === "unknown";
-      return giveUp(lost ? { kind: "unknown", cause: answer.cause } : { kind: "busy", instance: holder });
+    if (clock.monotonicMs() - startedMs + delayMs > terms.waitMs) return giveUp(whyNot(answer));
+    if (answer.kind === "busy") {
+      metrics.count("lock_busy_retries_total", { path: target.lock.namespace, policy: terms.wait });
+      metrics.observe("lock_busy_retry_delay_seconds", { policy: terms.wait }, delayMs / 1000);
     }
-    metrics.count("lock_busy_retries_total", { path: target.lock.namespace, policy: terms.wait });
-    metrics.observe("lock_busy_retry_delay_seconds", { policy: terms.wait }, delayMs / 1000);
     await clock.sleep(delayMs, signal);
+  }
+}
+
+/** What the last answer means for a caller whose time is up. */
+function whyNot(answer: Answer<"acquireLock">): NotAcquired {
+  switch (answer.kind) {
+    case "busy":
+      return { kind: "busy", instance: answer.instance };
+    case "unknown":
+    case "unavailable":
+      return { kind: answer.kind, cause: answer.cause };
+    case "acquired":
+    case "already_released":
+      return { kind: "unavailable", cause: "granted too late to be used" };
   }
 }

@@ -58,18 +58,18 @@ export async function withLease<Value>(
   const renewing = held.renewUntilStopped();
   try {
     const value = await work(held);
-    const abandoned = held.abandoned;
+    const abandoned = held.judgeDeadline();
     return abandoned === undefined ? { kind: "finished", value } : { kind: "finished", value, abandoned };
   } catch (error) {
-    if (held.abandoned !== undefined && isReason(error, held.signal.reason)) {
-      return { kind: "abandoned", cause: held.abandoned };
-    }
+    const abandoned = held.judgeDeadline();
+    if (abandoned !== undefined && isReason(error, held.lossReason))
+      return { kind: "abandoned", cause: abandoned };
     throw error;
   } finally {
     held.stop();
     await renewing;
     if (held.abandoned === undefined) {
-      await releaseLease(ports, target, acquired.token, terms.releaseTimeoutMs);
+      await releaseLease(ports, target, acquired.token, "held", terms.releaseTimeoutMs);
     }
   }
 }
@@ -118,8 +118,18 @@ class HeldLease implements Lease {
   }
 
   check(): void {
+    if (this.judgeDeadline() !== undefined) throw this.lossReason;
+  }
+
+  /** What `check` throws and `signal` is aborted with once the lease is lost. */
+  get lossReason(): unknown {
+    return this.#lost.signal.reason;
+  }
+
+  /** Abandons the lease if its time is over, whatever timers have fired; says why it was abandoned, if it was. */
+  judgeDeadline(): AbandonCause | undefined {
     if (this.#remainingMs() <= 0) this.#abandon("deadline");
-    if (this.abandoned !== undefined) throw this.#lost.signal.reason;
+    return this.abandoned;
   }
 
   async write<Name extends GuardedOperation>(
@@ -127,8 +137,7 @@ class HeldLease implements Lease {
     request: Omit<RequestOf<Name>, "guard">,
     deadlineMs: number = this.#terms.callTimeoutMs,
   ): Promise<Answer<Name>> {
-    if (this.#remainingMs() <= 0) this.#abandon("deadline");
-    if (this.abandoned !== undefined) return { kind: "unavailable", cause: "lock_abandoned" };
+    if (this.judgeDeadline() !== undefined) return { kind: "unavailable", cause: "lock_abandoned" };
     const { token, fence } = this;
     const { ttlMs, rule } = this.#terms;
     const guard: Guard = { lock: this.#target.lock, token, fence, policy: rule.policy, ttlMs };
@@ -170,7 +179,7 @@ class HeldLease implements Lease {
     const request = { ...this.#target, token: this.token, ttlMs };
     const answer = await store.renewLock(request, { deadlineMs: callTimeoutMs });
     // The work may have ended meanwhile: then nobody is left to fence, and a release may already have been seen.
-    if (this.#stopRenewing.aborted) return;
+    if (this.#stopped.signal.aborted) return;
     const lock = this.#target.lock.namespace;
     if (answer.kind === "renewed") {
       this.#since = sent;

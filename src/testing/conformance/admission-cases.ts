@@ -140,6 +140,8 @@ export const admissionCases: readonly ConformanceCase[] = [
       const runId = await harness.admit(harness.newRun({ key: key("k") }));
       await harness.set({ stopped: true });
       assertOutcome(await admit(harness, harness.newRun()), { kind: "tenant_stopped" });
+      const counted = await harness.store.countActive({ tenant: harness.tenant }, call);
+      assertOutcome(counted, { kind: "counted", active: 1, stopped: true });
       const replay = await admit(harness, harness.newRun({ key: key("k") }));
       assertOutcome(replay, { kind: "replayed", runId, status: "pending" });
       await harness.set({});
@@ -196,7 +198,7 @@ export const admissionCases: readonly ConformanceCase[] = [
       const two = await harness.store.listActive({ tenant: harness.tenant, limit: 2 }, call);
       assertOutcome(two, { kind: "listed", runIds: runIds.slice(0, 2) });
       const counted = await harness.store.countActive({ tenant: harness.tenant }, call);
-      assertOutcome(counted, { kind: "counted", active: 5 });
+      assertOutcome(counted, { kind: "counted", active: 5, stopped: false });
     },
   },
 ];

@@ -37,7 +37,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       assertOutcome(await reserve(harness, guard, run), { kind: "reserved" });
       assertOutcome(await inspect(harness), { kind: "pending", runId: run.runId });
       const counted = await harness.store.countActive({ tenant: harness.tenant }, call);
-      assertOutcome(counted, { kind: "counted", active: 0, limit: 1 });
+      assertOutcome(counted, { kind: "counted", active: 0, limit: 1, stopped: false });
       const created = { kind: "created", runId: run.runId, status: "pending", active: 1, limit: 1 };
       assertOutcome(await create(harness, guard, run), created);
       assertOutcome(await inspect(harness), { kind: "bound", runId: run.runId });

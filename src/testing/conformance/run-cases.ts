@@ -37,7 +37,7 @@ export const runCases: readonly ConformanceCase[] = [
       const guard = await runLock(harness, runId);
       assertOutcome(await end(harness, guard, runId, "failed"), { kind: "ended", status: "failed" });
       const counted = await harness.store.countActive({ tenant: harness.tenant }, call);
-      assertOutcome(counted, { kind: "counted", active: 0, limit: 1 });
+      assertOutcome(counted, { kind: "counted", active: 0, limit: 1, stopped: false });
       const loaded = await harness.store.loadRun({ tenant: harness.tenant, runId, records: [] }, call);
       const { header, records } = loaded as Extract<typeof loaded, { kind: "run" }>;
       assert.deepEqual(records, []);

@@ -45,7 +45,7 @@ if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now,
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened.
 local sequence = string.format("%.0f", (tenant[4] or 0) + 1)
-redis.call("XADD", KEYS[4], "MAXLEN", ARGV[3], sequence .. "-0",
+redis.call("XADD", KEYS[4], "MAXLEN", "~", ARGV[3], sequence .. "-0",
   "at", now, "type", "run_admitted", "subject", ARGV[2], "actor", ARGV[8], "detail", ARGV[6])
 redis.call("HSET", KEYS[1], "sequence", sequence)
 redis.call("HSET", KEYS[2], "status", "pending", "admittedAt", now, unpack(ARGV, 5, math.min(#ARGV, 904)))

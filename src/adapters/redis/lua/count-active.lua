@@ -4,11 +4,12 @@
   KEYS[1] active: sorted set of those runs, by the time of their admission
   KEYS[2] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change, sequence
   ARGV[1] notAfterMs
-  Returns {"counted", now, active, limit} or {"too_late", now}
+  Returns {"counted", now, active, limit, stopped} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-return { "counted", now, redis.call("ZCARD", KEYS[1]), redis.call("HGET", KEYS[2], "limit") or "" }
+local tenant = redis.call("HMGET", KEYS[2], "limit", "stopped")
+return { "counted", now, redis.call("ZCARD", KEYS[1]), tenant[1] or "", tenant[2] or "" }

@@ -42,7 +42,7 @@ if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now,
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened.
 local sequence = string.format("%.0f", (tenant[3] or 0) + 1)
-redis.call("XADD", KEYS[4], "MAXLEN", ARGV[8], sequence .. "-0",
+redis.call("XADD", KEYS[4], "MAXLEN", "~", ARGV[8], sequence .. "-0",
   "at", now, "type", "run_admitted", "subject", ARGV[7], "actor", ARGV[13], "detail", ARGV[11])
 redis.call("HSET", KEYS[1], "sequence", sequence)
 if retake then

@@ -45,7 +45,7 @@ end
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened.
 local sequence = string.format("%.0f", (lastSequence or 0) + 1)
-redis.call("XADD", KEYS[4], "MAXLEN", ARGV[10], sequence .. "-0",
+redis.call("XADD", KEYS[4], "MAXLEN", "~", ARGV[10], sequence .. "-0",
   "at", now, "type", "run_ended", "subject", ARGV[7], "actor", ARGV[9], "detail", ARGV[8])
 redis.call("HSET", KEYS[3], "sequence", sequence)
 if retake then

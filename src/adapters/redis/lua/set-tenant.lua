@@ -20,7 +20,7 @@ if version ~= ARGV[3] then return { "version_conflict", now, version } end
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened.
 local sequence = string.format("%.0f", (tenant[3] or 0) + 1)
-redis.call("XADD", KEYS[2], "MAXLEN", ARGV[6], sequence .. "-0",
+redis.call("XADD", KEYS[2], "MAXLEN", "~", ARGV[6], sequence .. "-0",
   "at", now, "type", "tenant_changed", "subject", ARGV[2], "actor", ARGV[5], "detail", ARGV[4])
 redis.call("HSET", KEYS[1], "version", nextVersion, "change", ARGV[4], "sequence", sequence,
   "limit", ARGV[7], "strategy", ARGV[8], "wait", ARGV[9], "stopped", ARGV[10])

@@ -1,0 +1,254 @@
+// One connection to one Redis server, with a life of its own: it sends at most once, gives up in time, and comes back.
+import { ClientClosedError, ClientOfflineError, createClient, ErrorReply } from "@redis/client";
+import type { Clock } from "../../ports/clock.ts";
+import type { Log } from "../../ports/log.ts";
+import type { Random } from "../../ports/random.ts";
+import type { ServerAddress } from "./server-address.ts";
+
+/** What became of a command: an answer, an error that Redis answered, certainly not sent, or sent and then nothing. */
+export type Delivery =
+  | { readonly kind: "reply"; readonly reply: unknown }
+  | { readonly kind: "error"; readonly message: string }
+  | { readonly kind: "not_sent"; readonly cause: string }
+  | { readonly kind: "lost"; readonly cause: string };
+
+export type ConnectionPorts = { readonly clock: Clock; readonly log: Log; readonly random: Random };
+
+type Client = ReturnType<typeof openClient>;
+
+type SentCall = {
+  readonly command: readonly string[];
+  readonly preamble: readonly string[] | undefined;
+  readonly withinMs: number;
+};
+
+/**
+ * A command while the connection is down waits this long, counted from the moment it was lost, and is then refused at
+ * once. A reconnect after a cut takes a few milliseconds and is worth waiting for; an outage is not, since callers that
+ * wait pile up while those that are refused can tell their own callers.
+ */
+const reconnectGraceMs = 500;
+/** How long `close` waits for answers still under way. */
+const closeMaxMs = 1_000;
+
+export class Connection {
+  readonly address: ServerAddress;
+  readonly #ports: ConnectionPorts;
+  readonly #wakeUps = new Set<() => void>();
+  #client: Client | undefined;
+  #closed = false;
+  #underWay = 0;
+  #lastAnswerMs = 0;
+  #notReadySinceMs: number;
+  #trouble: string | undefined;
+
+  constructor(address: ServerAddress, ports: ConnectionPorts) {
+    this.address = address;
+    this.#ports = ports;
+    this.#notReadySinceMs = ports.clock.monotonicMs();
+    this.#client = this.#connect();
+  }
+
+  get isReady(): boolean {
+    return this.#client?.isReady === true;
+  }
+
+  /** Why the connection is not ready, as far as is known. */
+  get trouble(): string {
+    return this.#trouble ?? "not connected yet";
+  }
+
+  /**
+   * Sends one command, after `preamble` on the same connection if given. Nothing below re-sends it: a reconnect rejects
+   * what is under way (the offline queue is off), and this class never repeats a command.
+   */
+  async send(command: readonly string[], withinMs: number, preamble?: readonly string[]): Promise<Delivery> {
+    const client = this.#client;
+    if (client?.isReady) return this.#deliver(client, { command, preamble, withinMs });
+    const startMs = this.#ports.clock.monotonicMs();
+    const graceLeftMs = this.#notReadySinceMs + reconnectGraceMs - startMs;
+    await this.untilReady(Math.min(withinMs, graceLeftMs));
+    const ready = this.#client;
+    if (!ready?.isReady) return { kind: "not_sent", cause: this.trouble };
+    const leftMs = withinMs - (this.#ports.clock.monotonicMs() - startMs);
+    return this.#deliver(ready, { command, preamble, withinMs: leftMs });
+  }
+
+  /** Resolves when the connection is ready, is closed, or `ms` have passed. */
+  untilReady(ms: number): Promise<void> {
+    if (this.isReady || this.#closed || ms <= 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const finish = () => {
+        cancel();
+        this.#wakeUps.delete(finish);
+        resolve();
+      };
+      const cancel = this.#ports.clock.timer(ms, finish);
+      this.#wakeUps.add(finish);
+    });
+  }
+
+  /** Like `untilReady`, but the first failed attempt ends the wait as well. */
+  async untilTried(ms: number): Promise<void> {
+    const startMs = this.#ports.clock.monotonicMs();
+    while (!this.isReady && this.#trouble === undefined) {
+      const leftMs = startMs + ms - this.#ports.clock.monotonicMs();
+      if (leftMs <= 0) return;
+      await this.untilReady(leftMs);
+    }
+  }
+
+  /** Lets the answers under way arrive, but waits for nothing longer than a second. */
+  async close(): Promise<void> {
+    const { clock } = this.#ports;
+    const endMs = clock.monotonicMs() + closeMaxMs;
+    while (this.#underWay > 0 && this.isReady && clock.monotonicMs() < endMs) await clock.sleep(5);
+    this.#closed = true;
+    this.#trouble = "the store is closed";
+    const client = this.#client;
+    this.#client = undefined;
+    if (client !== undefined) discard(client);
+    this.#wake();
+  }
+
+  #connect(): Client {
+    const client = openClient(this.address.url, this.#ports.random);
+    client.on("error", (error: Error) => this.#onError(client, error));
+    client.on("ready", () => this.#onReady(client));
+    client.on("ping-interval", () => {
+      this.#lastAnswerMs = this.#ports.clock.monotonicMs();
+    });
+    // Failed attempts come as "error" events and are repeated for ever; only a discarded client rejects here.
+    client.connect().catch(() => {});
+    return client;
+  }
+
+  #onReady(client: Client): void {
+    if (client !== this.#client) return;
+    if (this.#trouble !== undefined) this.#ports.log.info("store connection ready", this.#fields());
+    this.#trouble = undefined;
+    this.#wake();
+  }
+
+  #onError(client: Client, error: Error): void {
+    if (client !== this.#client) return;
+    // The connection is up, yet something is wrong with what came over it: later answers could be taken for others'.
+    if (client.isReady && !(error instanceof ErrorReply)) this.#reset(client, describe(error));
+    else if (!client.isReady) this.#onLost(describe(error));
+  }
+
+  #onLost(trouble: string): void {
+    if (this.#trouble === undefined) this.#notReadySinceMs = this.#ports.clock.monotonicMs();
+    if (this.#trouble !== trouble)
+      this.#ports.log.warn("store connection lost", { ...this.#fields(), trouble });
+    this.#trouble = trouble;
+    this.#wake();
+  }
+
+  #fields() {
+    return { server: this.address.name };
+  }
+
+  #wake(): void {
+    for (const wakeUp of [...this.#wakeUps]) wakeUp();
+  }
+
+  #deliver(client: Client, call: SentCall): Promise<Delivery> {
+    const { clock } = this.#ports;
+    const sentMs = clock.monotonicMs();
+    this.#underWay += 1;
+    return new Promise((resolve) => {
+      let cancel = clock.timer(call.withinMs, () => {
+        // Timers come before sockets: after a pause of this process the answer may be there, waiting to be read.
+        cancel = clock.timer(0, () => this.#giveUp(client, sentMs, settle));
+      });
+      let settled = false;
+      const settle = (delivery: Delivery) => {
+        if (settled) return;
+        settled = true;
+        cancel();
+        this.#underWay -= 1;
+        resolve(delivery);
+      };
+      if (call.preamble !== undefined) client.sendCommand(call.preamble).catch(() => {});
+      client.sendCommand(call.command).then(
+        (reply) => {
+          this.#lastAnswerMs = clock.monotonicMs();
+          settle({ kind: "reply", reply });
+        },
+        (error: unknown) => settle(this.#failure(error)),
+      );
+    });
+  }
+
+  /**
+   * Past the deadline. A connection that has been silent is reset, so that what still lies in its buffers is not
+   * executed later and the next call finds a new one. One on which other answers came lately is slow, not hung.
+   */
+  #giveUp(client: Client, sentMs: number, settle: (delivery: Delivery) => void): void {
+    settle({ kind: "lost", cause: "no answer within the deadline" });
+    const nowMs = this.#ports.clock.monotonicMs();
+    const silentMs = nowMs - Math.max(sentMs, this.#lastAnswerMs);
+    if (client === this.#client && silentMs >= (nowMs - sentMs) / 2) {
+      this.#reset(client, "no answer within the deadline");
+    }
+  }
+
+  #reset(client: Client, trouble: string): void {
+    this.#client = this.#connect();
+    this.#onLost(trouble);
+    discard(client);
+  }
+
+  #failure(error: unknown): Delivery {
+    if (error instanceof ErrorReply) {
+      this.#lastAnswerMs = this.#ports.clock.monotonicMs();
+      return { kind: "error", message: error.message };
+    }
+    const cause = describe(error);
+    const notSent = error instanceof ClientOfflineError || error instanceof ClientClosedError;
+    return { kind: notSent ? "not_sent" : "lost", cause };
+  }
+}
+
+function openClient(url: string, random: Random) {
+  return createClient({
+    url,
+    name: "interlock",
+    // A command while disconnected is refused by the client at once, so that nothing is ever sent late.
+    disableOfflineQueue: true,
+    disableClientInfo: true,
+    maintNotifications: "disabled",
+    // Without pings an idle connection would run into the socket's timeout.
+    pingInterval: 1_000,
+    // The client's own timeout does not fire for a command already written, and costs an AbortSignal per command.
+    commandOptions: { timeout: 0 },
+    socket: {
+      connectTimeout: 2_000,
+      socketTimeout: 5_000,
+      reconnectStrategy: (retries) => reconnectDelayMs(retries, random.fraction()),
+    },
+  });
+}
+
+/** Doubles from 25 ms to a second and is spread over half of that, so that clients do not return together. */
+function reconnectDelayMs(retries: number, fraction: number): number {
+  const ceilingMs = Math.min(1_000, 25 * 2 ** Math.min(retries, 10));
+  return Math.ceil(ceilingMs * (0.5 + fraction / 2));
+}
+
+/**
+ * Destroying a client while it connects leaves its new socket open, with a ping timer that never ends: the socket is not
+ * known to the client before it is connected. So it is destroyed again when that happens.
+ */
+function discard(client: Client): void {
+  client.on("connect", () => client.destroy());
+  client.destroy();
+}
+
+/** A host with several addresses fails with an error that has a code but no message. */
+function describe(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  if (error.message !== "") return error.message;
+  return "code" in error ? String(error.code) : error.name;
+}

@@ -1,0 +1,150 @@
+// The store on Redis: every operation is one Lua script, and every call ends in time with an answer or as unknown.
+import { InterlockError } from "../../errors.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { Log } from "../../ports/log.ts";
+import {
+  type Answer,
+  type CallOptions,
+  type Execute,
+  type OperationName,
+  type RequestOf,
+  type Store,
+  type StoreSettings,
+  storeFrom,
+} from "../../ports/store.ts";
+import { systemRandom } from "../system/system-random.ts";
+import { ClusterTopology } from "./cluster-topology.ts";
+import { Connection, type ConnectionPorts, type Delivery } from "./connection.ts";
+import { createKeys, type Keys } from "./keys.ts";
+import { checkServers, openPartitions, openWithinMs, type RedisMode } from "./opening.ts";
+import { operationCalls } from "./operation-calls.ts";
+import { refusalWithoutEffect } from "./refusals.ts";
+import type { Reply, ScriptCall } from "./script-call.ts";
+import { runScript } from "./script-runner.ts";
+import { loadScripts, type ScriptOverrides, type Scripts } from "./scripts.ts";
+import { parseServerAddress, type ServerAddress } from "./server-address.ts";
+import { StoreTimes } from "./store-times.ts";
+import { singleServer, type Topology } from "./topology.ts";
+
+export type RedisStoreOptions = {
+  /** One server, or some nodes of a Cluster; the others are found through them. */
+  readonly urls: readonly string[];
+  readonly mode: RedisMode;
+  readonly prefix: string;
+  readonly settings: StoreSettings;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Lua sources in place of an operation's own: tests plant bugs with them. */
+  readonly scripts?: ScriptOverrides;
+};
+
+export async function openRedisStore(options: RedisStoreOptions): Promise<Store> {
+  const { clock, log, settings, mode } = options;
+  const addresses = options.urls.map(parseServerAddress);
+  const scripts = loadScripts(options.scripts);
+  const keys = createKeys(options.prefix);
+  const times = new StoreTimes(clock);
+  const topology = await connect(addresses, mode, { clock, log, random: systemRandom });
+  try {
+    await checkServers(topology.masters(), mode);
+    await openPartitions({ topology, clock, keys, times });
+  } catch (error) {
+    await topology.close();
+    throw error;
+  }
+  return storeFrom(executeWith({ topology, clock, keys, times, scripts, settings }), () => topology.close());
+}
+
+async function connect(
+  addresses: readonly ServerAddress[],
+  mode: RedisMode,
+  ports: ConnectionPorts,
+): Promise<Topology> {
+  const [first] = addresses;
+  if (first === undefined) throw new InterlockError("config_invalid", "store.redisUrls is empty");
+  if (mode === "cluster") {
+    const cluster = new ClusterTopology(addresses, ports);
+    await cluster.lookUp(openWithinMs).catch(async (error: unknown) => {
+      await cluster.close();
+      throw error;
+    });
+    return cluster;
+  }
+  const connection = new Connection(first, ports);
+  await connection.untilTried(openWithinMs);
+  if (!connection.isReady) {
+    const { trouble } = connection;
+    await connection.close();
+    throw new InterlockError("store_unavailable", `${first.name}: ${trouble}`);
+  }
+  return singleServer(connection);
+}
+
+type Parts = {
+  readonly topology: Topology;
+  readonly clock: Clock;
+  readonly keys: Keys;
+  readonly times: StoreTimes;
+  readonly scripts: Scripts;
+  readonly settings: StoreSettings;
+};
+
+type Attempt = { readonly notAfterMs: number; readonly withinMs: number };
+
+function executeWith(parts: Parts): Execute {
+  const { clock, times } = parts;
+  return async <Name extends OperationName>(name: Name, request: RequestOf<Name>, options: CallOptions) => {
+    const ask = prepare(parts, name, request);
+    const startMs = clock.monotonicMs();
+    const notAfterMs = options.notAfterMs ?? times.nowMs(ask.partition) + options.deadlineMs;
+    const answer = await ask.attempt({ notAfterMs, withinMs: options.deadlineMs });
+    if (answer.kind !== "too_late") return answer;
+    const leftMs = Math.floor(options.deadlineMs - (clock.monotonicMs() - startMs));
+    if (options.notAfterMs !== undefined || leftMs <= 0) return tooLate;
+    // Our estimate of the store's time was wrong. The refusal told us the right one and had no effect: ask once more.
+    const second = await ask.attempt({ notAfterMs: answer.storeTimeMs + leftMs, withinMs: leftMs });
+    return second.kind === "too_late" ? tooLate : second;
+  };
+}
+
+const tooLate = { kind: "unavailable", cause: "too_late" } as const;
+
+type TooLate = { readonly kind: "too_late"; readonly storeTimeMs: number };
+
+/** Builds the keys and arguments once, for up to two attempts. */
+function prepare<Name extends OperationName>(parts: Parts, name: Name, request: RequestOf<Name>) {
+  const { topology, clock, times, scripts, settings } = parts;
+  const call: ScriptCall<Name> = operationCalls[name];
+  const tenantKeys = parts.keys.forTenant(request.tenant);
+  const { partition } = tenantKeys;
+  const keys = call.keys(tenantKeys, request);
+  const fixedArgs = call.args(request, settings);
+  const script = scripts[name];
+  return {
+    partition,
+    async attempt({ notAfterMs, withinMs }: Attempt): Promise<Answer<Name> | TooLate> {
+      const args = [String(notAfterMs), ...fixedArgs];
+      const delivery = await runScript(topology, clock, { partition, script, keys, args, withinMs });
+      if (delivery.kind !== "reply") return trouble(name, delivery, notAfterMs);
+      const reply = delivery.reply as Reply;
+      const storeTimeMs = Number(reply[1]);
+      times.learn(partition, storeTimeMs);
+      if (reply[0] === "too_late") return { kind: "too_late", storeTimeMs };
+      return { ...call.parse(reply, request), storeTimeMs };
+    },
+  };
+}
+
+function trouble(name: OperationName, delivery: Exclude<Delivery, { kind: "reply" }>, notAfterMs: number) {
+  switch (delivery.kind) {
+    case "not_sent":
+      return { kind: "unavailable", cause: delivery.cause } as const;
+    case "lost":
+      return { kind: "unknown", cause: delivery.cause, notAfterMs } as const;
+    case "error": {
+      const cause = refusalWithoutEffect(delivery.message);
+      if (cause === undefined) throw new InterlockError("internal", `${name}: ${delivery.message}`);
+      return { kind: "unavailable", cause } as const;
+    }
+  }
+}

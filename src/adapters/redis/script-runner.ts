@@ -1,0 +1,46 @@
+// Runs a script where its partition is: by its SHA-1, with its source where Redis does not have it, after redirections.
+import type { Partition } from "../../domain/partition.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { Delivery } from "./connection.ts";
+import type { Script } from "./scripts.ts";
+import { parseRedirection, type Topology } from "./topology.ts";
+
+export type ScriptRun = {
+  readonly partition: Partition;
+  readonly script: Script;
+  readonly keys: readonly string[];
+  readonly args: readonly string[];
+  readonly withinMs: number;
+};
+
+/** Slots that move back and forth send a command back and forth. */
+const redirectionsMax = 5;
+
+/**
+ * Sends again only what was certainly not executed: a script that Redis does not know, or a redirection. Anything else
+ * is answered as it is.
+ */
+export async function runScript(topology: Topology, clock: Clock, run: ScriptRun): Promise<Delivery> {
+  const endMs = clock.monotonicMs() + run.withinMs;
+  const keysAndArgs = [String(run.keys.length), ...run.keys, ...run.args];
+  let connection = topology.connectionFor(run.partition);
+  let command = ["EVALSHA", run.script.sha1, ...keysAndArgs];
+  let preamble: readonly string[] | undefined;
+  let delivery = await connection.send(command, run.withinMs);
+  for (let sends = 0; delivery.kind === "error" && sends <= redirectionsMax; sends += 1) {
+    const redirection = parseRedirection(delivery.message);
+    if (redirection !== undefined) {
+      connection = topology.follow(run.partition, redirection);
+      preamble = redirection.kind === "ask" ? ["ASKING"] : undefined;
+    } else if (delivery.message.startsWith("NOSCRIPT")) {
+      command = ["EVAL", run.script.source, ...keysAndArgs];
+    } else {
+      return delivery;
+    }
+    const leftMs = endMs - clock.monotonicMs();
+    if (leftMs <= 0) return { kind: "not_sent", cause: "no time left to follow a redirection" };
+    delivery = await connection.send(command, leftMs, preamble);
+  }
+  if (delivery.kind === "not_sent" || delivery.kind === "lost") topology.suspect();
+  return delivery;
+}

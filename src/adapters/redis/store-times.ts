@@ -1,0 +1,22 @@
+// What time it is at the store: the last time each partition told us, plus what has passed here since.
+import { type Partition, partitionCount } from "../../domain/partition.ts";
+import type { Clock } from "../../ports/clock.ts";
+
+export class StoreTimes {
+  readonly #clock: Clock;
+  /** Store time minus our monotonic time, by partition. */
+  readonly #aheadMs: number[] = new Array<number>(partitionCount).fill(0);
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  learn(partition: Partition, storeTimeMs: number): void {
+    this.#aheadMs[partition] = storeTimeMs - this.#clock.monotonicMs();
+  }
+
+  /** An estimate: it is behind by the time that the last answer was on its way, and by what the clocks drifted since. */
+  nowMs(partition: Partition): number {
+    return Math.floor((this.#aheadMs[partition] ?? 0) + this.#clock.monotonicMs());
+  }
+}

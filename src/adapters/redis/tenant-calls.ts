@@ -1,0 +1,76 @@
+// The operations on a tenant's settings and event rows as script calls.
+import type { EventRow, EventType } from "../../domain/event.ts";
+import type { AdmissionStrategy, TenantSettings, WaitPolicy } from "../../domain/tenant.ts";
+import { type ScriptCall, unexpected } from "./script-call.ts";
+
+export const getTenant: ScriptCall<"getTenant"> = {
+  keys: (keys) => [keys.tenant],
+  args: () => [],
+  parse(reply) {
+    if (reply[0] !== "tenant") return unexpected("getTenant", reply);
+    const [, , version, limit, strategy, wait, stopped] = reply;
+    const settings: TenantSettings = {
+      ...(limit === "" ? {} : { maxConcurrentRuns: Number(limit) }),
+      ...(strategy === "" ? {} : { admissionStrategy: strategy as AdmissionStrategy }),
+      ...(wait === "" ? {} : { admissionWait: wait as WaitPolicy }),
+      ...(stopped === "" ? {} : { stopped: stopped === "true" }),
+    };
+    return { kind: "tenant", record: { settings, version: Number(version) } };
+  },
+};
+
+export const setTenant: ScriptCall<"setTenant"> = {
+  keys: (keys) => [keys.tenant, keys.events],
+  args({ tenant, settings, expectedVersion, changeId, actor }, { eventsPerTenantMax }) {
+    const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped } = settings;
+    return [
+      tenant,
+      String(expectedVersion),
+      changeId,
+      actor,
+      String(eventsPerTenantMax),
+      maxConcurrentRuns === undefined ? "" : String(maxConcurrentRuns),
+      admissionStrategy ?? "",
+      admissionWait ?? "",
+      stopped === undefined ? "" : String(stopped),
+    ];
+  },
+  parse(reply) {
+    switch (reply[0]) {
+      case "saved":
+      case "version_conflict":
+        return { kind: reply[0], version: Number(reply[2]) };
+      default:
+        return unexpected("setTenant", reply);
+    }
+  },
+};
+
+/** As XRANGE gives it: the id, then names and values in turn. */
+type StreamRow = readonly [id: string, fields: readonly string[]];
+
+export const readEvents: ScriptCall<"readEvents"> = {
+  keys: (keys) => [keys.events, keys.tenant],
+  args: ({ after, limit }, { eventsPerTenantMax }) => [
+    String(after),
+    String(limit),
+    String(eventsPerTenantMax),
+  ],
+  parse(reply) {
+    if (reply[0] !== "events") return unexpected("readEvents", reply);
+    return { kind: "events", events: (reply[2] as readonly StreamRow[]).map(parseEvent) };
+  },
+};
+
+/** The scripts write the fields in one order: at, type, subject, actor, detail. */
+function parseEvent([id, fields]: StreamRow): EventRow {
+  const [, atMs, , type, , subject = "", , actor = "", , detail = ""] = fields;
+  return {
+    sequence: Number.parseInt(id, 10),
+    atMs: Number(atMs),
+    type: type as EventType,
+    subject,
+    actor,
+    detail,
+  };
+}
