@@ -328,7 +328,7 @@ export type Config = { readonly [Name in SettingName]: ValueOf<(typeof settings)
 export function bounds(row: Setting): string {
   switch (row.kind) {
     case "number":
-      return `${row.min} to ${row.max} ${row.unit}`;
+      return `${row.unit === "fraction" ? "" : "whole, "}${row.min} to ${row.max} ${row.unit}`;
     case "choice":
       return row.choices.join(" or ");
     case "text":

@@ -14,12 +14,6 @@ export const errors = {
     message: "the request is not valid",
     remedy: "Correct the field that the detail names.",
   },
-  idempotency_key_invalid: {
-    status: 400,
-    retryable: false,
-    message: "the idempotency key is not valid",
-    remedy: "Send one key of 1-255 visible ASCII characters.",
-  },
   lock_token_required: {
     status: 400,
     retryable: false,

@@ -25,7 +25,8 @@ export function loadConfig(sources: ConfigSources = {}): LoadedConfig {
   for (const [name, row] of Object.entries<Setting>(settings)) {
     const found = findValue(name, row, sources);
     const parsed = parseValue(row, found.value);
-    if (parsed === undefined) problems.push(`${found.label} is ${show(found.value)}: must be ${bounds(row)}`);
+    if (parsed === undefined)
+      problems.push(`${found.label} is ${show(row, found.value)}: must be ${bounds(row)}`);
     values[name] = parsed ?? row.default;
     origins[name] = found.origin;
   }
@@ -61,8 +62,8 @@ function parseValue(row: Setting, value: unknown): string | number | undefined {
   switch (row.kind) {
     case "number": {
       const parsed = typeof value === "string" && value.trim() !== "" ? Number(value) : value;
-      const valid = typeof parsed === "number" && parsed >= row.min && parsed <= row.max;
-      return valid ? parsed : undefined;
+      if (typeof parsed !== "number" || !(parsed >= row.min && parsed <= row.max)) return undefined;
+      return row.unit === "fraction" || Number.isInteger(parsed) ? parsed : undefined;
     }
     case "choice":
       return typeof value === "string" && row.choices.includes(value) ? value : undefined;
@@ -71,10 +72,9 @@ function parseValue(row: Setting, value: unknown): string | number | undefined {
   }
 }
 
-/** Text may hold a password in an address: it is not repeated in a message. */
-function show(value: unknown): string {
-  const shown = typeof value === "string" && value.includes("://") ? "(an address)" : JSON.stringify(value);
-  return shown ?? "missing";
+/** Text may hold a password, also in an address that is mistyped: it is never repeated in a message. */
+function show(row: Setting, value: unknown): string {
+  return row.kind === "text" ? "(not shown)" : (JSON.stringify(value) ?? "missing");
 }
 
 /** A misspelt name must not be silently ignored. Names used by the tooling around the product are known too. */
@@ -84,8 +84,8 @@ function unknownNames(sources: ConfigSources): string[] {
   const environmentNames = new Set(
     Object.values<Setting>(settings).map((row) => environmentPrefix + row.env),
   );
-  const fromFile = Object.keys(sources.file ?? {}).filter((name) => !(name in settings));
-  const fromOverrides = Object.keys(sources.overrides ?? {}).filter((name) => !(name in settings));
+  const fromFile = Object.keys(sources.file ?? {}).filter((name) => !Object.hasOwn(settings, name));
+  const fromOverrides = Object.keys(sources.overrides ?? {}).filter((name) => !Object.hasOwn(settings, name));
   const fromEnvironment = Object.keys(sources.env ?? {}).filter(
     (name) =>
       name.startsWith(environmentPrefix) && !environmentNames.has(name) && !toolingNames.includes(name),

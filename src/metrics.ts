@@ -31,7 +31,7 @@ export const metrics = {
   idempotency_cleanup_failures_total: {
     kind: "counter",
     labels: ["context"],
-    help: "Reservations that could not be given back (lock strategy): count_failed, limit, create_failed.",
+    help: "Reservations that could not be given back (lock strategy): count_failed, limit, create_failed, cancelled.",
   },
   lock_acquire_seconds: {
     kind: "histogram",

@@ -80,7 +80,6 @@ describe("banned calls", () => {
   const banned = [
     /\bDate\b(?!Ms)/,
     /\bset(?:Timeout|Interval|Immediate)\b/,
-    /\bqueueMicrotask\b|\bnextTick\b/,
     /\bMath\.random\b/,
     /\brandom(?:UUID|Bytes|Int)\b|\bgetRandomValues\b/,
     /\bperformance\.now\b/,

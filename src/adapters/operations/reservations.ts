@@ -64,7 +64,12 @@ export function inspectReservation(
   const reservation = readReservation(context, request.tenant, request.digest);
   if (reservation === undefined) return { kind: "unbound" };
   const { runId } = reservation;
-  if (reservation.state === "pending") return { kind: "pending", runId };
+  if (reservation.state === "pending") {
+    // A dead owner's reservation binds nobody: whoever asks must not be told of a run that will never exist.
+    const alive =
+      reservation.token === holderToken(context, request.tenant, { namespace: "admission", name: "" });
+    return alive ? { kind: "pending", runId } : { kind: "unbound" };
+  }
   const { finalStatus } = reservation;
   return finalStatus === undefined ? { kind: "bound", runId } : { kind: "bound", runId, finalStatus };
 }

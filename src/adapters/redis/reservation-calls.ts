@@ -59,7 +59,7 @@ export const cancelReservation: ScriptCall<"cancelReservation"> = {
 };
 
 export const inspectReservation: ScriptCall<"inspectReservation"> = {
-  keys: (keys, { digest }) => [keys.reservation(digest)],
+  keys: (keys, { digest }) => [keys.reservation(digest), keys.admissionLock],
   args: () => [],
   parse(reply) {
     const runId = reply[2] as RunId;

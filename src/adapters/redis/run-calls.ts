@@ -231,8 +231,8 @@ function headerFrom({ tenant, runId }: RequestOf<"loadRun">, fields: ReadonlyMap
     status: field("status") as RunStatus,
     actor: field("actor") ?? "",
     admittedAtMs: Number(field("admittedAt")),
+    ...(reservation === undefined ? {} : { reservation }),
     ...(endedAt === undefined ? {} : { endedAtMs: Number(endedAt) }),
     ...(endedByFence === undefined ? {} : { endedByFence: Number(endedByFence) }),
-    ...(reservation === undefined ? {} : { reservation }),
   };
 }

@@ -47,7 +47,10 @@ async function tryUntilDecided(
 ): Promise<Acquisition | NotAcquired> {
   const { clock, metrics, random, store, instance } = ports;
   const startedMs = clock.monotonicMs();
-  const { ttlMs, callTimeoutMs } = terms;
+  const { ttlMs } = terms;
+  // Half of the wait at most, so that a try without an answer can be repeated while there is time.
+  const deadlineMs =
+    terms.waitMs === 0 ? terms.callTimeoutMs : Math.min(terms.callTimeoutMs, terms.waitMs / 2);
   let unresolved: { token: LockToken; since: Instant } | undefined;
   const giveUp = async (outcome: NotAcquired) => {
     // A try whose answer was lost may have been granted: nobody may wait a whole ttl for it.
@@ -61,7 +64,7 @@ async function tryUntilDecided(
     // A new token for every try, so that its lease is as long as can be; the same one again while a try is unresolved.
     const attempt = unresolved ?? { token: random.token() as LockToken, since: instantOf(ports.clock) };
     const request = { ...target, token: attempt.token, instance, ttlMs };
-    const answer = await store.acquireLock(request, { deadlineMs: callTimeoutMs });
+    const answer = await store.acquireLock(request, { deadlineMs });
     switch (answer.kind) {
       case "acquired":
         if (elapsedMs(attempt.since, instantOf(ports.clock)) < ttlMs - leaseMarginMs(ttlMs)) {

@@ -141,6 +141,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       const dead = await harness.acquire(admissionLock, 10_000);
       await reserve(harness, dead, harness.newRun({ key: key("k") }));
       await release(harness, dead);
+      assertOutcome(await inspect(harness), { kind: "unbound" });
       const guard = await harness.acquire(admissionLock, 10_000);
       const run = harness.newRun({ key: key("k", "another request") });
       assertOutcome(await reserve(harness, guard, run), { kind: "reserved" });

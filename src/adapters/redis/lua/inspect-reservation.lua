@@ -2,6 +2,7 @@
 --[[
   Says which run an idempotency key belongs to.
   KEYS[1] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]"
+  KEYS[2] admission lock: "<token> <instance> <fence>"
   ARGV[1] notAfterMs
   Returns {"pending", now, runId}, {"bound", now, runId, finalStatus or ""}, {"unbound", now} or {"too_late", now}
 ]]
@@ -13,5 +14,8 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 local reservation = redis.call("GET", KEYS[1])
 if not reservation then return { "unbound", now } end
 local state, runId, last = string.match(reservation, "^(%a+) ([^ ]+) [^ ]+ ?([^ ]*)$")
-if state == "pending" then return { "pending", now, runId } end
-return { "bound", now, runId, last }
+if state == "bound" then return { "bound", now, runId, last } end
+-- A dead owner's reservation binds nobody.
+local lock = redis.call("GET", KEYS[2])
+if lock and string.match(lock, "^[^ ]+") == last then return { "pending", now, runId } end
+return { "unbound", now }
