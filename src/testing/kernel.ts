@@ -1,0 +1,168 @@
+// The simulator's kernel: virtual time, one event after the other in an order that the seed decides, and a trace of it all.
+import type { CancelTimer } from "../ports/clock.ts";
+import { EventHeap } from "./event-heap.ts";
+import { fnv1a, fnv1aStart, fnv1aText } from "./fnv1a.ts";
+import { createSeededRandom, type SeededRandom } from "./seeded-random.ts";
+import { type ProcessOptions, type SimulatedProcess, startProcess } from "./simulated-process.ts";
+
+export type Kernel = {
+  readonly random: SeededRandom;
+  /** True virtual time, which no process can see: each has a clock of its own. */
+  nowMs(): number;
+  /** An event of the world outside all processes: it happens whatever becomes of them. */
+  after(delayMs: number, callback: () => void): CancelTimer;
+  /** A new simulated process. A restart is a new process under a new name. */
+  process(name: string, options?: ProcessOptions): SimulatedProcess;
+  /** Adds a line to the trace; what tells two runs apart must be noted. */
+  note(...parts: readonly NotePart[]): void;
+  /** Ends the run at its next step with this error; for failures that are found inside promise chains. */
+  fail(error: unknown): void;
+  run(limits: RunLimits): Promise<RunEnd>;
+  /** Runs events until the promise settles; an error when nothing is left to do and it is still pending. */
+  complete<Value>(promise: Promise<Value>, limits?: Pick<RunLimits, "eventsMax">): Promise<Value>;
+  /** Events run so far. */
+  events(): number;
+  /** FNV-1a over all notes, and the number of draws: equal for equal seeds. */
+  traceHash(): string;
+};
+
+export type NotePart = string | number;
+
+export type KernelOptions = {
+  /** Receives every note as one line, with its virtual time. */
+  readonly onNote?: (line: string) => void;
+};
+
+/** `untilMs` is virtual time; `until` is asked before each event. Without either the run ends when nothing is left to do. */
+export type RunLimits = {
+  readonly untilMs?: number;
+  readonly until?: () => boolean;
+  readonly eventsMax?: number;
+};
+
+export type RunEnd =
+  /** `until` said so. */
+  | { readonly kind: "done" }
+  | { readonly kind: "time_reached" }
+  /** No event is left. */
+  | { readonly kind: "idle" }
+  | { readonly kind: "events_spent" };
+
+/** Far more than any test needs: what it stops are endless loops. */
+const eventsMaxByDefault = 1_000_000;
+
+export function createKernel(seed: number, options: KernelOptions = {}): Kernel {
+  return new EventKernel(createSeededRandom(seed), options.onNote);
+}
+
+class EventKernel implements Kernel {
+  readonly random: SeededRandom;
+  readonly #tiebreaks: SeededRandom;
+  readonly #onNote: ((line: string) => void) | undefined;
+  readonly #heap = new EventHeap();
+  readonly #names = new Set<string>();
+  #nowMs = 0;
+  #scheduled = 0;
+  #events = 0;
+  #hash = fnv1aStart;
+  #failure: { readonly error: unknown } | undefined;
+
+  constructor(random: SeededRandom, onNote: ((line: string) => void) | undefined) {
+    this.random = random;
+    this.#tiebreaks = random.stream("tiebreak");
+    this.#onNote = onNote;
+  }
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  after(delayMs: number, callback: () => void): CancelTimer {
+    if (!(delayMs >= 0)) throw new Error(`an event cannot be ${delayMs} ms from now`);
+    const event = {
+      atMs: this.#nowMs + delayMs,
+      tiebreak: this.#tiebreaks.fraction(),
+      sequence: this.#scheduled,
+      callback,
+      cancelled: false,
+    };
+    this.#scheduled += 1;
+    this.#heap.add(event);
+    return () => {
+      event.cancelled = true;
+    };
+  }
+
+  process(name: string, options: ProcessOptions = {}): SimulatedProcess {
+    if (this.#names.has(name)) throw new Error(`a process named ${name} was already started`);
+    this.#names.add(name);
+    return startProcess(this, name, options);
+  }
+
+  note(...parts: readonly NotePart[]): void {
+    const line = `${this.#nowMs} ${parts.join(" ")}`;
+    this.#onNote?.(line);
+    this.#hash = fnv1a(this.#hash, line);
+  }
+
+  fail(error: unknown): void {
+    this.#failure ??= { error };
+  }
+
+  async run(limits: RunLimits): Promise<RunEnd> {
+    const { untilMs, until, eventsMax = eventsMaxByDefault } = limits;
+    await promiseChains();
+    for (let events = 0; ; events += 1) {
+      if (this.#failure !== undefined) throw this.#failure.error;
+      if (until?.()) return { kind: "done" };
+      const next = this.#heap.peek();
+      if (untilMs !== undefined && (next === undefined || next.atMs > untilMs)) {
+        this.#nowMs = Math.max(this.#nowMs, untilMs);
+        return { kind: "time_reached" };
+      }
+      if (next === undefined) return { kind: "idle" };
+      if (events >= eventsMax) return { kind: "events_spent" };
+      this.#heap.take();
+      this.#nowMs = next.atMs;
+      this.#events += 1;
+      next.callback();
+      await promiseChains();
+    }
+  }
+
+  async complete<Value>(promise: Promise<Value>, limits: Pick<RunLimits, "eventsMax"> = {}): Promise<Value> {
+    let settled = false;
+    const settle = () => {
+      settled = true;
+    };
+    promise.then(settle, settle);
+    const end = await this.run({ ...limits, until: () => settled });
+    if (end.kind === "idle") {
+      throw new Error(`deadlock at ${this.#nowMs} ms: no event is left, and the promise is still pending`);
+    }
+    if (end.kind === "events_spent") {
+      throw new Error(
+        `no end in sight at ${this.#nowMs} ms: the events allowed are spent, the promise is pending`,
+      );
+    }
+    return promise;
+  }
+
+  events(): number {
+    return this.#events;
+  }
+
+  traceHash(): string {
+    return `${fnv1aText(this.#hash)}-${this.random.draws()}`;
+  }
+}
+
+/**
+ * Promise chains of any depth have run to their next wait once a macrotask comes; awaiting a resolved promise would not
+ * do. It is the only real scheduling in a simulation, so nothing depends on how fast the machine is.
+ */
+function promiseChains(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}

@@ -1,0 +1,97 @@
+// Chance that repeats: one seed gives the same draws for ever, in streams that do not disturb each other.
+import type { Random } from "../ports/random.ts";
+import { fnv1a, fnv1aStart } from "./fnv1a.ts";
+
+export type SeededRandom = Random & {
+  /** Uniform over the whole numbers from `min` to `max`, both included. */
+  integer(min: number, max: number): number;
+  /** True with this probability; draws nothing when it is 0, so that a fault that is off costs no draw. */
+  chance(probability: number): boolean;
+  pick<Item>(items: readonly [Item, ...Item[]] | readonly Item[]): Item;
+  /** The stream of this name: the same one when asked again, and untouched by draws from any other. */
+  stream(name: string): SeededRandom;
+  /** Draws so far by this generator and every stream of the same seed. */
+  draws(): number;
+};
+
+export function createSeededRandom(seed: number): SeededRandom {
+  return new Stream(`seed ${seed}`, { draws: 0 });
+}
+
+class Stream implements SeededRandom {
+  readonly #path: string;
+  readonly #count: { draws: number };
+  readonly #next: () => number;
+  readonly #streams = new Map<string, Stream>();
+
+  constructor(path: string, count: { draws: number }) {
+    this.#path = path;
+    this.#count = count;
+    this.#next = sfc32(path);
+  }
+
+  token(): string {
+    return [this.#word(), this.#word(), this.#word(), this.#word()]
+      .map((word) => word.toString(16).padStart(8, "0"))
+      .join("");
+  }
+
+  fraction(): number {
+    return this.#word() / 2 ** 32;
+  }
+
+  integer(min: number, max: number): number {
+    return min + Math.floor(this.fraction() * (max - min + 1));
+  }
+
+  chance(probability: number): boolean {
+    return probability > 0 && this.fraction() < probability;
+  }
+
+  pick<Item>(items: readonly Item[]): Item {
+    if (items.length === 0) throw new Error("cannot pick from nothing");
+    return items[this.integer(0, items.length - 1)] as Item;
+  }
+
+  stream(name: string): SeededRandom {
+    let stream = this.#streams.get(name);
+    if (stream === undefined) {
+      stream = new Stream(`${this.#path}/${name}`, this.#count);
+      this.#streams.set(name, stream);
+    }
+    return stream;
+  }
+
+  draws(): number {
+    return this.#count.draws;
+  }
+
+  #word(): number {
+    this.#count.draws += 1;
+    return this.#next();
+  }
+}
+
+/** Chris Doty-Humphrey's small fast counter: 128 bits of state, which the path fills. */
+function sfc32(path: string): () => number {
+  let [a, b, c] = [mix(path, 1), mix(path, 2), mix(path, 3)];
+  let counter = 1;
+  const next = () => {
+    const word = (((a + b) | 0) + counter) | 0;
+    counter = (counter + 1) | 0;
+    a = b ^ (b >>> 9);
+    b = (c + (c << 3)) | 0;
+    c = (((c << 21) | (c >>> 11)) + word) | 0;
+    return word >>> 0;
+  };
+  // The first words still show the likeness of similar paths.
+  for (let round = 0; round < 12; round += 1) next();
+  return next;
+}
+
+/** A hash of the text, started differently for each of the words that fill the state. */
+function mix(text: string, salt: number): number {
+  let hash = fnv1a(fnv1aStart ^ Math.imul(salt, 0x9e3779b1), text);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  return (hash ^ (hash >>> 13)) | 0;
+}

@@ -1,0 +1,35 @@
+// What can go wrong between a process and the store; each fault has its own rate per call, drawn from the caller's stream.
+export type StoreFaults = {
+  /** Usual travel time of a request or of a reply, one way: uniform up to this. */
+  readonly travelMsMax: number;
+  /** A request or reply that takes up to `longDelayMsMax`: it may arrive after its caller gave up. */
+  readonly longDelayRate: number;
+  readonly longDelayMsMax: number;
+  readonly requestLostRate: number;
+  /** The operation had its effect, and nobody is told. */
+  readonly replyLostRate: number;
+  /** The connection breaks: the caller knows at once that it will not know. The request may still have got through. */
+  readonly connectionResetRate: number;
+  /** The transport sends the request again: it is executed twice, at once or up to `longDelayMsMax` later. */
+  readonly doubleExecutionRate: number;
+  /** The caller's link, or the store for everybody, is unreachable for up to `outageMsMax`. */
+  readonly outageRate: number;
+  readonly outageMsMax: number;
+  /** The store's own clock jumps forward by up to `clockJumpMsMax`. */
+  readonly clockJumpRate: number;
+  readonly clockJumpMsMax: number;
+};
+
+export const noStoreFaults: StoreFaults = {
+  travelMsMax: 3,
+  longDelayRate: 0,
+  longDelayMsMax: 0,
+  requestLostRate: 0,
+  replyLostRate: 0,
+  connectionResetRate: 0,
+  doubleExecutionRate: 0,
+  outageRate: 0,
+  outageMsMax: 0,
+  clockJumpRate: 0,
+  clockJumpMsMax: 0,
+};

@@ -1,0 +1,234 @@
+// Loading the configuration: every bound of the table, all problems at once, which source wins, and what is checked together.
+import { describe, expect, test } from "vitest";
+import { bounds, type Config, type Setting, type SettingName, settings } from "../../src/config.ts";
+import { InterlockError } from "../../src/errors.ts";
+import { type ConfigSources, loadConfig } from "../../src/load-config.ts";
+
+const rows = Object.entries<Setting>(settings).map(([name, row]) => ({ name: name as SettingName, row }));
+const numbers = rows.flatMap(({ name, row }) => (row.kind === "number" ? [{ name, row }] : []));
+const choices = rows.flatMap(({ name, row }) => (row.kind === "choice" ? [{ name, row }] : []));
+const texts = rows.flatMap(({ name, row }) => (row.kind === "text" ? [{ name, row }] : []));
+
+/** The lines of the error, or none when the configuration is valid. */
+function problemsOf(sources: ConfigSources): string[] {
+  try {
+    loadConfig(sources);
+    return [];
+  } catch (error) {
+    if (!(error instanceof InterlockError) || error.code !== "config_invalid") throw error;
+    return error.detail.split("; ");
+  }
+}
+
+const override = (name: SettingName, value: unknown): ConfigSources => ({
+  overrides: { [name]: value } as Partial<Config>,
+});
+/** Whether a value by itself is accepted: what is checked together with others has other words. */
+const isAccepted = (name: SettingName, value: unknown) =>
+  !problemsOf(override(name, value)).some((problem) => problem.startsWith(`${name} is `));
+
+describe("without any source", () => {
+  test("every setting has its default, and the defaults are valid", () => {
+    const { config, origins } = loadConfig();
+    for (const { name, row } of rows) {
+      expect(config[name]).toBe(row.default);
+      expect(origins[name]).toBe("default");
+    }
+    expect(Object.keys(config).sort()).toEqual(Object.keys(settings).sort());
+  });
+
+  test("needs no services: the embedded store", () => {
+    expect(loadConfig().config["store.kind"]).toBe("sqlite");
+  });
+
+  test("the configuration cannot be changed afterwards", () => {
+    const { config } = loadConfig();
+    expect(Object.isFrozen(config)).toBe(true);
+  });
+});
+
+describe("bounds", () => {
+  const step = (row: { unit: string }) => (row.unit === "fraction" ? 0.001 : 1);
+
+  test.each(numbers)("$name accepts both of its bounds", ({ name, row }) => {
+    expect(isAccepted(name, row.min)).toBe(true);
+    expect(isAccepted(name, row.max)).toBe(true);
+  });
+
+  test.each(numbers)("$name refuses what lies just outside, and names the bounds", ({ name, row }) => {
+    for (const value of [row.min - step(row), row.max + step(row)]) {
+      expect(problemsOf(override(name, value))).toContain(`${name} is ${value}: must be ${bounds(row)}`);
+    }
+  });
+
+  test.each(numbers)("$name is a number: other values are refused", ({ name }) => {
+    for (const value of ["", " ", "many", true, [], {}, Number.NaN, Number.POSITIVE_INFINITY]) {
+      expect(isAccepted(name, value)).toBe(false);
+    }
+  });
+
+  test("everything but fractions is counted in whole numbers", () => {
+    const whole = numbers.filter(({ row }) => row.unit !== "fraction");
+    const acceptFractions = whole.filter(({ name, row }) => isAccepted(name, row.min + 0.5));
+    expect(acceptFractions.map(({ name }) => name)).toEqual([]);
+  });
+
+  test.each(choices)("$name accepts each of its choices and nothing else", ({ name, row }) => {
+    for (const choice of row.choices) expect(isAccepted(name, choice)).toBe(true);
+    expect(problemsOf(override(name, "another"))).toContain(
+      `${name} is "another": must be ${row.choices.join(" or ")}`,
+    );
+    expect(isAccepted(name, 1)).toBe(false);
+  });
+
+  test.each(texts)("$name refuses what is not text like its pattern", ({ name }) => {
+    expect(isAccepted(name, "")).toBe(false);
+    expect(isAccepted(name, 7)).toBe(false);
+  });
+
+  test("several Redis addresses are separated by commas", () => {
+    const name = "store.redisUrls";
+    for (const value of ["redis://a:1", "rediss://a:1,redis://b:2"])
+      expect(isAccepted(name, value)).toBe(true);
+    for (const value of ["a:1", "http://a", "redis://a:1,", "redis://a, redis://b"]) {
+      expect(isAccepted(name, value)).toBe(false);
+    }
+  });
+});
+
+describe("sources", () => {
+  const name = "locks.run.pollMs";
+  const env = { INTERLOCK_LOCK_RUN_POLL_MS: "30" };
+  const file = { [name]: 20 };
+
+  test("the file beats the default, the environment the file, and overrides the environment", () => {
+    const sources = { file, env, overrides: { [name]: 40 } };
+    const loaded = (given: ConfigSources) => {
+      const { config, origins } = loadConfig(given);
+      return [config[name], origins[name]];
+    };
+    expect(loaded({})).toEqual([100, "default"]);
+    expect(loaded({ file })).toEqual([20, "file"]);
+    expect(loaded({ file, env })).toEqual([30, "environment"]);
+    expect(loaded(sources)).toEqual([40, "override"]);
+  });
+
+  test("a source that says nothing leaves the one below", () => {
+    const { config } = loadConfig({ file, env: {}, overrides: {} });
+    expect(config[name]).toBe(20);
+  });
+
+  test.each(rows)("$name can be set in the environment by its own name", ({ name: setting, row }) => {
+    const value = String(row.default);
+    const { config, origins } = loadConfig({ env: { [`INTERLOCK_${row.env}`]: value } });
+    expect(config[setting]).toBe(row.default);
+    expect(origins[setting]).toBe("environment");
+  });
+
+  test("a problem names the place where the value came from", () => {
+    const [fromFile] = problemsOf({ file: { [name]: 0 } });
+    const [fromEnvironment] = problemsOf({ env: { INTERLOCK_LOCK_RUN_POLL_MS: "0" } });
+    const must = `must be ${bounds(settings[name])}`;
+    expect(fromFile).toBe(`locks.run.pollMs in the file is 0: ${must}`);
+    expect(fromEnvironment).toBe(`INTERLOCK_LOCK_RUN_POLL_MS is "0": ${must}`);
+    expect(must).toContain("1 to 5000 ms");
+  });
+});
+
+describe("problems", () => {
+  test("are all reported at once", () => {
+    const problems = problemsOf({
+      file: { "locks.run.pollMs": -1, "no.such": 1 },
+      env: { INTERLOCK_STORE: "oracle", INTERLOCK_TYPO: "1" },
+      overrides: { "locks.job.pollMs": 0 },
+    });
+    expect(problems.map((problem) => problem.split(" ")[0]).sort()).toEqual([
+      "INTERLOCK_STORE",
+      "INTERLOCK_TYPO",
+      "locks.job.pollMs",
+      "locks.run.pollMs",
+      "no.such",
+    ]);
+  });
+
+  test("a misspelt name is a problem in every source", () => {
+    expect(problemsOf({ file: { "locks.run.pollms": 1 } })).toEqual(["locks.run.pollms is not a setting"]);
+    expect(problemsOf({ env: { INTERLOCK_LOCK_RUN_POL_MS: "1" } })).toEqual([
+      "INTERLOCK_LOCK_RUN_POL_MS is not a setting",
+    ]);
+    const overrides = { misspelt: 1 } as unknown as Partial<Config>;
+    expect(problemsOf({ overrides })).toEqual(["misspelt is not a setting"]);
+  });
+
+  test("a name that every object has is not a setting either", () => {
+    expect(problemsOf({ file: { constructor: 1 } })).toEqual(["constructor is not a setting"]);
+    expect(problemsOf({ file: { toString: 1 } })).toEqual(["toString is not a setting"]);
+  });
+
+  test("names of other programs and of the tooling are left alone", () => {
+    const env = { PATH: "/bin", REDIS_URL: "x", INTERLOCK_REDIS_SERVER: "1", INTERLOCK_NATS_SERVER: "1" };
+    expect(problemsOf({ env })).toEqual([]);
+  });
+
+  test.each([
+    ["with its scheme misspelt", "http://user:secret@db:6379"],
+    ["with a space", "redis://user:secret@db:6379 "],
+    ["without a scheme", "user:secret@db:6379"],
+    ["only a password and a host", ":secret@db"],
+  ])("the password of an address is not repeated: %s", (_title, address) => {
+    for (const sources of [
+      { env: { INTERLOCK_REDIS_URLS: address } },
+      { file: { "store.redisUrls": address } },
+      { file: { "store.redisUrls": [address] } },
+    ]) {
+      const [problem] = problemsOf(sources);
+      expect(problem).toContain("must be");
+      expect(problem).not.toContain("secret");
+    }
+  });
+});
+
+describe("what is checked together", () => {
+  test("the seeds' renewal numbers are refused with the numbers named", () => {
+    const [problem, ...others] = problemsOf({ overrides: { "locks.job.renewEveryMs": 20_000 } });
+    expect(others).toEqual([]);
+    expect(problem).toBe(
+      "locks.job cannot fence before its ttl: 3 x renewEveryMs 20000 + callTimeoutMs 2000 = 62000 ms, " +
+        "which is more than ttlMs 60000 less a tenth (54000 ms)",
+    );
+  });
+
+  test("the run lock is checked for three failures", () => {
+    const [problem] = problemsOf({ overrides: { "locks.run.renewEveryMs": 10_000 } });
+    expect(problem).toContain("locks.run cannot fence before its ttl: 3 x renewEveryMs 10000");
+    expect(problem).toContain("32000 ms");
+  });
+
+  test("more failures are allowed only with shorter intervals", () => {
+    const failures = { "locks.job.failuresMax": 5 };
+    expect(problemsOf({ overrides: failures })).toHaveLength(1);
+    expect(problemsOf({ overrides: { ...failures, "locks.job.renewEveryMs": 10_000 } })).toEqual([]);
+  });
+
+  test.each(["admission", "approval"] as const)(
+    "a wait for the %s lock must end before its lease would",
+    (lock) => {
+      const at = (waitMs: number) => problemsOf({ overrides: { [`locks.${lock}.waitMs`]: waitMs } });
+      expect(at(9_000)).toHaveLength(1);
+      expect(at(9_000)[0]).toContain(`locks.${lock}: waitMs 9000 must be below ttlMs 10000`);
+      expect(at(8_999)).toEqual([]);
+    },
+  );
+
+  test("the last ceiling of a poll must not be below the first", () => {
+    const at = (pollMaxMs: number) => problemsOf({ overrides: { "locks.admission.pollMaxMs": pollMaxMs } });
+    expect(at(9)).toEqual(["locks.admission.pollMaxMs must not be below locks.admission.pollMs"]);
+    expect(at(10)).toEqual([]);
+  });
+
+  test("the time to resolve an unknown outcome must hold at least one call", () => {
+    const at = (resolveMs: number) => problemsOf({ overrides: { "admission.resolveMs": resolveMs } });
+    expect(at(999)).toEqual(["admission.resolveMs must not be below admission.callTimeoutMs"]);
+    expect(at(1_000)).toEqual([]);
+  });
+});
