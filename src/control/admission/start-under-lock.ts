@@ -108,7 +108,7 @@ async function createRun(pipeline: Pipeline): Promise<Decision> {
         active: answer.active,
       });
     case "tenant_stopped":
-      return giveBack(pipeline, "create_failed", { kind: "tenant_stopped" });
+      return giveBack(pipeline, "limit", { kind: "tenant_stopped" });
     case "stale_fence":
     case "reservation_lost":
       return giveBack(pipeline, "create_failed", { kind: "gate_unavailable", cause: answer.kind });

@@ -49,8 +49,9 @@ async function tryUntilDecided(
   const startedMs = clock.monotonicMs();
   const { ttlMs } = terms;
   // Half of the wait at most, so that a try without an answer can be repeated while there is time.
-  const deadlineMs =
-    terms.waitMs === 0 ? terms.callTimeoutMs : Math.min(terms.callTimeoutMs, terms.waitMs / 2);
+  const { waitMs, callTimeoutMs } = terms;
+  const shareMs = waitMs === 0 ? callTimeoutMs : Math.max(waitMs, callTimeoutMs) / 2;
+  const deadlineMs = Math.min(callTimeoutMs, shareMs);
   let unresolved: { token: LockToken; since: Instant } | undefined;
   const giveUp = async (outcome: NotAcquired) => {
     // A try whose answer was lost may have been granted: nobody may wait a whole ttl for it.
