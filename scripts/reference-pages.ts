@@ -2,6 +2,7 @@
 import { bounds, type Setting, settings } from "../src/config.ts";
 import { type ErrorRow, errors } from "../src/errors.ts";
 import { type MetricRow, metrics } from "../src/metrics.ts";
+import { plantedBugs } from "./planted-bugs.ts";
 
 export type ReferencePage = { readonly path: string; readonly text: string };
 
@@ -12,6 +13,7 @@ export function referencePages(): readonly ReferencePage[] {
     { path: "docs/reference/settings.md", text: settingsPage() },
     { path: "docs/reference/errors.md", text: errorsPage() },
     { path: "docs/reference/metrics.md", text: metricsPage() },
+    { path: "docs/planted-bugs.md", text: plantedBugsPage() },
   ];
 }
 
@@ -59,6 +61,23 @@ function metricsPage(): string {
     "Metrics",
     "Every metric. The number of `tenant` labels is capped by `metrics.tenantLabelsMax`; the rest count as `other`.",
     ["metric", "kind", "labels", "meaning"],
+    rows,
+  );
+}
+
+function plantedBugsPage(): string {
+  const rows = plantedBugs.map((bug) => [
+    `\`${bug.name}\``,
+    bug.what,
+    [...new Set(bug.edits.map(({ file }) => `\`${file}\``))].join(", "),
+    bug.tests.map((file) => `\`${file}\``).join(", "),
+  ]);
+  return page(
+    "Planted bugs",
+    "`npm run plant-bugs` applies each to a copy of the tree and runs the tests named here: at least one must fail, by name. " +
+      "`npm run plant-bugs -- <name>` tries one. The product itself has no switches for them. The simulator has a list of its own " +
+      "(`npm run sim -- --bug <name>`), which swaps operations and ports at composition.",
+    ["bug", "what it does", "where", "caught by"],
     rows,
   );
 }

@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { describe, expect, test } from "vitest";
+import { plantedBugs } from "../scripts/planted-bugs.ts";
 import { referencePages } from "../scripts/reference-pages.ts";
 import { errors } from "../src/errors.ts";
 import { metrics } from "../src/metrics.ts";
@@ -152,6 +153,14 @@ describe("Lua scripts", () => {
     const body = textOf(path).replace(/--\[\[[\s\S]*?\]\]/, "");
     expect(body).not.toMatch(/cjson|cmsgpack|tostring\(|%d|%s|%g/);
     expect(body.startsWith("#!lua")).toBe(true);
+  });
+});
+
+describe("planted bugs", () => {
+  const edits = plantedBugs.flatMap(({ name, edits: changes }) => changes.map((edit) => ({ name, ...edit })));
+
+  test.each(edits)("$name still applies to $file", ({ file, find }) => {
+    expect(textOf(file).split(find).length - 1).toBe(1);
   });
 });
 
