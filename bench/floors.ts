@@ -1,0 +1,101 @@
+// The floors: the least that one durable decision can cost on each store, measured in the same run as the decisions.
+import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { type Database, loadDriver, type Statement } from "../src/adapters/sqlite/driver.ts";
+import { openDatabase } from "../src/adapters/sqlite/open-database.ts";
+import type { ReservationDigest } from "../src/domain/reservation.ts";
+import { makeRunId } from "../src/domain/run.ts";
+import type { RequestOf, Store } from "../src/ports/store.ts";
+import { type ClosedLoop, closedLoop } from "./load.ts";
+import { commonStart, freshTenants } from "./start-requests.ts";
+import { median } from "./statistics.ts";
+import { openRedis } from "./targets.ts";
+
+/**
+ * In place of the real script: the same keys, the same arguments and the same form of answer, but one SET is all it does.
+ * Client library, connection, deadlines and parsing are the adapter's own.
+ */
+const oneSet = `#!lua
+redis.call("SET", KEYS[5], ARGV[4])
+return { "admitted", "1700000000000", "pending", 1, "" }`;
+
+export function openRedisFloor(url: string): Promise<Store> {
+  return openRedis(url, { admit: oneSet });
+}
+
+const callTimeoutMs = 1_000;
+
+/** Calls the store itself: the flow around it is part of what is measured against this. */
+export function redisFloor(store: Store, load: ClosedLoop): Promise<number> {
+  const [tenant] = freshTenants(1) as [RequestOf<"admit">["tenant"]];
+  let made = 0;
+  return closedLoop(load, async () => {
+    made += 1;
+    const unique = made.toString(16);
+    const { workflow, actor, records, fingerprint } = commonStart;
+    const digest = unique.padStart(64, "0") as ReservationDigest;
+    const runId = makeRunId(tenant, unique.padStart(32, "0"));
+    const run = { runId, workflow, actor, records, key: { digest, fingerprint } };
+    const answer = await store.admit({ tenant, run }, { deadlineMs: callTimeoutMs });
+    return answer.kind === "admitted" ? "succeeded" : "failed";
+  });
+}
+
+/** Keys and values of the seven rows that one admission writes, counted in a file with one run in it. */
+const admissionBytes = 1_190;
+
+export type SqliteFloor = {
+  readonly directory: string;
+  readonly database: Database;
+  readonly insert: Statement;
+};
+
+/** The store's own way to open a file, so that every setting that durability needs is the same. */
+export async function openSqliteFloor(directory: string): Promise<SqliteFloor> {
+  const silent = { info: () => {}, warn: () => {}, error: () => {} };
+  const database = openDatabase(await loadDriver(), join(directory, "floor.db"), silent);
+  return {
+    directory,
+    database,
+    insert: database.prepare("INSERT INTO run (scope, member, value) VALUES ('floor', ?, ?)"),
+  };
+}
+
+/** One row, one commit, one fsync, one after the other: what a store without group commit can reach. */
+export function sqliteFloor({ database, insert }: SqliteFloor, durationMs: number) {
+  const value = "x".repeat(admissionBytes);
+  const begin = database.prepare("BEGIN");
+  const commit = database.prepare("COMMIT");
+  const commitMs: number[] = [];
+  const startMs = performance.now();
+  for (let lastMs = startMs; lastMs - startMs < durationMs; ) {
+    begin.run();
+    insert.run(`${startMs}-${commitMs.length}`, value);
+    commit.run();
+    const nowMs = performance.now();
+    commitMs.push(nowMs - lastMs);
+    lastMs = nowMs;
+  }
+  const perSecond = (commitMs.length / (performance.now() - startMs)) * 1000;
+  // As the store does, when the answers are on their way.
+  database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+  return { perSecond, medianMs: median(commitMs) };
+}
+
+/** The disk alone: the median time of an fsync after a page was appended to a plain file. */
+export function fsyncMs({ directory }: SqliteFloor, times: number): number {
+  const file = openSync(join(directory, "fsync.probe"), "a");
+  const page = Buffer.alloc(4096, "x");
+  try {
+    return median(
+      Array.from({ length: times }, () => {
+        writeSync(file, page);
+        const startMs = performance.now();
+        fsyncSync(file);
+        return performance.now() - startMs;
+      }),
+    );
+  } finally {
+    closeSync(file);
+  }
+}
