@@ -1,5 +1,5 @@
 // Tells whether two requests ask for the same thing: a hash of their canonical form (RFC 8785).
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import canonicalize from "canonicalize";
 import type { Fingerprint } from "./reservation.ts";
 
@@ -40,7 +40,7 @@ export function fingerprintOf(request: FingerprintedRequest): Fingerprint {
     body: withoutTenantAlias(request.body),
   });
   if (text === undefined) throw new Error("a request always has a canonical form");
-  return `${recipe}:${createHash("sha256").update(text).digest("hex")}` as Fingerprint;
+  return `${recipe}:${hash("sha256", text)}` as Fingerprint;
 }
 
 /** `org_id` repeats the credential's tenant, which is part of the key's scope already. */

@@ -13,6 +13,8 @@ export type LockNamespace = (typeof lockNamespaces)[number];
 /** A lock inside one tenant. The admission lock has one per tenant, so its name is empty. */
 export type LockName = { readonly namespace: LockNamespace; readonly name: string };
 
+export const admissionLock: LockName = { namespace: "admission", name: "" };
+
 /** What to do when a lease cannot be renewed. */
 export type RenewalPolicy = "fence" | "continue";
 

@@ -1,5 +1,5 @@
 // Idempotency: what binds a key to a run, and what a second request with the same key means.
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { Brand } from "./brand.ts";
 import type { LockToken } from "./lock.ts";
 import type { RunId, TerminalStatus } from "./run.ts";
@@ -51,5 +51,5 @@ export function judgeReservation(
 /** Lengths are part of what is hashed, so that no two (operation, key) pairs give the same text. */
 export function digestOf(operation: string, key: string): ReservationDigest {
   const text = `${operation.length}:${operation}${key.length}:${key}`;
-  return createHash("sha256").update(text).digest("hex") as ReservationDigest;
+  return hash("sha256", text) as ReservationDigest;
 }

@@ -7,7 +7,7 @@ export type SeededRandom = Random & {
   integer(min: number, max: number): number;
   /** True with this probability; draws nothing when it is 0, so that a fault that is off costs no draw. */
   chance(probability: number): boolean;
-  pick<Item>(items: readonly [Item, ...Item[]] | readonly Item[]): Item;
+  pick<Item>(items: readonly Item[]): Item;
   /** The stream of this name: the same one when asked again, and untouched by draws from any other. */
   stream(name: string): SeededRandom;
   /** Draws so far by this generator and every stream of the same seed. */

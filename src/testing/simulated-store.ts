@@ -178,40 +178,40 @@ class Link {
     return new Promise((resolve) => {
       const { clock } = this.#process;
       if (this.#process.state() === "crashed") return;
+      const { onAnswer, onSend } = this.#server.options;
       const leftMs = this.#countdown(options.deadlineMs);
+      const callUntil = (notAfterMs: number) => ({ caller: this.#process.name, name, request, notAfterMs });
+      let call: Call<Name> = callUntil(options.notAfterMs ?? this.#storeTimeMs() + options.deadlineMs);
       let waiting = true;
-      let call: Call<Name>;
       const settle = (answer: Answer<Name>) => {
         if (!waiting) return;
         waiting = false;
         cancelDeadline();
-        this.#server.options.onAnswer?.(call as unknown as StoreCall, answer as Answer<OperationName>);
+        onAnswer?.(call as unknown as StoreCall, answer as Answer<OperationName>);
         resolve(answer);
       };
-      const attempt = (notAfterMs: number, tooLate: (storeTimeMs: number) => void) => {
-        call = { caller: this.#process.name, name, request, notAfterMs };
-        this.#send({
-          call,
-          deadlineMs: leftMs(),
-          broken: false,
-          settle: (answer, storeTimeMs) => {
-            if (waiting && storeTimeMs !== undefined) this.#learn(storeTimeMs);
-            const refused = answer.kind === "unavailable" && answer.cause === "too_late";
-            if (waiting && refused && storeTimeMs !== undefined) tooLate(storeTimeMs);
-            else settle(answer);
-          },
-        });
+      const attempt = (tooLate: (storeTimeMs: number) => void) => {
+        const arrived = (answer: Answer<Name>, storeTimeMs?: number) => {
+          if (waiting && storeTimeMs !== undefined) this.#learn(storeTimeMs);
+          const refused = answer.kind === "unavailable" && answer.cause === "too_late";
+          if (waiting && refused && storeTimeMs !== undefined) tooLate(storeTimeMs);
+          else settle(answer);
+        };
+        this.#send({ call, deadlineMs: leftMs(), broken: false, settle: arrived });
       };
       const giveUp = () => settle({ kind: "unavailable", cause: "too_late" });
       const cancelDeadline = clock.timer(options.deadlineMs, () =>
         settle({ kind: "unknown", cause: "deadline", notAfterMs: call.notAfterMs }),
       );
-      const notAfterMs = options.notAfterMs ?? this.#storeTimeMs() + options.deadlineMs;
-      this.#server.options.onSend?.({ caller: this.#process.name, name, request, notAfterMs } as never);
-      // The estimate of the store's time may be wrong. The refusal tells the right one and had no effect: ask once more.
-      attempt(notAfterMs, (storeTimeMs) => {
-        if (options.notAfterMs !== undefined || leftMs() < 1) giveUp();
-        else attempt(storeTimeMs + Math.floor(leftMs()), giveUp);
+      onSend?.(call as unknown as StoreCall);
+      attempt((storeTimeMs) => {
+        if (options.notAfterMs !== undefined || leftMs() < 1) {
+          giveUp();
+          return;
+        }
+        // The estimate of the store's time was wrong. The refusal told the right one and had no effect: ask once more.
+        call = callUntil(storeTimeMs + Math.floor(leftMs()));
+        attempt(giveUp);
       });
     });
   }

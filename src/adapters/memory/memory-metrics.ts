@@ -1,12 +1,23 @@
-// Metrics kept in memory: counts, gauges and the values observed, readable by tests, benchmarks and the demonstration.
-import type { CounterName, GaugeName, HistogramName, LabelsOf, MetricName } from "../../metrics.ts";
+// Metrics kept in memory: counts, gauges and the last values observed, for tests, benchmarks and the demonstration.
+import {
+  type CounterName,
+  type GaugeName,
+  type HistogramName,
+  type LabelsOf,
+  type MetricName,
+  metrics,
+} from "../../metrics.ts";
 import type { Metrics } from "../../ports/metrics.ts";
 
+type Labels = Readonly<Record<string, string | undefined>>;
+
+type Series = { readonly name: MetricName; readonly labels: Labels; readonly values: number[]; next: number };
+
+/** Values kept of each histogram: the latest ones, so that a process may run for ever. */
+const valuesMax = 10_000;
+
 export class MemoryMetrics implements Metrics {
-  readonly #series = new Map<
-    string,
-    { name: MetricName; labels: Record<string, string>; values: number[] }
-  >();
+  readonly #series = new Map<string, Series>();
   readonly #tenants = new Set<string>();
   readonly #tenantLabelsMax: number;
 
@@ -20,7 +31,9 @@ export class MemoryMetrics implements Metrics {
   }
 
   observe<Name extends HistogramName>(name: Name, labels: LabelsOf<Name>, value: number): void {
-    this.#seriesFor(name, labels).values.push(value);
+    const series = this.#seriesFor(name, labels);
+    series.values[series.next] = value;
+    series.next = (series.next + 1) % valuesMax;
   }
 
   set<Name extends GaugeName>(name: Name, labels: LabelsOf<Name>, value: number): void {
@@ -32,34 +45,40 @@ export class MemoryMetrics implements Metrics {
     return this.#matching(name, labels).reduce((sum, values) => sum + (values[0] ?? 0), 0);
   }
 
-  /** All values observed in the series whose labels include the given ones. */
+  /** The values observed in the series whose labels include the given ones. */
   observed<Name extends HistogramName>(name: Name, labels: Partial<LabelsOf<Name>> = {}): number[] {
     return this.#matching(name, labels).flat();
   }
 
-  #matching(name: MetricName, labels: Readonly<Record<string, string | undefined>>): number[][] {
+  #matching(name: MetricName, labels: Labels): number[][] {
     return [...this.#series.values()]
       .filter((series) => series.name === name)
       .filter((series) => Object.entries(labels).every(([label, value]) => series.labels[label] === value))
       .map((series) => series.values);
   }
 
-  #seriesFor(name: MetricName, labels: Readonly<Record<string, string>>) {
-    const capped = this.#capTenant(labels);
-    const key = `${name} ${JSON.stringify(Object.entries(capped).sort())}`;
+  /** The labels' values in the table's order name a series; looked up on every count, so it is only joined text. */
+  #seriesFor(name: MetricName, labels: Labels): Series {
+    let key: string = name;
+    for (const label of metrics[name].labels) {
+      const value = labels[label] ?? "";
+      key += `\n${label === "tenant" ? this.#tenantLabel(value) : value}`;
+    }
     let series = this.#series.get(key);
     if (series === undefined) {
-      series = { name, labels: capped, values: [] };
+      const tenant = labels.tenant;
+      const kept = tenant === undefined ? labels : { ...labels, tenant: this.#tenantLabel(tenant) };
+      series = { name, labels: kept, values: [], next: 0 };
       this.#series.set(key, series);
     }
     return series;
   }
 
   /** Tenants are many: beyond the cap they share the label `other`, so that the number of series stays bounded. */
-  #capTenant(labels: Readonly<Record<string, string>>): Record<string, string> {
-    const tenant = labels.tenant;
-    if (tenant === undefined) return { ...labels };
-    if (this.#tenants.size < this.#tenantLabelsMax) this.#tenants.add(tenant);
-    return { ...labels, tenant: this.#tenants.has(tenant) ? tenant : "other" };
+  #tenantLabel(tenant: string): string {
+    if (this.#tenants.has(tenant)) return tenant;
+    if (this.#tenants.size >= this.#tenantLabelsMax) return "other";
+    this.#tenants.add(tenant);
+    return tenant;
   }
 }

@@ -1,4 +1,6 @@
 // Reservations of idempotency keys, as records: reading with expiry, reserving, giving back, inspecting.
+
+import { admissionLock } from "../../domain/lock.ts";
 import { judgeReservation, type Reservation, type ReservationDigest } from "../../domain/reservation.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -16,7 +18,9 @@ export type KeyVerdict =
 
 export function judgeKey(context: Context, tenant: TenantId, runId: RunId, key: KeyRequest): KeyVerdict {
   const reservation = readReservation(context, tenant, key.digest);
-  const lockToken = holderToken(context, tenant, { namespace: "admission", name: "" });
+  // Only a pending reservation depends on who holds the lock; most requests find none.
+  const lockToken =
+    reservation?.state === "pending" ? holderToken(context, tenant, admissionLock) : undefined;
   const verdict = judgeReservation(reservation, { runId, fingerprint: key.fingerprint }, lockToken);
   if (verdict !== "replay") return { kind: verdict };
   if (reservation?.state !== "bound") throw new Error("only a bound key can be replayed");
@@ -66,8 +70,7 @@ export function inspectReservation(
   const { runId } = reservation;
   if (reservation.state === "pending") {
     // A dead owner's reservation binds nobody: whoever asks must not be told of a run that will never exist.
-    const alive =
-      reservation.token === holderToken(context, request.tenant, { namespace: "admission", name: "" });
+    const alive = reservation.token === holderToken(context, request.tenant, admissionLock);
     return alive ? { kind: "pending", runId } : { kind: "unbound" };
   }
   const { finalStatus } = reservation;

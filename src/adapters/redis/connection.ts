@@ -62,40 +62,15 @@ export class Connection {
    * Sends one command, after `preamble` on the same connection if given. Nothing below re-sends it: a reconnect rejects
    * what is under way (the offline queue is off), and this class never repeats a command.
    */
-  async send(command: readonly string[], withinMs: number, preamble?: readonly string[]): Promise<Delivery> {
+  send(command: readonly string[], withinMs: number, preamble?: readonly string[]): Promise<Delivery> {
     const client = this.#client;
-    if (client?.isReady) return this.#deliver(client, { command, preamble, withinMs });
-    const startMs = this.#ports.clock.monotonicMs();
-    const graceLeftMs = this.#notReadySinceMs + reconnectGraceMs - startMs;
-    await this.untilReady(Math.min(withinMs, graceLeftMs));
-    const ready = this.#client;
-    if (!ready?.isReady) return { kind: "not_sent", cause: this.trouble };
-    const leftMs = withinMs - (this.#ports.clock.monotonicMs() - startMs);
-    return this.#deliver(ready, { command, preamble, withinMs: leftMs });
+    const call = { command, preamble, withinMs };
+    return client?.isReady ? this.#deliver(client, call) : this.#deliverWhenReady(call);
   }
 
-  /** Resolves when the connection is ready, is closed, or `ms` have passed. */
-  untilReady(ms: number): Promise<void> {
-    if (this.isReady || this.#closed || ms <= 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      const finish = () => {
-        cancel();
-        this.#wakeUps.delete(finish);
-        resolve();
-      };
-      const cancel = this.#ports.clock.timer(ms, finish);
-      this.#wakeUps.add(finish);
-    });
-  }
-
-  /** Like `untilReady`, but the first failed attempt ends the wait as well. */
-  async untilTried(ms: number): Promise<void> {
-    const startMs = this.#ports.clock.monotonicMs();
-    while (!this.isReady && this.#trouble === undefined) {
-      const leftMs = startMs + ms - this.#ports.clock.monotonicMs();
-      if (leftMs <= 0) return;
-      await this.untilReady(leftMs);
-    }
+  /** Waits for at most `ms` until the connection is ready, or the first attempt to make it has failed. */
+  untilTried(ms: number): Promise<void> {
+    return this.#until(() => this.isReady || this.#trouble !== undefined, ms);
   }
 
   /** Lets the answers under way arrive, but waits for nothing longer than a second. */
@@ -149,8 +124,41 @@ export class Connection {
     return { server: this.address.name };
   }
 
+  async #until(condition: () => boolean, ms: number): Promise<void> {
+    const { clock } = this.#ports;
+    const endMs = clock.monotonicMs() + ms;
+    while (!condition() && !this.#closed) {
+      const leftMs = endMs - clock.monotonicMs();
+      if (leftMs <= 0) return;
+      await this.#nextChange(leftMs);
+    }
+  }
+
+  /** Resolves when the connection has become ready, lost or closed, or after `ms`. */
+  #nextChange(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const finish = () => {
+        cancel();
+        this.#wakeUps.delete(finish);
+        resolve();
+      };
+      const cancel = this.#ports.clock.timer(ms, finish);
+      this.#wakeUps.add(finish);
+    });
+  }
+
   #wake(): void {
     for (const wakeUp of [...this.#wakeUps]) wakeUp();
+  }
+
+  async #deliverWhenReady(call: SentCall): Promise<Delivery> {
+    const startMs = this.#ports.clock.monotonicMs();
+    const graceLeftMs = this.#notReadySinceMs + reconnectGraceMs - startMs;
+    await this.#until(() => this.isReady, Math.min(call.withinMs, graceLeftMs));
+    const client = this.#client;
+    if (!client?.isReady) return { kind: "not_sent", cause: this.trouble };
+    const waitedMs = this.#ports.clock.monotonicMs() - startMs;
+    return this.#deliver(client, { ...call, withinMs: call.withinMs - waitedMs });
   }
 
   #deliver(client: Client, call: SentCall): Promise<Delivery> {
@@ -205,9 +213,10 @@ export class Connection {
       this.#lastAnswerMs = this.#ports.clock.monotonicMs();
       return { kind: "error", message: error.message };
     }
-    const cause = describe(error);
-    const notSent = error instanceof ClientOfflineError || error instanceof ClientClosedError;
-    return { kind: notSent ? "not_sent" : "lost", cause };
+    if (error instanceof ClientOfflineError || error instanceof ClientClosedError) {
+      return { kind: "not_sent", cause: describe(error) };
+    }
+    return { kind: "lost", cause: `connection lost: ${describe(error)}` };
   }
 }
 

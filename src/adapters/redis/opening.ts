@@ -80,6 +80,8 @@ async function openPartition(opening: Opening, script: Script, partition: Partit
         const versions = `schema version ${String(found)}, and this program knows ${schemaVersion}`;
         throw new InterlockError("store_schema_newer", `${partitionLabel(partition)} has ${versions}`);
       }
+      case "denied":
+        throw new InterlockError("store_unsuitable", `the user of the address may not run ${String(found)}`);
       default:
         throw new InterlockError("store_corrupt", `${opening.keys.schema(partition)} holds ${String(found)}`);
     }
@@ -100,8 +102,8 @@ async function ask(
   partition: Partition,
   args: readonly string[],
 ): Promise<Reply> {
-  const run = { partition, script, keys: [keys.schema(partition)], args, withinMs: openWithinMs };
-  const delivery = await runScript(topology, clock, run);
+  const operands = ["1", keys.schema(partition), ...args];
+  const delivery = await runScript(topology, clock, { partition, script, operands, withinMs: openWithinMs });
   if (delivery.kind === "reply") return delivery.reply as Reply;
   const server = topology.connectionFor(partition).address.name;
   const trouble = delivery.kind === "error" ? delivery.message : delivery.cause;

@@ -118,13 +118,13 @@ function prepare<Name extends OperationName>(parts: Parts, name: Name, request: 
   const tenantKeys = parts.keys.forTenant(request.tenant);
   const { partition } = tenantKeys;
   const keys = call.keys(tenantKeys, request);
-  const fixedArgs = call.args(request, settings);
+  const args = call.args(request, settings);
   const script = scripts[name];
   return {
     partition,
     async attempt({ notAfterMs, withinMs }: Attempt): Promise<Answer<Name> | TooLate> {
-      const args = [String(notAfterMs), ...fixedArgs];
-      const delivery = await runScript(topology, clock, { partition, script, keys, args, withinMs });
+      const operands = [String(keys.length), ...keys, String(notAfterMs), ...args];
+      const delivery = await runScript(topology, clock, { partition, script, operands, withinMs });
       if (delivery.kind !== "reply") return trouble(name, delivery, notAfterMs);
       const reply = delivery.reply as Reply;
       const storeTimeMs = Number(reply[1]);

@@ -8,8 +8,8 @@ import { parseRedirection, type Topology } from "./topology.ts";
 export type ScriptRun = {
   readonly partition: Partition;
   readonly script: Script;
-  readonly keys: readonly string[];
-  readonly args: readonly string[];
+  /** What follows the script in the command: the number of keys, the keys, the arguments. */
+  readonly operands: readonly string[];
   readonly withinMs: number;
 };
 
@@ -22,9 +22,8 @@ const redirectionsMax = 5;
  */
 export async function runScript(topology: Topology, clock: Clock, run: ScriptRun): Promise<Delivery> {
   const endMs = clock.monotonicMs() + run.withinMs;
-  const keysAndArgs = [String(run.keys.length), ...run.keys, ...run.args];
   let connection = topology.connectionFor(run.partition);
-  let command = ["EVALSHA", run.script.sha1, ...keysAndArgs];
+  let command = ["EVALSHA", run.script.sha1, ...run.operands];
   let preamble: readonly string[] | undefined;
   let delivery = await connection.send(command, run.withinMs);
   for (let sends = 0; delivery.kind === "error" && sends <= redirectionsMax; sends += 1) {
@@ -33,7 +32,7 @@ export async function runScript(topology: Topology, clock: Clock, run: ScriptRun
       connection = topology.follow(run.partition, redirection);
       preamble = redirection.kind === "ask" ? ["ASKING"] : undefined;
     } else if (delivery.message.startsWith("NOSCRIPT")) {
-      command = ["EVAL", run.script.source, ...keysAndArgs];
+      command = ["EVAL", run.script.source, ...run.operands];
     } else {
       return delivery;
     }

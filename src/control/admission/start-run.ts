@@ -1,7 +1,7 @@
 // Decides whether a run may start: by one atomic operation, or by the pipeline under the tenant's admission lock.
 import type { Config } from "../../config.ts";
 import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
-import { makeRunId, type RunRecord } from "../../domain/run.ts";
+import { makeRunId, orderedUnique, type RunRecord } from "../../domain/run.ts";
 import type { AdmissionStrategy, TenantId, TenantSettings, WaitPolicy } from "../../domain/tenant.ts";
 import { retryAfterSeconds } from "../../domain/wait.ts";
 import { InterlockError } from "../../errors.ts";
@@ -108,7 +108,8 @@ async function chooseStrategy(gate: Gate, tenant: TenantId): Promise<Choice> {
 
 function newRun(ports: Ports, request: StartRequest): NewRun {
   const { tenant, workflow, actor, key, records } = request;
-  const run = { runId: makeRunId(tenant, ports.random.token()), workflow, actor, records };
+  const unique = orderedUnique(ports.clock.wallMs(), ports.random.token());
+  const run = { runId: makeRunId(tenant, unique), workflow, actor, records };
   if (key === undefined) return run;
   return { ...run, key: { digest: digestOf("start_run", key.text), fingerprint: key.fingerprint } };
 }

@@ -1,4 +1,5 @@
 // The lock strategy: reserve the key, count the active runs and create the run while holding the tenant's admission lock.
+import { admissionLock } from "../../domain/lock.ts";
 import type { TenantId, WaitPolicy } from "../../domain/tenant.ts";
 import type { KeyRequest, NewRun } from "../../ports/store.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
@@ -13,7 +14,7 @@ export async function startUnderLock(
   wait: WaitPolicy,
   signal: AbortSignal | undefined,
 ): Promise<Decision> {
-  const target = { tenant, lock: { namespace: "admission", name: "" } } as const;
+  const target = { tenant, lock: admissionLock };
   const terms = admissionLockTerms(gate.config, wait);
   const pipeline = { gate, tenant, run, signal };
   const outcome = await withLease(

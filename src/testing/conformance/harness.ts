@@ -98,8 +98,6 @@ export class Harness {
   }
 }
 
-export const admissionLock: LockName = { namespace: "admission", name: "" };
-
 export function key(text: string, request = "first"): KeyRequest {
   return { digest: digestOf("start_run", text), fingerprint: `v1:${request}` as Fingerprint };
 }

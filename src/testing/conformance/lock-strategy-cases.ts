@@ -1,8 +1,8 @@
 // What every store must do for the lock strategy: reserve, count, create and give back, guarded by the admission lock.
 import assert from "node:assert/strict";
-import type { Guard } from "../../domain/lock.ts";
+import { admissionLock, type Guard } from "../../domain/lock.ts";
 import type { NewRun } from "../../ports/store.ts";
-import { admissionLock, assertOutcome, type ConformanceCase, call, type Harness, key } from "./harness.ts";
+import { assertOutcome, type ConformanceCase, call, type Harness, key } from "./harness.ts";
 
 function reserve(harness: Harness, guard: Guard, run: NewRun) {
   const { key: wanted = key("k") } = run;

@@ -20,12 +20,14 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local tenant = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped", "sequence", "wait")
+local tenant = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped", "sequence")
 local limit = tenant[1] or ""
 local status = redis.call("HGET", KEYS[2], "status")
 local active = redis.call("ZCARD", KEYS[3])
 if status then return { "admitted", now, status, active, limit } end
-if tenant[2] == "lock" then return { "use_lock_strategy", now, tenant[5] or "" } end
+if tenant[2] == "lock" then
+  return { "use_lock_strategy", now, redis.call("HGET", KEYS[1], "wait") or "" }
+end
 if KEYS[5] then
   local reservation = redis.call("GET", KEYS[5])
   if reservation then

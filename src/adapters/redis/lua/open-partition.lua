@@ -1,13 +1,23 @@
 #!lua
 --[[
   Compares a partition's schema version with ours and writes ours where there is none yet. It has no notAfterMs:
-  it may be repeated at any time, and its answer is where a caller learns the store's time.
+  it may be repeated at any time, and its answer is where a caller learns the store's time. It also asks for every
+  command that our scripts use: a user who may not run one of them would end a script between two writes.
   KEYS[1] schema: the version that the partition's keys are written in, never expires
   ARGV[1] ourVersion
-  Returns {"current", now}, {"older", now, version}, {"newer", now, version} or {"unreadable", now, value}
+  Returns {"current", now}, {"older", now, version}, {"newer", now, version}, {"unreadable", now, value}
+  or {"denied", now, command}
 ]]
 local time = redis.call("TIME")
 local now = string.format("%.0f", time[1] * 1000 + math.floor(time[2] / 1000))
+
+local commands = {
+  "TIME", "GET", "SET", "DEL", "PTTL", "PEXPIRE", "HGET", "HMGET", "HGETALL", "HSET",
+  "ZADD", "ZREM", "ZCARD", "ZSCORE", "ZRANGE", "XADD", "XRANGE",
+}
+for _, command in ipairs(commands) do
+  if not redis.acl_check_cmd(command, KEYS[1]) then return { "denied", now, command } end
+end
 
 local found = redis.call("GET", KEYS[1])
 if not found then

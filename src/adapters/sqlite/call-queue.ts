@@ -1,0 +1,150 @@
+// The calls on their way to the database: waiting, then handed over as one batch, then answered; each with its deadline.
+import { InterlockError } from "../../errors.ts";
+import type { CancelTimer, Clock } from "../../ports/clock.ts";
+import type { Answer, Execute, OperationName, RequestOf } from "../../ports/store.ts";
+import type { Call, Reply } from "./sqlite-core.ts";
+import { messageOf } from "./sqlite-failure.ts";
+
+export type CallQueueOptions = {
+  readonly clock: Clock;
+  /** The store's time when it was opened. */
+  readonly storeTimeMs: number;
+  /** Gives a batch to the database; the answers come back through `answered`. */
+  readonly handOver: (calls: readonly Call[], wallMs: number) => void;
+};
+
+type Entry = {
+  readonly call: Call;
+  readonly resolve: (answer: Answer<OperationName>) => void;
+  readonly reject: (error: InterlockError) => void;
+  readonly cancelTimer: CancelTimer;
+  state: "waiting" | "handed_over" | "settled";
+};
+
+/** One message to the thread; the work in one transaction is limited by time, this limits the memory. */
+const batchCallsMax = 256;
+
+/** Far more than a second of work; beyond it a caller is better served by a quick refusal. */
+const waitingCallsMax = 50_000;
+
+export class CallQueue {
+  readonly #options: CallQueueOptions;
+  #waiting: Entry[] = [];
+  #handedOver: Entry[] = [];
+  #storeTimeMs: number;
+  #isScheduled = false;
+  #refusal: string | undefined;
+  #whenEmpty: (() => void) | undefined;
+
+  constructor(options: CallQueueOptions) {
+    this.#options = options;
+    this.#storeTimeMs = options.storeTimeMs;
+  }
+
+  readonly execute: Execute = <Name extends OperationName>(
+    name: Name,
+    request: RequestOf<Name>,
+    options: { readonly deadlineMs: number; readonly notAfterMs?: number },
+  ) => {
+    const { clock } = this.#options;
+    const nowMs = Math.max(this.#storeTimeMs, Math.floor(clock.wallMs()));
+    const call: Call = { name, request, notAfterMs: options.notAfterMs ?? nowMs + options.deadlineMs };
+    const answer = new Promise<Answer<OperationName>>((resolve, reject) => {
+      const refusal = this.#refusal ?? (this.#waiting.length >= waitingCallsMax ? "overloaded" : undefined);
+      if (refusal !== undefined) {
+        resolve({ kind: "unavailable", cause: refusal });
+        return;
+      }
+      const cancelTimer = clock.timer(options.deadlineMs, () => expire(entry));
+      const entry: Entry = { call, resolve, reject, cancelTimer, state: "waiting" };
+      this.#waiting.push(entry);
+      this.#schedule();
+    });
+    return answer as Promise<Answer<Name>>;
+  };
+
+  /** The answers to the calls handed over longest ago. */
+  answered(replies: readonly Reply[], storeTimeMs: number): void {
+    this.#storeTimeMs = Math.max(this.#storeTimeMs, storeTimeMs);
+    const entries = this.#handedOver.splice(0, replies.length);
+    entries.forEach((entry, index) => {
+      settle(entry, replies[index] as Reply);
+    });
+    this.#schedule();
+  }
+
+  /** The database is gone: what it has may have had its effect; what still waits, and all that follows, has none. */
+  fail(cause: string): void {
+    this.#refusal = cause;
+    for (const entry of this.#handedOver.splice(0)) {
+      settle(entry, { kind: "unknown", cause, notAfterMs: entry.call.notAfterMs });
+    }
+    for (const entry of this.#waiting.splice(0)) settle(entry, { kind: "unavailable", cause });
+    this.#whenEmpty?.();
+  }
+
+  /** Refuses new calls; resolves when all others are answered. */
+  close(): Promise<void> {
+    this.#refusal ??= "the store is closed";
+    return new Promise((resolve) => {
+      this.#whenEmpty = resolve;
+      this.#schedule();
+    });
+  }
+
+  /** After the current callbacks, so that the calls they make travel together. */
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    queueMicrotask(() => {
+      this.#isScheduled = false;
+      this.#handOverNext();
+    });
+  }
+
+  /** One batch at a time: what is not yet handed over can still be taken back, and the next batch grows meanwhile. */
+  #handOverNext(): void {
+    if (this.#handedOver.length > 0) return;
+    let batch: Entry[] = [];
+    while (batch.length === 0 && this.#waiting.length > 0) {
+      batch = this.#waiting.splice(0, batchCallsMax).filter((entry) => entry.state === "waiting");
+    }
+    if (batch.length === 0) {
+      this.#whenEmpty?.();
+      return;
+    }
+    for (const entry of batch) entry.state = "handed_over";
+    this.#handedOver = batch;
+    const { clock, handOver } = this.#options;
+    const calls = batch.map((entry) => entry.call);
+    try {
+      handOver(calls, clock.wallMs());
+    } catch (error) {
+      // A request holds something that cannot be sent to a thread, such as a function: nothing was sent.
+      this.answered(
+        calls.map(() => ({ kind: "operation_failed", message: messageOf(error) })),
+        this.#storeTimeMs,
+      );
+    }
+  }
+}
+
+function expire(entry: Entry): void {
+  if (entry.state === "waiting") {
+    settle(entry, { kind: "unavailable", cause: "deadline passed before the database was asked" });
+  } else {
+    const { notAfterMs } = entry.call;
+    settle(entry, { kind: "unknown", cause: "deadline passed before the database answered", notAfterMs });
+  }
+}
+
+function settle(entry: Entry, reply: Reply): void {
+  if (entry.state === "settled") return;
+  entry.state = "settled";
+  entry.cancelTimer();
+  if (reply.kind === "operation_failed") {
+    entry.reject(new InterlockError("internal", `${entry.call.name}: ${reply.message}`));
+  } else {
+    entry.resolve(reply);
+  }
+}

@@ -1,0 +1,218 @@
+// Records in SQLite. Changes collect in memory during a batch and reach the tables once, when the batch is written.
+import { type RecordKind, type RecordKinds, type Records, recordKinds } from "../operations/records.ts";
+import type { Database, Statement } from "./driver.ts";
+import { tableOf } from "./schema.ts";
+import { decodeKey, encodeKey } from "./text-key.ts";
+
+/**
+ * A row as the batch sees it; `value` undefined means that there is none. Rows of the hot kinds stay between batches,
+ * since every operation reads them several times; all others leave when they are written.
+ */
+type Row = {
+  readonly kind: RecordKind;
+  readonly scope: string;
+  readonly member: string;
+  value: unknown;
+  changed: boolean;
+};
+
+/** What takes back one change: the row as the batch saw it, if it did, and the size of its scope, if that was counted. */
+type Undo = {
+  readonly key: string;
+  readonly row: Row;
+  readonly before: { readonly value: unknown; readonly changed: boolean } | undefined;
+  readonly sizeKey: string;
+  readonly size: number | undefined;
+};
+
+type Statements = {
+  readonly get: Statement;
+  readonly put: Statement;
+  readonly erase: Statement;
+  readonly scan: Statement;
+  readonly count: Statement;
+};
+
+const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence"]);
+
+/** Rows and sizes remembered between batches; beyond it all are forgotten and read again (about 10 MB). */
+const rememberedMax = 20_000;
+
+/** SQLite writes a page per row at least, and one more for every 4 KiB of its value. */
+const pageBytes = 4096;
+
+export class SqliteRecords implements Records {
+  readonly #statements: ReadonlyMap<RecordKind, Statements>;
+  readonly #rows = new Map<string, Row>();
+  readonly #changed: Row[] = [];
+  readonly #sizes = new Map<string, number>();
+  readonly #undo: Undo[] = [];
+
+  constructor(database: Database) {
+    this.#statements = new Map(recordKinds.map((kind) => [kind, prepareStatements(database, tableOf(kind))]));
+  }
+
+  get<Kind extends RecordKind>(kind: Kind, scope: string, member: string): RecordKinds[Kind] | undefined {
+    const key = rowKey(kind, scope, member);
+    const row = this.#rows.get(key);
+    if (row !== undefined) return row.value as RecordKinds[Kind] | undefined;
+    const value = this.#read(kind, scope, member);
+    if (hotKinds.has(kind)) this.#rows.set(key, { kind, scope, member, value, changed: false });
+    return value as RecordKinds[Kind] | undefined;
+  }
+
+  put<Kind extends RecordKind>(kind: Kind, scope: string, member: string, value: RecordKinds[Kind]): void {
+    this.#change(kind, scope, member, value);
+  }
+
+  erase(kind: RecordKind, scope: string, member: string): void {
+    this.#change(kind, scope, member, undefined);
+  }
+
+  /** Counted at the first use of a scope, then kept up to date. */
+  size(kind: RecordKind, scope: string): number {
+    const key = sizeKeyOf(kind, scope);
+    const known = this.#sizes.get(key);
+    if (known !== undefined) return known;
+    const counted = this.#statementsOf(kind).count.get(encodeKey(scope)) as { readonly size: number };
+    let size = counted.size;
+    for (const row of this.#changedIn(kind, scope)) {
+      const stored = this.#read(kind, scope, row.member) !== undefined;
+      if (stored !== (row.value !== undefined)) size += stored ? -1 : 1;
+    }
+    this.#sizes.set(key, size);
+    return size;
+  }
+
+  scan<Kind extends RecordKind>(kind: Kind, scope: string, after: string, limit: number) {
+    const changed = new Map<string, unknown>();
+    for (const row of this.#changedIn(kind, scope))
+      if (row.member > after) changed.set(row.member, row.value);
+    // As many more as the batch may have erased, so that enough are left.
+    const limits = [encodeKey(scope), encodeKey(after), limit + changed.size] as const;
+    const stored = this.#statementsOf(kind).scan.all(...limits) as ReadonlyArray<{
+      readonly member: string;
+      readonly value: string;
+    }>;
+    const rows = stored
+      .map((row) => ({ member: decodeKey(row.member), text: row.value }))
+      .filter((row) => !changed.has(row.member))
+      .map((row) => ({ member: row.member, value: JSON.parse(row.text) as RecordKinds[Kind] }));
+    for (const [member, value] of changed) {
+      if (value !== undefined) rows.push({ member, value: value as RecordKinds[Kind] });
+    }
+    if (changed.size > 0) rows.sort((left, right) => (left.member < right.member ? -1 : 1));
+    return rows.slice(0, limit);
+  }
+
+  /** Ends an operation that succeeded: its changes stay in the batch. */
+  keep(): void {
+    this.#undo.length = 0;
+  }
+
+  /** Ends an operation that failed: takes its changes back, the last one first. */
+  undo(): void {
+    for (const { key, row, before, sizeKey, size } of this.#undo.reverse()) {
+      if (before?.changed !== true) this.#changed.pop();
+      if (before === undefined) this.#rows.delete(key);
+      else Object.assign(row, before);
+      if (size === undefined) this.#sizes.delete(sizeKey);
+      else this.#sizes.set(sizeKey, size);
+    }
+    this.#undo.length = 0;
+  }
+
+  get hasChanges(): boolean {
+    return this.#changed.length > 0;
+  }
+
+  /** Writes every changed row into its table, once. Gives the pages that this may have touched. */
+  write(): number {
+    let pages = 0;
+    for (const { kind, scope, member, value } of this.#changed) {
+      const { put, erase } = this.#statementsOf(kind);
+      if (value === undefined) {
+        erase.run(encodeKey(scope), encodeKey(member));
+        pages += 1;
+      } else {
+        const text = JSON.stringify(value);
+        put.run(encodeKey(scope), encodeKey(member), text);
+        pages += 1 + Math.floor(text.length / pageBytes);
+      }
+    }
+    return pages;
+  }
+
+  /** Ends a batch whose transaction was committed. */
+  committed(): void {
+    for (const row of this.#changed) {
+      if (hotKinds.has(row.kind)) row.changed = false;
+      else this.#rows.delete(rowKey(row.kind, row.scope, row.member));
+    }
+    this.#changed.length = 0;
+    if (this.#rows.size + this.#sizes.size > rememberedMax) this.forget();
+  }
+
+  /** Ends a batch that was rolled back: what is remembered may never have been stored. */
+  forget(): void {
+    this.#rows.clear();
+    this.#sizes.clear();
+    this.#changed.length = 0;
+    this.#undo.length = 0;
+  }
+
+  #change(kind: RecordKind, scope: string, member: string, value: unknown): void {
+    const sizeKey = sizeKeyOf(kind, scope);
+    const size = this.#sizes.get(sizeKey);
+    if (size !== undefined) {
+      const existed = this.get(kind, scope, member) !== undefined;
+      if (existed !== (value !== undefined)) this.#sizes.set(sizeKey, size + (existed ? -1 : 1));
+    }
+    const key = rowKey(kind, scope, member);
+    const known = this.#rows.get(key);
+    const row = known ?? { kind, scope, member, value, changed: false };
+    const before = known === undefined ? undefined : { value: known.value, changed: known.changed };
+    this.#undo.push({ key, row, before, sizeKey, size });
+    if (known === undefined) this.#rows.set(key, row);
+    if (!row.changed) this.#changed.push(row);
+    row.value = value;
+    row.changed = true;
+  }
+
+  #read(kind: RecordKind, scope: string, member: string): unknown {
+    const found = this.#statementsOf(kind).get.get(encodeKey(scope), encodeKey(member));
+    return found === undefined ? undefined : JSON.parse((found as { readonly value: string }).value);
+  }
+
+  #changedIn(kind: RecordKind, scope: string): readonly Row[] {
+    return this.#changed.filter((row) => row.kind === kind && row.scope === scope);
+  }
+
+  #statementsOf(kind: RecordKind): Statements {
+    return this.#statements.get(kind) as Statements;
+  }
+}
+
+function prepareStatements(database: Database, table: string): Statements {
+  return {
+    get: database.prepare(`SELECT value FROM ${table} WHERE scope = ? AND member = ?`),
+    put: database.prepare(
+      `INSERT INTO ${table} (scope, member, value) VALUES (?, ?, ?)
+       ON CONFLICT (scope, member) DO UPDATE SET value = excluded.value`,
+    ),
+    erase: database.prepare(`DELETE FROM ${table} WHERE scope = ? AND member = ?`),
+    scan: database.prepare(
+      `SELECT member, value FROM ${table} WHERE scope = ? AND member > ? ORDER BY member LIMIT ?`,
+    ),
+    count: database.prepare(`SELECT COUNT(*) AS size FROM ${table} WHERE scope = ?`),
+  };
+}
+
+/** The length keeps (scope, member) pairs apart whatever characters they hold. */
+function rowKey(kind: RecordKind, scope: string, member: string): string {
+  return `${kind} ${scope.length} ${scope} ${member}`;
+}
+
+function sizeKeyOf(kind: RecordKind, scope: string): string {
+  return `${kind} ${scope}`;
+}

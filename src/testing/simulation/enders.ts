@@ -1,0 +1,52 @@
+// Callers of endRun: several at once on the same runs, with different statuses and risk classes.
+import { type EndRunAnswer, endRun } from "../../control/engine/end-run.ts";
+import type { RiskClass } from "../../domain/lock.ts";
+import { makeRunId, type RunId, terminalStatuses } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import { abortedEarly } from "./clients.ts";
+import type { EndAttempt } from "./history.ts";
+import type { Node, World } from "./world.ts";
+
+export const riskClasses: readonly RiskClass[] = ["high", "standard", "low"];
+
+export async function runEnder(world: World, node: Node, name: string): Promise<void> {
+  const { kernel, swarm } = world;
+  const { clock } = node.process;
+  const random = node.process.random.stream(name);
+  let remembered: RunId | undefined;
+  for (let request = 1; ; request += 1) {
+    await clock.sleep(random.integer(1, swarm.thinkMsMax));
+    if (kernel.nowMs() >= swarm.chaosMs) return;
+    const tenant = random.pick(world.tenants);
+    const oldest = await listOldest(node, tenant);
+    // It may have ended, or be another tenant's, for whom it is not there.
+    const ended = remembered !== undefined && random.chance(0.05) ? [remembered] : [];
+    const absent = random.chance(0.02) ? [makeRunId(tenant, random.token())] : [];
+    const runId = [...absent, ...ended, ...(oldest.length === 0 ? [] : [random.pick(oldest)])][0];
+    if (runId === undefined) continue;
+    remembered = runId;
+    const status = random.pick(terminalStatuses);
+    const actor = `${node.process.name}/${name}/${request}`;
+    const signal = abortedEarly(world, node, random);
+    await end(world, node, { actor, tenant, runId, status }, random.pick(riskClasses), signal);
+  }
+}
+
+/** Few, so that several choose the same. */
+async function listOldest(node: Node, tenant: TenantId): Promise<readonly RunId[]> {
+  const answer = await node.ports().store.listActive({ tenant, limit: 2 }, { deadlineMs: 200 });
+  return answer.kind === "listed" ? answer.runIds : [];
+}
+
+export async function end(
+  world: World,
+  node: Node,
+  asked: EndAttempt,
+  risk: RiskClass,
+  signal?: AbortSignal,
+): Promise<EndRunAnswer> {
+  const answer = await endRun(node.ports(), node.config, { ...asked, risk }, signal);
+  world.kernel.note(asked.actor, asked.runId, answer.kind);
+  world.history.endAnswered(asked, answer);
+  return answer;
+}

@@ -1,0 +1,239 @@
+// The checks' own picture of who holds which lock, kept from outcomes and times alone: INV-11 to INV-15.
+import type { LockName, RenewalPolicy } from "../../domain/lock.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { Answer, OperationName } from "../../ports/store.ts";
+import type { StoreCall, StoreExecution } from "../simulated-store.ts";
+import type { Marks } from "./marks.ts";
+import { mustHold } from "./violation.ts";
+
+export type LockReference = { readonly tenant: TenantId; readonly lock: LockName };
+
+type Picture = LockReference & {
+  readonly token: string;
+  readonly instance: string;
+  readonly fence: number;
+  expiresAtMs: number;
+  released: boolean;
+  /** How far the store's clock was ahead of true time when the grant was last extended. */
+  clockOffsetMs: number;
+};
+
+/** What only the simulator can see. */
+export type Surroundings = {
+  nowMs(): number;
+  storeTimeMs(): number;
+  isPaused(instance: string): boolean;
+};
+
+type ExecutionOf<Name extends StoreExecution["name"]> = Extract<StoreExecution, { readonly name: Name }>;
+
+export class GrantChecks {
+  readonly #surroundings: Surroundings;
+  readonly #marks: Marks;
+  /** The last grant of every lock. */
+  readonly #last = new Map<string, Picture>();
+  readonly #byFence = new Map<string, Picture>();
+  readonly #highestFence = new Map<TenantId, number>();
+  /** Tokens whose holder was told that the grant is over, with what it was told. */
+  readonly #toldLost = new Map<string, "superseded" | "expired">();
+
+  constructor(surroundings: Surroundings, marks: Marks) {
+    this.#surroundings = surroundings;
+    this.#marks = marks;
+  }
+
+  observe(execution: StoreExecution): void {
+    if (execution.name === "acquireLock") this.#observeAcquire(execution);
+    if (execution.name === "renewLock") this.#observeRenew(execution);
+    if (execution.name === "releaseLock") this.#observeRelease(execution);
+  }
+
+  /** INV-12: a guarded write that changed something came from the current grant, or was allowed to take it again. */
+  observeGuardedWrite(execution: ExecutionOf<"reserve" | "createRun" | "endRun">, changed: number): void {
+    const { tenant, guard } = execution.request;
+    const last = this.#lastOf({ tenant, lock: guard.lock });
+    const isLast = last !== undefined && last.token === guard.token && last.fence === guard.fence;
+    const isCurrent = isLast && isHeld(last, execution.storeTimeMs);
+    if (execution.outcome.kind === "stale_fence") {
+      this.#marks.hit("stale_fence");
+      mustHold(!isCurrent, "INV-12", () => `${execution.name} of the current grant was refused as stale`);
+    }
+    if (changed === 0 || isCurrent) return;
+    mustHold(
+      isLast && !last.released && guard.policy === "continue",
+      "INV-12",
+      () =>
+        `${execution.name} by ${execution.caller} with fence ${guard.fence} had an effect, but ${describe(last, execution.storeTimeMs)}`,
+    );
+    if (last === undefined) return;
+    this.#marks.hit("lock_taken_again");
+    this.#extend(last, execution.storeTimeMs, guard.ttlMs);
+  }
+
+  /** Definite loss acts at once: from here on the holder must not go on. */
+  observeAnswer(call: StoreCall, answer: Answer<OperationName>): void {
+    if (call.name === "renewLock" && answer.kind === "not_owned" && "superseded" in answer) {
+      this.#toldLost.set(call.request.token, answer.superseded ? "superseded" : "expired");
+    }
+    if (answer.kind === "stale_fence" && "guard" in call.request) {
+      this.#toldLost.set(call.request.guard.token, "superseded");
+    }
+  }
+
+  /** INV-14: whoever is about to write under a fencing lease still holds the lock, unless the store's clock has jumped. */
+  observeBelief(
+    target: LockReference,
+    grant: { readonly token: string; readonly fence: number },
+    policy: RenewalPolicy,
+    who: string,
+  ): void {
+    const told = this.#toldLost.get(grant.token);
+    mustHold(
+      told === undefined || (told === "expired" && policy === "continue"),
+      "INV-13",
+      () =>
+        `${who} goes on under fence ${grant.fence} of ${lockKey(target)}, but it was told that it is ${told}`,
+    );
+    const mine = this.#byFence.get(`${target.tenant} ${grant.fence}`);
+    if (policy === "continue" || mine === undefined) return;
+    const storeTimeMs = this.#surroundings.storeTimeMs();
+    if (storeTimeMs - this.#surroundings.nowMs() - mine.clockOffsetMs > 2) return;
+    const last = this.#lastOf(target);
+    mustHold(
+      last === mine && last.token === grant.token && isHeld(last, storeTimeMs),
+      "INV-14",
+      () =>
+        `${who} goes on under fence ${grant.fence} of ${lockKey(target)}, but ${describe(last, storeTimeMs)}`,
+    );
+  }
+
+  /** The same for every guarded write, at the moment it is sent. */
+  observeSend(call: StoreCall): void {
+    if (!("guard" in call.request)) return;
+    const { tenant, guard } = call.request;
+    this.observeBelief({ tenant, lock: guard.lock }, guard, guard.policy, `${call.name} of ${call.caller}`);
+  }
+
+  locks(): readonly LockReference[] {
+    return [...this.#last.values()].map(({ tenant, lock }) => ({ tenant, lock }));
+  }
+
+  /** The locks that this instance holds now. */
+  heldBy(instance: string): readonly LockReference[] {
+    const storeTimeMs = this.#surroundings.storeTimeMs();
+    return [...this.#last.values()].filter((last) => last.instance === instance && isHeld(last, storeTimeMs));
+  }
+
+  /** The token that holds a lock now, if any. */
+  holderToken(target: LockReference): string | undefined {
+    const last = this.#lastOf(target);
+    return last !== undefined && isHeld(last, this.#surroundings.storeTimeMs()) ? last.token : undefined;
+  }
+
+  #observeAcquire({ request, outcome, storeTimeMs }: ExecutionOf<"acquireLock">): void {
+    const last = this.#lastOf(request);
+    const held = last !== undefined && isHeld(last, storeTimeMs);
+    const where = lockKey(request);
+    if (outcome.kind === "busy") {
+      mustHold(
+        held && last.token !== request.token,
+        "INV-15",
+        () => `${where} is busy, but nobody else holds it`,
+      );
+    }
+    if (outcome.kind === "already_released") {
+      mustHold(last?.token === request.token && last.released, "INV-15", () => `${where} was not released`);
+    }
+    if (outcome.kind !== "acquired") return;
+    if (outcome.fence === last?.fence) {
+      const same = held && last.token === request.token;
+      mustHold(same, "INV-12", () => `${where}: fence ${outcome.fence} was granted twice`);
+      const leftMs = last.expiresAtMs - storeTimeMs;
+      mustHold(
+        outcome.expiresInMs === leftMs,
+        "INV-13",
+        () => `${where}: a repeated acquire changed the lease`,
+      );
+      return;
+    }
+    mustHold(!held, "INV-12", () => `${where} was granted although ${describe(last, storeTimeMs)}`);
+    const highest = this.#highestFence.get(request.tenant) ?? 0;
+    mustHold(
+      outcome.fence > highest,
+      "INV-11",
+      () => `${where}: fence ${outcome.fence} after ${highest} in the same partition`,
+    );
+    mustHold(outcome.expiresInMs === request.ttlMs, "INV-15", () => `${where}: granted for another time`);
+    const expired = last !== undefined && !last.released;
+    if (expired && this.#surroundings.isPaused(last.instance))
+      this.#marks.hit("lock_taken_from_paused_holder");
+    this.#grant(request, outcome.fence, storeTimeMs);
+  }
+
+  #grant(request: ExecutionOf<"acquireLock">["request"], fence: number, storeTimeMs: number): void {
+    const { tenant, lock, token, instance, ttlMs } = request;
+    const picture = {
+      tenant,
+      lock,
+      token,
+      instance,
+      fence,
+      expiresAtMs: 0,
+      released: false,
+      clockOffsetMs: 0,
+    };
+    this.#extend(picture, storeTimeMs, ttlMs);
+    this.#highestFence.set(tenant, fence);
+    this.#last.set(lockKey(request), picture);
+    this.#byFence.set(`${tenant} ${fence}`, picture);
+  }
+
+  #observeRenew({ request, outcome, storeTimeMs, caller }: ExecutionOf<"renewLock">): void {
+    const last = this.#lastOf(request);
+    const owned = last !== undefined && last.token === request.token && isHeld(last, storeTimeMs);
+    const what = () =>
+      `renew of ${lockKey(request)} by ${caller} answered ${outcome.kind}, but ${describe(last, storeTimeMs)}`;
+    if (outcome.kind === "renewed") {
+      mustHold(owned && last.fence === outcome.fence, "INV-13", what);
+      if (last !== undefined) this.#extend(last, storeTimeMs, request.ttlMs);
+    }
+    if (outcome.kind === "not_owned") mustHold(!owned, "INV-13", what);
+  }
+
+  #observeRelease({ request, outcome, storeTimeMs, caller }: ExecutionOf<"releaseLock">): void {
+    const last = this.#lastOf(request);
+    const isLast = last !== undefined && last.token === request.token;
+    const what = () =>
+      `release of ${lockKey(request)} by ${caller} answered ${outcome.kind}, but ${describe(last, storeTimeMs)}`;
+    if (outcome.kind === "released") {
+      mustHold(isLast && (last.released || isHeld(last, storeTimeMs)), "INV-13", what);
+      if (last !== undefined) last.released = true;
+    }
+    if (outcome.kind === "not_owned") mustHold(!(isLast && isHeld(last, storeTimeMs)), "INV-13", what);
+  }
+
+  #extend(picture: Picture, storeTimeMs: number, ttlMs: number): void {
+    picture.expiresAtMs = storeTimeMs + ttlMs;
+    picture.clockOffsetMs = storeTimeMs - this.#surroundings.nowMs();
+  }
+
+  #lastOf(target: LockReference): Picture | undefined {
+    return this.#last.get(lockKey(target));
+  }
+}
+
+/** Up to and including its last millisecond. */
+function isHeld(picture: Picture, storeTimeMs: number): boolean {
+  return !picture.released && storeTimeMs <= picture.expiresAtMs;
+}
+
+function describe(last: Picture | undefined, storeTimeMs: number): string {
+  if (last === undefined) return "the lock was never granted";
+  if (isHeld(last, storeTimeMs)) return `${last.instance} holds it with fence ${last.fence}`;
+  const ended = last.released ? "was released" : `expired ${storeTimeMs - last.expiresAtMs} ms ago`;
+  return `the last grant, fence ${last.fence} of ${last.instance}, ${ended}`;
+}
+
+function lockKey({ tenant, lock }: LockReference): string {
+  return `${tenant} ${lock.namespace}/${lock.name}`;
+}

@@ -1,0 +1,181 @@
+// What callers were told, held against what exists: a definite answer must stay true for ever (INV-6 to INV-9, INV-18).
+import type { StartAnswer } from "../../control/admission/start-answer.ts";
+import type { EndRunAnswer } from "../../control/engine/end-run.ts";
+import type { Fingerprint, ReservationDigest } from "../../domain/reservation.ts";
+import type { RunId, TerminalStatus } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { Marks } from "./marks.ts";
+import type { KnownRun, StateChecks } from "./state-checks.ts";
+import { mustHold } from "./violation.ts";
+
+/** One request; `actor` is different for every one, so that the run it made can be recognised. */
+export type StartAttempt = {
+  readonly actor: string;
+  readonly tenant: TenantId;
+  readonly key?: AttemptKey;
+};
+
+export type AttemptKey = {
+  readonly text: string;
+  readonly digest: ReservationDigest;
+  readonly fingerprint: Fingerprint;
+};
+
+export type EndAttempt = {
+  readonly actor: string;
+  readonly tenant: TenantId;
+  readonly runId: RunId;
+  readonly status: TerminalStatus;
+};
+
+export class History {
+  readonly #state: StateChecks;
+  readonly #marks: Marks;
+  /** Requests that were definitely refused, with the refusal. */
+  readonly #refused = new Map<string, string>();
+  readonly #endRefused = new Set<string>();
+  /** The run that every caller with one key must have been told of. */
+  readonly #answeredRun = new Map<string, RunId>();
+  /** Keys whose last answer was that the outcome is unknown. */
+  readonly #unresolved = new Set<string>();
+  readonly #keys = new Map<string, { readonly tenant: TenantId; readonly key: AttemptKey }>();
+
+  constructor(state: StateChecks, marks: Marks) {
+    this.#state = state;
+    this.#marks = marks;
+  }
+
+  /** Every key that a request ever carried. */
+  keys(): ReadonlyArray<{ readonly tenant: TenantId; readonly key: AttemptKey }> {
+    return [...this.#keys.values()];
+  }
+
+  startAsked({ tenant, key }: StartAttempt): void {
+    if (key !== undefined && !this.#keys.has(`${tenant} ${key.text}`)) {
+      this.#keys.set(`${tenant} ${key.text}`, { tenant, key });
+    }
+  }
+
+  startAnswered(attempt: StartAttempt, answer: StartAnswer): void {
+    switch (answer.kind) {
+      case "admitted":
+        this.#checkAdmitted(attempt, answer.runId);
+        return;
+      case "replayed":
+        this.#marks.hit("replayed");
+        this.#checkReplayed(attempt, answer.runId);
+        return;
+      case "outcome_unknown":
+        this.#marks.hit("outcome_unknown");
+        if (attempt.key !== undefined) this.#unresolved.add(`${attempt.tenant} ${attempt.key.text}`);
+        return;
+      case "key_reused":
+      case "in_flight":
+      case "limit_reached":
+      case "tenant_stopped":
+      case "gate_unavailable":
+      case "cancelled":
+        this.#marks.hit(answer.kind);
+        this.refused(attempt.actor, answer.kind);
+        return;
+    }
+  }
+
+  /** The request with this actor must not have made a run, and must never make one. */
+  refused(actor: string, refusal: string): void {
+    const run = this.#state.runOfActor(actor);
+    mustHold(
+      run === undefined,
+      "INV-7",
+      () => `${actor} was told ${refusal}, but its run ${run?.runId} exists`,
+    );
+    this.#refused.set(actor, refusal);
+  }
+
+  runCreated(run: KnownRun): void {
+    const refusal = this.#refused.get(run.actor);
+    mustHold(
+      refusal === undefined,
+      "INV-7",
+      () => `run ${run.runId} was made after ${run.actor} had been told ${refusal}`,
+    );
+  }
+
+  endAnswered(attempt: EndAttempt, answer: EndRunAnswer): void {
+    const run = this.#state.run(attempt.runId);
+    const byUs = run?.endedBy === attempt.actor;
+    const wrong = () =>
+      `${attempt.actor} was told ${answer.kind}, but run ${attempt.runId} was ended by ${run?.endedBy}`;
+    switch (answer.kind) {
+      case "ended":
+        mustHold(byUs && run.status === answer.status, "INV-18", wrong);
+        return;
+      case "already_ended":
+        this.#marks.hit("end_contended");
+        mustHold(!byUs && run?.status === answer.status, "INV-18", wrong);
+        return;
+      case "not_found":
+        mustHold(run?.tenant !== attempt.tenant, "INV-18", wrong);
+        return;
+      case "busy":
+      case "unavailable":
+        mustHold(!byUs, "INV-18", wrong);
+        this.#endRefused.add(attempt.actor);
+        return;
+      case "unknown":
+        return;
+    }
+  }
+
+  /** Ends that were definitely refused: none of them may still happen. */
+  runEnded(run: KnownRun): void {
+    mustHold(
+      run.endedBy === undefined || !this.#endRefused.has(run.endedBy),
+      "INV-18",
+      () => `run ${run.runId} was ended after ${run.endedBy} had been refused`,
+    );
+  }
+
+  #checkAdmitted({ actor, tenant, key }: StartAttempt, runId: RunId): void {
+    const run = this.#state.run(runId);
+    mustHold(
+      run !== undefined && run.actor === actor && run.tenant === tenant && run.key?.digest === key?.digest,
+      "INV-18",
+      () =>
+        `${actor} was told that ${runId} was admitted, but it is ${run === undefined ? "not there" : `of ${run.actor}`}`,
+    );
+    if (key !== undefined) this.#checkOneRun(tenant, key, runId);
+  }
+
+  #checkReplayed({ actor, tenant, key }: StartAttempt, runId: RunId): void {
+    const run = this.#state.run(runId);
+    mustHold(run !== undefined, "INV-6", () => `${actor} was given ${runId}, which does not exist`);
+    mustHold(
+      run?.tenant === tenant,
+      "INV-9",
+      () => `${actor} of ${tenant} was given ${runId} of ${run?.tenant}`,
+    );
+    if (key === undefined || run === undefined) {
+      mustHold(false, "INV-8", () => `${actor} sent no key and was given ${runId}`);
+      return;
+    }
+    mustHold(
+      run.key?.digest === key.digest && run.key.fingerprint === key.fingerprint,
+      "INV-8",
+      () => `${actor} was given ${runId}, which was started by another request`,
+    );
+    this.#checkOneRun(tenant, key, runId);
+  }
+
+  #checkOneRun(tenant: TenantId, key: AttemptKey, runId: RunId): void {
+    const name = `${tenant} ${key.text}`;
+    const first = this.#answeredRun.get(name) ?? runId;
+    this.#answeredRun.set(name, first);
+    mustHold(
+      first === runId,
+      "INV-6",
+      () => `key ${key.text} of ${tenant} was answered with ${first} and with ${runId}`,
+    );
+    if (this.#unresolved.delete(name)) this.#marks.hit("outcome_unknown_resolved");
+  }
+}

@@ -1,0 +1,43 @@
+// Records that remember what each operation changed, so that the checks judge effects and not what the operation says.
+import { MemoryRecords } from "../../adapters/memory/memory-records.ts";
+import type { RecordKind, RecordKinds } from "../../adapters/operations/records.ts";
+
+export type Change = {
+  [Kind in RecordKind]: {
+    readonly kind: Kind;
+    readonly scope: string;
+    readonly member: string;
+    readonly before: RecordKinds[Kind] | undefined;
+    readonly after: RecordKinds[Kind] | undefined;
+  };
+}[RecordKind];
+
+export class JournaledRecords extends MemoryRecords {
+  #changes: Change[] = [];
+
+  override put<Kind extends RecordKind>(
+    kind: Kind,
+    scope: string,
+    member: string,
+    value: RecordKinds[Kind],
+  ): void {
+    const before = this.get(kind, scope, member);
+    this.#changes.push({ kind, scope, member, before, after: value } as Change);
+    super.put(kind, scope, member, value);
+  }
+
+  override erase(kind: RecordKind, scope: string, member: string): void {
+    const before = this.get(kind, scope, member);
+    if (before !== undefined) {
+      this.#changes.push({ kind, scope, member, before, after: undefined } as Change);
+    }
+    super.erase(kind, scope, member);
+  }
+
+  /** Everything changed since it was last asked. */
+  takeChanges(): readonly Change[] {
+    const changes = this.#changes;
+    this.#changes = [];
+    return changes;
+  }
+}

@@ -1,0 +1,50 @@
+// What must happen at least once in every large batch: a simulation in which nothing goes wrong proves nothing.
+export const markNames = [
+  "replayed",
+  "key_reused",
+  "in_flight",
+  "limit_reached",
+  "tenant_stopped",
+  "gate_unavailable",
+  "cancelled",
+  "outcome_unknown",
+  "outcome_unknown_resolved",
+  "stale_fence",
+  "lock_taken_again",
+  "lock_abandoned_renewal_failed",
+  "lock_abandoned_not_owned",
+  "lock_abandoned_deadline",
+  "dead_reservation_replaced",
+  "late_request_refused",
+  "double_execution_absorbed",
+  "crash_under_lock",
+  "lock_taken_from_paused_holder",
+  "strategy_changed",
+  "limit_lowered_below_use",
+  "end_contended",
+] as const;
+
+export type Mark = (typeof markNames)[number];
+
+export class Marks {
+  readonly #counts = new Map<Mark, number>();
+
+  hit(mark: Mark, times = 1): void {
+    this.#counts.set(mark, this.count(mark) + times);
+  }
+
+  count(mark: Mark): number {
+    return this.#counts.get(mark) ?? 0;
+  }
+
+  addAll(other: Marks): void {
+    for (const mark of markNames) this.hit(mark, other.count(mark));
+  }
+
+  missing(): readonly Mark[] {
+    return markNames.filter((mark) => this.count(mark) === 0);
+  }
+}
+
+/** From this many seeds on, a batch that misses a mark is void. */
+export const seedsForAllMarks = 200;

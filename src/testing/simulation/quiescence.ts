@@ -1,0 +1,106 @@
+// After the faults: everything that was begun ends, and nothing that was left behind is in anybody's way (INV-3, 7, 15).
+import { type LeaseTerms, runLockTerms } from "../../control/locks/lease-terms.ts";
+import { withLease } from "../../control/locks/with-lease.ts";
+import { isTerminal } from "../../domain/run.ts";
+import { noStoreFaults } from "../store-faults.ts";
+import { start } from "./clients.ts";
+import { end } from "./enders.ts";
+import type { StartAttempt } from "./history.ts";
+import { changeTenant } from "./operators.ts";
+import { mustHold } from "./violation.ts";
+import { type Node, startNode, type World } from "./world.ts";
+
+/** Far more than healing takes: what it stops are loops without an end. */
+const eventsMax = 200_000;
+
+export async function healAndCheck(world: World): Promise<void> {
+  const { kernel, server, tasks } = world;
+  kernel.note("healed");
+  server.setFaults(noStoreFaults);
+  server.heal();
+  const finished = await kernel.run({ until: () => tasks.unfinished().length === 0, eventsMax });
+  mustHold(
+    finished.kind === "done",
+    "liveness",
+    () => `${finished.kind}, but not ended: ${tasks.unfinished()}`,
+  );
+  const probes = [
+    startNode(world, "probe-atomic", { strategy: "atomic", clockSkewMax: 0 }),
+    startNode(world, "probe-lock", { strategy: "lock", clockSkewMax: 0 }),
+  ] as const;
+  const [operator] = probes;
+  tasks.start(operator.process, "probe", async () => {
+    await liftLimits(world, operator);
+    await operator.process.clock.sleep(longestLeaseMs(operator));
+    await checkLocks(world, operator);
+    await checkKeys(world, probes);
+    await checkSlots(world, operator);
+  });
+  const probed = await kernel.run({ until: () => tasks.unfinished().length === 0, eventsMax });
+  mustHold(probed.kind === "done", "liveness", () => `${probed.kind}, but not ended: ${tasks.unfinished()}`);
+}
+
+async function liftLimits(world: World, node: Node): Promise<void> {
+  for (const tenant of world.tenants) {
+    const saved = await changeTenant(node, tenant, () => ({}));
+    // A change that was still on its way may have come in between, once.
+    const settled = saved || (await changeTenant(node, tenant, () => ({})));
+    mustHold(settled, "liveness", () => `${tenant} cannot be changed although nothing fails any more`);
+  }
+}
+
+/** After this time no lock of a dead or gone holder can still be held, nor a late request still arrive. */
+function longestLeaseMs({ config }: Node): number {
+  const ttls = (["admission", "run", "job", "approval"] as const).map(
+    (lock) => config[`locks.${lock}.ttlMs`],
+  );
+  return Math.max(...ttls) + 1_000;
+}
+
+/** INV-15: each is free at the first try. */
+async function checkLocks({ grants, kernel }: World, node: Node): Promise<void> {
+  const terms: LeaseTerms = runLockTerms(node.config, "standard", "try_once");
+  for (const target of grants.locks()) {
+    const outcome = await withLease(node.ports(), target, terms, async () => "held");
+    kernel.note("probe", target.tenant, target.lock.namespace, outcome.kind);
+    const { namespace, name } = target.lock;
+    mustHold(
+      outcome.kind === "finished",
+      "INV-15",
+      () => `${namespace}/${name} of ${target.tenant} cannot be had: ${outcome.kind}`,
+    );
+  }
+}
+
+/** INV-7: each key answers with its run, or starts one. */
+async function checkKeys(world: World, nodes: readonly [Node, Node]): Promise<void> {
+  const { history, state } = world;
+  for (const [index, { tenant, key }] of history.keys().entries()) {
+    const known = state.runOfKey(tenant, key.digest);
+    const asked: StartAttempt = { actor: `probe/${index}`, tenant, key: { ...key, ...known?.key } };
+    const answer = await start(world, nodes[index % 2] as Node, asked);
+    mustHold(
+      answer.kind === (known === undefined ? "admitted" : "replayed"),
+      "INV-7",
+      () =>
+        `key ${key.text} of ${tenant}, ${known === undefined ? "never used" : `of ${known.runId}`}: ${answer.kind}`,
+    );
+  }
+}
+
+/** INV-3: once every run has ended, no slot is taken. */
+async function checkSlots(world: World, node: Node): Promise<void> {
+  const { state, server } = world;
+  state.checkAllSlots();
+  for (const { runId, tenant, status } of [...state.runs()]) {
+    if (isTerminal(status)) continue;
+    const asked = { actor: `probe/end ${runId}`, tenant, runId, status: "succeeded" } as const;
+    const answer = await end(world, node, asked, "standard");
+    mustHold(answer.kind === "ended", "INV-3", () => `run ${runId} cannot be ended: ${answer.kind}`);
+  }
+  state.checkAllSlots();
+  for (const tenant of world.tenants) {
+    const taken = server.records.size("active", tenant);
+    mustHold(taken === 0, "INV-3", () => `${tenant} has ${taken} slots taken after every run has ended`);
+  }
+}

@@ -1,0 +1,167 @@
+// What one seed is about: its size, its numbers, and which faults exist in it. Drawn first, so that seeds differ in kind.
+import type { Config } from "../../config.ts";
+import type { AdmissionStrategy, WaitPolicy } from "../../domain/tenant.ts";
+import { loadConfig } from "../../load-config.ts";
+import type { SeededRandom } from "../seeded-random.ts";
+import { noStoreFaults, type StoreFaults } from "../store-faults.ts";
+
+export type Swarm = {
+  /** True when no fault exists: then nothing may be unknown. */
+  readonly calm: boolean;
+  readonly chaosMs: number;
+  readonly gateways: ReadonlyArray<{ readonly strategy: AdmissionStrategy; readonly wait: WaitPolicy }>;
+  readonly tenants: number;
+  readonly clientsPerGateway: number;
+  readonly endersPerGateway: number;
+  readonly lockUsersPerGateway: number;
+  /** Keys in use at a time; they are replaced by new ones every `keyEpochMs`. */
+  readonly keys: number;
+  readonly keyEpochMs: number;
+  readonly keylessRate: number;
+  readonly otherFingerprintRate: number;
+  readonly abortRate: number;
+  /** The longest that a caller waits between two requests. */
+  readonly thinkMsMax: number;
+  /** How often an operator changes a tenant. */
+  readonly changeEveryMs: number;
+  readonly config: Partial<Config>;
+  readonly faults: StoreFaults;
+  readonly processFaults: ProcessFaults;
+};
+
+export type ProcessFaults = {
+  /** Mean time between two of a kind over all gateways; absent means that this fault does not exist. */
+  readonly pauseEveryMs?: number;
+  readonly pauseMsMax: number;
+  readonly crashEveryMs?: number;
+  readonly wallJumpEveryMs?: number;
+  /** Clock rates lie within this fraction of 1. */
+  readonly clockSkewMax: number;
+};
+
+export function drawSwarm(random: SeededRandom): Swarm {
+  const ttls = drawTtls(random);
+  const longestTtlMs = Math.max(ttls.admissionMs, ttls.runMs, ttls.jobMs, ttls.approvalMs);
+  const calm = random.chance(0.1);
+  return {
+    calm,
+    chaosMs: random.integer(4_000, 9_000),
+    gateways: Array.from({ length: random.integer(1, 5) }, () => ({
+      strategy: random.pick(["atomic", "lock"]),
+      wait: random.pick(["fixed", "jitter"]),
+    })),
+    tenants: random.pick([1, 1, 2, 3]),
+    ...drawCallers(random),
+    keys: random.integer(1, 5),
+    keyEpochMs: random.integer(200, 2_500),
+    keylessRate: random.pick([0.1, 0.4, 0.8]),
+    otherFingerprintRate: random.pick([0, 0.05, 0.2]),
+    abortRate: random.pick([0, 0.05, 0.2]),
+    changeEveryMs: random.pick([100, 400, 3_000]),
+    config: drawConfig(random, ttls),
+    faults: calm ? noStoreFaults : drawStoreFaults(random, longestTtlMs),
+    processFaults: calm ? noProcessFaults : drawProcessFaults(random, longestTtlMs),
+  };
+}
+
+type Callers = Pick<Swarm, "clientsPerGateway" | "endersPerGateway" | "lockUsersPerGateway" | "thinkMsMax">;
+
+/** Much of one thing and little of the others meets what a bit of everything does not. */
+function drawCallers(random: SeededRandom): Callers {
+  switch (random.pick(["starts", "locks", "everything"] as const)) {
+    case "starts":
+      return {
+        clientsPerGateway: random.integer(4, 6),
+        endersPerGateway: random.integer(1, 3),
+        lockUsersPerGateway: 0,
+        thinkMsMax: random.pick([60, 150]),
+      };
+    case "locks":
+      return {
+        clientsPerGateway: 1,
+        endersPerGateway: 1,
+        lockUsersPerGateway: random.integer(3, 5),
+        thinkMsMax: random.pick([100, 300]),
+      };
+    case "everything":
+      return {
+        clientsPerGateway: random.integer(2, 4),
+        endersPerGateway: random.integer(1, 3),
+        lockUsersPerGateway: random.integer(1, 2),
+        thinkMsMax: random.pick([60, 200, 400]),
+      };
+  }
+}
+
+const noProcessFaults: ProcessFaults = { pauseMsMax: 0, clockSkewMax: 0 };
+
+type Ttls = {
+  readonly admissionMs: number;
+  readonly runMs: number;
+  readonly jobMs: number;
+  readonly approvalMs: number;
+};
+
+/** Short, so that many leases end within one seed. */
+function drawTtls(random: SeededRandom): Ttls {
+  const ttlMs = () => random.pick([1_000, 1_000, 1_600, 2_400]);
+  return { admissionMs: ttlMs(), runMs: ttlMs(), jobMs: ttlMs(), approvalMs: ttlMs() };
+}
+
+/** Passed through `loadConfig`, so that only what an operator could set is simulated. */
+function drawConfig(random: SeededRandom, ttls: Ttls): Partial<Config> {
+  const callTimeoutMs = random.pick([80, 200, 500]);
+  const overrides: Partial<Config> = {
+    "admission.callTimeoutMs": callTimeoutMs,
+    "admission.resolveMs": Math.max(callTimeoutMs, random.pick([200, 600, 1_500])),
+    "admission.tenantCacheMs": random.pick([100, 1_000, 4_000]),
+    "admission.keyRetentionDays": random.pick([0, 1, 7]),
+    "locks.admission.ttlMs": ttls.admissionMs,
+    "locks.admission.waitMs": Math.floor(ttls.admissionMs * random.pick([0.1, 0.4, 0.8])),
+    "locks.admission.pollMs": random.pick([10, 40]),
+    "locks.admission.releaseTimeoutMs": random.pick([100, 500]),
+    "locks.run.ttlMs": ttls.runMs,
+    "locks.run.waitMs": random.pick([0, 500, 1_500]),
+    "locks.run.renewEveryMs": ttls.runMs / 4,
+    "locks.run.callTimeoutMs": ttls.runMs / random.pick([20, 8]),
+    "locks.run.releaseTimeoutMs": random.pick([100, 500]),
+    "locks.job.ttlMs": ttls.jobMs,
+    "locks.job.waitMs": random.pick([0, 500, 1_500]),
+    "locks.job.renewEveryMs": ttls.jobMs / 4,
+    "locks.job.callTimeoutMs": ttls.jobMs / random.pick([20, 8]),
+    "locks.approval.ttlMs": ttls.approvalMs,
+    "locks.approval.waitMs": Math.floor(ttls.approvalMs * random.pick([0.2, 0.4, 0.8])),
+  };
+  loadConfig({ overrides });
+  return overrides;
+}
+
+function drawStoreFaults(random: SeededRandom, longestTtlMs: number): StoreFaults {
+  const rate = () => (random.chance(0.5) ? random.pick([0.02, 0.05, 0.1, 0.2]) : 0);
+  return {
+    travelMsMax: random.pick([2, 5, 20]),
+    longDelayRate: rate(),
+    longDelayMsMax: random.pick([150, longestTtlMs / 3, 1.5 * longestTtlMs]),
+    requestLostRate: rate(),
+    replyLostRate: rate(),
+    connectionResetRate: 1.5 * rate(),
+    doubleExecutionRate: rate(),
+    outageRate: rate() / 20,
+    outageMsMax: random.pick([200, longestTtlMs]),
+    clockJumpRate: rate() / 50,
+    clockJumpMsMax: random.pick([300, 3_000, 1_200_000]),
+  };
+}
+
+function drawProcessFaults(random: SeededRandom, longestTtlMs: number): ProcessFaults {
+  const every = (name: "pauseEveryMs" | "crashEveryMs" | "wallJumpEveryMs") =>
+    random.chance(0.6) ? { [name]: random.pick([700, 2_000, 5_000]) } : {};
+  return {
+    ...every("pauseEveryMs"),
+    pauseMsMax: random.pick([0.5, 1.5, 3]) * longestTtlMs,
+    ...every("crashEveryMs"),
+    ...every("wallJumpEveryMs"),
+    // The lease margin is a tenth of the ttl: it covers clocks that are wrong by less than that.
+    clockSkewMax: random.pick([0, 0.03, 0.08]),
+  };
+}
