@@ -21,48 +21,44 @@ const awkward = fc.oneof(
 const tenant = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._-]{0,8}$/).map((text) => text as TenantId);
 const plain = fc.stringMatching(/^[A-Za-z0-9_]{1,6}$/);
 
-/** One name of anything that has a key: the kind, its tenant and its other part. */
-type Name = readonly [kind: string, tenant: TenantId, part: string];
+/** Anything that has a key: the parts of its name, and the key. */
+type Named = { readonly name: readonly string[]; readonly tenant: TenantId; readonly key: string };
 
-const names: fc.Arbitrary<Name> = fc.oneof(
-  fc.tuple(fc.constantFrom("tenant", "active", "events"), tenant, fc.constant("")),
-  fc.tuple(fc.constantFrom("run", "reservation"), tenant, plain),
-  fc.tuple(
-    fc.constantFrom(...lockNamespaces.flatMap((name) => [`lock ${name}`, `grant ${name}`])),
-    tenant,
-    awkward,
-  ),
-);
-
-function keyOf([kind, owner, part]: Name): string {
-  const own: TenantKeys = keys.forTenant(owner);
-  const [what, namespace] = kind.split(" ");
-  const lock = { namespace, name: part } as LockName;
-  switch (what) {
-    case "tenant":
-    case "active":
-    case "events":
-      return own[what];
-    case "run":
-      return own.run(part as RunId);
-    case "reservation":
-      return own.reservation(part as ReservationDigest);
-    case "lock":
-      return own.lock(lock);
-    default:
-      return own.grant(lock);
-  }
+function named(kind: string, owner: TenantId, part: string, key: (own: TenantKeys) => string): Named {
+  return { name: [kind, owner, part], tenant: owner, key: key(keys.forTenant(owner)) };
 }
+
+const anything: fc.Arbitrary<Named> = fc.oneof(
+  fc
+    .tuple(fc.constantFrom("tenant" as const, "active" as const, "events" as const), tenant)
+    .map(([kind, owner]) => named(kind, owner, "", (own) => own[kind])),
+  fc.tuple(tenant, plain).map(([owner, part]) => named("run", owner, part, (own) => own.run(part as RunId))),
+  fc
+    .tuple(tenant, plain)
+    .map(([owner, part]) =>
+      named("reservation", owner, part, (own) => own.reservation(part as ReservationDigest)),
+    ),
+  fc
+    .tuple(
+      fc.constantFrom("lock" as const, "grant" as const),
+      fc.constantFrom(...lockNamespaces),
+      tenant,
+      awkward,
+    )
+    .map(([kind, namespace, owner, name]) =>
+      named(`${kind} ${namespace}`, owner, name, (own) => own[kind]({ namespace, name })),
+    ),
+);
 
 describe("keys", () => {
   test("two different names never give the same key", () => {
     fc.assert(
-      fc.property(fc.array(names, { minLength: 2, maxLength: 12 }), (many) => {
+      fc.property(fc.array(anything, { minLength: 2, maxLength: 12 }), (many) => {
         const nameByKey = new Map<string, string>();
-        for (const name of many) {
+        for (const { name, key } of many) {
           const text = JSON.stringify(name);
-          expect(nameByKey.get(keyOf(name)) ?? text).toBe(text);
-          nameByKey.set(keyOf(name), text);
+          expect(nameByKey.get(key) ?? text).toBe(text);
+          nameByKey.set(key, text);
         }
       }),
       { seed: 1, numRuns: 2_000 },
@@ -82,10 +78,10 @@ describe("keys", () => {
 
   test("all keys of a tenant hold its partition in braces, and no other brace", () => {
     fc.assert(
-      fc.property(names, (name) => {
-        const own = keys.forTenant(name[1]);
-        const tag = `interlock:{${partitionLabel(partitionOf(name[1]))}}:`;
-        const all = [keyOf(name), own.fence, own.runPrefix, own.reservationPrefix, own.admissionLock];
+      fc.property(anything, ({ key: named, tenant: owner }) => {
+        const own = keys.forTenant(owner);
+        const tag = `interlock:{${partitionLabel(partitionOf(owner))}}:`;
+        const all = [named, own.fence, own.runPrefix, own.reservationPrefix, own.admissionLock];
         for (const key of [...all, keys.schema(own.partition)]) {
           expect(key.startsWith(tag)).toBe(true);
           expect(key.slice(tag.length)).not.toMatch(/[{}]/);

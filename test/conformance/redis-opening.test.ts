@@ -1,0 +1,202 @@
+// Opening the Redis store: servers that will not do are refused by name, and older partitions are migrated.
+import { readdirSync, readFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
+import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import type { LockToken } from "../../src/domain/lock.ts";
+import type { Fingerprint, ReservationDigest } from "../../src/domain/reservation.ts";
+import { makeRunId, type RunId } from "../../src/domain/run.ts";
+import type { TenantId } from "../../src/domain/tenant.ts";
+import { call } from "../../src/testing/conformance/harness.ts";
+import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { silentLog } from "../support/silent-log.ts";
+
+const luaFolder = join(import.meta.dirname, "../../src/adapters/redis/lua");
+
+let server: RedisServer;
+beforeAll(async () => {
+  server = await startRedisServer();
+});
+afterAll(() => server?.stop());
+
+function open(changes: Partial<RedisStoreOptions> = {}) {
+  return openRedisStore({
+    urls: [server.url],
+    mode: "standalone",
+    prefix: "interlock",
+    settings: { eventsPerTenantMax: 1_000 },
+    clock: systemClock,
+    log: silentLog,
+    ...changes,
+  });
+}
+
+describe("unsuitable servers", () => {
+  test("an eviction policy that would evict locks is refused, with its name", async () => {
+    await server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
+    try {
+      const detail = `127.0.0.1:${server.port}: maxmemory_policy is allkeys-lru, and must be noeviction`;
+      await expect(open()).rejects.toMatchObject({ code: "store_unsuitable", detail });
+    } finally {
+      await server.command("CONFIG", "SET", "maxmemory-policy", "noeviction");
+    }
+  });
+
+  test("a server that does not know script flags is refused, with its version", async () => {
+    const old = await startOldRedis("6.2.14");
+    const detail = expect.stringContaining("redis_version is 6.2.14, and must be at least 7");
+    await expect(open({ urls: [old.url] })).rejects.toMatchObject({ code: "store_unsuitable", detail });
+    await old.stop();
+  });
+
+  test("a single server opened as a Cluster is refused", async () => {
+    const detail = expect.stringContaining("cluster support disabled");
+    await expect(open({ mode: "cluster" })).rejects.toMatchObject({ code: "store_unavailable", detail });
+  });
+
+  test("a server that refuses connections is named without its credentials", async () => {
+    const gone = await startRedisServer();
+    await gone.stop();
+    for (const mode of ["standalone", "cluster"] as const) {
+      const opening = open({ urls: [`redis://user:secret@127.0.0.1:${gone.port}`], mode });
+      const error = await opening.catch((reason: unknown) => reason as Error);
+      expect(error).toMatchObject({
+        code: "store_unavailable",
+        detail: `127.0.0.1:${gone.port}: connect ECONNREFUSED 127.0.0.1:${gone.port}`,
+      });
+      expect(String(error)).not.toContain("secret");
+    }
+  });
+
+  test("an address that is no URL is refused without repeating it", async () => {
+    const opening = open({ urls: ["redis://user:secret@"] });
+    await expect(opening).rejects.toMatchObject({
+      code: "config_invalid",
+      detail: expect.not.stringContaining("secret"),
+    });
+  });
+
+  test("a wrong password is refused, and the right one opens", async () => {
+    await server.command("ACL", "SETUSER", "operator", "on", ">secret", "~*", "+@all");
+    const url = (password: string) => `redis://operator:${password}@127.0.0.1:${server.port}`;
+    const detail = expect.stringContaining("WRONGPASS");
+    await expect(open({ urls: [url("guess")] })).rejects.toMatchObject({ code: "store_unavailable", detail });
+    await (await open({ urls: [url("secret")] })).close();
+  });
+  test("a user who may not run a command of the scripts is refused, with the command", async () => {
+    const sources = readdirSync(luaFolder).map((name) => readFileSync(join(luaFolder, name), "utf8"));
+    const used = new Set(
+      sources.flatMap((text) =>
+        [...text.matchAll(/redis\.call\("([A-Z]+)"/g)].map(([, name]) => name as string),
+      ),
+    );
+    expect(used.size).toBeGreaterThan(10);
+    for (const command of used) {
+      await server.command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", `-${command}`);
+      const opening = open({ urls: [`redis://limited:secret@127.0.0.1:${server.port}`] });
+      const detail = `the user of the address may not run ${command}`;
+      // Asking for the time is the first thing that a script does.
+      const refused =
+        command === "TIME" ? { code: "store_unavailable" } : { code: "store_unsuitable", detail };
+      await expect(opening, command).rejects.toMatchObject(refused);
+      await server.command("ACL", "DELUSER", "limited");
+    }
+  });
+});
+
+describe("schema version", () => {
+  const schema = (partition: string) => `interlock:{${partition}}:schema`;
+
+  test("every partition of a new store gets our version", async () => {
+    await server.command("FLUSHALL");
+    await (await open()).close();
+    const keys = await server.command<string[]>("KEYS", "interlock:{p*}:schema");
+    expect(keys).toHaveLength(64);
+    expect(new Set(await server.command<string[]>("MGET", ...keys))).toEqual(new Set(["1"]));
+  });
+
+  test("a partition written by a newer version is refused and left alone", async () => {
+    await server.command("SET", schema("p17"), "2");
+    const detail = "p17 has schema version 2, and this program knows 1";
+    await expect(open()).rejects.toMatchObject({ code: "store_schema_newer", detail });
+    expect(await server.command("GET", schema("p17"))).toBe("2");
+    await server.command("DEL", schema("p17"));
+  });
+
+  test("a version that is no number is refused as corrupt", async () => {
+    await server.command("SET", schema("p17"), "one");
+    await expect(open()).rejects.toMatchObject({ code: "store_corrupt" });
+    await server.command("DEL", schema("p17"));
+  });
+
+  test("a partition written by version 0 is migrated and goes on working", async () => {
+    await server.command("FLUSHALL");
+    for (const command of readFixture("redis-schema-0.txt")) await server.command(...command);
+    const store = await open();
+    expect(await server.command("GET", schema("p47"))).toBe("1");
+    const tenant = "acme" as TenantId;
+    const settings = { maxConcurrentRuns: 2, stopped: false };
+    expect(await store.getTenant({ tenant }, call)).toMatchObject({ record: { settings, version: 1 } });
+    const ended = await store.loadRun({ tenant, runId: "run_47_ended0001" as RunId }, call);
+    expect(ended).toMatchObject({
+      header: { status: "succeeded", endedByFence: 1_763_180_000_000_001 },
+      records: [{ key: "input/run", body: '{"list": []}' }],
+    });
+    const admit = (digest: string, fingerprint: string, unique: string) => {
+      const key = { digest: digest as ReservationDigest, fingerprint: fingerprint as Fingerprint };
+      const run = { runId: makeRunId(tenant, unique), workflow: "deploy", actor: "a", key, records: [] };
+      return store.admit({ tenant, run }, call);
+    };
+    const replayed = { kind: "replayed", runId: "run_47_ended0001", status: "succeeded" };
+    expect(await admit("0aa1", "v1:1111", "again001")).toMatchObject(replayed);
+    expect(await admit("0aa2", "v1:other", "again002")).toMatchObject({ kind: "key_reused" });
+    expect(await admit("0aa3", "v1:3333", "second01")).toMatchObject({ kind: "admitted", active: 2 });
+    expect(await admit("0aa4", "v1:4444", "third001")).toMatchObject({ kind: "limit_reached" });
+    const lock = { namespace: "public", name: "printer" } as const;
+    const request = { tenant, lock, token: "t1" as LockToken, instance: "host:1", ttlMs: 1_000 };
+    const { fence } = (await store.acquireLock(request, call)) as { fence: number };
+    expect(fence).toBeGreaterThan(1_763_180_000_000_001);
+    const { events } = (await store.readEvents({ tenant, after: 3, limit: 10 }, call)) as {
+      events: readonly { sequence: number }[];
+    };
+    expect(events.map((event) => event.sequence)).toEqual([4, 5]);
+    await store.close();
+  });
+});
+
+function readFixture(name: string): string[][] {
+  const text = readFileSync(join(import.meta.dirname, "../fixtures", name), "utf8");
+  return text
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"))
+    .map((line) =>
+      [...line.matchAll(/"(?:[^"\\]|\\.)*"|\S+/g)].map(([word]) =>
+        word.startsWith('"') ? (JSON.parse(word) as string) : word,
+      ),
+    );
+}
+
+/** Answers HELLO and INFO as an older server would: no such server can be installed beside the real one. */
+async function startOldRedis(version: string) {
+  const info = `redis_version:${version}\r\nredis_mode:standalone\r\nmaxmemory_policy:noeviction\r\n`;
+  const listener = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.on("data", (chunk) => {
+      for (const command of chunk.toString().split(/(?=\*\d+\r\n)/)) {
+        if (command.includes("HELLO")) socket.write("%1\r\n+proto\r\n:3\r\n");
+        else socket.write(`$${info.length}\r\n${info}\r\n`);
+      }
+    });
+  });
+  await new Promise<void>((resolve) => {
+    listener.listen(0, "127.0.0.1", resolve);
+  });
+  const address = listener.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    stop: () => new Promise<void>((resolve) => listener.close(() => resolve())),
+  };
+}

@@ -1,0 +1,235 @@
+// What holds for every Lua script: an error has no effect, values survive, and Redis may forget or refuse scripts.
+import { randomBytes } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createKeys } from "../../src/adapters/redis/keys.ts";
+import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
+import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
+import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import type { Guard } from "../../src/domain/lock.ts";
+import { type OperationName, operationNames, type Store } from "../../src/ports/store.ts";
+import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
+import {
+  performScenario,
+  prefix,
+  prepareScenario,
+  writingOperations,
+} from "../support/operation-scenarios.ts";
+import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { changedKeys, takeSnapshot } from "../support/redis-snapshot.ts";
+import { silentLog } from "../support/silent-log.ts";
+
+const options = {
+  mode: "standalone",
+  prefix,
+  settings: { eventsPerTenantMax: 1_000 },
+  clock: systemClock,
+  log: silentLog,
+} as const;
+
+let server: RedisServer;
+let store: Store;
+
+beforeAll(async () => {
+  server = await startRedisServer();
+  store = await openRedisStore({ ...options, urls: [server.url] });
+});
+afterAll(async () => {
+  await store?.close();
+  await server?.stop();
+});
+
+const newHarness = (from = store) => new Harness(from, systemClock, randomBytes(6).toString("hex"));
+const remove = (name: string) => server.command("DEL", name);
+const prepare = (name: OperationName, harness: Harness) => prepareScenario(name, harness, remove);
+
+describe("an error has no effect", () => {
+  test.each(operationNames)("%s writes the keys it is known to write, and no others", async (name) => {
+    const harness = newHarness();
+    const scenario = await prepare(name, harness);
+    const before = await takeSnapshot(server);
+    const answer = await performScenario(harness, scenario);
+    expect(answer.kind).toBe(scenario.kind);
+    expect(changedKeys(before, await takeSnapshot(server))).toEqual([...scenario.writes].sort());
+  });
+
+  test.each(writingOperations)(
+    "%s fails before its first write when a key has the wrong type",
+    async (name) => {
+      const { writes } = await prepare(name, newHarness());
+      for (const index of writes.keys()) {
+        await server.command("FLUSHALL");
+        const harness = newHarness();
+        const scenario = await prepare(name, harness);
+        const planted = scenario.writes[index] as string;
+        await server.command("DEL", planted);
+        await server.command("RPUSH", planted, "not what the script expects");
+        const before = await takeSnapshot(server);
+        await expect(performScenario(harness, scenario)).rejects.toThrow("WRONGTYPE");
+        expect(changedKeys(before, await takeSnapshot(server)), `wrong type at ${planted}`).toEqual([]);
+      }
+      await server.command("FLUSHALL");
+    },
+  );
+
+  test("a script that writes too early would be noticed", async () => {
+    const early = `$&\nredis.call("ZADD", KEYS[3], now, ARGV[2])`;
+    const admit = readOperationSource("admit").replace(/^if nowMs > .*$/m, early);
+    const planted = await openRedisStore({ ...options, urls: [server.url], scripts: { admit } });
+    const harness = newHarness(planted);
+    const scenario = await prepare("admit", harness);
+    const keys = createKeys(prefix).forTenant(harness.tenant);
+    await server.command("DEL", keys.events);
+    await server.command("RPUSH", keys.events, "not what the script expects");
+    const before = await takeSnapshot(server);
+    await expect(performScenario(harness, scenario)).rejects.toThrow("WRONGTYPE");
+    expect(changedKeys(before, await takeSnapshot(server))).toEqual([keys.active]);
+    await planted.close();
+  });
+
+  test("an event row that Redis refuses leaves nothing of an admission behind", async () => {
+    const harness = newHarness();
+    await harness.admit();
+    // With the tenant's record the last sequence number is gone, but the rows are still there.
+    await remove(createKeys(prefix).forTenant(harness.tenant).tenant);
+    const before = await takeSnapshot(server);
+    await expect(harness.admit()).rejects.toThrow("XADD");
+    expect(changedKeys(before, await takeSnapshot(server))).toEqual([]);
+  });
+
+  test.each(operationNames)("%s past its notAfterMs is refused without effect", async (name) => {
+    const harness = newHarness();
+    const scenario = await prepare(name, harness);
+    const before = await takeSnapshot(server);
+    const now = await store.getTenant({ tenant: harness.tenant }, call);
+    const notAfterMs = (now as { storeTimeMs: number }).storeTimeMs - 1;
+    const answer = await performScenario(harness, scenario, { deadlineMs: 5_000, notAfterMs });
+    expect(answer).toEqual({ kind: "unavailable", cause: "too_late" });
+    expect(changedKeys(before, await takeSnapshot(server))).toEqual([]);
+  });
+});
+
+describe("values survive", () => {
+  test("record bodies come back byte for byte", async () => {
+    const bodies = [
+      "[]",
+      "{}",
+      '{"a":[],"b":{}}',
+      '{"n":12345678901234567890,"x":1e400}',
+      "",
+      "\u0000\n é 💥",
+    ];
+    const records = bodies.map((body, index) => ({ key: `input/${index}`, body }));
+    const harness = newHarness();
+    const runId = await harness.admit(harness.newRun({ records }));
+    const loaded = await store.loadRun({ tenant: harness.tenant, runId }, call);
+    expect(loaded).toMatchObject({ kind: "run", records });
+  });
+
+  test("a run with more records than fit one command is written and read whole", async () => {
+    const records = Array.from({ length: 1_000 }, (_, index) => ({
+      key: `step/${String(index).padStart(4, "0")}`,
+      body: `{"index":${index}}`,
+    }));
+    const harness = newHarness();
+    const { tenant } = harness;
+    const runId = await harness.admit(harness.newRun({ records }));
+    expect(await store.loadRun({ tenant, runId }, call)).toMatchObject({ kind: "run", records });
+    const named = { tenant, runId, records: [...records.map((record) => record.key), "step/none"] };
+    expect(await store.loadRun(named, call)).toMatchObject({ kind: "run", records });
+  });
+
+  test("fences and times near the largest whole number stay exact", async () => {
+    const harness = newHarness();
+    const { tenant } = harness;
+    const large = Number.MAX_SAFE_INTEGER - 1_000;
+    const fenceKey = createKeys(prefix).forTenant(tenant).fence;
+    await server.command("SET", fenceKey, String(large));
+    const runId = await harness.admit();
+    const guard: Guard = await harness.acquire({ namespace: "run", name: runId }, 60_000);
+    expect(guard.fence).toBe(large + 1);
+    const held = await store.inspectLock({ tenant, lock: guard.lock }, call);
+    expect(held).toMatchObject({ kind: "held", fence: large + 1 });
+    const request = { tenant, guard, runId, status: "failed", actor: "tester" } as const;
+    const ended = await store.endRun(request, call);
+    const endedAtMs = (ended as { storeTimeMs: number }).storeTimeMs;
+    const loaded = await store.loadRun({ tenant, runId }, call);
+    expect(loaded).toMatchObject({ header: { endedByFence: large + 1, endedAtMs } });
+    expect(await store.endRun(request, call)).toMatchObject({ kind: "ended" });
+    const rows = await store.readEvents({ tenant, after: 1, limit: 1 }, call);
+    expect(rows).toMatchObject({ events: [{ sequence: 2, atMs: endedAtMs }] });
+    await server.command("DEL", fenceKey);
+  });
+
+  test("a lock says in Redis itself who holds it", async () => {
+    const harness = newHarness();
+    const guard = await harness.acquire({ namespace: "public", name: "printer" }, 60_000);
+    const keys = createKeys(prefix).forTenant(harness.tenant);
+    const value = `${guard.token} host:1 ${guard.fence}`;
+    expect(await server.command("GET", keys.lock(guard.lock))).toBe(value);
+    expect(await server.command("GET", keys.grant(guard.lock))).toBe(`${value} held`);
+    expect(await server.command("PTTL", keys.lock(guard.lock))).toBeGreaterThan(50_000);
+    expect(await server.command("PTTL", keys.grant(guard.lock))).toBeGreaterThan(650_000);
+  });
+
+  test("only the last event rows are shown, whatever the stream still holds", async () => {
+    const few = await openRedisStore({ ...options, settings: { eventsPerTenantMax: 3 }, urls: [server.url] });
+    const harness = newHarness(few);
+    for (let run = 0; run < 5; run += 1) await harness.admit();
+    const rows = await few.readEvents({ tenant: harness.tenant, after: 0, limit: 10 }, call);
+    expect(rows).toMatchObject({ events: [{ sequence: 3 }, { sequence: 4 }, { sequence: 5 }] });
+    await few.close();
+  });
+});
+
+describe("Redis forgets or refuses", () => {
+  test("scripts forgotten between calls are sent again", async () => {
+    for (const name of operationNames) {
+      const harness = newHarness();
+      const scenario = await prepare(name, harness);
+      await server.command("SCRIPT", "FLUSH");
+      expect((await performScenario(harness, scenario)).kind).toBe(scenario.kind);
+    }
+  });
+
+  test("without memory nothing is admitted, and what ends or releases still works", async () => {
+    const prepared = async (name: OperationName) => {
+      const harness = newHarness();
+      return { harness, scenario: await prepare(name, harness) };
+    };
+    const starts = await prepared("admit");
+    const ends = [];
+    for (const name of ["releaseLock", "cancelReservation", "endRun"] as const)
+      ends.push(await prepared(name));
+    await server.command("CONFIG", "SET", "maxmemory", "1");
+    try {
+      const refused = await performScenario(starts.harness, starts.scenario);
+      expect(refused).toMatchObject({ kind: "unavailable", cause: expect.stringMatching(/^OOM/) });
+      for (const { harness, scenario } of ends) {
+        expect((await performScenario(harness, scenario)).kind, scenario.name).toBe(scenario.kind);
+      }
+    } finally {
+      await server.command("CONFIG", "SET", "maxmemory", "0");
+    }
+    expect((await performScenario(starts.harness, starts.scenario)).kind).toBe("admitted");
+  });
+
+  test("a script can be swapped when the store is opened", async () => {
+    const admit = readOperationSource("admit").replace("active >= tonumber(limit)", "false");
+    const planted = await openRedisStore({ ...options, urls: [server.url], scripts: { admit } });
+    const harness = newHarness(planted);
+    await harness.set({ maxConcurrentRuns: 1 });
+    await harness.admit();
+    await harness.admit(harness.newRun({ key: key("over the limit") }));
+    await planted.close();
+  });
+
+  test("instances and ids that the keys cannot hold are the caller's mistake", async () => {
+    const harness = newHarness();
+    const { tenant } = harness;
+    const lock = { namespace: "public", name: "printer" } as const;
+    const request = { tenant, lock, token: harness.token(), ttlMs: 1_000 };
+    await expect(store.acquireLock({ ...request, instance: "host 1" }, call)).rejects.toThrow("instance");
+    const tooShort = { ...request, instance: "host:1", ttlMs: 0 };
+    await expect(store.acquireLock(tooShort, call)).rejects.toThrow("ttlMs");
+  });
+});
