@@ -163,7 +163,7 @@ export const plantedBugs: Readonly<Record<string, PlantedBug>> = {
   },
   lock_without_ttl: {
     mistake: "a lock is kept until it is released",
-    caughtBy: ["INV-12", "INV-13", "INV-15"],
+    caughtBy: ["INV-12", "INV-13", "INV-15", "INV-19"],
     table: endlessLocks,
   },
 };
