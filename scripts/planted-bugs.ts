@@ -62,7 +62,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: "src/control/locks/acquire-lease.ts",
-        find: `        unresolved = attempt;
+        find: `        unresolved = { ...attempt, openUntilMs: answer.notAfterMs };
 `,
         replace: "",
       },

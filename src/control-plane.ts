@@ -38,7 +38,8 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     options.onFatal ??
     ((error: InterlockError) => {
       log.error("the store failed: ending the process", { code: error.code, detail: error.detail });
-      process.exit(1);
+      // Not an orderly exit: closing the file would write into it once more, after the disk has failed.
+      process.kill(process.pid, "SIGKILL");
     });
   const store = options.ports?.store ?? (await openStore(config, { log, onFatal }));
   const ports: Ports = {

@@ -86,7 +86,10 @@ export type StoreOperations = {
     request: { readonly tenant: TenantId };
     outcome: { readonly kind: "tenant"; readonly record: TenantRecord };
   };
-  /** Replaces the settings if nobody changed them since `expectedVersion`; `changeId` makes a repeat recognisable. */
+  /**
+   * Replaces the settings if nobody changed them since `expectedVersion`; `changeId` makes a repeat recognisable until the next
+   * change, after which it is a `version_conflict` like any other: load the settings to see what holds.
+   */
   setTenant: {
     request: {
       readonly tenant: TenantId;
@@ -268,18 +271,18 @@ export type StoreSettings = {
 export function storeFrom(execute: Execute, close: () => Promise<void>): Store {
   const methods = operationNames.map((name) => [
     name,
-    async (request: RequestOf<typeof name>, options: CallOptions) => {
-      checkToken(request);
-      return execute(name, request, options);
-    },
+    (request: RequestOf<typeof name>, options: CallOptions) =>
+      hasToken(request)
+        ? execute(name, request, options)
+        : Promise.reject(new InterlockError("lock_token_required", "the token is empty")),
   ]);
   return { ...(Object.fromEntries(methods) as StoreMethods), close };
 }
 
 /** An empty token would own whatever else has none: it is a mistake of the caller, never an answer. */
-function checkToken(request: RequestOf<OperationName>): void {
-  const token = "guard" in request ? request.guard.token : "token" in request ? request.token : undefined;
-  if (token === "") throw new InterlockError("lock_token_required", "the token is empty");
+function hasToken(request: RequestOf<OperationName>): boolean {
+  if ("guard" in request) return request.guard.token !== "";
+  return !("token" in request) || request.token !== "";
 }
 
 /** The other direction of `storeFrom`, for wrappers. */

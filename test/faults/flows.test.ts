@@ -13,7 +13,7 @@ import {
 } from "../../src/index.ts";
 import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
-import { silentLog } from "../support/stores.ts";
+import { silentLog } from "../support/silent-log.ts";
 
 const call = { deadlineMs: 5_000 };
 const metrics = new MemoryMetrics(100);

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ControlPlane, createControlPlane, parseTenantId, type TenantId } from "../../src/index.ts";
 import { type ChildProgram, startChildProgram } from "../support/child-program.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
-import { silentLog } from "../support/stores.ts";
+import { silentLog } from "../support/silent-log.ts";
 
 const support = join(dirname(import.meta.dirname), "support");
 const call = { deadlineMs: 5_000 };

@@ -88,13 +88,7 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
     await harness.set({ maxConcurrentRuns: 3 });
     await harness.admit();
     const run = harness.newRun({ key: key("k") });
-    const writes = [
-      keys.tenant,
-      keys.run(run.runId),
-      keys.active,
-      keys.events,
-      keys.reservation(key("k").digest),
-    ];
+    const writes = [keys.run(run.runId), keys.active, keys.events, keys.reservation(key("k").digest)];
     return { request: { tenant: harness.tenant, run }, writes, kind: "admitted" };
   },
   async reserve(harness, keys, remove) {
@@ -116,7 +110,7 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
   async createRun(harness, keys, remove) {
     const { guard, run } = await reserved(harness, () => remove(keys.admissionLock));
     const writes = [
-      ...[keys.tenant, keys.run(run.runId), keys.active, keys.events, keys.reservation(key("k").digest)],
+      ...[keys.run(run.runId), keys.active, keys.events, keys.reservation(key("k").digest)],
       ...[keys.lock(guard.lock), keys.grant(guard.lock)],
     ];
     return { request: { tenant: harness.tenant, guard, run }, writes, kind: "created" };
@@ -130,7 +124,7 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
     const guard = await expiredGuard(harness, name, () => remove(keys.lock(name)));
     const request = { tenant: harness.tenant, guard, runId, status: "succeeded" as const, actor: "tester" };
     const writes = [
-      ...[keys.run(runId), keys.active, keys.tenant, keys.events, keys.reservation(key("k").digest)],
+      ...[keys.run(runId), keys.active, keys.events, keys.reservation(key("k").digest)],
       ...[keys.lock(guard.lock), keys.grant(guard.lock)],
     ];
     return { request: { ...request, keyRetentionMs: 60_000 }, writes, kind: "ended" };

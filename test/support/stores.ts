@@ -5,16 +5,14 @@ import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import type { Log } from "../../src/ports/log.ts";
 import type { Store, StoreSettings } from "../../src/ports/store.ts";
 import { startRedisCluster, startRedisServer } from "./redis-server.ts";
+import { silentLog } from "./silent-log.ts";
 
 export type OpenStore = { readonly store: Store; close(): Promise<void> };
 
 export const storeNames = ["memory", "sqlite", "redis", "redis cluster"] as const;
 export type StoreName = (typeof storeNames)[number];
-
-export const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 
 const prefix = "interlock";
 

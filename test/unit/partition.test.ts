@@ -16,13 +16,11 @@ describe("the partition of a tenant", () => {
     ["tenant-1", 11],
     ["tenant-2", 30],
     ["A", 12],
-    ["größe", 26],
-    ["", 5],
   ])("of %j never changes", (tenant, partition) => {
-    expect(partitionOf(tenant)).toBe(partition);
+    expect(partitionOf(tenant as TenantId)).toBe(partition);
   });
 
-  test("is FNV-1a over the UTF-8 bytes, modulo 64", () => {
+  test("is FNV-1a over the bytes of the id, modulo 64", () => {
     const fnv1a = (text: string) =>
       Buffer.from(text, "utf8").reduce(
         (hash, byte) => ((hash ^ BigInt(byte)) * 0x01000193n) % 2n ** 32n,
@@ -32,8 +30,8 @@ describe("the partition of a tenant", () => {
     expect(fnv1a("a")).toBe(0xe40c292cn);
     expect(fnv1a("foobar")).toBe(0xbf9cf968n);
     fc.assert(
-      fc.property(fc.string({ unit: "grapheme" }), (text) => {
-        expect(partitionOf(text)).toBe(Number(fnv1a(text) % 64n));
+      fc.property(fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/), (text) => {
+        expect(partitionOf(text as TenantId)).toBe(Number(fnv1a(text) % 64n));
       }),
     );
   });
@@ -41,7 +39,7 @@ describe("the partition of a tenant", () => {
   test("is one of 64, and tenants use them all evenly", () => {
     const used = new Map<number, number>();
     for (let index = 0; index < 64_000; index += 1) {
-      const partition = partitionOf(`tenant-${index}`);
+      const partition = partitionOf(`tenant-${index}` as TenantId);
       used.set(partition, (used.get(partition) ?? 0) + 1);
     }
     expect([...used.keys()].sort((left, right) => left - right)).toEqual(
@@ -54,7 +52,7 @@ describe("the partition of a tenant", () => {
   });
 
   test("has a label of fixed width", () => {
-    const labels = [partitionOf("acme"), 0, 7, 63].map((number) =>
+    const labels = [partitionOf("acme" as TenantId), 0, 7, 63].map((number) =>
       partitionLabel(number as ReturnType<typeof partitionOf>),
     );
     expect(labels.slice(1)).toEqual(["p00", "p07", "p63"]);

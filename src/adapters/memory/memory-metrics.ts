@@ -11,13 +11,16 @@ import type { Metrics } from "../../ports/metrics.ts";
 
 type Labels = Readonly<Record<string, string | undefined>>;
 
-type Series = { readonly name: MetricName; readonly labels: Labels; readonly values: number[]; next: number };
+type Series = { readonly labels: Labels; readonly values: number[]; next: number };
+
+/** One level per label of a metric; the series hangs where the labels end. */
+type Branch = { readonly branches: Map<string, Branch>; series: Series | undefined };
 
 /** Values kept of each histogram: the latest ones, so that a process may run for ever. */
 const valuesMax = 10_000;
 
 export class MemoryMetrics implements Metrics {
-  readonly #series = new Map<string, Series>();
+  readonly #roots = new Map<MetricName, Branch>();
   readonly #tenants = new Set<string>();
   readonly #tenantLabelsMax: number;
 
@@ -51,27 +54,24 @@ export class MemoryMetrics implements Metrics {
   }
 
   #matching(name: MetricName, labels: Labels): number[][] {
-    return [...this.#series.values()]
-      .filter((series) => series.name === name)
+    return [...seriesBelow(this.#roots.get(name))]
       .filter((series) => Object.entries(labels).every(([label, value]) => series.labels[label] === value))
       .map((series) => series.values);
   }
 
-  /** The labels' values in the table's order name a series; looked up on every count, so it is only joined text. */
+  /** Counted several times per start: a map per label costs a third of joining the values to one key. */
   #seriesFor(name: MetricName, labels: Labels): Series {
-    let key: string = name;
+    let branch = branchOf(this.#roots, name);
     for (const label of metrics[name].labels) {
       const value = labels[label] ?? "";
-      key += `\n${label === "tenant" ? this.#tenantLabel(value) : value}`;
+      branch = branchOf(branch.branches, label === "tenant" ? this.#tenantLabel(value) : value);
     }
-    let series = this.#series.get(key);
-    if (series === undefined) {
-      const tenant = labels.tenant;
-      const kept = tenant === undefined ? labels : { ...labels, tenant: this.#tenantLabel(tenant) };
-      series = { name, labels: kept, values: [], next: 0 };
-      this.#series.set(key, series);
-    }
-    return series;
+    branch.series ??= { labels: this.#kept(labels), values: [], next: 0 };
+    return branch.series;
+  }
+
+  #kept(labels: Labels): Labels {
+    return labels.tenant === undefined ? labels : { ...labels, tenant: this.#tenantLabel(labels.tenant) };
   }
 
   /** Tenants are many: beyond the cap they share the label `other`, so that the number of series stays bounded. */
@@ -81,4 +81,19 @@ export class MemoryMetrics implements Metrics {
     this.#tenants.add(tenant);
     return tenant;
   }
+}
+
+function branchOf<Key extends string>(branches: Map<Key, Branch>, key: Key): Branch {
+  let branch = branches.get(key);
+  if (branch === undefined) {
+    branch = { branches: new Map(), series: undefined };
+    branches.set(key, branch);
+  }
+  return branch;
+}
+
+function* seriesBelow(branch: Branch | undefined): Generator<Series> {
+  if (branch === undefined) return;
+  if (branch.series !== undefined) yield branch.series;
+  for (const below of branch.branches.values()) yield* seriesBelow(below);
 }

@@ -120,7 +120,6 @@ export const endRun: ScriptCall<"endRun"> = {
   keys: (keys, { guard, runId }) => [
     keys.run(runId),
     keys.active,
-    keys.tenant,
     keys.events,
     keys.lock(guard.lock),
     keys.grant(guard.lock),

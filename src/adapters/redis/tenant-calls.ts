@@ -46,11 +46,11 @@ export const setTenant: ScriptCall<"setTenant"> = {
   },
 };
 
-/** As XRANGE gives it: the id, then names and values in turn. */
+/** As XRANGE gives it: the id `0-<sequence>`, then names and values in turn. */
 type StreamRow = readonly [id: string, fields: readonly string[]];
 
 export const readEvents: ScriptCall<"readEvents"> = {
-  keys: (keys) => [keys.events, keys.tenant],
+  keys: (keys) => [keys.events],
   args: ({ after, limit }, { eventsPerTenantMax }) => [
     String(after),
     String(limit),
@@ -66,7 +66,7 @@ export const readEvents: ScriptCall<"readEvents"> = {
 function parseEvent([id, fields]: StreamRow): EventRow {
   const [, atMs, , type, , subject = "", , actor = "", , detail = ""] = fields;
   return {
-    sequence: Number.parseInt(id, 10),
+    sequence: Number(id.slice(2)),
     atMs: Number(atMs),
     type: type as EventType,
     subject,

@@ -33,7 +33,7 @@ type Statements = {
   readonly count: Statement;
 };
 
-const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence"]);
+const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence", "lock"]);
 
 /** Rows and sizes remembered between batches; beyond it all are forgotten and read again (about 10 MB). */
 const rememberedMax = 20_000;
@@ -43,7 +43,8 @@ const pageBytes = 4096;
 
 export class SqliteRecords implements Records {
   readonly #statements: ReadonlyMap<RecordKind, Statements>;
-  readonly #rows = new Map<string, Row>();
+  readonly #hot = new Map<string, Row>();
+  readonly #batch = new Map<string, Row>();
   readonly #changed: Row[] = [];
   readonly #sizes = new Map<string, number>();
   readonly #undo: Undo[] = [];
@@ -54,10 +55,10 @@ export class SqliteRecords implements Records {
 
   get<Kind extends RecordKind>(kind: Kind, scope: string, member: string): RecordKinds[Kind] | undefined {
     const key = rowKey(kind, scope, member);
-    const row = this.#rows.get(key);
+    const row = this.#rowsOf(kind).get(key);
     if (row !== undefined) return row.value as RecordKinds[Kind] | undefined;
     const value = this.#read(kind, scope, member);
-    if (hotKinds.has(kind)) this.#rows.set(key, { kind, scope, member, value, changed: false });
+    if (hotKinds.has(kind)) this.#hot.set(key, { kind, scope, member, value, changed: false });
     return value as RecordKinds[Kind] | undefined;
   }
 
@@ -114,7 +115,7 @@ export class SqliteRecords implements Records {
   undo(): void {
     for (const { key, row, before, sizeKey, size } of this.#undo.reverse()) {
       if (before?.changed !== true) this.#changed.pop();
-      if (before === undefined) this.#rows.delete(key);
+      if (before === undefined) this.#rowsOf(row.kind).delete(key);
       else Object.assign(row, before);
       if (size === undefined) this.#sizes.delete(sizeKey);
       else this.#sizes.set(sizeKey, size);
@@ -145,17 +146,16 @@ export class SqliteRecords implements Records {
 
   /** Ends a batch whose transaction was committed. */
   committed(): void {
-    for (const row of this.#changed) {
-      if (hotKinds.has(row.kind)) row.changed = false;
-      else this.#rows.delete(rowKey(row.kind, row.scope, row.member));
-    }
+    for (const row of this.#changed) row.changed = false;
     this.#changed.length = 0;
-    if (this.#rows.size + this.#sizes.size > rememberedMax) this.forget();
+    this.#batch.clear();
+    if (this.#hot.size + this.#sizes.size > rememberedMax) this.forget();
   }
 
   /** Ends a batch that was rolled back: what is remembered may never have been stored. */
   forget(): void {
-    this.#rows.clear();
+    this.#hot.clear();
+    this.#batch.clear();
     this.#sizes.clear();
     this.#changed.length = 0;
     this.#undo.length = 0;
@@ -169,14 +169,19 @@ export class SqliteRecords implements Records {
       if (existed !== (value !== undefined)) this.#sizes.set(sizeKey, size + (existed ? -1 : 1));
     }
     const key = rowKey(kind, scope, member);
-    const known = this.#rows.get(key);
+    const rows = this.#rowsOf(kind);
+    const known = rows.get(key);
     const row = known ?? { kind, scope, member, value, changed: false };
     const before = known === undefined ? undefined : { value: known.value, changed: known.changed };
     this.#undo.push({ key, row, before, sizeKey, size });
-    if (known === undefined) this.#rows.set(key, row);
+    if (known === undefined) rows.set(key, row);
     if (!row.changed) this.#changed.push(row);
     row.value = value;
     row.changed = true;
+  }
+
+  #rowsOf(kind: RecordKind): Map<string, Row> {
+    return hotKinds.has(kind) ? this.#hot : this.#batch;
   }
 
   #read(kind: RecordKind, scope: string, member: string): unknown {

@@ -24,7 +24,10 @@ export type SqliteStoreOptions = {
   readonly operationsModule?: URL;
 };
 
-/** Measured: inline, each fsync would stop HTTP and renewals; the thread costs 0.06 ms a call and nothing under load. */
+/**
+ * A thread, because fsync must not stall HTTP and renewals. Measured with 100 admissions in flight, thread against inline:
+ * 16,200 a second against 16,500, the event loop late by 5 ms against 12 ms (p99); one at a time it adds 0.06 ms to 0.45 ms.
+ */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { clock, log } = options;
   const file = join(options.directory, "interlock.db");

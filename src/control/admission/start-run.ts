@@ -71,7 +71,8 @@ async function decide(
 ): Promise<Decided> {
   if (signal?.aborted)
     return { strategy: gate.config["admission.strategy"], decision: { kind: "cancelled" } };
-  const chosen = await chooseStrategy(gate, tenant);
+  const choice = chooseStrategy(gate, tenant);
+  const chosen = choice instanceof Promise ? await choice : choice;
   if (chosen.kind === "gate_unavailable") return { strategy: "lock", decision: chosen };
   if (chosen.kind === "atomic") {
     const decision = await admitAtomically(gate, tenant, run);
@@ -89,21 +90,27 @@ type Choice =
   | { readonly kind: "gate_unavailable"; readonly cause: string };
 
 /** Only a process set to `lock` must ask first: `admit` itself refuses for a tenant that is set to `lock`. */
-async function chooseStrategy(gate: Gate, tenant: TenantId): Promise<Choice> {
-  const { config, ports, tenants } = gate;
-  let settings: TenantSettings | undefined = tenants.recall(tenant);
-  if (settings === undefined && config["admission.strategy"] === "lock") {
-    const answer = await askUntilKnown(ports, "getTenant", askLimits(config), (deadlineMs) =>
-      ports.store.getTenant({ tenant }, { deadlineMs }),
-    );
-    if (answer.kind !== "tenant") return { kind: "gate_unavailable", cause: answer.cause };
-    settings = answer.record.settings;
-    tenants.learn(tenant, settings);
-  }
-  const strategy = settings?.admissionStrategy ?? config["admission.strategy"];
+function chooseStrategy(gate: Gate, tenant: TenantId): Choice | Promise<Choice> {
+  const { config, tenants } = gate;
+  const known = tenants.recall(tenant);
+  if (known !== undefined) return choiceBy(config, known);
+  return config["admission.strategy"] === "atomic" ? { kind: "atomic" } : lookUpStrategy(gate, tenant);
+}
+
+async function lookUpStrategy({ config, ports, tenants }: Gate, tenant: TenantId): Promise<Choice> {
+  const answer = await askUntilKnown(ports, "getTenant", askLimits(config), (deadlineMs) =>
+    ports.store.getTenant({ tenant }, { deadlineMs }),
+  );
+  if (answer.kind !== "tenant") return { kind: "gate_unavailable", cause: answer.cause };
+  tenants.learn(tenant, answer.record.settings);
+  return choiceBy(config, answer.record.settings);
+}
+
+function choiceBy(config: Config, settings: TenantSettings): Choice {
+  const strategy = settings.admissionStrategy ?? config["admission.strategy"];
   return strategy === "atomic"
     ? { kind: "atomic" }
-    : { kind: "lock", wait: settings?.admissionWait ?? config["admission.wait"] };
+    : { kind: "lock", wait: settings.admissionWait ?? config["admission.wait"] };
 }
 
 function newRun(ports: Ports, request: StartRequest): NewRun {

@@ -52,11 +52,12 @@ async function tryUntilDecided(
   const { waitMs, callTimeoutMs } = terms;
   const shareMs = waitMs === 0 ? callTimeoutMs : Math.max(waitMs, callTimeoutMs) / 2;
   const deadlineMs = Math.min(callTimeoutMs, shareMs);
-  let unresolved: { token: LockToken; since: Instant } | undefined;
+  let unresolved: { token: LockToken; since: Instant; openUntilMs: number } | undefined;
   const giveUp = async (outcome: NotAcquired) => {
     // A try whose answer was lost may have been granted: nobody may wait a whole ttl for it.
     if (unresolved !== undefined) {
-      await releaseLease(ports, target, unresolved.token, "maybe_held", terms.releaseTimeoutMs);
+      const expectation = { kind: "maybe_held", openUntilMs: unresolved.openUntilMs } as const;
+      await releaseLease(ports, target, unresolved.token, expectation, terms.releaseTimeoutMs);
     }
     return outcome;
   };
@@ -72,7 +73,7 @@ async function tryUntilDecided(
           return { kind: "acquired", fence: answer.fence, ...attempt };
         }
         // Granted so long ago that it is as good as expired: give it back and try afresh.
-        await releaseLease(ports, target, attempt.token, "held", terms.releaseTimeoutMs);
+        await releaseLease(ports, target, attempt.token, { kind: "held" }, terms.releaseTimeoutMs);
         unresolved = undefined;
         break;
       case "busy":
@@ -82,7 +83,7 @@ async function tryUntilDecided(
         break;
       case "unknown":
         metrics.count("unknown_outcomes_total", { operation: "acquireLock" });
-        unresolved = attempt;
+        unresolved = { ...attempt, openUntilMs: answer.notAfterMs };
         break;
       case "unavailable":
         return giveUp(unresolved === undefined ? answer : { kind: "unknown", cause: answer.cause });

@@ -5,8 +5,13 @@ import type { Ports } from "../../ports/ports.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { type LeaseTarget, logFields } from "./lease-target.ts";
 
-/** `maybe_held` is a token whose acquire was never answered: that it holds nothing is then no sign of trouble. */
-export type ReleaseExpectation = "held" | "maybe_held";
+/**
+ * `maybe_held` is a token whose acquire was never answered: that it holds nothing is no sign of trouble then, and final only
+ * once the store's clock has passed `openUntilMs`, since until then the acquire may still arrive and be granted to nobody.
+ */
+export type ReleaseExpectation =
+  | { readonly kind: "held" }
+  | { readonly kind: "maybe_held"; readonly openUntilMs: number };
 
 /** A release that stays unknown is left to the lock's ttl. */
 export async function releaseLease(
@@ -18,15 +23,23 @@ export async function releaseLease(
 ): Promise<void> {
   const { log, metrics, store } = ports;
   const limits = { callTimeoutMs: timeoutMs / 2, budgetMs: timeoutMs };
-  const answer = await askUntilKnown(ports, "releaseLock", limits, (deadlineMs) =>
-    store.releaseLock({ ...target, token }, { deadlineMs }),
-  );
+  const release = () =>
+    askUntilKnown(ports, "releaseLock", limits, (deadlineMs) =>
+      store.releaseLock({ ...target, token }, { deadlineMs }),
+    );
+  let answer = await release();
+  if (answer.kind === "not_owned" && expectation.kind === "maybe_held") {
+    const openMs = expectation.openUntilMs - answer.storeTimeMs;
+    if (openMs < 0) return;
+    await ports.clock.sleep(openMs + 1);
+    answer = await release();
+  }
   const fields = logFields(target);
   switch (answer.kind) {
     case "released":
       return;
     case "not_owned":
-      if (expectation === "maybe_held") return;
+      if (expectation.kind === "maybe_held") return;
       metrics.count("lock_not_owned_total", { lock: target.lock.namespace, operation: "release" });
       log.warn("lock release skipped: token mismatch", { ...fields, reason: errors.lock_not_owned.message });
       return;

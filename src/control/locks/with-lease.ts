@@ -69,7 +69,7 @@ export async function withLease<Value>(
     held.stop();
     await renewing;
     if (held.abandoned === undefined) {
-      await releaseLease(ports, target, acquired.token, "held", terms.releaseTimeoutMs);
+      await releaseLease(ports, target, acquired.token, { kind: "held" }, terms.releaseTimeoutMs);
     }
   }
 }

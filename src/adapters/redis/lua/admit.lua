@@ -1,10 +1,10 @@
 #!lua
 --[[
   The whole admission decision: key, limit, slot, run, event. The hot path: every call and every string counts.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change, sequence
+  KEYS[1] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change
   KEYS[2] run: hash of the header's fields and one field "record:<key>" per record
   KEYS[3] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
-  KEYS[4] events: stream with ids "<sequence>-0"
+  KEYS[4] events: stream with ids "0-<sequence>"
   KEYS[5] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]";
           this key and the next two are absent when the request has no idempotency key
   KEYS[6] admission lock: "<token> <instance> <fence>"
@@ -20,7 +20,7 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local tenant = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped", "sequence")
+local tenant = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped")
 local limit = tenant[1] or ""
 local status = redis.call("HGET", KEYS[2], "status")
 local active = redis.call("ZCARD", KEYS[3])
@@ -45,11 +45,9 @@ end
 if tenant[3] == "true" then return { "tenant_stopped", now } end
 if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
 
--- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened.
-local sequence = string.format("%.0f", (tenant[4] or 0) + 1)
-redis.call("XADD", KEYS[4], "MAXLEN", "~", ARGV[3], sequence .. "-0",
+-- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
+redis.call("XADD", KEYS[4], "MAXLEN", "~", ARGV[3], "0-*",
   "at", now, "type", "run_admitted", "subject", ARGV[2], "actor", ARGV[8], "detail", ARGV[6])
-redis.call("HSET", KEYS[1], "sequence", sequence)
 redis.call("HSET", KEYS[2], "status", "pending", "admittedAt", now, unpack(ARGV, 5, math.min(#ARGV, 904)))
 for first = 905, #ARGV, 900 do
   redis.call("HSET", KEYS[2], unpack(ARGV, first, math.min(#ARGV, first + 899)))

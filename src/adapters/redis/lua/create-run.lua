@@ -1,10 +1,10 @@
 #!lua
 --[[
   Second half of the lock strategy: checks the limit again, creates the run and confirms its reservation.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change, sequence
+  KEYS[1] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change
   KEYS[2] run: hash of the header's fields and one field "record:<key>" per record
   KEYS[3] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
-  KEYS[4] events: stream with ids "<sequence>-0"
+  KEYS[4] events: stream with ids "0-<sequence>"
   KEYS[5] guard's lock: "<token> <instance> <fence>", expires with the grant
   KEYS[6] guard's grant: "<token> <instance> <fence> held|released", the memory of the last grant
   KEYS[7] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]";
@@ -20,7 +20,7 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local tenant = redis.call("HMGET", KEYS[1], "limit", "stopped", "sequence")
+local tenant = redis.call("HMGET", KEYS[1], "limit", "stopped")
 local limit = tenant[1] or ""
 local status = redis.call("HGET", KEYS[2], "status")
 local active = redis.call("ZCARD", KEYS[3])
@@ -40,11 +40,9 @@ end
 if tenant[2] == "true" then return { "tenant_stopped", now } end
 if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
 
--- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened.
-local sequence = string.format("%.0f", (tenant[3] or 0) + 1)
-redis.call("XADD", KEYS[4], "MAXLEN", "~", ARGV[8], sequence .. "-0",
+-- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
+redis.call("XADD", KEYS[4], "MAXLEN", "~", ARGV[8], "0-*",
   "at", now, "type", "run_admitted", "subject", ARGV[7], "actor", ARGV[13], "detail", ARGV[11])
-redis.call("HSET", KEYS[1], "sequence", sequence)
 if retake then
   redis.call("SET", KEYS[5], value, "PX", ARGV[5])
   redis.call("SET", KEYS[6], grant, "PX", string.format("%.0f", ARGV[5] + ARGV[6]))

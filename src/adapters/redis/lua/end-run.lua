@@ -3,11 +3,10 @@
   Ends a run under its run lock: frees the slot and starts the retention of its key, all at once.
   KEYS[1] run: hash of the header's fields and one field "record:<key>" per record
   KEYS[2] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
-  KEYS[3] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change, sequence
-  KEYS[4] events: stream with ids "<sequence>-0"
-  KEYS[5] guard's lock: "<token> <instance> <fence>", expires with the grant
-  KEYS[6] guard's grant: "<token> <instance> <fence> held|released", the memory of the last grant
-  KEYS[7] prefix of reservation keys: the key that a run is bound to is only known here; its value is
+  KEYS[3] events: stream with ids "0-<sequence>"
+  KEYS[4] guard's lock: "<token> <instance> <fence>", expires with the grant
+  KEYS[5] guard's grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[6] prefix of reservation keys: the key that a run is bound to is only known here; its value is
           "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]"
   ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
   ARGV[7] runId  ARGV[8] status  ARGV[9] actor  ARGV[10] eventsMax  ARGV[11] keyRetentionMs, "" for ever
@@ -27,36 +26,33 @@ if status ~= "pending" and status ~= "running" and status ~= "waiting" then
   return { ours and "ended" or "already_ended", now, status }
 end
 
-local lock = redis.call("GET", KEYS[5])
-local grant = redis.call("GET", KEYS[6])
+local lock = redis.call("GET", KEYS[4])
+local grant = redis.call("GET", KEYS[5])
 local value, token, fence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+)) ([^ ]+)$")
 if token ~= ARGV[2] or fence ~= ARGV[3] then return { "stale_fence", now } end
 local retake = not lock
 if retake and (ARGV[4] ~= "continue" or state == "released") then return { "stale_fence", now } end
 
 redis.call("ZSCORE", KEYS[2], ARGV[7]) -- Refuses a key of another type while nothing is written yet.
-local lastSequence = redis.call("HGET", KEYS[3], "sequence")
 local bound = false
 if run[3] then
-  local reservation = redis.call("GET", KEYS[7] .. run[3])
+  local reservation = redis.call("GET", KEYS[6] .. run[3])
   local runId, fingerprint = string.match(reservation or "", "^bound ([^ ]+) ([^ ]+)")
   if runId == ARGV[7] then bound = "bound " .. runId .. " " .. fingerprint .. " " .. ARGV[8] end
 end
 
--- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened.
-local sequence = string.format("%.0f", (lastSequence or 0) + 1)
-redis.call("XADD", KEYS[4], "MAXLEN", "~", ARGV[10], sequence .. "-0",
+-- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
+redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[10], "0-*",
   "at", now, "type", "run_ended", "subject", ARGV[7], "actor", ARGV[9], "detail", ARGV[8])
-redis.call("HSET", KEYS[3], "sequence", sequence)
 if retake then
-  redis.call("SET", KEYS[5], value, "PX", ARGV[5])
-  redis.call("SET", KEYS[6], grant, "PX", string.format("%.0f", ARGV[5] + ARGV[6]))
+  redis.call("SET", KEYS[4], value, "PX", ARGV[5])
+  redis.call("SET", KEYS[5], grant, "PX", string.format("%.0f", ARGV[5] + ARGV[6]))
 end
 redis.call("HSET", KEYS[1], "status", ARGV[8], "endedAt", now, "endedByFence", ARGV[3])
 redis.call("ZREM", KEYS[2], ARGV[7])
 if bound and ARGV[11] == "" then
-  redis.call("SET", KEYS[7] .. run[3], bound)
+  redis.call("SET", KEYS[6] .. run[3], bound)
 elseif bound then
-  redis.call("SET", KEYS[7] .. run[3], bound, "PX", ARGV[11])
+  redis.call("SET", KEYS[6] .. run[3], bound, "PX", ARGV[11])
 end
 return { "ended", now, ARGV[8] }

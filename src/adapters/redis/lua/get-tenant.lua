@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 --[[
   Reads a tenant's settings and their version.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change, sequence
+  KEYS[1] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change
   ARGV[1] notAfterMs
   Returns {"tenant", now, version, limit, strategy, wait, stopped} or {"too_late", now}
 ]]

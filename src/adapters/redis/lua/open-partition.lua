@@ -13,7 +13,7 @@ local now = string.format("%.0f", time[1] * 1000 + math.floor(time[2] / 1000))
 
 local commands = {
   "TIME", "GET", "SET", "DEL", "PTTL", "PEXPIRE", "HGET", "HMGET", "HGETALL", "HSET",
-  "ZADD", "ZREM", "ZCARD", "ZSCORE", "ZRANGE", "XADD", "XRANGE",
+  "ZADD", "ZREM", "ZCARD", "ZSCORE", "ZRANGE", "XADD", "XRANGE", "XREVRANGE",
 }
 for _, command in ipairs(commands) do
   if not redis.acl_check_cmd(command, KEYS[1]) then return { "denied", now, command } end

@@ -1,0 +1,133 @@
+// The file of the SQLite store: one owner at a time, migration of older versions, refusal of what cannot be trusted.
+import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { RunId } from "../../src/domain/run.ts";
+import type { InterlockError } from "../../src/errors.ts";
+import { startChildProgram } from "../support/child-program.ts";
+import type { ChildLine } from "../support/sqlite-child.ts";
+import {
+  admission,
+  call,
+  clockAt,
+  damage,
+  eventNumbers,
+  fileIn,
+  fillAndClose,
+  numberOfActive,
+  openCoreIn,
+  openStoreIn,
+  runSql,
+  tenant,
+} from "../support/sqlite-support.ts";
+import { diskFolder } from "../support/stores.ts";
+
+let directory: string;
+beforeEach(() => {
+  directory = diskFolder();
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+const child = join(import.meta.dirname, "../support/sqlite-child.ts");
+
+async function expectRefusal(folder: string, code: string): Promise<void> {
+  const error = await openStoreIn(folder).then(
+    () => undefined,
+    (reason: InterlockError) => reason,
+  );
+  expect(error?.code).toBe(code);
+  expect(error?.message).toContain(fileIn(folder));
+}
+
+describe("one owner", () => {
+  test("a second store in this process is refused", async () => {
+    const store = await openStoreIn(directory);
+    await expectRefusal(directory, "store_in_use");
+    // The refused attempt must not have loosened the lock.
+    const other = startChildProgram(child, { directory, inFlight: 0, first: 0 });
+    expect(await other.next<ChildLine>()).toMatchObject({ refused: "store_in_use" });
+    await other.stop();
+    expect(await store.admit(admission(1), call)).toMatchObject({ kind: "admitted" });
+    await store.close();
+  });
+
+  test("a second process is refused, and welcome at once when the first was killed", async () => {
+    const first = startChildProgram(child, { directory, inFlight: 0, first: 0 });
+    expect(await first.next<ChildLine>()).toEqual({ opened: true });
+    const startedMs = performance.now();
+    await expectRefusal(directory, "store_in_use");
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    await first.stop();
+    const store = await openStoreIn(directory);
+    expect(await numberOfActive(store)).toBe(0);
+    await store.close();
+  });
+});
+
+describe("the file", () => {
+  test("a newer schema is refused and left alone", async () => {
+    await (await openStoreIn(directory)).close();
+    await runSql(directory, "PRAGMA user_version = 99");
+    await expectUntouched("store_schema_newer");
+  });
+
+  test("version 1 is migrated, with everything in it", async () => {
+    const dump = readFileSync(join(import.meta.dirname, "../fixtures/sqlite-schema-1.sql"), "utf8");
+    await runSql(directory, dump);
+    const store = await openStoreIn(directory, { clock: clockAt(() => 0) });
+    const runId = "run_47_first0001" as RunId;
+    const records = [{ key: "input/run", body: '{"amount":100}' }];
+    expect(await store.loadRun({ tenant, runId }, call)).toMatchObject({ kind: "run", records });
+    expect(await store.listActive({ tenant, limit: 10 }, call)).toMatchObject({ runIds: [runId] });
+    expect(await eventNumbers(store)).toEqual([1, 2, 3, 4]);
+    // The newest time in the records, since version 1 kept no other.
+    expect(await store.getTenant({ tenant }, call)).toMatchObject({ storeTimeMs: 1_763_200_000_035 });
+    expect(await store.admit(admission(1), call)).toMatchObject({ active: 2, limit: 3 });
+    await store.close();
+    const again = await openCoreIn(directory);
+    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 2 });
+    again.close();
+  });
+
+  test("another program's database is refused and left alone", async () => {
+    writeFileSync(fileIn(directory), "");
+    await runSql(directory, "CREATE TABLE theirs (id)");
+    await expectUntouched("store_corrupt");
+  });
+
+  test("a file that is no database is refused and left alone", async () => {
+    writeFileSync(fileIn(directory), "not a database, and longer than a header ".repeat(200));
+    await expectUntouched("store_corrupt");
+  });
+
+  test("a damaged header is refused and left alone", async () => {
+    await fillAndClose(directory);
+    damage(directory, 0, 100);
+    await expectUntouched("store_corrupt");
+  });
+
+  test("a damaged page is refused and left alone", async () => {
+    await fillAndClose(directory);
+    damage(directory, 4096 * 6, 4096);
+    await expectUntouched("store_corrupt");
+  });
+
+  test("a damaged page beside the log of a killed process is refused, and both are left alone", async () => {
+    await fillAndClose(directory);
+    const killed = startChildProgram(child, { directory, inFlight: 1, first: 1_000 });
+    for (let line: ChildLine = { opened: true }; !("runId" in line); ) line = await killed.next<ChildLine>();
+    await killed.stop();
+    damage(directory, 4096 * 6, 4096 * 60);
+    await expectUntouched("store_corrupt");
+  });
+
+  /** Refused with this code, and every byte of the file and its log is as before. */
+  async function expectUntouched(code: string): Promise<void> {
+    const logFile = `${fileIn(directory)}-wal`;
+    const files = [fileIn(directory), ...(statSync(logFile, { throwIfNoEntry: false }) ? [logFile] : [])];
+    const contents = () => files.map((file) => readFileSync(file, "latin1"));
+    const before = contents();
+    await expectRefusal(directory, code);
+    expect(contents().every((content, index) => content === before[index])).toBe(true);
+  }
+});
