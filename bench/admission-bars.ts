@@ -49,18 +49,20 @@ function largestOfBursts(value: Value, kind: StoreKind, sizes: readonly number[]
 }
 
 function nearTheFloor(lookup: Lookup): readonly Bar[] {
-  const bar = (kind: StoreKind, tenants: number, floor: string, atLeast: number): Bar => {
+  const ratio = (kind: StoreKind, tenants: number, floor: string): Bar => {
     const sustained = `${sustainedName({ kind, strategy: "atomic" }, tenants)}.per_s`;
     const floors = lookup.slices(floor);
     return {
       what: `${kind}, ${tenantsInWords(tenants)}: sustained atomic starts / ${floor}`,
       measured: lookup.value(sustained) / lookup.value(floor),
       slices: lookup.slices(sustained).map((perSecond, index) => perSecond / (floors[index] ?? Number.NaN)),
-      bound: { kind: "at_least", value: atLeast },
     };
   };
+  const atLeast = (value: number) => ({ bound: { kind: "at_least", value } }) as const;
   return tenantCounts.flatMap((tenants) => [
-    bar("redis", tenants, "floor.redis.evalsha.per_s", 0.6),
-    bar("sqlite", tenants, "floor.sqlite.commit.per_s", 5),
+    { ...ratio("redis", tenants, "floor.redis.evalsha.per_s"), ...atLeast(0.6) },
+    ratio("redis", tenants, "floor.redis.store.per_s"),
+    { ...ratio("sqlite", tenants, "floor.sqlite.commit.per_s"), ...atLeast(5) },
+    ratio("sqlite", tenants, "floor.sqlite.row.per_s"),
   ]);
 }

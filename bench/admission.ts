@@ -93,7 +93,7 @@ async function settle({ redis, sqlite }: AdmissionRound): Promise<void> {
 }
 
 async function closeRound({ redis, sqlite, redisFloor, sqliteFloor }: AdmissionRound): Promise<void> {
-  await Promise.all([redis.close(), sqlite.close(), redisFloor.close()]);
+  await Promise.all([redis.close(), sqlite.close(), redisFloor.store.close()]);
   sqliteFloor.database.close();
   rmSync(sqliteFloor.directory, { recursive: true, force: true });
 }

@@ -6,16 +6,20 @@ export type Bar = {
   readonly measured: number;
   /** The same number for each slice alone, where that says something. */
   readonly slices?: readonly number[];
-  readonly bound: { readonly kind: "at_least" | "at_most"; readonly value: number };
+  /** Absent for a ratio that is printed for information only. */
+  readonly bound?: { readonly kind: "at_least" | "at_most"; readonly value: number };
 };
 
 export function isMet({ measured, bound }: Bar): boolean {
+  if (bound === undefined) return true;
   return bound.kind === "at_least" ? measured >= bound.value : measured <= bound.value;
 }
 
 export function formatBar(bar: Bar): string {
+  const spread = bar.slices === undefined ? "" : `, ${formatRange(bar.slices)} by slice`;
+  const measured = `${bar.what}: ${formatNumber(bar.measured)}${spread}`;
+  if (bar.bound === undefined) return `info    ${measured}`;
   const verdict = isMet(bar) ? "met   " : "MISSED";
   const bound = `${bar.bound.kind === "at_least" ? "at least" : "at most"} ${formatNumber(bar.bound.value)}`;
-  const spread = bar.slices === undefined ? "" : `, ${formatRange(bar.slices)} by slice`;
-  return `${verdict}  ${bar.what}: ${formatNumber(bar.measured)}${spread} (bar: ${bound})`;
+  return `${verdict}  ${measured} (bar: ${bound})`;
 }

@@ -1,15 +1,16 @@
-// The floors: the least that one durable decision can cost on each store, measured in the same run as the decisions.
+// The floors: what starts could cost at the least on each store, measured in the same run as the starts themselves.
 import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, loadDriver, type Statement } from "../src/adapters/sqlite/driver.ts";
 import { openDatabase } from "../src/adapters/sqlite/open-database.ts";
+import type { ControlPlane } from "../src/control-plane.ts";
 import type { ReservationDigest } from "../src/domain/reservation.ts";
 import { makeRunId } from "../src/domain/run.ts";
 import type { RequestOf, Store } from "../src/ports/store.ts";
 import { type ClosedLoop, closedLoop } from "./load.ts";
 import { commonStart, freshTenants } from "./start-requests.ts";
 import { median } from "./statistics.ts";
-import { openRedis } from "./targets.ts";
+import { openPlanes, openRedis } from "./targets.ts";
 
 /**
  * In place of the real script: the same keys, the same arguments and the same form of answer, but one SET is all it does.
@@ -19,14 +20,18 @@ const oneSet = `#!lua
 redis.call("SET", KEYS[5], ARGV[4])
 return { "admitted", "1700000000000", "pending", 1, "" }`;
 
-export function openRedisFloor(url: string): Promise<Store> {
-  return openRedis(url, { admit: oneSet });
+export type RedisFloor = { readonly store: Store; readonly plane: ControlPlane };
+
+/** A plane whose starts differ from real ones in the script alone. */
+export async function openRedisFloor(url: string): Promise<RedisFloor> {
+  const store = await openRedis(url, { admit: oneSet });
+  return { store, plane: (await openPlanes(store)).atomic };
 }
 
 const callTimeoutMs = 1_000;
 
-/** Calls the store itself: the flow around it is part of what is measured against this. */
-export function redisFloor(store: Store, load: ClosedLoop): Promise<number> {
+/** The bare store calls, without the flow of a start around them: a stricter floor, for information. */
+export function redisStoreFloor(store: Store, load: ClosedLoop): Promise<number> {
   const [tenant] = freshTenants(1) as [RequestOf<"admit">["tenant"]];
   let made = 0;
   return closedLoop(load, async () => {
@@ -61,8 +66,8 @@ export async function openSqliteFloor(directory: string): Promise<SqliteFloor> {
   };
 }
 
-/** One row, one commit, one fsync, one after the other: what a store without group commit can reach. */
-export function sqliteFloor({ database, insert }: SqliteFloor, durationMs: number) {
+/** One bare row, one commit, one fsync, one after the other: a stricter floor than whole starts, for information. */
+export function sqliteRowFloor({ database, insert }: SqliteFloor, durationMs: number) {
   const value = "x".repeat(admissionBytes);
   const begin = database.prepare("BEGIN");
   const commit = database.prepare("COMMIT");

@@ -96,7 +96,7 @@ export async function openSqliteTarget(directory: string): Promise<Target> {
   };
 }
 
-async function openPlanes(store: Store): Promise<Target["planes"]> {
+export async function openPlanes(store: Store): Promise<Target["planes"]> {
   const planes = strategies.map(async (strategy) => {
     const overrides = strategySettings[strategy];
     return [strategy, await createControlPlane({ overrides, ports: { store, log } })] as const;
