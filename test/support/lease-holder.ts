@@ -28,15 +28,14 @@ const terms = {
 const outcome = await withLease(plane.ports, target, terms, async (lease) => {
   say({ event: "held", fence: lease.fence });
   // One check per turn of the loop: after a stop, the first turn is the first chance to do harm.
-  let lastMs = performance.now();
+  let heldAtMs = performance.now();
   for (;;) {
     await new Promise((resolve) => setImmediate(resolve));
-    const gapMs = performance.now() - lastMs;
-    lastMs = performance.now();
-    const abortedBefore = lease.signal.aborted;
     try {
       lease.check();
+      heldAtMs = performance.now();
     } catch {
+      const gapMs = performance.now() - heldAtMs;
       const guarded = await lease.write("endRun", { tenant, runId, status: "failed", actor: "holder" });
       const guard = {
         lock: target.lock,
@@ -47,7 +46,7 @@ const outcome = await withLease(plane.ports, target, terms, async (lease) => {
       } as const;
       const request = { tenant, guard, runId, status: "failed", actor: "holder" } as const;
       const forced = await plane.ports.store.endRun(request, { deadlineMs: 5_000 });
-      say({ event: "refused", gapMs, abortedBefore, guarded: guarded.kind, forced: forced.kind });
+      say({ event: "refused", gapMs, guarded: guarded.kind, forced: forced.kind });
       lease.check();
     }
   }
