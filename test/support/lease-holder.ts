@@ -26,14 +26,17 @@ const terms = {
 } as const;
 
 const outcome = await withLease(plane.ports, target, terms, async (lease) => {
+  // Before the line that tells the test to stop this process, which may then happen at once.
+  let heldAtMs = performance.now();
   say({ event: "held", fence: lease.fence });
   // One check per turn of the loop: after a stop, the first turn is the first chance to do harm.
-  let heldAtMs = performance.now();
   for (;;) {
     await new Promise((resolve) => setImmediate(resolve));
     try {
+      // Taken before the check: a stop right behind it must show in the gap as well.
+      const askedAtMs = performance.now();
       lease.check();
-      heldAtMs = performance.now();
+      heldAtMs = askedAtMs;
     } catch {
       const gapMs = performance.now() - heldAtMs;
       const guarded = await lease.write("endRun", { tenant, runId, status: "failed", actor: "holder" });
