@@ -61,7 +61,7 @@ function nearTheFloor(lookup: Lookup): readonly Bar[] {
   const atLeast = (value: number) => ({ bound: { kind: "at_least", value } }) as const;
   return tenantCounts.flatMap((tenants) => [
     { ...ratio("redis", tenants, "floor.redis.evalsha.per_s"), ...atLeast(0.6) },
-    ratio("redis", tenants, "floor.redis.store.per_s"),
+    ratio("redis", tenants, "floor.redis.start.per_s"),
     { ...ratio("sqlite", tenants, "floor.sqlite.commit.per_s"), ...atLeast(5) },
     ratio("sqlite", tenants, "floor.sqlite.row.per_s"),
   ]);

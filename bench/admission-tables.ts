@@ -69,8 +69,8 @@ function floorTable(lookup: Lookup): string {
   return formatTable(
     ["floor", "median", "by slice"],
     [
-      row("redis: the same starts with a script of one SET, per second", "floor.redis.evalsha.per_s"),
-      row("redis: bare store calls of that script, without the start around them", "floor.redis.store.per_s"),
+      row("redis: bare calls of a script with one SET, per second", "floor.redis.evalsha.per_s"),
+      row("redis: whole starts with that script", "floor.redis.start.per_s"),
       row("sqlite: the same starts one at a time, each with its own commit", "floor.sqlite.commit.per_s"),
       row("sqlite: one bare row per commit, one after the other", "floor.sqlite.row.per_s"),
       row("sqlite: median time of such a commit, ms", "floor.sqlite.row.p50_ms"),

@@ -30,8 +30,8 @@ export async function openRedisFloor(url: string): Promise<RedisFloor> {
 
 const callTimeoutMs = 1_000;
 
-/** The bare store calls, without the flow of a start around them: a stricter floor, for information. */
-export function redisStoreFloor(store: Store, load: ClosedLoop): Promise<number> {
+/** Calls the store itself: the flow around it is part of what is measured against this. */
+export function redisFloor(store: Store, load: ClosedLoop): Promise<number> {
   const [tenant] = freshTenants(1) as [RequestOf<"admit">["tenant"]];
   let made = 0;
   return closedLoop(load, async () => {

@@ -15,7 +15,7 @@ const burstFields = ["p50_ms", "p95_ms", "p99_ms", "share_503", "admitted", "com
 
 const promisedNames = [
   "floor.redis.evalsha.per_s",
-  "floor.redis.store.per_s",
+  "floor.redis.start.per_s",
   "floor.sqlite.commit.per_s",
   "floor.sqlite.row.per_s",
   "floor.sqlite.fsync_ms",
