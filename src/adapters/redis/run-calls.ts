@@ -1,31 +1,22 @@
 // The operations that admit, create, load and end runs as script calls.
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../../domain/run.ts";
 import type { WaitPolicy } from "../../domain/tenant.ts";
-import type { NewRun, RequestOf } from "../../ports/store.ts";
+import type { NewRun, RequestOf, StoreSettings } from "../../ports/store.ts";
+import type { TenantKeys } from "./keys.ts";
 import { parseReplayed } from "./reservation-calls.ts";
 import { guardArgs, opaqueWord, type Reply, type ScriptCall, unexpected } from "./script-call.ts";
 
 export const admit: ScriptCall<"admit"> = {
   keys(keys, { run }) {
-    const always = [keys.tenant, keys.run(run.runId), keys.active, keys.events];
+    const always = runKeys(keys, run);
     if (run.key === undefined) return always;
     return [...always, keys.reservation(run.key.digest), keys.admissionLock, keys.runPrefix];
   },
-  args: ({ run }, { eventsPerTenantMax }) => [
-    run.runId,
-    String(eventsPerTenantMax),
-    fingerprintOf(run),
-    ...runFields(run),
-  ],
+  args: ({ run }, settings) => runArgs(run, settings),
   parse(reply, { run }) {
     switch (reply[0]) {
       case "admitted":
-        return {
-          kind: "admitted",
-          runId: run.runId,
-          status: reply[2] as RunStatus,
-          ...slots(reply[3], reply[4]),
-        };
+        return { kind: "admitted", ...parseCreated(reply, run) };
       case "replayed":
         return parseReplayed(reply);
       case "limit_reached":
@@ -46,26 +37,14 @@ export const admit: ScriptCall<"admit"> = {
 
 export const createRun: ScriptCall<"createRun"> = {
   keys(keys, { guard, run }) {
-    const always = [keys.tenant, keys.run(run.runId), keys.active, keys.events];
-    const guarded = [...always, keys.lock(guard.lock), keys.grant(guard.lock)];
+    const guarded = [...runKeys(keys, run), keys.lock(guard.lock), keys.grant(guard.lock)];
     return run.key === undefined ? guarded : [...guarded, keys.reservation(run.key.digest)];
   },
-  args: ({ guard, run }, { eventsPerTenantMax }) => [
-    ...guardArgs(guard),
-    run.runId,
-    String(eventsPerTenantMax),
-    fingerprintOf(run),
-    ...runFields(run),
-  ],
+  args: ({ guard, run }, settings) => [...guardArgs(guard), ...runArgs(run, settings)],
   parse(reply, { run }) {
     switch (reply[0]) {
       case "created":
-        return {
-          kind: "created",
-          runId: run.runId,
-          status: reply[2] as RunStatus,
-          ...slots(reply[3], reply[4]),
-        };
+        return { kind: "created", ...parseCreated(reply, run) };
       case "limit_reached":
         return parseLimitReached(reply);
       case "tenant_stopped":
@@ -147,6 +126,19 @@ export const endRun: ScriptCall<"endRun"> = {
     }
   },
 };
+
+/** What a new run touches, whichever operation creates it. */
+function runKeys(keys: TenantKeys, run: NewRun): string[] {
+  return [keys.tenant, keys.run(run.runId), keys.active, keys.events];
+}
+
+function runArgs(run: NewRun, { eventsPerTenantMax }: StoreSettings): string[] {
+  return [run.runId, String(eventsPerTenantMax), fingerprintOf(run), ...runFields(run)];
+}
+
+function parseCreated(reply: Reply, run: NewRun) {
+  return { runId: run.runId, status: reply[2] as RunStatus, ...slots(reply[3], reply[4]) };
+}
 
 function fingerprintOf({ key }: NewRun): string {
   return key === undefined ? "" : opaqueWord("fingerprint", key.fingerprint);
