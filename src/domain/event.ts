@@ -1,14 +1,23 @@
-// The audit trail of one tenant: one numbered row per change of a run or of the tenant's settings.
-export type EventType = "run_admitted" | "run_ended" | "tenant_changed";
+// The audit trail of one tenant: one numbered row per change of a run, an approval, a document or the tenant's settings.
+export type EventType =
+  | "run_admitted"
+  | "run_changed"
+  | "run_ended"
+  | "run_deleted"
+  | "cancel_requested"
+  | "approval_decided"
+  | "tenant_changed"
+  | "document_saved"
+  | "document_removed";
 
 export type EventRow = {
   /** Gap-free per tenant, starting at 1; assigned inside the operation. */
   readonly sequence: number;
   readonly atMs: number;
   readonly type: EventType;
-  /** The run or tenant that changed. */
+  /** The run, approval, document (`<collection>/<id>`) or tenant that changed. */
   readonly subject: string;
   readonly actor: string;
-  /** The new status, or the id of the change. */
+  /** The run's new version and status, the decision, or the id of the change. */
   readonly detail: string;
 };

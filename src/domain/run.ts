@@ -1,4 +1,4 @@
-// A run as far as admission and its end need it: ids, statuses, the header and its initial records.
+// A run as the store sees it: ids, statuses, the header and the records beside it.
 import type { Brand } from "./brand.ts";
 import { partitionOf } from "./partition.ts";
 import type { TenantId } from "./tenant.ts";
@@ -28,18 +28,22 @@ export type RunHeader = {
   readonly runId: RunId;
   readonly tenant: TenantId;
   readonly workflow: string;
+  /** Content hash of the definition that the run is pinned to. */
+  readonly definition: string;
   readonly status: RunStatus;
+  /** Commits so far; the admission is the first. */
+  readonly version: number;
   /** Who asked for the run: a key id, a person, a parent run. */
   readonly actor: string;
   readonly admittedAtMs: number;
   readonly endedAtMs?: number;
-  /** The fence of the grant that ended the run: it identifies that end when the call is repeated. */
-  readonly endedByFence?: number;
+  /** Id of the cancel entry: from then on nobody may claim a job of this run. */
+  readonly cancelRequested?: string;
   /** Digest of the idempotency key that the run is bound to. */
   readonly reservation?: string;
 };
 
-/** One record of a run besides its header (its input now; steps, jobs and timers as the engine grows). */
+/** One record of a run besides its header: its input, a step's state, a payload. */
 export type RunRecord = {
   /** `<kind>/<id>`, unique within the run. */
   readonly key: string;

@@ -5,6 +5,9 @@ export type TenantId = Brand<string, "TenantId">;
 
 export type AdmissionStrategy = "atomic" | "lock";
 export type WaitPolicy = "fixed" | "jitter";
+/** How an entry meets a busy run: handed to its owner, or tried again later. */
+export type ResultsStrategy = "handoff" | "retry";
+export type ApprovalsStrategy = "atomic" | "lock";
 
 /** What an operator may set for one tenant; an absent field means the process-wide setting applies. */
 export type TenantSettings = {
@@ -12,8 +15,15 @@ export type TenantSettings = {
   readonly maxConcurrentRuns?: number;
   readonly admissionStrategy?: AdmissionStrategy;
   readonly admissionWait?: WaitPolicy;
-  /** The kill switch: while true no run of this tenant starts. */
+  /** The kill switch: while true no run of this tenant starts and no job is claimed. */
   readonly stopped?: boolean;
+  /** Keys revoked lately: the operations that act for a key refuse these at once, whatever a cache still says. */
+  readonly revokedKeyIds?: readonly string[];
+  readonly resultsStrategy?: ResultsStrategy;
+  readonly resultsWait?: WaitPolicy;
+  /** Whoever asked for a run may not approve its steps. */
+  readonly separateDuties?: boolean;
+  readonly approvalsStrategy?: ApprovalsStrategy;
 };
 
 export type TenantRecord = {
@@ -21,6 +31,9 @@ export type TenantRecord = {
   /** Grows by one with every change; 0 means never set. */
   readonly version: number;
 };
+
+/** Owns what belongs to no tenant: the list of tenants and the platform's keys. No customer may have this name. */
+export const platformTenant = "platform" as TenantId;
 
 const tenantPattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 

@@ -1,0 +1,11 @@
+// Named texts that a tenant keeps: definitions and what lists them, keys, dead letters. The store never looks inside.
+export const collections = ["workflow", "definition", "apiKey", "deadLetter", "tenant"] as const;
+export type Collection = (typeof collections)[number];
+
+export type Document = {
+  readonly id: string;
+  readonly body: string;
+  /** Grows by one with every change, starting at 1. */
+  readonly revision: number;
+  readonly savedAtMs: number;
+};

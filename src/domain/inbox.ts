@@ -1,0 +1,61 @@
+// What may happen to a run after its admission: every change arrives as an entry of its inbox.
+import type { ApprovalId, Decision } from "./approval.ts";
+import type { ClaimToken, JobId } from "./job.ts";
+import type { RunRecord } from "./run.ts";
+
+export type JobOutcome = "succeeded" | "failed_retryable" | "failed";
+
+/** An entry as its sender hands it over. `entryId` is chosen by the sender and makes a repeat recognisable. */
+export type NewEntry =
+  | {
+      readonly kind: "result";
+      readonly entryId: string;
+      readonly jobId: JobId;
+      readonly token: ClaimToken;
+      readonly outcome: JobOutcome;
+      /** The result, or the error, stored with the run when the entry is accepted. */
+      readonly payload: RunRecord;
+    }
+  | {
+      readonly kind: "decision";
+      readonly entryId: string;
+      readonly approvalId: ApprovalId;
+      readonly decision: Decision;
+      readonly hash: string;
+      readonly decidedBy: string;
+      readonly reason?: string;
+    }
+  | { readonly kind: "cancel"; readonly entryId: string; readonly actor: string; readonly reason: string }
+  | { readonly kind: "timer"; readonly entryId: string; readonly timerId: string };
+
+/** An entry as it waits in the inbox: what the engine needs to apply it, and nothing of the payload. */
+export type InboxEntry =
+  /** The first entry of a run too large to be started by its admission. */
+  | { readonly kind: "started"; readonly entryId: string }
+  | {
+      readonly kind: "result";
+      readonly entryId: string;
+      readonly jobId: JobId;
+      readonly outcome: JobOutcome;
+      readonly payloadKey: string;
+    }
+  | {
+      readonly kind: "decision";
+      readonly entryId: string;
+      readonly approvalId: ApprovalId;
+      readonly decision: Decision;
+      readonly decidedBy: string;
+      readonly reason: string;
+    }
+  | { readonly kind: "cancel"; readonly entryId: string; readonly actor: string; readonly reason: string }
+  | { readonly kind: "timer"; readonly entryId: string; readonly timerId: string }
+  /** The sweep found that the worker had been silent for longer than its claim. */
+  | { readonly kind: "claim_lost"; readonly entryId: string; readonly jobId: JobId; readonly worker: string }
+  /** Takes the place of an entry that five owners in a row could not apply; `was` went to the dead letters. */
+  | { readonly kind: "poisoned"; readonly entryId: string; readonly was: string };
+
+/** Five owners in a row that took the run and committed nothing: its head entry is set aside. */
+export const drainsMax = 5;
+
+/** One drain returns at most this much; larger work continues in the next commit. */
+export const drainEntriesMax = 128;

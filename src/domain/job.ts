@@ -1,0 +1,74 @@
+// The work of one step as workers see it: ids, states, and the record that decides who may report.
+import type { Brand } from "./brand.ts";
+import type { Fence } from "./lock.ts";
+import { parseRunId, type RunId } from "./run.ts";
+
+/** `<run>:<step>@<attempt>`: names its run, so that a job can be found without a global table. */
+export type JobId = Brand<string, "JobId">;
+
+/** Random proof that a worker holds a job; heartbeats and results carry it. */
+export type ClaimToken = Brand<string, "ClaimToken">;
+
+export type JobParts = { readonly runId: RunId; readonly step: string; readonly attempt: number };
+
+export function makeJobId({ runId, step, attempt }: JobParts): JobId {
+  return `${runId}:${step}@${attempt}` as JobId;
+}
+
+const jobIdPattern = /^([^:]+):([^@]+)@([1-9][0-9]{0,6})$/;
+
+export function parseJobId(text: string): (JobParts & { readonly jobId: JobId }) | undefined {
+  const [, run = "", step = "", attempt] = jobIdPattern.exec(text) ?? [];
+  const runId = parseRunId(run);
+  if (runId === undefined || attempt === undefined) return undefined;
+  return { jobId: text as JobId, runId, step, attempt: Number(attempt) };
+}
+
+/**
+ * `ready` may be claimed; `claimed` is held by one worker; `reported` has its result; `lost` had a claim that ran out;
+ * `voided` was called off by the run. The last three are final: the next attempt is another job.
+ */
+export const jobStates = ["ready", "claimed", "reported", "lost", "voided"] as const;
+export type JobState = (typeof jobStates)[number];
+
+/** How a worker takes a job: its token, its name, and how long it may be silent. */
+export type ClaimTerms = { readonly token: ClaimToken; readonly worker: string; readonly leaseMs: number };
+
+/** A job that a run puts up. */
+export type JobSpec = {
+  readonly jobId: JobId;
+  readonly step: string;
+  readonly attempt: number;
+  readonly topic: string;
+  /** Key of the run record that holds the input: payloads are stored once. */
+  readonly inputKey: string;
+  /** What a worker must offer, as JSON: `{"labels":{},"capabilities":[]}`. Opaque to the store. */
+  readonly requires?: string;
+  /** The step's deadline, told to the worker; the run's own timer enforces it. */
+  readonly deadlineAtMs?: number;
+  /** Born claimed: the process that puts the job up already has a worker waiting for it. */
+  readonly claim?: ClaimTerms;
+};
+
+/** A job as the store keeps it. */
+export type Job = Omit<JobSpec, "claim"> & {
+  readonly runId: RunId;
+  readonly state: JobState;
+  readonly createdAtMs: number;
+  /** How often the sweep has published it again: the next time waits twice as long. */
+  readonly republished: number;
+  readonly claim?: {
+    readonly token: ClaimToken;
+    readonly worker: string;
+    readonly fence: Fence;
+    readonly claimedAtMs: number;
+    readonly expiresAtMs: number;
+  };
+  /** Id of the inbox entry that reported it: a repeated report is recognised by it. */
+  readonly reportId?: string;
+  /** The worker's last word on its progress, opaque. */
+  readonly progress?: string;
+};
+
+/** What a hint carries to those who may have a worker for the job. */
+export type JobHint = Pick<Job, "jobId" | "runId" | "topic" | "createdAtMs" | "requires">;

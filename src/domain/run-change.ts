@@ -1,0 +1,49 @@
+// What one commit does to a run, as a value: the engine decides it, every store applies it in one operation.
+import type { ApprovalId, ApprovalRequest } from "./approval.ts";
+import type { JobId, JobSpec } from "./job.ts";
+import type { RunRecord, RunStatus } from "./run.ts";
+
+export type RunChange = {
+  readonly status: RunStatus;
+  /** Records to write; the others stay as they are. */
+  readonly records: readonly RunRecord[];
+  /** Jobs to put up. */
+  readonly jobs: readonly JobSpec[];
+  /** Jobs to call off: nobody may claim them any more, and their worker hears of it at its next heartbeat. */
+  readonly voidJobs: readonly JobId[];
+  readonly timers: readonly TimerRequest[];
+  readonly clearTimers: readonly string[];
+  readonly approvals: readonly ApprovalRequest[];
+  readonly closeApprovals: readonly {
+    readonly approvalId: ApprovalId;
+    readonly state: "expired" | "cancelled";
+  }[];
+  readonly deadLetters: readonly DeadLetter[];
+  /** The timeline row of this commit: opaque to the store. */
+  readonly timeline: string;
+};
+
+/** Ids are unique within the run and name the attempt, so that an old timer never stands for a new one. */
+export type TimerRequest = { readonly timerId: string; readonly dueAtMs: number };
+
+export const deadLetterReasons = [
+  "retries_exhausted",
+  "claims_lost",
+  "poisoned_entry",
+  "deliveries_exhausted",
+] as const;
+export type DeadLetterReason = (typeof deadLetterReasons)[number];
+
+/** `id` is the job's or entry's id: a repeat overwrites the same letter. `body` is JSON, opaque to the store. */
+export type DeadLetter = { readonly id: string; readonly reason: DeadLetterReason; readonly body: string };
+
+export const unchanged: Omit<RunChange, "status" | "timeline"> = {
+  records: [],
+  jobs: [],
+  voidJobs: [],
+  timers: [],
+  clearTimers: [],
+  approvals: [],
+  closeApprovals: [],
+  deadLetters: [],
+};

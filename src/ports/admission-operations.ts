@@ -1,0 +1,161 @@
+// The store operations that decide which runs may start, and the tenant record they read.
+import type { EventRow } from "../domain/event.ts";
+import type { JobId } from "../domain/job.ts";
+import type { Fence, Guard, LockToken } from "../domain/lock.ts";
+import type { Fingerprint, ReservationDigest } from "../domain/reservation.ts";
+import type { RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
+import type { RunChange } from "../domain/run-change.ts";
+import type { TenantId, TenantRecord, TenantSettings, WaitPolicy } from "../domain/tenant.ts";
+
+/** A key asked for, with what the request wanted: `digest` names the key, `fingerprint` the request. */
+export type KeyRequest = { readonly digest: ReservationDigest; readonly fingerprint: Fingerprint };
+
+/** A run to be created, with everything that must exist from its first moment. */
+export type NewRun = {
+  readonly runId: RunId;
+  readonly workflow: string;
+  /** The workflow's revision that the caller read: a newer one is refused, so that no run starts by an old definition. */
+  readonly revision?: number;
+  readonly definition: string;
+  readonly actor: string;
+  readonly key?: KeyRequest;
+  /** The first commit, written with the run. */
+  readonly change: RunChange;
+  /** `inbox` leaves the start to an entry: the run is too large to be started in one operation. */
+  readonly start: "applied" | "inbox";
+};
+
+/** A job that was born claimed, or claimed. */
+export type ClaimGrant = { readonly jobId: JobId; readonly fence: Fence; readonly expiresInMs: number };
+
+type LimitReached = { readonly kind: "limit_reached"; readonly limit: number; readonly active: number };
+
+type Replayed = { readonly kind: "replayed"; readonly runId: RunId; readonly status: RunStatus };
+
+type Created<Kind extends string> = {
+  readonly kind: Kind;
+  readonly runId: RunId;
+  readonly status: RunStatus;
+  readonly active: number;
+  /** Absent when the tenant is unlimited. */
+  readonly limit?: number;
+  readonly claims: readonly ClaimGrant[];
+};
+
+type StartRefusal =
+  | LimitReached
+  | TenantStopped
+  | CredentialRevoked
+  /** The workflow was changed or removed since the caller read it. */
+  | { readonly kind: "workflow_changed" }
+  /** The tenant keeps as many idempotency keys as it may, all of runs that have not ended. */
+  | { readonly kind: "key_quota_reached"; readonly quota: number };
+type CredentialRevoked = { readonly kind: "credential_revoked" };
+
+/** A guarded write from a grant that is no longer the current one: refused without effect. */
+export type StaleFence = { readonly kind: "stale_fence" };
+
+type TenantStopped = { readonly kind: "tenant_stopped" };
+
+export type AdmissionOperations = {
+  getTenant: {
+    request: { readonly tenant: TenantId };
+    outcome: { readonly kind: "tenant"; readonly record: TenantRecord };
+  };
+  /**
+   * Replaces the settings if nobody changed them since `expectedVersion`; `changeId` makes a repeat recognisable until the next
+   * change, after which it is a `version_conflict` like any other: load the settings to see what holds.
+   */
+  setTenant: {
+    request: {
+      readonly tenant: TenantId;
+      readonly settings: TenantSettings;
+      readonly expectedVersion: number;
+      readonly changeId: string;
+      readonly actor: string;
+    };
+    outcome:
+      | { readonly kind: "saved"; readonly version: number }
+      | { readonly kind: "version_conflict"; readonly version: number };
+  };
+  /** The whole admission decision: key, limit, slot, run, event. */
+  admit: {
+    /** `credential` is the id of the key that asks; a revoked one is refused. */
+    request: { readonly tenant: TenantId; readonly run: NewRun; readonly credential?: string };
+    outcome:
+      | Created<"admitted">
+      | Replayed
+      | StartRefusal
+      | { readonly kind: "key_reused" }
+      | { readonly kind: "in_flight" }
+      /** The tenant is set to the lock strategy: nothing was decided. */
+      | { readonly kind: "use_lock_strategy"; readonly wait?: WaitPolicy };
+  };
+  /** First half of the lock strategy: claims the key for a run that will be created under the same admission lock. */
+  reserve: {
+    request: {
+      readonly tenant: TenantId;
+      readonly guard: Guard;
+      readonly runId: RunId;
+      readonly key: KeyRequest;
+    };
+    outcome:
+      | { readonly kind: "reserved" }
+      | Replayed
+      | { readonly kind: "key_reused" }
+      | { readonly kind: "in_flight" }
+      | StaleFence;
+  };
+  /** Gives a pending reservation back; never touches a bound one or another owner's. */
+  cancelReservation: {
+    request: {
+      readonly tenant: TenantId;
+      readonly digest: ReservationDigest;
+      readonly runId: RunId;
+      readonly token: LockToken;
+    };
+    outcome: { readonly kind: "cancelled" } | { readonly kind: "kept" };
+  };
+  countActive: {
+    request: { readonly tenant: TenantId };
+    outcome: {
+      readonly kind: "counted";
+      readonly active: number;
+      readonly limit?: number;
+      /** The tenant's kill switch: no count admits anybody while it is on. */
+      readonly stopped: boolean;
+    };
+  };
+  /** Second half of the lock strategy: checks the limit again, creates the run and confirms its reservation. */
+  createRun: {
+    request: {
+      readonly tenant: TenantId;
+      readonly guard: Guard;
+      readonly run: NewRun;
+      readonly credential?: string;
+    };
+    outcome:
+      | Created<"created">
+      | StartRefusal
+      | StaleFence
+      /** The key is not reserved for this run (any more). */
+      | { readonly kind: "reservation_lost" };
+  };
+  /** The runs that hold the tenant's slots, oldest first. */
+  listActive: {
+    request: { readonly tenant: TenantId; readonly limit: number };
+    outcome: { readonly kind: "listed"; readonly runIds: readonly RunId[] };
+  };
+  inspectReservation: {
+    request: { readonly tenant: TenantId; readonly digest: ReservationDigest };
+    outcome:
+      | { readonly kind: "unbound" }
+      | { readonly kind: "pending"; readonly runId: RunId }
+      | { readonly kind: "bound"; readonly runId: RunId; readonly finalStatus?: TerminalStatus };
+  };
+  readEvents: {
+    /** Rows with a sequence greater than `after`, at most `limit`. */
+    request: { readonly tenant: TenantId; readonly after: number; readonly limit: number };
+    outcome: { readonly kind: "events"; readonly events: readonly EventRow[] };
+  };
+};

@@ -1,0 +1,179 @@
+// The store operations on runs: their inbox, their commits, and reading them.
+import type { Approval } from "../domain/approval.ts";
+import type { InboxEntry, NewEntry } from "../domain/inbox.ts";
+import type { Fence, Guard, LockToken } from "../domain/lock.ts";
+import type { RunHeader, RunId, RunRecord, RunStatus } from "../domain/run.ts";
+import type { RunChange } from "../domain/run-change.ts";
+import type { TenantId } from "../domain/tenant.ts";
+import type { ClaimGrant, StaleFence } from "./admission-operations.ts";
+
+/** The run lock as a process asks for it when it brings or drains entries. */
+export type TakeTerms = { readonly token: LockToken; readonly instance: string; readonly ttlMs: number };
+
+/** The run lock was free and is now ours: all that is needed to apply what waits. */
+export type OwnedRun = {
+  readonly kind: "owned";
+  readonly fence: Fence;
+  readonly header: RunHeader;
+  /** The records asked for. */
+  readonly records: readonly RunRecord[];
+  readonly entries: readonly InboxEntry[];
+};
+
+/** Another owner has the run and will apply what waits. */
+export type HandedOver = {
+  readonly kind: "handed_over";
+  readonly instance: string;
+  readonly freeInMs: number;
+};
+
+/** A commit computed in advance: applied at once if the run is at this version, unowned and has nothing else waiting. */
+export type Proposal = {
+  readonly expectedVersion: number;
+  readonly commitId: string;
+  readonly change: RunChange;
+};
+
+/** Why an entry is not accepted. All are final: the sender acknowledges and forgets. */
+export type DeliveryRefusal =
+  | "run_not_found"
+  | "run_ended"
+  /** The job is unknown, another attempt's, or held by another claim; or its claim ran out. */
+  | "stale_claim"
+  /** This job was reported before, by another entry. */
+  | "duplicate"
+  | "timer_not_due"
+  | "approval_not_found"
+  | "approval_decided"
+  | "approval_expired"
+  | "approval_changed"
+  | "self_approval"
+  | "already_cancelling"
+  | "credential_revoked";
+
+export type RunOperations = {
+  loadRun: {
+    /** `records` names the record keys wanted; absent means all. */
+    request: { readonly tenant: TenantId; readonly runId: RunId; readonly records?: readonly string[] };
+    outcome:
+      | { readonly kind: "run"; readonly header: RunHeader; readonly records: readonly RunRecord[] }
+      | { readonly kind: "not_found" };
+  };
+  /** Newest first. Looks at a bounded number of runs: `next` says where to go on, also when few matched. */
+  listRuns: {
+    request: {
+      readonly tenant: TenantId;
+      readonly before?: RunId;
+      readonly limit: number;
+      readonly status?: RunStatus;
+      readonly workflow?: string;
+    };
+    outcome: { readonly kind: "listed"; readonly runs: readonly RunHeader[]; readonly next?: RunId };
+  };
+  /** Rows after version `after`, oldest first. */
+  readTimeline: {
+    request: {
+      readonly tenant: TenantId;
+      readonly runId: RunId;
+      readonly after: number;
+      readonly limit: number;
+    };
+    outcome:
+      | {
+          readonly kind: "timeline";
+          readonly rows: ReadonlyArray<{
+            readonly version: number;
+            readonly atMs: number;
+            readonly body: string;
+          }>;
+          readonly version: number;
+        }
+      | { readonly kind: "not_found" };
+  };
+  /** Removes an ended run and all that belongs to it, except its idempotency record. `more`: call again. */
+  deleteRun: {
+    request: { readonly tenant: TenantId; readonly runId: RunId; readonly actor: string };
+    outcome:
+      | { readonly kind: "deleted" }
+      | { readonly kind: "more" }
+      | { readonly kind: "not_found" }
+      | { readonly kind: "not_ended"; readonly status: RunStatus };
+  };
+  /**
+   * Appends one entry to a run's inbox after its own check-and-set, and takes the run lock if it is free. With `whenBusy: refuse`
+   * nothing happens to a busy run. A repeat (same entry id) answers by ownership: whoever holds the lock processes it.
+   */
+  deliver: {
+    request: {
+      readonly tenant: TenantId;
+      readonly runId: RunId;
+      readonly entry: NewEntry;
+      readonly take: TakeTerms;
+      readonly whenBusy: "append" | "refuse";
+      /** Keys of the run records to return when the run is ours. */
+      readonly records: readonly string[];
+      readonly proposal?: Proposal;
+      readonly credential?: string;
+    };
+    outcome:
+      | { readonly kind: "delivered"; readonly run: OwnedRun | HandedOver }
+      /** The proposal was committed with the entry; the lock was not needed. */
+      | {
+          readonly kind: "applied";
+          readonly version: number;
+          readonly status: RunStatus;
+          readonly claims: readonly ClaimGrant[];
+        }
+      | { readonly kind: "run_busy"; readonly instance: string; readonly freeInMs: number }
+      | {
+          readonly kind: "refused";
+          readonly because: DeliveryRefusal;
+          /** For refused decisions: what is known of the approval. */
+          readonly approval?: Approval;
+        };
+  };
+  /** Takes the run lock to apply what waits, if anything does. */
+  takeRun: {
+    request: {
+      readonly tenant: TenantId;
+      readonly runId: RunId;
+      readonly take: TakeTerms;
+      readonly records: readonly string[];
+    };
+    outcome:
+      | OwnedRun
+      | HandedOver
+      /** Nothing waits. */
+      | { readonly kind: "empty" }
+      | { readonly kind: "not_found" };
+  };
+  /**
+   * Applies a change under the run lock, removes the entries it consumed, and returns what arrived meanwhile (the lock is armed
+   * again) or, when nothing did, releases the lock. Recognised by `commitId` when repeated.
+   */
+  commit: {
+    request: {
+      readonly tenant: TenantId;
+      readonly runId: RunId;
+      readonly guard: Guard;
+      readonly commitId: string;
+      readonly expectedVersion: number;
+      /** Entries applied, from the head of the inbox. */
+      readonly consumed: number;
+      readonly change: RunChange;
+    };
+    outcome:
+      | {
+          readonly kind: "committed";
+          readonly version: number;
+          readonly entries: readonly InboxEntry[];
+          readonly claims: readonly ClaimGrant[];
+          /** Entries that the end of the run made pointless. */
+          readonly discarded: number;
+        }
+      /** Another owner committed since: this one's work is void. */
+      | { readonly kind: "stale_version"; readonly version: number }
+      | { readonly kind: "not_found" }
+      | StaleFence;
+  };
+};
