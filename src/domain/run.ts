@@ -36,6 +36,8 @@ export type RunHeader = {
   /** Who asked for the run: a key id, a person, a parent run. */
   readonly actor: string;
   readonly admittedAtMs: number;
+  /** When its last commit was made. */
+  readonly updatedAtMs: number;
   readonly endedAtMs?: number;
   /** Id of the cancel entry: from then on nobody may claim a job of this run. */
   readonly cancelRequested?: string;

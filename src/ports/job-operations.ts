@@ -7,8 +7,8 @@ import type { Partition } from "../domain/partition.ts";
 import type { RunId } from "../domain/run.ts";
 import type { TenantId } from "../domain/tenant.ts";
 
-/** A slot of a run that is gone or has ended; a run without its slot; a run whose key points elsewhere. */
-export type RepairKind = "slot_freed" | "slot_restored" | "reservation_restored";
+/** A slot of a run that is gone or has ended was freed; a live run's key, which was lost, binds it again. */
+export type RepairKind = "slot_freed" | "reservation_restored";
 
 export type ClaimAnswer =
   | {

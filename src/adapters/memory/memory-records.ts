@@ -44,6 +44,17 @@ export class MemoryRecords implements Records {
     }));
   }
 
+  scanBack<Kind extends RecordKind>(kind: Kind, scope: string, before: string, limit: number) {
+    const found = this.#scopes.get(scopeKey(kind, scope));
+    if (found === undefined) return [];
+    const upTo = countUpTo(found.ordered, before);
+    const end = found.ordered[upTo - 1] === before ? upTo - 1 : upTo;
+    return found.ordered
+      .slice(Math.max(0, end - limit), end)
+      .reverse()
+      .map((member) => ({ member, value: found.values.get(member) as RecordKinds[Kind] }));
+  }
+
   /** Every record of a kind, for checks that look at the whole state. */
   *all<Kind extends RecordKind>(
     kind: Kind,

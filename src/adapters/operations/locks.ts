@@ -1,5 +1,5 @@
 // The lock operations: acquire, renew, release, inspect, and the guard that every write under a lock passes.
-import { type Fence, type Guard, grantMemoryMs, type LockName } from "../../domain/lock.ts";
+import { type Fence, type Guard, grantMemoryMs, type LockName, type LockToken } from "../../domain/lock.ts";
 import { partitionLabel, partitionOf } from "../../domain/partition.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
@@ -16,8 +16,7 @@ export function acquireLock(context: Context, request: RequestOf<"acquireLock">)
       : { kind: "busy", instance: last.instance, freeInMs: last.expiresAtMs - now };
   }
   if (last?.token === token && last.released) return { kind: "already_released" };
-  const fence = nextFence(context, tenant);
-  putGrant(context, tenant, lock, { token, instance, fence, expiresAtMs: now + ttlMs, released: false });
+  const fence = grantLock(context, tenant, lock, { token, instance, ttlMs });
   return { kind: "acquired", fence, expiresInMs: ttlMs };
 }
 
@@ -59,17 +58,41 @@ export function judgeGuard(context: Context, tenant: TenantId, guard: Guard): Gu
   return guard.policy === "continue" && !last.released ? "retake" : "stale";
 }
 
-/** Takes an expired lock again for its last owner; called with the other writes of the guarded operation. */
+/** Arms the lock of its last owner again, also when it has expired; called with the other writes of the guarded operation. */
 export function retakeLock(context: Context, tenant: TenantId, guard: Guard): void {
   const last = lastGrant(context, tenant, guard.lock);
   if (last === undefined) throw new Error("a lock can only be taken again by its last owner");
   putGrant(context, tenant, guard.lock, { ...last, expiresAtMs: nowMs(context) + guard.ttlMs });
 }
 
+/** The grant that holds a lock now, if any. */
+export function holderOf(context: Context, tenant: TenantId, lock: LockName): Grant | undefined {
+  const last = lastGrant(context, tenant, lock);
+  return last !== undefined && isHeld(last, nowMs(context)) ? last : undefined;
+}
+
 /** The token that holds a lock now, if any. */
 export function holderToken(context: Context, tenant: TenantId, lock: LockName): Grant["token"] | undefined {
-  const last = lastGrant(context, tenant, lock);
-  return last !== undefined && isHeld(last, nowMs(context)) ? last.token : undefined;
+  return holderOf(context, tenant, lock)?.token;
+}
+
+/** Grants a lock that is known to be free. */
+export function grantLock(
+  context: Context,
+  tenant: TenantId,
+  lock: LockName,
+  terms: { readonly token: LockToken; readonly instance: string; readonly ttlMs: number },
+): Fence {
+  const { token, instance, ttlMs } = terms;
+  const fence = nextFence(context, tenant);
+  const expiresAtMs = nowMs(context) + ttlMs;
+  putGrant(context, tenant, lock, { token, instance, fence, expiresAtMs, released: false });
+  return fence;
+}
+
+/** Ends the grant of a run's lock together with the run. */
+export function forgetLock(context: Context, tenant: TenantId, lock: LockName): void {
+  context.records.erase("lock", tenant, lockMember(lock));
 }
 
 /** Held up to and including its last millisecond, as keys in Redis are. */
@@ -92,7 +115,7 @@ function lockMember(lock: LockName): string {
 }
 
 /** Grows by every grant in the partition, and with time, so that it keeps growing after a flush or a restore. */
-function nextFence(context: Context, tenant: TenantId): Fence {
+export function nextFence(context: Context, tenant: TenantId): Fence {
   const scope = partitionLabel(partitionOf(tenant));
   const last = context.records.get("fence", scope, "last")?.last ?? 0;
   const fence = Math.max(last + 1, context.nowUs);

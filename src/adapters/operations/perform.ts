@@ -1,9 +1,15 @@
 // Every store operation as a pure function over records: the specification that all adapters follow.
 import type { OperationName, OutcomeOf, RequestOf, Unavailable } from "../../ports/store.ts";
+import { getApproval, listApprovals } from "./approvals.ts";
 import { type Context, nowMs } from "./context.ts";
+import { getDocument, listDocuments, putDocument, removeDocument } from "./documents.ts";
+import { commit, deliver, takeRun } from "./inbox.ts";
+import { claimJobs, getJob, heartbeatJobs, listReadyJobs } from "./jobs.ts";
 import { acquireLock, inspectLock, releaseLock, renewLock } from "./locks.ts";
+import { deleteRun } from "./removal.ts";
 import { cancelReservation, inspectReservation, reserve } from "./reservations.ts";
-import { admit, countActive, createRun, endRun, listActive, loadRun } from "./runs.ts";
+import { admit, countActive, createRun, listActive, listRuns, loadRun, readTimeline } from "./runs.ts";
+import { sweep } from "./sweep.ts";
 import { getTenant, readEvents, setTenant } from "./tenants.ts";
 
 export type Operations = {
@@ -23,7 +29,23 @@ export const operations: Operations = {
   countActive,
   createRun,
   loadRun,
-  endRun,
+  listRuns,
+  readTimeline,
+  deleteRun,
+  deliver,
+  takeRun,
+  commit,
+  claimJobs,
+  heartbeatJobs,
+  getJob,
+  listReadyJobs,
+  getApproval,
+  listApprovals,
+  putDocument,
+  getDocument,
+  listDocuments,
+  removeDocument,
+  sweep,
   listActive,
   inspectReservation,
   readEvents,

@@ -1,5 +1,8 @@
 // The state that operations work on: records of a few kinds, each in a scope and ordered by member within it.
+import type { Approval } from "../../domain/approval.ts";
 import type { EventRow } from "../../domain/event.ts";
+import type { InboxEntry } from "../../domain/inbox.ts";
+import type { Job } from "../../domain/job.ts";
 import type { Fence, LockToken } from "../../domain/lock.ts";
 import type { Reservation } from "../../domain/reservation.ts";
 import type { RunHeader } from "../../domain/run.ts";
@@ -14,7 +17,25 @@ export type Grant = {
   readonly released: boolean;
 };
 
-/** Scope is a partition for `fence`, a tenant for most, `<tenant>/<run>` for `runRecord`. */
+/** A run's header with what only the store needs to know. */
+export type RunState = RunHeader & {
+  /** Entries appended so far, and how many of them still wait. */
+  readonly entriesAppended: number;
+  readonly entriesWaiting: number;
+  /** Owners that took the run since its last commit. */
+  readonly drains: number;
+  /** When the sweep visits the run because entries wait. */
+  readonly attentionAtMs?: number;
+  /** When retention removes the ended run. */
+  readonly removeAtMs?: number;
+  /** What the reservation held: enough to restore it. */
+  readonly fingerprint?: string;
+};
+
+/** A job with the time at which the sweep publishes it again, while it is ready. */
+export type JobState = Job & { readonly publishAtMs?: number };
+
+/** Scope is a partition for `fence`, `due` and `sweepMark`, `<tenant>/<run>` for what belongs to one run, else a tenant. */
 export type RecordKinds = {
   fence: { readonly last: number };
   lock: Grant;
@@ -24,8 +45,31 @@ export type RecordKinds = {
     readonly changeId: string;
     readonly eventSequence: number;
   };
-  run: RunHeader;
+  run: RunState;
   runRecord: { readonly body: string };
+  /** Members are the number of the entry in 16 digits. */
+  inbox: InboxEntry;
+  /** Members are the version in 16 digits: one row per commit. */
+  timeline: { readonly commitId: string; readonly atMs: number; readonly body: string };
+  job: JobState;
+  /** Scope is `<tenant>/<topic>`; members are `<createdAtMs, 16 digits> <job>`: what waits for a worker, oldest first. */
+  ready: Record<string, never>;
+  timer: { readonly dueAtMs: number };
+  approval: Approval;
+  /** Scope is `<tenant>/<collection>`. */
+  document: {
+    readonly body: string;
+    readonly revision: number;
+    readonly savedAtMs: number;
+    readonly changeId: string;
+  };
+  /** What becomes due in a partition: members are `<atMs, 16 digits> <what>`. */
+  due: Record<string, never>;
+  sweepMark: { readonly atMs: number };
+  /** When the tenant's slots and keys are proved next, and from which slot on. */
+  proof: { readonly atMs: number; readonly after: string };
+  /** The tenant's idempotency records by when they end: members are `<expiresAtMs, 16 digits> <digest>`. */
+  keyed: Record<string, never>;
   /** Members are `<admittedAtMs, 16 digits> <run id>`: oldest first, and set equality with the runs is easy to prove. */
   active: Record<string, never>;
   reservation: Reservation;
@@ -41,6 +85,17 @@ export const recordKinds = Object.keys({
   tenant: 0,
   run: 0,
   runRecord: 0,
+  inbox: 0,
+  timeline: 0,
+  job: 0,
+  ready: 0,
+  timer: 0,
+  approval: 0,
+  document: 0,
+  due: 0,
+  sweepMark: 0,
+  proof: 0,
+  keyed: 0,
   active: 0,
   reservation: 0,
   event: 0,
@@ -59,7 +114,20 @@ export type Records = {
     after: string,
     limit: number,
   ): ReadonlyArray<{ readonly member: string; readonly value: RecordKinds[Kind] }>;
+  /** Members less than `before` in descending order, at most `limit`. */
+  scanBack<Kind extends RecordKind>(
+    kind: Kind,
+    scope: string,
+    before: string,
+    limit: number,
+  ): ReadonlyArray<{ readonly member: string; readonly value: RecordKinds[Kind] }>;
 };
+
+/** The time of what does not end: the largest number that sixteen digits and a double hold. */
+export const neverMs = Number.MAX_SAFE_INTEGER;
+
+/** Greater than every member in use: members are ASCII. */
+export const lastMember = "\uffff";
 
 /** Sixteen digits hold every integer a double can: text order is then number order. */
 export function orderedNumber(value: number): string {

@@ -1,12 +1,14 @@
 // Reservations of idempotency keys, as records: reading with expiry, reserving, giving back, inspecting.
 
 import { admissionLock } from "../../domain/lock.ts";
-import { judgeReservation, type Reservation, type ReservationDigest } from "../../domain/reservation.ts";
+import { judgeReservation } from "../../domain/reservation.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { KeyRequest, OutcomeOf, RequestOf } from "../../ports/store.ts";
+import type { KeyRequest } from "../../ports/admission-operations.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
 import { holderToken, judgeGuard, retakeLock } from "./locks.ts";
+import { eraseReservation, putReservation, readReservation } from "./reservation-records.ts";
 
 /** What the key means for this run now, with the answer to give when it is already somebody's. */
 export type KeyVerdict =
@@ -37,7 +39,7 @@ export function reserve(context: Context, request: RequestOf<"reserve">): Outcom
   if (verdict.kind === "ours") return { kind: "reserved" };
   if (verdict.kind !== "unbound") return verdict;
   if (guardVerdict === "retake") retakeLock(context, tenant, guard);
-  context.records.put("reservation", tenant, key.digest, {
+  putReservation(context, tenant, key.digest, {
     state: "pending",
     runId,
     fingerprint: key.fingerprint,
@@ -57,7 +59,7 @@ export function cancelReservation(
   if (reservation === undefined) return { kind: "cancelled" };
   const ours = reservation.state === "pending" && reservation.runId === runId && reservation.token === token;
   if (!ours) return { kind: "kept" };
-  context.records.erase("reservation", tenant, digest);
+  eraseReservation(context, tenant, digest);
   return { kind: "cancelled" };
 }
 
@@ -75,14 +77,4 @@ export function inspectReservation(
   }
   const { finalStatus } = reservation;
   return finalStatus === undefined ? { kind: "bound", runId } : { kind: "bound", runId, finalStatus };
-}
-
-export function readReservation(
-  context: Context,
-  tenant: TenantId,
-  digest: ReservationDigest,
-): Reservation | undefined {
-  const reservation = context.records.get("reservation", tenant, digest);
-  if (reservation?.expiresAtMs !== undefined && nowMs(context) > reservation.expiresAtMs) return undefined;
-  return reservation;
 }

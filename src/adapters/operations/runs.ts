@@ -1,39 +1,47 @@
-// The operations that admit, create, load and end runs; slots are the members of the tenant's active index.
-import type { ReservationDigest } from "../../domain/reservation.ts";
-import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
+// The operations that admit, create, list and load runs; slots are the members of the tenant's active index.
+import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { NewRun, OutcomeOf, RequestOf } from "../../ports/store.ts";
+import type { AdmissionOperations, NewRun } from "../../ports/admission-operations.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { activeMember, applyChange, scopeOf } from "./changes.ts";
 import { type Context, nowMs } from "./context.ts";
+import { revisionOf } from "./documents.ts";
+import { appendEntry, headerOf, putState } from "./inbox.ts";
+import { claimsGranted } from "./job-records.ts";
 import { judgeGuard, retakeLock } from "./locks.ts";
-import { orderedNumber } from "./records.ts";
-import { judgeKey, readReservation } from "./reservations.ts";
-import { appendEvent, readTenant } from "./tenants.ts";
+import { scheduleProof } from "./proofs.ts";
+import { lastMember, orderedNumber, type RunState } from "./records.ts";
+import { evictKey, hasRoomForKey, putReservation, readReservation } from "./reservation-records.ts";
+import { judgeKey } from "./reservations.ts";
+import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 
 export function admit(context: Context, request: RequestOf<"admit">): OutcomeOf<"admit"> {
-  const { tenant, run } = request;
+  const { tenant, run, credential } = request;
   const existing = context.records.get("run", tenant, run.runId);
-  if (existing !== undefined) return { kind: "admitted", ...described(context, tenant, existing) };
+  if (existing !== undefined) return { kind: "admitted", ...described(context, existing, run) };
   const { settings } = readTenant(context, tenant);
   if (settings.admissionStrategy === "lock") {
     return settings.admissionWait === undefined
       ? { kind: "use_lock_strategy" }
       : { kind: "use_lock_strategy", wait: settings.admissionWait };
   }
+  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
   if (run.key !== undefined) {
     const verdict = judgeKey(context, tenant, run.runId, run.key);
     if (verdict.kind !== "unbound" && verdict.kind !== "ours") return verdict;
   }
-  const refusal = judgeLimit(context, tenant);
+  const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
-  return { kind: "admitted", ...described(context, tenant, insertRun(context, tenant, run)) };
+  return { kind: "admitted", ...described(context, insertRun(context, tenant, run), run) };
 }
 
 export function createRun(context: Context, request: RequestOf<"createRun">): OutcomeOf<"createRun"> {
-  const { tenant, guard, run } = request;
+  const { tenant, guard, run, credential } = request;
   const existing = context.records.get("run", tenant, run.runId);
-  if (existing !== undefined) return { kind: "created", ...described(context, tenant, existing) };
+  if (existing !== undefined) return { kind: "created", ...described(context, existing, run) };
   const guardVerdict = judgeGuard(context, tenant, guard);
   if (guardVerdict === "stale") return { kind: "stale_fence" };
+  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
   if (run.key !== undefined) {
     const reservation = readReservation(context, tenant, run.key.digest);
     const ours =
@@ -43,10 +51,10 @@ export function createRun(context: Context, request: RequestOf<"createRun">): Ou
       reservation.fingerprint === run.key.fingerprint;
     if (!ours) return { kind: "reservation_lost" };
   }
-  const refusal = judgeLimit(context, tenant);
+  const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
   if (guardVerdict === "retake") retakeLock(context, tenant, guard);
-  return { kind: "created", ...described(context, tenant, insertRun(context, tenant, run)) };
+  return { kind: "created", ...described(context, insertRun(context, tenant, run), run) };
 }
 
 export function countActive(context: Context, request: RequestOf<"countActive">): OutcomeOf<"countActive"> {
@@ -61,9 +69,10 @@ export function listActive(context: Context, request: RequestOf<"listActive">): 
 
 export function loadRun(context: Context, request: RequestOf<"loadRun">): OutcomeOf<"loadRun"> {
   const { tenant, runId } = request;
-  const header = context.records.get("run", tenant, runId);
-  if (header === undefined) return { kind: "not_found" };
-  const scope = `${tenant}/${runId}`;
+  const state = context.records.get("run", tenant, runId);
+  if (state === undefined) return { kind: "not_found" };
+  const header = headerOf(state);
+  const scope = scopeOf(tenant, runId);
   if (request.records === undefined) {
     const rows = context.records.scan("runRecord", scope, "", recordsMax);
     return { kind: "run", header, records: rows.map((row) => ({ key: row.member, body: row.value.body })) };
@@ -78,30 +87,39 @@ export function loadRun(context: Context, request: RequestOf<"loadRun">): Outcom
 /** More than any run admitted in one operation holds; larger runs are loaded by naming the records wanted. */
 const recordsMax = 1000;
 
-export function endRun(context: Context, request: RequestOf<"endRun">): OutcomeOf<"endRun"> {
-  const { tenant, guard, runId, status, actor, keyRetentionMs } = request;
-  const header = context.records.get("run", tenant, runId);
-  if (header === undefined) return { kind: "not_found" };
-  if (isTerminal(header.status)) {
-    const ours = header.status === status && header.endedByFence === guard.fence;
-    return { kind: ours ? "ended" : "already_ended", status: header.status };
+/** Runs looked at in one call: enough for a page, whatever the filter. */
+const scannedMax = 500;
+
+export function listRuns(context: Context, request: RequestOf<"listRuns">): OutcomeOf<"listRuns"> {
+  const { tenant, before = lastMember, limit, status, workflow } = request;
+  const runs: RunHeader[] = [];
+  const rows = context.records.scanBack("run", tenant, before, scannedMax);
+  for (const { value } of rows) {
+    const wanted =
+      (status === undefined || value.status === status) &&
+      (workflow === undefined || value.workflow === workflow);
+    if (wanted) runs.push(headerOf(value));
+    if (runs.length === limit) return { kind: "listed", runs, next: value.runId };
   }
-  const guardVerdict = judgeGuard(context, tenant, guard);
-  if (guardVerdict === "stale") return { kind: "stale_fence" };
-  if (guardVerdict === "retake") retakeLock(context, tenant, guard);
-  const endedAtMs = nowMs(context);
-  context.records.put("run", tenant, runId, { ...header, status, endedAtMs, endedByFence: guard.fence });
-  context.records.erase("active", tenant, activeMember(header));
-  if (header.reservation !== undefined) {
-    const digest = header.reservation as ReservationDigest;
-    const reservation = readReservation(context, tenant, digest);
-    if (reservation?.state === "bound" && reservation.runId === runId) {
-      const expiry = keyRetentionMs === undefined ? {} : { expiresAtMs: endedAtMs + keyRetentionMs };
-      context.records.put("reservation", tenant, digest, { ...reservation, finalStatus: status, ...expiry });
-    }
-  }
-  appendEvent(context, tenant, { type: "run_ended", subject: runId, actor, detail: status });
-  return { kind: "ended", status };
+  const last = rows.at(-1);
+  return rows.length < scannedMax || last === undefined
+    ? { kind: "listed", runs }
+    : { kind: "listed", runs, next: last.value.runId };
+}
+
+export function readTimeline(
+  context: Context,
+  request: RequestOf<"readTimeline">,
+): OutcomeOf<"readTimeline"> {
+  const { tenant, runId, after, limit } = request;
+  const state = context.records.get("run", tenant, runId);
+  if (state === undefined) return { kind: "not_found" };
+  const rows = context.records.scan("timeline", scopeOf(tenant, runId), orderedNumber(after), limit);
+  return {
+    kind: "timeline",
+    version: state.version,
+    rows: rows.map(({ member, value: { atMs, body } }) => ({ version: Number(member), atMs, body })),
+  };
 }
 
 type Slots = { readonly active: number; readonly limit?: number };
@@ -112,38 +130,67 @@ function slots(context: Context, tenant: TenantId): Slots {
   return limit === undefined ? { active } : { active, limit };
 }
 
+type StartRefusal = Extract<
+  AdmissionOperations["admit"]["outcome"],
+  { kind: "limit_reached" | "tenant_stopped" | "workflow_changed" | "key_quota_reached" }
+>;
+
 /** Both admit and createRun ask here, inside the operation: mixing the strategies can then not exceed the limit. */
-function judgeLimit(
+function judgeStart(context: Context, tenant: TenantId, run: NewRun): StartRefusal | undefined {
+  if (readTenant(context, tenant).settings.stopped === true) return { kind: "tenant_stopped" };
+  if (run.revision !== undefined && revisionOf(context, tenant, "workflow", run.workflow) !== run.revision) {
+    return { kind: "workflow_changed" };
+  }
+  const { active, limit } = slots(context, tenant);
+  if (limit !== undefined && active >= limit) return { kind: "limit_reached", limit, active };
+  if (run.key === undefined || readReservation(context, tenant, run.key.digest) !== undefined)
+    return undefined;
+  return hasRoomForKey(context, tenant) === "full"
+    ? { kind: "key_quota_reached", quota: context.settings.keysPerTenantMax }
+    : undefined;
+}
+
+function insertRun(context: Context, tenant: TenantId, run: NewRun): RunState {
+  const { runId, workflow, definition, actor, key } = run;
+  const admittedAtMs = nowMs(context);
+  const empty: RunState = {
+    runId,
+    tenant,
+    workflow,
+    definition,
+    status: "pending",
+    version: 0,
+    actor,
+    admittedAtMs,
+    updatedAtMs: admittedAtMs,
+    entriesAppended: 0,
+    entriesWaiting: 0,
+    drains: 0,
+    ...(key === undefined ? {} : { reservation: key.digest, fingerprint: key.fingerprint }),
+  };
+  context.records.put("active", tenant, activeMember(empty), {});
+  if (key !== undefined) bindKey(context, tenant, { runId, ...key });
+  scheduleProof(context, tenant);
+  const applied = applyChange(context, empty, { commitId: runId, change: run.change });
+  const state =
+    run.start === "applied" ? applied : appendEntry(context, applied, { kind: "started", entryId: runId });
+  putState(context, state);
+  appendEvent(context, tenant, { type: "run_admitted", subject: runId, actor, detail: workflow });
+  return state;
+}
+
+function bindKey(
   context: Context,
   tenant: TenantId,
-): { kind: "limit_reached"; limit: number; active: number } | { kind: "tenant_stopped" } | undefined {
-  if (readTenant(context, tenant).settings.stopped === true) return { kind: "tenant_stopped" };
-  const { active, limit } = slots(context, tenant);
-  return limit !== undefined && active >= limit ? { kind: "limit_reached", limit, active } : undefined;
+  { runId, digest, fingerprint }: { readonly runId: RunId } & NonNullable<NewRun["key"]>,
+): void {
+  const known = context.records.get("reservation", tenant, digest) !== undefined;
+  if (!known && hasRoomForKey(context, tenant) === "evict") evictKey(context, tenant);
+  putReservation(context, tenant, digest, { state: "bound", runId, fingerprint });
 }
 
-function insertRun(context: Context, tenant: TenantId, run: NewRun): RunHeader {
-  const { runId, workflow, actor, key } = run;
-  const base = { runId, tenant, workflow, status: "pending", actor, admittedAtMs: nowMs(context) } as const;
-  const header: RunHeader = key === undefined ? base : { ...base, reservation: key.digest };
-  const { records } = context;
-  records.put("run", tenant, runId, header);
-  for (const record of run.records) {
-    records.put("runRecord", `${tenant}/${runId}`, record.key, { body: record.body });
-  }
-  records.put("active", tenant, activeMember(header), {});
-  if (key !== undefined) {
-    const { digest, fingerprint } = key;
-    records.put("reservation", tenant, digest, { state: "bound", runId, fingerprint });
-  }
-  appendEvent(context, tenant, { type: "run_admitted", subject: runId, actor, detail: workflow });
-  return header;
-}
-
-function activeMember(header: RunHeader): string {
-  return `${orderedNumber(header.admittedAtMs)} ${header.runId}`;
-}
-
-function described(context: Context, tenant: TenantId, header: RunHeader) {
-  return { runId: header.runId, status: header.status, ...slots(context, tenant) };
+function described(context: Context, state: RunState, run: NewRun) {
+  const { runId, status, tenant } = state;
+  const claims = claimsGranted(context, tenant, run.change.jobs);
+  return { runId, status, ...slots(context, tenant), claims };
 }

@@ -13,6 +13,12 @@ export function readTenant(context: Context, tenant: TenantId): TenantState {
   return context.records.get("tenant", tenant, "record") ?? neverSet;
 }
 
+/** Whether the key that a request acts for was revoked; requests of the control plane itself act for none. */
+export function isRevoked(context: Context, tenant: TenantId, credential: string | undefined): boolean {
+  if (credential === undefined) return false;
+  return readTenant(context, tenant).settings.revokedKeyIds?.includes(credential) ?? false;
+}
+
 export function getTenant(context: Context, request: RequestOf<"getTenant">): OutcomeOf<"getTenant"> {
   const { settings, version } = readTenant(context, request.tenant);
   return { kind: "tenant", record: { settings, version } };

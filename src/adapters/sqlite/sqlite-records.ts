@@ -30,10 +30,13 @@ type Statements = {
   readonly put: Statement;
   readonly erase: Statement;
   readonly scan: Statement;
+  readonly scanBack: Statement;
   readonly count: Statement;
 };
 
-const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence", "lock"]);
+type Range = { readonly from: string; readonly limit: number; readonly direction: 1 | -1 };
+
+const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence", "lock", "proof"]);
 
 /** Rows and sizes remembered between batches; beyond it all are forgotten and read again (about 10 MB). */
 const rememberedMax = 20_000;
@@ -86,24 +89,11 @@ export class SqliteRecords implements Records {
   }
 
   scan<Kind extends RecordKind>(kind: Kind, scope: string, after: string, limit: number) {
-    const changed = new Map<string, unknown>();
-    for (const row of this.#changedIn(kind, scope))
-      if (row.member > after) changed.set(row.member, row.value);
-    // As many more as the batch may have erased, so that enough are left.
-    const limits = [encodeKey(scope), encodeKey(after), limit + changed.size] as const;
-    const stored = this.#statementsOf(kind).scan.all(...limits) as ReadonlyArray<{
-      readonly member: string;
-      readonly value: string;
-    }>;
-    const rows = stored
-      .map((row) => ({ member: decodeKey(row.member), text: row.value }))
-      .filter((row) => !changed.has(row.member))
-      .map((row) => ({ member: row.member, value: JSON.parse(row.text) as RecordKinds[Kind] }));
-    for (const [member, value] of changed) {
-      if (value !== undefined) rows.push({ member, value: value as RecordKinds[Kind] });
-    }
-    if (changed.size > 0) rows.sort((left, right) => (left.member < right.member ? -1 : 1));
-    return rows.slice(0, limit);
+    return this.#scanned(kind, scope, { from: after, limit, direction: 1 });
+  }
+
+  scanBack<Kind extends RecordKind>(kind: Kind, scope: string, before: string, limit: number) {
+    return this.#scanned(kind, scope, { from: before, limit, direction: -1 });
   }
 
   /** Ends an operation that succeeded: its changes stay in the batch. */
@@ -180,6 +170,29 @@ export class SqliteRecords implements Records {
     row.changed = true;
   }
 
+  #scanned<Kind extends RecordKind>(kind: Kind, scope: string, { from, limit, direction }: Range) {
+    const changed = new Map<string, unknown>();
+    for (const row of this.#changedIn(kind, scope)) {
+      if (direction === 1 ? row.member > from : row.member < from) changed.set(row.member, row.value);
+    }
+    const { scan, scanBack } = this.#statementsOf(kind);
+    // As many more as the batch may have erased, so that enough are left.
+    const limits = [encodeKey(scope), encodeKey(from), limit + changed.size] as const;
+    const stored = (direction === 1 ? scan : scanBack).all(...limits) as ReadonlyArray<{
+      readonly member: string;
+      readonly value: string;
+    }>;
+    const rows = stored
+      .map((row) => ({ member: decodeKey(row.member), text: row.value }))
+      .filter((row) => !changed.has(row.member))
+      .map((row) => ({ member: row.member, value: JSON.parse(row.text) as RecordKinds[Kind] }));
+    for (const [member, value] of changed) {
+      if (value !== undefined) rows.push({ member, value: value as RecordKinds[Kind] });
+    }
+    if (changed.size > 0) rows.sort((left, right) => (left.member < right.member ? -direction : direction));
+    return rows.slice(0, limit);
+  }
+
   #rowsOf(kind: RecordKind): Map<string, Row> {
     return hotKinds.has(kind) ? this.#hot : this.#batch;
   }
@@ -208,6 +221,9 @@ function prepareStatements(database: Database, table: string): Statements {
     erase: database.prepare(`DELETE FROM ${table} WHERE scope = ? AND member = ?`),
     scan: database.prepare(
       `SELECT member, value FROM ${table} WHERE scope = ? AND member > ? ORDER BY member LIMIT ?`,
+    ),
+    scanBack: database.prepare(
+      `SELECT member, value FROM ${table} WHERE scope = ? AND member < ? ORDER BY member DESC LIMIT ?`,
     ),
     count: database.prepare(`SELECT COUNT(*) AS size FROM ${table} WHERE scope = ?`),
   };

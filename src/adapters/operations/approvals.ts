@@ -1,0 +1,81 @@
+// Approvals as records: reading them, and the check that a decision passes before it becomes an entry.
+import type { Approval } from "../../domain/approval.ts";
+import type { NewEntry } from "../../domain/inbox.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { DeliveryRefusal } from "../../ports/run-operations.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { type Context, nowMs } from "./context.ts";
+import { lastMember } from "./records.ts";
+import { appendEvent } from "./tenants.ts";
+
+export function getApproval(context: Context, request: RequestOf<"getApproval">): OutcomeOf<"getApproval"> {
+  const approval = context.records.get("approval", request.tenant, request.approvalId);
+  return approval === undefined ? { kind: "not_found" } : { kind: "approval", approval };
+}
+
+/** Approvals looked at in one call: enough for a page, whatever the filter. */
+const scannedMax = 500;
+
+export function listApprovals(
+  context: Context,
+  request: RequestOf<"listApprovals">,
+): OutcomeOf<"listApprovals"> {
+  const { tenant, state, before = lastMember, limit } = request;
+  const approvals: Approval[] = [];
+  const rows = context.records.scanBack("approval", tenant, before, scannedMax);
+  for (const { member, value } of rows) {
+    if (state === undefined || value.state === state) approvals.push(value);
+    if (approvals.length === limit) return { kind: "listed", approvals, next: member };
+  }
+  const last = rows.at(-1);
+  return rows.length < scannedMax || last === undefined
+    ? { kind: "listed", approvals }
+    : { kind: "listed", approvals, next: last.member };
+}
+
+type DecisionEntry = Extract<NewEntry, { kind: "decision" }>;
+
+export type DecisionVerdict =
+  | { readonly kind: "accepted"; readonly approval: Approval }
+  | { readonly kind: "repeat" }
+  | { readonly kind: "refused"; readonly because: DeliveryRefusal; readonly approval?: Approval };
+
+/** First decision wins; expiry is decided here, by the store's time. */
+export function judgeDecision(context: Context, tenant: TenantId, entry: DecisionEntry): DecisionVerdict {
+  const approval = context.records.get("approval", tenant, entry.approvalId);
+  if (approval === undefined) return { kind: "refused", because: "approval_not_found" };
+  if (approval.decisionId === entry.entryId) return { kind: "repeat" };
+  const refused = (because: DeliveryRefusal) => ({ kind: "refused", because, approval }) as const;
+  if (approval.state !== "pending") return refused("approval_decided");
+  if (approval.hash !== entry.hash) return refused("approval_changed");
+  if (approval.expiresAtMs !== undefined && nowMs(context) > approval.expiresAtMs) {
+    return refused("approval_expired");
+  }
+  if (approval.separateDuties && approval.requester === entry.decidedBy && entry.decision === "approved") {
+    return refused("self_approval");
+  }
+  return { kind: "accepted", approval };
+}
+
+export function putDecision(
+  context: Context,
+  tenant: TenantId,
+  approval: Approval,
+  entry: DecisionEntry,
+): void {
+  const { entryId, decision, decidedBy, reason } = entry;
+  context.records.put("approval", tenant, approval.approvalId, {
+    ...approval,
+    state: decision,
+    decidedAtMs: nowMs(context),
+    decidedBy,
+    decisionId: entryId,
+    ...(reason === undefined ? {} : { reason }),
+  });
+  appendEvent(context, tenant, {
+    type: "approval_decided",
+    subject: approval.approvalId,
+    actor: decidedBy,
+    detail: decision,
+  });
+}

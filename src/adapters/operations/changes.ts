@@ -1,0 +1,140 @@
+// Applies the change of one commit to a run: records, jobs, timers, approvals, timeline, event, and what its end entails.
+import type { ApprovalRequest } from "../../domain/approval.ts";
+import type { ReservationDigest } from "../../domain/reservation.ts";
+import { isTerminal, type RunHeader, type RunId, type TerminalStatus } from "../../domain/run.ts";
+import type { RunChange, TimerRequest } from "../../domain/run-change.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import { type Context, nowMs } from "./context.ts";
+import { saveDeadLetter } from "./documents.ts";
+import { attentionOf, clearDue, setDue } from "./due.ts";
+import { createJob, readJob, settleJob } from "./job-records.ts";
+import { orderedNumber, type RunState } from "./records.ts";
+import { putReservation, readReservation } from "./reservation-records.ts";
+import { appendEvent } from "./tenants.ts";
+
+/** Writes the change and gives the run as it is now. The caller has checked that the commit may happen. */
+export function applyChange(
+  context: Context,
+  state: RunState,
+  commit: { readonly commitId: string; readonly change: RunChange },
+): RunState {
+  const { tenant, runId } = state;
+  const { change } = commit;
+  const version = state.version + 1;
+  for (const { key, body } of change.records) {
+    context.records.put("runRecord", scopeOf(tenant, runId), key, { body });
+  }
+  for (const jobId of change.voidJobs) voidJob(context, tenant, jobId);
+  for (const spec of change.jobs) createJob(context, tenant, runId, spec);
+  for (const timerId of change.clearTimers) clearTimer(context, state, timerId);
+  for (const timer of change.timers) setTimer(context, state, timer);
+  for (const request of change.approvals) putApproval(context, state, request);
+  for (const closing of change.closeApprovals) closeApproval(context, tenant, closing);
+  for (const letter of change.deadLetters) saveDeadLetter(context, tenant, letter);
+  putTimelineRow(context, state, { version, commitId: commit.commitId, body: change.timeline });
+  const next = { ...state, version, status: change.status, updatedAtMs: nowMs(context), drains: 0 };
+  return isTerminal(change.status) ? endRun(context, next, change.status) : next;
+}
+
+/** One event row per commit; the admission writes its own. */
+export function appendRunEvent(context: Context, state: RunState): void {
+  const { tenant, runId, status, version } = state;
+  const type = isTerminal(status) ? "run_ended" : "run_changed";
+  const detail = isTerminal(status) ? status : `${version} ${status}`;
+  appendEvent(context, tenant, { type, subject: runId, actor: "engine", detail });
+}
+
+/** The commit that a timeline row stands for, if it is still kept. */
+export function commitAt(context: Context, tenant: TenantId, runId: RunId, version: number) {
+  return context.records.get("timeline", scopeOf(tenant, runId), orderedNumber(version))?.commitId;
+}
+
+export function scopeOf(tenant: TenantId, runId: RunId): string {
+  return `${tenant}/${runId}`;
+}
+
+export function activeMember({ admittedAtMs, runId }: RunHeader): string {
+  return `${orderedNumber(admittedAtMs)} ${runId}`;
+}
+
+export function clearTimer(context: Context, { tenant, runId }: RunState, timerId: string): void {
+  const scope = scopeOf(tenant, runId);
+  const timer = context.records.get("timer", scope, timerId);
+  if (timer === undefined) return;
+  context.records.erase("timer", scope, timerId);
+  clearDue(context, timerOf(tenant, runId, timerId), timer.dueAtMs);
+}
+
+export function timerOf(tenant: TenantId, runId: RunId, timerId: string) {
+  return { kind: "timer", tenant, subject: `${runId} ${timerId}` } as const;
+}
+
+function setTimer(context: Context, state: RunState, { timerId, dueAtMs }: TimerRequest): void {
+  const { tenant, runId } = state;
+  clearTimer(context, state, timerId);
+  context.records.put("timer", scopeOf(tenant, runId), timerId, { dueAtMs });
+  setDue(context, timerOf(tenant, runId, timerId), dueAtMs);
+}
+
+function voidJob(context: Context, tenant: TenantId, jobId: RunChange["voidJobs"][number]): void {
+  const job = readJob(context, tenant, jobId);
+  if (job?.state === "ready" || job?.state === "claimed")
+    settleJob(context, tenant, job, { state: "voided" });
+}
+
+function putApproval(context: Context, { tenant, runId }: RunState, request: ApprovalRequest): void {
+  const approval = { ...request, runId, state: "pending", requestedAtMs: nowMs(context) } as const;
+  context.records.put("approval", tenant, request.approvalId, approval);
+}
+
+function closeApproval(
+  context: Context,
+  tenant: TenantId,
+  { approvalId, state }: RunChange["closeApprovals"][number],
+): void {
+  const approval = context.records.get("approval", tenant, approvalId);
+  if (approval?.state !== "pending") return;
+  context.records.put("approval", tenant, approvalId, { ...approval, state, decidedAtMs: nowMs(context) });
+}
+
+function putTimelineRow(
+  context: Context,
+  { tenant, runId }: RunState,
+  row: { readonly version: number; readonly commitId: string; readonly body: string },
+): void {
+  const { version, commitId, body } = row;
+  const scope = scopeOf(tenant, runId);
+  context.records.put("timeline", scope, orderedNumber(version), { commitId, atMs: nowMs(context), body });
+  const dropped = version - context.settings.timelineRowsMax;
+  if (dropped > 0) context.records.erase("timeline", scope, orderedNumber(dropped));
+}
+
+/** Frees the slot, starts the retention of the key and of the run, and drops what still waited. */
+function endRun(context: Context, state: RunState, status: TerminalStatus): RunState {
+  const { tenant, runId, attentionAtMs, ...rest } = state;
+  const endedAtMs = nowMs(context);
+  context.records.erase("active", tenant, activeMember(state));
+  if (state.reservation !== undefined) retainKey(context, state, status);
+  discardEntries(context, state);
+  clearDue(context, attentionOf(tenant, runId), attentionAtMs);
+  const removeAtMs = endedAtMs + context.settings.runRetentionMs;
+  setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
+  return { ...rest, tenant, runId, endedAtMs, removeAtMs, entriesWaiting: 0 };
+}
+
+function retainKey(context: Context, state: RunState, status: TerminalStatus): void {
+  const { tenant, runId } = state;
+  const digest = state.reservation as ReservationDigest;
+  const reservation = readReservation(context, tenant, digest);
+  if (reservation?.state !== "bound" || reservation.runId !== runId) return;
+  const { keyRetentionMs } = context.settings;
+  const expiry = keyRetentionMs === undefined ? {} : { expiresAtMs: nowMs(context) + keyRetentionMs };
+  putReservation(context, tenant, digest, { ...reservation, finalStatus: status, ...expiry });
+}
+
+function discardEntries(context: Context, state: RunState): void {
+  const scope = scopeOf(state.tenant, state.runId);
+  for (let waiting = state.entriesWaiting; waiting > 0; waiting -= 1) {
+    context.records.erase("inbox", scope, orderedNumber(state.entriesAppended - waiting + 1));
+  }
+}

@@ -1,0 +1,116 @@
+// Documents: named texts with a revision. Dead letters are documents that retention removes.
+import type { Collection } from "../../domain/document.ts";
+import type { DeadLetter } from "../../domain/run-change.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { type Context, nowMs } from "./context.ts";
+import { clearDue, setDue } from "./due.ts";
+import { appendEvent } from "./tenants.ts";
+
+export function putDocument(context: Context, request: RequestOf<"putDocument">): OutcomeOf<"putDocument"> {
+  const { tenant, collection, id, body, expectedRevision, changeId, actor } = request;
+  const scope = scopeOf(tenant, collection);
+  const current = context.records.get("document", scope, id);
+  if (current?.changeId === changeId) return { kind: "saved", revision: current.revision };
+  const revision = current?.revision ?? 0;
+  if (expectedRevision !== undefined && revision !== expectedRevision) {
+    return { kind: "revision_conflict", revision };
+  }
+  if (collection === "deadLetter") scheduleLetter(context, tenant, id);
+  const saved = { body, revision: revision + 1, savedAtMs: nowMs(context), changeId };
+  context.records.put("document", scope, id, saved);
+  appendEvent(context, tenant, {
+    type: "document_saved",
+    subject: `${collection}/${id}`,
+    actor,
+    detail: changeId,
+  });
+  return { kind: "saved", revision: revision + 1 };
+}
+
+export function getDocument(context: Context, request: RequestOf<"getDocument">): OutcomeOf<"getDocument"> {
+  const { tenant, collection, id } = request;
+  const found = context.records.get("document", scopeOf(tenant, collection), id);
+  if (found === undefined) return { kind: "not_found" };
+  const { body, revision, savedAtMs } = found;
+  return { kind: "document", document: { id, body, revision, savedAtMs } };
+}
+
+export function listDocuments(
+  context: Context,
+  request: RequestOf<"listDocuments">,
+): OutcomeOf<"listDocuments"> {
+  const { tenant, collection, after, limit } = request;
+  const rows = context.records.scan("document", scopeOf(tenant, collection), after, limit);
+  const documents = rows.map(({ member, value: { body, revision, savedAtMs } }) => ({
+    id: member,
+    body,
+    revision,
+    savedAtMs,
+  }));
+  return { kind: "listed", documents };
+}
+
+export function removeDocument(
+  context: Context,
+  request: RequestOf<"removeDocument">,
+): OutcomeOf<"removeDocument"> {
+  const { tenant, collection, id, actor } = request;
+  const scope = scopeOf(tenant, collection);
+  const found = context.records.get("document", scope, id);
+  if (found === undefined) return { kind: "not_found" };
+  if (collection === "deadLetter") clearDue(context, letterOf(tenant, id), letterEndMs(context, found));
+  context.records.erase("document", scope, id);
+  appendEvent(context, tenant, {
+    type: "document_removed",
+    subject: `${collection}/${id}`,
+    actor,
+    detail: String(found.revision),
+  });
+  return { kind: "removed" };
+}
+
+/** Kept with the commit or the drain that gives up: part of its event, no row of its own. */
+export function saveDeadLetter(context: Context, tenant: TenantId, letter: DeadLetter): void {
+  const { id, reason, body } = letter;
+  const scope = scopeOf(tenant, "deadLetter");
+  const revision = (context.records.get("document", scope, id)?.revision ?? 0) + 1;
+  scheduleLetter(context, tenant, id);
+  context.records.put("document", scope, id, { body, revision, savedAtMs: nowMs(context), changeId: reason });
+}
+
+/** Retention: removes the letter if it has not been written again since. */
+export function removeExpiredLetter(context: Context, tenant: TenantId, id: string): void {
+  const scope = scopeOf(tenant, "deadLetter");
+  const found = context.records.get("document", scope, id);
+  if (found !== undefined && letterEndMs(context, found) <= nowMs(context)) {
+    context.records.erase("document", scope, id);
+  }
+}
+
+export function revisionOf(
+  context: Context,
+  tenant: TenantId,
+  collection: Collection,
+  id: string,
+): number | undefined {
+  return context.records.get("document", scopeOf(tenant, collection), id)?.revision;
+}
+
+function scheduleLetter(context: Context, tenant: TenantId, id: string): void {
+  const previous = context.records.get("document", scopeOf(tenant, "deadLetter"), id);
+  if (previous !== undefined) clearDue(context, letterOf(tenant, id), letterEndMs(context, previous));
+  setDue(context, letterOf(tenant, id), nowMs(context) + context.settings.deadLetterRetentionMs);
+}
+
+function letterEndMs(context: Context, letter: { readonly savedAtMs: number }): number {
+  return letter.savedAtMs + context.settings.deadLetterRetentionMs;
+}
+
+function letterOf(tenant: TenantId, id: string) {
+  return { kind: "letter", tenant, subject: id } as const;
+}
+
+function scopeOf(tenant: TenantId, collection: Collection): string {
+  return `${tenant}/${collection}`;
+}

@@ -1,0 +1,43 @@
+// What becomes due in a partition, in one order of time: the sweep takes from its front and never searches.
+import { partitionLabel, partitionOf } from "../../domain/partition.ts";
+import type { RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { Context } from "./context.ts";
+import { orderedNumber } from "./records.ts";
+
+/**
+ * `attention`: entries wait in a run's inbox. `claim`: a worker's claim runs out. `timer`: of a run. `unclaimed`: a job is
+ * published again. `retention`: an ended run is removed. `letter`: a dead letter is removed. `proof`: a tenant's slots and
+ * keys are proved.
+ */
+export const dueKinds = ["attention", "claim", "timer", "unclaimed", "retention", "letter", "proof"] as const;
+export type DueKind = (typeof dueKinds)[number];
+
+/** `subject` names the run, job, `<run> <timer>` or letter; it is empty for a proof. */
+export type DueThing = { readonly kind: DueKind; readonly tenant: TenantId; readonly subject: string };
+
+export function setDue(context: Context, thing: DueThing, atMs: number): void {
+  context.records.put("due", scopeOf(thing.tenant), memberOf(thing, atMs), {});
+}
+
+export function clearDue(context: Context, thing: DueThing, atMs: number | undefined): void {
+  if (atMs !== undefined) context.records.erase("due", scopeOf(thing.tenant), memberOf(thing, atMs));
+}
+
+export function attentionOf(tenant: TenantId, runId: RunId): DueThing {
+  return { kind: "attention", tenant, subject: runId };
+}
+
+export function readDueMember(member: string): { readonly atMs: number; readonly thing: DueThing } {
+  const [at = "", kind, tenant, ...rest] = member.split(" ");
+  const thing = { kind: kind as DueKind, tenant: tenant as TenantId, subject: rest.join(" ") };
+  return { atMs: Number(at), thing };
+}
+
+function memberOf({ kind, tenant, subject }: DueThing, atMs: number): string {
+  return `${orderedNumber(atMs)} ${kind} ${tenant} ${subject}`;
+}
+
+function scopeOf(tenant: TenantId): string {
+  return partitionLabel(partitionOf(tenant));
+}

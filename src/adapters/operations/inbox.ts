@@ -1,0 +1,341 @@
+// The inbox of a run: delivering an entry, taking the run to apply what waits, and committing what was decided.
+import { drainEntriesMax, drainsMax, type InboxEntry, type NewEntry } from "../../domain/inbox.ts";
+import type { LockName } from "../../domain/lock.ts";
+import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type {
+  DeliveryRefusal,
+  HandedOver,
+  OwnedRun,
+  Proposal,
+  TakeTerms,
+} from "../../ports/run-operations.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { judgeDecision, putDecision } from "./approvals.ts";
+import { appendRunEvent, applyChange, clearTimer, commitAt, scopeOf } from "./changes.ts";
+import { type Context, nowMs } from "./context.ts";
+import { saveDeadLetter } from "./documents.ts";
+import { attentionOf, clearDue, setDue } from "./due.ts";
+import { claimsGranted, readJob, settleJob } from "./job-records.ts";
+import { grantLock, holderOf, judgeGuard, releaseLock, retakeLock } from "./locks.ts";
+import { type Grant, orderedNumber, type RunState } from "./records.ts";
+import { appendEvent, isRevoked } from "./tenants.ts";
+
+export function deliver(context: Context, request: RequestOf<"deliver">): OutcomeOf<"deliver"> {
+  const { tenant, runId, entry, take, proposal } = request;
+  const state = context.records.get("run", tenant, runId);
+  if (isRevoked(context, tenant, request.credential))
+    return { kind: "refused", because: "credential_revoked" };
+  if (state === undefined) return { kind: "refused", because: "run_not_found" };
+  if (proposal !== undefined && isRepeat(context, state, proposal)) return applied(context, state, proposal);
+  const holder = holderOf(context, tenant, runLock(runId));
+  // Only an earlier try of this very call can have taken the lock with its token.
+  if (holder?.token === take.token) return { kind: "delivered", run: owned(context, state, holder, request) };
+  const verdict = judgeEntry(context, state, entry);
+  if (verdict.kind === "refused") return verdict;
+  if (verdict.kind === "repeat") return { kind: "delivered", run: handedOver(context, holder) };
+  if (holder !== undefined && request.whenBusy === "refuse") {
+    return { ...handedOver(context, holder), kind: "run_busy" };
+  }
+  const accepted = verdict.accept(state);
+  const free = holder === undefined && state.entriesWaiting === 0;
+  if (proposal !== undefined && free && state.version === proposal.expectedVersion) {
+    const next = applyChange(context, accepted, proposal);
+    putState(context, next);
+    appendRunEvent(context, next);
+    return applied(context, next, proposal);
+  }
+  const waiting = appendEntry(context, accepted, verdict.entry);
+  if (holder !== undefined) {
+    putState(context, waiting);
+    return { kind: "delivered", run: handedOver(context, holder) };
+  }
+  return { kind: "delivered", run: takeOwnership(context, waiting, request) };
+}
+
+export function takeRun(context: Context, request: RequestOf<"takeRun">): OutcomeOf<"takeRun"> {
+  const { tenant, runId, take } = request;
+  const state = context.records.get("run", tenant, runId);
+  if (state === undefined) return { kind: "not_found" };
+  const holder = holderOf(context, tenant, runLock(runId));
+  if (holder?.token === take.token) return owned(context, state, holder, request);
+  if (state.entriesWaiting === 0) return { kind: "empty" };
+  if (holder !== undefined) return handedOver(context, holder);
+  return takeOwnership(context, state, request);
+}
+
+export function commit(context: Context, request: RequestOf<"commit">): OutcomeOf<"commit"> {
+  const { tenant, runId, guard, consumed } = request;
+  const state = context.records.get("run", tenant, runId);
+  if (state === undefined) return { kind: "not_found" };
+  if (isRepeat(context, state, request)) {
+    const ours = judgeGuard(context, tenant, guard) === "current";
+    const entries = ours ? firstEntries(context, state) : [];
+    return {
+      kind: "committed",
+      version: request.expectedVersion + 1,
+      entries,
+      discarded: 0,
+      ...claims(context, request),
+    };
+  }
+  if (state.version !== request.expectedVersion || isTerminal(state.status)) {
+    return { kind: "stale_version", version: state.version };
+  }
+  if (judgeGuard(context, tenant, guard) === "stale") return { kind: "stale_fence" };
+  const left = consumeEntries(context, state, consumed);
+  const next = applyChange(context, left, request);
+  appendRunEvent(context, next);
+  const discarded = left.entriesWaiting - next.entriesWaiting;
+  const version = next.version;
+  if (next.entriesWaiting === 0) {
+    putState(context, withoutAttention(context, next));
+    retakeLock(context, tenant, guard);
+    releaseLock(context, { tenant, lock: guard.lock, token: guard.token });
+    return { kind: "committed", version, entries: [], discarded, ...claims(context, request) };
+  }
+  retakeLock(context, tenant, guard);
+  putState(context, withAttention(context, next, context.settings.attentionMs));
+  const entries = firstEntries(context, next);
+  return { kind: "committed", version, entries, discarded, ...claims(context, request) };
+}
+
+/** Appends an entry and puts the run where the sweep finds it. The caller stores the state. */
+export function appendEntry(context: Context, state: RunState, entry: InboxEntry): RunState {
+  const entriesAppended = state.entriesAppended + 1;
+  const scope = scopeOf(state.tenant, state.runId);
+  context.records.put("inbox", scope, orderedNumber(entriesAppended), entry);
+  const next = { ...state, entriesAppended, entriesWaiting: state.entriesWaiting + 1 };
+  return state.attentionAtMs === undefined
+    ? withAttention(context, next, context.settings.attentionMs)
+    : next;
+}
+
+/** Plans the sweep's next visit. The caller stores the state. */
+export function withAttention(context: Context, state: RunState, afterMs: number): RunState {
+  const { tenant, runId } = state;
+  const attentionAtMs = nowMs(context) + afterMs;
+  clearDue(context, attentionOf(tenant, runId), state.attentionAtMs);
+  setDue(context, attentionOf(tenant, runId), attentionAtMs);
+  return { ...state, attentionAtMs };
+}
+
+export function withoutAttention(context: Context, state: RunState): RunState {
+  const { attentionAtMs, ...rest } = state;
+  clearDue(context, attentionOf(state.tenant, state.runId), attentionAtMs);
+  return rest;
+}
+
+export function putState(context: Context, state: RunState): void {
+  context.records.put("run", state.tenant, state.runId, state);
+}
+
+export function headerOf(state: RunState): RunHeader {
+  const {
+    entriesAppended: _appended,
+    entriesWaiting: _waiting,
+    drains: _drains,
+    attentionAtMs: _attention,
+    removeAtMs: _remove,
+    fingerprint: _fingerprint,
+    ...header
+  } = state;
+  return header;
+}
+
+export function runLock(runId: RunId): LockName {
+  return { namespace: "run", name: runId };
+}
+
+type EntryVerdict =
+  | { readonly kind: "repeat" }
+  | { readonly kind: "refused"; readonly because: DeliveryRefusal }
+  /** `accept` does the entry's own check-and-set and gives the run as it is then. */
+  | { readonly kind: "accepted"; readonly entry: InboxEntry; accept(state: RunState): RunState };
+
+function judgeEntry(context: Context, state: RunState, entry: NewEntry): EntryVerdict {
+  switch (entry.kind) {
+    case "result":
+      return judgeResult(context, state, entry);
+    case "decision":
+      return judgeApprovalDecision(context, state, entry);
+    case "cancel":
+      return judgeCancel(context, state, entry);
+    case "timer":
+      return judgeTimer(context, state, entry);
+  }
+}
+
+function judgeResult(
+  context: Context,
+  state: RunState,
+  entry: Extract<NewEntry, { kind: "result" }>,
+): EntryVerdict {
+  const { tenant, runId } = state;
+  const { entryId, jobId, outcome, payload } = entry;
+  const job = readJob(context, tenant, jobId);
+  if (job !== undefined && job.claim?.token === entry.token) {
+    if (job.reportId === entryId) return { kind: "repeat" };
+    if (job.state === "reported") return refused("duplicate");
+  }
+  if (isTerminal(state.status)) return refused("run_ended");
+  if (job?.state !== "claimed" || job.claim?.token !== entry.token) return refused("stale_claim");
+  return {
+    kind: "accepted",
+    entry: { kind: "result", entryId, jobId, outcome, payloadKey: payload.key },
+    accept(current) {
+      settleJob(context, tenant, job, { state: "reported", reportId: entryId });
+      context.records.put("runRecord", scopeOf(tenant, runId), payload.key, { body: payload.body });
+      return current;
+    },
+  };
+}
+
+function judgeApprovalDecision(
+  context: Context,
+  state: RunState,
+  entry: Extract<NewEntry, { kind: "decision" }>,
+): EntryVerdict {
+  const verdict = judgeDecision(context, state.tenant, entry);
+  if (verdict.kind !== "accepted") return verdict;
+  if (isTerminal(state.status)) return refused("run_ended");
+  const { entryId, approvalId, decision, decidedBy, reason = "" } = entry;
+  return {
+    kind: "accepted",
+    entry: { kind: "decision", entryId, approvalId, decision, decidedBy, reason },
+    accept(current) {
+      putDecision(context, state.tenant, verdict.approval, entry);
+      return current;
+    },
+  };
+}
+
+function judgeCancel(
+  context: Context,
+  state: RunState,
+  entry: Extract<NewEntry, { kind: "cancel" }>,
+): EntryVerdict {
+  if (state.cancelRequested === entry.entryId) return { kind: "repeat" };
+  if (isTerminal(state.status)) return refused("run_ended");
+  if (state.cancelRequested !== undefined) return refused("already_cancelling");
+  return {
+    kind: "accepted",
+    entry,
+    accept(current) {
+      const { actor, reason } = entry;
+      appendEvent(context, state.tenant, {
+        type: "cancel_requested",
+        subject: state.runId,
+        actor,
+        detail: reason,
+      });
+      return { ...current, cancelRequested: entry.entryId };
+    },
+  };
+}
+
+function judgeTimer(
+  context: Context,
+  state: RunState,
+  entry: Extract<NewEntry, { kind: "timer" }>,
+): EntryVerdict {
+  if (isTerminal(state.status)) return refused("run_ended");
+  const timer = context.records.get("timer", scopeOf(state.tenant, state.runId), entry.timerId);
+  if (timer === undefined || timer.dueAtMs > nowMs(context)) return refused("timer_not_due");
+  return {
+    kind: "accepted",
+    entry,
+    accept(current) {
+      clearTimer(context, state, entry.timerId);
+      return current;
+    },
+  };
+}
+
+function refused(because: DeliveryRefusal) {
+  return { kind: "refused", because } as const;
+}
+
+type Taking = { readonly take: TakeTerms; readonly records: readonly string[] };
+
+/** Takes a free run. The fifth owner in a row without a commit finds the head entry set aside. */
+function takeOwnership(context: Context, state: RunState, taking: Taking): OwnedRun {
+  const { tenant, runId } = state;
+  const poisoned = state.drains >= drainsMax ? poisonHead(context, state) : state;
+  const drains = poisoned === state ? state.drains + 1 : 1;
+  const next = withAttention(context, { ...poisoned, drains }, context.settings.attentionMs);
+  putState(context, next);
+  grantLock(context, tenant, runLock(runId), taking.take);
+  const holder = holderOf(context, tenant, runLock(runId));
+  if (holder === undefined) throw new Error("a lock just granted is held");
+  return owned(context, next, holder, taking);
+}
+
+function poisonHead(context: Context, state: RunState): RunState {
+  const scope = scopeOf(state.tenant, state.runId);
+  const member = orderedNumber(state.entriesAppended - state.entriesWaiting + 1);
+  const head = context.records.get("inbox", scope, member);
+  if (head === undefined || head.kind === "poisoned") return state;
+  const was = JSON.stringify(head);
+  const id = `${state.runId}:${head.entryId}`;
+  saveDeadLetter(context, state.tenant, { id, reason: "poisoned_entry", body: was });
+  context.records.put("inbox", scope, member, { kind: "poisoned", entryId: head.entryId, was });
+  return { ...state, drains: 0 };
+}
+
+function owned(context: Context, state: RunState, holder: Grant, { records }: Taking): OwnedRun {
+  const scope = scopeOf(state.tenant, state.runId);
+  return {
+    kind: "owned",
+    fence: holder.fence,
+    header: headerOf(state),
+    records: records.flatMap((key) => {
+      const record = context.records.get("runRecord", scope, key);
+      return record === undefined ? [] : [{ key, body: record.body }];
+    }),
+    entries: firstEntries(context, state),
+  };
+}
+
+function handedOver(context: Context, holder: Grant | undefined): HandedOver {
+  const freeInMs = holder === undefined ? 0 : holder.expiresAtMs - nowMs(context);
+  return { kind: "handed_over", instance: holder?.instance ?? "", freeInMs };
+}
+
+function firstEntries(context: Context, state: RunState): readonly InboxEntry[] {
+  const scope = scopeOf(state.tenant, state.runId);
+  const first = state.entriesAppended - state.entriesWaiting + 1;
+  const amount = Math.min(drainEntriesMax, state.entriesWaiting);
+  return Array.from({ length: amount }, (_, index) => {
+    const entry = context.records.get("inbox", scope, orderedNumber(first + index));
+    if (entry === undefined) throw new Error("an entry that waits is in the inbox");
+    return entry;
+  });
+}
+
+function consumeEntries(context: Context, state: RunState, consumed: number): RunState {
+  const amount = Math.min(consumed, state.entriesWaiting);
+  const first = state.entriesAppended - state.entriesWaiting + 1;
+  for (let index = 0; index < amount; index += 1) {
+    context.records.erase("inbox", scopeOf(state.tenant, state.runId), orderedNumber(first + index));
+  }
+  return { ...state, entriesWaiting: state.entriesWaiting - amount };
+}
+
+type Commit = Pick<Proposal, "expectedVersion" | "commitId">;
+
+function isRepeat(context: Context, { tenant, runId }: RunState, commit: Commit): boolean {
+  return commitAt(context, tenant, runId, commit.expectedVersion + 1) === commit.commitId;
+}
+
+function applied(context: Context, state: RunState, proposal: Proposal): OutcomeOf<"deliver"> {
+  const granted = claimsGranted(context, state.tenant, proposal.change.jobs);
+  return { kind: "applied", version: proposal.expectedVersion + 1, status: state.status, claims: granted };
+}
+
+function claims(
+  context: Context,
+  { tenant, change }: { readonly tenant: TenantId } & Pick<Proposal, "change">,
+) {
+  return { claims: claimsGranted(context, tenant, change.jobs) };
+}

@@ -1,0 +1,145 @@
+// Jobs as records: putting them up, claiming them, calling them off, and the two indexes that they stand in.
+import type { ClaimTerms, Job, JobHint, JobId, JobSpec } from "../../domain/job.ts";
+import type { RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { ClaimGrant } from "../../ports/admission-operations.ts";
+import { type Context, nowMs } from "./context.ts";
+import { clearDue, setDue } from "./due.ts";
+import { nextFence } from "./locks.ts";
+import { type JobState, orderedNumber } from "./records.ts";
+import { readTenant } from "./tenants.ts";
+
+export function jobScope(tenant: TenantId, runId: RunId): string {
+  return `${tenant}/${runId}`;
+}
+
+export function readJob(context: Context, tenant: TenantId, jobId: JobId): JobState | undefined {
+  return context.records.get("job", jobScope(tenant, runIdOf(jobId)), jobId);
+}
+
+/** A job id begins with its run's id. */
+export function runIdOf(jobId: JobId): RunId {
+  return jobId.slice(0, jobId.indexOf(":")) as RunId;
+}
+
+/** Puts a job up: ready for anybody, or already claimed unless the tenant is stopped. */
+export function createJob(context: Context, tenant: TenantId, runId: RunId, spec: JobSpec): void {
+  const { claim, ...rest } = spec;
+  const job: Job = { ...rest, runId, state: "ready", createdAtMs: nowMs(context), republished: 0 };
+  if (claim !== undefined && readTenant(context, tenant).settings.stopped !== true) {
+    putClaimed(context, tenant, job, claim);
+    return;
+  }
+  context.records.put("ready", readyScope(tenant, job.topic), readyMember(job), {});
+  scheduleJob(context, tenant, job);
+}
+
+export function claimJob(context: Context, tenant: TenantId, job: JobState, terms: ClaimTerms): Job {
+  return putClaimed(context, tenant, leaveReady(context, tenant, job), terms);
+}
+
+/** Ends a job in one of its final states. */
+export function settleJob(
+  context: Context,
+  tenant: TenantId,
+  job: JobState,
+  end: { readonly state: "reported" | "lost" | "voided"; readonly reportId?: string },
+): void {
+  const left = job.state === "ready" ? leaveReady(context, tenant, job) : job;
+  if (job.state === "claimed") clearDue(context, claimOf(tenant, job.jobId), job.claim?.expiresAtMs);
+  putJob(context, tenant, { ...left, ...end });
+}
+
+export function extendClaim(
+  context: Context,
+  tenant: TenantId,
+  job: Job,
+  terms: { readonly leaseMs: number; readonly progress?: string },
+): void {
+  if (job.claim === undefined) throw new Error("only a claimed job has a claim to extend");
+  const expiresAtMs = nowMs(context) + terms.leaseMs;
+  clearDue(context, claimOf(tenant, job.jobId), job.claim.expiresAtMs);
+  setDue(context, claimOf(tenant, job.jobId), expiresAtMs);
+  const progress = terms.progress === undefined ? {} : { progress: terms.progress };
+  putJob(context, tenant, { ...job, ...progress, claim: { ...job.claim, expiresAtMs } });
+}
+
+/** Counts one more publication and sets the time of the next. */
+export function republishJob(context: Context, tenant: TenantId, job: JobState): void {
+  scheduleJob(context, tenant, { ...job, republished: job.republished + 1 });
+}
+
+export function describedJob({ publishAtMs: _publishAtMs, ...job }: JobState): Job {
+  return job;
+}
+
+/** The claims that a change asked for and got, also when it is asked again. */
+export function claimsGranted(
+  context: Context,
+  tenant: TenantId,
+  specs: readonly JobSpec[],
+): readonly ClaimGrant[] {
+  return specs.flatMap(({ jobId, claim }) => {
+    if (claim === undefined) return [];
+    const held = readJob(context, tenant, jobId)?.claim;
+    return held?.token === claim.token ? [grantOf(context, jobId, held)] : [];
+  });
+}
+
+export function grantOf(context: Context, jobId: JobId, held: NonNullable<Job["claim"]>): ClaimGrant {
+  return { jobId, fence: held.fence, expiresInMs: Math.max(0, held.expiresAtMs - nowMs(context)) };
+}
+
+export function hintOf({ jobId, runId, topic, createdAtMs, requires }: Job): JobHint {
+  const hint = { jobId, runId, topic, createdAtMs };
+  return requires === undefined ? hint : { ...hint, requires };
+}
+
+export function readyScope(tenant: TenantId, topic: string): string {
+  return `${tenant}/${topic}`;
+}
+
+function putClaimed(context: Context, tenant: TenantId, job: Job, terms: ClaimTerms): Job {
+  const { token, worker, leaseMs } = terms;
+  const claimedAtMs = nowMs(context);
+  const expiresAtMs = claimedAtMs + leaseMs;
+  const fence = nextFence(context, tenant);
+  const claimed: Job = {
+    ...job,
+    state: "claimed",
+    claim: { token, worker, fence, claimedAtMs, expiresAtMs },
+  };
+  putJob(context, tenant, claimed);
+  setDue(context, claimOf(tenant, job.jobId), expiresAtMs);
+  return claimed;
+}
+
+function leaveReady(context: Context, tenant: TenantId, job: JobState): Job {
+  context.records.erase("ready", readyScope(tenant, job.topic), readyMember(job));
+  clearDue(context, unclaimed(tenant, job.jobId), job.publishAtMs);
+  return describedJob(job);
+}
+
+function scheduleJob(context: Context, tenant: TenantId, job: Job): void {
+  const { republishAfterMs, republishAfterMaxMs } = context.settings;
+  const waitMs = Math.min(republishAfterMaxMs, republishAfterMs * 2 ** job.republished);
+  const publishAtMs = nowMs(context) + waitMs;
+  putJob(context, tenant, { ...job, publishAtMs });
+  setDue(context, unclaimed(tenant, job.jobId), publishAtMs);
+}
+
+function putJob(context: Context, tenant: TenantId, job: JobState): void {
+  context.records.put("job", jobScope(tenant, job.runId), job.jobId, job);
+}
+
+function readyMember(job: Job): string {
+  return `${orderedNumber(job.createdAtMs)} ${job.jobId}`;
+}
+
+function claimOf(tenant: TenantId, jobId: JobId) {
+  return { kind: "claim", tenant, subject: jobId } as const;
+}
+
+function unclaimed(tenant: TenantId, jobId: JobId) {
+  return { kind: "unclaimed", tenant, subject: jobId } as const;
+}

@@ -1,0 +1,57 @@
+// Removes an ended run and all that belongs to it, a bounded part at a time; its idempotency record stays.
+import type { JobId } from "../../domain/job.ts";
+import { isTerminal } from "../../domain/run.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { scopeOf } from "./changes.ts";
+import type { Context } from "./context.ts";
+import { clearDue } from "./due.ts";
+import { runLock } from "./inbox.ts";
+import { forgetLock } from "./locks.ts";
+import type { RecordKind, RunState } from "./records.ts";
+import { appendEvent } from "./tenants.ts";
+
+export function deleteRun(context: Context, request: RequestOf<"deleteRun">): OutcomeOf<"deleteRun"> {
+  const { tenant, runId, actor } = request;
+  const state = context.records.get("run", tenant, runId);
+  if (state === undefined) return { kind: "not_found" };
+  if (!isTerminal(state.status)) return { kind: "not_ended", status: state.status };
+  if (removePart(context, state) === "more") return { kind: "more" };
+  appendEvent(context, tenant, { type: "run_deleted", subject: runId, actor, detail: state.status });
+  return { kind: "deleted" };
+}
+
+/** Records removed by one operation: it stays well within its budget of 2 ms. */
+const partMax = 500;
+
+const belongings: readonly RecordKind[] = ["runRecord", "inbox", "timeline", "timer", "job"];
+
+/** The run itself goes last, so that a part left over is found again. */
+export function removePart(context: Context, state: RunState): "removed" | "more" {
+  const { tenant, runId } = state;
+  const scope = scopeOf(tenant, runId);
+  let room = partMax;
+  for (const kind of belongings) {
+    const rows = context.records.scan(kind, scope, "", room);
+    for (const { member } of rows) {
+      if (kind === "job") forgetJobLocks(context, state, member as JobId);
+      context.records.erase(kind, scope, member);
+    }
+    room -= rows.length;
+    if (room === 0) return "more";
+  }
+  for (const { member } of context.records.scan("approval", tenant, `${runId}:`, room)) {
+    if (!member.startsWith(`${runId}:`)) break;
+    context.records.erase("approval", tenant, member);
+    room -= 1;
+  }
+  if (room === 0) return "more";
+  clearDue(context, { kind: "retention", tenant, subject: runId }, state.removeAtMs);
+  forgetLock(context, tenant, runLock(runId));
+  context.records.erase("run", tenant, runId);
+  return "removed";
+}
+
+function forgetJobLocks(context: Context, { tenant }: RunState, jobId: JobId): void {
+  forgetLock(context, tenant, { namespace: "job", name: jobId });
+  forgetLock(context, tenant, { namespace: "approval", name: jobId });
+}

@@ -1,0 +1,178 @@
+// The sweep of one partition: handles what is due, at most 100 things, and says what a process must do next.
+import type { InboxEntry } from "../../domain/inbox.ts";
+import type { JobId } from "../../domain/job.ts";
+import { partitionLabel } from "../../domain/partition.ts";
+import type { Fingerprint, ReservationDigest } from "../../domain/reservation.ts";
+import { isTerminal, type RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { scopeOf } from "./changes.ts";
+import { type Context, nowMs } from "./context.ts";
+import { removeExpiredLetter } from "./documents.ts";
+import { type DueKind, readDueMember, setDue } from "./due.ts";
+import { appendEntry, putState, runLock, withAttention } from "./inbox.ts";
+import { hintOf, readJob, republishJob, settleJob } from "./job-records.ts";
+import { holderOf } from "./locks.ts";
+import { planProof } from "./proofs.ts";
+import type { RunState } from "./records.ts";
+import { removePart } from "./removal.ts";
+import { putReservation, readReservation, trimKeys } from "./reservation-records.ts";
+
+type Swept = Extract<OutcomeOf<"sweep">, { kind: "swept" }>;
+type Waiting = Swept["waiting"][number];
+type Findings = {
+  readonly waiting: Map<RunId, Waiting>;
+  readonly unclaimed: Array<Swept["unclaimed"][number]>;
+  readonly repairs: Array<Swept["repairs"][number]>;
+  lostClaims: number;
+  removedRuns: number;
+};
+
+const thingsMax = 100;
+
+export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<"sweep"> {
+  const scope = partitionLabel(request.partition);
+  const { records } = context;
+  const rows = records.scan("due", scope, "", thingsMax);
+  const now = nowMs(context);
+  const things = rows.map(({ member }) => ({ member, ...readDueMember(member) }));
+  const due = things.filter(({ atMs }) => atMs <= now);
+  const found: Findings = {
+    waiting: new Map(),
+    unclaimed: [],
+    repairs: [],
+    lostClaims: 0,
+    removedRuns: 0,
+  };
+  if (due.length > 0) {
+    const last = records.get("sweepMark", scope, "last");
+    if (last !== undefined && now - last.atMs < context.settings.sweepEveryMs) return { kind: "not_due" };
+    records.put("sweepMark", scope, "last", { atMs: now });
+    for (const { member, thing } of due) {
+      records.erase("due", scope, member);
+      handlers[thing.kind](context, thing.tenant, thing.subject, found);
+    }
+  }
+  const [next] = records.scan("due", scope, "", 1);
+  return {
+    kind: "swept",
+    ...found,
+    waiting: [...found.waiting.values()],
+    ...(next === undefined ? {} : { nextDueAtMs: readDueMember(next.member).atMs }),
+  };
+}
+
+type Handler = (context: Context, tenant: TenantId, subject: string, found: Findings) => void;
+
+const handlers: { readonly [Kind in DueKind]: Handler } = {
+  attention: visitRun,
+  claim: loseClaim,
+  timer: fireTimer,
+  unclaimed: publishAgain,
+  retention: removeEnded,
+  letter: removeExpiredLetter,
+  proof: proveTenant,
+};
+
+function visitRun(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+  const runId = subject as RunId;
+  const state = context.records.get("run", tenant, runId);
+  if (state === undefined || state.entriesWaiting === 0) return;
+  putState(context, withAttention(context, state, context.settings.attentionMs));
+  if (holderOf(context, tenant, runLock(runId)) === undefined) found.waiting.set(runId, { tenant, runId });
+}
+
+function loseClaim(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+  const jobId = subject as JobId;
+  const job = readJob(context, tenant, jobId);
+  if (job?.state !== "claimed" || job.claim === undefined || job.claim.expiresAtMs > nowMs(context)) return;
+  settleJob(context, tenant, job, { state: "lost" });
+  found.lostClaims += 1;
+  const { worker } = job.claim;
+  bring(context, tenant, job.runId, { kind: "claim_lost", entryId: `lost:${jobId}`, jobId, worker }, found);
+}
+
+function fireTimer(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+  const space = subject.indexOf(" ");
+  const runId = subject.slice(0, space) as RunId;
+  const timerId = subject.slice(space + 1);
+  const scope = scopeOf(tenant, runId);
+  if (context.records.get("timer", scope, timerId) === undefined) return;
+  context.records.erase("timer", scope, timerId);
+  bring(context, tenant, runId, { kind: "timer", entryId: `timer:${timerId}`, timerId }, found);
+}
+
+/** Appends the entry and asks for an owner, unless there is one: it will see the entry when it commits. */
+function bring(context: Context, tenant: TenantId, runId: RunId, entry: InboxEntry, found: Findings): void {
+  const state = context.records.get("run", tenant, runId);
+  if (state === undefined || isTerminal(state.status)) return;
+  putState(context, appendEntry(context, state, entry));
+  if (holderOf(context, tenant, runLock(runId)) === undefined) found.waiting.set(runId, { tenant, runId });
+}
+
+function publishAgain(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+  const jobId = subject as JobId;
+  const job = readJob(context, tenant, jobId);
+  if (job?.state !== "ready") return;
+  republishJob(context, tenant, job);
+  found.unclaimed.push({ tenant, job: hintOf(job) });
+}
+
+function removeEnded(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+  const runId = subject as RunId;
+  const state = context.records.get("run", tenant, runId);
+  if (state === undefined) return;
+  if (removePart(context, state) === "removed") {
+    found.removedRuns += 1;
+    return;
+  }
+  const removeAtMs = nowMs(context);
+  putState(context, { ...state, removeAtMs });
+  setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
+}
+
+/** Slots and keys looked at in one visit. */
+const provedMax = 100;
+
+/** Every slot must belong to a live run, and every live run's key must point to it; both are repaired and reported. */
+function proveTenant(context: Context, tenant: TenantId, _subject: string, found: Findings): void {
+  const { records, settings } = context;
+  const after = records.get("proof", tenant, "next")?.after ?? "";
+  const rows = records.scan("active", tenant, after, provedMax);
+  for (const { member } of rows) {
+    const runId = member.slice(17) as RunId;
+    const state = records.get("run", tenant, runId);
+    if (state === undefined || isTerminal(state.status)) {
+      records.erase("active", tenant, member);
+      found.repairs.push({ tenant, repair: "slot_freed", runId });
+    } else if (restoreKey(context, state)) {
+      found.repairs.push({ tenant, repair: "reservation_restored", runId });
+    }
+  }
+  const nextKeyMs = trimKeys(context, tenant, provedMax);
+  const soonMs = nowMs(context) + settings.proveEveryMs;
+  if (records.size("active", tenant) > 0) {
+    const from = rows.length < provedMax ? "" : (rows.at(-1)?.member ?? "");
+    planProof(context, tenant, { atMs: soonMs, after: from });
+  } else {
+    planProof(
+      context,
+      tenant,
+      nextKeyMs === undefined ? undefined : { atMs: Math.max(soonMs, nextKeyMs + 1), after: "" },
+    );
+  }
+}
+
+function restoreKey(context: Context, state: RunState): boolean {
+  const { tenant, runId, reservation, fingerprint } = state;
+  if (reservation === undefined || fingerprint === undefined) return false;
+  const digest = reservation as ReservationDigest;
+  const bound = readReservation(context, tenant, digest);
+  if (bound?.state === "bound" && bound.runId === runId) return false;
+  putReservation(context, tenant, digest, {
+    state: "bound",
+    runId,
+    fingerprint: fingerprint as Fingerprint,
+  });
+  return true;
+}
