@@ -1,0 +1,331 @@
+// Everything that may be asked of a control plane, as one table of functions: the gateway and embedding programs use it.
+
+import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
+import type { Approval, ApprovalState, Decision } from "../domain/approval.ts";
+import type { Document } from "../domain/document.ts";
+import type { EventRow } from "../domain/event.ts";
+import type { JsonValue } from "../domain/fingerprint.ts";
+import type { JobOutcome } from "../domain/inbox.ts";
+import type { ClaimToken, Job, JobId } from "../domain/job.ts";
+import type { Fence } from "../domain/lock.ts";
+import type { Fingerprint } from "../domain/reservation.ts";
+import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
+import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
+import type { CompiledDefinition, Problem } from "../domain/workflow/compiled.ts";
+import type { StartAnswer } from "./admission/start-answer.ts";
+
+/** Who asks: `credential` is the id of the key, `actor` what stands in records and rows. */
+export type Caller = { readonly tenant: TenantId; readonly actor: string; readonly credential?: string };
+
+/** The store could not answer: `unknown` may have had its effect, `unavailable` had none. */
+export type Trouble =
+  | { readonly kind: "unavailable"; readonly cause: string }
+  | { readonly kind: "unknown"; readonly cause: string };
+
+export type WorkflowInfo = {
+  readonly id: string;
+  readonly revision: number;
+  readonly savedAtMs: number;
+  /** As it was sent. */
+  readonly definition: JsonValue;
+};
+
+export type StartWorkflowRequest = {
+  readonly caller: Caller;
+  readonly workflow: string;
+  readonly input: JsonValue;
+  readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
+  readonly traceparent?: string;
+};
+
+export type StartWorkflowAnswer =
+  | StartAnswer
+  | { readonly kind: "workflow_not_found" }
+  | { readonly kind: "input_invalid"; readonly problems: readonly Problem[] };
+
+export type RunDetails = {
+  readonly header: RunHeader;
+  readonly records: readonly RunRecord[];
+  readonly definition: CompiledDefinition | undefined;
+};
+
+export type CancelAnswer =
+  | { readonly kind: "cancelling" }
+  | { readonly kind: "already_ended"; readonly status: TerminalStatus }
+  | { readonly kind: "not_found" }
+  | Trouble;
+
+export type PollRequest = {
+  readonly caller: Caller;
+  readonly worker: string;
+  readonly topics: readonly string[];
+  /** A repeated poll with the same id gets the same batch. */
+  readonly pollId: string;
+  /** Free places: at most this many jobs. */
+  readonly places: number;
+  readonly waitMs: number;
+  readonly leaseMs?: number;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly capabilities?: readonly string[];
+};
+
+export type ClaimedJob = {
+  readonly job: Job;
+  readonly token: ClaimToken;
+  readonly fence: Fence;
+  readonly expiresInMs: number;
+  /** The input record's body: JSON text. */
+  readonly input: string;
+};
+
+export type PollAnswer =
+  | { readonly kind: "jobs"; readonly jobs: readonly ClaimedJob[] }
+  | { readonly kind: "tenant_stopped" }
+  | { readonly kind: "credential_revoked" }
+  | Trouble;
+
+export type Beat = { readonly jobId: JobId; readonly token: ClaimToken; readonly progress?: JsonValue };
+export type BeatResult =
+  | { readonly kind: "extended"; readonly jobId: JobId; readonly expiresInMs: number; readonly stop: boolean }
+  | { readonly kind: "lost"; readonly jobId: JobId };
+
+export type ResultReport = {
+  readonly jobId: JobId;
+  readonly token: ClaimToken;
+  readonly outcome: JobOutcome;
+  /** For a success. */
+  readonly output?: JsonValue;
+  /** For a failure. */
+  readonly error?: { readonly message: string; readonly code?: string };
+};
+
+export type ReportAnswer =
+  /** Durable; the run goes on by itself. */
+  | { readonly kind: "accepted" }
+  /** Reported before with the same claim: nothing changes. */
+  | { readonly kind: "duplicate" }
+  /** The claim is not (or no longer) this worker's, the run has ended or is gone: the result is dropped for good. */
+  | {
+      readonly kind: "refused";
+      readonly because: "stale_claim" | "run_ended" | "run_not_found" | "credential_revoked";
+    }
+  /** Strategy `retry` only: another owner has the run; report again after the delay. */
+  | { readonly kind: "run_busy"; readonly retryAfterMs: number }
+  | Trouble;
+
+export type DecideRequest = {
+  readonly caller: Caller;
+  readonly approvalId: string;
+  readonly decision: Decision;
+  /** The hash that was shown; absent means: whatever is pending now (the hash is then read first). */
+  readonly hash?: string;
+  readonly reason?: string;
+};
+
+export type DecideAnswer =
+  | { readonly kind: "decided"; readonly approval: Approval }
+  /** The same decision was made before: the same record. */
+  | { readonly kind: "repeated"; readonly approval: Approval }
+  | { readonly kind: "already_decided"; readonly approval: Approval }
+  | { readonly kind: "expired" }
+  | { readonly kind: "changed" }
+  | { readonly kind: "self_approval" }
+  | { readonly kind: "run_ended" }
+  | { readonly kind: "not_found" }
+  | { readonly kind: "credential_revoked" }
+  /** Strategy `lock` only. */
+  | { readonly kind: "lock_busy"; readonly retryAfterSeconds: number }
+  | Trouble;
+
+export type WorkerInfo = {
+  readonly tenant: TenantId;
+  readonly worker: string;
+  readonly topics: readonly string[];
+  readonly places: number;
+  readonly running: number;
+  readonly lastSeenMsAgo: number;
+};
+
+export type NewKey = { readonly text: string; readonly key: ApiKeyRecord };
+
+export type ControlApi = {
+  saveWorkflow(
+    caller: Caller,
+    definition: JsonValue,
+  ): Promise<
+    | { readonly kind: "saved"; readonly id: string; readonly revision: number }
+    | { readonly kind: "invalid"; readonly problems: readonly Problem[] }
+    | Trouble
+  >;
+  getWorkflow(
+    tenant: TenantId,
+    id: string,
+  ): Promise<
+    { readonly kind: "workflow"; readonly workflow: WorkflowInfo } | { readonly kind: "not_found" } | Trouble
+  >;
+  listWorkflows(
+    tenant: TenantId,
+    page: { readonly after: string; readonly limit: number },
+  ): Promise<{ readonly kind: "listed"; readonly workflows: readonly WorkflowInfo[] } | Trouble>;
+  removeWorkflow(
+    caller: Caller,
+    id: string,
+  ): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | Trouble>;
+
+  startWorkflow(request: StartWorkflowRequest, signal?: AbortSignal): Promise<StartWorkflowAnswer>;
+  getRun(
+    tenant: TenantId,
+    runId: RunId,
+  ): Promise<{ readonly kind: "run"; readonly run: RunDetails } | { readonly kind: "not_found" } | Trouble>;
+  listRuns(
+    tenant: TenantId,
+    page: {
+      readonly before?: RunId;
+      readonly limit: number;
+      readonly status?: RunStatus;
+      readonly workflow?: string;
+    },
+  ): Promise<
+    { readonly kind: "listed"; readonly runs: readonly RunHeader[]; readonly next?: RunId } | Trouble
+  >;
+  readTimeline(
+    tenant: TenantId,
+    runId: RunId,
+    page: { readonly after: number; readonly limit: number },
+  ): Promise<
+    | {
+        readonly kind: "timeline";
+        readonly version: number;
+        readonly rows: ReadonlyArray<{
+          readonly version: number;
+          readonly atMs: number;
+          readonly body: string;
+        }>;
+      }
+    | { readonly kind: "not_found" }
+    | Trouble
+  >;
+  cancelRun(caller: Caller, runId: RunId, reason: string): Promise<CancelAnswer>;
+  /** Cancels first if needed and waits a few seconds for the end; `not_ended` when that was not enough. */
+  deleteRun(
+    caller: Caller,
+    runId: RunId,
+  ): Promise<
+    { readonly kind: "deleted" } | { readonly kind: "not_found" } | { readonly kind: "not_ended" } | Trouble
+  >;
+
+  pollJobs(request: PollRequest, signal?: AbortSignal): Promise<PollAnswer>;
+  heartbeat(
+    caller: Caller,
+    worker: string,
+    beats: readonly Beat[],
+  ): Promise<{ readonly kind: "judged"; readonly answers: readonly BeatResult[] } | Trouble>;
+  reportResult(caller: Caller, report: ResultReport): Promise<ReportAnswer>;
+  getJob(
+    tenant: TenantId,
+    jobId: JobId,
+  ): Promise<{ readonly kind: "job"; readonly job: Job } | { readonly kind: "not_found" } | Trouble>;
+  listReadyJobs(
+    tenant: TenantId,
+    topic: string,
+    limit: number,
+  ): Promise<
+    | {
+        readonly kind: "listed";
+        readonly jobs: ReadonlyArray<Pick<Job, "jobId" | "runId" | "topic" | "createdAtMs">>;
+      }
+    | Trouble
+  >;
+  /** Workers that this process has seen lately. */
+  listWorkers(tenant: TenantId): readonly WorkerInfo[];
+
+  listApprovals(
+    tenant: TenantId,
+    page: { readonly before?: string; readonly limit: number; readonly state?: ApprovalState },
+  ): Promise<
+    { readonly kind: "listed"; readonly approvals: readonly Approval[]; readonly next?: string } | Trouble
+  >;
+  /** What is being approved: the canonical text whose hash the decision names. */
+  approvalContext(
+    tenant: TenantId,
+    approvalId: string,
+  ): Promise<
+    | { readonly kind: "context"; readonly approval: Approval; readonly shown: string }
+    | { readonly kind: "not_found" }
+    | Trouble
+  >;
+  decideApproval(request: DecideRequest): Promise<DecideAnswer>;
+
+  listDeadLetters(
+    tenant: TenantId,
+    page: { readonly after: string; readonly limit: number },
+  ): Promise<{ readonly kind: "listed"; readonly letters: readonly Document[] } | Trouble>;
+  readEvents(
+    tenant: TenantId,
+    page: { readonly after: number; readonly limit: number },
+  ): Promise<{ readonly kind: "events"; readonly events: readonly EventRow[] } | Trouble>;
+
+  /** Which run a start's key maps to. */
+  lookUpKey(
+    tenant: TenantId,
+    key: string,
+  ): Promise<
+    | { readonly kind: "unbound" }
+    | { readonly kind: "pending"; readonly runId: RunId }
+    | { readonly kind: "bound"; readonly runId: RunId; readonly finalStatus?: TerminalStatus }
+    | Trouble
+  >;
+
+  createTenant(
+    actor: string,
+    tenant: TenantId,
+    settings: TenantSettings,
+  ): Promise<{ readonly kind: "created" } | { readonly kind: "exists" } | Trouble>;
+  getTenant(
+    tenant: TenantId,
+  ): Promise<
+    | { readonly kind: "tenant"; readonly record: TenantRecord; readonly active: number }
+    | { readonly kind: "not_found" }
+    | Trouble
+  >;
+  listTenants(page: {
+    readonly after: string;
+    readonly limit: number;
+  }): Promise<{ readonly kind: "listed"; readonly tenants: readonly TenantId[] } | Trouble>;
+  /** Merges the fields given; `undefined` in `changes` removes a field. `expectedVersion` guards against lost updates. */
+  changeTenant(
+    actor: string,
+    tenant: TenantId,
+    changes: { readonly [Name in keyof TenantSettings]?: TenantSettings[Name] | undefined },
+    expectedVersion?: number,
+  ): Promise<
+    | { readonly kind: "saved"; readonly record: TenantRecord }
+    | { readonly kind: "version_conflict"; readonly version: number }
+    | { readonly kind: "not_found" }
+    | Trouble
+  >;
+
+  /** The text is shown once; only its hash is kept. `tenant` is the platform's for platform keys. */
+  createKey(
+    actor: string,
+    tenant: TenantId,
+    options: { readonly role: KeyRole; readonly name: string; readonly expiresAtMs?: number },
+  ): Promise<({ readonly kind: "created" } & NewKey) | Trouble>;
+  listKeys(
+    tenant: TenantId,
+  ): Promise<{ readonly kind: "listed"; readonly keys: readonly ApiKeyRecord[] } | Trouble>;
+  revokeKey(
+    actor: string,
+    tenant: TenantId,
+    keyId: string,
+  ): Promise<{ readonly kind: "revoked" } | { readonly kind: "not_found" } | Trouble>;
+  /** Good keys are remembered for 4 s; the store's own check refuses a revoked one at once. */
+  authenticate(
+    keyText: string,
+  ): Promise<
+    { readonly kind: "authenticated"; readonly key: ApiKeyRecord } | { readonly kind: "refused" } | Trouble
+  >;
+
+  /** Whether the store answers now. */
+  ready(): Promise<boolean>;
+};
