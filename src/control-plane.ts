@@ -1,4 +1,5 @@
-// The composition root: the only file that names adapters. It puts a store, the system's clock and the flows together.
+// The composition root: the only file that names adapters. It puts a store, a bus, the system's clock and the flows together.
+import { createInProcessBus } from "./adapters/in-process/in-process-bus.ts";
 import { MemoryMetrics } from "./adapters/memory/memory-metrics.ts";
 import { createMemoryStore } from "./adapters/memory/memory-store.ts";
 import { systemClock } from "./adapters/system/system-clock.ts";
@@ -8,25 +9,41 @@ import { systemRandom } from "./adapters/system/system-random.ts";
 import type { Config } from "./config.ts";
 import type { StartAnswer } from "./control/admission/start-answer.ts";
 import { type StartRequest, startRun } from "./control/admission/start-run.ts";
-import { createTenantCache } from "./control/admission/tenant-cache.ts";
-import { type EndRunAnswer, type EndRunRequest, endRun } from "./control/engine/end-run.ts";
+import type { ControlApi } from "./control/control-api.ts";
+import { createApi } from "./control/create-api.ts";
+import { createEngine } from "./control/create-engine.ts";
+import { hearHints } from "./control/jobs/hear-hints.ts";
+import { hearResults } from "./control/jobs/hear-results.ts";
+import {
+  type InProcessWorker,
+  type InProcessWorkerOptions,
+  startInProcessWorker,
+} from "./control/jobs/in-process-worker.ts";
+import { createWorkers } from "./control/jobs/workers.ts";
+import { startSweeper } from "./control/sweep/sweeper.ts";
 import type { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig } from "./load-config.ts";
+import type { Bus } from "./ports/bus.ts";
 import type { Ports } from "./ports/ports.ts";
-import type { Store } from "./ports/store.ts";
+import type { Store, StoreSettings } from "./ports/store.ts";
 
 export type ControlPlane = {
   readonly config: Config;
   readonly ports: Ports;
-  /** Decides whether a run may start. Aborting the signal stops waiting; what was decided stands. */
+  /** Everything that may be asked, as the gateway asks it. */
+  readonly api: ControlApi;
+  /** Decides whether a run whose first commit is already decided may start: the admission gate by itself. */
   startRun(request: StartRequest, signal?: AbortSignal): Promise<StartAnswer>;
-  endRun(request: EndRunRequest, signal?: AbortSignal): Promise<EndRunAnswer>;
+  /** A function as a worker, in this process. */
+  startWorker(options: InProcessWorkerOptions): InProcessWorker;
+  /** Stops taking up work, finishes what is under way, and closes the store. */
   close(): Promise<void>;
 };
 
 export type ControlPlaneOptions = ConfigSources & {
   /** Replaces single ports: tests and embedding programs bring their own log or metrics. */
   readonly ports?: Partial<Ports>;
+  readonly bus?: Bus;
   /** Called when the store can no longer be trusted; by default the process ends, since a failed fsync is not retried. */
   readonly onFatal?: (error: InterlockError) => void;
 };
@@ -51,13 +68,50 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     log,
     store,
   };
-  const gate = { ports, config, tenants: createTenantCache(ports.clock, config["admission.tenantCacheMs"]) };
+  const bus = options.bus ?? createInProcessBus(ports);
+  const engine = createEngine(ports, bus, config);
+  const workers = createWorkers(ports.clock);
+  const consumers = [hearHints(engine), hearResults(engine)];
+  const sweeper = startSweeper(engine);
+  const inProcess = new Set<InProcessWorker>();
   return {
     config,
     ports,
-    startRun: (request, signal) => startRun(gate, request, signal),
-    endRun: (request, signal) => endRun(ports, config, request, signal),
-    close: () => store.close(),
+    api: createApi(engine, workers),
+    startRun: (request, signal) => startRun(engine, request, signal),
+    startWorker(workerOptions) {
+      const worker = startInProcessWorker({ engine, workers }, workerOptions);
+      inProcess.add(worker);
+      return worker;
+    },
+    async close() {
+      await Promise.all([...inProcess].map((worker) => worker.stop()));
+      await sweeper.stop();
+      engine.alarms.close();
+      await Promise.all(consumers.map((consumer) => consumer.stop()));
+      await engine.background.idle();
+      await bus.close();
+      await store.close();
+    },
+  };
+}
+
+const dayMs = 86_400_000;
+
+export function storeSettings(config: Config): StoreSettings {
+  const keyDays = config["admission.keyRetentionDays"];
+  return {
+    eventsPerTenantMax: config["store.eventsPerTenantMax"],
+    timelineRowsMax: config["retention.timelineRowsMax"],
+    keysPerTenantMax: config["admission.keysPerTenantMax"],
+    ...(keyDays === 0 ? {} : { keyRetentionMs: keyDays * dayMs }),
+    runRetentionMs: Math.round(config["retention.runDays"] * dayMs),
+    deadLetterRetentionMs: Math.round(config["retention.deadLetterDays"] * dayMs),
+    republishAfterMs: 30_000,
+    republishAfterMaxMs: 600_000,
+    sweepEveryMs: config["sweep.everyMs"],
+    attentionMs: config["locks.run.handoffTtlMs"],
+    proveEveryMs: 60_000,
   };
 }
 
@@ -65,7 +119,7 @@ type Surroundings = { readonly log: Ports["log"]; readonly onFatal: (error: Inte
 
 /** Adapters are loaded when they are needed, so that the embedded start does not pay for the Redis client. */
 async function openStore(config: Config, { log, onFatal }: Surroundings): Promise<Store> {
-  const settings = { eventsPerTenantMax: config["store.eventsPerTenantMax"] };
+  const settings = storeSettings(config);
   const clock = systemClock;
   switch (config["store.kind"]) {
     case "memory":

@@ -2,7 +2,14 @@
 export type { Config } from "./config.ts";
 export { type StartAnswer, startErrorCode, startHttpStatus } from "./control/admission/start-answer.ts";
 export type { StartRequest } from "./control/admission/start-run.ts";
-export type { EndRunAnswer, EndRunRequest } from "./control/engine/end-run.ts";
+export type * from "./control/control-api.ts";
+export {
+  type InProcessJob,
+  type InProcessWorker,
+  type InProcessWorkerOptions,
+  type JobHandler,
+  PermanentFailure,
+} from "./control/jobs/in-process-worker.ts";
 export {
   admissionLockTerms,
   approvalLockTerms,

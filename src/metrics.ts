@@ -68,10 +68,60 @@ export const metrics = {
     labels: ["operation"],
     help: "Guarded writes that the store refused because a newer grant exists.",
   },
+  http_requests_total: {
+    kind: "counter",
+    labels: ["operation", "status"],
+    help: "Requests answered, by operation and HTTP status.",
+  },
+  http_request_seconds: {
+    kind: "histogram",
+    labels: ["operation"],
+    help: "Time from a request's head to its answer; a poll counts its waiting.",
+  },
   unknown_outcomes_total: {
     kind: "counter",
     labels: ["operation"],
     help: "Store calls whose outcome was not known in time.",
+  },
+  inbox_entries_total: {
+    kind: "counter",
+    labels: ["kind", "fate"],
+    help: "Inbox entries by kind and what became of them: applied, late, or why they were refused.",
+  },
+  inbox_handoffs_total: {
+    kind: "counter",
+    labels: [],
+    help: "Entries left to the owner of a busy run.",
+  },
+  inbox_drain_entries: { kind: "histogram", labels: [], help: "Entries applied by one commit." },
+  run_lock_wait_seconds: {
+    kind: "histogram",
+    labels: ["path"],
+    help: "Time that a result waited for a busy run (strategy retry).",
+  },
+  run_lock_acquired_total: {
+    kind: "counter",
+    labels: ["path", "retries"],
+    help: "Results that got the run, by how often they had found it busy: 0, 1, 2+ (strategy retry).",
+  },
+  runs_ended_total: { kind: "counter", labels: ["status"], help: "Runs ended by this process." },
+  jobs_published_total: {
+    kind: "counter",
+    labels: ["cause"],
+    help: "Hints of jobs sent: after their commit, or by the sweep because nobody had claimed them.",
+  },
+  job_claims_lost_total: { kind: "counter", labels: [], help: "Claims that ran out without a result." },
+  job_result_latency_seconds: {
+    kind: "histogram",
+    labels: ["strategy"],
+    help: "Time from a result's arrival to its being durable.",
+  },
+  dead_letters_total: { kind: "counter", labels: ["reason"], help: "Dead letters written." },
+  approvals_decided_total: { kind: "counter", labels: ["decision"], help: "Approvals decided." },
+  sweep_repairs_total: {
+    kind: "counter",
+    labels: ["kind"],
+    help: "Slots and keys that the sweep had to repair; more than none is a bug or damaged data.",
   },
 } as const satisfies Record<string, MetricRow>;
 

@@ -10,9 +10,24 @@ export type AskLimits = { readonly callTimeoutMs: number; readonly budgetMs: num
  * clock has passed that try's notAfter; every other outcome is final at once.
  */
 const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf<Name>["kind"]> } = {
-  admit: ["limit_reached", "tenant_stopped", "in_flight", "use_lock_strategy"],
-  createRun: ["limit_reached", "tenant_stopped"],
+  admit: [
+    "limit_reached",
+    "tenant_stopped",
+    "in_flight",
+    "use_lock_strategy",
+    "workflow_changed",
+    "key_quota_reached",
+    "credential_revoked",
+  ],
+  createRun: [
+    "limit_reached",
+    "tenant_stopped",
+    "workflow_changed",
+    "key_quota_reached",
+    "credential_revoked",
+  ],
   reserve: ["in_flight"],
+  deliver: ["run_busy"],
 };
 
 const betweenTries = { kind: "exponential", baseMs: 10, maxMs: 160 } as const;

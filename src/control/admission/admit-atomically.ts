@@ -1,21 +1,21 @@
 // The atomic strategy: the whole decision is one store operation. No lock, no retries, nothing to clean up.
-import type { TenantId, WaitPolicy } from "../../domain/tenant.ts";
-import type { NewRun } from "../../ports/store.ts";
+import type { WaitPolicy } from "../../domain/tenant.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
-import { askLimits, type Decision, type Gate } from "./gate.ts";
+import { type AskedRun, admitted, askLimits, type Decision, type Gate } from "./gate.ts";
 
 /** A tenant set to the lock strategy is refused without a decision. */
 export type AtomicDecision = Decision | { readonly kind: "use_lock_strategy"; readonly wait?: WaitPolicy };
 
-export async function admitAtomically(gate: Gate, tenant: TenantId, run: NewRun): Promise<AtomicDecision> {
+export async function admitAtomically(gate: Gate, asked: AskedRun): Promise<AtomicDecision> {
   const { ports } = gate;
+  const { tenant, run } = asked;
   const answer = await askUntilKnown(ports, "admit", askLimits(gate.config), (deadlineMs) =>
-    ports.store.admit({ tenant, run }, { deadlineMs }),
+    ports.store.admit(asked, { deadlineMs }),
   );
   switch (answer.kind) {
     case "admitted":
       ports.metrics.set("active_runs", { tenant }, answer.active);
-      return { kind: "admitted", runId: answer.runId, status: answer.status };
+      return admitted(answer);
     case "replayed":
       return { kind: "replayed", runId: answer.runId, status: answer.status };
     case "limit_reached":
@@ -24,7 +24,11 @@ export async function admitAtomically(gate: Gate, tenant: TenantId, run: NewRun)
     case "key_reused":
     case "in_flight":
     case "tenant_stopped":
+    case "workflow_changed":
+    case "credential_revoked":
       return { kind: answer.kind };
+    case "key_quota_reached":
+      return { kind: answer.kind, quota: answer.quota };
     case "use_lock_strategy":
       return answer;
     case "unavailable":

@@ -1,9 +1,17 @@
 // Every answer to a start request, and the HTTP status and error code that stand for it.
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import { type ErrorCode, errors } from "../../errors.ts";
+import type { ClaimGrant } from "../../ports/admission-operations.ts";
 
 export type StartAnswer =
-  | { readonly kind: "admitted"; readonly runId: RunId; readonly status: RunStatus }
+  | {
+      readonly kind: "admitted";
+      readonly runId: RunId;
+      readonly status: RunStatus;
+      /** Jobs of its first steps that workers of this process already have. */
+      readonly claims: readonly ClaimGrant[];
+      readonly storeTimeMs: number;
+    }
   | { readonly kind: "replayed"; readonly runId: RunId; readonly status: RunStatus }
   | { readonly kind: "key_reused" }
   | { readonly kind: "in_flight"; readonly retryAfterSeconds: number }
@@ -14,6 +22,10 @@ export type StartAnswer =
       readonly retryAfterSeconds: number;
     }
   | { readonly kind: "tenant_stopped" }
+  | { readonly kind: "credential_revoked" }
+  /** The workflow was changed or removed since it was read: read it again. */
+  | { readonly kind: "workflow_changed" }
+  | { readonly kind: "key_quota_reached"; readonly quota: number; readonly retryAfterSeconds: number }
   | { readonly kind: "gate_unavailable"; readonly cause: string; readonly retryAfterSeconds: number }
   /** The run with this id may exist; repeating with the same key finds out. */
   | { readonly kind: "outcome_unknown"; readonly runId: RunId; readonly retryAfterSeconds: number }
@@ -27,6 +39,9 @@ const errorCodes: { readonly [Kind in StartAnswer["kind"]]: ErrorCode | undefine
   in_flight: "idempotency_key_in_flight",
   limit_reached: "max_concurrent_runs_reached",
   tenant_stopped: "tenant_stopped",
+  credential_revoked: "unauthenticated",
+  workflow_changed: "version_conflict",
+  key_quota_reached: "idempotency_quota_reached",
   gate_unavailable: "concurrency_gate_unavailable",
   outcome_unknown: "outcome_unknown",
   cancelled: "request_cancelled",

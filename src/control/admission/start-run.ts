@@ -1,26 +1,26 @@
 // Decides whether a run may start: by one atomic operation, or by the pipeline under the tenant's admission lock.
 import type { Config } from "../../config.ts";
 import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
-import { makeRunId, orderedUnique, type RunRecord } from "../../domain/run.ts";
+import { makeRunId, orderedUnique, type RunId, type RunRecord } from "../../domain/run.ts";
 import type { AdmissionStrategy, TenantId, TenantSettings, WaitPolicy } from "../../domain/tenant.ts";
 import { retryAfterSeconds } from "../../domain/wait.ts";
 import { InterlockError } from "../../errors.ts";
+import type { NewRun } from "../../ports/admission-operations.ts";
 import type { Ports } from "../../ports/ports.ts";
-import type { NewRun } from "../../ports/store.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { admitAtomically } from "./admit-atomically.ts";
-import { askLimits, type Decision, type Gate } from "./gate.ts";
+import { type AskedRun, askLimits, type Decision, type Gate } from "./gate.ts";
 import type { StartAnswer } from "./start-answer.ts";
 import { startUnderLock } from "./start-under-lock.ts";
 
-export type StartRequest = {
+/** A run whose first commit is already decided. */
+export type StartRequest = Omit<NewRun, "runId" | "key"> & {
   readonly tenant: TenantId;
-  readonly workflow: string;
-  /** Who asks: it stands in the run and in its event. */
-  readonly actor: string;
+  /** Made here when absent. */
+  readonly runId?: RunId;
   readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
-  /** Everything besides the header that must exist from the run's first moment. */
-  readonly records: readonly RunRecord[];
+  /** The id of the key that asks, if one does. */
+  readonly credential?: string;
 };
 
 export async function startRun(
@@ -28,13 +28,15 @@ export async function startRun(
   request: StartRequest,
   signal?: AbortSignal,
 ): Promise<StartAnswer> {
-  checkRecords(gate.config, request.records);
+  checkRecords(gate.config, request.change.records);
   const { clock, metrics, random } = gate.ports;
   const startedMs = clock.monotonicMs();
   const run = newRun(gate.ports, request);
-  const { strategy, decision } = await decide(gate, request.tenant, run, signal);
+  const { tenant, credential } = request;
+  const asked = { tenant, run, ...(credential === undefined ? {} : { credential }) };
+  const { strategy, decision } = await decide(gate, asked, signal);
   const outcome = decision.kind;
-  const labels = { tenant: request.tenant, endpoint: "start_run", strategy, outcome };
+  const labels = { tenant, endpoint: "start_run", strategy, outcome };
   metrics.observe("admission_wait_seconds", labels, (clock.monotonicMs() - startedMs) / 1000);
   metrics.count("admission_decisions_total", { strategy, outcome });
   if (outcome === "admitted") metrics.count("run_starts_total", {});
@@ -49,6 +51,7 @@ function withRetryAfter(decision: Decision, draw: () => number): StartAnswer {
   switch (decision.kind) {
     case "in_flight":
     case "limit_reached":
+    case "key_quota_reached":
     case "gate_unavailable":
     case "outcome_unknown":
       return { ...decision, retryAfterSeconds: draw() };
@@ -56,6 +59,8 @@ function withRetryAfter(decision: Decision, draw: () => number): StartAnswer {
     case "replayed":
     case "key_reused":
     case "tenant_stopped":
+    case "workflow_changed":
+    case "credential_revoked":
     case "cancelled":
       return decision;
   }
@@ -63,25 +68,21 @@ function withRetryAfter(decision: Decision, draw: () => number): StartAnswer {
 
 type Decided = { readonly strategy: AdmissionStrategy; readonly decision: Decision };
 
-async function decide(
-  gate: Gate,
-  tenant: TenantId,
-  run: NewRun,
-  signal: AbortSignal | undefined,
-): Promise<Decided> {
+async function decide(gate: Gate, asked: AskedRun, signal: AbortSignal | undefined): Promise<Decided> {
+  const { tenant } = asked;
   if (signal?.aborted)
     return { strategy: gate.config["admission.strategy"], decision: { kind: "cancelled" } };
   const choice = chooseStrategy(gate, tenant);
   const chosen = choice instanceof Promise ? await choice : choice;
   if (chosen.kind === "gate_unavailable") return { strategy: "lock", decision: chosen };
   if (chosen.kind === "atomic") {
-    const decision = await admitAtomically(gate, tenant, run);
+    const decision = await admitAtomically(gate, asked);
     if (decision.kind !== "use_lock_strategy") return { strategy: "atomic", decision };
     const { wait = gate.config["admission.wait"] } = decision;
     gate.tenants.learn(tenant, { admissionStrategy: "lock", admissionWait: wait });
-    return { strategy: "lock", decision: await startUnderLock(gate, tenant, run, wait, signal) };
+    return { strategy: "lock", decision: await startUnderLock(gate, asked, wait, signal) };
   }
-  return { strategy: "lock", decision: await startUnderLock(gate, tenant, run, chosen.wait, signal) };
+  return { strategy: "lock", decision: await startUnderLock(gate, asked, chosen.wait, signal) };
 }
 
 type Choice =
@@ -114,9 +115,9 @@ function choiceBy(config: Config, settings: TenantSettings): Choice {
 }
 
 function newRun(ports: Ports, request: StartRequest): NewRun {
-  const { tenant, workflow, actor, key, records } = request;
-  const unique = orderedUnique(ports.clock.wallMs(), ports.random.token());
-  const run = { runId: makeRunId(tenant, unique), workflow, actor, records };
+  const { tenant, credential: _credential, key, ...rest } = request;
+  const runId = request.runId ?? makeRunId(tenant, orderedUnique(ports.clock.wallMs(), ports.random.token()));
+  const run = { ...rest, runId };
   if (key === undefined) return run;
   return { ...run, key: { digest: digestOf("start_run", key.text), fingerprint: key.fingerprint } };
 }

@@ -1,22 +1,22 @@
 // The lock strategy: reserve the key, count the active runs and create the run while holding the tenant's admission lock.
 import { admissionLock } from "../../domain/lock.ts";
 import type { TenantId, WaitPolicy } from "../../domain/tenant.ts";
-import type { KeyRequest, NewRun } from "../../ports/store.ts";
+import type { KeyRequest, NewRun } from "../../ports/admission-operations.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { admissionLockTerms } from "../locks/lease-terms.ts";
 import { type Lease, withLease } from "../locks/with-lease.ts";
-import { askLimits, type Decision, type Gate } from "./gate.ts";
+import { type AskedRun, admitted, askLimits, type Decision, type Gate } from "./gate.ts";
 
 export async function startUnderLock(
   gate: Gate,
-  tenant: TenantId,
-  run: NewRun,
+  asked: AskedRun,
   wait: WaitPolicy,
   signal: AbortSignal | undefined,
 ): Promise<Decision> {
+  const { tenant, run } = asked;
   const target = { tenant, lock: admissionLock };
   const terms = admissionLockTerms(gate.config, wait);
-  const pipeline = { gate, tenant, run, signal };
+  const pipeline = { gate, asked, tenant, run, signal };
   const outcome = await withLease(
     gate.ports,
     target,
@@ -40,6 +40,7 @@ export async function startUnderLock(
 
 type Pipeline = {
   readonly gate: Gate;
+  readonly asked: AskedRun;
   readonly tenant: TenantId;
   readonly run: NewRun;
   readonly lease: Lease;
@@ -95,21 +96,25 @@ async function reserveKey(pipeline: Pipeline, key: KeyRequest): Promise<Decision
 }
 
 async function createRun(pipeline: Pipeline): Promise<Decision> {
-  const { gate, tenant, run, lease } = pipeline;
+  const { gate, asked, run, lease } = pipeline;
   const answer = await askUntilKnown(gate.ports, "createRun", askLimits(gate.config), (deadlineMs) =>
-    lease.write("createRun", { tenant, run }, deadlineMs),
+    lease.write("createRun", asked, deadlineMs),
   );
   switch (answer.kind) {
     case "created":
-      return { kind: "admitted", runId: answer.runId, status: answer.status };
+      return admitted(answer);
     case "limit_reached":
       return giveBack(pipeline, "limit", {
         kind: "limit_reached",
         limit: answer.limit,
         active: answer.active,
       });
+    case "key_quota_reached":
+      return giveBack(pipeline, "limit", { kind: "key_quota_reached", quota: answer.quota });
     case "tenant_stopped":
-      return giveBack(pipeline, "limit", { kind: "tenant_stopped" });
+    case "workflow_changed":
+    case "credential_revoked":
+      return giveBack(pipeline, "limit", { kind: answer.kind });
     case "stale_fence":
     case "reservation_lost":
       return giveBack(pipeline, "create_failed", { kind: "gate_unavailable", cause: answer.kind });

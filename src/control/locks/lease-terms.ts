@@ -50,6 +50,20 @@ export function runLockTerms(config: Config, risk: RiskClass, waiting: "wait" | 
   };
 }
 
+/** The run lock as `handoff` holds it: short, armed again by every commit, and nobody waits for it. */
+export function handoffLockTerms(config: Config): LeaseTerms {
+  const ttlMs = config["locks.run.handoffTtlMs"];
+  return {
+    ttlMs,
+    waitMs: 0,
+    wait: "jitter",
+    poll: around(config, "run"),
+    callTimeoutMs: shortCallTimeoutMs(ttlMs),
+    releaseTimeoutMs: config["locks.run.releaseTimeoutMs"],
+    rule: neverRenewed,
+  };
+}
+
 export function jobLockTerms(config: Config): LeaseTerms {
   return {
     ttlMs: config["locks.job.ttlMs"],

@@ -53,7 +53,18 @@ export async function withLease<Value>(
   signal?: AbortSignal,
 ): Promise<LeaseOutcome<Value>> {
   const acquired = await acquireLease(ports, target, terms, signal);
-  if (acquired.kind !== "acquired") return acquired;
+  return acquired.kind === "acquired" ? holdLease(ports, target, terms, acquired, work, signal) : acquired;
+}
+
+/** The same for a lock that another operation has already taken. */
+export async function holdLease<Value>(
+  ports: Ports,
+  target: LeaseTarget,
+  terms: LeaseTerms,
+  acquired: Acquisition,
+  work: (lease: Lease) => Promise<Value>,
+  signal?: AbortSignal,
+): Promise<Exclude<LeaseOutcome<Value>, NotAcquired>> {
   const held = new HeldLease(ports, target, terms, acquired, signal);
   const renewing = held.renewUntilStopped();
   try {
@@ -143,11 +154,14 @@ class HeldLease implements Lease {
     const guard: Guard = { lock: this.#target.lock, token, fence, policy: rule.policy, ttlMs };
     const guarded = { ...request, guard } as unknown as RequestOf<Name>;
     const boundedMs = Math.max(1, Math.min(deadlineMs, this.#remainingMs()));
+    const sent = instantOf(this.#ports.clock);
     const answer = await executeOn(this.#ports.store)(name, guarded, { deadlineMs: boundedMs });
     if (answer.kind === "stale_fence") {
       this.#ports.metrics.count("stale_write_refused_total", { operation: name });
       this.#abandon("not_owned");
     }
+    // A commit arms its lock again.
+    if (answer.kind === "committed") this.#extended(sent);
     return answer;
   }
 
@@ -181,12 +195,7 @@ class HeldLease implements Lease {
     // The work may have ended meanwhile: then nobody is left to fence, and a release may already have been seen.
     if (this.#stopped.signal.aborted) return;
     const lock = this.#target.lock.namespace;
-    if (answer.kind === "renewed") {
-      this.#since = sent;
-      this.#failures = 0;
-      this.#armDeadline();
-      return;
-    }
+    if (answer.kind === "renewed") return this.#extended(sent);
     metrics.count("lock_renewal_failed_total", { lock, policy: rule.policy });
     if (answer.kind === "not_owned") {
       metrics.count("lock_not_owned_total", { lock, operation: "renew" });
@@ -197,6 +206,12 @@ class HeldLease implements Lease {
     this.#failures += 1;
     log.warn(`${lock} lock renewal failed`, { ...logFields(this.#target), failures: this.#failures });
     if (verdict.kind === "fence") this.#abandon(verdict.cause);
+  }
+
+  #extended(sent: Instant): void {
+    this.#since = sent;
+    this.#failures = 0;
+    this.#armDeadline();
   }
 
   /** Infinite under `continue`: there only a newer grant ends the lease. */

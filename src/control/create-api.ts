@@ -1,0 +1,128 @@
+// Puts the flows together into the table of everything that may be asked of a control plane.
+import type { ApprovalId } from "../domain/approval.ts";
+import { digestOf } from "../domain/reservation.ts";
+import { platformTenant } from "../domain/tenant.ts";
+import type { Answer, OperationName, StoreMethods } from "../ports/store.ts";
+import { startWorkflow } from "./admission/start-workflow.ts";
+import { decideApproval } from "./approvals/decide-approval.ts";
+import { askUntilKnown } from "./ask-until-known.ts";
+import type { ControlApi, Trouble } from "./control-api.ts";
+import { cancelRun, deleteRun } from "./engine/cancel-run.ts";
+import { type Engine, storeLimits } from "./engine/engine.ts";
+import { heartbeat } from "./jobs/heartbeat.ts";
+import { createPolledBatches, pollJobs } from "./jobs/poll-jobs.ts";
+import { reportResult } from "./jobs/report-result.ts";
+import type { Workers } from "./jobs/workers.ts";
+import { authenticate, createKey, createKeyCache, listKeys, revokeKey } from "./keys/api-keys.ts";
+import { changeTenant, createTenant, getTenant, listTenants } from "./tenants/tenants.ts";
+import { getWorkflow, listWorkflows, removeWorkflow } from "./workflows/read-workflows.ts";
+import { saveWorkflow } from "./workflows/save-workflow.ts";
+
+/** A worker whose answer was lost asks again within this time. */
+const batchKeepMs = 60_000;
+
+export function createApi(engine: Engine, workers: Workers): ControlApi {
+  const keys = createKeyCache(engine, engine.config["admission.tenantCacheMs"]);
+  const desk = { engine, workers, batches: createPolledBatches(engine, { keepMs: batchKeepMs }) };
+  return {
+    saveWorkflow: (caller, definition) => saveWorkflow(engine, caller, definition),
+    getWorkflow: (tenant, id) => getWorkflow(engine, tenant, id),
+    listWorkflows: (tenant, page) => listWorkflows(engine, tenant, page),
+    removeWorkflow: (caller, id) => removeWorkflow(engine, caller, id),
+    startWorkflow: (request, signal) => startWorkflow(engine, request, signal),
+    cancelRun: (caller, runId, reason) => cancelRun(engine, caller, runId, reason),
+    deleteRun: (caller, runId) => deleteRun(engine, caller, runId),
+    pollJobs: (request, signal) => pollJobs(desk, request, signal),
+    heartbeat: (caller, worker, beats) => heartbeat(desk, caller, worker, beats),
+    reportResult: (caller, report) => reportResult(engine, caller, report, "gateway"),
+    listWorkers: (tenant) => workers.list(tenant),
+    decideApproval: (request) => decideApproval(engine, request),
+    createTenant: (actor, tenant, settings) => createTenant(engine, actor, tenant, settings),
+    getTenant: (tenant) => getTenant(engine, tenant),
+    listTenants: (page) => listTenants(engine, page),
+    async changeTenant(actor, tenant, changes, expectedVersion) {
+      const known = await getTenant(engine, tenant);
+      if (known.kind !== "tenant") return known;
+      return changeTenant(engine, actor, tenant, () => changes, expectedVersion);
+    },
+    createKey: (actor, tenant, options) => createKey(engine, actor, tenant, options),
+    listKeys: (tenant) => listKeys(engine, tenant),
+    revokeKey: (actor, tenant, keyId) => revokeKey(engine, keys, { actor, tenant, keyId }),
+    authenticate: (text) => authenticate(engine, keys, text),
+    ...reads(engine),
+  };
+}
+
+type Reads =
+  | "getRun"
+  | "listRuns"
+  | "readTimeline"
+  | "getJob"
+  | "listReadyJobs"
+  | "listApprovals"
+  | "approvalContext"
+  | "listDeadLetters"
+  | "readEvents"
+  | "lookUpKey"
+  | "ready";
+
+/** Questions that one store operation answers. */
+function reads(engine: Engine): Pick<ControlApi, Reads> {
+  const ask = asker(engine);
+  return {
+    async getRun(tenant, runId) {
+      const answer = await ask("loadRun", { tenant, runId });
+      if (answer.kind !== "run") return answer;
+      const { header, records } = answer;
+      const pinned = await engine.definitions.pinned(tenant, header.definition);
+      if (pinned.kind === "unknown" || pinned.kind === "unavailable") return pinned;
+      const definition = pinned.kind === "compiled" ? pinned.definition : undefined;
+      return { kind: "run", run: { header, records, definition } };
+    },
+    listRuns: (tenant, page) => ask("listRuns", { tenant, ...page }),
+    readTimeline: (tenant, runId, page) => ask("readTimeline", { tenant, runId, ...page }),
+    getJob: (tenant, jobId) => ask("getJob", { tenant, jobId }),
+    listReadyJobs: (tenant, topic, limit) => ask("listReadyJobs", { tenant, topic, limit }),
+    listApprovals: (tenant, page) => ask("listApprovals", { tenant, ...page }),
+    async approvalContext(tenant, approvalId) {
+      const answer = await ask("getApproval", { tenant, approvalId: approvalId as ApprovalId });
+      if (answer.kind !== "approval") return answer;
+      const { approval } = answer;
+      const run = await ask("loadRun", { tenant, runId: approval.runId, records: [approval.payloadKey] });
+      if (run.kind !== "run") return run;
+      return { kind: "context", approval, shown: run.records[0]?.body ?? "null" };
+    },
+    async listDeadLetters(tenant, page) {
+      const answer = await ask("listDocuments", { tenant, collection: "deadLetter", ...page });
+      return answer.kind === "listed" ? { kind: "listed", letters: answer.documents } : answer;
+    },
+    readEvents: (tenant, page) => ask("readEvents", { tenant, ...page }),
+    lookUpKey: (tenant, key) => ask("inspectReservation", { tenant, digest: digestOf("start_run", key) }),
+    async ready() {
+      const request = { tenant: platformTenant };
+      const answer = await engine.ports.store.getTenant(request, {
+        deadlineMs: engine.config["store.callTimeoutMs"],
+      });
+      return answer.kind === "tenant";
+    },
+  };
+}
+
+type Definite<Name extends OperationName> = Exclude<Answer<Name>, Trouble>;
+
+function asker({ ports, config }: Engine) {
+  return async <Name extends OperationName>(
+    name: Name,
+    request: Parameters<StoreMethods[Name]>[0],
+  ): Promise<Definite<Name> | Trouble> => {
+    const methods: StoreMethods = ports.store;
+    const operation = methods[name] as (
+      asked: typeof request,
+      options: { readonly deadlineMs: number },
+    ) => Promise<Answer<Name>>;
+    const answer = await askUntilKnown(ports, name, storeLimits(config), (deadlineMs) =>
+      operation(request, { deadlineMs }),
+    );
+    return answer as Definite<Name> | Trouble;
+  };
+}

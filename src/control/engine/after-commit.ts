@@ -1,0 +1,58 @@
+// What a process does once a commit stands: workers get their jobs, hints go out, alarms are set, the run is remembered.
+import type { RunId } from "../../domain/run.ts";
+import { isTerminal } from "../../domain/run.ts";
+import type { RunChange } from "../../domain/run-change.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { ClaimGrant } from "../../ports/admission-operations.ts";
+import type { Preclaim } from "../jobs/offers.ts";
+import type { Engine } from "./engine.ts";
+import type { CachedRun } from "./run-cache.ts";
+
+export type Committed = {
+  readonly tenant: TenantId;
+  readonly runId: RunId;
+  readonly change: RunChange;
+  readonly claims: readonly ClaimGrant[];
+  readonly storeTimeMs: number;
+  readonly preclaim: Preclaim;
+};
+
+export function afterCommit(engine: Engine, committed: Committed): void {
+  const { tenant, runId, change, claims, storeTimeMs } = committed;
+  const { alarms, offers, bus, background, ports } = engine;
+  committed.preclaim.settle(claims, storeTimeMs);
+  for (const timerId of change.clearTimers) alarms.clear({ tenant, runId, timerId });
+  for (const { timerId, dueAtMs } of change.timers)
+    alarms.set({ tenant, runId, timerId }, dueAtMs - storeTimeMs);
+  const claimed = new Set(claims.map(({ jobId }) => jobId));
+  for (const { jobId, topic, requires } of change.jobs) {
+    if (claimed.has(jobId)) continue;
+    const hint = {
+      jobId,
+      runId,
+      topic,
+      createdAtMs: storeTimeMs,
+      ...(requires === undefined ? {} : { requires }),
+    };
+    ports.metrics.count("jobs_published_total", { cause: "commit" });
+    background.run("publishing a job", () => bus.publish("hints", offers.hintMessage(tenant, hint)));
+  }
+  for (const { reason } of change.deadLetters) ports.metrics.count("dead_letters_total", { reason });
+  if (isTerminal(change.status)) ports.metrics.count("runs_ended_total", { status: change.status });
+}
+
+/** Remembers the run as the commit left it. */
+export function remember(engine: Engine, run: CachedRun, change: RunChange, version: number): void {
+  if (isTerminal(change.status)) {
+    engine.runs.forget(run.runId);
+    return;
+  }
+  for (const { key, body } of change.records) {
+    run.bytes += body.length - (run.records.get(key)?.length ?? -key.length);
+    run.records.set(key, body);
+  }
+  run.version = version;
+  run.status = change.status;
+  run.proposing = false;
+  engine.runs.put(run);
+}

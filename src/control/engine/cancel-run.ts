@@ -1,0 +1,71 @@
+// Calls a run off, and removes one that has ended.
+import type { RunId } from "../../domain/run.ts";
+import { isTerminal } from "../../domain/run.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { Caller, CancelAnswer, ControlApi } from "../control-api.ts";
+import { deliverEntry } from "./deliver-entry.ts";
+import { type Engine, storeLimits } from "./engine.ts";
+
+export async function cancelRun(
+  engine: Engine,
+  caller: Caller,
+  runId: RunId,
+  reason: string,
+): Promise<CancelAnswer> {
+  const { tenant, actor, credential } = caller;
+  const entry = { kind: "cancel", entryId: `cancel:${engine.ports.random.token()}`, actor, reason } as const;
+  const request = { tenant, runId, entry, ...(credential === undefined ? {} : { credential }) };
+  const answer = await deliverEntry(engine, request);
+  if (answer.kind === "accepted") return { kind: "cancelling" };
+  if (answer.kind !== "refused") return answer;
+  if (answer.because === "already_cancelling") return { kind: "cancelling" };
+  if (answer.because !== "run_ended") return { kind: "not_found" };
+  const header = await readHeader(engine, caller, runId);
+  if (header.kind !== "run") return header;
+  return isTerminal(header.header.status)
+    ? { kind: "already_ended", status: header.header.status }
+    : { kind: "unavailable", cause: "the run changed meanwhile" };
+}
+
+/** How long a delete waits for the end of a run that it had to cancel first. */
+const endWaitMs = 3_000;
+
+export async function deleteRun(
+  engine: Engine,
+  caller: Caller,
+  runId: RunId,
+): Promise<Awaited<ReturnType<ControlApi["deleteRun"]>>> {
+  const { clock } = engine.ports;
+  const endMs = clock.monotonicMs() + endWaitMs;
+  for (let cancelled = false; ; ) {
+    const answer = await removePart(engine, caller, runId);
+    if (answer.kind === "deleted" || answer.kind === "not_found") return { kind: answer.kind };
+    if (answer.kind === "unknown" || answer.kind === "unavailable") {
+      return { kind: answer.kind, cause: answer.cause };
+    }
+    if (answer.kind === "more") continue;
+    if (clock.monotonicMs() > endMs) return { kind: "not_ended" };
+    if (!cancelled) {
+      const cancel = await cancelRun(engine, caller, runId, "deleted");
+      if (cancel.kind === "unknown" || cancel.kind === "unavailable") return cancel;
+      cancelled = true;
+    }
+    await clock.sleep(20);
+  }
+}
+
+function removePart({ ports, config }: Engine, { tenant, actor }: Caller, runId: RunId) {
+  return askUntilKnown(ports, "deleteRun", storeLimits(config), (deadlineMs) =>
+    ports.store.deleteRun({ tenant, runId, actor }, { deadlineMs }),
+  );
+}
+
+async function readHeader({ ports, config }: Engine, { tenant }: Caller, runId: RunId) {
+  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
+    ports.store.loadRun({ tenant, runId, records: [] }, { deadlineMs }),
+  );
+  if (answer.kind === "unknown" || answer.kind === "unavailable") {
+    return { kind: answer.kind, cause: answer.cause } as const;
+  }
+  return answer;
+}

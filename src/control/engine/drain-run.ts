@@ -1,0 +1,210 @@
+// The owner of a run applies what waits in its inbox, commit by commit, until nothing does.
+import { apply } from "../../domain/engine/apply.ts";
+import type { Applied } from "../../domain/engine/contract.ts";
+import { recordsFor } from "../../domain/engine/foresee.ts";
+import type { InboxEntry } from "../../domain/inbox.ts";
+import type { LockToken } from "../../domain/lock.ts";
+import type { RunHeader, RunId } from "../../domain/run.ts";
+import { unchanged } from "../../domain/run-change.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
+import type { OwnedRun } from "../../ports/run-operations.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { Acquisition } from "../locks/acquire-lease.ts";
+import { instantOf } from "../locks/lease-target.ts";
+import { handoffLockTerms, type LeaseTerms } from "../locks/lease-terms.ts";
+import { holdLease, type Lease } from "../locks/with-lease.ts";
+import { afterCommit, remember } from "./after-commit.ts";
+import { type Engine, storeLimits } from "./engine.ts";
+import type { CachedRun } from "./run-cache.ts";
+
+export type Ownership = {
+  readonly tenant: TenantId;
+  readonly runId: RunId;
+  readonly terms: LeaseTerms;
+  readonly grant: Acquisition;
+};
+
+/** Takes the run if something waits in it and nobody owns it. */
+export async function drainRun(engine: Engine, tenant: TenantId, runId: RunId): Promise<void> {
+  const { ports, config } = engine;
+  const terms = handoffLockTerms(config);
+  const token = ports.random.token() as LockToken;
+  const since = instantOf(ports.clock);
+  const take = { token, instance: ports.instance, ttlMs: terms.ttlMs };
+  const answer = await askUntilKnown(ports, "takeRun", storeLimits(config), (deadlineMs) =>
+    ports.store.takeRun({ tenant, runId, take, records: [] }, { deadlineMs }),
+  );
+  if (answer.kind !== "owned") return;
+  const grant = { kind: "acquired", token, fence: answer.fence, since } as const;
+  await drainOwned(engine, { tenant, runId, terms, grant }, answer);
+}
+
+/** Drains a run that is already ours. Losing it loses nothing: what was not committed still waits. */
+export async function drainOwned(engine: Engine, ownership: Ownership, owned: OwnedRun): Promise<void> {
+  const { tenant, runId, terms, grant } = ownership;
+  const target = { tenant, lock: { namespace: "run", name: runId } } as const;
+  await holdLease(engine.ports, target, terms, grant, async (lease) => {
+    const pinned = await engine.definitions.pinned(tenant, owned.header.definition);
+    if (pinned.kind === "compiled") await commitAll(engine, { lease, compiled: pinned.definition }, owned);
+    else if (pinned.kind === "missing")
+      await commitOne(engine, lease, viewOf(owned.header), lostDefinition(owned));
+  });
+}
+
+/** A run without its definition can never go on: it fails visibly instead of waiting for ever. */
+function lostDefinition({ entries }: OwnedRun): Decided {
+  const timeline = JSON.stringify([
+    { type: "run_completed", status: "failed", reason: "definition_missing" },
+  ]);
+  const fates = entries.map((entry) => ({ entry, fate: "late" }) as const);
+  return {
+    kind: "applied",
+    change: { ...unchanged, status: "failed", timeline },
+    consumed: entries.length,
+    fates,
+  };
+}
+
+type Work = { readonly lease: Lease; readonly compiled: CompiledDefinition };
+
+async function commitAll(engine: Engine, work: Work, owned: OwnedRun): Promise<void> {
+  const { clock } = engine.ports;
+  const run = viewOf(owned.header);
+  for (const { key, body } of owned.records) run.records.set(key, body);
+  let entries = owned.entries;
+  let startedMs = clock.monotonicMs();
+  for (let rounds = 1; entries.length > 0; rounds += 1) {
+    const decided = await decide(engine, work, run, entries);
+    if (decided === undefined) return;
+    const next = await commitOne(engine, work.lease, run, decided);
+    if (next === undefined) return;
+    entries = next;
+    if (rounds % engine.config["engine.drainRoundsMax"] === 0 || clock.monotonicMs() - startedMs > 1_000) {
+      await clock.sleep(0);
+      startedMs = clock.monotonicMs();
+    }
+  }
+}
+
+type Decided = Extract<Applied, { kind: "applied" }>;
+
+/** Loads what the engine asks for until it decides; an entry that makes it throw is set aside at once. */
+async function decide(
+  engine: Engine,
+  { compiled }: Work,
+  run: CachedRun,
+  entries: readonly InboxEntry[],
+): Promise<Decided | undefined> {
+  if (!(await load(engine, run, recordsFor(compiled, entries)))) return undefined;
+  for (;;) {
+    const applied = applyOrSetAside(engine, compiled, run, entries);
+    if (applied.kind === "applied") return applied;
+    if (!(await load(engine, run, applied.records))) return undefined;
+  }
+}
+
+function applyOrSetAside(
+  engine: Engine,
+  compiled: CompiledDefinition,
+  run: CachedRun,
+  entries: readonly InboxEntry[],
+): Applied {
+  const nowMs = engine.storeTime.nowMs();
+  try {
+    return apply(compiled, run, entries, nowMs);
+  } catch (error) {
+    const [head] = entries;
+    if (head === undefined) throw error;
+    if (entries.length > 1) return applyOrSetAside(engine, compiled, run, [head]);
+    const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    engine.ports.log.error("an inbox entry could not be applied", {
+      run: run.runId,
+      entry: head.entryId,
+      cause,
+    });
+    return setAside(compiled, run, head, nowMs);
+  }
+}
+
+/** Dead letter first, then the step fails, in one commit. If even that cannot be applied, the run fails. */
+function setAside(compiled: CompiledDefinition, run: CachedRun, head: InboxEntry, nowMs: number): Applied {
+  const was = head.kind === "poisoned" ? head.was : JSON.stringify(head);
+  const letter = { id: `${run.runId}:${head.entryId}`, reason: "poisoned_entry", body: was } as const;
+  const fates = [{ entry: head, fate: "applied" }] as const;
+  try {
+    const applied = apply(compiled, run, [{ kind: "poisoned", entryId: head.entryId, was }], nowMs);
+    if (applied.kind === "needs") return applied;
+    return {
+      ...applied,
+      change: { ...applied.change, deadLetters: [letter, ...applied.change.deadLetters] },
+    };
+  } catch {
+    const timeline = JSON.stringify([{ type: "run_completed", status: "failed", reason: "poisoned_entry" }]);
+    const change = { ...unchanged, status: "failed", timeline, deadLetters: [letter] } as const;
+    return { kind: "applied", change, consumed: 1, fates };
+  }
+}
+
+/** False when the store did not answer: the run is left to the next owner. */
+async function load(engine: Engine, run: CachedRun, keys: readonly string[]): Promise<boolean> {
+  const missing = keys.filter((key) => !run.records.has(key));
+  if (missing.length === 0) return true;
+  const { ports, config } = engine;
+  const { tenant, runId } = run;
+  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
+    ports.store.loadRun({ tenant, runId, records: missing }, { deadlineMs }),
+  );
+  if (answer.kind !== "run") return false;
+  for (const key of missing) run.records.set(key, undefined);
+  for (const { key, body } of answer.records) run.records.set(key, body);
+  return true;
+}
+
+/** What waits now, or undefined when the run is no longer ours. */
+async function commitOne(
+  engine: Engine,
+  lease: Lease,
+  run: CachedRun,
+  decided: Decided,
+): Promise<readonly InboxEntry[] | undefined> {
+  const { ports } = engine;
+  const { tenant, runId } = run;
+  const preclaim = engine.offers.preclaim(tenant, runId, decided.change);
+  const { change } = preclaim;
+  const request = {
+    tenant,
+    runId,
+    commitId: ports.random.token(),
+    expectedVersion: run.version,
+    consumed: decided.consumed,
+    change,
+  };
+  const answer = await askUntilKnown(ports, "commit", storeLimits(engine.config), (deadlineMs) =>
+    lease.write("commit", request, deadlineMs),
+  );
+  if ("storeTimeMs" in answer) engine.storeTime.learn(answer.storeTimeMs);
+  if (answer.kind !== "committed") {
+    preclaim.abandon();
+    engine.runs.forget(runId);
+    return undefined;
+  }
+  for (const { entry, fate } of decided.fates)
+    ports.metrics.count("inbox_entries_total", { kind: entry.kind, fate });
+  ports.metrics.observe("inbox_drain_entries", {}, decided.consumed);
+  remember(engine, run, change, answer.version);
+  afterCommit(engine, {
+    tenant,
+    runId,
+    change,
+    claims: answer.claims,
+    storeTimeMs: answer.storeTimeMs,
+    preclaim,
+  });
+  return answer.entries;
+}
+
+function viewOf({ tenant, runId, actor, definition, version, status }: RunHeader): CachedRun {
+  const records = new Map<string, string | undefined>();
+  return { tenant, runId, actor, definition, version, status, records, bytes: 0, proposing: false };
+}

@@ -1,0 +1,46 @@
+// What the flows of runs share: ports, settings, and what this process remembers between calls.
+import type { Config } from "../../config.ts";
+import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
+import type { Bus } from "../../ports/bus.ts";
+import type { Ports } from "../../ports/ports.ts";
+import type { TenantCache } from "../admission/tenant-cache.ts";
+import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
+import type { Offers } from "../jobs/offers.ts";
+import type { Definitions } from "../workflows/definitions.ts";
+import type { Alarms } from "./alarms.ts";
+import type { Background } from "./background.ts";
+import type { RunCache } from "./run-cache.ts";
+import type { StoreTime } from "./store-time.ts";
+
+export type Engine = {
+  readonly ports: Ports;
+  readonly bus: Bus;
+  readonly config: Config;
+  readonly tenants: TenantCache;
+  readonly definitions: Definitions;
+  readonly runs: RunCache;
+  readonly alarms: Alarms;
+  readonly offers: Offers;
+  readonly background: Background;
+  readonly storeTime: StoreTime;
+};
+
+export function storeLimits(config: Config): AskLimits {
+  const callTimeoutMs = config["store.callTimeoutMs"];
+  return { callTimeoutMs, budgetMs: 2 * callTimeoutMs };
+}
+
+/** The tenant's settings as of at most a few seconds ago; undefined when the store does not answer. */
+export async function settingsOf(
+  { ports, config, tenants }: Pick<Engine, "ports" | "config" | "tenants">,
+  tenant: TenantId,
+): Promise<TenantSettings | undefined> {
+  const known = tenants.recall(tenant);
+  if (known !== undefined) return known;
+  const answer = await askUntilKnown(ports, "getTenant", storeLimits(config), (deadlineMs) =>
+    ports.store.getTenant({ tenant }, { deadlineMs }),
+  );
+  if (answer.kind !== "tenant") return undefined;
+  tenants.learn(tenant, answer.record.settings);
+  return answer.record.settings;
+}

@@ -1,0 +1,51 @@
+// Decides an entry before asking the store, from what this process remembers of the run: then one operation applies it.
+import { apply } from "../../domain/engine/apply.ts";
+import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
+import type { RunId } from "../../domain/run.ts";
+import type { Proposal } from "../../ports/run-operations.ts";
+import type { Preclaim } from "../jobs/offers.ts";
+import type { Engine } from "./engine.ts";
+import type { CachedRun } from "./run-cache.ts";
+
+export type Proposed = {
+  readonly run: CachedRun;
+  readonly proposal: Proposal;
+  readonly preclaim: Preclaim;
+};
+
+/** Undefined when the run is not remembered, or its next commit is already on its way. */
+export function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed | undefined {
+  const run = engine.runs.get(runId);
+  if (run === undefined || run.proposing) return undefined;
+  const compiled = engine.definitions.remembered(run.tenant, run.definition);
+  if (compiled === undefined) return undefined;
+  if (entry.kind === "result") run.records.set(entry.payload.key, entry.payload.body);
+  const decided = apply(compiled, run, [waitingForm(entry)], engine.storeTime.nowMs());
+  if (decided.kind === "needs" || decided.consumed === 0) {
+    // The payload is not stored yet: what is remembered must not claim that it is.
+    engine.runs.forget(runId);
+    return undefined;
+  }
+  run.proposing = true;
+  const preclaim = engine.offers.preclaim(run.tenant, runId, decided.change);
+  const commitId = engine.ports.random.token();
+  const proposal = { expectedVersion: run.version, commitId, change: preclaim.change };
+  return { run, proposal, preclaim };
+}
+
+/** The entry as it would stand in the inbox. */
+function waitingForm(entry: NewEntry): InboxEntry {
+  switch (entry.kind) {
+    case "result": {
+      const { kind, entryId, jobId, outcome, payload } = entry;
+      return { kind, entryId, jobId, outcome, payloadKey: payload.key };
+    }
+    case "decision": {
+      const { kind, entryId, approvalId, decision, decidedBy, reason = "" } = entry;
+      return { kind, entryId, approvalId, decision, decidedBy, reason };
+    }
+    case "cancel":
+    case "timer":
+      return entry;
+  }
+}

@@ -1,0 +1,90 @@
+// Results that arrive over the bus: acknowledged once durable, delivered again while the run is busy, dead letters in the end.
+import { parseTenantId } from "../../domain/tenant.ts";
+import type { Bus, BusDelivery, Consumer, Publication } from "../../ports/bus.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { Caller, ResultReport } from "../control-api.ts";
+import { type Engine, storeLimits } from "../engine/engine.ts";
+import { reportResult } from "./report-result.ts";
+
+export type BusResult = { readonly caller: Caller; readonly report: ResultReport };
+
+/** For workers that speak over the bus. The claim token names the message: published twice, it is stored once. */
+export function publishResult(bus: Bus, { caller, report }: BusResult): Promise<Publication> {
+  const body = JSON.stringify({ caller, report } satisfies BusResult);
+  return bus.publish("results", {
+    subject: `${caller.tenant}.${report.jobId}`,
+    messageId: report.token,
+    body,
+  });
+}
+
+/** How soon after trouble with the store a result is delivered again. */
+const troubleRetryMs = 1_000;
+
+export function hearResults(engine: Engine): Consumer {
+  return engine.bus.consume(
+    {
+      stream: "results",
+      name: "engine",
+      ackWaitMs: 30_000,
+      deliveriesMax: engine.config["results.deliveriesMax"],
+      pendingMax: 2_048,
+    },
+    {
+      async handle({ body }) {
+        const result = readResult(body);
+        if (result === undefined) return { kind: "drop", because: "unreadable" };
+        const answer = await reportResult(engine, result.caller, result.report, "bus");
+        switch (answer.kind) {
+          case "accepted":
+          case "duplicate":
+          case "refused":
+            return { kind: "done" };
+          case "run_busy":
+            return { kind: "retry", delayMs: answer.retryAfterMs, because: "run lock busy" };
+          case "unknown":
+          case "unavailable":
+            return { kind: "retry", delayMs: troubleRetryMs, because: answer.cause };
+        }
+      },
+      giveUp: (delivery, because) => writeDeadLetter(engine, delivery, because),
+    },
+  );
+}
+
+/** Throws when it could not be written: then the message stays on the bus. */
+async function writeDeadLetter(
+  engine: Engine,
+  { subject, body }: BusDelivery,
+  because: string,
+): Promise<void> {
+  const { ports, config } = engine;
+  const tenant = parseTenantId(subject.slice(0, subject.indexOf(".run_")));
+  if (tenant === undefined) {
+    ports.log.error("a result of nobody was dropped", { subject });
+    return;
+  }
+  const id = subject.slice(tenant.length + 1);
+  const letter = JSON.stringify({ reason: "deliveries_exhausted", because, message: body });
+  const request = {
+    tenant,
+    collection: "deadLetter",
+    id,
+    body: letter,
+    changeId: `${id} ${because}`,
+    actor: "bus",
+  } as const;
+  const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
+    ports.store.putDocument(request, { deadlineMs }),
+  );
+  if (answer.kind !== "saved") throw new Error(`the dead letter could not be written: ${answer.kind}`);
+  ports.metrics.count("dead_letters_total", { reason: "deliveries_exhausted" });
+}
+
+function readResult(body: string): BusResult | undefined {
+  try {
+    return JSON.parse(body) as BusResult;
+  } catch {
+    return undefined;
+  }
+}

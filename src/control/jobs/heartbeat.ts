@@ -1,0 +1,35 @@
+// A worker says which jobs it still works on; it learns which are lost and which are no longer wanted.
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { Beat, BeatResult, Caller, Trouble } from "../control-api.ts";
+import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Workers } from "./workers.ts";
+
+/** Beats judged by one operation: it stays within its budget of 2 ms. */
+const batchMax = 64;
+
+export async function heartbeat(
+  desk: { readonly engine: Engine; readonly workers: Workers },
+  caller: Caller,
+  worker: string,
+  beats: readonly Beat[],
+): Promise<{ readonly kind: "judged"; readonly answers: readonly BeatResult[] } | Trouble> {
+  const { ports, config } = desk.engine;
+  const { tenant } = caller;
+  const leaseMs = config["jobs.leaseMs"];
+  desk.workers.beat(tenant, worker, beats.length);
+  const answers: BeatResult[] = [];
+  for (let first = 0; first < beats.length; first += batchMax) {
+    const batch = beats.slice(first, first + batchMax).map(({ jobId, token, progress }) => ({
+      jobId,
+      token,
+      leaseMs,
+      ...(progress === undefined ? {} : { progress: JSON.stringify(progress) }),
+    }));
+    const answer = await askUntilKnown(ports, "heartbeatJobs", storeLimits(config), (deadlineMs) =>
+      ports.store.heartbeatJobs({ tenant, beats: batch }, { deadlineMs }),
+    );
+    if (answer.kind !== "judged") return { kind: answer.kind, cause: answer.cause };
+    answers.push(...answer.answers);
+  }
+  return { kind: "judged", answers };
+}

@@ -1,0 +1,147 @@
+// API keys: making, checking, listing and revoking them. Only hashes are stored; a check costs the same for unknown keys.
+import {
+  type ApiKeyRecord,
+  hashSecret,
+  type KeyText,
+  makeKeyText,
+  readKeyText,
+  secretMatches,
+} from "../../domain/api-key.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { ControlApi } from "../control-api.ts";
+import { type Engine, storeLimits } from "../engine/engine.ts";
+import { changeTenant } from "../tenants/tenants.ts";
+
+type Answer<Name extends keyof ControlApi> = Awaited<
+  ReturnType<Extract<ControlApi[Name], (...given: never[]) => unknown>>
+>;
+
+export async function createKey(
+  engine: Engine,
+  actor: string,
+  tenant: TenantId,
+  options: Parameters<ControlApi["createKey"]>[2],
+): Promise<Answer<"createKey">> {
+  const { ports, config, storeTime } = engine;
+  const keyId = `${tenant}.${ports.random.token().slice(0, 16)}`;
+  // Two tokens of at least 128 bits each: 256 bits of which nobody can guess enough.
+  const secret = hashSecret(ports.random.token() + ports.random.token()).slice(0, 64);
+  const key: ApiKeyRecord = {
+    keyId,
+    tenant,
+    ...options,
+    createdAtMs: storeTime.nowMs(),
+    createdBy: actor,
+    secretHash: hashSecret(secret),
+  };
+  const request = {
+    tenant,
+    collection: "apiKey",
+    id: keyId,
+    body: JSON.stringify(key),
+    changeId: keyId,
+    actor,
+  } as const;
+  const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
+    ports.store.putDocument({ ...request, expectedRevision: 0 }, { deadlineMs }),
+  );
+  if (answer.kind === "saved") return { kind: "created", text: makeKeyText({ keyId, secret }), key };
+  if (answer.kind === "revision_conflict") throw new Error("a random key id is new");
+  return { kind: answer.kind, cause: answer.cause };
+}
+
+/** More keys than any tenant should have; listed in one answer. */
+const keysMax = 1_000;
+
+export async function listKeys(engine: Engine, tenant: TenantId): Promise<Answer<"listKeys">> {
+  const { ports, config } = engine;
+  const request = { tenant, collection: "apiKey", after: "", limit: keysMax } as const;
+  const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
+    ports.store.listDocuments(request, { deadlineMs }),
+  );
+  if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
+  return { kind: "listed", keys: answer.documents.map(({ body }) => JSON.parse(body) as ApiKeyRecord) };
+}
+
+/** How many revoked ids the tenant's record names: caches forget a key long before it falls off the list. */
+const revokedListed = 100;
+
+/** First the list that operations check, so that the key is refused at once; then the record that caches read again. */
+export async function revokeKey(
+  engine: Engine,
+  cache: KeyCache,
+  request: { readonly actor: string; readonly tenant: TenantId; readonly keyId: string },
+): Promise<Answer<"revokeKey">> {
+  const { ports, config } = engine;
+  const { actor, tenant, keyId } = request;
+  cache.forget(keyId);
+  const listed = await changeTenant(engine, actor, tenant, (settings) => ({
+    revokedKeyIds: [...(settings.revokedKeyIds ?? []).filter((id) => id !== keyId), keyId].slice(
+      -revokedListed,
+    ),
+  }));
+  if (listed.kind === "unknown" || listed.kind === "unavailable") return listed;
+  const answer = await askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) =>
+    ports.store.removeDocument({ tenant, collection: "apiKey", id: keyId, actor }, { deadlineMs }),
+  );
+  cache.forget(keyId);
+  if (answer.kind === "removed") return { kind: "revoked" };
+  return answer.kind === "not_found" ? answer : { kind: answer.kind, cause: answer.cause };
+}
+
+export type KeyCache = {
+  recall(text: KeyText): ApiKeyRecord | undefined;
+  learn(text: KeyText, key: ApiKeyRecord): void;
+  forget(keyId: string): void;
+};
+
+/** Good keys only, for a time below the five seconds within which a revocation must be felt everywhere. */
+export function createKeyCache(engine: Pick<Engine, "ports">, keepMs: number): KeyCache {
+  const known = new Map<string, { readonly key: ApiKeyRecord; readonly atMs: number }>();
+  const { clock } = engine.ports;
+  return {
+    recall({ keyId, secret }) {
+      const found = known.get(keyId);
+      if (found === undefined || !secretMatches(secret, found.key.secretHash)) return undefined;
+      if (clock.monotonicMs() - found.atMs < keepMs) return found.key;
+      known.delete(keyId);
+      return undefined;
+    },
+    learn({ keyId }, key) {
+      if (known.size >= 10_000) known.clear();
+      known.set(keyId, { key, atMs: clock.monotonicMs() });
+    },
+    forget: (keyId) => void known.delete(keyId),
+  };
+}
+
+/** Compared with when there is no such key: any hash will do. */
+const noHash = hashSecret("");
+
+export async function authenticate(
+  engine: Engine,
+  cache: KeyCache,
+  text: string,
+): Promise<Answer<"authenticate">> {
+  const { ports, config, storeTime } = engine;
+  const read = readKeyText(text);
+  if (read === undefined) return { kind: "refused" };
+  const known = cache.recall(read);
+  if (known !== undefined) return judgeExpiry(known, storeTime.nowMs());
+  const request = { tenant: read.tenant, collection: "apiKey", id: read.keyId } as const;
+  const answer = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
+    ports.store.getDocument(request, { deadlineMs }),
+  );
+  if (answer.kind === "unknown" || answer.kind === "unavailable")
+    return { kind: answer.kind, cause: answer.cause };
+  const key = answer.kind === "document" ? (JSON.parse(answer.document.body) as ApiKeyRecord) : undefined;
+  if (!secretMatches(read.secret, key?.secretHash ?? noHash) || key === undefined) return { kind: "refused" };
+  cache.learn(read, key);
+  return judgeExpiry(key, storeTime.nowMs());
+}
+
+function judgeExpiry(key: ApiKeyRecord, nowMs: number): Answer<"authenticate"> {
+  const expired = key.expiresAtMs !== undefined && nowMs > key.expiresAtMs;
+  return expired ? { kind: "refused" } : { kind: "authenticated", key };
+}

@@ -1,0 +1,124 @@
+// Tenants: making them known, reading and changing their settings.
+import {
+  platformTenant,
+  type TenantId,
+  type TenantRecord,
+  type TenantSettings,
+} from "../../domain/tenant.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { ControlApi, Trouble } from "../control-api.ts";
+import { type Engine, storeLimits } from "../engine/engine.ts";
+
+type Answer<Name extends "createTenant" | "getTenant" | "listTenants" | "changeTenant"> = Awaited<
+  ReturnType<ControlApi[Name]>
+>;
+
+/** The list of tenants is one document each, owned by the platform; the settings live in the tenant's own partition. */
+export async function createTenant(
+  engine: Engine,
+  actor: string,
+  tenant: TenantId,
+  settings: TenantSettings,
+): Promise<Answer<"createTenant">> {
+  const { ports, config } = engine;
+  const changeId = ports.random.token();
+  const listed = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
+    ports.store.putDocument(
+      {
+        tenant: platformTenant,
+        collection: "tenant",
+        id: tenant,
+        body: "{}",
+        expectedRevision: 0,
+        changeId,
+        actor,
+      },
+      { deadlineMs },
+    ),
+  );
+  if (listed.kind === "revision_conflict") return { kind: "exists" };
+  if (listed.kind !== "saved") return { kind: listed.kind, cause: listed.cause };
+  if (Object.keys(settings).length === 0) return { kind: "created" };
+  const saved = await changeTenant(engine, actor, tenant, () => settings);
+  return saved.kind === "unknown" || saved.kind === "unavailable" ? saved : { kind: "created" };
+}
+
+export async function getTenant(engine: Engine, tenant: TenantId): Promise<Answer<"getTenant">> {
+  const { ports, config } = engine;
+  const limits = storeLimits(config);
+  const request = { tenant: platformTenant, collection: "tenant", id: tenant } as const;
+  const listed = await askUntilKnown(ports, "getDocument", limits, (deadlineMs) =>
+    ports.store.getDocument(request, { deadlineMs }),
+  );
+  if (listed.kind === "not_found") return listed;
+  if (listed.kind !== "document") return { kind: listed.kind, cause: listed.cause };
+  const record = await readRecord(engine, tenant);
+  if (record.kind !== "tenant") return record;
+  const counted = await askUntilKnown(ports, "countActive", limits, (deadlineMs) =>
+    ports.store.countActive({ tenant }, { deadlineMs }),
+  );
+  if (counted.kind !== "counted") return { kind: counted.kind, cause: counted.cause };
+  return { kind: "tenant", record: record.record, active: counted.active };
+}
+
+export async function listTenants(
+  engine: Engine,
+  page: { readonly after: string; readonly limit: number },
+): Promise<Answer<"listTenants">> {
+  const { ports, config } = engine;
+  const request = { tenant: platformTenant, collection: "tenant", ...page } as const;
+  const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
+    ports.store.listDocuments(request, { deadlineMs }),
+  );
+  if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
+  return { kind: "listed", tenants: answer.documents.map(({ id }) => id as TenantId) };
+}
+
+type Changes = { readonly [Name in keyof TenantSettings]?: TenantSettings[Name] | undefined };
+
+/** Tries again when somebody else changed the tenant meanwhile, unless the caller named the version it saw. */
+export async function changeTenant(
+  engine: Engine,
+  actor: string,
+  tenant: TenantId,
+  decide: (settings: TenantSettings) => Changes,
+  expectedVersion?: number,
+): Promise<Exclude<Answer<"changeTenant">, { kind: "not_found" }>> {
+  const { ports, config, tenants } = engine;
+  for (let tries = 1; ; tries += 1) {
+    const current = await readRecord(engine, tenant);
+    if (current.kind !== "tenant") return current;
+    const { version } = current.record;
+    if (expectedVersion !== undefined && version !== expectedVersion)
+      return { kind: "version_conflict", version };
+    const settings = merged(current.record.settings, decide(current.record.settings));
+    const request = { tenant, settings, expectedVersion: version, changeId: ports.random.token(), actor };
+    const answer = await askUntilKnown(ports, "setTenant", storeLimits(config), (deadlineMs) =>
+      ports.store.setTenant(request, { deadlineMs }),
+    );
+    if (answer.kind === "saved") {
+      tenants.learn(tenant, settings);
+      return { kind: "saved", record: { settings, version: answer.version } };
+    }
+    if (answer.kind !== "version_conflict") return { kind: answer.kind, cause: answer.cause };
+    if (expectedVersion !== undefined || tries === 5)
+      return { kind: "version_conflict", version: answer.version };
+  }
+}
+
+async function readRecord(
+  { ports, config }: Engine,
+  tenant: TenantId,
+): Promise<{ readonly kind: "tenant"; readonly record: TenantRecord } | Trouble> {
+  const answer = await askUntilKnown(ports, "getTenant", storeLimits(config), (deadlineMs) =>
+    ports.store.getTenant({ tenant }, { deadlineMs }),
+  );
+  return answer.kind === "tenant"
+    ? { kind: "tenant", record: answer.record }
+    : { kind: answer.kind, cause: answer.cause };
+}
+
+function merged(settings: TenantSettings, changes: Changes): TenantSettings {
+  const entries = Object.entries({ ...settings, ...changes }).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as TenantSettings;
+}

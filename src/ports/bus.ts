@@ -1,0 +1,53 @@
+// The bus port: carries hints and results quickly, at least once. The store knows the truth; the bus may forget.
+export const busStreams = ["hints", "results"] as const;
+/** `hints` keeps one message per subject, the latest; `results` keeps all until they are done. */
+export type BusStream = (typeof busStreams)[number];
+
+export type BusMessage = {
+  readonly subject: string;
+  /** A message with an id seen within the last two minutes is not stored again. */
+  readonly messageId?: string;
+  readonly body: string;
+};
+
+export type BusDelivery = {
+  readonly subject: string;
+  readonly body: string;
+  /** 1 for the first delivery. */
+  readonly deliveries: number;
+};
+
+/** The three ends of a delivery. `retry` comes back after the delay; `drop` goes to the dead letters first. */
+export type Verdict =
+  | { readonly kind: "done" }
+  | { readonly kind: "retry"; readonly delayMs: number; readonly because: string }
+  | { readonly kind: "drop"; readonly because: string };
+
+export type ConsumerTerms = {
+  readonly stream: BusStream;
+  /** Consumers of one name share the messages between them. */
+  readonly name: string;
+  /** Without a verdict for this long the message is delivered again. */
+  readonly ackWaitMs: number;
+  readonly deliveriesMax: number;
+  /** Messages being handled or waiting for their delay at the same time. */
+  readonly pendingMax: number;
+};
+
+export type Handlers = {
+  handle(delivery: BusDelivery): Promise<Verdict>;
+  /** Called before a message is dropped; until it succeeds the message stays. */
+  giveUp(delivery: BusDelivery, because: string): Promise<void>;
+};
+
+export type Consumer = { stop(): Promise<void> };
+
+export type Publication =
+  | { readonly kind: "published" }
+  | { readonly kind: "unavailable"; readonly cause: string };
+
+export type Bus = {
+  publish(stream: BusStream, message: BusMessage): Promise<Publication>;
+  consume(terms: ConsumerTerms, handlers: Handlers): Consumer;
+  close(): Promise<void>;
+};
