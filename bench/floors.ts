@@ -37,10 +37,10 @@ export function redisFloor(store: Store, load: ClosedLoop): Promise<number> {
   return closedLoop(load, async () => {
     made += 1;
     const unique = made.toString(16);
-    const { workflow, actor, records, fingerprint } = commonStart;
+    const { fingerprint, ...common } = commonStart;
     const digest = unique.padStart(64, "0") as ReservationDigest;
     const runId = makeRunId(tenant, unique.padStart(32, "0"));
-    const run = { runId, workflow, actor, records, key: { digest, fingerprint } };
+    const run = { runId, ...common, key: { digest, fingerprint } };
     const answer = await store.admit({ tenant, run }, { deadlineMs: callTimeoutMs });
     return answer.kind === "admitted" ? "succeeded" : "failed";
   });

@@ -1,6 +1,7 @@
 // The start requests that benchmarks send: each with a key of its own, and an input as a small real workflow has it.
 import type { StartRequest } from "../src/control/admission/start-run.ts";
 import { fingerprintOf, type JsonValue } from "../src/domain/fingerprint.ts";
+import { unchanged } from "../src/domain/run-change.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
 
 const workflow = "weekly-report";
@@ -26,7 +27,14 @@ const fingerprint = fingerprintOf({
 export const commonStart = {
   workflow,
   actor: "key_7f3a9c2e",
-  records: [{ key: "input", body: JSON.stringify(input) }],
+  definition: "bench",
+  change: {
+    ...unchanged,
+    status: "pending",
+    records: [{ key: "input", body: JSON.stringify(input) }],
+    timeline: "[]",
+  },
+  start: "applied",
   fingerprint,
 } as const;
 
@@ -34,9 +42,9 @@ let keysMade = 0;
 
 export function startRequest(tenant: TenantId): StartRequest {
   keysMade += 1;
-  const { actor, records } = commonStart;
+  const { fingerprint: _fingerprint, ...run } = commonStart;
   const text = `order-${String(keysMade).padStart(12, "0")}`;
-  return { tenant, workflow, actor, records, key: { text, fingerprint } };
+  return { tenant, ...run, key: { text, fingerprint } };
 }
 
 let tenantsMade = 0;

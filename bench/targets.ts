@@ -6,7 +6,7 @@ import { openSqliteStore } from "../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../src/adapters/system/system-clock.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
 import type { Config } from "../src/config.ts";
-import { type ControlPlane, createControlPlane } from "../src/control-plane.ts";
+import { type ControlPlane, createControlPlane, storeSettings } from "../src/control-plane.ts";
 import { loadConfig } from "../src/load-config.ts";
 import { executeOn, operationNames, type Store, storeFrom } from "../src/ports/store.ts";
 
@@ -37,7 +37,7 @@ const log = createSystemLog("error");
 
 const { config } = loadConfig();
 const common = {
-  settings: { eventsPerTenantMax: config["store.eventsPerTenantMax"] },
+  settings: storeSettings(config),
   clock: systemClock,
   log,
 } as const;
@@ -99,7 +99,10 @@ export async function openSqliteTarget(directory: string): Promise<Target> {
 export async function openPlanes(store: Store): Promise<Target["planes"]> {
   const planes = strategies.map(async (strategy) => {
     const overrides = strategySettings[strategy];
-    return [strategy, await createControlPlane({ overrides, ports: { store, log } })] as const;
+    return [
+      strategy,
+      await createControlPlane({ overrides, ports: { store, log }, engine: "stopped" }),
+    ] as const;
   });
   return Object.fromEntries(await Promise.all(planes)) as Record<Strategy, ControlPlane>;
 }

@@ -44,6 +44,8 @@ export type ControlPlaneOptions = ConfigSources & {
   /** Replaces single ports: tests and embedding programs bring their own log or metrics. */
   readonly ports?: Partial<Ports>;
   readonly bus?: Bus;
+  /** `stopped`: this process answers questions, but leaves hints, results and the sweep to others. */
+  readonly engine?: "running" | "stopped";
   /** Called when the store can no longer be trusted; by default the process ends, since a failed fsync is not retried. */
   readonly onFatal?: (error: InterlockError) => void;
 };
@@ -71,8 +73,8 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
   const bus = options.bus ?? createInProcessBus(ports);
   const engine = createEngine(ports, bus, config);
   const workers = createWorkers(ports.clock);
-  const consumers = [hearHints(engine), hearResults(engine)];
-  const sweeper = startSweeper(engine);
+  const running =
+    options.engine === "stopped" ? [] : [startSweeper(engine), hearHints(engine), hearResults(engine)];
   const inProcess = new Set<InProcessWorker>();
   return {
     config,
@@ -86,9 +88,8 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     },
     async close() {
       await Promise.all([...inProcess].map((worker) => worker.stop()));
-      await sweeper.stop();
       engine.alarms.close();
-      await Promise.all(consumers.map((consumer) => consumer.stop()));
+      await Promise.all(running.map((part) => part.stop()));
       await engine.background.idle();
       await bus.close();
       await store.close();

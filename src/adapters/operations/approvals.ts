@@ -1,6 +1,7 @@
 // Approvals as records: reading them, and the check that a decision passes before it becomes an entry.
 import type { Approval } from "../../domain/approval.ts";
 import type { NewEntry } from "../../domain/inbox.ts";
+import type { RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { DeliveryRefusal } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
@@ -41,14 +42,18 @@ export type DecisionVerdict =
   | { readonly kind: "refused"; readonly because: DeliveryRefusal; readonly approval?: Approval };
 
 /** First decision wins; expiry is decided here, by the store's time. */
-export function judgeDecision(context: Context, tenant: TenantId, entry: DecisionEntry): DecisionVerdict {
+export function judgeDecision(
+  context: Context,
+  { tenant, runId }: Pick<RunHeader, "tenant" | "runId">,
+  entry: DecisionEntry,
+): DecisionVerdict {
   const approval = context.records.get("approval", tenant, entry.approvalId);
-  if (approval === undefined) return { kind: "refused", because: "approval_not_found" };
+  if (approval?.runId !== runId) return { kind: "refused", because: "approval_not_found" };
   if (approval.decisionId === entry.entryId) return { kind: "repeat" };
   const refused = (because: DeliveryRefusal) => ({ kind: "refused", because, approval }) as const;
   if (approval.state !== "pending") return refused("approval_decided");
   if (approval.hash !== entry.hash) return refused("approval_changed");
-  if (approval.expiresAtMs !== undefined && nowMs(context) > approval.expiresAtMs) {
+  if (approval.expiresAtMs !== undefined && nowMs(context) >= approval.expiresAtMs) {
     return refused("approval_expired");
   }
   if (approval.separateDuties && approval.requester === entry.decidedBy && entry.decision === "approved") {

@@ -173,7 +173,8 @@ function judgeResult(
 ): EntryVerdict {
   const { tenant, runId } = state;
   const { entryId, jobId, outcome, payload } = entry;
-  const job = readJob(context, tenant, jobId);
+  const found = readJob(context, tenant, jobId);
+  const job = found?.runId === runId ? found : undefined;
   if (job !== undefined && job.claim?.token === entry.token) {
     if (job.reportId === entryId) return { kind: "repeat" };
     if (job.state === "reported") return refused("duplicate");
@@ -196,7 +197,7 @@ function judgeApprovalDecision(
   state: RunState,
   entry: Extract<NewEntry, { kind: "decision" }>,
 ): EntryVerdict {
-  const verdict = judgeDecision(context, state.tenant, entry);
+  const verdict = judgeDecision(context, state, entry);
   if (verdict.kind !== "accepted") return verdict;
   if (isTerminal(state.status)) return refused("run_ended");
   const { entryId, approvalId, decision, decidedBy, reason = "" } = entry;
@@ -258,7 +259,7 @@ function refused(because: DeliveryRefusal) {
 
 type Taking = { readonly take: TakeTerms; readonly records: readonly string[] };
 
-/** Takes a free run. The fifth owner in a row without a commit finds the head entry set aside. */
+/** Takes a free run. After five owners in a row without a commit, the next one finds the head entry set aside. */
 function takeOwnership(context: Context, state: RunState, taking: Taking): OwnedRun {
   const { tenant, runId } = state;
   const poisoned = state.drains >= drainsMax ? poisonHead(context, state) : state;

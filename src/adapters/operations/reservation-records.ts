@@ -43,8 +43,10 @@ export function hasRoomForKey(context: Context, tenant: TenantId): "room" | "evi
   return oldest !== undefined && expiryOf(oldest.member) < neverMs ? "evict" : "full";
 }
 
-/** Forgets the key that would end first. */
-export function evictKey(context: Context, tenant: TenantId): void {
+/** Before a key is put: forgets the one that would end first if there is no room. Without one to forget, nothing happens. */
+export function makeRoomForKey(context: Context, tenant: TenantId, digest: ReservationDigest): void {
+  const known = context.records.get("reservation", tenant, digest) !== undefined;
+  if (known || hasRoomForKey(context, tenant) !== "evict") return;
   const [oldest] = context.records.scan("keyed", tenant, "", 1);
   if (oldest !== undefined) eraseReservation(context, tenant, digestOfMember(oldest.member));
 }

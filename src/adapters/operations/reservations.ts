@@ -8,7 +8,7 @@ import type { KeyRequest } from "../../ports/admission-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
 import { holderToken, judgeGuard, retakeLock } from "./locks.ts";
-import { eraseReservation, putReservation, readReservation } from "./reservation-records.ts";
+import { eraseReservation, makeRoomForKey, putReservation, readReservation } from "./reservation-records.ts";
 
 /** What the key means for this run now, with the answer to give when it is already somebody's. */
 export type KeyVerdict =
@@ -39,6 +39,7 @@ export function reserve(context: Context, request: RequestOf<"reserve">): Outcom
   if (verdict.kind === "ours") return { kind: "reserved" };
   if (verdict.kind !== "unbound") return verdict;
   if (guardVerdict === "retake") retakeLock(context, tenant, guard);
+  makeRoomForKey(context, tenant, key.digest);
   putReservation(context, tenant, key.digest, {
     state: "pending",
     runId,

@@ -11,7 +11,7 @@ import { claimsGranted } from "./job-records.ts";
 import { judgeGuard, retakeLock } from "./locks.ts";
 import { scheduleProof } from "./proofs.ts";
 import { lastMember, orderedNumber, type RunState } from "./records.ts";
-import { evictKey, hasRoomForKey, putReservation, readReservation } from "./reservation-records.ts";
+import { hasRoomForKey, makeRoomForKey, putReservation, readReservation } from "./reservation-records.ts";
 import { judgeKey } from "./reservations.ts";
 import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 
@@ -184,8 +184,7 @@ function bindKey(
   tenant: TenantId,
   { runId, digest, fingerprint }: { readonly runId: RunId } & NonNullable<NewRun["key"]>,
 ): void {
-  const known = context.records.get("reservation", tenant, digest) !== undefined;
-  if (!known && hasRoomForKey(context, tenant) === "evict") evictKey(context, tenant);
+  makeRoomForKey(context, tenant, digest);
   putReservation(context, tenant, digest, { state: "bound", runId, fingerprint });
 }
 

@@ -1,7 +1,9 @@
 // Decides an entry before asking the store, from what this process remembers of the run: then one operation applies it.
 import { apply } from "../../domain/engine/apply.ts";
+import type { Applied } from "../../domain/engine/contract.ts";
 import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
 import type { RunId } from "../../domain/run.ts";
+import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { Proposal } from "../../ports/run-operations.ts";
 import type { Preclaim } from "../jobs/offers.ts";
 import type { Engine } from "./engine.ts";
@@ -20,8 +22,8 @@ export function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed
   const compiled = engine.definitions.remembered(run.tenant, run.definition);
   if (compiled === undefined) return undefined;
   if (entry.kind === "result") run.records.set(entry.payload.key, entry.payload.body);
-  const decided = apply(compiled, run, [waitingForm(entry)], engine.storeTime.nowMs());
-  if (decided.kind === "needs" || decided.consumed === 0) {
+  const decided = tryToApply(engine, compiled, run, entry);
+  if (decided === undefined || decided.kind === "needs" || decided.consumed === 0) {
     // The payload is not stored yet: what is remembered must not claim that it is.
     engine.runs.forget(runId);
     return undefined;
@@ -31,6 +33,22 @@ export function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed
   const commitId = engine.ports.random.token();
   const proposal = { expectedVersion: run.version, commitId, change: preclaim.change };
   return { run, proposal, preclaim };
+}
+
+/** An entry that makes the engine throw is delivered plainly: the owner sets it aside. */
+function tryToApply(
+  engine: Engine,
+  compiled: CompiledDefinition,
+  run: CachedRun,
+  entry: NewEntry,
+): Applied | undefined {
+  try {
+    return apply(compiled, run, [waitingForm(entry)], engine.storeTime.nowMs());
+  } catch (error) {
+    const cause = error instanceof Error ? error.message : String(error);
+    engine.ports.log.warn("an entry could not be decided in advance", { run: run.runId, cause });
+    return undefined;
+  }
 }
 
 /** The entry as it would stand in the inbox. */

@@ -79,7 +79,7 @@ export async function holdLease<Value>(
   } finally {
     held.stop();
     await renewing;
-    if (held.abandoned === undefined) {
+    if (held.abandoned === undefined && !held.givenBack) {
       await releaseLease(ports, target, acquired.token, { kind: "held" }, terms.releaseTimeoutMs);
     }
   }
@@ -97,6 +97,8 @@ class HeldLease implements Lease {
   readonly signal: AbortSignal;
   /** Why the lease was abandoned, once it was. */
   abandoned: AbandonCause | undefined;
+  /** The last write released the lock in the same operation. */
+  givenBack = false;
 
   readonly #ports: Ports;
   readonly #target: LeaseTarget;
@@ -104,6 +106,7 @@ class HeldLease implements Lease {
   readonly #lost = new AbortController();
   readonly #stopped = new AbortController();
   readonly #stopRenewing: AbortSignal;
+  readonly #firstSent = new WeakMap<object, Instant>();
   /** When the last call that surely extended the lease was sent. */
   #since: Instant;
   #failures = 0;
@@ -154,14 +157,19 @@ class HeldLease implements Lease {
     const guard: Guard = { lock: this.#target.lock, token, fence, policy: rule.policy, ttlMs };
     const guarded = { ...request, guard } as unknown as RequestOf<Name>;
     const boundedMs = Math.max(1, Math.min(deadlineMs, this.#remainingMs()));
-    const sent = instantOf(this.#ports.clock);
+    // A repeat may only confirm what the first try did: the lock counts from then.
+    const sent = this.#firstSent.get(request) ?? instantOf(this.#ports.clock);
+    this.#firstSent.set(request, sent);
     const answer = await executeOn(this.#ports.store)(name, guarded, { deadlineMs: boundedMs });
     if (answer.kind === "stale_fence") {
       this.#ports.metrics.count("stale_write_refused_total", { operation: name });
       this.#abandon("not_owned");
     }
-    // A commit arms its lock again.
-    if (answer.kind === "committed") this.#extended(sent);
+    // A commit arms its lock again, or gives it back when nothing waits.
+    if (answer.kind === "committed") {
+      if (answer.entries.length === 0) this.givenBack = true;
+      else this.#extended(sent);
+    }
     return answer;
   }
 
