@@ -1,0 +1,202 @@
+// Reads a workflow definition: all its problems at once, each with its place, or the definition in the product's own words.
+import { hash } from "node:crypto";
+import canonicalize from "canonicalize";
+import type { JsonValue } from "../fingerprint.ts";
+import type { RiskClass } from "../lock.ts";
+import type { Problem } from "./compiled.ts";
+import { type ExpressionReading, readCondition, readTemplates } from "./expression.ts";
+import {
+  choiceField,
+  fieldOf,
+  isFields,
+  listField,
+  objectField,
+  type Reading,
+  refuseUnknown,
+  report,
+  secondsField,
+  textField,
+} from "./fields.ts";
+import { readInputSchema } from "./input-schema.ts";
+import { placeIn } from "./place.ts";
+import { idRule, readStep, type StepDefinition, timeoutSecondsMax } from "./step-definition.ts";
+import { readGraph, type StepGraph } from "./step-graph.ts";
+import { problemsOfReads } from "./step-reads.ts";
+
+export type Definition = {
+  readonly id?: string;
+  readonly orgId?: string;
+  readonly teamId?: string;
+  readonly name?: string;
+  readonly description?: string;
+  /** Free text of its author; the product tells versions apart by their hash. */
+  readonly version?: string;
+  readonly createdBy?: string;
+  readonly risk: RiskClass;
+  readonly timeoutMs?: number;
+  readonly inputSchema?: JsonValue;
+  readonly steps: ReadonlyMap<string, StepDefinition>;
+};
+
+export type DefinitionReading =
+  | { readonly kind: "valid"; readonly definition: Definition }
+  | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
+
+export const definitionBytesMax = 262_144;
+
+const stepsMax = 1_000;
+
+/** More than anybody reads; a definition full of the same mistake must not make an answer of megabytes. */
+const problemsMax = 200;
+
+export function readDefinition(value: JsonValue): DefinitionReading {
+  if (!isFields(value)) return invalid([{ path: "", message: "a definition is an object" }]);
+  const bytes = Buffer.byteLength(JSON.stringify(value));
+  if (bytes > definitionBytesMax) {
+    return invalid([
+      { path: "", message: `a definition has at most ${definitionBytesMax} bytes, not ${bytes}` },
+    ]);
+  }
+  const reading: Reading = { path: "", fields: value, problems: [] };
+  const header = readHeader(reading);
+  const steps = readSteps(reading);
+  reading.problems.push(...problemsBetween(steps));
+  return reading.problems.length > 0
+    ? invalid(reading.problems)
+    : { kind: "valid", definition: { ...header, steps } };
+}
+
+/** The canonical form (RFC 8785): the same definition is stored once, however it was written. */
+export function definitionText(value: JsonValue): string {
+  const text = canonicalize(value);
+  if (text === undefined) throw new Error("a definition always has a canonical form");
+  return text;
+}
+
+export function definitionHash(text: string): string {
+  return hash("sha256", text);
+}
+
+function invalid(problems: readonly Problem[]): DefinitionReading {
+  if (problems.length <= problemsMax) return { kind: "invalid", problems };
+  const rest = { path: "", message: `and ${problems.length - problemsMax} more problems` };
+  return { kind: "invalid", problems: [...problems.slice(0, problemsMax), rest] };
+}
+
+const headerFields = [
+  "id",
+  "org_id",
+  "team_id",
+  "name",
+  "description",
+  "version",
+  "created_by",
+  "created_at",
+  "updated_at",
+  "timeout_sec",
+  "input_schema",
+  "parameters",
+  "config",
+  "policy_override",
+  "risk",
+  "steps",
+];
+
+function readHeader(reading: Reading): Omit<Definition, "steps"> {
+  refuseUnknown(reading, headerFields);
+  const override = fieldOf(reading, "policy_override");
+  if (override !== undefined && override !== "") {
+    report(reading, "policy_override", "not supported yet: its rules would not be kept");
+  }
+  for (const item of listField(reading, "parameters") ?? []) {
+    if (!isFields(item)) report(reading, "parameters", "must be a list of objects");
+  }
+  objectField(reading, "config");
+  const timeoutMs = secondsField(reading, "timeout_sec", timeoutSecondsMax);
+  const inputSchema = fieldOf(reading, "input_schema");
+  if (inputSchema !== undefined) {
+    const schema = readInputSchema(inputSchema);
+    if (schema.kind === "invalid") reading.problems.push(...schema.problems);
+  }
+  return {
+    ...headerTexts(reading),
+    risk: choiceField(reading, "risk", ["high", "standard", "low"]) ?? "standard",
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(inputSchema === undefined ? {} : { inputSchema }),
+  };
+}
+
+function headerTexts(reading: Reading): Omit<Definition, "steps" | "risk" | "timeoutMs" | "inputSchema"> {
+  const texts = {
+    id: textField(reading, "id", idRule),
+    orgId: textField(reading, "org_id", { charactersMax: 256 }),
+    teamId: textField(reading, "team_id", { charactersMax: 256 }),
+    name: textField(reading, "name", { charactersMax: 256 }),
+    description: textField(reading, "description", { charactersMax: 16_384 }),
+    version: textField(reading, "version", { charactersMax: 256 }),
+    createdBy: textField(reading, "created_by", { charactersMax: 256 }),
+  };
+  return Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== undefined));
+}
+
+function readSteps(outer: Reading): ReadonlyMap<string, StepDefinition> {
+  const reading = objectField(outer, "steps");
+  const ids = Object.keys(reading?.fields ?? {});
+  if (reading === undefined) {
+    if (fieldOf(outer, "steps") === undefined) report(outer, "steps", "a definition needs steps");
+    return new Map();
+  }
+  if (ids.length < 1 || ids.length > stepsMax) {
+    report(outer, "steps", `has 1 to ${stepsMax} steps, not ${ids.length}`);
+    return new Map();
+  }
+  const steps = ids.flatMap((id) => {
+    if (id.length > idRule.charactersMax || !idRule.pattern.test(id)) {
+      report(reading, id, `a step's id has at most ${idRule.charactersMax} ${idRule.meaning}`);
+    }
+    const step = objectField(reading, id);
+    if (step === undefined && fieldOf(reading, id) === undefined) report(reading, id, "must be an object");
+    return step === undefined ? [] : [[id, readStep(step, id)] as const];
+  });
+  return new Map(steps);
+}
+
+function problemsBetween(steps: ReadonlyMap<string, StepDefinition>): readonly Problem[] {
+  const reading = readGraph(steps);
+  // While the graph is wrong, nobody knows who runs before whom: only names are checked.
+  const graph: StepGraph = reading.kind === "graph" ? reading.graph : { isBefore: () => true };
+  const inExpressions = [...steps.values()].flatMap((step) =>
+    expressionsOf(step).flatMap((expression) =>
+      expression.kind === "invalid"
+        ? expression.problems
+        : problemsOfReads({ id: step.id, steps, graph }, expression.expression.references),
+    ),
+  );
+  return reading.kind === "invalid" ? [...reading.problems, ...inExpressions] : inExpressions;
+}
+
+function expressionsOf(step: StepDefinition): ExpressionReading[] {
+  return Object.values(readExpressions(step));
+}
+
+export type StepExpressions = {
+  readonly condition?: ExpressionReading;
+  readonly input?: ExpressionReading;
+  readonly delayUntil?: ExpressionReading;
+};
+
+export function readExpressions({ id, condition, input, delay }: StepDefinition): StepExpressions {
+  const path = placeIn("steps", id);
+  return {
+    ...(condition === undefined ? {} : { condition: readCondition(condition, `${path}.condition`) }),
+    ...(input === undefined ? {} : { input: readTemplates(input, `${path}.input`) }),
+    ...(delay?.kind !== "until" ? {} : { delayUntil: readTemplates(delay.at, `${path}.delay_until`) }),
+  };
+}
+
+/** The graph of a valid definition. */
+export function graphOf(definition: Definition): StepGraph {
+  const reading = readGraph(definition.steps);
+  if (reading.kind === "graph") return reading.graph;
+  throw new Error(`the definition was not read as valid: ${reading.problems[0]?.message}`);
+}

@@ -1,0 +1,188 @@
+// Conditions in CEL, and JSON values whose texts hold `${...}` templates, ready to be evaluated; evaluation never throws.
+import type { JsonValue } from "../fingerprint.ts";
+import { Failure, newBudget } from "./cel-budget.ts";
+import type { Frame } from "./cel-evaluate.ts";
+import { type Cel, readCel } from "./cel-language.ts";
+import { kindOf } from "./cel-operations.ts";
+import type { Reference } from "./cel-references.ts";
+import { newOutput, type Output, takeBytes, takeName, toJson } from "./cel-result.ts";
+import type { Evaluation, Problem, Scope } from "./compiled.ts";
+import { placeIn } from "./place.ts";
+import { splitTemplates } from "./template-text.ts";
+
+export type ParsedExpression = {
+  readonly source: string;
+  readonly references: readonly PlacedReference[];
+  evaluate(scope: Scope): Evaluation;
+};
+
+/** What is read, and in which text of the definition. */
+export type PlacedReference = { readonly path: string; readonly reference: Reference };
+
+export type ExpressionReading =
+  | { readonly kind: "expression"; readonly expression: ParsedExpression }
+  | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
+
+/** A condition may be written bare or as one whole template. It gives true or false; anything else is a failure. */
+export function readCondition(text: string, path: string): ExpressionReading {
+  const reading = readCel(unwrapped(text));
+  if (reading.kind === "invalid") return { kind: "invalid", problems: [{ path, message: reading.message }] };
+  const { cel } = reading;
+  if (cel.type !== "dyn" && cel.type !== "bool") {
+    const message = `a condition gives true or false, this one gives ${cel.type}`;
+    return { kind: "invalid", problems: [{ path, message }] };
+  }
+  const evaluate = (scope: Scope) => attempt(() => answer(cel, newFrame(scope)));
+  const references = cel.references.map((reference) => ({ path, reference }));
+  return { kind: "expression", expression: { source: text, references, evaluate } };
+}
+
+/**
+ * A text that is one template keeps the type of its value. Inside a longer text values are written out (objects as JSON).
+ * A template that gives null or reads a plain path that is not there gives nothing: its key is dropped, in a list it
+ * becomes null. That holds for longer texts too, because half a text ("rm -r /data/") is worse than none.
+ */
+export function readTemplates(value: JsonValue, path: string): ExpressionReading {
+  const found: Found = { problems: [], references: [] };
+  const template = parseTemplate(value, path, found);
+  if (found.problems.length > 0) return { kind: "invalid", problems: found.problems };
+  const evaluate = (scope: Scope) => attempt(() => give(template, newFrame(scope)));
+  const source = JSON.stringify(value);
+  return { kind: "expression", expression: { source, references: found.references, evaluate } };
+}
+
+function unwrapped(text: string): string {
+  const cut = splitTemplates(text.trim());
+  if (cut.kind === "invalid" || cut.parts.length !== 1) return text;
+  const [part] = cut.parts;
+  return part?.kind === "template" ? part.source : text;
+}
+
+/** One budget for a whole value, however many templates it holds. */
+function newFrame(scope: Scope): Frame & { readonly output: Output } {
+  return { scope, budget: newBudget(), variables: [], output: newOutput() };
+}
+
+type OutputFrame = ReturnType<typeof newFrame>;
+
+function attempt(evaluate: () => Evaluation): Evaluation {
+  try {
+    return evaluate();
+  } catch (failure) {
+    if (failure instanceof Failure) return { kind: "failed", message: failure.message };
+    // The stack or the memory gave out: bounded by the limits above, but a run must not break by it.
+    return {
+      kind: "failed",
+      message: failure instanceof Error ? failure.message : "the evaluation broke off",
+    };
+  }
+}
+
+function answer(cel: Cel, frame: Frame): Evaluation {
+  const value = cel.run(frame);
+  if (value === undefined) return { kind: "failed", message: `${cel.source.trim()} is not there` };
+  if (typeof value === "boolean") return { kind: "value", value };
+  return { kind: "failed", message: `the condition gives ${kindOf(value)} instead of true or false` };
+}
+
+type Template =
+  | { readonly kind: "literal"; readonly value: JsonValue; readonly bytes: number }
+  | { readonly kind: "cel"; readonly cel: Cel }
+  | { readonly kind: "text"; readonly parts: readonly (string | Cel)[] }
+  | { readonly kind: "list"; readonly items: readonly Template[] }
+  | { readonly kind: "object"; readonly entries: readonly (readonly [string, Template])[] };
+
+type Found = { readonly problems: Problem[]; readonly references: PlacedReference[] };
+
+function parseTemplate(value: JsonValue, path: string, found: Found): Template {
+  if (typeof value === "string") return parseText(value, path, found);
+  if (value === null || typeof value !== "object") return literal(value);
+  if (Array.isArray(value)) {
+    const items = value.map((item, index) => parseTemplate(item, `${path}[${index}]`, found));
+    const values = items.flatMap((item) => (item.kind === "literal" ? [item.value] : []));
+    return values.length === items.length ? literal(values) : { kind: "list", items };
+  }
+  const entries = Object.entries(value).map(([name, member]) => {
+    const place = placeIn(path, name);
+    if (name === "__proto__") found.problems.push({ path: place, message: "this name is not allowed" });
+    return [name, parseTemplate(member, place, found)] as const;
+  });
+  const values = entries.flatMap(([name, member]) =>
+    member.kind === "literal" ? [[name, member.value]] : [],
+  );
+  // Not the value itself: its texts may hold escapes.
+  return values.length === entries.length ? literal(Object.fromEntries(values)) : { kind: "object", entries };
+}
+
+function literal(value: JsonValue): Template {
+  return { kind: "literal", value, bytes: Buffer.byteLength(JSON.stringify(value)) };
+}
+
+function parseText(text: string, path: string, found: Found): Template {
+  const cut = splitTemplates(text);
+  if (cut.kind === "invalid") {
+    found.problems.push({ path, message: cut.message });
+    return literal(text);
+  }
+  const parts = cut.parts.map((part) => {
+    if (part.kind === "text") return part.text;
+    const reading = readCel(part.source);
+    if (reading.kind === "cel") {
+      found.references.push(...reading.cel.references.map((reference) => ({ path, reference })));
+      return reading.cel;
+    }
+    found.problems.push({ path, message: reading.message });
+    return "";
+  });
+  const [only, ...others] = parts;
+  if (only === undefined || others.length > 0) return { kind: "text", parts };
+  return typeof only === "string" ? literal(only) : { kind: "cel", cel: only };
+}
+
+function give(template: Template, frame: OutputFrame): Evaluation {
+  const value = fill(template, frame, 0);
+  return value === undefined ? { kind: "nothing" } : { kind: "value", value };
+}
+
+function fill(template: Template, frame: OutputFrame, depth: number): JsonValue | undefined {
+  switch (template.kind) {
+    case "literal":
+      takeBytes(frame.output, template.bytes);
+      return template.value;
+    case "cel": {
+      const value = template.cel.run(frame);
+      return value === undefined || value === null ? undefined : toJson(frame.output, value, depth);
+    }
+    case "text":
+      return fillText(template.parts, frame, depth);
+    case "list":
+      takeBytes(frame.output, 2 + template.items.length);
+      return template.items.map((item) => fill(item, frame, depth + 1) ?? null);
+    case "object":
+      takeBytes(frame.output, 2);
+      return Object.fromEntries(
+        template.entries.flatMap(([name, member]) => {
+          const value = fill(member, frame, depth + 1);
+          if (value === undefined) return [];
+          takeName(frame.output, name);
+          return [[name, value]];
+        }),
+      );
+  }
+}
+
+function fillText(parts: readonly (string | Cel)[], frame: OutputFrame, depth: number): string | undefined {
+  let text = "";
+  for (const part of parts) {
+    if (typeof part === "string") {
+      takeBytes(frame.output, Buffer.byteLength(part));
+      text += part;
+      continue;
+    }
+    const value = part.run(frame);
+    if (value === undefined || value === null) return undefined;
+    const json = toJson(frame.output, value, depth);
+    text += typeof json === "string" ? json : JSON.stringify(json);
+  }
+  return text;
+}

@@ -1,0 +1,138 @@
+// The linear matcher says what JavaScript's own says, only without going back.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { PatternTooCostly, readPattern } from "../../src/domain/workflow/linear-pattern.ts";
+
+function matcher(source: string, left = 1_000_000) {
+  const reading = readPattern(source, { left });
+  if (reading.kind === "invalid") throw new Error(reading.message);
+  return reading.pattern;
+}
+
+const texts = [
+  "",
+  "a",
+  "ab",
+  "abc",
+  "aaaa",
+  "b",
+  "a b",
+  "A1_",
+  "x-y",
+  "\n",
+  "é",
+  "🚀",
+  "🚀🚀",
+  "foo.bar",
+  "2026-11-15",
+  "/",
+  "]",
+  "\\",
+];
+
+describe("a pattern", () => {
+  test.each([
+    "",
+    "a",
+    "^a$",
+    "a|b",
+    "^(a|b)*$",
+    "a{2}",
+    "^a{2,3}$",
+    "^a{2,}$",
+    "^a{0}$",
+    "a+?",
+    "^.$",
+    "^..$",
+    "[^a]",
+    "[a-c]+",
+    "[\\d-]+",
+    "\\bfoo\\b",
+    "\\Bo",
+    "^\\d{4}-\\d\\d-\\d\\d$",
+    "\\p{L}",
+    "\\P{L}",
+    "^\\p{Emoji_Presentation}+$",
+    "\\u{1F680}",
+    "\\ud83d\\ude80",
+    "\\x61",
+    "\\u0061",
+    "\\.",
+    "\\/",
+    "/",
+    "[\\]]",
+    "[\\\\]",
+    "\\n",
+    "\\s",
+    "\\S+",
+    "\\w",
+    "\\W",
+    "(?:ab)+",
+    "(?<name>a)b",
+    "()",
+    "a||b",
+    "^$",
+    "$^",
+    "(^a|b$)",
+    "[^]",
+    "[]",
+    "(a*)*",
+    "(|a)+",
+    "\\cJ",
+    "\\0",
+    "(?:)",
+  ])("%s answers as JavaScript does", (source) => {
+    const native = new RegExp(source, "u");
+    const { test: linear } = matcher(source);
+    expect(texts.filter((text) => linear(text))).toEqual(texts.filter((text) => native.test(text)));
+  });
+
+  test("of any shape answers as JavaScript does", () => {
+    const { pattern } = fc.letrec<{ pattern: string }>((tie) => ({
+      pattern: fc.oneof(
+        { maxDepth: 4 },
+        fc.constantFrom("a", "b", ".", "[ab]", "[^a]", "\\w", "\\d", "^", "$", "\\b", ""),
+        fc.array(tie("pattern"), { minLength: 1, maxLength: 3 }).map((parts) => parts.join("")),
+        fc.tuple(tie("pattern"), tie("pattern")).map(([left, right]) => `(?:${left}|${right})`),
+        fc
+          .tuple(tie("pattern"), fc.constantFrom("*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"))
+          .map(([part, sign]) => `(${part})${sign}`),
+      ),
+    }));
+    const text = fc
+      .array(fc.constantFrom("a", "b", "1", " ", "é"), { maxLength: 7 })
+      .map((parts) => parts.join(""));
+    fc.assert(
+      fc.property(pattern, text, (source, value) => {
+        expect(matcher(source).test(value)).toBe(new RegExp(source, "u").test(value));
+      }),
+      { seed: 9, numRuns: 5_000 },
+    );
+  });
+
+  test.each([
+    "(?=a)",
+    "(?!a)",
+    "(?<=a)b",
+    "(?<!a)b",
+    "(a)\\1",
+    "(?<n>a)\\k<n>",
+    "(",
+    "a{1001}",
+    "(a{50}){50}",
+    "a{2,1}",
+    "\\p{Nope}",
+    "*",
+  ])("%s is refused", (source) => {
+    expect(readPattern(source, { left: 1 }).kind).toBe("invalid");
+  });
+
+  test("costs at most its length times that of the text, and stops when the work is spent", () => {
+    const work = { left: 1_000_000 };
+    const reading = readPattern("^(a+)+$", work);
+    if (reading.kind === "invalid") throw new Error(reading.message);
+    expect(reading.pattern.test(`${"a".repeat(1_000)}b`)).toBe(false);
+    expect(1_000_000 - work.left).toBeLessThan(20_000);
+    expect(() => matcher("(a|b)*c", 100).test("ab".repeat(100))).toThrow(PatternTooCostly);
+  });
+});
