@@ -79,7 +79,7 @@ export function floorMeasurements(
   }));
 }
 
-const [{ body }] = commonStart.records;
+const [{ body }] = commonStart.change.records;
 
 /** Makes a folder of its own below `directory`, and a Redis server that nobody else has. */
 export async function openHttpFloors(directory: string): Promise<HttpFloors> {

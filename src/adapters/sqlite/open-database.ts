@@ -27,7 +27,7 @@ const pragmas = [
 
 export function openDatabase(open: OpenDatabase, file: string, log: Log): Database {
   try {
-    if (createIfMissing(file) === "existing") inspect(open, file);
+    if (createIfMissing(file) === "existing") inspect(open, file, "quick_check");
     const database = openForWriting(open, file);
     try {
       const { from, to } = migrate(database, file);
@@ -56,9 +56,10 @@ function createIfMissing(file: string): "created" | "existing" {
 /**
  * Looks before anything can be written: even closing a writable connection would copy the log into the file, and a broken
  * one has to stay as it is for analysis. The check takes 0.1 s for 100 MB. A function collects the results, since the
- * driver for Node 20 keeps a connection, and with it the lock, as long as one of its prepared statements lives.
+ * driver for Node 20 keeps a connection, and with it the lock, as long as one of its prepared statements lives. Gives the
+ * schema's version; 0 means an empty file.
  */
-function inspect(open: OpenDatabase, file: string): void {
+export function inspect(open: OpenDatabase, file: string, check: "quick_check" | "integrity_check"): number {
   const database = open(file, { readOnly: true });
   try {
     const found: unknown[] = [];
@@ -74,9 +75,10 @@ function inspect(open: OpenDatabase, file: string): void {
     );
     const [version, applicationId, tables] = found as [number, number, number];
     checkedVersion(file, { version, applicationId, tables });
-    database.exec("SELECT collect(quick_check) FROM pragma_quick_check LIMIT 1");
+    database.exec(`SELECT collect(${check}) FROM pragma_${check} LIMIT 1`);
     const verdict = found[3];
     if (verdict !== "ok") throw new InterlockError("store_corrupt", `${file}: ${String(verdict)}`);
+    return version;
   } finally {
     database.close();
   }
@@ -85,7 +87,7 @@ function inspect(open: OpenDatabase, file: string): void {
 /** Whoever owns the file keeps it until it ends, so there is no use in waiting; this only outlasts another inspection. */
 const busyTimeoutMs = 100;
 
-function openForWriting(open: OpenDatabase, file: string): Database {
+export function openForWriting(open: OpenDatabase, file: string): Database {
   const database = open(file, { readOnly: false });
   try {
     database.exec(`PRAGMA busy_timeout = ${busyTimeoutMs}`);
@@ -104,7 +106,7 @@ function openForWriting(open: OpenDatabase, file: string): Database {
   }
 }
 
-function explained(error: unknown, file: string): InterlockError {
+export function explained(error: unknown, file: string): InterlockError {
   if (error instanceof InterlockError) return error;
   const failure = failureOf(error);
   const detail = `${file}: ${failure === "disk_full" ? "disk full: " : ""}${messageOf(error)}`;

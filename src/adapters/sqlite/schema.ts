@@ -86,9 +86,12 @@ function createAdmissionTables(database: Database): void {
   createRecordTables(database, admissionKinds);
 }
 
+/** What the runs of version 2 get: its retention was the usual one. */
+const oldRetentionMs = 604_800_000;
+
 /**
  * Version 2 knew runs only up to their admission. Its runs get the fields that they lacked, its keys their places in the order
- * of expiry.
+ * of expiry, and its tenants and ended runs their places in what is due: a run's id names the partition.
  */
 function addRuns(database: Database): void {
   const known: readonly RecordKind[] = admissionKinds;
@@ -97,9 +100,18 @@ function addRuns(database: Database): void {
     recordKinds.filter((kind) => !known.includes(kind)),
   );
   database.exec(
-    `UPDATE run SET value = json_set(value, '$.definition', '', '$.version', 1,
+    `CREATE TABLE run_bundle (scope TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+     INSERT INTO run_bundle SELECT DISTINCT scope, '' FROM run_record;
+     UPDATE run SET value = json_set(json_remove(value, '$.endedByFence'), '$.definition', '', '$.version', 1,
        '$.updatedAtMs', COALESCE(json_extract(value, '$.endedAtMs'), json_extract(value, '$.admittedAtMs')),
        '$.entriesAppended', 0, '$.entriesWaiting', 0, '$.drains', 0);
+     UPDATE run SET value = json_set(value, '$.removeAtMs', json_extract(value, '$.endedAtMs') + ${oldRetentionMs})
+       WHERE json_extract(value, '$.endedAtMs') IS NOT NULL;
+     INSERT INTO due SELECT 'p' || substr(member, 5, 2),
+       printf('%016d', json_extract(value, '$.removeAtMs')) || ' retention ' || scope || ' ' || member, '{}'
+       FROM run WHERE json_extract(value, '$.removeAtMs') IS NOT NULL;
+     INSERT INTO proof SELECT DISTINCT scope, 'next', '{"atMs":0,"after":""}' FROM run;
+     INSERT INTO due SELECT DISTINCT 'p' || substr(member, 5, 2), printf('%016d', 0) || ' proof ' || scope || ' ', '{}' FROM run;
      INSERT INTO keyed SELECT scope,
        printf('%016d', COALESCE(json_extract(value, '$.expiresAtMs'), ${neverMs})) || ' ' || member, '{}' FROM reservation`,
   );

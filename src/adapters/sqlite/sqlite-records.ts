@@ -1,6 +1,7 @@
 // Records in SQLite. Changes collect in memory during a batch and reach the tables once, when the batch is written.
 import { type RecordKind, type RecordKinds, type Records, recordKinds } from "../operations/records.ts";
 import type { Database, Statement } from "./driver.ts";
+import { bundledKinds, RunBundles } from "./run-bundles.ts";
 import { tableOf } from "./schema.ts";
 import { decodeKey, encodeKey } from "./text-key.ts";
 
@@ -52,11 +53,16 @@ export class SqliteRecords implements Records {
   readonly #sizes = new Map<string, number>();
   readonly #undo: Undo[] = [];
 
+  readonly #bundles: RunBundles;
+
   constructor(database: Database) {
+    this.#bundles = new RunBundles(database);
     this.#statements = new Map(recordKinds.map((kind) => [kind, prepareStatements(database, tableOf(kind))]));
   }
 
   get<Kind extends RecordKind>(kind: Kind, scope: string, member: string): RecordKinds[Kind] | undefined {
+    const bundle = this.#bundleOf(kind, scope);
+    if (bundle !== undefined) return this.#bundles.get(bundle, kind, member);
     const key = rowKey(kind, scope, member);
     const row = this.#rowsOf(kind).get(key);
     if (row !== undefined) return row.value as RecordKinds[Kind] | undefined;
@@ -66,15 +72,21 @@ export class SqliteRecords implements Records {
   }
 
   put<Kind extends RecordKind>(kind: Kind, scope: string, member: string, value: RecordKinds[Kind]): void {
-    this.#change(kind, scope, member, value);
+    const bundle = this.#bundleOf(kind, scope);
+    if (bundle !== undefined) this.#bundles.change(bundle, kind, member, value);
+    else this.#change(kind, scope, member, value);
   }
 
   erase(kind: RecordKind, scope: string, member: string): void {
-    this.#change(kind, scope, member, undefined);
+    const bundle = this.#bundleOf(kind, scope);
+    if (bundle !== undefined) this.#bundles.change(bundle, kind, member, undefined);
+    else this.#change(kind, scope, member, undefined);
   }
 
   /** Counted at the first use of a scope, then kept up to date. */
   size(kind: RecordKind, scope: string): number {
+    const bundle = this.#bundleOf(kind, scope);
+    if (bundle !== undefined) return this.#bundles.members(bundle, kind).length;
     const key = sizeKeyOf(kind, scope);
     const known = this.#sizes.get(key);
     if (known !== undefined) return known;
@@ -98,11 +110,13 @@ export class SqliteRecords implements Records {
 
   /** Ends an operation that succeeded: its changes stay in the batch. */
   keep(): void {
+    this.#bundles.keep();
     this.#undo.length = 0;
   }
 
   /** Ends an operation that failed: takes its changes back, the last one first. */
   undo(): void {
+    this.#bundles.undo();
     for (const { key, row, before, sizeKey, size } of this.#undo.reverse()) {
       if (before?.changed !== true) this.#changed.pop();
       if (before === undefined) this.#rowsOf(row.kind).delete(key);
@@ -114,12 +128,15 @@ export class SqliteRecords implements Records {
   }
 
   get hasChanges(): boolean {
-    return this.#changed.length > 0;
+    return this.#changed.length > 0 || this.#bundles.hasChanges;
   }
 
   /** Writes every changed row into its table, once. Gives the pages that this may have touched. */
   write(): number {
-    let pages = 0;
+    const bundleBytes = this.#bundles.write((kind, scope, member, text) => {
+      this.#statementsOf(kind).put.run(encodeKey(scope), encodeKey(member), text);
+    });
+    let pages = Math.ceil(bundleBytes / pageBytes);
     for (const { kind, scope, member, value } of this.#changed) {
       const { put, erase } = this.#statementsOf(kind);
       if (value === undefined) {
@@ -136,6 +153,7 @@ export class SqliteRecords implements Records {
 
   /** Ends a batch whose transaction was committed. */
   committed(): void {
+    this.#bundles.committed();
     for (const row of this.#changed) row.changed = false;
     this.#changed.length = 0;
     this.#batch.clear();
@@ -144,6 +162,7 @@ export class SqliteRecords implements Records {
 
   /** Ends a batch that was rolled back: what is remembered may never have been stored. */
   forget(): void {
+    this.#bundles.forget();
     this.#hot.clear();
     this.#batch.clear();
     this.#sizes.clear();
@@ -171,9 +190,11 @@ export class SqliteRecords implements Records {
   }
 
   #scanned<Kind extends RecordKind>(kind: Kind, scope: string, { from, limit, direction }: Range) {
+    const bundle = this.#bundleOf(kind, scope);
+    if (bundle !== undefined) return inRange(this.#bundles.members(bundle, kind), { from, limit, direction });
     const changed = new Map<string, unknown>();
     for (const row of this.#changedIn(kind, scope)) {
-      if (direction === 1 ? row.member > from : row.member < from) changed.set(row.member, row.value);
+      if (isBeyond(row.member, { from, direction })) changed.set(row.member, row.value);
     }
     const { scan, scanBack } = this.#statementsOf(kind);
     // As many more as the batch may have erased, so that enough are left.
@@ -189,8 +210,11 @@ export class SqliteRecords implements Records {
     for (const [member, value] of changed) {
       if (value !== undefined) rows.push({ member, value: value as RecordKinds[Kind] });
     }
-    if (changed.size > 0) rows.sort((left, right) => (left.member < right.member ? -direction : direction));
-    return rows.slice(0, limit);
+    return changed.size > 0 ? inRange(rows, { from, limit, direction }) : rows.slice(0, limit);
+  }
+
+  #bundleOf(kind: RecordKind, scope: string) {
+    return bundledKinds.has(kind) ? this.#bundles.of(scope) : undefined;
   }
 
   #rowsOf(kind: RecordKind): Map<string, Row> {
@@ -209,6 +233,21 @@ export class SqliteRecords implements Records {
   #statementsOf(kind: RecordKind): Statements {
     return this.#statements.get(kind) as Statements;
   }
+}
+
+function isBeyond(member: string, { from, direction }: Omit<Range, "limit">): boolean {
+  return direction === 1 ? member > from : member < from;
+}
+
+function inRange<Row extends { readonly member: string }>(
+  rows: readonly Row[],
+  range: Range,
+): readonly Row[] {
+  const { limit, direction } = range;
+  return rows
+    .filter(({ member }) => isBeyond(member, range))
+    .sort((left, right) => (left.member < right.member ? -direction : direction))
+    .slice(0, limit);
 }
 
 function prepareStatements(database: Database, table: string): Statements {

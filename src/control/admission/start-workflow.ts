@@ -75,6 +75,7 @@ async function startBy(
     return answer;
   }
   const { claims, storeTimeMs } = answer;
+  storeTime.learn(storeTimeMs);
   if (started.large) {
     preclaim.abandon();
     engine.background.run("starting a large run", () => drainRun(engine, tenant, runId));

@@ -1,0 +1,85 @@
+// The bars of the runs benchmark, and its tables.
+import type { Bar } from "./bars.ts";
+import { formatNumber, formatTable, type Lookup } from "./report.ts";
+import { resultStrategies } from "./runs-results.ts";
+import { runsStores } from "./runs-target.ts";
+
+export function runsBars({ value }: Lookup): readonly Bar[] {
+  const peer = value("peer.bullmq.three_step.per_s");
+  const embedded = value("runs.embedded.three_step.inprocess.per_s");
+  return [
+    {
+      what: "starts on embedded over HTTP / floor with one group commit",
+      measured: value("runs.embedded.start.per_s") / value("floor.http_commit.per_s"),
+      bound: { kind: "at_least", value: 0.5 },
+    },
+    {
+      what: "starts on Redis over HTTP / floor with one EVALSHA",
+      measured: value("runs.redis.start.per_s") / value("floor.http_evalsha.per_s"),
+      bound: { kind: "at_least", value: 0.5 },
+    },
+    {
+      what: "three-step runs on embedded / BullMQ's chain (target 2)",
+      measured: embedded / peer,
+      bound: { kind: "at_least", value: 1 },
+    },
+    {
+      what: "p50 of a three-step run alone on embedded / BullMQ's (target below 1)",
+      measured: value("runs.embedded.three_step.inprocess.p50_ms") / value("peer.bullmq.three_step.p50_ms"),
+    },
+    {
+      what: "results applied by handoff, of 200 at once",
+      measured: value("results.handoff.n200.applied"),
+      bound: { kind: "at_least", value: 200 },
+    },
+    {
+      what: "busy retries by handoff",
+      measured: value("results.handoff.n200.busy_retries"),
+      bound: { kind: "at_most", value: 0 },
+    },
+  ];
+}
+
+export function runsTables({ value }: Lookup): string {
+  const number = (name: string) => formatNumber(value(name));
+  const floors = ["http_echo", "http_evalsha", "http_commit"].map((name) => [
+    name,
+    number(`floor.${name}.per_s`),
+  ]);
+  const starts = runsStores.map((store) => [
+    store,
+    number(`runs.${store}.start.per_s`),
+    number(`runs.${store}.start.p99_ms`),
+  ]);
+  const fields = ["per_s", "p50_ms", "p99_ms", "saturated_p50_ms", "saturated_p99_ms"];
+  const chains = runsStores.flatMap((store) =>
+    ["inprocess", "http"].map((workers) => [
+      `${store}, ${workers} workers`,
+      ...fields.map((field) => number(`runs.${store}.three_step.${workers}.${field}`)),
+    ]),
+  );
+  const peer = [
+    "BullMQ on Redis",
+    ...["per_s", "p50_ms", "p99_ms"].map((field) => number(`peer.bullmq.three_step.${field}`)),
+    "",
+    "",
+  ];
+  const hotFields = ["applied", "busy_retries", "dead_lettered", "total_ms", "p95_ms"];
+  const hot = resultStrategies.map((strategy) => [
+    strategy,
+    ...hotFields.map((field) => number(`results.${strategy}.n200.${field}`)),
+  ]);
+  const parked = runsStores.map((store) => [store, number(`runs.${store}.parked10k_mib`)]);
+  return [
+    ["Floors, requests per second at 100 connections", formatTable(["floor", "per second"], floors)],
+    ["Starts over HTTP at 100 connections", formatTable(["store", "per second", "p99 ms"], starts)],
+    [
+      "Three-step runs: per second with 300 under way; start to end alone, and with 300 under way",
+      formatTable(["", "per second", "p50 ms", "p99 ms", "busy p50", "busy p99"], [...chains, peer]),
+    ],
+    ["200 results of one run at once, cut off at 10 s", formatTable(["strategy", ...hotFields], hot)],
+    ["Memory of 10,000 runs that wait for an approval", formatTable(["store", "MiB"], parked)],
+  ]
+    .map(([title, table]) => `${title}\n${table}`)
+    .join("\n\n");
+}
