@@ -1,5 +1,6 @@
 // What the engine keeps of a run, as JSON texts: the run's state, a step's state, outputs and errors.
 import type { JsonValue } from "../fingerprint.ts";
+import type { InboxEntry } from "../inbox.ts";
 import type { RunStatus, TerminalStatus } from "../run.ts";
 
 export const stepStatuses = [
@@ -73,8 +74,8 @@ export type CallOff = {
 /** `run`. Counts leave out what is pending; `running` and `waiting` are the open steps. */
 export type RunState = {
   counts: Partial<Record<StepStatus, number>>;
+  /** 0 before the start. */
   startedAtMs: number;
-  updatedAtMs: number;
   endedAtMs?: number;
   ended?: TerminalStatus;
   /** The worst failure that no handler took care of; the first among equals. */
@@ -83,8 +84,8 @@ export type RunState = {
   error?: StepError;
   work?: readonly WorkItem[];
   callOff?: CallOff;
-  /** The entry that `work` or `callOff` belongs to. */
-  entryId?: string;
+  /** Set while `work` or `callOff` goes on: the kind of the entry they belong to, which is still the head of the inbox. */
+  entryKind?: InboxEntry["kind"];
 };
 
 /** `facts`. */

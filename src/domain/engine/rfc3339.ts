@@ -24,7 +24,11 @@ export function formatTime(ms: number): string {
   const days = Math.floor(whole / 86_400_000);
   const inDay = whole - days * 86_400_000;
   const { year, month, day } = dateOf(days);
-  const time = [Math.floor(inDay / 3_600_000), Math.floor(inDay / 60_000) % 60, Math.floor(inDay / 1_000) % 60];
+  const time = [
+    Math.floor(inDay / 3_600_000),
+    Math.floor(inDay / 60_000) % 60,
+    Math.floor(inDay / 1_000) % 60,
+  ];
   const clock = time.map((part) => padded(part, 2)).join(":");
   return `${padded(year, 4)}-${padded(month, 2)}-${padded(day, 2)}T${clock}.${padded(inDay % 1_000, 3)}Z`;
 }
@@ -53,7 +57,10 @@ function dateOf(daysSince1970: number): CalendarDay {
   const era = Math.floor(days / 146_097);
   const dayOfEra = days - era * 146_097;
   const yearOfEra = Math.floor(
-    (dayOfEra - Math.floor(dayOfEra / 1_460) + Math.floor(dayOfEra / 36_524) - Math.floor(dayOfEra / 146_096)) /
+    (dayOfEra -
+      Math.floor(dayOfEra / 1_460) +
+      Math.floor(dayOfEra / 36_524) -
+      Math.floor(dayOfEra / 146_096)) /
       365,
   );
   const dayOfYear = dayOfEra - (365 * yearOfEra + Math.floor(yearOfEra / 4) - Math.floor(yearOfEra / 100));

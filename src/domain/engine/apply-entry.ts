@@ -1,0 +1,243 @@
+// What one entry of the inbox does to a run, by its kind. Entries that come too late are recognised and change nothing.
+import type { InboxEntry } from "../inbox.ts";
+import { putUpJob } from "./begin-step.ts";
+import { beginCallOff, continueCallOff } from "./call-off.ts";
+import { bodyOf, clearTimer, type Draft, putPayload, stepOf } from "./draft.ts";
+import { recordsFor } from "./foresee.ts";
+import {
+  type AttemptName,
+  attemptOf,
+  deadlineTimer,
+  factsRecordKey,
+  outputRecordKey,
+  parseTimer,
+  stepTimer,
+  type TimerName,
+} from "./keys.ts";
+import { isOpen, readFacts, writeOutput } from "./records.ts";
+import { callOffAttempt, fail, type StepInHand, succeed } from "./settle-step.ts";
+import { failAttempt, loseClaim } from "./try-again.ts";
+
+export type Fate = "applied" | "late";
+
+export function applyEntry(draft: Draft, entry: InboxEntry): Fate {
+  const fate = draft.run.ended === undefined ? fateOf(draft, entry) : "late";
+  if (fate === "late") draft.events.push({ type: "entry_late", entry: entry.kind, entry_id: entry.entryId });
+  return fate;
+}
+
+function fateOf(draft: Draft, entry: InboxEntry): Fate {
+  switch (entry.kind) {
+    case "started":
+      return start(draft);
+    case "result":
+      return applyResult(draft, entry);
+    case "decision":
+      return applyDecision(draft, entry);
+    case "cancel":
+      draft.events.push({ type: "run_cancelled", actor: entry.actor, reason: entry.reason });
+      return callOff(draft, "cancelled");
+    case "timer":
+      return applyTimer(draft, entry);
+    case "claim_lost":
+      return applyLostClaim(draft, entry);
+    case "poisoned":
+      return applyPoisoned(draft, entry);
+    default:
+      return entry satisfies never;
+  }
+}
+
+/** The first entry of a run that was too large to be started by its admission. */
+function start(draft: Draft): Fate {
+  if (draft.run.startedAtMs !== 0) return "late";
+  const facts = bodyOf(draft, factsRecordKey);
+  if (facts === undefined) return "late";
+  const admittedAtMs = typeof facts === "string" ? readFacts(facts).admittedAtMs : draft.nowMs;
+  beginRun(draft, admittedAtMs);
+  return "applied";
+}
+
+/** The workflow's timeout counts from the admission. */
+export function beginRun(draft: Draft, admittedAtMs: number): void {
+  draft.run.startedAtMs = draft.nowMs;
+  draft.events.push({ type: "run_started" });
+  if (draft.compiled.timeoutMs !== undefined) {
+    draft.timers.push({ timerId: deadlineTimer, dueAtMs: admittedAtMs + draft.compiled.timeoutMs });
+  }
+  draft.queue.push({ kind: "roots", from: 0 });
+}
+
+function callOff(draft: Draft, status: "cancelled" | "timed_out" | "failed"): Fate {
+  beginCallOff(draft, status);
+  continueCallOff(draft);
+  return "applied";
+}
+
+type StepNeed = {
+  readonly entry: InboxEntry;
+  readonly name: AttemptName | undefined;
+  readonly status: "running" | "waiting";
+};
+
+/** The open step that an entry is about; undefined when the entry is late, or the step's record is missing. */
+function openStep(draft: Draft, { entry, name, status }: StepNeed): StepInHand | undefined {
+  const step = name === undefined ? undefined : draft.compiled.steps.get(name.step);
+  if (name === undefined || step === undefined) return undefined;
+  const record = stepOf(draft, name.step);
+  if (record === undefined) {
+    for (const key of recordsFor(draft.compiled, [entry])) {
+      if (!draft.loaded.has(key)) draft.missing.add(key);
+    }
+    return undefined;
+  }
+  return record.status === status && record.attempt === name.attempt ? { step, record } : undefined;
+}
+
+function applyResult(draft: Draft, entry: InboxEntry & { readonly kind: "result" }): Fate {
+  const name = attemptOf(draft.runId, entry.jobId);
+  const inHand = openStep(draft, { entry, name, status: "running" });
+  if (inHand === undefined) return "late";
+  if (inHand.step.timeoutMs !== undefined) clearTimer(draft, stepTimer("timeout", name as AttemptName));
+  if (entry.outcome === "succeeded") {
+    succeed(draft, inHand, entry.payloadKey);
+  } else if (entry.outcome === "failed") {
+    fail(draft, inHand, "failed", { errorKey: entry.payloadKey });
+  } else {
+    failAttempt(draft, inHand, { status: "failed", cause: { errorKey: entry.payloadKey } });
+  }
+  return "applied";
+}
+
+function applyDecision(draft: Draft, entry: InboxEntry & { readonly kind: "decision" }): Fate {
+  const name = attemptOf(draft.runId, entry.approvalId);
+  const inHand = openStep(draft, { entry, name, status: "waiting" });
+  if (inHand?.record.waitingFor !== "approval") return "late";
+  const { step, record } = inHand;
+  if (record.wakeAtMs !== undefined) clearTimer(draft, stepTimer("expiry", name as AttemptName));
+  const { decision, decidedBy, reason } = entry;
+  if (decision === "approved") {
+    draft.events.push({
+      type: "step_approved",
+      step: step.id,
+      attempt: record.attempt,
+      decided_by: decidedBy,
+    });
+    const key = outputRecordKey(step.id);
+    putPayload(draft, key, writeOutput({ decision, decided_by: decidedBy, reason }));
+    succeed(draft, inHand, key);
+  } else {
+    const message = reason === "" ? `rejected by ${decidedBy}` : `rejected by ${decidedBy}: ${reason}`;
+    fail(draft, inHand, "denied", { error: { code: "approval_rejected", message } });
+  }
+  return "applied";
+}
+
+function applyLostClaim(draft: Draft, entry: InboxEntry & { readonly kind: "claim_lost" }): Fate {
+  const name = attemptOf(draft.runId, entry.jobId);
+  const inHand = openStep(draft, { entry, name, status: "running" });
+  if (inHand === undefined) return "late";
+  loseClaim(draft, inHand, entry.worker);
+  return "applied";
+}
+
+function applyTimer(draft: Draft, entry: InboxEntry & { readonly kind: "timer" }): Fate {
+  const timer = parseTimer(entry.timerId);
+  if (timer === undefined) return "late";
+  if (timer.kind === "deadline") {
+    draft.events.push({ type: "run_timed_out" });
+    return callOff(draft, "timed_out");
+  }
+  const name = openAttemptOf(timer);
+  const status = timer.kind === "timeout" ? "running" : "waiting";
+  const inHand = openStep(draft, { entry, name, status });
+  if (inHand === undefined) return "late";
+  switch (timer.kind) {
+    case "timeout":
+      return timeOut(draft, inHand);
+    case "expiry":
+      return inHand.record.waitingFor === "approval" ? expire(draft, inHand) : "late";
+    case "delay":
+      return inHand.record.waitingFor === "delay" ? endDelay(draft, inHand) : "late";
+    case "retry":
+      return inHand.record.waitingFor === "retry" ? retry(draft, inHand) : "late";
+    default:
+      return timer satisfies never;
+  }
+}
+
+function timeOut(draft: Draft, inHand: StepInHand): Fate {
+  callOffAttempt(draft, inHand);
+  const message = `no result within ${inHand.step.timeoutMs} ms`;
+  failAttempt(draft, inHand, {
+    status: "timed_out",
+    cause: { error: { code: "step_timed_out", message } },
+  });
+  return "applied";
+}
+
+function expire(draft: Draft, inHand: StepInHand): Fate {
+  callOffAttempt(draft, inHand, "expired");
+  const error = { code: "approval_expired", message: "nobody decided in time" };
+  fail(draft, inHand, "timed_out", { error });
+  return "applied";
+}
+
+function endDelay(draft: Draft, inHand: StepInHand): Fate {
+  const { step, record } = inHand;
+  draft.events.push({ type: "step_delay_completed", step: step.id, attempt: record.attempt });
+  succeed(draft, inHand);
+  return "applied";
+}
+
+function retry(draft: Draft, inHand: StepInHand): Fate {
+  putUpJob(draft, inHand);
+  return "applied";
+}
+
+/** The step that the entry was about fails; where no open step can be blamed, the run does. */
+function applyPoisoned(draft: Draft, entry: InboxEntry & { readonly kind: "poisoned" }): Fate {
+  const was = readPoison(entry.was);
+  const name = attemptNamed(draft, was);
+  const step = name === undefined ? undefined : draft.compiled.steps.get(name.step);
+  if (name === undefined || step === undefined) return failRun(draft);
+  const record = stepOf(draft, name.step);
+  if (record === undefined) return "late";
+  if (record.attempt > name.attempt || (record.status !== "pending" && !isOpen(record))) return "late";
+  if (record.status === "pending") return failRun(draft);
+  callOffAttempt(draft, { step, record });
+  fail(draft, { step, record }, "failed", {
+    error: { code: "poisoned_entry", message: `an entry of kind ${was?.kind} could not be applied` },
+  });
+  return "applied";
+}
+
+/** Also used when the entry broke the work that it had begun. */
+export function failRun(draft: Draft): Fate {
+  draft.run.error = { code: "poisoned_entry", message: "an entry of this run could not be applied" };
+  draft.events.push({ type: "run_failed", code: "poisoned_entry" });
+  return callOff(draft, "failed");
+}
+
+export function readPoison(was: string): InboxEntry | undefined {
+  try {
+    return (JSON.parse(was) as InboxEntry | null) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function attemptNamed(draft: Draft, entry: InboxEntry | undefined): AttemptName | undefined {
+  if (entry === undefined) return undefined;
+  if (entry.kind === "result" || entry.kind === "claim_lost") {
+    return attemptOf(draft.runId, String(entry.jobId));
+  }
+  if (entry.kind === "decision") return attemptOf(draft.runId, String(entry.approvalId));
+  const timer = entry.kind === "timer" ? parseTimer(String(entry.timerId)) : undefined;
+  return timer === undefined || timer.kind === "deadline" ? undefined : openAttemptOf(timer);
+}
+
+/** The attempt that is open when the timer fires: a retry timer names the one to come. */
+function openAttemptOf(timer: TimerName & AttemptName): AttemptName {
+  return { step: timer.step, attempt: timer.kind === "retry" ? timer.attempt - 1 : timer.attempt };
+}

@@ -1,0 +1,193 @@
+// One commit in the making: what was read, what has been decided, and what is missing to decide the rest.
+import type { ApprovalId, ApprovalRequest } from "../approval.ts";
+import type { JobId, JobSpec } from "../job.ts";
+import type { RunId } from "../run.ts";
+import type { DeadLetter, RunChange, TimerRequest } from "../run-change.ts";
+import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
+import { runRecordKey, stepRecordKey } from "./keys.ts";
+import {
+  type RunState,
+  readStepRecord,
+  type StepRecord,
+  statusOfRun,
+  untouched,
+  type WorkItem,
+} from "./records.ts";
+
+/** The store's budget: no operation may hold it over 2 ms. */
+export const changeStepsMax = 128;
+export const changeCharactersMax = 256 * 1024;
+/** More absent records than this are asked for in a further round. */
+export const needsMax = 512;
+
+export type TimelineEvent = {
+  readonly type: string;
+  readonly step?: string;
+  readonly attempt?: number;
+  readonly [detail: string]: string | number | boolean | undefined;
+};
+
+/** Mutable, and never leaves the engine: `apply` turns it into a change or into a list of missing records. */
+export type Draft = {
+  readonly compiled: CompiledDefinition;
+  readonly runId: RunId;
+  readonly actor: string;
+  readonly nowMs: number;
+  readonly loaded: ReadonlyMap<string, string | undefined>;
+  /** `new`: the run has no records but those in `loaded`. */
+  readonly age: "new" | "known";
+  readonly stepsMax: number;
+  readonly run: RunState;
+  /** Every step record seen or written so far. */
+  readonly steps: Map<string, StepRecord>;
+  readonly touched: Set<string>;
+  readonly payloads: Map<string, string>;
+  readonly missing: Set<string>;
+  queue: WorkItem[];
+  characters: number;
+  jobs: JobSpec[];
+  voidJobs: JobId[];
+  timers: TimerRequest[];
+  clearTimers: string[];
+  approvals: ApprovalRequest[];
+  closeApprovals: Array<{ readonly approvalId: ApprovalId; readonly state: "expired" | "cancelled" }>;
+  readonly deadLetters: DeadLetter[];
+  readonly events: TimelineEvent[];
+};
+
+export type DraftBasis = Pick<
+  Draft,
+  "compiled" | "runId" | "actor" | "nowMs" | "loaded" | "age" | "stepsMax" | "run"
+>;
+
+export function openDraft(basis: DraftBasis): Draft {
+  return {
+    compiled: basis.compiled,
+    runId: basis.runId,
+    actor: basis.actor,
+    nowMs: basis.nowMs,
+    loaded: basis.loaded,
+    age: basis.age,
+    stepsMax: basis.stepsMax,
+    run: basis.run,
+    steps: new Map(),
+    touched: new Set(),
+    payloads: new Map(),
+    missing: new Set(),
+    queue: [],
+    characters: 0,
+    jobs: [],
+    voidJobs: [],
+    timers: [],
+    clearTimers: [],
+    approvals: [],
+    closeApprovals: [],
+    deadLetters: [],
+    events: [],
+  };
+}
+
+export function newRunState(startedAtMs: number): RunState {
+  return { counts: {}, startedAtMs };
+}
+
+/** The text of a record, `absent`, or undefined when it was not loaded: then it is noted as missing. */
+export function bodyOf(draft: Draft, key: string): string | { readonly kind: "absent" } | undefined {
+  const written = draft.payloads.get(key);
+  if (written !== undefined) return written;
+  const loaded = draft.loaded.get(key);
+  if (loaded !== undefined) return loaded;
+  if (draft.age === "new" || draft.loaded.has(key)) return absent;
+  draft.missing.add(key);
+  return undefined;
+}
+
+const absent = { kind: "absent" } as const;
+
+/** The state of a step; undefined when its record was not loaded (then it is noted as missing). */
+export function stepOf(draft: Draft, id: string): StepRecord | undefined {
+  const seen = draft.steps.get(id);
+  if (seen !== undefined) return seen;
+  const body = bodyOf(draft, stepRecordKey(id));
+  if (body === undefined) return undefined;
+  const record = typeof body === "string" ? readStepRecord(body) : untouched;
+  draft.steps.set(id, record);
+  return record;
+}
+
+/**
+ * The state of a step that one of its dependencies is about to tell. With a single dependency nobody can have told it
+ * before, so its record is known to be absent: a chain never loads its next step.
+ */
+export function stepToTell(draft: Draft, step: CompiledStep): StepRecord | undefined {
+  return isToldOnce(step) ? (draft.steps.get(step.id) ?? untouched) : stepOf(draft, step.id);
+}
+
+export function isToldOnce(step: CompiledStep): boolean {
+  return step.dependsOn.length <= 1 && !step.handlesErrors;
+}
+
+export function putStep(draft: Draft, id: string, record: StepRecord): void {
+  const before = draft.steps.get(id)?.status ?? "pending";
+  if (before !== record.status) {
+    const { counts } = draft.run;
+    if (before !== "pending") counts[before] = (counts[before] ?? 0) - 1;
+    if (record.status !== "pending") counts[record.status] = (counts[record.status] ?? 0) + 1;
+  }
+  draft.steps.set(id, record);
+  draft.touched.add(id);
+}
+
+export function putPayload(draft: Draft, key: string, body: string): void {
+  draft.payloads.set(key, body);
+  draft.characters += body.length;
+}
+
+export function isFull(draft: Draft): boolean {
+  return (
+    draft.touched.size >= draft.stepsMax ||
+    draft.characters >= changeCharactersMax ||
+    draft.missing.size >= needsMax
+  );
+}
+
+/** Calls a job off; one that this very change would have put up is simply not put up. */
+export function voidJob(draft: Draft, jobId: JobId): void {
+  const kept = draft.jobs.filter((job) => job.jobId !== jobId);
+  if (kept.length === draft.jobs.length) draft.voidJobs.push(jobId);
+  draft.jobs = kept;
+}
+
+export function clearTimer(draft: Draft, timerId: string): void {
+  const kept = draft.timers.filter((timer) => timer.timerId !== timerId);
+  if (kept.length === draft.timers.length) draft.clearTimers.push(timerId);
+  draft.timers = kept;
+}
+
+export function closeApproval(draft: Draft, approvalId: ApprovalId, state: "expired" | "cancelled"): void {
+  const kept = draft.approvals.filter((approval) => approval.approvalId !== approvalId);
+  if (kept.length === draft.approvals.length) draft.closeApprovals.push({ approvalId, state });
+  draft.approvals = kept;
+}
+
+/** Tells what has been decided as the change of one commit; a change of nothing leaves the run's record alone. */
+export function toChange(draft: Draft, effect: "some" | "none"): RunChange {
+  const records = [];
+  for (const [key, body] of draft.payloads) records.push({ key, body });
+  for (const id of draft.touched) {
+    records.push({ key: stepRecordKey(id), body: JSON.stringify(draft.steps.get(id)) });
+  }
+  if (effect === "some") records.push({ key: runRecordKey, body: JSON.stringify(draft.run) });
+  return {
+    status: statusOfRun(draft.run),
+    records,
+    jobs: draft.jobs,
+    voidJobs: draft.voidJobs,
+    timers: draft.timers,
+    clearTimers: draft.clearTimers,
+    approvals: draft.approvals,
+    closeApprovals: draft.closeApprovals,
+    deadLetters: draft.deadLetters,
+    timeline: JSON.stringify(draft.events),
+  };
+}

@@ -1,0 +1,56 @@
+// The first commit of a run, computed before its admission is asked for: no admitted run is without a next step.
+import type { RunChange } from "../run-change.ts";
+import { unchanged } from "../run-change.ts";
+import type { CompiledDefinition } from "../workflow/compiled.ts";
+import { advance, concludeIfDone } from "./advance.ts";
+import { beginRun } from "./apply-entry.ts";
+import type { NewRunFacts } from "./contract.ts";
+import { newRunState, openDraft, toChange } from "./draft.ts";
+import { factsRecordKey, inputRecordKey } from "./keys.ts";
+import type { RunFacts } from "./records.ts";
+
+/** Beyond these a run is started by the first entry of its inbox, so that no admission holds the store for long. */
+export const startStepsMax = 64;
+export const startBytesMax = 64 * 1024;
+
+export type Start = { readonly change: RunChange; readonly large: boolean };
+
+export function startRun(compiled: CompiledDefinition, facts: NewRunFacts): Start {
+  const first = [
+    { key: inputRecordKey, body: JSON.stringify(facts.input) },
+    { key: factsRecordKey, body: JSON.stringify(factsOf(facts)) },
+  ];
+  const draft = openDraft({
+    compiled,
+    runId: facts.runId,
+    actor: facts.actor,
+    nowMs: facts.nowMs,
+    loaded: new Map(first.map(({ key, body }) => [key, body])),
+    age: "new",
+    stepsMax: startStepsMax,
+    run: newRunState(facts.nowMs),
+  });
+  beginRun(draft, facts.nowMs);
+  advance(draft);
+  if (draft.queue.length > 0) return startLater(first);
+  concludeIfDone(draft);
+  const change = toChange(draft, "some");
+  const records = [...first, ...change.records];
+  const bytes = records.reduce((sum, { body }) => sum + Buffer.byteLength(body), 0);
+  return bytes > startBytesMax ? startLater(first) : { change: { ...change, records }, large: false };
+}
+
+function factsOf(facts: NewRunFacts): RunFacts {
+  return {
+    tenant: facts.tenant,
+    actor: facts.actor,
+    separateDuties: facts.separateDuties,
+    ...(facts.traceparent === undefined ? {} : { traceparent: facts.traceparent }),
+    admittedAtMs: facts.nowMs,
+  };
+}
+
+function startLater(records: RunChange["records"]): Start {
+  const timeline = JSON.stringify([{ type: "run_admitted" }]);
+  return { change: { ...unchanged, status: "pending", records, timeline }, large: true };
+}

@@ -1,0 +1,82 @@
+// Whether a step gets another attempt: after a retryable failure it waits, after a lost claim it does not.
+import { makeJobId } from "../job.ts";
+import type { DeadLetterReason } from "../run-change.ts";
+import { backoffMs } from "./backoff.ts";
+import { putUpJob } from "./begin-step.ts";
+import { clearTimer, type Draft, putStep } from "./draft.ts";
+import { stepTimer } from "./keys.ts";
+import { type FailureCause, fail, lasting, type StepInHand } from "./settle-step.ts";
+
+/** The fifth worker that falls silent over the same step is taken as the step's own fault. */
+export const lostClaimsMax = 5;
+
+type FailedAttempt = { readonly status: "failed" | "timed_out"; readonly cause: FailureCause };
+
+/** Counts a retryable failure or a timeout; `retriesMax` of them are followed by another attempt. */
+export function failAttempt(draft: Draft, { step, record }: StepInHand, failed: FailedAttempt): void {
+  const failures = (record.failures ?? 0) + 1;
+  const counted = { step, record: { ...record, failures } };
+  if (failures > step.retry.retriesMax) {
+    // A timeout where nobody asked for retries is an ordinary end.
+    if (failed.status === "failed" || step.retry.retriesMax > 0) {
+      addDeadLetter(draft, counted, "retries_exhausted", failed.cause);
+    }
+    fail(draft, counted, failed.status, failed.cause);
+    return;
+  }
+  const next = { step: step.id, attempt: record.attempt + 1 };
+  const delayMs = backoffMs(step.retry, failures, makeJobId({ runId: draft.runId, ...next }));
+  const wakeAtMs = draft.nowMs + delayMs;
+  draft.timers.push({ timerId: stepTimer("retry", next), dueAtMs: wakeAtMs });
+  putStep(draft, step.id, {
+    ...lasting(counted.record),
+    status: "waiting",
+    waitingFor: "retry",
+    wakeAtMs,
+  });
+  draft.events.push({
+    type: "step_retry_scheduled",
+    ...next,
+    because: failed.status,
+    failures,
+    wake_at_ms: wakeAtMs,
+  });
+}
+
+/** The next attempt follows at once: the step did nothing wrong yet. */
+export function loseClaim(draft: Draft, { step, record }: StepInHand, worker: string): void {
+  const lostClaims = (record.lostClaims ?? 0) + 1;
+  const counted = { step, record: { ...record, lostClaims } };
+  const name = { step: step.id, attempt: record.attempt };
+  draft.events.push({ type: "step_claim_lost", ...name, worker, lost_claims: lostClaims });
+  if (step.timeoutMs !== undefined) clearTimer(draft, stepTimer("timeout", name));
+  if (lostClaims < lostClaimsMax) {
+    putUpJob(draft, counted);
+    return;
+  }
+  const message = `${lostClaims} workers fell silent over this step`;
+  const cause = { error: { code: "claims_lost", message } };
+  addDeadLetter(draft, counted, "claims_lost", cause);
+  fail(draft, counted, "failed", cause);
+}
+
+function addDeadLetter(
+  draft: Draft,
+  { step, record }: StepInHand,
+  reason: DeadLetterReason,
+  cause: FailureCause,
+): void {
+  const id = makeJobId({ runId: draft.runId, step: step.id, attempt: record.attempt });
+  const body = JSON.stringify({
+    job_id: id,
+    run_id: draft.runId,
+    workflow_id: draft.compiled.workflow,
+    step_id: step.id,
+    attempt: record.attempt,
+    topic: step.topic,
+    failures: record.failures ?? 0,
+    lost_claims: record.lostClaims ?? 0,
+    ...("error" in cause ? { error: cause.error } : { error_key: cause.errorKey }),
+  });
+  draft.deadLetters.push({ id, reason, body });
+}
