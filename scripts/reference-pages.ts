@@ -1,7 +1,8 @@
 // Renders docs/reference from the three tables, so that the pages cannot say anything else than the code.
-import { bounds, type Setting, settings } from "../src/config.ts";
+import { bounds, settings } from "../src/config.ts";
 import { type ErrorRow, errors } from "../src/errors.ts";
 import { type MetricRow, metrics } from "../src/metrics.ts";
+import type { Setting } from "../src/settings/kinds.ts";
 import { plantedBugs } from "./planted-bugs.ts";
 
 export type ReferencePage = { readonly path: string; readonly text: string };

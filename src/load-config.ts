@@ -1,7 +1,8 @@
 // Reads, parses and cross-checks the configuration. The only file that reads the environment.
-import { bounds, type Config, type Setting, type SettingName, settings } from "./config.ts";
+import { bounds, type Config, type SettingName, settings } from "./config.ts";
 import { fencesBeforeExpiry, leaseMarginMs, type RenewalNumbers } from "./domain/lease.ts";
 import { InterlockError } from "./errors.ts";
+import type { Setting } from "./settings/kinds.ts";
 
 export type Origin = "default" | "file" | "environment" | "override";
 

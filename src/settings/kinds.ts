@@ -1,0 +1,37 @@
+// The kinds of settings, and the short forms that their rows are written in.
+export type NumberSetting = {
+  readonly kind: "number";
+  readonly default: number;
+  readonly min: number;
+  readonly max: number;
+  readonly unit: string;
+  readonly env: string;
+  readonly why: string;
+};
+export type ChoiceSetting<Choice extends string> = {
+  readonly kind: "choice";
+  readonly default: Choice;
+  readonly choices: readonly Choice[];
+  readonly env: string;
+  readonly why: string;
+};
+export type TextSetting = {
+  readonly kind: "text";
+  readonly default: string;
+  readonly pattern: RegExp;
+  readonly env: string;
+  readonly why: string;
+};
+export type Setting = NumberSetting | ChoiceSetting<string> | TextSetting;
+
+export const milliseconds = (env: string, byDefault: number, min: number, max: number, why: string) =>
+  ({ kind: "number", default: byDefault, min, max, unit: "ms", env, why }) as const satisfies NumberSetting;
+export const amount = (env: string, unit: string, byDefault: number, min: number, max: number, why: string) =>
+  ({ kind: "number", default: byDefault, min, max, unit, env, why }) as const satisfies NumberSetting;
+export const choice = <Choice extends string>(
+  env: string,
+  choices: readonly [Choice, ...Choice[]],
+  why: string,
+) => ({ kind: "choice", default: choices[0], choices, env, why }) as const satisfies ChoiceSetting<Choice>;
+export const text = (env: string, byDefault: string, pattern: RegExp, why: string) =>
+  ({ kind: "text", default: byDefault, pattern, env, why }) as const satisfies TextSetting;
