@@ -1,21 +1,39 @@
-// Starts a run twice with one idempotency key: the second start finds the first run. In your program import from "interlock".
-import { createControlPlane, fingerprintOf, parseTenantId, startHttpStatus } from "../src/index.ts";
+// A workflow, a worker and a run in one process; the start is sent twice with one idempotency key. In your program import from "interlock".
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createControlPlane, fingerprintOf, type JsonValue, parseTenantId } from "../src/index.ts";
 
 const plane = await createControlPlane({ overrides: { "store.kind": "memory" } });
 const tenant = parseTenantId("acme");
 if (tenant === undefined) throw new Error("not a tenant id");
+const caller = { tenant, actor: "billing-service" };
 
-const body = { order: 42 };
-const request = {
+const file = new URL("workflows/report.json", import.meta.url);
+const saved = await plane.api.saveWorkflow(caller, JSON.parse(readFileSync(file, "utf8")) as JsonValue);
+console.log("workflow", saved.kind);
+
+plane.startWorker({
   tenant,
-  workflow: "ship-order",
-  actor: "billing-service",
-  key: { text: "order-42", fingerprint: fingerprintOf({ method: "POST", path: "/orders", query: {}, body }) },
-  records: [{ key: "input/run", body: JSON.stringify(body) }],
-};
+  name: "example",
+  topics: ["demo.research", "demo.write", "demo.publish"],
+  concurrency: 4,
+  handler: ({ step, attempt, input }) => {
+    console.log(`${step} (attempt ${attempt})`, JSON.stringify(input));
+    return { facts: ["a fact"], text: "a text" };
+  },
+});
 
-for (const attempt of ["first", "again"]) {
-  const answer = await plane.startRun(request);
-  console.log(attempt, startHttpStatus(answer), answer.kind);
+const input = { subject: "leases" };
+const path = "/api/v1/workflows/report/runs";
+const key = { text: "order-42", fingerprint: fingerprintOf({ method: "POST", path, query: {}, body: input }) };
+const first = await plane.api.startWorkflow({ caller, workflow: "report", input, key });
+const again = await plane.api.startWorkflow({ caller, workflow: "report", input, key });
+if (first.kind !== "admitted" || again.kind !== "replayed") throw new Error("not started");
+
+for (;;) {
+  const found = await plane.api.getRun(tenant, first.runId);
+  if (found.kind === "run" && found.run.header.status === "succeeded") break;
+  await sleep(5);
 }
+console.log("one run for both starts:", first.runId === again.runId);
 await plane.close();

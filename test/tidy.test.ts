@@ -25,15 +25,26 @@ const textOf = (path: string) => readFileSync(join(root, path), "utf8");
 /** Which folders each layer may import from, besides itself. The tables are open to all. */
 const tables = ["src/config.ts", "src/errors.ts", "src/metrics.ts"];
 const layers: Record<string, readonly string[]> = {
+  "src/settings": [],
   "src/domain": [],
   "src/ports": ["src/domain"],
   "src/control": ["src/domain", "src/ports"],
   "src/adapters": ["src/domain", "src/ports"],
+  "src/api": ["src/domain"],
+  "src/gateway": ["src/api", "src/control", "src/domain", "src/ports"],
   "src/testing": ["src/domain", "src/ports", "src/control", "src/adapters", "src/load-config.ts"],
+  "src/embedded": [
+    "src/domain",
+    "src/control",
+    "src/gateway",
+    "src/control-plane.ts",
+    "src/load-config.ts",
+  ],
   "src/cli": [
     "src/domain",
     "src/ports",
     "src/control",
+    "src/embedded",
     "src/control-plane.ts",
     "src/load-config.ts",
     "src/index.ts",

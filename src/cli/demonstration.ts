@@ -1,200 +1,141 @@
-// The demonstration: a burst of starts, an idempotent replay and a lost lease being fenced, told to a newcomer.
-import { type StartAnswer, startErrorCode, startHttpStatus } from "../control/admission/start-answer.ts";
-import type { LeaseTerms } from "../control/locks/lease-terms.ts";
-import { withLease } from "../control/locks/with-lease.ts";
+// The demonstration of npm start: a worker, a run of three steps to its end, and a second run that waits for a person.
+import { readFileSync } from "node:fs";
+import type { Caller, StartWorkflowAnswer } from "../control/control-api.ts";
+import type { InProcessJob } from "../control/jobs/in-process-worker.ts";
 import type { ControlPlane } from "../control-plane.ts";
-import { type FingerprintedRequest, fingerprintOf } from "../domain/fingerprint.ts";
-import type { Guard } from "../domain/lock.ts";
-import type { RunId } from "../domain/run.ts";
-import type { TenantId } from "../domain/tenant.ts";
-import { errors, InterlockError } from "../errors.ts";
+import { fingerprintOf, type JsonValue } from "../domain/fingerprint.ts";
+import { isTerminal, type RunId, type RunStatus } from "../domain/run.ts";
+import { defaultTenant } from "../embedded/first-start.ts";
+import { InterlockError } from "../errors.ts";
 
-/** Where the story is told, line by line. */
-export type Say = (line: string) => void;
+const tenant = defaultTenant;
+const caller: Caller = { tenant, actor: "demonstration" };
 
-const tenant = "acme" as TenantId;
-const call = { deadlineMs: 5_000 };
-
-/** Tells the whole story; throws when anything did not happen as it is told. */
-export async function demonstrate(plane: ControlPlane, say: Say): Promise<void> {
-  const { admitted, refused } = await burst(plane, say);
-  await replay(plane, say, admitted[0], refused);
-  await lostLease(plane, say, admitted[1]);
-  await summary(plane, say);
-}
-
-/** Two runs that were admitted, and the number of a start that was not. */
-type Burst = { readonly admitted: readonly [Started, Started]; readonly refused: number };
-type Started = { readonly runId: RunId; readonly order: number };
-
-async function burst(plane: ControlPlane, say: Say): Promise<Burst> {
-  say("1. A burst of starts on one tenant");
-  say(
-    "   Tenant acme may have 2 runs at once (max_concurrent_runs = 2). Ten starts arrive at the same moment:",
-  );
-  await setLimit(plane, 2);
-  const answers = await Promise.all(
-    Array.from({ length: 10 }, (_, order) => start(plane, `order-${order}`, order)),
-  );
-  for (const [index, answer] of answers.entries()) say(`     start ${index}  ${describe(answer)}`);
-  const admitted = answers.flatMap((answer, order) =>
-    answer.kind === "admitted" ? [{ runId: answer.runId, order }] : [],
-  );
-  const refused = answers.flatMap((answer, order) => (answer.kind === "limit_reached" ? [order] : []));
-  const [first, second] = admitted;
-  must(admitted.length === 2 && refused.length === 8, "exactly 2 of 10 are admitted");
-  say("   Exactly 2 were admitted, 8 were told to come back, and none of their keys is used up.");
-  say("");
-  return { admitted: [first as Started, second as Started], refused: refused[0] as number };
-}
-
-async function replay(plane: ControlPlane, say: Say, first: Started, refused: number): Promise<void> {
-  say("2. A retry that must not start a second run");
-  const { runId, order } = first;
-  say(`   The client of ${runId} never saw its answer and sends the same request with the same key again:`);
-  const again = await start(plane, `order-${order}`, order);
-  say(`     same key, same request    ${describe(again)}`);
-  must(again.kind === "replayed" && again.runId === runId, "the replay names the first run");
-  const other = await start(plane, `order-${order}`, 999);
-  say(`     same key, other request   ${describe(other)}`);
-  must(other.kind === "key_reused", "another request with the same key is refused");
-  const ended = await plane.endRun({
-    tenant,
-    runId,
-    status: "succeeded",
-    actor: "demo",
-    risk: "standard",
-  });
-  must(ended.kind === "ended", "the run ends");
-  say(
-    `   ${runId} ends, which frees its slot in the same operation. Start ${refused} tries again with its own key:`,
-  );
-  const later = await start(plane, `order-${refused}`, refused);
-  say(`     after a slot was freed    ${describe(later)}`);
-  must(later.kind === "admitted", "the freed slot is given to the next start");
-  say("");
-}
-
-/** A second without renewal: long enough to read, short enough to watch it run out. */
-const shortTerms: LeaseTerms = {
-  ttlMs: 1_000,
-  waitMs: 2_000,
-  wait: "jitter",
-  poll: { kind: "around", baseMs: 50, jitterFraction: 0.3 },
-  callTimeoutMs: 125,
-  releaseTimeoutMs: 1_000,
-  rule: { policy: "fence", failuresMax: 1 },
+/** In the language of a worker: a job's input in, its output out. */
+const work: Readonly<Record<string, (input: never) => JsonValue>> = {
+  "demo.research": ({ subject }: { readonly subject: string }) => ({
+    facts: [`${subject}: two workers must not do the same job`, `${subject}: a retry must not do it twice`],
+  }),
+  "demo.write": ({ facts }: { readonly facts: readonly string[] }) => ({ text: facts.join("; ") }),
+  "demo.publish": ({ text }: { readonly text: string }) => ({ published: text.length }),
+  "demo.pay": ({ order, amount }: { readonly order: string; readonly amount: number }) => ({
+    receipt: `${amount} paid back for ${order}`,
+  }),
 };
 
-async function lostLease(plane: ControlPlane, say: Say, { runId }: Started): Promise<void> {
-  say("3. A worker that loses its lease while it is paused");
-  const { ports } = plane;
-  const lock = { namespace: "run", name: runId } as const;
-  const target = { tenant, lock };
-  const outcome = await withLease(ports, target, shortTerms, async (first) => {
-    const guard: Guard = {
-      lock,
-      token: first.token,
-      fence: first.fence,
-      policy: "fence",
-      ttlMs: shortTerms.ttlMs,
-    };
-    say(
-      `   A holds the lock of ${runId} for 1 s (fence ${first.fence}) and is paused, as by a long garbage collection.`,
-    );
-    const taken = await withLease(ports, target, shortTerms, async (second) => {
-      say(`   The lock runs out and B takes it (fence ${second.fence}). A wakes up and wants to write:`);
-      must(
-        refuses(() => first.check()),
-        "A's own check refuses",
-      );
-      say("     A asks lease.check()      refused before anything is sent: the lease is over");
-      const request = { tenant, guard, runId, status: "failed", actor: "A" } as const;
-      const forced = await ports.store.endRun(request, call);
-      must(forced.kind === "stale_fence", "the store refuses A's stale write");
-      say(`     A writes all the same     refused by the store: stale_fence (${errors.stale_fence.message})`);
-      const written = await second.write("endRun", { tenant, runId, status: "succeeded", actor: "B" });
-      must(written.kind === "ended", "B ends the run");
-      say("     B writes                  accepted: the run has succeeded");
-    });
-    must(taken.kind === "finished", "B got the lock");
-    first.check();
-  });
-  must(outcome.kind === "abandoned", "A is told that its lease was abandoned");
-  say("   A's work ended as `abandoned`, and A did not release the lock that was no longer its own.");
-  say("");
-}
-
-async function summary(plane: ControlPlane, say: Say): Promise<void> {
-  const active = await plane.ports.store.countActive({ tenant }, call);
-  const rows = await plane.ports.store.readEvents({ tenant, after: 0, limit: 100 }, call);
-  must(active.kind === "counted" && rows.kind === "events", "the store answers");
-  if (active.kind !== "counted" || rows.kind !== "events") return;
-  say(`Audit trail of acme (${rows.events.length} rows, ${active.active} run still active):`);
-  for (const row of rows.events)
-    say(`   ${String(row.sequence).padStart(3)}  ${row.type.padEnd(15)} ${row.subject}`);
-  say("");
-}
-
-function start(plane: ControlPlane, keyText: string, order: number): Promise<StartAnswer> {
-  const request: FingerprintedRequest = {
-    method: "POST",
-    path: "/api/v1/workflows/ship-order/runs",
-    query: {},
-    body: { order },
-  };
-  return plane.startRun({
+export function startDemonstrationWorker(plane: ControlPlane): void {
+  plane.startWorker({
     tenant,
-    workflow: "ship-order",
-    actor: "demo",
-    key: { text: keyText, fingerprint: fingerprintOf(request) },
-    records: [{ key: "input/run", body: JSON.stringify(request.body) }],
+    name: "demonstration",
+    topics: Object.keys(work),
+    concurrency: 4,
+    handler: ({ topic, input }: InProcessJob) => work[topic]?.(input as never) ?? null,
   });
 }
 
-async function setLimit(plane: ControlPlane, maxConcurrentRuns: number): Promise<void> {
-  const request = {
-    tenant,
-    settings: { maxConcurrentRuns },
-    expectedVersion: 0,
-    changeId: "demo",
-    actor: "demo",
-  };
-  const answer = await plane.ports.store.setTenant(request, call);
-  must(answer.kind === "saved", "the limit is set");
+export type ShownRun = {
+  readonly runId: RunId;
+  readonly status: RunStatus;
+  /** `found`: an earlier start of the program made it, and its key still answers with it. */
+  readonly origin: "started" | "found";
+};
+
+export async function runReport(plane: ControlPlane): Promise<ShownRun> {
+  await saveExample(plane, "report");
+  const started = await start(plane, "report", { subject: "leases" }, 1);
+  return { ...started, status: await settled(plane, started.runId) };
 }
 
-function describe(answer: StartAnswer): string {
-  const status = startHttpStatus(answer);
-  const code = startErrorCode(answer);
-  switch (answer.kind) {
-    case "admitted":
-      return `${status} admitted   ${answer.runId}`;
-    case "replayed":
-      return `${status} replayed   ${answer.runId}`;
-    case "limit_reached":
-      return `${status} ${errors.max_concurrent_runs_reached.message} (${answer.active} of ${answer.limit}), Retry-After ${answer.retryAfterSeconds} s`;
-    case "key_reused":
-    case "in_flight":
-    case "tenant_stopped":
-    case "gate_unavailable":
-    case "outcome_unknown":
-    case "cancelled":
-      return `${status} ${code === undefined ? answer.kind : errors[code].message}`;
+/** One run waits, however often the program was started: the keys are numbered, and the first open run is taken. */
+export async function runRefund(plane: ControlPlane): Promise<ShownRun> {
+  await saveExample(plane, "refund");
+  for (let number = 1; ; number += 1) {
+    const started = await start(plane, "refund", { order: `A-${1000 + number}`, amount: 250 }, number);
+    const status = await settled(plane, started.runId);
+    if (started.origin === "started" || !isTerminal(status)) return { ...started, status };
   }
 }
 
-function refuses(check: () => void): boolean {
-  try {
-    check();
-    return false;
-  } catch (error) {
-    if (error instanceof InterlockError && error.code === "lock_abandoned") return true;
-    throw error;
+async function saveExample(plane: ControlPlane, id: "report" | "refund"): Promise<void> {
+  const file = new URL(`../../examples/workflows/${id}.json`, import.meta.url);
+  const definition = JSON.parse(readFileSync(file, "utf8")) as JsonValue;
+  const known = await plane.api.getWorkflow(tenant, id);
+  // The same again would only make another revision of it.
+  if (known.kind === "workflow" && JSON.stringify(known.workflow.definition) === JSON.stringify(definition))
+    return;
+  const saved = await plane.api.saveWorkflow(caller, definition);
+  if (saved.kind !== "saved") throw unexpected(`saving ${id}`, saved);
+}
+
+/** As over HTTP: the key and the request's fingerprint, so that a repeat finds the first run. */
+async function start(
+  plane: ControlPlane,
+  workflow: string,
+  input: JsonValue,
+  number: number,
+): Promise<Omit<ShownRun, "status">> {
+  const path = `/api/v1/workflows/${workflow}/runs`;
+  const fingerprint = fingerprintOf({ method: "POST", path, query: {}, body: input });
+  const key = { text: `demonstration-${workflow}-${number}`, fingerprint };
+  const answer: StartWorkflowAnswer = await plane.api.startWorkflow({ caller, workflow, input, key });
+  if (answer.kind === "admitted") return { runId: answer.runId, origin: "started" };
+  if (answer.kind === "replayed") return { runId: answer.runId, origin: "found" };
+  throw unexpected(`starting ${workflow}`, answer);
+}
+
+/** How long the demonstration waits for its own worker; it takes milliseconds. */
+const patienceMs = 15_000;
+
+/** Waits until the run has ended or waits for somebody. A run whose records are gone has ended long ago. */
+async function settled(plane: ControlPlane, runId: RunId): Promise<RunStatus> {
+  const { clock } = plane.ports;
+  const endMs = clock.monotonicMs() + patienceMs;
+  for (;;) {
+    const answer = await plane.api.getRun(tenant, runId);
+    if (answer.kind === "not_found") return "succeeded";
+    if (answer.kind !== "run") throw unexpected(`reading ${runId}`, answer);
+    const { status } = answer.run.header;
+    if (isTerminal(status) || status === "waiting") return status;
+    if (clock.monotonicMs() > endMs) throw unexpected(`waiting for ${runId}`, { kind: status });
+    await clock.sleep(5);
   }
 }
 
-/** The demonstration shows only what really happened: anything else ends it with an error. */
-function must(condition: boolean, what: string): void {
-  if (!condition) throw new InterlockError("internal", `the demonstration expected that ${what}`);
+export type TimelineLine = { readonly afterMs: number; readonly type: string; readonly detail: string };
+
+export async function timelineOf(plane: ControlPlane, runId: RunId): Promise<readonly TimelineLine[]> {
+  const answer = await plane.api.readTimeline(tenant, runId, { after: 0, limit: 100 });
+  if (answer.kind === "not_found") return [];
+  if (answer.kind !== "timeline") throw unexpected(`reading the timeline of ${runId}`, answer);
+  const beganMs = answer.rows[0]?.atMs ?? 0;
+  return answer.rows.flatMap(({ atMs, body }) =>
+    (JSON.parse(body) as readonly Event[]).map((event) => ({
+      afterMs: atMs - beganMs,
+      type: event.type,
+      detail: detailOf(event),
+    })),
+  );
+}
+
+type Event = {
+  readonly type: string;
+  readonly step?: string;
+  readonly [name: string]: string | number | boolean | undefined;
+};
+
+function detailOf({ type: _, step, attempt, ...more }: Event): string {
+  const rest = Object.entries(more).map(([name, value]) => `${name}=${String(value)}`);
+  const name = step === undefined ? [] : [attempt === undefined || attempt === 1 ? step : `${step}@${attempt}`];
+  return [...name, ...rest].join(" ");
+}
+
+export async function pendingApproval(plane: ControlPlane, runId: RunId): Promise<string | undefined> {
+  const answer = await plane.api.listApprovals(tenant, { limit: 500, state: "pending" });
+  if (answer.kind !== "listed") throw unexpected("listing approvals", answer);
+  return answer.approvals.find((approval) => approval.runId === runId)?.approvalId;
+}
+
+function unexpected(what: string, answer: { readonly kind: string; readonly cause?: string }): InterlockError {
+  const cause = answer.cause === undefined ? "" : ` (${answer.cause})`;
+  return new InterlockError("internal", `the demonstration's ${what} was answered with ${answer.kind}${cause}`);
 }

@@ -1,53 +1,141 @@
-// npm start: runs the embedded demonstration in a data folder of its own, and says where the data lies.
-import { mkdirSync, mkdtempSync } from "node:fs";
-import { join, relative } from "node:path";
+// npm start: the embedded server with an example. It runs a workflow to its end, leaves another waiting, and stays up.
+import { rmSync } from "node:fs";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { createControlPlane } from "../control-plane.ts";
+import { embeddedData } from "../control-plane.ts";
+import { keyPaths } from "../embedded/keys-file.ts";
+import { type Server, startServer, whoHasIt } from "../embedded/start-server.ts";
 import { InterlockError } from "../errors.ts";
 import { loadConfig, processEnvironment } from "../load-config.ts";
-import { demonstrate } from "./demonstration.ts";
+import {
+  pendingApproval,
+  runRefund,
+  runReport,
+  type ShownRun,
+  startDemonstrationWorker,
+  timelineOf,
+} from "./demonstration.ts";
+import { runProgram } from "./run-program.ts";
+import { asTyped, shellWord } from "./typed-folder.ts";
+import { stopInTime, stopSignal } from "./stopping.ts";
 
-const usage = "usage: npm start -- [--once]";
+const usage = `usage: npm start -- [--once] [--fresh] [--new-keys]
+  --once      end after the demonstration
+  --fresh     delete the data first
+  --new-keys  make new keys, when keys.json was lost`;
 
-try {
-  // There is no server yet to leave running, so that with and without --once the demonstration ends by itself.
-  parseArgs({ options: { once: { type: "boolean", default: false } } });
-  await main();
-} catch (error) {
-  process.exitCode = 1;
-  const parsing =
-    error instanceof TypeError && "code" in error && String(error.code).startsWith("ERR_PARSE_ARGS");
-  console.error(parsing ? `${error.message}\n${usage}` : explain(error));
-}
+const renewal =
+  "To make new ones, stop the server and type: npm start -- --new-keys (older ones stay valid until they are revoked).";
 
-async function main(): Promise<void> {
-  const env = processEnvironment();
-  const base = loadConfig({ env }).config["store.dataDirectory"];
-  mkdirSync(base, { recursive: true, mode: 0o700 });
-  // A folder of its own for every run: two at once do not meet, and an earlier one can still be looked at.
-  const dataDirectory = mkdtempSync(join(base, "demo-"));
-  const plane = await createControlPlane({
-    env,
-    // What a real operator reads in the log is told in the story's own words here.
-    ports: { log: { info: () => {}, warn: () => {}, error: (message) => console.error(message) } },
-    overrides: { "store.kind": "sqlite", "store.dataDirectory": dataDirectory },
+await runProgram(usage, async () => {
+  const { values } = parseArgs({
+    options: {
+      once: { type: "boolean", default: false },
+      fresh: { type: "boolean", default: false },
+      "new-keys": { type: "boolean", default: false },
+    },
   });
-  const file = relative(process.cwd(), join(dataDirectory, "interlock.db"));
-  console.log(`Interlock, embedded: one process, no services. All state is in ${file}\n`);
+  const directory = embeddedDirectory();
+  if (values.fresh) await deleteData(directory);
+  const server = await startServer({
+    env: processEnvironment(),
+    keys: values["new-keys"] ? "renew" : "keep",
+    port: {
+      whenTaken: "next",
+      told: (port) => console.log(`Port ${port} is taken by another program; trying ${port + 1}.`),
+    },
+  });
   try {
-    await demonstrate(plane, (line) => console.log(line));
+    startDemonstrationWorker(server.plane);
+    const waiting = await demonstrate(server, directory);
+    if (values.once) {
+      console.log("It waits for a decision. The server stops, since --once was given: npm start goes on from here.");
+      return;
+    }
+    for (const line of nextCommands(server, waiting)) console.log(line);
+    console.log("\nCtrl-C stops the server; npm start goes on from here, npm start -- --fresh starts empty.");
+    await stopSignal();
+    console.log("Finishing what is under way ...");
   } finally {
-    await plane.close();
+    await stopInTime(server, (line) => console.log(line));
   }
-  console.log(
-    `Every answer above was given after its commit was on disk. Look inside: sqlite3 ${file} 'select * from run'`,
-  );
-  console.log(
-    "Next: ARCHITECTURE.md says how it works, docs/guide/embedding.md how to use it, npm test proves it.",
-  );
+  console.log("Stopped.");
+});
+
+function embeddedDirectory(): string {
+  const { config } = loadConfig({ env: processEnvironment() });
+  if (config["store.kind"] === "sqlite") return config["store.dataDirectory"];
+  const detail = `npm start is the embedded server, and store.kind is ${config["store.kind"]}: start src/cli/serve.ts instead`;
+  throw new InterlockError("config_invalid", detail);
 }
 
-function explain(error: unknown): string {
-  if (error instanceof InterlockError) return `${error.message} (${error.code})`;
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+/** Only what the server has made: the folder may hold other things. */
+async function deleteData(directory: string): Promise<void> {
+  await whoHasIt(directory, () => embeddedData.remove(directory));
+  for (const name of ["keys.json", "curl-headers", "server.json"]) rmSync(join(directory, name), { force: true });
+}
+
+type Waiting = { readonly directory: string; readonly approval: string; readonly runId: string };
+
+async function demonstrate(server: Server, directory: string): Promise<Waiting> {
+  const { plane, url } = server;
+  console.log(`Interlock is up at ${url}: one process, no services, its data in ${asTyped(directory)}/\n`);
+  for (const line of aboutKeys(server, directory)) console.log(line);
+  const report = await runReport(plane);
+  console.log(`1. A workflow of three steps (${origin(report)}): ${report.runId}, ${report.status}\n`);
+  await printTimeline(server, report);
+  const refund = await runRefund(plane);
+  const approval = await pendingApproval(plane, refund.runId);
+  console.log(`2. A workflow that asks a person (${origin(refund)}): ${refund.runId}, ${refund.status}\n`);
+  await printTimeline(server, refund);
+  if (approval === undefined) throw new InterlockError("internal", "the second run should wait for an approval");
+  return { directory, approval, runId: refund.runId };
+}
+
+function origin(run: ShownRun): string {
+  return run.origin === "started" ? "started now" : "from an earlier start: its idempotency key found it again";
+}
+
+async function printTimeline({ plane }: Server, { runId }: ShownRun): Promise<void> {
+  for (const { afterMs, type, detail } of await timelineOf(plane, runId)) {
+    console.log(`   ${`+${afterMs} ms`.padStart(10)}  ${type.padEnd(25)} ${detail}`.trimEnd());
+  }
+  console.log("");
+}
+
+function aboutKeys({ keys }: Server, directory: string): string[] {
+  const { keysFile, headersFile } = keyPaths(directory);
+  const files = `${asTyped(keysFile)}, and for curl in ${asTyped(headersFile)}`;
+  switch (keys.kind) {
+    case "made":
+      return [
+        "New API keys, shown only this once:",
+        `   platform (tenants, limits, keys)   ${keys.keys.platform}`,
+        `   admin of the tenant "default"      ${keys.keys.admin}`,
+        `   workers of the tenant "default"    ${keys.keys.worker}`,
+        `They are in ${files}; nobody else can read these files.\n`,
+      ];
+    case "known":
+      return [`The API keys are in ${files}.\n`];
+    case "elsewhere":
+      return [`There is no ${asTyped(keysFile)}. Keys made before still work. ${renewal}\n`];
+    case "refused":
+      return [`${asTyped(keysFile)} holds keys that this data does not know, or that were revoked. ${renewal}\n`];
+  }
+}
+
+function nextCommands({ keys, url }: Server, { directory, approval, runId }: Waiting): string[] {
+  if (keys.kind === "elsewhere" || keys.kind === "refused")
+    return ["It waits for you. To go on you need a key: see above."];
+  const curl = `curl -sS -w '\\n' -H @${shellWord(asTyped(keyPaths(directory).headersFile))}`;
+  return [
+    "It waits for you. Type these in another terminal, in this folder:",
+    "",
+    "   # what waits for a decision",
+    `   ${curl} '${url}/api/v1/approvals?state=pending'`,
+    "   # approve it",
+    `   ${curl} -X POST '${url}/api/v1/approvals/${approval}/approve'`,
+    "   # how the run ended",
+    `   ${curl} '${url}/api/v1/workflow-runs/${runId}'`,
+  ];
 }

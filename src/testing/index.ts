@@ -1,5 +1,5 @@
 // What `interlock/testing` offers: the conformance suite for stores, and virtual time with faults for flows.
-export { type ConformanceCase, Harness } from "./conformance/harness.ts";
+export { type ConformanceCase, type ConformanceSuite, Harness } from "./conformance/harness.ts";
 export { storeConformance } from "./conformance/store-conformance.ts";
 export { createKernel, type Kernel, type KernelOptions, type RunEnd, type RunLimits } from "./kernel.ts";
 export { createSeededRandom, type SeededRandom } from "./seeded-random.ts";

@@ -4,6 +4,7 @@ import { type Operations, operations, perform } from "../adapters/operations/per
 import {
   type Answer,
   type CallOptions,
+  defaultStoreSettings,
   type OperationName,
   type OutcomeOf,
   type RequestOf,
@@ -52,9 +53,17 @@ type NamedRequest = {
 
 export type StoreCall = NamedRequest & { readonly caller: string; readonly notAfterMs: number };
 
-/** `outcome` is the union over all operations; its kinds tell which. */
-export type StoreExecution = StoreCall & {
-  readonly outcome: OutcomeOf<OperationName> | Unavailable;
+type NamedOutcome = {
+  [Name in OperationName]: {
+    readonly name: Name;
+    readonly request: RequestOf<Name>;
+    readonly outcome: OutcomeOf<Name> | Unavailable;
+  };
+}[OperationName];
+
+export type StoreExecution = NamedOutcome & {
+  readonly caller: string;
+  readonly notAfterMs: number;
   readonly storeTimeMs: number;
   readonly records: MemoryRecords;
   /** `second` when the transport sent it again. */
@@ -122,7 +131,7 @@ class StoreServer implements SimulatedStore {
     call: Call<Name>,
     execution: StoreExecution["execution"],
   ): { readonly answer: Answer<Name>; readonly storeTimeMs: number } {
-    const settings = this.options.settings ?? { eventsPerTenantMax: 10_000 };
+    const settings = this.options.settings ?? defaultStoreSettings;
     const context = { records: this.records, nowUs: this.#timeUs(), settings };
     const answer = perform(this.options.table ?? operations, context, call);
     const storeTimeMs = this.timeMs();

@@ -6,9 +6,12 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
+import type { Partition } from "../../src/domain/partition.ts";
 import type { Fingerprint, ReservationDigest } from "../../src/domain/reservation.ts";
 import { makeRunId, type RunId } from "../../src/domain/run.ts";
+import { unchanged } from "../../src/domain/run-change.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
+import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { call } from "../../src/testing/conformance/harness.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
@@ -26,7 +29,7 @@ function open(changes: Partial<RedisStoreOptions> = {}) {
     urls: [server.url],
     mode: "standalone",
     prefix: "interlock",
-    settings: { eventsPerTenantMax: 1_000 },
+    settings: defaultStoreSettings,
     clock: systemClock,
     log: silentLog,
     ...changes,
@@ -86,27 +89,30 @@ describe("unsuitable servers", () => {
     await (await open({ urls: [url("secret")] })).close();
   });
   test("a user who may not run a command of the scripts is refused, with the command", async () => {
-    const sources = readdirSync(luaFolder).map((name) => readFileSync(join(luaFolder, name), "utf8"));
+    const files = readdirSync(luaFolder, { recursive: true, encoding: "utf8" });
+    const sources = files
+      .filter((name) => name.endsWith(".lua"))
+      .map((name) => readFileSync(join(luaFolder, name), "utf8"));
+    // Called at once, or put into a list of commands to be called later.
+    const command = /(?:redis\.call\(|\{\s*)"([A-Z]+)"/g;
     const used = new Set(
-      sources.flatMap((text) =>
-        [...text.matchAll(/redis\.call\("([A-Z]+)"/g)].map(([, name]) => name as string),
-      ),
+      sources.flatMap((text) => [...text.matchAll(command)].map(([, name]) => name as string)),
     );
     expect(used.size).toBeGreaterThan(10);
-    for (const command of used) {
-      await server.command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", `-${command}`);
+    for (const name of used) {
+      await server.command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", `-${name}`);
       const opening = open({ urls: [`redis://limited:secret@127.0.0.1:${server.port}`] });
-      const detail = `the user of the address may not run ${command}`;
+      const detail = `the user of the address may not run ${name}`;
       // Asking for the time is the first thing that a script does.
-      const refused =
-        command === "TIME" ? { code: "store_unavailable" } : { code: "store_unsuitable", detail };
-      await expect(opening, command).rejects.toMatchObject(refused);
+      const refused = name === "TIME" ? { code: "store_unavailable" } : { code: "store_unsuitable", detail };
+      await expect(opening, name).rejects.toMatchObject(refused);
       await server.command("ACL", "DELUSER", "limited");
     }
   });
 });
 
 describe("schema version", () => {
+  const ourVersion = "2";
   const schema = (partition: string) => `interlock:{${partition}}:schema`;
 
   test("every partition of a new store gets our version", async () => {
@@ -114,14 +120,14 @@ describe("schema version", () => {
     await (await open()).close();
     const keys = await server.command<string[]>("KEYS", "interlock:{p*}:schema");
     expect(keys).toHaveLength(64);
-    expect(new Set(await server.command<string[]>("MGET", ...keys))).toEqual(new Set(["1"]));
+    expect(new Set(await server.command<string[]>("MGET", ...keys))).toEqual(new Set([ourVersion]));
   });
 
   test("a partition written by a newer version is refused and left alone", async () => {
-    await server.command("SET", schema("p17"), "2");
-    const detail = "p17 has schema version 2, and this program knows 1";
+    await server.command("SET", schema("p17"), "99");
+    const detail = `p17 has schema version 99, and this program knows ${ourVersion}`;
     await expect(open()).rejects.toMatchObject({ code: "store_schema_newer", detail });
-    expect(await server.command("GET", schema("p17"))).toBe("2");
+    expect(await server.command("GET", schema("p17"))).toBe("99");
     await server.command("DEL", schema("p17"));
   });
 
@@ -131,23 +137,24 @@ describe("schema version", () => {
     await server.command("DEL", schema("p17"));
   });
 
-  test("a partition written by version 0 is migrated and goes on working", async () => {
+  test.each([0, 1])("a partition written by version %d is migrated and goes on working", async (version) => {
     await server.command("FLUSHALL");
-    for (const command of readFixture("redis-schema-0.txt")) await server.command(...command);
+    for (const command of readFixture(`redis-schema-${version}.txt`)) await server.command(...command);
     const store = await open();
-    expect(await server.command("GET", schema("p47"))).toBe("1");
+    expect(await server.command("GET", schema("p47"))).toBe(ourVersion);
     const tenant = "acme" as TenantId;
     const settings = { maxConcurrentRuns: 2, stopped: false };
     expect(await store.getTenant({ tenant }, call)).toMatchObject({ record: { settings, version: 1 } });
     const ended = await store.loadRun({ tenant, runId: "run_47_ended0001" as RunId }, call);
     expect(ended).toMatchObject({
-      header: { status: "succeeded", endedByFence: 1_763_180_000_000_001 },
+      header: { status: "succeeded", version: 1, definition: "", updatedAtMs: 1_763_180_000_300 },
       records: [{ key: "input/run", body: '{"list": []}' }],
     });
     const admit = (digest: string, fingerprint: string, unique: string) => {
       const key = { digest: digest as ReservationDigest, fingerprint: fingerprint as Fingerprint };
-      const run = { runId: makeRunId(tenant, unique), workflow: "deploy", actor: "a", key, records: [] };
-      return store.admit({ tenant, run }, call);
+      const change = { ...unchanged, status: "pending", timeline: "[]" } as const;
+      const base = { workflow: "deploy", definition: "d", actor: "a", change, start: "applied" } as const;
+      return store.admit({ tenant, run: { ...base, runId: makeRunId(tenant, unique), key } }, call);
     };
     const replayed = { kind: "replayed", runId: "run_47_ended0001", status: "succeeded" };
     expect(await admit("0aa1", "v1:1111", "again001")).toMatchObject(replayed);
@@ -162,6 +169,17 @@ describe("schema version", () => {
       events: readonly { sequence: number }[];
     };
     expect(events.map((event) => event.sequence)).toEqual([4, 5]);
+    const { runs } = (await store.listRuns({ tenant, limit: 10 }, call)) as { runs: readonly object[] };
+    expect(runs).toMatchObject([
+      { runId: "run_47_second01" },
+      { runId: "run_47_ended0001" },
+      { runId: "run_47_active001", status: "pending" },
+    ]);
+    // Ended a year ago: its retention is over, and its key stays.
+    const swept = await store.sweep({ partition: 47 as Partition }, call);
+    expect(swept).toMatchObject({ kind: "swept", removedRuns: 1, repairs: [] });
+    expect(await admit("0aa1", "v1:1111", "again003")).toMatchObject(replayed);
+    expect(await server.command("ZCARD", "interlock:{p47}:keyed:acme")).toBe(3);
     await store.close();
   });
 });

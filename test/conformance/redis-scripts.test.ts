@@ -1,18 +1,21 @@
 // What holds for every Lua script: an error has no effect, values survive, and Redis may forget or refuse scripts.
 import { randomBytes } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { Guard } from "../../src/domain/lock.ts";
-import { type OperationName, operationNames, type Store } from "../../src/ports/store.ts";
+import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
+import { commitOf, jobOf } from "../../src/testing/conformance/run-steps.ts";
 import {
   performScenario,
   prefix,
   prepareScenario,
-  writingOperations,
+  type ScenarioName,
+  scenarioNames,
+  writingScenarios,
 } from "../support/operation-scenarios.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { changedKeys, takeSnapshot } from "../support/redis-snapshot.ts";
@@ -21,7 +24,7 @@ import { silentLog } from "../support/silent-log.ts";
 const options = {
   mode: "standalone",
   prefix,
-  settings: { eventsPerTenantMax: 1_000 },
+  settings: { ...defaultStoreSettings, keysPerTenantMax: 2 },
   clock: systemClock,
   log: silentLog,
 } as const;
@@ -38,21 +41,26 @@ afterAll(async () => {
   await server?.stop();
 });
 
+/** What one test leaves due must not be swept by another. */
+beforeEach(() => server.command("FLUSHALL"));
+
 const newHarness = (from = store) => new Harness(from, systemClock, randomBytes(6).toString("hex"));
 const remove = (name: string) => server.command("DEL", name);
-const prepare = (name: OperationName, harness: Harness) => prepareScenario(name, harness, remove);
+const prepare = (name: ScenarioName, harness: Harness) => prepareScenario(name, harness, remove);
 
 describe("an error has no effect", () => {
-  test.each(operationNames)("%s writes the keys it is known to write, and no others", async (name) => {
+  test.each(scenarioNames)("%s writes the keys it is known to write, and no others", async (name) => {
     const harness = newHarness();
     const scenario = await prepare(name, harness);
     const before = await takeSnapshot(server);
     const answer = await performScenario(harness, scenario);
     expect(answer.kind).toBe(scenario.kind);
-    expect(changedKeys(before, await takeSnapshot(server))).toEqual([...scenario.writes].sort());
+    const written = [...scenario.writes, ...(scenario.removes ?? [])];
+    expect(changedKeys(before, await takeSnapshot(server))).toEqual(written.sort());
   });
 
-  test.each(writingOperations)(
+  // The sweep puts off what it cannot read: see redis-sweep.test.ts.
+  test.each(writingScenarios.filter((name) => name !== "sweep"))(
     "%s fails before its first write when a key has the wrong type",
     async (name) => {
       const { writes } = await prepare(name, newHarness());
@@ -61,15 +69,23 @@ describe("an error has no effect", () => {
         const harness = newHarness();
         const scenario = await prepare(name, harness);
         const planted = scenario.writes[index] as string;
-        await server.command("DEL", planted);
-        await server.command("RPUSH", planted, "not what the script expects");
+        await plantWrongType(planted);
         const before = await takeSnapshot(server);
-        await expect(performScenario(harness, scenario)).rejects.toThrow("WRONGTYPE");
+        await expect(performScenario(harness, scenario), `wrong type at ${planted}`).rejects.toThrow(
+          "WRONGTYPE",
+        );
         expect(changedKeys(before, await takeSnapshot(server)), `wrong type at ${planted}`).toEqual([]);
       }
       await server.command("FLUSHALL");
     },
   );
+
+  /** Only inboxes are lists. */
+  async function plantWrongType(name: string): Promise<void> {
+    await server.command("DEL", name);
+    if (name.includes(":inbox:")) await server.command("SET", name, "not what the script expects");
+    else await server.command("RPUSH", name, "not what the script expects");
+  }
 
   test("a script that writes too early would be noticed", async () => {
     const early = `$&\nredis.call("ZADD", KEYS[3], now, ARGV[2])`;
@@ -97,7 +113,7 @@ describe("an error has no effect", () => {
     expect(changedKeys(before, await takeSnapshot(server))).toEqual([]);
   });
 
-  test.each(operationNames)("%s past its notAfterMs is refused without effect", async (name) => {
+  test.each(scenarioNames)("%s past its notAfterMs is refused without effect", async (name) => {
     const harness = newHarness();
     const scenario = await prepare(name, harness);
     const before = await takeSnapshot(server);
@@ -150,14 +166,18 @@ describe("values survive", () => {
     expect(guard.fence).toBe(large + 1);
     const held = await store.inspectLock({ tenant, lock: guard.lock }, call);
     expect(held).toMatchObject({ kind: "held", fence: large + 1 });
-    const request = { tenant, guard, runId, status: "failed", actor: "tester" } as const;
-    const ended = await store.endRun(request, call);
-    const endedAtMs = (ended as { storeTimeMs: number }).storeTimeMs;
+    const job = jobOf(runId, { claim: harness.claim(), deadlineAtMs: large });
+    const change = { jobs: [job], timers: [{ timerId: "late", dueAtMs: large }] };
+    const request = commitOf(harness, runId, guard, { change });
+    for (let times = 0; times < 2; times += 1)
+      expect(await store.commit(request, call)).toMatchObject({ claims: [{ fence: large + 2 }] });
+    const read = await store.getJob({ tenant, jobId: job.jobId }, call);
+    expect(read).toMatchObject({ job: { deadlineAtMs: large, claim: { fence: large + 2 } } });
+    await harness.end(runId, "failed");
     const loaded = await store.loadRun({ tenant, runId }, call);
-    expect(loaded).toMatchObject({ header: { endedByFence: large + 1, endedAtMs } });
-    expect(await store.endRun(request, call)).toMatchObject({ kind: "ended" });
-    const rows = await store.readEvents({ tenant, after: 1, limit: 1 }, call);
-    expect(rows).toMatchObject({ events: [{ sequence: 2, atMs: endedAtMs }] });
+    const { endedAtMs } = (loaded as { header: { endedAtMs: number } }).header;
+    const rows = await store.readEvents({ tenant, after: 2, limit: 1 }, call);
+    expect(rows).toMatchObject({ events: [{ sequence: 3, atMs: endedAtMs }] });
     await server.command("DEL", fenceKey);
   });
 
@@ -173,7 +193,8 @@ describe("values survive", () => {
   });
 
   test("only the last event rows are shown, whatever the stream still holds", async () => {
-    const few = await openRedisStore({ ...options, settings: { eventsPerTenantMax: 3 }, urls: [server.url] });
+    const settings = { ...options.settings, eventsPerTenantMax: 3 };
+    const few = await openRedisStore({ ...options, settings, urls: [server.url] });
     const harness = newHarness(few);
     for (let run = 0; run < 5; run += 1) await harness.admit();
     const rows = await few.readEvents({ tenant: harness.tenant, after: 0, limit: 10 }, call);
@@ -184,7 +205,7 @@ describe("values survive", () => {
 
 describe("Redis forgets or refuses", () => {
   test("scripts forgotten between calls are sent again", async () => {
-    for (const name of operationNames) {
+    for (const name of scenarioNames) {
       const harness = newHarness();
       const scenario = await prepare(name, harness);
       await server.command("SCRIPT", "FLUSH");
@@ -192,26 +213,35 @@ describe("Redis forgets or refuses", () => {
     }
   });
 
-  test("without memory nothing is admitted, and what ends or releases still works", async () => {
-    const prepared = async (name: OperationName) => {
-      const harness = newHarness();
-      return { harness, scenario: await prepare(name, harness) };
+  test("without memory nothing new begins, and what ends, releases or brings results still works", async () => {
+    const prepared = async (names: readonly ScenarioName[]) => {
+      const found = [];
+      for (const name of names) {
+        const harness = newHarness();
+        found.push({ name, harness, scenario: await prepare(name, harness) });
+      }
+      return found;
     };
-    const starts = await prepared("admit");
-    const ends = [];
-    for (const name of ["releaseLock", "cancelReservation", "endRun"] as const)
-      ends.push(await prepared(name));
+    const begins = ["acquireLock", "admit", "createRun", "claimJobs", "putDocument"] as const;
+    const starts = await prepared(begins);
+    const goes = await prepared([
+      ...(["releaseLock", "cancelReservation", "heartbeatJobs", "takeRun", "deleteRun"] as const),
+      ...(["removeDocument", "sweep"] as const),
+      ...scenarioNames.filter((name) => /^(deliver|commit)/.test(name)),
+    ]);
     await server.command("CONFIG", "SET", "maxmemory", "1");
     try {
-      const refused = await performScenario(starts.harness, starts.scenario);
-      expect(refused).toMatchObject({ kind: "unavailable", cause: expect.stringMatching(/^OOM/) });
-      for (const { harness, scenario } of ends) {
-        expect((await performScenario(harness, scenario)).kind, scenario.name).toBe(scenario.kind);
+      for (const { name, harness, scenario } of starts) {
+        const refused = await performScenario(harness, scenario);
+        expect(refused, name).toMatchObject({ kind: "unavailable", cause: expect.stringMatching(/^OOM/) });
       }
+      for (const { name, harness, scenario } of goes)
+        expect((await performScenario(harness, scenario)).kind, name).toBe(scenario.kind);
     } finally {
       await server.command("CONFIG", "SET", "maxmemory", "0");
     }
-    expect((await performScenario(starts.harness, starts.scenario)).kind).toBe("admitted");
+    for (const { harness, scenario } of starts)
+      expect((await performScenario(harness, scenario)).kind).toBe(scenario.kind);
   });
 
   test("a script can be swapped when the store is opened", async () => {

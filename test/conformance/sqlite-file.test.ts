@@ -2,7 +2,11 @@
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { Fence, LockToken } from "../../src/domain/lock.ts";
+import { partitionOf } from "../../src/domain/partition.ts";
+import { digestOf } from "../../src/domain/reservation.ts";
 import type { RunId } from "../../src/domain/run.ts";
+import { unchanged } from "../../src/domain/run-change.ts";
 import type { InterlockError } from "../../src/errors.ts";
 import { startChildProgram } from "../support/child-program.ts";
 import type { ChildLine } from "../support/sqlite-child.ts";
@@ -85,8 +89,47 @@ describe("the file", () => {
     expect(await store.admit(admission(1), call)).toMatchObject({ active: 2, limit: 3 });
     await store.close();
     const again = await openCoreIn(directory);
-    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 2 });
+    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 3 });
     again.close();
+  });
+
+  test("version 2 is migrated: runs, keys and slots stay, and what has ended has an end", async () => {
+    const dump = readFileSync(join(import.meta.dirname, "../fixtures/sqlite-schema-2.sql"), "utf8");
+    await runSql(directory, dump);
+    const openedAtMs = 1_763_200_001_000;
+    const store = await openStoreIn(directory, { clock: clockAt(() => openedAtMs) });
+    const runId = "run_47_first0001" as RunId;
+    const ended = "run_47_second002" as RunId;
+    const { header } = (await store.loadRun({ tenant, runId: ended }, call)) as { header: object };
+    expect(header).toEqual({
+      ...{ runId: ended, tenant, workflow: "invoice", definition: "", status: "succeeded", version: 1 },
+      ...{ actor: "key_1", admittedAtMs: 1_763_200_000_021, updatedAtMs: 1_763_200_000_035 },
+      ...{ endedAtMs: 1_763_200_000_035, reservation: digestOf("start_run", "order-2") },
+    });
+    const runs = await store.listRuns({ tenant, limit: 10 }, call);
+    expect(runs).toMatchObject({ runs: [{ runId: ended }, { runId, status: "pending", version: 1 }] });
+    expect(await store.listActive({ tenant, limit: 10 }, call)).toMatchObject({ runIds: [runId] });
+    const inspect = (text: string) =>
+      store.inspectReservation({ tenant, digest: digestOf("start_run", text) }, call);
+    expect(await inspect("order-1")).toMatchObject({ kind: "bound", runId });
+    expect(await inspect("order-2")).toMatchObject({ kind: "bound", runId: ended, finalStatus: "succeeded" });
+    const commits = { commitId: "c", expectedVersion: 1, consumed: 0 };
+    const change = { ...unchanged, status: "failed", timeline: "[]" } as const;
+    const lock = { namespace: "run", name: runId } as const;
+    const request = { tenant, lock, token: "t" as LockToken, instance: "host:1", ttlMs: 1_000 };
+    const { fence } = (await store.acquireLock(request, call)) as { fence: Fence };
+    const guard = { lock, token: request.token, fence, policy: "fence", ttlMs: 1_000 } as const;
+    expect(await store.commit({ tenant, runId, guard, ...commits, change }, call)).toMatchObject({
+      version: 2,
+    });
+    expect(await inspect("order-1")).toMatchObject({ kind: "bound", finalStatus: "failed" });
+    await store.close();
+    const weekMs = 7 * 86_400_000;
+    const later = await openStoreIn(directory, { clock: clockAt(() => openedAtMs + weekMs) });
+    const swept = await later.sweep({ partition: partitionOf(tenant) }, call);
+    expect(swept).toMatchObject({ kind: "swept", removedRuns: 2, repairs: [] });
+    expect(await later.listRuns({ tenant, limit: 10 }, call)).toMatchObject({ runs: [] });
+    await later.close();
   });
 
   test("another program's database is refused and left alone", async () => {

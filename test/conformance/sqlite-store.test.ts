@@ -133,10 +133,8 @@ describe("durability", () => {
       { tenant, settings: { maxConcurrentRuns }, expectedVersion: 0, changeId: "1", actor: "tester" },
       call,
     );
-    await store.admit(
-      { tenant, run: { runId: runIdOf(1), workflow: "deploy", actor: "é\0", records } },
-      call,
-    );
+    const { run } = admission(1);
+    await store.admit({ tenant, run: { ...run, actor: "é\0", change: { ...run.change, records } } }, call);
     const grant = { tenant, lock, token, instance: "host:1", ttlMs: Number.MAX_SAFE_INTEGER - 2 ** 52 };
     const acquired = await store.acquireLock(grant, call);
     await store.close();

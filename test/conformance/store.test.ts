@@ -1,19 +1,28 @@
-// Runs the conformance suite of the store port on every adapter, against the real servers.
-import { randomBytes } from "node:crypto";
+// Runs the conformance suites of the store port on every adapter, against the real servers.
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import type { Partition } from "../../src/domain/partition.ts";
+import type { Store } from "../../src/ports/store.ts";
 import { Harness } from "../../src/testing/conformance/harness.ts";
 import { storeConformance } from "../../src/testing/conformance/store-conformance.ts";
-import { type OpenStore, openStore, storeNames } from "../support/stores.ts";
+import { type StoreHost, startStoreHost, storeNames, uniqueText } from "../support/stores.ts";
 
 describe.each(storeNames)("%s", (name) => {
-  let open: OpenStore;
+  let host: StoreHost;
   beforeAll(async () => {
-    open = await openStore(name, { eventsPerTenantMax: 1_000 });
+    host = await startStoreHost(name);
   }, 60_000);
-  afterAll(() => open?.close());
+  afterAll(() => host?.close());
 
-  for (const { name: title, check } of storeConformance) {
-    test(title, () => check(new Harness(open.store, systemClock, randomBytes(6).toString("hex"))));
-  }
+  describe.each(storeConformance)("$name", ({ settings, cases }) => {
+    const used = new Set<Partition>();
+    let store: Store;
+    beforeAll(async () => {
+      store = await host.open(settings);
+    }, 60_000);
+
+    for (const { name: title, check } of cases) {
+      test(title, () => check(new Harness(store, systemClock, uniqueText(used))));
+    }
+  });
 });

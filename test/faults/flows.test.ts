@@ -11,6 +11,8 @@ import {
   type TenantId,
   withLease,
 } from "../../src/index.ts";
+import { bareStart } from "../../src/testing/bare-run.ts";
+import { endBareRun } from "../../src/testing/end-bare-run.ts";
 import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
@@ -45,11 +47,11 @@ afterAll(async () => {
 function requestFor(tenant: TenantId, text: string) {
   const fingerprint = fingerprintOf({ method: "POST", path: "/w", query: {}, body: { text } });
   return {
+    ...bareStart,
     tenant,
-    workflow: "w",
     actor: "test",
     key: { text, fingerprint },
-    records: [{ key: "input/run", body: text }],
+    change: { ...bareStart.change, records: [{ key: "input/run", body: text }] },
   };
 }
 
@@ -109,10 +111,10 @@ test("an end of a run whose reply is lost is asked again and happens once", asyn
   const tenant = parseTenantId("lost-end") as TenantId;
   const started = await steady.startRun(requestFor(tenant, "k"));
   if (started.kind !== "admitted") throw new Error(started.kind);
-  const swallowed = proxy.swallowNextReply((bytes) => bytes.includes("lost-end-actor"));
+  const swallowed = proxy.swallowNextReply((bytes) => bytes.includes("lost-end-commit"));
   const { runId } = started;
-  const request = { tenant, runId, status: "succeeded", actor: "lost-end-actor", risk: "standard" } as const;
-  const ended = await shaky.endRun(request);
+  const request = { tenant, runId, status: "succeeded", risk: "standard" } as const;
+  const ended = await endBareRun(shaky.ports, shaky.config, { ...request, commitId: "lost-end-commit" });
   await swallowed;
   expect(ended).toEqual({ kind: "ended", status: "succeeded" });
   const rows = await steady.ports.store.readEvents({ tenant, after: 0, limit: 10 }, call);
@@ -210,9 +212,7 @@ test("a tenant at its limit under a flood does not change another tenant's answe
     Array.from({ length: 50 }, async () => {
       const answers = new Set<string>();
       while (flooding)
-        answers.add(
-          (await steady.startRun({ tenant: flooded, workflow: "w", actor: "t", records: [] })).kind,
-        );
+        answers.add((await steady.startRun({ ...bareStart, tenant: flooded, actor: "t" })).kind);
       return answers;
     }),
   );

@@ -2,6 +2,7 @@
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ControlPlane, createControlPlane, parseTenantId, type TenantId } from "../../src/index.ts";
+import { bareStart } from "../../src/testing/bare-run.ts";
 import { type ChildProgram, startChildProgram } from "../support/child-program.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
@@ -113,7 +114,7 @@ test("a holder stopped for twice its ttl is refused by its own check and by the 
 }, async () => {
   const ttlMs = 1_500;
   const tenant = parseTenantId("stopped-holder") as TenantId;
-  const started = await plane.startRun({ tenant, workflow: "w", actor: "test", records: [] });
+  const started = await plane.startRun({ ...bareStart, tenant, actor: "test" });
   if (started.kind !== "admitted") throw new Error(started.kind);
   const { runId } = started;
   const child = startChildProgram(join(support, "lease-holder.ts"), {

@@ -6,7 +6,7 @@ import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import type { Store } from "../../src/ports/store.ts";
+import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
 import { prefix } from "../support/operation-scenarios.ts";
 import { type RedisCluster, type RedisServer, startRedisCluster } from "../support/redis-server.ts";
@@ -24,7 +24,7 @@ function open(from: RedisCluster): Promise<Store> {
     urls: from.urls.slice(0, 1),
     mode: "cluster",
     prefix,
-    settings: { eventsPerTenantMax: 1_000 },
+    settings: defaultStoreSettings,
     clock: systemClock,
     log: silentLog,
   });

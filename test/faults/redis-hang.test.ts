@@ -6,7 +6,7 @@ import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { operationNames, type Store } from "../../src/ports/store.ts";
+import { defaultStoreSettings, operationNames, type Store } from "../../src/ports/store.ts";
 import { call, Harness } from "../../src/testing/conformance/harness.ts";
 import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
 import {
@@ -30,8 +30,14 @@ let store: Store;
 let direct: Store;
 
 function open(url: string, clock = systemClock): Promise<Store> {
-  const settings = { eventsPerTenantMax: 1_000 };
-  return openRedisStore({ urls: [url], mode: "standalone", prefix, settings, clock, log: silentLog });
+  return openRedisStore({
+    urls: [url],
+    mode: "standalone",
+    prefix,
+    settings: defaultStoreSettings,
+    clock,
+    log: silentLog,
+  });
 }
 
 beforeAll(async () => {
@@ -217,7 +223,7 @@ describe("a lost reply", () => {
       const prepared = newHarness(direct);
       const scenario = await prepareScenario(name, prepared, remove);
       const before = await takeSnapshot(server);
-      const { tenant } = scenario.request;
+      const { tenant } = prepared;
       const swallowed = proxy.swallowNextReply((request) => request.includes(tenant));
       const harness = new Harness(store, systemClock, "x");
       const first = await performScenario(harness, scenario, { deadlineMs: 5_000 });

@@ -1,18 +1,15 @@
-// The simulation in the suite: fixed seeds, seeds that once found something, determinism, and every planted bug caught.
+// The simulation in the suite: fixed seeds, seeds that once found something, determinism, and the command.
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { describeBroken, simulateBatch } from "../../src/testing/simulation/batch.ts";
-import { plantedBugs } from "../../src/testing/simulation/planted-bugs.ts";
 import { simulateSeed } from "../../src/testing/simulation/simulate.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 
 /** Enough for every mark, and about 30 s on one core. */
-const seeds = 500;
-/** A planted bug must be caught within this many seeds. */
-const seedsForBug = 100;
+const seeds = 300;
 const timeoutMs = 300_000;
 
 type Regression = { readonly seed: number; readonly why: string };
@@ -56,23 +53,6 @@ describe("the simulation", () => {
       const first = await traces();
       expect(await traces()).toEqual(first);
       expect(new Set(first).size).toBe(first.length);
-    },
-    timeoutMs,
-  );
-});
-
-describe("planted bugs", () => {
-  test.each(Object.entries(plantedBugs))(
-    `%s is caught within ${seedsForBug} seeds`,
-    async (_name, bug) => {
-      const { broken } = await simulateBatch({
-        from: 1,
-        seeds: seedsForBug,
-        bug,
-        onSeed: ({ violation }) => (violation === undefined ? "go on" : "stop"),
-      });
-      expect(broken).toHaveLength(1);
-      expect(bug.caughtBy).toContain(broken[0]?.violation.invariant);
     },
     timeoutMs,
   );

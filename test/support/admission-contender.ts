@@ -1,6 +1,7 @@
 // Child program: waits for "go", starts many runs of one tenant at once on Redis, and prints how each was answered.
 import { once } from "node:events";
 import { createControlPlane, parseTenantId, startHttpStatus } from "../../src/index.ts";
+import { bareStart } from "../../src/testing/bare-run.ts";
 
 type Options = {
   readonly url: string;
@@ -26,7 +27,7 @@ const plane = await createControlPlane({
 });
 console.log(JSON.stringify({ ready: true }));
 await once(process.stdin, "data");
-const request = { tenant, workflow: "burst", actor: "contender", records: [] };
+const request = { ...bareStart, tenant, actor: "contender" };
 const answers = await Promise.all(Array.from({ length: starts }, () => plane.startRun(request)));
 const statuses = answers.map(startHttpStatus);
 const runIds = answers.flatMap((answer) => (answer.kind === "admitted" ? [answer.runId] : []));

@@ -4,12 +4,13 @@ import type { Gate } from "../../src/control/admission/gate.ts";
 import { type StartAnswer, startHttpStatus } from "../../src/control/admission/start-answer.ts";
 import { type StartRequest, startRun } from "../../src/control/admission/start-run.ts";
 import { createTenantCache } from "../../src/control/admission/tenant-cache.ts";
-import { endRun } from "../../src/control/engine/end-run.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import { digestOf, type Fingerprint } from "../../src/domain/reservation.ts";
 import { isTerminal, type RunId } from "../../src/domain/run.ts";
 import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
+import { bareStart } from "../../src/testing/bare-run.ts";
+import { endBareRun } from "../../src/testing/end-bare-run.ts";
 import {
   createWorld,
   join,
@@ -55,8 +56,9 @@ export function openGateway(
     gate,
     start: (asked, signal) => startRun(gate, requestOf(asked), signal),
     end: async (runId, tenant = acme) => {
-      const request = { tenant, runId, status: "succeeded", actor: "tester", risk: "standard" } as const;
-      return (await endRun(member.ports, config, request)).kind;
+      const commitId = member.ports.random.token();
+      const request = { tenant, runId, status: "succeeded", commitId, risk: "standard" } as const;
+      return (await endBareRun(member.ports, config, request)).kind;
     },
   };
 }
@@ -72,7 +74,7 @@ export function setUp(
 }
 
 function requestOf({ key, request = "first", tenant = acme }: Asked = {}): StartRequest {
-  const base = { tenant, workflow: "deploy", actor: "tester", records: [{ key: "input/run", body: "{}" }] };
+  const base = { ...bareStart, tenant, actor: "tester" };
   if (key === undefined) return base;
   return { ...base, key: { text: key, fingerprint: `v1:${request}` as Fingerprint } };
 }

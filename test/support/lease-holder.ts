@@ -1,5 +1,6 @@
 // Child program: holds a run lock without renewing it and watches itself, so that a test can stop and continue it.
 import { createControlPlane, parseTenantId, type RunId, withLease } from "../../src/index.ts";
+import { bareCommit, bareCommitUnder } from "../../src/testing/bare-run.ts";
 
 type Options = {
   readonly url: string;
@@ -39,7 +40,8 @@ const outcome = await withLease(plane.ports, target, terms, async (lease) => {
       heldAtMs = askedAtMs;
     } catch {
       const gapMs = performance.now() - heldAtMs;
-      const guarded = await lease.write("endRun", { tenant, runId, status: "failed", actor: "holder" });
+      const end = { tenant, runId, status: "failed" } as const;
+      const guarded = await lease.write("commit", bareCommit(end));
       const guard = {
         lock: target.lock,
         token: lease.token,
@@ -47,8 +49,7 @@ const outcome = await withLease(plane.ports, target, terms, async (lease) => {
         policy: "fence",
         ttlMs,
       } as const;
-      const request = { tenant, guard, runId, status: "failed", actor: "holder" } as const;
-      const forced = await plane.ports.store.endRun(request, { deadlineMs: 5_000 });
+      const forced = await plane.ports.store.commit(bareCommitUnder(guard, end), { deadlineMs: 5_000 });
       say({ event: "refused", gapMs, guarded: guarded.kind, forced: forced.kind });
       lease.check();
     }

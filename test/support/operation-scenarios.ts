@@ -1,30 +1,43 @@
 // Every operation in the state in which it writes all the Redis keys it ever can, with those keys named.
 import { createKeys, type TenantKeys } from "../../src/adapters/redis/keys.ts";
-import type { Guard, LockName } from "../../src/domain/lock.ts";
-import { admissionLock } from "../../src/domain/lock.ts";
+import { admissionLock, type LockName } from "../../src/domain/lock.ts";
 import { executeOn, type OperationName, operationNames, type RequestOf } from "../../src/ports/store.ts";
 import { call, type Harness, key } from "../../src/testing/conformance/harness.ts";
+import { runPreparations, runVariants } from "./run-scenarios.ts";
 
 export type Scenario<Name extends OperationName = OperationName> = {
   readonly name: Name;
   readonly request: RequestOf<Name>;
   /** Empty for an operation that only reads. */
   readonly writes: readonly string[];
+  /** Keys removed whatever they hold: a wrong type there is no error. */
+  readonly removes?: readonly string[];
   /** The outcome when nothing goes wrong. */
   readonly kind: string;
 };
 
 export const prefix = "interlock";
 
+/** An operation, or one of its variants: `<operation>: <what is different>`. */
+export type ScenarioName = OperationName | keyof typeof runVariants;
+
+export const scenarioNames = [
+  ...operationNames,
+  ...Object.keys(runVariants),
+] as unknown as readonly ScenarioName[];
+
 /** Puts the harness' tenant into the state that the operation needs. */
 export async function prepareScenario(
-  name: OperationName,
+  scenario: ScenarioName,
   harness: Harness,
   remove: RemoveKey,
 ): Promise<Scenario> {
   const keys = createKeys(prefix).forTenant(harness.tenant);
-  const prepared = await preparations[name](harness, keys, remove);
-  return { name, ...prepared };
+  const name = scenario.split(":")[0] as OperationName;
+  const prepare = Object.hasOwn(runVariants, scenario)
+    ? runVariants[scenario as keyof typeof runVariants]
+    : preparations[name];
+  return { name, ...(await prepare(harness, keys, remove)) };
 }
 
 /** Removes a key behind the store's back: a lock is then as if it had expired, without waiting. */
@@ -35,12 +48,14 @@ export function performScenario(harness: Harness, scenario: Scenario, options = 
   return executeOn(harness.store)(scenario.name, scenario.request, options);
 }
 
-/** Operations that change something, for tests that count effects. */
-export const writingOperations: readonly OperationName[] = operationNames.filter(
-  (name) => !/^(get|inspect|count|load|list|read)/.test(name),
-);
+const reads = /^(get|inspect|count|load|list|read)/;
 
-type Preparation<Name extends OperationName> = (
+/** Operations that change something, for tests that count effects. */
+export const writingOperations: readonly OperationName[] = operationNames.filter((name) => !reads.test(name));
+
+export const writingScenarios: readonly ScenarioName[] = scenarioNames.filter((name) => !reads.test(name));
+
+export type Preparation<Name extends OperationName> = (
   harness: Harness,
   keys: TenantKeys,
   remove: RemoveKey,
@@ -49,6 +64,7 @@ type Preparation<Name extends OperationName> = (
 const lock: LockName = { namespace: "public", name: "printer {1}: 50 %" };
 
 const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
+  ...runPreparations,
   async acquireLock(harness, keys) {
     const { tenant } = harness;
     const request = { tenant, lock, token: harness.token(), instance: "host:1", ttlMs: 60_000 };
@@ -84,24 +100,25 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
     };
     return { request, writes: [keys.tenant, keys.events], kind: "saved" };
   },
-  async admit(harness, keys) {
-    await harness.set({ maxConcurrentRuns: 3 });
-    await harness.admit();
-    const run = harness.newRun({ key: key("k") });
-    const writes = [keys.run(run.runId), keys.active, keys.events, keys.reservation(key("k").digest)];
-    return { request: { tenant: harness.tenant, run }, writes, kind: "admitted" };
-  },
   async reserve(harness, keys, remove) {
-    const guard = await expiredGuard(harness, admissionLock, () => remove(keys.admissionLock));
+    const removes = await fillQuota(harness, keys);
+    // Twice this is less than the time until the tenant is proved: the proof is moved to the reservation's end.
+    const ttlMs = 10_000;
+    const guard = { ...(await harness.acquire(admissionLock, ttlMs)), policy: "continue" } as const;
+    await remove(keys.admissionLock);
     const { runId } = harness.newRun();
-    const writes = [keys.lock(admissionLock), keys.grant(admissionLock), keys.reservation(key("k").digest)];
-    return { request: { tenant: harness.tenant, guard, runId, key: key("k") }, writes, kind: "reserved" };
+    const writes = [
+      ...[keys.lock(admissionLock), keys.grant(admissionLock), keys.reservation(key("k").digest)],
+      ...[keys.keyed, keys.due],
+    ];
+    const request = { tenant: harness.tenant, guard, runId, key: key("k") };
+    return { request, writes, removes, kind: "reserved" };
   },
   async cancelReservation(harness, keys, remove) {
     const { guard, run } = await reserved(harness, () => remove(keys.admissionLock));
     const { digest } = key("k");
     const request = { tenant: harness.tenant, digest, runId: run.runId, token: guard.token };
-    return { request, writes: [keys.reservation(digest)], kind: "cancelled" };
+    return { request, writes: [keys.reservation(digest), keys.keyed], kind: "cancelled" };
   },
   async countActive(harness) {
     await harness.admit();
@@ -110,24 +127,11 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
   async createRun(harness, keys, remove) {
     const { guard, run } = await reserved(harness, () => remove(keys.admissionLock));
     const writes = [
-      ...[keys.run(run.runId), keys.active, keys.events, keys.reservation(key("k").digest)],
+      ...[keys.run(run.runId), keys.runs, keys.active, keys.events],
+      ...[keys.reservation(key("k").digest), keys.keyed, keys.due],
       ...[keys.lock(guard.lock), keys.grant(guard.lock)],
     ];
     return { request: { tenant: harness.tenant, guard, run }, writes, kind: "created" };
-  },
-  async loadRun(harness) {
-    return { request: { tenant: harness.tenant, runId: await harness.admit() }, writes: [], kind: "run" };
-  },
-  async endRun(harness, keys, remove) {
-    const runId = await harness.admit(harness.newRun({ key: key("k") }));
-    const name: LockName = { namespace: "run", name: runId };
-    const guard = await expiredGuard(harness, name, () => remove(keys.lock(name)));
-    const request = { tenant: harness.tenant, guard, runId, status: "succeeded" as const, actor: "tester" };
-    const writes = [
-      ...[keys.run(runId), keys.active, keys.events, keys.reservation(key("k").digest)],
-      ...[keys.lock(guard.lock), keys.grant(guard.lock)],
-    ];
-    return { request: { ...request, keyRetentionMs: 60_000 }, writes, kind: "ended" };
   },
   async listActive(harness) {
     await harness.admit();
@@ -144,20 +148,17 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
 };
 
 /** Under `continue` a guarded write takes an expired lock again: the lock and its grant are then among the writes. */
-async function expiredGuard(
-  harness: Harness,
-  name: LockName,
-  expire: () => Promise<unknown>,
-): Promise<Guard> {
-  const guard = await harness.acquire(name, 60_000);
-  await expire();
-  return { ...guard, policy: "continue" };
-}
-
 async function reserved(harness: Harness, expire: () => Promise<unknown>) {
   const guard = await harness.acquire(admissionLock, 60_000);
   const run = harness.newRun({ key: key("k") });
   await harness.store.reserve({ tenant: harness.tenant, guard, runId: run.runId, key: key("k") }, call);
   await expire();
   return { guard: { ...guard, policy: "continue" } as const, run };
+}
+
+/** With a store that keeps two keys of a tenant the next one takes the place of the first of these, which is given. */
+async function fillQuota(harness: Harness, keys: TenantKeys): Promise<readonly string[]> {
+  for (const text of ["first", "second"])
+    await harness.end(await harness.admit(harness.newRun({ key: key(text) })));
+  return [keys.reservation(key("first").digest)];
 }

@@ -7,6 +7,7 @@ import type { Ports } from "../../src/ports/ports.ts";
 import {
   type Answer,
   type CallOptions,
+  defaultStoreSettings,
   type Execute,
   executeOn,
   type OperationName,
@@ -71,7 +72,7 @@ export function createWorld(options: WorldOptions = {}): World {
   const server = createSimulatedStore(kernel, { faults: { ...noStoreFaults, travelMsMax }, ...hooks });
   const { clock } = kernel.process("observer");
   const { records } = server;
-  const store = createMemoryStore({ clock, settings: { eventsPerTenantMax: 10_000 }, records });
+  const store = createMemoryStore({ clock, settings: defaultStoreSettings, records });
   return { kernel, server, records, store };
 }
 

@@ -3,6 +3,7 @@ import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { RunId } from "../../src/domain/run.ts";
+import { unchanged } from "../../src/domain/run-change.ts";
 import type { InterlockError } from "../../src/errors.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { admission, call, settings, silentLog, tenant } from "./sqlite-support.ts";
@@ -61,8 +62,10 @@ async function end(store: Store, runId: RunId): Promise<void> {
   const grant = await store.acquireLock({ tenant, lock, token, instance: "child", ttlMs }, call);
   if (grant.kind !== "acquired") return;
   const guard = { lock, token, fence: grant.fence, policy: "fence", ttlMs } as const;
-  const ended = await store.endRun({ tenant, guard, runId, status: "succeeded", actor: "child" }, call);
-  if (ended.kind === "ended") say({ endedRunId: runId });
+  const change = { ...unchanged, status: "succeeded", timeline: "[]" } as const;
+  const commit = { commitId: `commit-${runId}`, expectedVersion: 1, consumed: 0, change };
+  const ended = await store.commit({ tenant, runId, guard, ...commit }, call);
+  if (ended.kind === "committed") say({ endedRunId: runId });
 }
 
 /** Printed before the next call is made: with a pipe, standard output is written at once. */

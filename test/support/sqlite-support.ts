@@ -7,14 +7,21 @@ import { openSqliteStore, type SqliteStoreOptions } from "../../src/adapters/sql
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { digestOf, type Fingerprint } from "../../src/domain/reservation.ts";
 import { makeRunId, type RunId } from "../../src/domain/run.ts";
+import { unchanged } from "../../src/domain/run-change.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Log } from "../../src/ports/log.ts";
-import type { CallOptions, OperationName, RequestOf, Store } from "../../src/ports/store.ts";
+import {
+  type CallOptions,
+  defaultStoreSettings,
+  type OperationName,
+  type RequestOf,
+  type Store,
+} from "../../src/ports/store.ts";
 
 export const tenant = "acme" as TenantId;
 export const call: CallOptions = { deadlineMs: 5_000 };
 export const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
-export const settings = { eventsPerTenantMax: 1_000_000 };
+export const settings = { ...defaultStoreSettings, eventsPerTenantMax: 1_000_000 };
 
 export const fileIn = (directory: string) => join(directory, "interlock.db");
 
@@ -61,10 +68,9 @@ export function admission(index: number, options: AdmitOptions = {}): RequestOf<
   const { workflow = "deploy", body = "{}" } = options;
   const owner = options.tenant ?? tenant;
   const records = [{ key: "input/run", body }];
-  return {
-    tenant: owner,
-    run: { runId: runIdOf(index, owner), workflow, actor: "tester", key: keyOf(index), records },
-  };
+  const change = { ...unchanged, status: "pending", timeline: "[]", records } as const;
+  const run = { workflow, definition: "sha256:1", actor: "tester", change, start: "applied" } as const;
+  return { tenant: owner, run: { ...run, runId: runIdOf(index, owner), key: keyOf(index) } };
 }
 
 /** All calls in one transaction of the core. */

@@ -49,6 +49,7 @@ const admitted = (nowMs: number) => ({
     runId: "run" as RunId,
     status: "pending",
     active: 1,
+    claims: [],
     storeTimeMs: nowMs,
   } as const,
 });
@@ -165,8 +166,9 @@ describe("a refusal after an unknown try", () => {
     { name: "createRun", kind: "stale_fence" },
     { name: "releaseLock", kind: "not_owned" },
     { name: "cancelReservation", kind: "kept" },
-    { name: "endRun", kind: "stale_fence" },
-    { name: "endRun", kind: "not_found" },
+    { name: "commit", kind: "stale_fence" },
+    { name: "commit", kind: "stale_version" },
+    { name: "commit", kind: "not_found" },
   ] as const)("is final at once: $kind of $name", async ({ name, kind }) => {
     const scenario = setUp();
     const refused = () => ({

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Lease } from "../../src/control/locks/with-lease.ts";
 import { makeRunId } from "../../src/domain/run.ts";
 import { InterlockError } from "../../src/errors.ts";
+import { bareCommit } from "../../src/testing/bare-run.ts";
 import {
   hold,
   inspect,
@@ -29,7 +30,7 @@ function codeOf(action: () => void): string | undefined {
 
 function write(lease: Lease) {
   const runId = makeRunId(tenant, "00000001");
-  return lease.write("endRun", { tenant, runId, status: "failed", actor: "tester" });
+  return lease.write("commit", bareCommit({ tenant, runId, status: "failed" }));
 }
 
 describe("the deadline of a lease", () => {
@@ -131,7 +132,7 @@ describe("a process that was paused", () => {
       order.add(first);
       const value = { kind: "unavailable", cause: "lock_abandoned" };
       expect(outcome).toEqual({ kind: "finished", value, abandoned: "deadline" });
-      expect(scenario.callsOf("endRun")).toEqual([]);
+      expect(scenario.callsOf("commit")).toEqual([]);
     }
     expect(order).toContain("work");
   });
@@ -176,7 +177,7 @@ describe("a lease that is over", () => {
   });
 
   test("bounds a write by what is left of it", async () => {
-    const scenario = setUp({ failing: { endRun: "request_lost" } });
+    const scenario = setUp({ failing: { commit: "request_lost" } });
     const outcome = await hold(scenario, unrenewed, async (lease) => {
       await scenario.process.clock.sleep(53_500);
       const answer = await write(lease);
@@ -208,7 +209,7 @@ describe("a clock that jumps", () => {
       });
       const value = act === "check" ? "lock_abandoned" : "unavailable";
       expect(outcome).toEqual({ kind: "finished", value, abandoned: "deadline" });
-      expect(scenario.callsOf("endRun")).toEqual([]);
+      expect(scenario.callsOf("commit")).toEqual([]);
     }
   });
 

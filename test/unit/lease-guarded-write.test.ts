@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import type { Lease } from "../../src/control/locks/with-lease.ts";
 import { makeRunId } from "../../src/domain/run.ts";
+import { bareCommit, bareStart } from "../../src/testing/bare-run.ts";
 import {
   expire,
   hold,
@@ -19,13 +20,13 @@ const target = { target: runTarget };
 
 async function withRun(options: Parameters<typeof setUp>[0] = {}): Promise<LeaseScenario> {
   const scenario = setUp(options);
-  const run = { runId, workflow: "deploy", actor: "tester", records: [] };
+  const run = { ...bareStart, runId, actor: "tester" };
   expect((await scenario.store.admit({ tenant, run }, { deadlineMs: 1_000 })).kind).toBe("admitted");
   return scenario;
 }
 
 function end(lease: Lease) {
-  return lease.write("endRun", { tenant, runId, status: "succeeded", actor: "tester" });
+  return lease.write("commit", bareCommit({ tenant, runId, status: "succeeded" }));
 }
 
 async function statusOf(scenario: LeaseScenario): Promise<string> {
@@ -37,8 +38,8 @@ describe("a guarded write", () => {
   test("carries the lock, the token, the fence, the policy and the ttl of its lease", async () => {
     const scenario = await withRun();
     const outcome = await hold(scenario, runTerms("standard"), end, target);
-    expect(outcome).toMatchObject({ kind: "finished", value: { kind: "ended" } });
-    const [sent] = scenario.callsOf("endRun");
+    expect(outcome).toMatchObject({ kind: "finished", value: { kind: "committed" } });
+    const [sent] = scenario.callsOf("commit");
     const [acquired] = scenario.callsOf("acquireLock");
     const token = (acquired?.request as { token: string } | undefined)?.token;
     expect(token).toMatch(/^[0-9a-f]{32}$/);
@@ -93,16 +94,16 @@ describe("a guarded write", () => {
       value: ["stale_fence", "unavailable"],
       abandoned: "not_owned",
     });
-    expect(scenario.callsOf("endRun")).toHaveLength(1);
+    expect(scenario.callsOf("commit")).toHaveLength(1);
     expect(scenario.callsOf("releaseLock")).toEqual([]);
-    expect(scenario.metrics.total("stale_write_refused_total", { operation: "endRun" })).toBe(1);
+    expect(scenario.metrics.total("stale_write_refused_total", { operation: "commit" })).toBe(1);
     const labels = { lock: "run", policy: "fence", cause: "not_owned" };
     expect(scenario.metrics.total("lock_abandoned_total", labels)).toBe(1);
     expect(await statusOf(scenario)).toBe("pending");
   });
 
   test("seed 003: that was sent in time and arrives after the lock went to another is refused there (INV-12)", async () => {
-    const scenario = await withRun({ failing: { endRun: [{ requestAfterMs: 1_500 }] } });
+    const scenario = await withRun({ failing: { commit: [{ requestAfterMs: 1_500 }] } });
     scenario.kernel.after(1_000, () => void overtake(scenario, runTarget));
     const outcome = await hold(
       scenario,
@@ -115,7 +116,7 @@ describe("a guarded write", () => {
   });
 
   test("that was given up on has no effect when it arrives after its time", async () => {
-    const scenario = await withRun({ failing: { endRun: [{ requestAfterMs: 2_500 }] } });
+    const scenario = await withRun({ failing: { commit: [{ requestAfterMs: 2_500 }] } });
     const outcome = await hold(
       scenario,
       runTerms("standard"),
@@ -128,7 +129,7 @@ describe("a guarded write", () => {
   });
 
   test("whose answer is unknown does not end the lease", async () => {
-    const scenario = await withRun({ failing: { endRun: ["reply_lost"] } });
+    const scenario = await withRun({ failing: { commit: ["reply_lost"] } });
     const outcome = await hold(
       scenario,
       runTerms("standard"),
@@ -140,12 +141,12 @@ describe("a guarded write", () => {
       },
       target,
     );
-    expect(outcome).toEqual({ kind: "finished", value: ["unknown", "ended"] });
+    expect(outcome).toEqual({ kind: "finished", value: ["unknown", "committed"] });
     expect(await statusOf(scenario)).toBe("succeeded");
   });
 
   test("waits no longer than it is told, nor than one call may take", async () => {
-    const scenario = await withRun({ failing: { endRun: "request_lost" } });
+    const scenario = await withRun({ failing: { commit: "request_lost" } });
     const times: number[] = [];
     await hold(
       scenario,
@@ -153,8 +154,7 @@ describe("a guarded write", () => {
       async (lease) => {
         for (const deadlineMs of [300, undefined]) {
           const startedMs = scenario.kernel.nowMs();
-          const request = { tenant, runId, status: "failed", actor: "tester" } as const;
-          await lease.write("endRun", request, deadlineMs);
+          await lease.write("commit", bareCommit({ tenant, runId, status: "failed" }), deadlineMs);
           times.push(scenario.kernel.nowMs() - startedMs);
         }
       },

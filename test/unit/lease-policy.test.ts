@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import type { Lease } from "../../src/control/locks/with-lease.ts";
 import { makeRunId, type RunId } from "../../src/domain/run.ts";
-import type { NewRun } from "../../src/ports/store.ts";
+import { bareCommit, bareStart } from "../../src/testing/bare-run.ts";
 import {
   expire,
   grantOf,
@@ -17,17 +17,17 @@ import {
   workUntilStopped,
 } from "../support/lease-scenarios.ts";
 
-/** A run to write to under the run lock. */
+/** A run to write to under the run lock; an entry waits in its inbox, so that a commit keeps the lock. */
 async function admitRun(scenario: LeaseScenario): Promise<RunId> {
   const runId = makeRunId(tenant, "00000001");
-  const run: NewRun = { runId, workflow: "deploy", actor: "tester", records: [] };
+  const run = { ...bareStart, runId, actor: "tester", start: "inbox" } as const;
   const answer = await scenario.store.admit({ tenant, run }, { deadlineMs: 1_000 });
   expect(answer.kind).toBe("admitted");
   return runId;
 }
 
-function end(lease: Lease, runId: RunId) {
-  return lease.write("endRun", { tenant, runId, status: "succeeded", actor: "tester" });
+function change(lease: Lease, runId: RunId) {
+  return lease.write("commit", bareCommit({ tenant, runId, status: "running" }));
 }
 
 describe("the policy matrix by risk class (seed 004)", () => {
@@ -96,7 +96,7 @@ describe("work of low risk whose lock has expired", () => {
       async (lease) => {
         await scenario.process.clock.sleep(40_000);
         expect((await inspect(scenario, runTarget)).kind).toBe("free");
-        const answer = await end(lease, runId);
+        const answer = await change(lease, runId);
         expect(await inspect(scenario, runTarget)).toMatchObject({
           kind: "held",
           instance: "p",
@@ -107,7 +107,7 @@ describe("work of low risk whose lock has expired", () => {
       },
       { target: runTarget },
     );
-    expect(outcome).toEqual({ kind: "finished", value: "ended" });
+    expect(outcome).toEqual({ kind: "finished", value: "committed" });
     expect((await inspect(scenario, runTarget)).kind).toBe("free");
     expect(scenario.metrics.total("stale_write_refused_total")).toBe(0);
   });
@@ -133,7 +133,7 @@ describe("work of low risk whose lock has expired", () => {
       async (lease) => {
         await scenario.process.clock.sleep(41_000);
         expect(lease.signal.aborted).toBe(false);
-        const answer = await end(lease, runId);
+        const answer = await change(lease, runId);
         expect(answer.kind).toBe("stale_fence");
         lease.check();
         return "went on";
@@ -141,7 +141,7 @@ describe("work of low risk whose lock has expired", () => {
       { target: runTarget },
     );
     expect(outcome).toEqual({ kind: "abandoned", cause: "not_owned" });
-    expect(scenario.metrics.total("stale_write_refused_total", { operation: "endRun" })).toBe(1);
+    expect(scenario.metrics.total("stale_write_refused_total", { operation: "commit" })).toBe(1);
     const labels = { lock: "run", policy: "continue", cause: "not_owned" };
     expect(scenario.metrics.total("lock_abandoned_total", labels)).toBe(1);
     expect(await inspect(scenario, runTarget)).toMatchObject({ kind: "held", instance: "q" });
@@ -169,7 +169,7 @@ describe("work of low risk whose lock has expired", () => {
       async (lease) => {
         await scenario.process.clock.sleep(45_000);
         expect((await inspect(scenario, runTarget)).kind).toBe("free");
-        answers.push((await end(lease, runId)).kind);
+        answers.push((await change(lease, runId)).kind);
       },
       { target: runTarget },
     );

@@ -1,8 +1,9 @@
 // Loading the configuration: every bound of the table, all problems at once, which source wins, and what is checked together.
 import { describe, expect, test } from "vitest";
-import { bounds, type Config, type Setting, type SettingName, settings } from "../../src/config.ts";
+import { bounds, type Config, type SettingName, settings } from "../../src/config.ts";
 import { InterlockError } from "../../src/errors.ts";
 import { type ConfigSources, loadConfig } from "../../src/load-config.ts";
+import type { Setting } from "../../src/settings/kinds.ts";
 
 const rows = Object.entries<Setting>(settings).map(([name, row]) => ({ name: name as SettingName, row }));
 const numbers = rows.flatMap(({ name, row }) => (row.kind === "number" ? [{ name, row }] : []));

@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { startErrorCode, startHttpStatus } from "../../src/control/admission/start-answer.ts";
 import { makeRunId } from "../../src/domain/run.ts";
+import { bareStart } from "../../src/testing/bare-run.ts";
 import {
   acme,
   byLock,
@@ -139,7 +140,7 @@ describe("a refusal while an earlier try may still arrive", () => {
 
   test("is not believed under the lock either: createRun is asked again until it is certain", async () => {
     // While the first try is on its way somebody else takes the slot, and frees it again before it lands.
-    const run = { runId: makeRunId(acme, "somebodyelse"), workflow: "w", actor: "a", records: [] };
+    const run = { ...bareStart, runId: makeRunId(acme, "somebodyelse"), actor: "a" };
     const scenario = setUp({
       overrides: byLock,
       failing: { createRun: [delayed] },

@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { startErrorCode, startHttpStatus } from "../../src/control/admission/start-answer.ts";
 import { errors } from "../../src/errors.ts";
+import { bareStart } from "../../src/testing/bare-run.ts";
 import {
   acme,
   keyState,
@@ -256,12 +257,17 @@ describe("what a refused caller is told", () => {
 describe("a request with too much in it", () => {
   test("is refused before anything is sent", async () => {
     const scenario = setUp({ overrides: { "admission.recordsMax": 2, "admission.recordBytesMax": 1_024 } });
-    const base = { tenant: acme, workflow: "deploy", actor: "tester" };
+    const { change } = bareStart;
+    const base = { ...bareStart, tenant: acme, actor: "tester" };
     const { startRun } = await import("../../src/control/admission/start-run.ts");
     const many = Array.from({ length: 3 }, (_, index) => ({ key: `input/${index}`, body: "{}" }));
-    await expect(startRun(scenario.gate, { ...base, records: many })).rejects.toThrow("3 initial records");
+    await expect(startRun(scenario.gate, { ...base, change: { ...change, records: many } })).rejects.toThrow(
+      "3 initial records",
+    );
     const large = [{ key: "input/run", body: "ä".repeat(512) }];
-    await expect(startRun(scenario.gate, { ...base, records: large })).rejects.toThrow("1033 bytes");
+    await expect(startRun(scenario.gate, { ...base, change: { ...change, records: large } })).rejects.toThrow(
+      "1033 bytes",
+    );
     expect(scenario.calls).toEqual([]);
   });
 });

@@ -10,7 +10,7 @@ import type {
   Verdict,
 } from "../../ports/bus.ts";
 import { busStreams } from "../../ports/bus.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { CancelTimer, Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
 
 type Stored = { readonly subject: string; readonly body: string; deliveries: number; gone: boolean };
@@ -20,6 +20,8 @@ type Stream = {
   readonly waiting: Set<Stored>;
   /** `hints` only: the message of each subject. */
   readonly bySubject: Map<string, Stored>;
+  /** Messages that wait for their delay: in nobody's hands, so that a hot run's retries hold up nobody else. */
+  readonly parked: Map<Stored, CancelTimer>;
   readonly seen: Map<string, number>;
   readonly consumers: Set<Pull>;
 };
@@ -36,7 +38,13 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
   const streams = new Map<BusStream, Stream>(
     busStreams.map((name) => [
       name,
-      { waiting: new Set(), bySubject: new Map(), seen: new Map(), consumers: new Set() },
+      {
+        waiting: new Set(),
+        bySubject: new Map(),
+        parked: new Map(),
+        seen: new Map(),
+        consumers: new Set(),
+      },
     ]),
   );
   const closed = new AbortController();
@@ -57,6 +65,7 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
       startConsumer(ports, streamOf(terms.stream), { terms, handlers, closed: closed.signal }),
     async close() {
       closed.abort();
+      for (const { parked } of streams.values()) for (const cancel of parked.values()) cancel();
     },
   };
 }
@@ -78,6 +87,8 @@ function replace(stream: Stream, stored: Stored): void {
   if (old !== undefined) {
     old.gone = true;
     stream.waiting.delete(old);
+    stream.parked.get(old)?.();
+    stream.parked.delete(old);
   }
   stream.bySubject.set(stored.subject, stored);
 }
@@ -87,6 +98,16 @@ function wake(stream: Stream): void {
     if (stream.waiting.size === 0) return;
     consumer.pull();
   }
+}
+
+/** The stream keeps the message until its time has come, whatever becomes of the consumer that had it. */
+function parkIn(clock: Clock, stream: Stream, stored: Stored, delayMs: number): void {
+  const cancel = clock.timer(delayMs, () => {
+    stream.parked.delete(stored);
+    stream.waiting.add(stored);
+    wake(stream);
+  });
+  stream.parked.set(stored, cancel);
 }
 
 type Work = { readonly terms: ConsumerTerms; readonly handlers: Handlers; readonly closed: AbortSignal };
@@ -106,10 +127,8 @@ function startConsumer(
     stored.gone = true;
     if (stream.bySubject.get(stored.subject) === stored) stream.bySubject.delete(stored.subject);
   };
-  const again = (stored: Stored) => {
-    if (stored.gone) return;
-    stream.waiting.add(stored);
-    wake(stream);
+  const park = (stored: Stored, delayMs: number) => {
+    if (!stored.gone && !work.closed.aborted) parkIn(clock, stream, stored, delayMs);
   };
 
   async function deliver(stored: Stored): Promise<void> {
@@ -120,10 +139,7 @@ function startConsumer(
     if (stored.gone) return;
     if (verdict.kind === "done") remove(stored);
     else if (verdict.kind === "drop") await drop(stored, delivery, verdict.because);
-    else {
-      await clock.sleep(verdict.delayMs, stop);
-      again(stored);
-    }
+    else park(stored, verdict.delayMs);
   }
 
   /** A handler that throws or says nothing in time gets the message again, as if it had crashed. */
@@ -155,9 +171,8 @@ function startConsumer(
       log.error("a message could not be given up", {
         cause: error instanceof Error ? error.message : String(error),
       });
-      await clock.sleep(giveUpAgainMs, stop);
       stored.deliveries -= 1;
-      again(stored);
+      park(stored, giveUpAgainMs);
     }
   }
 

@@ -1,4 +1,6 @@
 // Builds every Redis key: `<prefix>:{pNN}:<kind>:<parts>`, each part encoded so that no two names give the same key.
+import type { ApprovalId } from "../../domain/approval.ts";
+import type { Collection } from "../../domain/document.ts";
 import type { LockName } from "../../domain/lock.ts";
 import { type Partition, partitionLabel, partitionOf } from "../../domain/partition.ts";
 import type { ReservationDigest } from "../../domain/reservation.ts";
@@ -6,26 +8,45 @@ import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 
-/** The keys of one tenant. The partition in braces is the Cluster's hash tag: one script may touch all of them. */
-export type TenantKeys = {
+/** What the tenants of a partition share. The partition in braces is the Cluster's hash tag: one script may touch all of them. */
+export type PartitionKeys = {
   readonly partition: Partition;
+  /** What every key of the partition begins with, for scripts that learn a name only from what they read. */
+  readonly start: string;
+  readonly fence: string;
+  readonly due: string;
+  readonly swept: string;
+};
+
+/** The keys of one tenant. */
+export type TenantKeys = PartitionKeys & {
   readonly tenant: string;
   readonly active: string;
+  readonly runs: string;
   readonly events: string;
-  /** Shared by the tenants of a partition. */
-  readonly fence: string;
-  /** For scripts that learn the run, or the idempotency key, only from what they read. */
+  /** The tenant's idempotency records by when they end. */
+  readonly keyed: string;
+  readonly approvals: string;
   readonly runPrefix: string;
+  readonly inboxPrefix: string;
   readonly reservationPrefix: string;
+  readonly readyPrefix: string;
+  readonly approvalPrefix: string;
   readonly admissionLock: string;
   lock(lock: LockName): string;
   grant(lock: LockName): string;
   run(runId: RunId): string;
+  inbox(runId: RunId): string;
   reservation(digest: ReservationDigest): string;
+  ready(topic: string): string;
+  approval(approvalId: ApprovalId): string;
+  documents(collection: Collection): string;
+  documentIds(collection: Collection): string;
 };
 
 export type Keys = {
   forTenant(tenant: TenantId): TenantKeys;
+  forPartition(partition: Partition): PartitionKeys;
   schema(partition: Partition): string;
 };
 
@@ -43,29 +64,48 @@ export function createKeys(prefix: string): Keys {
       remembered.set(tenant, keys);
       return keys;
     },
+    forPartition: (partition) => buildPartitionKeys(prefix, partition),
     schema: (partition) => `${partitionPrefix(prefix, partition)}schema`,
   };
 }
 
-function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
-  const partition = partitionOf(tenant);
+function buildPartitionKeys(prefix: string, partition: Partition): PartitionKeys {
   const start = partitionPrefix(prefix, partition);
-  const owner = encode(tenant);
+  return { partition, start, fence: `${start}fence`, due: `${start}due`, swept: `${start}swept` };
+}
+
+function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
+  const shared = buildPartitionKeys(prefix, partitionOf(tenant));
+  const { start } = shared;
+  const owner = unencoded("tenant id", tenant);
   const runPrefix = `${start}run:${owner}:`;
+  const inboxPrefix = `${start}inbox:${owner}:`;
   const reservationPrefix = `${start}wf:run:idempotency:${owner}:`;
+  const readyPrefix = `${start}ready:${owner}:`;
+  const approvalPrefix = `${start}approval-record:${owner}:`;
   return {
-    partition,
+    ...shared,
     tenant: `${start}tenant:${owner}`,
     active: `${start}active:${owner}`,
+    runs: `${start}runs:${owner}`,
     events: `${start}events:${owner}`,
-    fence: `${start}fence`,
+    keyed: `${start}keyed:${owner}`,
+    approvals: `${start}approvals:${owner}`,
     runPrefix,
+    inboxPrefix,
     reservationPrefix,
+    readyPrefix,
+    approvalPrefix,
     admissionLock: lockKey(start, owner, { namespace: "admission", name: "" }),
     lock: (lock) => lockKey(start, owner, lock),
     grant: (lock) => `${start}grant:${lock.namespace}:${owner}:${encode(lock.name)}`,
     run: (runId) => runPrefix + unencoded("run id", runId),
+    inbox: (runId) => inboxPrefix + unencoded("run id", runId),
     reservation: (digest) => reservationPrefix + unencoded("reservation digest", digest),
+    ready: (topic) => readyPrefix + encode(topic),
+    approval: (approvalId) => approvalPrefix + plain("approval id", approvalId),
+    documents: (collection) => `${start}documents:${owner}:${collection}`,
+    documentIds: (collection) => `${start}document-ids:${owner}:${collection}`,
   };
 }
 
@@ -92,7 +132,7 @@ function lockKey(start: string, owner: string, { namespace, name }: LockName): s
 const unreserved = /^[A-Za-z0-9_.~-]*$/;
 
 /** Percent-encoding leaves no colon and no brace, so that the parts of a key can be told apart again. */
-function encode(part: string): string {
+export function encode(part: string): string {
   if (unreserved.test(part)) return part;
   try {
     return encodeURIComponent(part);
@@ -107,4 +147,12 @@ function unencoded(what: string, part: string): string {
     throw new InterlockError("invalid_request", `the ${what} may hold only letters, digits and _ . ~ -`);
   }
   return part;
+}
+
+const visible = /^[!#-[\]-z|~]+$/;
+
+/** Scripts put ids of jobs, approvals and timers into keys, members and JSON as they are: no space, brace, quote or backslash. */
+export function plain(what: string, text: string): string {
+  if (visible.test(text)) return text;
+  throw new InterlockError("invalid_request", `the ${what} may hold only visible ASCII without " \\ { }`);
 }

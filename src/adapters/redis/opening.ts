@@ -16,10 +16,10 @@ export type RedisMode = "standalone" | "cluster";
 export const openWithinMs = 5_000;
 
 /** The version that our scripts read and write. */
-const schemaVersion = 1;
+const schemaVersion = 2;
 
 /** The script that brings a partition from the version at its index to the next one. */
-const migrations: readonly string[] = ["migrate-from-0"];
+const migrations: readonly string[] = ["migrate-from-0", "migrate-from-1"];
 
 const versionMin = 7;
 

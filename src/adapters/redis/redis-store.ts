@@ -17,9 +17,9 @@ import { ClusterTopology } from "./cluster-topology.ts";
 import { Connection, type ConnectionPorts, type Delivery } from "./connection.ts";
 import { createKeys, type Keys } from "./keys.ts";
 import { checkServers, openPartitions, openWithinMs, type RedisMode } from "./opening.ts";
-import { operationCalls } from "./operation-calls.ts";
+import { type OperationCall, operationCalls } from "./operation-calls.ts";
 import { refusalWithoutEffect } from "./refusals.ts";
-import type { Reply, ScriptCall } from "./script-call.ts";
+import type { Reply } from "./script-call.ts";
 import { runScript } from "./script-runner.ts";
 import { loadScripts, type ScriptOverrides, type Scripts } from "./scripts.ts";
 import { parseServerAddress, type ServerAddress } from "./server-address.ts";
@@ -114,10 +114,8 @@ type TooLate = { readonly kind: "too_late"; readonly storeTimeMs: number };
 /** Builds the keys and arguments once, for up to two attempts. */
 function prepare<Name extends OperationName>(parts: Parts, name: Name, request: RequestOf<Name>) {
   const { topology, clock, times, scripts, settings } = parts;
-  const call: ScriptCall<Name> = operationCalls[name];
-  const tenantKeys = parts.keys.forTenant(request.tenant);
-  const { partition } = tenantKeys;
-  const keys = call.keys(tenantKeys, request);
+  const call: OperationCall<Name> = operationCalls[name];
+  const { partition, keys } = call.locate(parts.keys, request);
   const args = call.args(request, settings);
   const script = scripts[name];
   return {

@@ -17,13 +17,19 @@ export const reserve: ScriptCall<"reserve"> = {
     keys.reservation(key.digest),
     keys.admissionLock,
     keys.runPrefix,
+    keys.keyed,
+    keys.due,
+    keys.reservationPrefix,
   ],
-  args: ({ guard, runId, key }) => [
+  args: ({ tenant, guard, runId, key }, settings) => [
     ...guardArgs(guard),
     word("run id", runId),
     opaqueWord("fingerprint", key.fingerprint),
     // Dead as soon as the lock is: twice its ttl only bounds how long the dead record stays.
     duration("twice the ttl", 2 * guard.ttlMs),
+    tenant,
+    key.digest,
+    String(settings.keysPerTenantMax),
   ],
   parse(reply) {
     switch (reply[0]) {
@@ -45,8 +51,8 @@ export function parseReplayed(reply: Reply) {
 }
 
 export const cancelReservation: ScriptCall<"cancelReservation"> = {
-  keys: (keys, { digest }) => [keys.reservation(digest)],
-  args: ({ runId, token }) => [word("run id", runId), opaqueWord("token", token)],
+  keys: (keys, { digest }) => [keys.reservation(digest), keys.keyed],
+  args: ({ runId, token, digest }) => [word("run id", runId), opaqueWord("token", token), digest],
   parse(reply) {
     switch (reply[0]) {
       case "cancelled":

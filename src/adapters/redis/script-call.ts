@@ -3,14 +3,17 @@ import type { Guard } from "../../domain/lock.ts";
 import { grantMemoryMs } from "../../domain/lock.ts";
 import { InterlockError } from "../../errors.ts";
 import type { OperationName, OutcomeOf, RequestOf, StoreSettings } from "../../ports/store.ts";
-import type { TenantKeys } from "./keys.ts";
+import type { PartitionKeys, TenantKeys } from "./keys.ts";
 
 /** What scripts answer: the kind of the outcome, the store's time, then the outcome's fields. */
 export type Reply = readonly [kind: string, storeTimeMs: string, ...fields: unknown[]];
 
-export type ScriptCall<Name extends OperationName> = {
+/** The sweep works on a partition, everything else on a tenant. */
+type OwnerKeys<Name extends OperationName> = Name extends "sweep" ? PartitionKeys : TenantKeys;
+
+export type ScriptCall<Name extends OperationName, Owner = OwnerKeys<Name>> = {
   /** In the order of the script's header. */
-  keys(keys: TenantKeys, request: RequestOf<Name>): string[];
+  keys(keys: Owner, request: RequestOf<Name>): string[];
   /** In the order of the script's header, after `notAfterMs`. */
   args(request: RequestOf<Name>, settings: StoreSettings): string[];
   parse(reply: Reply, request: RequestOf<Name>): OutcomeOf<Name>;
@@ -25,6 +28,33 @@ export function word(what: string, value: string): string {
 /** For values that scripts only compare and never give back: any text becomes a word of its own. */
 export function opaqueWord(what: string, value: string): string {
   return /^[^\s%]+$/.test(value) ? value : word(what, encodeURIComponent(value));
+}
+
+/** Any text as one word that can be read back: its JSON, in which a space becomes a character that JSON never holds. */
+export function jsonWord(text: string): string {
+  return JSON.stringify(text).replaceAll(" ", spaceInWord);
+}
+
+export function textOfWord(wordOfText: string): string {
+  return JSON.parse(wordOfText.replaceAll(spaceInWord, " ")) as string;
+}
+
+export const spaceInWord = "\u0001";
+
+/** What a script cannot do without is a word; what is absent is a dash. */
+export function optionalWord(text: string | undefined): string {
+  return text === undefined ? "-" : jsonWord(text);
+}
+
+/** Scripts look for it between two spaces in the tenant's revoked keys; requests of the control plane itself act for none. */
+export function credentialWord(credential: string | undefined): string {
+  return credential === undefined ? "" : jsonWord(credential);
+}
+
+/** A point in time or a span that may be zero. */
+export function wholeMs(what: string, ms: number): string {
+  if (Number.isSafeInteger(ms) && ms >= 0) return String(ms);
+  throw new InterlockError("invalid_request", `${what} must be a whole number of milliseconds`);
 }
 
 /** Redis refuses to expire a key after a broken number of milliseconds, or at once. */

@@ -1,4 +1,4 @@
-// Reads the Lua file of each operation once, and knows each script by its SHA-1, as Redis does.
+// Reads the Lua file of each operation once with the parts it includes, and knows each script by its SHA-1, as Redis does.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { type OperationName, operationNames } from "../../ports/store.ts";
@@ -29,7 +29,13 @@ export function loadScript(fileName: string): Script {
 }
 
 function readSource(fileName: string): string {
-  return readFileSync(new URL(`./lua/${fileName}.lua`, import.meta.url), "utf8");
+  const text = readFileSync(new URL(`./lua/${fileName}.lua`, import.meta.url), "utf8");
+  return text.replaceAll(/^ *--@include ([a-z-]+)$/gm, (_line, part: string) => readPart(part));
+}
+
+/** Scripts share pieces by inclusion: the text takes the place of the line, without its own first line and header. */
+function readPart(name: string): string {
+  return readSource(`parts/${name}`).replace(/^#!lua\n--\[\[[\s\S]*?\]\]\n/, "");
 }
 
 function scriptFrom(source: string): Script {

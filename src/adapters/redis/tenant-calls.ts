@@ -1,28 +1,22 @@
 // The operations on a tenant's settings and event rows as script calls.
 import type { EventRow, EventType } from "../../domain/event.ts";
-import type { AdmissionStrategy, TenantSettings, WaitPolicy } from "../../domain/tenant.ts";
-import { type ScriptCall, unexpected } from "./script-call.ts";
+import type { TenantSettings } from "../../domain/tenant.ts";
+import { jsonWord, type ScriptCall, unexpected } from "./script-call.ts";
 
 export const getTenant: ScriptCall<"getTenant"> = {
   keys: (keys) => [keys.tenant],
   args: () => [],
   parse(reply) {
     if (reply[0] !== "tenant") return unexpected("getTenant", reply);
-    const [, , version, limit, strategy, wait, stopped] = reply;
-    const settings: TenantSettings = {
-      ...(limit === "" ? {} : { maxConcurrentRuns: Number(limit) }),
-      ...(strategy === "" ? {} : { admissionStrategy: strategy as AdmissionStrategy }),
-      ...(wait === "" ? {} : { admissionWait: wait as WaitPolicy }),
-      ...(stopped === "" ? {} : { stopped: stopped === "true" }),
-    };
-    return { kind: "tenant", record: { settings, version: Number(version) } };
+    const settings = JSON.parse(String(reply[3])) as TenantSettings;
+    return { kind: "tenant", record: { settings, version: Number(reply[2]) } };
   },
 };
 
 export const setTenant: ScriptCall<"setTenant"> = {
   keys: (keys) => [keys.tenant, keys.events],
   args({ tenant, settings, expectedVersion, changeId, actor }, { eventsPerTenantMax }) {
-    const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped } = settings;
+    const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped, revokedKeyIds = [] } = settings;
     return [
       tenant,
       String(expectedVersion),
@@ -33,6 +27,8 @@ export const setTenant: ScriptCall<"setTenant"> = {
       admissionStrategy ?? "",
       admissionWait ?? "",
       stopped === undefined ? "" : String(stopped),
+      revokedKeyIds.length === 0 ? "" : ` ${revokedKeyIds.map(jsonWord).join(" ")} `,
+      JSON.stringify(settings),
     ];
   },
   parse(reply) {

@@ -29,8 +29,8 @@ const fileIn = (directory: string): string => join(directory, "interlock.db");
 export async function backUpDatabase(directory: string, target: string): Promise<Copy> {
   const file = fileIn(directory);
   const open = await loadDriver();
-  if (!exists(file)) throw new InterlockError("invalid_request", `there is no data in ${directory}`);
-  if (exists(target)) throw new InterlockError("invalid_request", `${target} exists: choose another name`);
+  if (!exists(file)) throw new InterlockError("data_left_alone", `there is no data in ${directory}`);
+  if (exists(target)) throw new InterlockError("data_left_alone", `${target} exists: choose another name`);
   mkdirSync(dirname(target), { recursive: true });
   const partial = `${target}.partial-${process.pid}`;
   rmSync(partial, { force: true });
@@ -69,13 +69,13 @@ export async function restoreDatabase(
 ): Promise<Restored> {
   const file = fileIn(directory);
   const open = await loadDriver();
-  if (!exists(source)) throw new InterlockError("invalid_request", `there is no file ${source}`);
+  if (!exists(source)) throw new InterlockError("data_left_alone", `there is no file ${source}`);
   if (exists(`${source}-wal`)) {
     const detail = `${source} has a log beside it: it is the data of a server, not a backup`;
-    throw new InterlockError("invalid_request", detail);
+    throw new InterlockError("data_left_alone", detail);
   }
   if (exists(file) && existing === "refuse") {
-    throw new InterlockError("invalid_request", `there is data in ${directory}: say --replace to replace it`);
+    throw new InterlockError("data_left_alone", `there is data in ${directory}: say --replace to replace it`);
   }
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const partial = `${file}.restoring-${process.pid}`;

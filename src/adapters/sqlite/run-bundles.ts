@@ -1,4 +1,4 @@
-// The records of one run in one row while the run is small: a commit then writes one row instead of a dozen.
+// The records of a small run as a log: every commit appends one row with what it changed, instead of writing a dozen rows.
 import type { RecordKind, RecordKinds } from "../operations/records.ts";
 import type { Database, Statement } from "./driver.ts";
 import { encodeKey } from "./text-key.ts";
@@ -12,17 +12,23 @@ export const bundledKinds: ReadonlySet<RecordKind> = new Set<RecordKind>([
   "timer",
 ]);
 
-/** `text` is the member as it stands in the row, made when it is first written. */
-type Cell = { readonly kind: RecordKind; readonly member: string; readonly value: unknown; text?: string };
+type Cell = { readonly kind: RecordKind; readonly member: string; readonly value: unknown };
 
 export type Bundle = {
   readonly scope: string;
   readonly cells: Map<string, Cell>;
-  dirty: boolean;
+  /** Cells changed since the last row was written. */
+  readonly changed: Set<string>;
+  /** Rows written for it so far, and their length. */
+  rows: number;
+  length: number;
 };
 
-/** A larger run is kept in rows from then on, so that a commit never writes more than this for what it did not change. */
-const bundleBytesMax = 65_536;
+/** A log of so many rows is written anew as one. */
+const rowsMax = 32;
+
+/** A run with a longer log is kept in rows of their own from then on: it is no longer read as a whole. */
+const bundleLengthMax = 131_072;
 
 /** Bundles remembered between batches: the runs that are under way (about 5 KB each). */
 const rememberedMax = 4_000;
@@ -41,10 +47,8 @@ export class RunBundles {
   readonly #erase: Statement;
 
   constructor(database: Database) {
-    this.#get = database.prepare("SELECT value FROM run_bundle WHERE scope = ?");
-    this.#put = database.prepare(
-      "INSERT INTO run_bundle (scope, value) VALUES (?, ?) ON CONFLICT (scope) DO UPDATE SET value = excluded.value",
-    );
+    this.#get = database.prepare("SELECT value FROM run_bundle WHERE scope = ? ORDER BY rowid");
+    this.#put = database.prepare("INSERT INTO run_bundle (scope, value) VALUES (?, ?)");
     this.#erase = database.prepare("DELETE FROM run_bundle WHERE scope = ?");
   }
 
@@ -66,9 +70,8 @@ export class RunBundles {
     this.#undo.push(() => (before === undefined ? cells.delete(key) : cells.set(key, before)));
     if (value === undefined) cells.delete(key);
     else cells.set(key, { kind, member, value });
-    if (bundle.dirty) return;
-    bundle.dirty = true;
-    this.#dirty.push(bundle);
+    if (bundle.changed.size === 0) this.#dirty.push(bundle);
+    bundle.changed.add(key);
   }
 
   /** Members of a kind, in no order. */
@@ -82,7 +85,7 @@ export class RunBundles {
     this.#undo.length = 0;
   }
 
-  /** A bundle stays dirty: written as it was, it does no harm. */
+  /** What was changed stays marked: written as it was, it does no harm. */
   undo(): void {
     for (const takeBack of this.#undo.reverse()) takeBack();
     this.#undo.length = 0;
@@ -100,7 +103,7 @@ export class RunBundles {
   }
 
   committed(): void {
-    for (const bundle of this.#dirty) bundle.dirty = false;
+    for (const { changed } of this.#dirty) changed.clear();
     this.#dirty.length = 0;
     if (this.#bundles.size > rememberedMax) this.#bundles.clear();
   }
@@ -112,44 +115,58 @@ export class RunBundles {
     this.#undo.length = 0;
   }
 
-  #writeOne({ scope, cells }: Bundle, putRow: PutRow): number {
+  #writeOne(bundle: Bundle, putRow: PutRow): number {
+    const { scope, cells } = bundle;
+    const key = encodeKey(scope);
     if (cells.size === 0) {
-      this.#erase.run(encodeKey(scope));
+      this.#erase.run(key);
       this.#bundles.delete(scope);
       return 0;
     }
-    const texts: string[] = [];
-    let length = 2;
-    for (const cell of cells.values()) {
-      cell.text ??= JSON.stringify(cell.value);
-      texts.push(`${JSON.stringify(cellKey(cell.kind, cell.member))}:${cell.text}`);
-      length += cell.text.length + cell.member.length + 20;
-    }
-    if (length > bundleBytesMax) {
-      for (const { kind, member, text = "" } of cells.values()) putRow(kind, scope, member, text);
-      this.#put.run(encodeKey(scope), inRows);
+    const anew = bundle.rows >= rowsMax;
+    const text = textOf(cells, anew ? cells.keys() : bundle.changed);
+    bundle.length = anew ? text.length : bundle.length + text.length;
+    if (anew || bundle.length > bundleLengthMax) this.#erase.run(key);
+    if (bundle.length > bundleLengthMax) {
+      for (const { kind, member, value } of cells.values())
+        putRow(kind, scope, member, JSON.stringify(value));
+      this.#put.run(key, inRows);
       this.#bundles.set(scope, "rows");
     } else {
-      this.#put.run(encodeKey(scope), `{${texts.join(",")}}`);
+      this.#put.run(key, text);
+      bundle.rows = anew ? 1 : bundle.rows + 1;
     }
-    return length;
+    return text.length;
   }
 
   #read(scope: string): Bundle | "rows" {
-    const found = this.#get.get(encodeKey(scope)) as { readonly value: string } | undefined;
-    const bundle = found?.value === inRows ? "rows" : bundleFrom(scope, found?.value);
+    const rows = this.#get.all(encodeKey(scope)) as ReadonlyArray<{ readonly value: string }>;
+    const bundle = rows.at(-1)?.value === inRows ? "rows" : bundleFrom(scope, rows);
     this.#bundles.set(scope, bundle);
     return bundle;
   }
 }
 
-function bundleFrom(scope: string, text: string | undefined): Bundle {
+/** A cell that is gone is written as null. */
+function textOf(cells: Bundle["cells"], keys: Iterable<string>): string {
+  const texts: string[] = [];
+  for (const key of keys)
+    texts.push(`${JSON.stringify(key)}:${JSON.stringify(cells.get(key)?.value ?? null)}`);
+  return `{${texts.join(",")}}`;
+}
+
+function bundleFrom(scope: string, rows: ReadonlyArray<{ readonly value: string }>): Bundle {
   const cells = new Map<string, Cell>();
-  for (const [key, value] of Object.entries(JSON.parse(text ?? "{}") as Record<string, unknown>)) {
-    const space = key.indexOf(" ");
-    cells.set(key, { kind: key.slice(0, space) as RecordKind, member: key.slice(space + 1), value });
+  let length = 0;
+  for (const { value: text } of rows) {
+    length += text.length;
+    for (const [key, value] of Object.entries(JSON.parse(text) as Record<string, unknown>)) {
+      const space = key.indexOf(" ");
+      if (value === null) cells.delete(key);
+      else cells.set(key, { kind: key.slice(0, space) as RecordKind, member: key.slice(space + 1), value });
+    }
   }
-  return { scope, cells, dirty: false };
+  return { scope, cells, changed: new Set(), rows: rows.length, length };
 }
 
 function cellKey(kind: RecordKind, member: string): string {

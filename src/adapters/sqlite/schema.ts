@@ -100,7 +100,8 @@ function addRuns(database: Database): void {
     recordKinds.filter((kind) => !known.includes(kind)),
   );
   database.exec(
-    `CREATE TABLE run_bundle (scope TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+    `CREATE TABLE run_bundle (scope TEXT NOT NULL, value TEXT NOT NULL);
+     CREATE INDEX run_bundle_by_scope ON run_bundle (scope);
      INSERT INTO run_bundle SELECT DISTINCT scope, '' FROM run_record;
      UPDATE run SET value = json_set(json_remove(value, '$.endedByFence'), '$.definition', '', '$.version', 1,
        '$.updatedAtMs', COALESCE(json_extract(value, '$.endedAtMs'), json_extract(value, '$.admittedAtMs')),

@@ -1,6 +1,6 @@
 // What every store must do to admit runs in one operation: limits, keys, replays, and repeatable calls.
 import assert from "node:assert/strict";
-import type { NewRun } from "../../ports/store.ts";
+import type { NewRun } from "../../ports/admission-operations.ts";
 import { assertOutcome, type ConformanceCase, call, type Harness, key } from "./harness.ts";
 
 function admit(harness: Harness, run: NewRun) {
@@ -27,19 +27,23 @@ export const admissionCases: readonly ConformanceCase[] = [
       const records = bodies.map((body, index) => ({ key: `step/${index}`, body }));
       const run = harness.newRun({ records });
       const status = "pending";
-      assertOutcome(await admit(harness, run), { kind: "admitted", runId: run.runId, status, active: 1 });
+      const admitted = { kind: "admitted", runId: run.runId, status, active: 1, claims: [] };
+      assertOutcome(await admit(harness, run), admitted);
       const loaded = await harness.store.loadRun({ tenant: harness.tenant, runId: run.runId }, call);
       assert.equal(loaded.kind, "run");
       const { header, records: found } = loaded as Extract<typeof loaded, { kind: "run" }>;
       assert.deepEqual(found, records);
-      const { admittedAtMs, ...rest } = header;
+      const { admittedAtMs, updatedAtMs, ...rest } = header;
       assert.deepEqual(rest, {
         runId: run.runId,
         tenant: harness.tenant,
         workflow: "deploy",
+        definition: "sha256:1",
         status,
+        version: 1,
         actor: "tester",
       });
+      assert.equal(updatedAtMs, admittedAtMs);
       assert.ok(Math.abs(admittedAtMs - (loaded as { storeTimeMs: number }).storeTimeMs) < 60_000);
     },
   },

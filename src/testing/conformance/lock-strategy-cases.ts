@@ -1,7 +1,7 @@
 // What every store must do for the lock strategy: reserve, count, create and give back, guarded by the admission lock.
 import assert from "node:assert/strict";
 import { admissionLock, type Guard } from "../../domain/lock.ts";
-import type { NewRun } from "../../ports/store.ts";
+import type { NewRun } from "../../ports/admission-operations.ts";
 import { assertOutcome, type ConformanceCase, call, type Harness, key } from "./harness.ts";
 
 function reserve(harness: Harness, guard: Guard, run: NewRun) {
@@ -38,7 +38,10 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       assertOutcome(await inspect(harness), { kind: "pending", runId: run.runId });
       const counted = await harness.store.countActive({ tenant: harness.tenant }, call);
       assertOutcome(counted, { kind: "counted", active: 0, limit: 1, stopped: false });
-      const created = { kind: "created", runId: run.runId, status: "pending", active: 1, limit: 1 };
+      const created = {
+        ...{ kind: "created", runId: run.runId, status: "pending" },
+        ...{ active: 1, limit: 1, claims: [] },
+      };
       assertOutcome(await create(harness, guard, run), created);
       assertOutcome(await inspect(harness), { kind: "bound", runId: run.runId });
     },
@@ -56,7 +59,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       }
       const run = harness.newRun({ key: key("k") });
       await reserve(harness, guard, run);
-      const created = { kind: "created", runId: run.runId, status: "pending", active: 1 };
+      const created = { kind: "created", runId: run.runId, status: "pending", active: 1, claims: [] };
       assertOutcome(await create(harness, guard, run), created);
       assertOutcome(await create(harness, guard, run), created);
     },

@@ -1,65 +1,53 @@
-// What every store must do with ended runs, tenants' settings and the audit trail.
+// What every store must do with runs that end, tenants' settings and the audit trail.
 import assert from "node:assert/strict";
 import type { EventRow } from "../../domain/event.ts";
-import type { Guard } from "../../domain/lock.ts";
-import type { RunId, TerminalStatus } from "../../domain/run.ts";
-import { assertOutcome, type ConformanceCase, call, type Harness, key } from "./harness.ts";
-
-function end(
-  harness: Harness,
-  guard: Guard,
-  runId: RunId,
-  status: TerminalStatus = "succeeded",
-  retention: { keyRetentionMs?: number } = {},
-) {
-  return harness.store.endRun(
-    { tenant: harness.tenant, guard, runId, status, actor: "ender", ...retention },
-    call,
-  );
-}
-
-function runLock(harness: Harness, runId: RunId, ttlMs = 10_000) {
-  return harness.acquire({ namespace: "run", name: runId }, ttlMs);
-}
+import { assertOutcome, type ConformanceCase, call, type Harness, key, only } from "./harness.ts";
+import { commit, commitOf, deliver, picture, refusal, resultOf, runLock, runWithClaim } from "./run-steps.ts";
 
 async function events(harness: Harness, after = 0, limit = 100): Promise<readonly EventRow[]> {
   const answer = await harness.store.readEvents({ tenant: harness.tenant, after, limit }, call);
-  assert.equal(answer.kind, "events");
-  return (answer as { events: readonly EventRow[] }).events;
+  return only(answer, "events").events;
 }
+
+const committed = { kind: "committed", entries: [], claims: [], discarded: 0 };
 
 export const runCases: readonly ConformanceCase[] = [
   {
-    name: "ending a run frees its slot and records when and by which grant",
+    name: "ending a run frees its slot, gives its lock back and records when",
     async check(harness) {
       await harness.set({ maxConcurrentRuns: 1 });
       const runId = await harness.admit();
-      const guard = await runLock(harness, runId);
-      assertOutcome(await end(harness, guard, runId, "failed"), { kind: "ended", status: "failed" });
+      const guard = await harness.acquire(runLock(runId), 10_000);
+      const ended = await commit(harness, runId, guard, { change: { status: "failed" } });
+      assertOutcome(ended, { ...committed, version: 2 });
       const counted = await harness.store.countActive({ tenant: harness.tenant }, call);
       assertOutcome(counted, { kind: "counted", active: 0, limit: 1, stopped: false });
       const loaded = await harness.store.loadRun({ tenant: harness.tenant, runId, records: [] }, call);
-      const { header, records } = loaded as Extract<typeof loaded, { kind: "run" }>;
+      const { header, records } = only(loaded, "run");
       assert.deepEqual(records, []);
       assert.equal(header.status, "failed");
-      assert.equal(header.endedByFence, guard.fence);
+      assert.equal(header.version, 2);
       assert.ok((header.endedAtMs ?? 0) >= header.admittedAtMs);
+      assert.equal(header.updatedAtMs, header.endedAtMs);
+      const lock = await harness.store.inspectLock({ tenant: harness.tenant, lock: guard.lock }, call);
+      assertOutcome(lock, { kind: "free" });
     },
   },
   {
-    name: "a repeated end gives the same answer; another owner's end finds it already ended",
+    name: "a repeated end gives the same answer; another owner's end finds that it came too late",
     async check(harness) {
       const runId = await harness.admit();
-      const first = await runLock(harness, runId);
-      assertOutcome(await end(harness, first, runId), { kind: "ended", status: "succeeded" });
-      assertOutcome(await end(harness, first, runId), { kind: "ended", status: "succeeded" });
-      await harness.store.releaseLock({ tenant: harness.tenant, lock: first.lock, token: first.token }, call);
-      const second = await runLock(harness, runId);
-      assertOutcome(await end(harness, second, runId), { kind: "already_ended", status: "succeeded" });
-      assertOutcome(await end(harness, first, runId, "failed"), {
-        kind: "already_ended",
-        status: "succeeded",
-      });
+      const first = await harness.acquire(runLock(runId), 10_000);
+      const ending = commitOf(harness, runId, first, { change: { status: "succeeded" } });
+      for (let times = 0; times < 2; times += 1) {
+        assertOutcome(await harness.store.commit(ending, call), { ...committed, version: 2 });
+      }
+      const second = await harness.acquire(runLock(runId), 10_000);
+      for (const expectedVersion of [1, 2]) {
+        const late = await commit(harness, runId, second, { expectedVersion, change: { status: "failed" } });
+        assertOutcome(late, { kind: "stale_version", version: 2 });
+      }
+      assertOutcome(await harness.store.commit(ending, call), { ...committed, version: 2 });
       assert.equal((await events(harness)).filter(({ type }) => type === "run_ended").length, 1);
     },
   },
@@ -67,22 +55,68 @@ export const runCases: readonly ConformanceCase[] = [
     name: "a stale owner cannot end a run that a newer owner holds",
     async check(harness) {
       const runId = await harness.admit();
-      const stale = await runLock(harness, runId, 20);
+      const stale = await harness.acquire(runLock(runId), 20);
       await harness.untilFree(stale.lock);
-      const current = await runLock(harness, runId);
-      assertOutcome(await end(harness, stale, runId), { kind: "stale_fence" });
-      assertOutcome(await end(harness, current, runId, "cancelled"), { kind: "ended", status: "cancelled" });
+      const current = await harness.acquire(runLock(runId), 10_000);
+      const change = { status: "cancelled" } as const;
+      assertOutcome(await commit(harness, runId, stale, { change }), { kind: "stale_fence" });
+      assertOutcome(await commit(harness, runId, current, { change }), { ...committed, version: 2 });
     },
   },
   {
     name: "a run that does not exist, or is another tenant's, is not found",
     async check(harness) {
       const runId = harness.runId();
-      const guard = await runLock(harness, runId);
-      assertOutcome(await end(harness, guard, runId), { kind: "not_found" });
+      const guard = await harness.acquire(runLock(runId), 10_000);
+      assertOutcome(await commit(harness, runId, guard), { kind: "not_found" });
       const ours = await harness.admit();
       const foreign = await harness.store.loadRun({ tenant: harness.otherTenant(), runId: ours }, call);
       assertOutcome(foreign, { kind: "not_found" });
+    },
+  },
+  {
+    name: "a run may end with its admission: it never holds a slot, and its key replays",
+    async check(harness) {
+      await harness.set({ maxConcurrentRuns: 1 });
+      const run = harness.newRun({ key: key("k"), change: { status: "succeeded" } });
+      const admitted = await harness.store.admit({ tenant: harness.tenant, run }, call);
+      const { runId } = run;
+      const expected = { kind: "admitted", runId, status: "succeeded", active: 0, limit: 1, claims: [] };
+      assertOutcome(admitted, expected);
+      const replay = await harness.store.admit(
+        { tenant: harness.tenant, run: harness.newRun({ key: key("k") }) },
+        call,
+      );
+      assertOutcome(replay, { kind: "replayed", runId, status: "succeeded" });
+      const { digest } = key("k");
+      const bound = await harness.store.inspectReservation({ tenant: harness.tenant, digest }, call);
+      assertOutcome(bound, { kind: "bound", runId, finalStatus: "succeeded" });
+    },
+  },
+  {
+    name: "the end of a run discards the entries that wait, and says how many",
+    async check(harness) {
+      const { runId, jobId, token } = await runWithClaim(harness);
+      const guard = await harness.acquire(runLock(runId), 10_000);
+      await deliver(harness, runId, resultOf(harness, { jobId, token }));
+      const ended = await commit(harness, runId, guard, { change: { status: "timed_out" } });
+      assertOutcome(ended, { ...committed, version: 2, discarded: 1 });
+      const taken = await harness.store.takeRun(
+        { tenant: harness.tenant, runId, take: harness.take(), records: [] },
+        call,
+      );
+      assertOutcome(taken, { kind: "empty" });
+    },
+  },
+  {
+    name: "an ended run accepts nothing more, without effect",
+    async check(harness) {
+      const { runId, jobId, token } = await runWithClaim(harness);
+      await harness.end(runId);
+      const before = await picture(harness, runId);
+      const late = resultOf(harness, { jobId, token });
+      assert.equal(await refusal(deliver(harness, runId, late)), "run_ended");
+      assert.deepEqual(await picture(harness, runId), before);
     },
   },
   {
@@ -92,41 +126,7 @@ export const runCases: readonly ConformanceCase[] = [
       const runId = await harness.admit(harness.newRun({ records }));
       const wanted = ["step/c", "step/none", "step/a"];
       const loaded = await harness.store.loadRun({ tenant: harness.tenant, runId, records: wanted }, call);
-      const { records: found } = loaded as Extract<typeof loaded, { kind: "run" }>;
-      assert.deepEqual(found, [records[2], records[0]]);
-    },
-  },
-  {
-    name: "a key replays with its run's final status until its retention ends, then it is free",
-    async check(harness) {
-      const run = harness.newRun({ key: key("k") });
-      await harness.admit(run);
-      const guard = await runLock(harness, run.runId);
-      await end(harness, guard, run.runId, "failed", { keyRetentionMs: 60 });
-      const replay = await harness.store.admit(
-        { tenant: harness.tenant, run: harness.newRun({ key: key("k") }) },
-        call,
-      );
-      assertOutcome(replay, { kind: "replayed", runId: run.runId, status: "failed" });
-      const { digest } = key("k");
-      await harness.until(async () => {
-        const answer = await harness.store.inspectReservation({ tenant: harness.tenant, digest }, call);
-        return answer.kind === "unbound";
-      });
-      await harness.admit(harness.newRun({ key: key("k") }));
-    },
-  },
-  {
-    name: "without a retention a key replays for ever",
-    async check(harness) {
-      const run = harness.newRun({ key: key("k") });
-      await harness.admit(run);
-      await harness.end(run.runId);
-      const bound = await harness.store.inspectReservation(
-        { tenant: harness.tenant, digest: key("k").digest },
-        call,
-      );
-      assertOutcome(bound, { kind: "bound", runId: run.runId, finalStatus: "succeeded" });
+      assert.deepEqual(only(loaded, "run").records, [records[2], records[0]]);
     },
   },
   {
@@ -138,6 +138,11 @@ export const runCases: readonly ConformanceCase[] = [
         admissionStrategy: "lock",
         admissionWait: "jitter",
         stopped: true,
+        revokedKeyIds: ["key_1", "key_2"],
+        resultsStrategy: "retry",
+        resultsWait: "fixed",
+        separateDuties: true,
+        approvalsStrategy: "lock",
       } as const;
       const first = { ...base, settings, expectedVersion: 0, changeId: "change-1" };
       assertOutcome(await harness.store.setTenant(first, call), { kind: "saved", version: 1 });
@@ -167,8 +172,8 @@ export const runCases: readonly ConformanceCase[] = [
       await harness.admit(run);
       await harness.admit(run);
       await harness.store.admit({ tenant: harness.tenant, run: harness.newRun() }, call);
-      const guard = await runLock(harness, run.runId);
-      await end(harness, guard, run.runId, "denied");
+      await harness.commit(run.runId, { status: "waiting" });
+      await harness.end(run.runId, "denied");
       const rows = await events(harness);
       const seen = rows.map(({ sequence, type, subject, actor, detail }) => [
         sequence,
@@ -180,7 +185,8 @@ export const runCases: readonly ConformanceCase[] = [
       assert.deepEqual(seen, [
         [1, "tenant_changed", harness.tenant, "tester", rows[0]?.detail],
         [2, "run_admitted", run.runId, "tester", "deploy"],
-        [3, "run_ended", run.runId, "ender", "denied"],
+        [3, "run_changed", run.runId, "engine", "2 waiting"],
+        [4, "run_ended", run.runId, "engine", "denied"],
       ]);
       assert.deepEqual(
         (await events(harness, 1, 1)).map(({ sequence }) => sequence),

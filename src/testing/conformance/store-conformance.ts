@@ -1,13 +1,66 @@
-// The conformance suite of the store port: every adapter passes every case, against the real server.
+// The conformance suites of the store port: every adapter passes every case, against the real server.
+import { defaultStoreSettings, type StoreSettings } from "../../ports/store.ts";
 import { admissionCases } from "./admission-cases.ts";
-import type { ConformanceCase } from "./harness.ts";
+import { approvalCases } from "./approval-cases.ts";
+import { commitCases } from "./commit-cases.ts";
+import { documentCases } from "./document-cases.ts";
+import type { ConformanceSuite } from "./harness.ts";
+import { hastySweepCases } from "./hasty-sweep-cases.ts";
+import { inboxCases } from "./inbox-cases.ts";
+import { jobCases } from "./job-cases.ts";
+import { keyQuotaCases, keyRetentionCases, keysForEverCases } from "./key-cases.ts";
+import { listingCases, trimmingCases } from "./listing-cases.ts";
 import { lockCases } from "./lock-cases.ts";
 import { lockStrategyCases } from "./lock-strategy-cases.ts";
+import { poisonCases } from "./poison-cases.ts";
+import { proposalCases } from "./proposal-cases.ts";
 import { runCases } from "./run-cases.ts";
+import { sweepCases } from "./sweep-cases.ts";
 
-export const storeConformance: readonly ConformanceCase[] = [
-  ...lockCases,
-  ...admissionCases,
-  ...lockStrategyCases,
-  ...runCases,
+const { keyRetentionMs: _keyRetentionMs, ...keysForEver } = defaultStoreSettings;
+
+/** Long enough that nothing is over before a slow machine has asked, short enough to wait for. */
+const hasty: StoreSettings = {
+  ...defaultStoreSettings,
+  runRetentionMs: 30,
+  deadLetterRetentionMs: 30,
+  republishAfterMs: 20,
+  republishAfterMaxMs: 60,
+  sweepEveryMs: 1,
+  attentionMs: 30,
+  proveEveryMs: 30,
+};
+
+export const storeConformance: readonly ConformanceSuite[] = [
+  {
+    name: "usual settings",
+    settings: defaultStoreSettings,
+    cases: [
+      ...lockCases,
+      ...admissionCases,
+      ...lockStrategyCases,
+      ...runCases,
+      ...inboxCases,
+      ...poisonCases,
+      ...proposalCases,
+      ...commitCases,
+      ...jobCases,
+      ...approvalCases,
+      ...documentCases,
+      ...listingCases,
+    ],
+  },
+  { name: "swept at the usual pace", settings: defaultStoreSettings, cases: sweepCases },
+  { name: "swept in haste", settings: hasty, cases: hastySweepCases },
+  {
+    name: "keys kept for 60 ms",
+    settings: { ...defaultStoreSettings, keyRetentionMs: 60 },
+    cases: keyRetentionCases,
+  },
+  { name: "keys kept for ever", settings: keysForEver, cases: keysForEverCases },
+  {
+    name: "few of everything",
+    settings: { ...defaultStoreSettings, keysPerTenantMax: 3, timelineRowsMax: 3, eventsPerTenantMax: 5 },
+    cases: [...keyQuotaCases, ...trimmingCases],
+  },
 ];

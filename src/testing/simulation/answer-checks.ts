@@ -2,15 +2,15 @@
 import type { OperationName, OutcomeOf } from "../../ports/store.ts";
 import type { StoreExecution } from "../simulated-store.ts";
 import type { GrantChecks } from "./grant-checks.ts";
-import type { StateChecks } from "./state-checks.ts";
+import { type KnownState, tenantOf } from "./known-state.ts";
 import { mustHold } from "./violation.ts";
 
 export class AnswerChecks {
-  readonly #state: StateChecks;
+  readonly #known: KnownState;
   readonly #grants: GrantChecks;
 
-  constructor(state: StateChecks, grants: GrantChecks) {
-    this.#state = state;
+  constructor(known: KnownState, grants: GrantChecks) {
+    this.#known = known;
     this.#grants = grants;
   }
 
@@ -21,21 +21,31 @@ export class AnswerChecks {
       this.#isTrue(execution),
       "INV-19",
       () =>
-        `${name} of ${request.tenant} by ${caller} answered ${JSON.stringify(outcome)}, which is not true`,
+        `${name} of ${tenantOf(request)} by ${caller} answered ${JSON.stringify(outcome)}, which is not true`,
     );
   }
 
   /** Outcomes that say nothing about the state are true; those of locks have checks of their own. */
   #isTrue(execution: StoreExecution): boolean {
     const { outcome, request } = execution;
-    const { settings, unfinished } = this.#state.tenant(request.tenant);
+    const tenant = tenantOf(request);
+    if (tenant === undefined) return true;
+    const { boundKeys, phantoms, settings, unfinished } = this.#known.tenant(tenant);
     const { admissionStrategy, maxConcurrentRuns: limit, stopped } = settings;
     if (outcome.kind === "tenant_stopped") return stopped === true;
     if (outcome.kind === "use_lock_strategy") return admissionStrategy === "lock";
-    if (outcome.kind === "listed") return outcome.runIds.every((runId) => unfinished.has(runId));
+    if (execution.name === "listActive" && execution.outcome.kind === "listed") {
+      const ghosts = [...phantoms].map((member) => member.slice(17));
+      return execution.outcome.runIds.every((runId) => unfinished.has(runId) || ghosts.includes(runId));
+    }
+    if (outcome.kind === "key_quota_reached") {
+      const live = [...boundKeys.values()].filter(({ expiresAtMs }) => expiresAtMs === undefined);
+      return live.length >= outcome.quota;
+    }
     if ("active" in outcome) {
-      const full = limit !== undefined && unfinished.size >= limit;
-      const counted = outcome.active === unfinished.size && outcome.limit === limit;
+      const taken = unfinished.size + phantoms.size;
+      const full = limit !== undefined && taken >= limit;
+      const counted = outcome.active === taken && outcome.limit === limit;
       return counted && (full || outcome.kind !== "limit_reached");
     }
     if (outcome.kind === "key_reused" || outcome.kind === "replayed" || outcome.kind === "in_flight") {
@@ -51,7 +61,7 @@ export class AnswerChecks {
     const key = "run" in request ? request.run.key : request.key;
     const runId = "run" in request ? request.run.runId : request.runId;
     if (key === undefined) return false;
-    const first = this.#state.runOfKey(tenant, key.digest);
+    const first = this.#known.runOfKey(tenant, key.digest, execution.storeTimeMs);
     switch (outcome.kind) {
       case "replayed":
         return first?.runId === outcome.runId && first.status === outcome.status;

@@ -1,6 +1,7 @@
 // Ports with one mistake each about time. They go around one flow at a time: what they remember is about one lease.
 import type { Clock } from "../../ports/clock.ts";
 import type { Ports } from "../../ports/ports.ts";
+import { executeOn, storeFrom } from "../../ports/store.ts";
 
 /**
  * The time that an acquire or a renewal took is taken off the clock once it has succeeded: a lease then counts from the
@@ -40,4 +41,19 @@ export function countingFromReply(ports: Ports): Ports {
 export function readingTheWallClock(ports: Ports): Ports {
   const { clock } = ports;
   return { ...ports, clock: { ...clock, monotonicMs: () => clock.wallMs() } };
+}
+
+/** What the store says of its time is not heard: due times are counted by the wall clock. */
+export function timersByTheWallClock(ports: Ports): Ports {
+  const { clock, store } = ports;
+  const execute = executeOn(store);
+  const deaf = storeFrom(
+    async (name, request, options) => {
+      const answer = await execute(name, request, options);
+      const deafTo = ["getDocument", "getTenant", "takeRun", "commit"].includes(name);
+      return deafTo && "storeTimeMs" in answer ? { ...answer, storeTimeMs: clock.wallMs() } : answer;
+    },
+    () => store.close(),
+  );
+  return { ...ports, store: deaf };
 }

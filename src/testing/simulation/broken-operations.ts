@@ -1,12 +1,13 @@
 // Operation tables with one mistake each: the right operations over records that are not quite what they should be.
 import type { Context } from "../../adapters/operations/context.ts";
 import { type Operations, operations } from "../../adapters/operations/perform.ts";
-import type { RecordKind, RecordKinds, Records } from "../../adapters/operations/records.ts";
+import type { RecordKind, RecordKinds } from "../../adapters/operations/records.ts";
 import type { Fence, Guard } from "../../domain/lock.ts";
 import type { Reservation } from "../../domain/reservation.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { KeyRequest } from "../../ports/store.ts";
+import type { KeyRequest } from "../../ports/admission-operations.ts";
+import { mapping, over } from "./broken-records.ts";
 
 export const releaseWithoutToken: Operations = {
   ...operations,
@@ -68,14 +69,14 @@ export const keysOfEverybody: Operations = {
   reserve: (context, request) => operations.reserve(withSharedKeys(context), request),
   createRun: (context, request) => operations.createRun(withSharedKeys(context), request),
   cancelReservation: (context, request) => operations.cancelReservation(withSharedKeys(context), request),
-  endRun: (context, request) => operations.endRun(withSharedKeys(context), request),
+  commit: (context, request) => operations.commit(withSharedKeys(context), request),
 };
 
 export const noGuard: Operations = {
   ...operations,
   reserve: (context, request) => operations.reserve(asIfHeld(context, request), request),
   createRun: (context, request) => operations.createRun(asIfHeld(context, request), request),
-  endRun: (context, request) => operations.endRun(asIfHeld(context, request), request),
+  commit: (context, request) => operations.commit(asIfHeld(context, request), request),
 };
 
 export const anyFingerprint: Operations = {
@@ -111,13 +112,14 @@ export const keyExpiresFromTheStart: Operations = {
 
 export const keyFreedAtTheEnd: Operations = {
   ...operations,
-  endRun: (context, request) => operations.endRun(context, { ...request, keyRetentionMs: -1 }),
+  commit: (context, request) =>
+    operations.commit({ ...context, settings: { ...context.settings, keyRetentionMs: -1 } }, request),
 };
 
 export const slotKept: Operations = {
   ...operations,
-  endRun: (context, request) =>
-    operations.endRun(
+  commit: (context, request) =>
+    operations.commit(
       over(context, {
         erase: (kind, scope, member) => {
           if (kind !== "active") context.records.erase(kind, scope, member);
@@ -129,8 +131,8 @@ export const slotKept: Operations = {
 
 export const eventLost: Operations = {
   ...operations,
-  endRun: (context, request) =>
-    operations.endRun(
+  commit: (context, request) =>
+    operations.commit(
       over(context, {
         put: (kind, scope, member, value) => {
           if (kind !== "event") context.records.put(kind, scope, member, value);
@@ -162,46 +164,6 @@ export const endlessLocks: Operations = {
   },
 };
 
-/** The same records with some methods replaced. */
-function over(context: Context, replaced: Partial<Records>): Context {
-  const { records } = context;
-  const view: Records = {
-    get: (kind, scope, member) => records.get(kind, scope, member),
-    put: (kind, scope, member, value) => records.put(kind, scope, member, value),
-    erase: (kind, scope, member) => records.erase(kind, scope, member),
-    size: (kind, scope) => records.size(kind, scope),
-    scan: (kind, scope, after, limit) => records.scan(kind, scope, after, limit),
-    ...replaced,
-  };
-  return { ...context, records: view };
-}
-
-/** Reading and writing records of one kind through a change. */
-function mapping<Kind extends RecordKind>(
-  context: Context,
-  kind: Kind,
-  read: (value: RecordKinds[Kind] | undefined, member: string) => RecordKinds[Kind] | undefined,
-  write: (value: RecordKinds[Kind]) => RecordKinds[Kind],
-): Context {
-  const { records } = context;
-  return over(context, {
-    get: <Asked extends RecordKind>(asked: Asked, scope: string, member: string) => {
-      const value = records.get(asked, scope, member);
-      if ((asked as RecordKind) !== kind) return value;
-      return read(value as RecordKinds[Kind] | undefined, member) as RecordKinds[Asked] | undefined;
-    },
-    put: <Asked extends RecordKind>(
-      asked: Asked,
-      scope: string,
-      member: string,
-      value: RecordKinds[Asked],
-    ) => {
-      if ((asked as RecordKind) !== kind) records.put(asked, scope, member, value);
-      else records.put(kind, scope, member, write(value as unknown as RecordKinds[Kind]));
-    },
-  });
-}
-
 /** Hides the limit from the operation, and leaves it in the record that the operation writes back. */
 function withoutLimit(context: Context): Context {
   let hidden: RecordKinds["tenant"]["settings"] | undefined;
@@ -226,11 +188,13 @@ function limitOf(context: Context, tenant: TenantId): { readonly limit?: number 
 
 function withSharedKeys(context: Context): Context {
   const { records } = context;
-  const scopeOf = (kind: RecordKind, scope: string) => (kind === "reservation" ? "everybody" : scope);
+  const shared: readonly RecordKind[] = ["reservation", "keyed"];
+  const scopeOf = (kind: RecordKind, scope: string) => (shared.includes(kind) ? "everybody" : scope);
   return over(context, {
     get: (kind, scope, member) => records.get(kind, scopeOf(kind, scope), member),
     put: (kind, scope, member, value) => records.put(kind, scopeOf(kind, scope), member, value),
     erase: (kind, scope, member) => records.erase(kind, scopeOf(kind, scope), member),
+    size: (kind, scope) => records.size(kind, scopeOf(kind, scope)),
   });
 }
 

@@ -1,7 +1,8 @@
 // Stores with one mistake each between a flow and its store: answers turned into what they do not say.
 import type { Fence } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { NewRun, Store, Unknown } from "../../ports/store.ts";
+import type { NewRun } from "../../ports/admission-operations.ts";
+import type { Store, Unknown } from "../../ports/store.ts";
 
 export function renewIgnoringRefusal(store: Store): Store {
   return {
@@ -30,7 +31,8 @@ export function unknownAsSuccess(store: Store): Store {
     ...store,
     admit: async (request, options) => {
       const { runId } = request.run;
-      const admitted = { kind: "admitted", runId, status: "pending", active: 1, storeTimeMs: 0 } as const;
+      const made = { runId, status: "pending", active: 1, claims: [] } as const;
+      const admitted = { kind: "admitted", ...made, storeTimeMs: 0 } as const;
       return orElse(await store.admit(request, options), admitted);
     },
   };
@@ -39,8 +41,8 @@ export function unknownAsSuccess(store: Store): Store {
 export function unknownEndAsUnavailable(store: Store): Store {
   return {
     ...store,
-    endRun: async (request, options) =>
-      orElse(await store.endRun(request, options), { kind: "unavailable", cause: "no answer" } as const),
+    commit: async (request, options) =>
+      orElse(await store.commit(request, options), { kind: "unavailable", cause: "no answer" } as const),
   };
 }
 
@@ -86,6 +88,30 @@ export function countBeforeAdmit(store: Store): Store {
       if (limit !== undefined && active >= limit)
         return { kind: "limit_reached", limit, active, storeTimeMs };
       return store.admit(request, options);
+    },
+  };
+}
+
+export function unknownAsDelivered(store: Store): Store {
+  const handedOver = { kind: "handed_over", instance: "somebody", freeInMs: 1 } as const;
+  const delivered = { kind: "delivered", run: handedOver, storeTimeMs: 0 } as const;
+  return {
+    ...store,
+    deliver: async (request, options) => orElse(await store.deliver(request, options), delivered),
+  };
+}
+
+/** Only the bus tells of jobs. */
+export function jobsByHintsAlone(store: Store): Store {
+  return {
+    ...store,
+    listReadyJobs: async (request, options) => {
+      const answer = await store.listReadyJobs(request, options);
+      return answer.kind === "listed" ? { ...answer, jobs: [] } : answer;
+    },
+    sweep: async (request, options) => {
+      const answer = await store.sweep(request, options);
+      return answer.kind === "swept" ? { ...answer, unclaimed: [] } : answer;
     },
   };
 }

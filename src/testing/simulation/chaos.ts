@@ -1,9 +1,23 @@
 // The time of faults: gateways with their callers run, are paused, crash, come back under a new name, and have wrong clocks.
 import type { SeededRandom } from "../seeded-random.ts";
+import type { SimulatedProcess } from "../simulated-process.ts";
 import { runClient } from "./clients.ts";
 import { runEnder } from "./enders.ts";
+import { startEngine } from "./engine-node.ts";
 import { runLockUser } from "./lock-users.ts";
 import { runOperator } from "./operators.ts";
+import {
+  cancelSomething,
+  changeWorkflow,
+  decideSomething,
+  deleteSomething,
+  repeating,
+  saveWorkflows,
+  startWorkflow,
+  takeInVain,
+} from "./people.ts";
+import type { Crowd } from "./swarm.ts";
+import { runWorker } from "./workers.ts";
 import { type Node, startNode, type World } from "./world.ts";
 
 /** Starts everything; it goes on by itself while the kernel runs. */
@@ -11,48 +25,95 @@ export function startChaos(world: World): void {
   const { swarm, tasks } = world;
   const operator = startNode(world, "operator");
   tasks.start(operator.process, "changes", () => runOperator(world, operator));
-  const gateways = swarm.gateways.map((_, index) => startGateway(world, index, 1));
-  startProcessFaults(world, gateways);
+  if (swarm.workflows !== undefined) {
+    const author = startEngine(world, startNode(world, "author"));
+    tasks.start(author.process, "workflows", () => saveWorkflows(world, author));
+  }
+  const places = swarm.gateways.map((_, index) =>
+    startPlace(world, `gateway-${index + 1}`, startGateway, index),
+  );
+  const workers = swarm.gateways.flatMap((_, index) =>
+    Array.from({ length: swarm.workflows?.workers ?? 0 }, (_worker, number) =>
+      startPlace(world, `worker-${index + 1}-${number + 1}`, startWorker, index),
+    ),
+  );
+  startProcessFaults(world, [...places, ...workers]);
 }
 
 /** One place in the cluster: its process is replaced after a crash. */
-type Gateway = { readonly index: number; readonly generation: number; readonly node: Node };
+type Place = {
+  readonly name: string;
+  readonly index: number;
+  readonly start: Starter;
+  generation: number;
+  process: SimulatedProcess;
+};
 
-function startGateway(world: World, index: number, generation: number): Gateway {
-  const { swarm, tasks } = world;
-  const node = startNode(world, `gateway-${index + 1}.${generation}`, swarm.gateways[index]);
-  const many = (
-    count: number,
-    kind: string,
-    work: (world: World, node: Node, name: string) => Promise<void>,
-  ) => {
-    for (let number = 1; number <= count; number += 1) {
-      const name = `${kind}-${number}`;
-      tasks.start(node.process, name, () => work(world, node, name));
-    }
-  };
-  many(swarm.clientsPerGateway, "client", runClient);
-  many(swarm.endersPerGateway, "ender", runEnder);
-  many(swarm.lockUsersPerGateway, "lock-user", runLockUser);
-  return { index, generation, node };
+type Starter = (world: World, name: string, index: number) => SimulatedProcess;
+
+function startPlace(world: World, name: string, start: Starter, index: number): Place {
+  return { name, index, start, generation: 1, process: start(world, `${name}.1`, index) };
 }
 
-function startProcessFaults(world: World, gateways: Gateway[]): void {
+function startGateway(world: World, name: string, index: number): SimulatedProcess {
+  const { swarm, tasks } = world;
+  const node = startNode(world, name, swarm.gateways[index]);
+  const many = <Kind extends Node>(
+    count: number,
+    kind: string,
+    work: (world: World, node: Kind, name: string) => Promise<void>,
+    where: Kind,
+  ) => {
+    for (let number = 1; number <= count; number += 1) {
+      const task = `${kind}-${number}`;
+      tasks.start(node.process, task, () => work(world, where, task));
+    }
+  };
+  many(swarm.clientsPerGateway, "client", runClient, node);
+  many(swarm.endersPerGateway, "ender", runEnder, node);
+  many(swarm.lockUsersPerGateway, "lock-user", runLockUser, node);
+  if (swarm.workflows !== undefined) {
+    const engine = startEngine(world, node);
+    world.gateways[index] = engine;
+    for (const [kind, act] of Object.entries(acts)) {
+      many(swarm.workflows[kind as keyof typeof acts], kind, repeating(act), engine);
+    }
+  }
+  return node.process;
+}
+
+const acts = {
+  starters: startWorkflow,
+  approvers: decideSomething,
+  cancellers: cancelSomething,
+  deleters: deleteSomething,
+  authors: changeWorkflow,
+  takersInVain: takeInVain,
+} satisfies Partial<Record<keyof Crowd, Parameters<typeof repeating>[0]>>;
+
+function startWorker(world: World, name: string): SimulatedProcess {
+  const { process } = startNode(world, name);
+  world.keepGoing(process, () => runWorker(world, process));
+  return process;
+}
+
+function startProcessFaults(world: World, places: readonly Place[]): void {
   const { kernel, swarm } = world;
   const { pauseEveryMs, pauseMsMax, crashEveryMs, wallJumpEveryMs } = swarm.processFaults;
   const random = kernel.random.stream("process faults");
-  const one = () => random.pick(gateways);
-  again(world, random, pauseEveryMs, () => one().node.process.pause(random.integer(20, pauseMsMax)));
+  const one = () => random.pick(places);
+  again(world, random, pauseEveryMs, () => one().process.pause(random.integer(20, pauseMsMax)));
   again(world, random, wallJumpEveryMs, () => {
-    one().node.process.jumpWall(random.pick([-3_600_000, -2_000, 500, 5_000, 3_600_000]));
+    one().process.jumpWall(random.pick([-3_600_000, -2_000, 500, 5_000, 3_600_000]));
   });
   again(world, random, crashEveryMs, () => {
-    const { index, generation, node } = one();
-    if (node.process.state() === "crashed") return;
-    if (world.grants.heldBy(node.process.name).length > 0) world.marks.hit("crash_under_lock");
-    node.process.crash();
+    const place = one();
+    if (place.process.state() === "crashed") return;
+    if (world.grants.heldBy(place.process.name).length > 0) world.marks.hit("crash_under_lock");
+    place.process.crash();
     kernel.after(random.integer(0, 2_000), () => {
-      gateways[index] = startGateway(world, index, generation + 1);
+      place.generation += 1;
+      place.process = place.start(world, `${place.name}.${place.generation}`, place.index);
     });
   });
 }

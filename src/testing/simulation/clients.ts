@@ -4,6 +4,7 @@ import { startRun } from "../../control/admission/start-run.ts";
 import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { errors } from "../../errors.ts";
+import { bareStart } from "../bare-run.ts";
 import type { SeededRandom } from "../seeded-random.ts";
 import type { AttemptKey, StartAttempt } from "./history.ts";
 import { mustHold } from "./violation.ts";
@@ -29,7 +30,7 @@ export async function runClient(world: World, node: Node, name: string): Promise
 }
 
 /** The same texts in every tenant: that they mean different things is part of what is checked. */
-function drawKey({ kernel, swarm }: World, random: SeededRandom): AttemptKey {
+export function drawKey({ kernel, swarm }: World, random: SeededRandom): AttemptKey {
   const epoch = Math.floor(kernel.nowMs() / swarm.keyEpochMs);
   const fingerprint = (random.chance(swarm.otherFingerprintRate) ? "v1:other" : "v1:usual") as Fingerprint;
   return keyOf(`key-${epoch}-${random.integer(1, swarm.keys)}`, fingerprint);
@@ -59,7 +60,7 @@ async function startWithRetries(
 
 export async function start(world: World, node: Node, asked: StartAttempt, signal?: AbortSignal) {
   const { actor, tenant, key } = asked;
-  const request = { tenant, actor, workflow: "simulated", records: [{ key: "input/main", body: "{}" }] };
+  const request = { ...bareStart, tenant, actor };
   world.history.startAsked(asked);
   const answer = await startRun(node.gate(), key === undefined ? request : { ...request, key }, signal);
   world.kernel.note(actor, key?.text ?? "no key", answer.kind, "runId" in answer ? answer.runId : "");

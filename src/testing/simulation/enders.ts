@@ -1,8 +1,9 @@
-// Callers of endRun: several at once on the same runs, with different statuses and risk classes.
-import { type EndRunAnswer, endRun } from "../../control/engine/end-run.ts";
+// Owners that end runs without a workflow: several at once on the same runs, with different statuses and risk classes.
 import type { RiskClass } from "../../domain/lock.ts";
 import { makeRunId, type RunId, terminalStatuses } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { bareStart } from "../bare-run.ts";
+import { type EndAnswer, endBareRun } from "../end-bare-run.ts";
 import { abortedEarly } from "./clients.ts";
 import type { EndAttempt } from "./history.ts";
 import type { Node, World } from "./world.ts";
@@ -18,7 +19,7 @@ export async function runEnder(world: World, node: Node, name: string): Promise<
     await clock.sleep(random.integer(1, swarm.thinkMsMax));
     if (kernel.nowMs() >= swarm.chaosMs) return;
     const tenant = random.pick(world.tenants);
-    const oldest = await listOldest(node, tenant);
+    const oldest = await listOldest(world, node, tenant);
     // It may have ended, or be another tenant's, for whom it is not there.
     const ended = remembered !== undefined && random.chance(0.05) ? [remembered] : [];
     const absent = random.chance(0.02) ? [makeRunId(tenant, random.token())] : [];
@@ -26,16 +27,21 @@ export async function runEnder(world: World, node: Node, name: string): Promise<
     if (runId === undefined) continue;
     remembered = runId;
     const status = random.pick(terminalStatuses);
-    const actor = `${node.process.name}/${name}/${request}`;
+    const commitId = `${node.process.name}/${name}/${request}`;
     const signal = abortedEarly(world, node, random);
-    await end(world, node, { actor, tenant, runId, status }, random.pick(riskClasses), signal);
+    await end(world, node, { commitId, tenant, runId, status }, random.pick(riskClasses), signal);
   }
 }
 
-/** Few, so that several choose the same. */
-async function listOldest(node: Node, tenant: TenantId): Promise<readonly RunId[]> {
-  const answer = await node.ports().store.listActive({ tenant, limit: 2 }, { deadlineMs: 200 });
-  return answer.kind === "listed" ? answer.runIds : [];
+/** Few, so that several choose the same; runs of workflows end by themselves. */
+async function listOldest(world: World, node: Node, tenant: TenantId): Promise<readonly RunId[]> {
+  const answer = await node.ports().store.listActive({ tenant, limit: 10 }, { deadlineMs: 200 });
+  if (answer.kind !== "listed") return [];
+  return answer.runIds.filter((runId) => isBare(world, runId)).slice(0, 2);
+}
+
+export function isBare({ known }: World, runId: RunId): boolean {
+  return known.run(runId)?.workflow === bareStart.workflow;
 }
 
 export async function end(
@@ -44,9 +50,9 @@ export async function end(
   asked: EndAttempt,
   risk: RiskClass,
   signal?: AbortSignal,
-): Promise<EndRunAnswer> {
-  const answer = await endRun(node.ports(), node.config, { ...asked, risk }, signal);
-  world.kernel.note(asked.actor, asked.runId, answer.kind);
+): Promise<EndAnswer> {
+  const answer = await endBareRun(node.ports(), node.config, { ...asked, risk }, signal);
+  world.kernel.note(asked.commitId, asked.runId, answer.kind);
   world.history.endAnswered(asked, answer);
   return answer;
 }

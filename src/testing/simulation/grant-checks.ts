@@ -16,6 +16,10 @@ type Picture = LockReference & {
   released: boolean;
   /** How far the store's clock was ahead of true time when the grant was last extended. */
   clockOffsetMs: number;
+  /** The run that it protected was removed, and the grant with it. */
+  forgotten: boolean;
+  /** Its own commit gave it back: the holder may still have to hear of it, and asks again. */
+  committed: boolean;
 };
 
 /** What only the simulator can see. */
@@ -24,6 +28,8 @@ export type Surroundings = {
   storeTimeMs(): number;
   isPaused(instance: string): boolean;
 };
+
+type Wanted = Omit<ExecutionOf<"acquireLock">["request"], "token"> & { readonly token: string };
 
 type ExecutionOf<Name extends StoreExecution["name"]> = Extract<StoreExecution, { readonly name: Name }>;
 
@@ -46,10 +52,11 @@ export class GrantChecks {
     if (execution.name === "acquireLock") this.#observeAcquire(execution);
     if (execution.name === "renewLock") this.#observeRenew(execution);
     if (execution.name === "releaseLock") this.#observeRelease(execution);
+    if (execution.name === "deliver" || execution.name === "takeRun") this.#observeTake(execution);
   }
 
   /** INV-12: a guarded write that changed something came from the current grant, or was allowed to take it again. */
-  observeGuardedWrite(execution: ExecutionOf<"reserve" | "createRun" | "endRun">, changed: number): void {
+  observeGuardedWrite(execution: ExecutionOf<"reserve" | "createRun" | "commit">, changed: number): void {
     const { tenant, guard } = execution.request;
     const last = this.#lastOf({ tenant, lock: guard.lock });
     const isLast = last !== undefined && last.token === guard.token && last.fence === guard.fence;
@@ -58,16 +65,39 @@ export class GrantChecks {
       this.#marks.hit("stale_fence");
       mustHold(!isCurrent, "INV-12", () => `${execution.name} of the current grant was refused as stale`);
     }
-    if (changed === 0 || isCurrent) return;
+    if (changed === 0) return;
     mustHold(
-      isLast && !last.released && guard.policy === "continue",
+      isCurrent || (isLast && !last.released && guard.policy === "continue"),
       "INV-12",
       () =>
         `${execution.name} by ${execution.caller} with fence ${guard.fence} had an effect, but ${describe(last, execution.storeTimeMs)}`,
     );
     if (last === undefined) return;
-    this.#marks.hit("lock_taken_again");
-    this.#extend(last, execution.storeTimeMs, guard.ttlMs);
+    if (!isCurrent) this.#marks.hit("lock_taken_again");
+    // A commit arms its lock again, or gives it back when nothing waits; the others only take again what had expired.
+    if (!isCurrent || execution.name === "commit") this.#extend(last, execution.storeTimeMs, guard.ttlMs);
+    if (execution.outcome.kind !== "committed" || execution.outcome.entries.length > 0) return;
+    last.released = true;
+    last.committed = true;
+  }
+
+  /** INV-11 for claims, whose fences come from the same counter. */
+  observeFence(tenant: TenantId, fence: number, what: string): void {
+    const highest = this.#highestFence.get(tenant) ?? 0;
+    mustHold(
+      fence > highest,
+      "INV-11",
+      () => `${what}: fence ${fence} after ${highest} in the same partition`,
+    );
+    this.#highestFence.set(tenant, fence);
+  }
+
+  /** The run that this lock protected was removed. */
+  forget(tenant: TenantId, member: string): void {
+    const last = this.#last.get(`${tenant} ${member}`);
+    if (last === undefined) return;
+    last.forgotten = true;
+    this.#last.delete(`${tenant} ${member}`);
   }
 
   /** Definite loss acts at once: from here on the holder must not go on. */
@@ -95,7 +125,7 @@ export class GrantChecks {
         `${who} goes on under fence ${grant.fence} of ${lockKey(target)}, but it was told that it is ${told}`,
     );
     const mine = this.#byFence.get(`${target.tenant} ${grant.fence}`);
-    if (policy === "continue" || mine === undefined) return;
+    if (policy === "continue" || mine === undefined || mine.forgotten || mine.committed) return;
     const storeTimeMs = this.#surroundings.storeTimeMs();
     if (storeTimeMs - this.#surroundings.nowMs() - mine.clockOffsetMs > 2) return;
     const last = this.#lastOf(target);
@@ -156,22 +186,43 @@ export class GrantChecks {
       );
       return;
     }
-    mustHold(!held, "INV-12", () => `${where} was granted although ${describe(last, storeTimeMs)}`);
-    const highest = this.#highestFence.get(request.tenant) ?? 0;
-    mustHold(
-      outcome.fence > highest,
-      "INV-11",
-      () => `${where}: fence ${outcome.fence} after ${highest} in the same partition`,
-    );
     mustHold(outcome.expiresInMs === request.ttlMs, "INV-15", () => `${where}: granted for another time`);
-    const expired = last !== undefined && !last.released;
-    if (expired && this.#surroundings.isPaused(last.instance))
-      this.#marks.hit("lock_taken_from_paused_holder");
     this.#grant(request, outcome.fence, storeTimeMs);
   }
 
-  #grant(request: ExecutionOf<"acquireLock">["request"], fence: number, storeTimeMs: number): void {
+  /** The run lock as deliver and takeRun give it: by the same rules, and a hand-over only to somebody who is there. */
+  #observeTake({ name, request, outcome, storeTimeMs }: ExecutionOf<"deliver" | "takeRun">): void {
+    const { tenant, runId, take } = request;
+    const wanted = { tenant, lock: { namespace: "run", name: runId }, ...take } as const;
+    const last = this.#lastOf(wanted);
+    const held = last !== undefined && isHeld(last, storeTimeMs);
+    const run = outcome.kind === "delivered" ? outcome.run : outcome;
+    const where = lockKey(wanted);
+    if (run.kind === "owned") {
+      const same = held && last.token === take.token && last.fence === run.fence;
+      if (!same) this.#grant(wanted, run.fence, storeTimeMs);
+      return;
+    }
+    if (run.kind === "run_busy" || (run.kind === "handed_over" && name === "takeRun")) {
+      mustHold(
+        held && last.token !== take.token,
+        "INV-15",
+        () => `${where} is busy, but nobody else holds it`,
+      );
+    }
+    if (run.kind === "handed_over" && held) this.#marks.hit("handed_over");
+  }
+
+  #grant(request: Wanted, fence: number, storeTimeMs: number): void {
     const { tenant, lock, token, instance, ttlMs } = request;
+    const last = this.#lastOf(request);
+    const held = last !== undefined && isHeld(last, storeTimeMs);
+    const where = lockKey(request);
+    mustHold(!held, "INV-12", () => `${where} was granted although ${describe(last, storeTimeMs)}`);
+    this.observeFence(tenant, fence, where);
+    const expired = last !== undefined && !last.released;
+    if (expired && this.#surroundings.isPaused(last.instance))
+      this.#marks.hit("lock_taken_from_paused_holder");
     const picture = {
       tenant,
       lock,
@@ -181,9 +232,10 @@ export class GrantChecks {
       expiresAtMs: 0,
       released: false,
       clockOffsetMs: 0,
+      forgotten: false,
+      committed: false,
     };
     this.#extend(picture, storeTimeMs, ttlMs);
-    this.#highestFence.set(tenant, fence);
     this.#last.set(lockKey(request), picture);
     this.#byFence.set(`${tenant} ${fence}`, picture);
   }

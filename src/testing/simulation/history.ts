@@ -1,11 +1,11 @@
 // What callers were told, held against what exists: a definite answer must stay true for ever (INV-6 to INV-9, INV-18).
 import type { StartAnswer } from "../../control/admission/start-answer.ts";
-import type { EndRunAnswer } from "../../control/engine/end-run.ts";
 import type { Fingerprint, ReservationDigest } from "../../domain/reservation.ts";
 import type { RunId, TerminalStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import type { EndAnswer } from "../end-bare-run.ts";
+import type { KnownRun, KnownState } from "./known-state.ts";
 import type { Marks } from "./marks.ts";
-import type { KnownRun, StateChecks } from "./state-checks.ts";
 import { mustHold } from "./violation.ts";
 
 /** One request; `actor` is different for every one, so that the run it made can be recognised. */
@@ -21,27 +21,29 @@ export type AttemptKey = {
   readonly fingerprint: Fingerprint;
 };
 
+/** One end; `commitId` is different for every one. */
 export type EndAttempt = {
-  readonly actor: string;
+  readonly commitId: string;
   readonly tenant: TenantId;
   readonly runId: RunId;
   readonly status: TerminalStatus;
 };
 
 export class History {
-  readonly #state: StateChecks;
+  readonly #known: KnownState;
   readonly #marks: Marks;
   /** Requests that were definitely refused, with the refusal. */
   readonly #refused = new Map<string, string>();
   readonly #endRefused = new Set<string>();
-  /** The run that every caller with one key must have been told of. */
-  readonly #answeredRun = new Map<string, RunId>();
+  /** The runs that callers with one key were told of: more than one only after the key had been freed. */
+  readonly #answeredRuns = new Map<string, Set<RunId>>();
+  readonly #runsOfKey = new Map<string, Set<RunId>>();
   /** Keys whose last answer was that the outcome is unknown. */
   readonly #unresolved = new Set<string>();
   readonly #keys = new Map<string, { readonly tenant: TenantId; readonly key: AttemptKey }>();
 
-  constructor(state: StateChecks, marks: Marks) {
-    this.#state = state;
+  constructor(known: KnownState, marks: Marks) {
+    this.#known = known;
     this.#marks = marks;
   }
 
@@ -75,7 +77,12 @@ export class History {
       case "tenant_stopped":
       case "gate_unavailable":
       case "cancelled":
+      case "key_quota_reached":
+      case "credential_revoked":
         this.#marks.hit(answer.kind);
+        this.refused(attempt.actor, answer.kind);
+        return;
+      case "workflow_changed":
         this.refused(attempt.actor, answer.kind);
         return;
     }
@@ -83,7 +90,7 @@ export class History {
 
   /** The request with this actor must not have made a run, and must never make one. */
   refused(actor: string, refusal: string): void {
-    const run = this.#state.runOfActor(actor);
+    const run = this.#known.runOfActor(actor);
     mustHold(
       run === undefined,
       "INV-7",
@@ -99,13 +106,16 @@ export class History {
       "INV-7",
       () => `run ${run.runId} was made after ${run.actor} had been told ${refusal}`,
     );
+    if (run.key === undefined) return;
+    const name = `${run.tenant} ${run.key.digest}`;
+    this.#runsOfKey.set(name, (this.#runsOfKey.get(name) ?? new Set()).add(run.runId));
   }
 
-  endAnswered(attempt: EndAttempt, answer: EndRunAnswer): void {
-    const run = this.#state.run(attempt.runId);
-    const byUs = run?.endedBy === attempt.actor;
+  endAnswered(attempt: EndAttempt, answer: EndAnswer): void {
+    const run = this.#known.run(attempt.runId);
+    const byUs = run?.endedBy === attempt.commitId;
     const wrong = () =>
-      `${attempt.actor} was told ${answer.kind}, but run ${attempt.runId} was ended by ${run?.endedBy}`;
+      `${attempt.commitId} was told ${answer.kind}, but run ${attempt.runId} was ended by ${run?.endedBy}`;
     switch (answer.kind) {
       case "ended":
         mustHold(byUs && run.status === answer.status, "INV-18", wrong);
@@ -115,12 +125,12 @@ export class History {
         mustHold(!byUs && run?.status === answer.status, "INV-18", wrong);
         return;
       case "not_found":
-        mustHold(run?.tenant !== attempt.tenant, "INV-18", wrong);
+        mustHold(run?.tenant !== attempt.tenant || run.removed, "INV-18", wrong);
         return;
       case "busy":
       case "unavailable":
         mustHold(!byUs, "INV-18", wrong);
-        this.#endRefused.add(attempt.actor);
+        this.#endRefused.add(attempt.commitId);
         return;
       case "unknown":
         return;
@@ -137,7 +147,7 @@ export class History {
   }
 
   #checkAdmitted({ actor, tenant, key }: StartAttempt, runId: RunId): void {
-    const run = this.#state.run(runId);
+    const run = this.#known.run(runId);
     mustHold(
       run !== undefined && run.actor === actor && run.tenant === tenant && run.key?.digest === key?.digest,
       "INV-18",
@@ -148,7 +158,7 @@ export class History {
   }
 
   #checkReplayed({ actor, tenant, key }: StartAttempt, runId: RunId): void {
-    const run = this.#state.run(runId);
+    const run = this.#known.run(runId);
     mustHold(run !== undefined, "INV-6", () => `${actor} was given ${runId}, which does not exist`);
     mustHold(
       run?.tenant === tenant,
@@ -169,12 +179,13 @@ export class History {
 
   #checkOneRun(tenant: TenantId, key: AttemptKey, runId: RunId): void {
     const name = `${tenant} ${key.text}`;
-    const first = this.#answeredRun.get(name) ?? runId;
-    this.#answeredRun.set(name, first);
+    const answered = this.#answeredRuns.get(name) ?? new Set();
+    this.#answeredRuns.set(name, answered.add(runId));
+    const keyed = this.#runsOfKey.get(`${tenant} ${key.digest}`) ?? new Set();
     mustHold(
-      first === runId,
+      [...answered].every((answer) => keyed.has(answer)),
       "INV-6",
-      () => `key ${key.text} of ${tenant} was answered with ${first} and with ${runId}`,
+      () => `key ${key.text} of ${tenant} was answered with ${[...answered].join()}`,
     );
     if (this.#unresolved.delete(name)) this.#marks.hit("outcome_unknown_resolved");
   }

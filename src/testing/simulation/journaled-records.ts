@@ -12,6 +12,8 @@ export type Change = {
   };
 }[RecordKind];
 
+export type ChangeOf<Kind extends RecordKind> = Extract<Change, { readonly kind: Kind }>;
+
 export class JournaledRecords extends MemoryRecords {
   #changes: Change[] = [];
 

@@ -7,10 +7,13 @@ import {
 } from "../../control/locks/lease-terms.ts";
 import { type Lease, withLease } from "../../control/locks/with-lease.ts";
 import type { LockName } from "../../domain/lock.ts";
-import { makeRunId, type RunId, terminalStatuses } from "../../domain/run.ts";
+import { makeRunId, type RunId, type TerminalStatus, terminalStatuses } from "../../domain/run.ts";
+import type { Answer } from "../../ports/store.ts";
+import { bareChange, bareStart } from "../bare-run.ts";
+import type { EndAnswer } from "../end-bare-run.ts";
 import type { SeededRandom } from "../seeded-random.ts";
 import { abortedEarly } from "./clients.ts";
-import { riskClasses } from "./enders.ts";
+import { isBare, riskClasses } from "./enders.ts";
 import type { LockReference } from "./grant-checks.ts";
 import type { Node, World } from "./world.ts";
 
@@ -33,7 +36,7 @@ export async function runLockUser(world: World, node: Node, name: string): Promi
     if (kernel.nowMs() >= swarm.chaosMs) return;
     const who = `${node.process.name}/${name}/${request}`;
     const tenant = random.pick(world.tenants);
-    const lock = await chooseLock(node, random, tenant);
+    const lock = await chooseLock(world, node, random, tenant);
     const use: Use = { world, node, random, who, target: { tenant, lock }, terms: drawTerms(node, random) };
     const signal = abortedEarly(world, node, random);
     const outcome = await withLease(node.ports(), use.target, use.terms, (lease) => work(use, lease), signal);
@@ -42,13 +45,14 @@ export async function runLockUser(world: World, node: Node, name: string): Promi
 }
 
 async function chooseLock(
+  world: World,
   node: Node,
   random: SeededRandom,
   tenant: LockReference["tenant"],
 ): Promise<LockName> {
   if (random.chance(0.5)) return random.pick(sharedLocks);
-  const answer = await node.ports().store.listActive({ tenant, limit: 1 }, { deadlineMs: 200 });
-  const runId = answer.kind === "listed" ? answer.runIds[0] : undefined;
+  const answer = await node.ports().store.listActive({ tenant, limit: 10 }, { deadlineMs: 200 });
+  const runId = answer.kind === "listed" ? answer.runIds.find((found) => isBare(world, found)) : undefined;
   return runId === undefined ? random.pick(sharedLocks) : { namespace: "run", name: runId };
 }
 
@@ -98,7 +102,7 @@ async function pauseAndCheck({ world, node, random, who, target, terms }: Use, l
 
 async function createRun({ world, target, random }: Use, lease: Lease, actor: string): Promise<void> {
   const { tenant } = target;
-  const run = { runId: makeRunId(tenant, random.token()), workflow: "simulated", actor, records: [] };
+  const run = { ...bareStart, runId: makeRunId(tenant, random.token()), actor };
   const answer = await lease.write("createRun", { tenant, run });
   if (answer.kind !== "created" && answer.kind !== "unknown") world.history.refused(actor, answer.kind);
 }
@@ -106,7 +110,24 @@ async function createRun({ world, target, random }: Use, lease: Lease, actor: st
 async function endLockedRun({ world, target, random, who }: Use, lease: Lease, runId: RunId): Promise<void> {
   const { tenant } = target;
   const status = random.pick(terminalStatuses);
-  const answer = await lease.write("endRun", { tenant, runId, status, actor: who });
-  const told = answer.kind === "stale_fence" ? ({ kind: "busy" } as const) : answer;
-  world.history.endAnswered({ actor: who, tenant, runId, status }, told);
+  // What another owner committed since it was read makes this end stale, as it should.
+  const expectedVersion = world.known.run(runId)?.version ?? 1;
+  const change = bareChange(status);
+  const commit = { tenant, runId, commitId: who, expectedVersion, consumed: 0, change };
+  const answer = await lease.write("commit", commit);
+  world.history.endAnswered({ commitId: who, tenant, runId, status }, endAnswerOf(answer, status));
+}
+
+function endAnswerOf(answer: Answer<"commit">, status: TerminalStatus): EndAnswer {
+  switch (answer.kind) {
+    case "committed":
+      return { kind: "ended", status };
+    case "stale_version":
+    case "stale_fence":
+      return { kind: "busy" };
+    case "not_found":
+    case "unavailable":
+    case "unknown":
+      return answer;
+  }
 }

@@ -37,7 +37,27 @@ function drawChange(random: SeededRandom, settings: TenantSettings): TenantSetti
   const { stopped: _stopped, ...running } = settings;
   if (settings.stopped === true) return running;
   if (random.chance(0.1)) return { ...running, stopped: true };
+  if (random.chance(0.15)) return drawRevocation(random, running);
+  if (random.chance(0.15)) return drawRunStrategies(random, running);
   return random.chance(0.5) ? drawLimit(random, running) : drawStrategy(random, running);
+}
+
+/** The keys that callers act for. */
+export const credentials = ["key-1", "key-2"] as const;
+
+function drawRevocation(random: SeededRandom, settings: TenantSettings): TenantSettings {
+  const { revokedKeyIds: _revoked, ...rest } = settings;
+  return random.chance(0.5) ? rest : { ...rest, revokedKeyIds: [random.pick(credentials)] };
+}
+
+function drawRunStrategies(random: SeededRandom, settings: TenantSettings): TenantSettings {
+  return {
+    ...settings,
+    resultsStrategy: random.pick(["handoff", "retry"]),
+    resultsWait: random.pick(["fixed", "jitter"]),
+    approvalsStrategy: random.pick(["atomic", "lock"]),
+    separateDuties: random.chance(0.3),
+  };
 }
 
 function drawLimit(random: SeededRandom, settings: TenantSettings): TenantSettings {

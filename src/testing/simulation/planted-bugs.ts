@@ -31,6 +31,7 @@ import {
   unknownEndAsUnavailable,
   waitForEver,
 } from "./broken-stores.ts";
+import { plantedRunBugs } from "./planted-run-bugs.ts";
 
 export type PlantedBug = {
   readonly mistake: string;
@@ -43,7 +44,7 @@ export type PlantedBug = {
   readonly wrapPorts?: (ports: Ports) => Ports;
 };
 
-export const plantedBugs: Readonly<Record<string, PlantedBug>> = {
+const plantedGateBugs: Readonly<Record<string, PlantedBug>> = {
   release_without_token: {
     mistake: "a release frees the lock, whoever holds it",
     caughtBy: ["INV-13"],
@@ -167,3 +168,5 @@ export const plantedBugs: Readonly<Record<string, PlantedBug>> = {
     table: endlessLocks,
   },
 };
+
+export const plantedBugs: Readonly<Record<string, PlantedBug>> = { ...plantedGateBugs, ...plantedRunBugs };

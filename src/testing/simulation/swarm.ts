@@ -2,7 +2,9 @@
 import type { Config } from "../../config.ts";
 import type { AdmissionStrategy, WaitPolicy } from "../../domain/tenant.ts";
 import { loadConfig } from "../../load-config.ts";
+import { defaultStoreSettings, type StoreSettings } from "../../ports/store.ts";
 import type { SeededRandom } from "../seeded-random.ts";
+import { type BusFaults, noBusFaults } from "../simulated-bus.ts";
 import { noStoreFaults, type StoreFaults } from "../store-faults.ts";
 
 export type Swarm = {
@@ -14,6 +16,10 @@ export type Swarm = {
   readonly clientsPerGateway: number;
   readonly endersPerGateway: number;
   readonly lockUsersPerGateway: number;
+  /** Present when gateways also run workflows. */
+  readonly workflows?: Crowd;
+  /** How long a worker may be silent. */
+  readonly leaseMs: number;
   /** Keys in use at a time; they are replaced by new ones every `keyEpochMs`. */
   readonly keys: number;
   readonly keyEpochMs: number;
@@ -25,8 +31,21 @@ export type Swarm = {
   /** How often an operator changes a tenant. */
   readonly changeEveryMs: number;
   readonly config: Partial<Config>;
+  readonly storeSettings: StoreSettings;
   readonly faults: StoreFaults;
+  readonly busFaults: BusFaults;
   readonly processFaults: ProcessFaults;
+};
+
+/** How many of each kind, per gateway; workers have processes of their own. */
+export type Crowd = {
+  readonly workers: number;
+  readonly starters: number;
+  readonly approvers: number;
+  readonly cancellers: number;
+  readonly deleters: number;
+  readonly authors: number;
+  readonly takersInVain: number;
 };
 
 export type ProcessFaults = {
@@ -41,7 +60,7 @@ export type ProcessFaults = {
 
 export function drawSwarm(random: SeededRandom): Swarm {
   const ttls = drawTtls(random);
-  const longestTtlMs = Math.max(ttls.admissionMs, ttls.runMs, ttls.jobMs, ttls.approvalMs);
+  const longestTtlMs = Math.max(...Object.values(ttls));
   const calm = random.chance(0.1);
   return {
     calm,
@@ -58,17 +77,23 @@ export function drawSwarm(random: SeededRandom): Swarm {
     otherFingerprintRate: random.pick([0, 0.05, 0.2]),
     abortRate: random.pick([0, 0.05, 0.2]),
     changeEveryMs: random.pick([100, 400, 3_000]),
+    leaseMs: ttls.claimMs,
     config: drawConfig(random, ttls),
+    storeSettings: drawStoreSettings(random),
+    busFaults: calm ? noBusFaults : drawBusFaults(random),
     faults: calm ? noStoreFaults : drawStoreFaults(random, longestTtlMs),
     processFaults: calm ? noProcessFaults : drawProcessFaults(random, longestTtlMs),
   };
 }
 
-type Callers = Pick<Swarm, "clientsPerGateway" | "endersPerGateway" | "lockUsersPerGateway" | "thinkMsMax">;
+type Callers = Pick<
+  Swarm,
+  "clientsPerGateway" | "endersPerGateway" | "lockUsersPerGateway" | "thinkMsMax" | "workflows"
+>;
 
 /** Much of one thing and little of the others meets what a bit of everything does not. */
 function drawCallers(random: SeededRandom): Callers {
-  switch (random.pick(["starts", "locks", "everything"] as const)) {
+  switch (random.pick(["starts", "locks", "everything", "workflows", "workflows", "all"] as const)) {
     case "starts":
       return {
         clientsPerGateway: random.integer(4, 6),
@@ -83,6 +108,22 @@ function drawCallers(random: SeededRandom): Callers {
         lockUsersPerGateway: random.integer(3, 5),
         thinkMsMax: random.pick([100, 300]),
       };
+    case "workflows":
+      return {
+        clientsPerGateway: 0,
+        endersPerGateway: 0,
+        lockUsersPerGateway: 0,
+        thinkMsMax: random.pick([200, 400]),
+        workflows: drawCrowd(random),
+      };
+    case "all":
+      return {
+        clientsPerGateway: 1,
+        endersPerGateway: 1,
+        lockUsersPerGateway: random.integer(0, 1),
+        thinkMsMax: random.pick([200, 400]),
+        workflows: drawCrowd(random),
+      };
     case "everything":
       return {
         clientsPerGateway: random.integer(2, 4),
@@ -93,6 +134,18 @@ function drawCallers(random: SeededRandom): Callers {
   }
 }
 
+function drawCrowd(random: SeededRandom): Crowd {
+  return {
+    workers: random.integer(1, 3),
+    starters: random.integer(1, 2),
+    approvers: random.integer(1, 2),
+    cancellers: random.pick([0, 0, 1]),
+    deleters: random.pick([0, 1]),
+    authors: random.pick([0, 0, 1]),
+    takersInVain: random.pick([0, 0, 1]),
+  };
+}
+
 const noProcessFaults: ProcessFaults = { pauseMsMax: 0, clockSkewMax: 0 };
 
 type Ttls = {
@@ -100,12 +153,21 @@ type Ttls = {
   readonly runMs: number;
   readonly jobMs: number;
   readonly approvalMs: number;
+  readonly handoffMs: number;
+  readonly claimMs: number;
 };
 
 /** Short, so that many leases end within one seed. */
 function drawTtls(random: SeededRandom): Ttls {
   const ttlMs = () => random.pick([1_000, 1_000, 1_600, 2_400]);
-  return { admissionMs: ttlMs(), runMs: ttlMs(), jobMs: ttlMs(), approvalMs: ttlMs() };
+  return {
+    admissionMs: ttlMs(),
+    runMs: ttlMs(),
+    jobMs: ttlMs(),
+    approvalMs: ttlMs(),
+    handoffMs: ttlMs(),
+    claimMs: ttlMs(),
+  };
 }
 
 /** Passed through `loadConfig`, so that only what an operator could set is simulated. */
@@ -115,7 +177,14 @@ function drawConfig(random: SeededRandom, ttls: Ttls): Partial<Config> {
     "admission.callTimeoutMs": callTimeoutMs,
     "admission.resolveMs": Math.max(callTimeoutMs, random.pick([200, 600, 1_500])),
     "admission.tenantCacheMs": random.pick([100, 1_000, 4_000]),
-    "admission.keyRetentionDays": random.pick([0, 1, 7]),
+    "store.callTimeoutMs": callTimeoutMs,
+    "results.strategy": random.pick(["handoff", "handoff", "retry"]),
+    "results.retry.baseMs": random.pick([50, 200]),
+    "jobs.leaseMs": ttls.claimMs,
+    "approvals.strategy": random.pick(["atomic", "atomic", "lock"]),
+    "sweep.everyMs": random.pick([100, 500]),
+    "engine.cachedRunsMax": random.pick([0, 1_000, 1_000]),
+    "locks.run.handoffTtlMs": ttls.handoffMs,
     "locks.admission.ttlMs": ttls.admissionMs,
     "locks.admission.waitMs": Math.floor(ttls.admissionMs * random.pick([0.1, 0.4, 0.8])),
     "locks.admission.pollMs": random.pick([10, 40]),
@@ -136,6 +205,26 @@ function drawConfig(random: SeededRandom, ttls: Ttls): Partial<Config> {
   return overrides;
 }
 
+const dayMs = 86_400_000;
+
+/** Short where something must happen within one seed, and sometimes so scarce that it runs out. */
+function drawStoreSettings(random: SeededRandom): StoreSettings {
+  const { keyRetentionMs: _week, ...settings } = defaultStoreSettings;
+  const retention = random.pick([{}, { keyRetentionMs: dayMs }, { keyRetentionMs: 4_000 }]);
+  return {
+    ...settings,
+    ...retention,
+    keysPerTenantMax: random.pick([100_000, 100_000, 8]),
+    runRetentionMs: random.pick([7 * dayMs, 4_000]),
+    deadLetterRetentionMs: random.pick([7 * dayMs, 4_000]),
+    republishAfterMs: random.pick([200, 1_000, 30_000]),
+    republishAfterMaxMs: 30_000,
+    sweepEveryMs: random.pick([100, 500]),
+    attentionMs: random.pick([500, 1_500]),
+    proveEveryMs: random.pick([700, 60_000]),
+  };
+}
+
 function drawStoreFaults(random: SeededRandom, longestTtlMs: number): StoreFaults {
   const rate = () => (random.chance(0.5) ? random.pick([0.02, 0.05, 0.1, 0.2]) : 0);
   return {
@@ -150,6 +239,14 @@ function drawStoreFaults(random: SeededRandom, longestTtlMs: number): StoreFault
     outageMsMax: random.pick([200, longestTtlMs]),
     clockJumpRate: rate() / 50,
     clockJumpMsMax: random.pick([300, 3_000, 1_200_000]),
+  };
+}
+
+function drawBusFaults(random: SeededRandom): BusFaults {
+  return {
+    travelMsMax: random.pick([2, 20, 200]),
+    forgottenRate: random.pick([0, 0.1, 0.7]),
+    doubledRate: random.pick([0, 0.3]),
   };
 }
 

@@ -6,16 +6,21 @@ import { loadConfig } from "../../load-config.ts";
 import type { Log } from "../../ports/log.ts";
 import type { Metrics } from "../../ports/metrics.ts";
 import type { Ports } from "../../ports/ports.ts";
+import { bareStart } from "../bare-run.ts";
 import { createKernel, type Kernel } from "../kernel.ts";
+import { createSimulatedBus, type SimulatedBus } from "../simulated-bus.ts";
 import type { SimulatedProcess } from "../simulated-process.ts";
 import { createSimulatedStore, type SimulatedStore } from "../simulated-store.ts";
 import { AnswerChecks } from "./answer-checks.ts";
+import { Deeds } from "./deeds.ts";
+import type { EngineNode } from "./engine-node.ts";
 import { GrantChecks } from "./grant-checks.ts";
 import { History } from "./history.ts";
 import { JournaledRecords } from "./journaled-records.ts";
+import { type KnownRun, KnownState } from "./known-state.ts";
 import { Marks } from "./marks.ts";
 import type { PlantedBug } from "./planted-bugs.ts";
-import { type KnownRun, StateChecks } from "./state-checks.ts";
+import { StateChecks } from "./state-checks.ts";
 import { drawSwarm, type Swarm } from "./swarm.ts";
 import { Tasks } from "./tasks.ts";
 
@@ -23,9 +28,20 @@ export type World = {
   readonly kernel: Kernel;
   readonly swarm: Swarm;
   readonly server: SimulatedStore;
+  readonly records: JournaledRecords;
   readonly grants: GrantChecks;
   readonly state: StateChecks;
+  readonly known: KnownState;
   readonly history: History;
+  readonly deeds: Deeds;
+  readonly bus: SimulatedBus;
+  /** The gateways that run workflows now, by their place; a crashed one stays until it is replaced. */
+  readonly gateways: EngineNode[];
+  /** `begun` when the faults are over, `over` when everything has been proved and may stop. */
+  readonly peace: { begun: boolean; over: boolean };
+  /** Starts work that nobody waits for; an error in it ends the simulation. */
+  keepGoing(process: SimulatedProcess, work: () => Promise<void>): void;
+  isOfWorkflow(runId: string): boolean;
   readonly marks: Marks;
   readonly tasks: Tasks;
   readonly tenants: readonly TenantId[];
@@ -51,18 +67,24 @@ export function createWorld(seed: number, options: WorldOptions): World {
     },
     marks,
   );
-  const state: StateChecks = new StateChecks(records, grants, marks, {
+  const known = new KnownState();
+  const history = new History(known, marks);
+  const settings = swarm.storeSettings;
+  const listener = {
     runCreated: (run: KnownRun) => history.runCreated(run),
     runEnded: (run: KnownRun) => history.runEnded(run),
-  });
-  const history = new History(state, marks);
-  const answers = new AnswerChecks(state, grants);
+  };
+  const deeds = new Deeds(known, records, marks);
+  const state = new StateChecks({ known, records, grants, marks, settings, listener, deeds });
+  const answers = new AnswerChecks(known, grants);
   const server: SimulatedStore = createSimulatedStore(kernel, {
     records,
+    settings,
     faults: swarm.faults,
     ...(bug?.table === undefined ? {} : { table: bug.table }),
-    onSend: (call) => grants.observeSend(call),
-    onAnswer: (call, answer) => grants.observeAnswer(call, answer),
+    // A flow may catch what is thrown here: the finding must not get lost in it.
+    onSend: (call) => failing(kernel, () => grants.observeSend(call)),
+    onAnswer: (call, answer) => failing(kernel, () => grants.observeAnswer(call, answer)),
     onOperation: (execution) => {
       grants.observe(execution);
       state.observe(execution);
@@ -74,9 +96,20 @@ export function createWorld(seed: number, options: WorldOptions): World {
     kernel,
     swarm,
     server,
+    records,
     grants,
     state,
+    known,
     history,
+    deeds,
+    bus: createSimulatedBus(kernel, swarm.busFaults),
+    gateways: [],
+    peace: { begun: false, over: false },
+    keepGoing: (_process, work) => void work().catch((error) => kernel.fail(error)),
+    isOfWorkflow: (runId) => {
+      const workflow = known.run(runId)?.workflow;
+      return workflow !== undefined && workflow !== bareStart.workflow;
+    },
     marks,
     tasks: new Tasks(kernel),
     tenants,
@@ -114,18 +147,44 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
   const connected = server.connect(process);
   const store = bug?.wrapStore?.(connected) ?? connected;
   const { clock, random } = process;
-  const plain: Ports = { store, clock, random, log: silent, metrics: marksFrom(marks), instance: name };
+  const plain: Ports = {
+    store,
+    clock,
+    random,
+    log: watched(kernel),
+    metrics: marksFrom(marks),
+    instance: name,
+  };
   const tenants = createTenantCache(clock, config["admission.tenantCacheMs"]);
   const ports = () => bug?.wrapPorts?.(plain) ?? plain;
   return { process, config, ports, gate: () => ({ ports: ports(), config, tenants }) };
 }
 
-const silent: Log = { info: () => {}, warn: () => {}, error: () => {} };
+function failing(kernel: Kernel, check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    kernel.fail(error);
+    throw error;
+  }
+}
+
+/** What fails after its caller was answered is told to the log alone. */
+function watched(kernel: Kernel): Log {
+  return {
+    info: () => {},
+    warn: () => {},
+    error: (message, fields) => {
+      if (message.endsWith("failed")) kernel.fail(new Error(`${message}: ${fields?.cause}`));
+    },
+  };
+}
 
 /** Abandoned leases are seen nowhere but in the metrics. */
 function marksFrom(marks: Marks): Metrics {
   return {
     count: (name, labels: Readonly<Record<string, string>>) => {
+      if (name === "lock_busy_retries_total") marks.hit("run_busy");
       if (name !== "lock_abandoned_total") return;
       const { cause } = labels;
       if (cause === "renewal_failed" || cause === "not_owned" || cause === "deadline") {

@@ -1,18 +1,25 @@
 #!lua
 --[[
   Second half of the lock strategy: checks the limit again, creates the run and confirms its reservation.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change
-  KEYS[2] run: hash of the header's fields and one field "record:<key>" per record
+  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
+  KEYS[2] run: hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"
   KEYS[3] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
   KEYS[4] events: stream with ids "0-<sequence>"
-  KEYS[5] guard's lock: "<token> <instance> <fence>", expires with the grant
-  KEYS[6] guard's grant: "<token> <instance> <fence> held|released", the memory of the last grant
-  KEYS[7] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]";
-          absent when the request has no idempotency key
+  KEYS[5] runs: sorted set of all the tenant's runs, all with score 0
+  KEYS[6] due: sorted set of "<kind> <tenant> <subject>" by time
+  KEYS[7] start of all keys of the partition: most of what a change writes is only known here
+  KEYS[8] guard's lock: "<token> <instance> <fence>", expires with the grant
+  KEYS[9] guard's grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[10] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]";
+           this key and the next are absent when the request has no idempotency key
+  KEYS[11] keyed: sorted set of the tenant's idempotency keys, by when they end
   ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
-  ARGV[7] runId  ARGV[8] eventsMax  ARGV[9] fingerprint
-  ARGV from 10 on: names and values of the run's fields, beginning with "workflow", ARGV[11], "actor", ARGV[13]
-  Returns {"created", now, status, active, limit}, {"limit_reached", now, limit, active}, {"tenant_stopped", now},
+  ARGV[7] runId  ARGV[8] eventsMax  ARGV[9] tenant  ARGV[10] credential's word or ""
+  ARGV[11] workflow  ARGV[12] revision or ""  ARGV[13] definition  ARGV[14] actor  ARGV[15] key's digest
+  ARGV[16] fingerprint  ARGV[17] quota of keys  ARGV[18] the entry that starts the run, or ""  ARGV[19] attentionMs
+  ARGV from 20 on: the change, as parts/plan-change.lua describes it
+  Returns {"created", now, status, active, limit, claims}, {"limit_reached", now, limit, active},
+  {"tenant_stopped", now}, {"workflow_changed", now}, {"key_quota_reached", now, quota}, {"credential_revoked", now},
   {"reservation_lost", now}, {"stale_fence", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -20,37 +27,45 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local tenant = redis.call("HMGET", KEYS[1], "limit", "stopped")
-local limit = tenant[1] or ""
-local status = redis.call("HGET", KEYS[2], "status")
+local runId, tenant, runKey, start, at = ARGV[7], ARGV[9], KEYS[2], KEYS[7], 20
+local settings = redis.call("HMGET", KEYS[1], "limit", "stopped", "revoked")
+local limit = settings[1] or ""
+local current = redis.call("HGET", runKey, "status")
 local active = redis.call("ZCARD", KEYS[3])
-if status then return { "created", now, status, active, limit } end
-
-local lock = redis.call("GET", KEYS[5])
-local grant = redis.call("GET", KEYS[6])
-local value, token, fence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+)) ([^ ]+)$")
-if token ~= ARGV[2] or fence ~= ARGV[3] then return { "stale_fence", now } end
-local retake = not lock
-if retake and (ARGV[4] ~= "continue" or state == "released") then return { "stale_fence", now } end
-
-if KEYS[7] then
-  local ours = "pending " .. ARGV[7] .. " " .. ARGV[9] .. " " .. ARGV[2]
-  if redis.call("GET", KEYS[7]) ~= ours then return { "reservation_lost", now } end
+if current then
+  --@include granted-claims
+  return { "created", now, current, active, limit, granted }
 end
-if tenant[2] == "true" then return { "tenant_stopped", now } end
+
+local lock = redis.call("GET", KEYS[8])
+local grant = redis.call("GET", KEYS[9])
+local value, token, grantFence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+)) ([^ ]+)$")
+if token ~= ARGV[2] or grantFence ~= ARGV[3] then return { "stale_fence", now } end
+if not lock and (ARGV[4] ~= "continue" or state == "released") then return { "stale_fence", now } end
+local retake = not lock and {
+  { "SET", KEYS[8], value, "PX", ARGV[5] },
+  { "SET", KEYS[9], grant, "PX", string.format("%.0f", ARGV[5] + ARGV[6]) },
+}
+
+if ARGV[10] ~= "" and string.find(settings[3] or "", " " .. ARGV[10] .. " ", 1, true) then
+  return { "credential_revoked", now }
+end
+local held = false
+if KEYS[10] then
+  held = redis.call("GET", KEYS[10])
+  if held ~= "pending " .. runId .. " " .. ARGV[16] .. " " .. ARGV[2] then return { "reservation_lost", now } end
+end
+local stopped = settings[2] == "true"
+if stopped then return { "tenant_stopped", now } end
+if ARGV[12] ~= "" then
+  local meta = redis.call("HGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[11])
+  if string.match(meta or "", "^[^ ]+") ~= ARGV[12] then return { "workflow_changed", now } end
+end
 if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
 
--- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
-redis.call("XADD", KEYS[4], "MAXLEN", "~", ARGV[8], "0-*",
-  "at", now, "type", "run_admitted", "subject", ARGV[7], "actor", ARGV[13], "detail", ARGV[11])
-if retake then
-  redis.call("SET", KEYS[5], value, "PX", ARGV[5])
-  redis.call("SET", KEYS[6], grant, "PX", string.format("%.0f", ARGV[5] + ARGV[6]))
-end
-redis.call("HSET", KEYS[2], "status", "pending", "admittedAt", now, unpack(ARGV, 10, math.min(#ARGV, 909)))
-for first = 910, #ARGV, 900 do
-  redis.call("HSET", KEYS[2], unpack(ARGV, first, math.min(#ARGV, first + 899)))
-end
-redis.call("ZADD", KEYS[3], now, ARGV[7])
-if KEYS[7] then redis.call("SET", KEYS[7], "bound " .. ARGV[7] .. " " .. ARGV[9]) end
-return { "created", now, "pending", active + 1, limit }
+local activeKey, runsKey, eventsKey, dueKey = KEYS[3], KEYS[5], KEYS[4], KEYS[6]
+local reservationKey, keyedKey, digest, fingerprint, quota = KEYS[10], KEYS[11], ARGV[15], ARGV[16], ARGV[17]
+local workflow, definition, actor, eventsMax = ARGV[11], ARGV[13], ARGV[14], ARGV[8]
+local started, attentionMs = ARGV[18], ARGV[19]
+--@include insert-run
+return { "created", now, status, active, limit, claims }

@@ -1,14 +1,14 @@
 #!lua flags=no-writes
 --[[
   Reads a tenant's settings and their version.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped ("" means not set), version, change
+  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
   ARGV[1] notAfterMs
-  Returns {"tenant", now, version, limit, strategy, wait, stopped} or {"too_late", now}
+  Returns {"tenant", now, version, settings as JSON} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local tenant = redis.call("HMGET", KEYS[1], "version", "limit", "strategy", "wait", "stopped")
-return { "tenant", now, tenant[1] or "0", tenant[2] or "", tenant[3] or "", tenant[4] or "", tenant[5] or "" }
+local tenant = redis.call("HMGET", KEYS[1], "version", "settings")
+return { "tenant", now, tenant[1] or "0", tenant[2] or "{}" }

@@ -12,8 +12,10 @@ local time = redis.call("TIME")
 local now = string.format("%.0f", time[1] * 1000 + math.floor(time[2] / 1000))
 
 local commands = {
-  "TIME", "GET", "SET", "DEL", "PTTL", "PEXPIRE", "HGET", "HMGET", "HGETALL", "HSET",
-  "ZADD", "ZREM", "ZCARD", "ZSCORE", "ZRANGE", "XADD", "XRANGE", "XREVRANGE",
+  "TIME", "GET", "SET", "DEL", "UNLINK", "SCAN", "PTTL", "PEXPIRE",
+  "HGET", "HMGET", "HGETALL", "HSET", "HDEL", "HLEN", "HKEYS", "HRANDFIELD",
+  "ZADD", "ZREM", "ZCARD", "ZCOUNT", "ZSCORE", "ZRANK", "ZRANGE", "XADD", "XRANGE", "XREVRANGE",
+  "RPUSH", "LLEN", "LINDEX", "LRANGE", "LSET", "LTRIM",
 }
 for _, command in ipairs(commands) do
   if not redis.acl_check_cmd(command, KEYS[1]) then return { "denied", now, command } end

@@ -6,8 +6,12 @@
   KEYS[3] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]"
   KEYS[4] admission lock: the key of the guard's lock, unless the caller holds another one
   KEYS[5] prefix of run keys: the run that a key is bound to is only known here
+  KEYS[6] keyed: sorted set of the tenant's idempotency keys, by when they end
+  KEYS[7] due: sorted set of "<kind> <tenant> <subject>" by time
+  KEYS[8] prefix of reservation keys: the one that gives way is only known here
   ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
-  ARGV[7] runId  ARGV[8] fingerprint  ARGV[9] reservationMs
+  ARGV[7] runId  ARGV[8] fingerprint  ARGV[9] reservationMs  ARGV[10] tenant  ARGV[11] key's digest
+  ARGV[12] quota of keys
   Returns {"reserved", now}, {"replayed", now, runId, status}, {"key_reused", now}, {"in_flight", now},
   {"stale_fence", now} or {"too_late", now}
 ]]
@@ -38,9 +42,21 @@ if reservation then
   end
 end
 
+redis.call("ZCARD", KEYS[7]) -- Refuses a key of another type while nothing is written yet.
+local evicted = false
+if redis.call("ZCARD", KEYS[6]) >= tonumber(ARGV[12]) and not redis.call("ZSCORE", KEYS[6], ARGV[11]) then
+  local oldest = redis.call("ZRANGE", KEYS[6], 0, 0, "WITHSCORES")
+  evicted = oldest[1] and oldest[2] ~= "9007199254740991" and oldest[1]
+end
 if retake then
   redis.call("SET", KEYS[1], value, "PX", ARGV[5])
   redis.call("SET", KEYS[2], grant, "PX", string.format("%.0f", ARGV[5] + ARGV[6]))
 end
+if evicted then
+  redis.call("DEL", KEYS[8] .. evicted)
+  redis.call("ZREM", KEYS[6], evicted)
+end
 redis.call("SET", KEYS[3], "pending " .. ARGV[7] .. " " .. ARGV[8] .. " " .. ARGV[2], "PX", ARGV[9])
+redis.call("ZADD", KEYS[6], string.format("%.0f", nowMs + ARGV[9]), ARGV[11])
+redis.call("ZADD", KEYS[7], "LT", string.format("%.0f", nowMs + ARGV[9] + 1), "proof " .. ARGV[10] .. " ")
 return { "reserved", now }

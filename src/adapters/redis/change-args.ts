@@ -1,0 +1,77 @@
+// A run's change as arguments of a script, in the order that lua/parts/plan-change.lua describes.
+import type { JobSpec } from "../../domain/job.ts";
+import { isTerminal } from "../../domain/run.ts";
+import type { RunChange } from "../../domain/run-change.ts";
+import type { StoreSettings } from "../../ports/store.ts";
+import { approvalArgs } from "./approval-format.ts";
+import { jobTail } from "./job-format.ts";
+import { encode, plain } from "./keys.ts";
+import { recordField } from "./run-format.ts";
+import { jsonWord, optionalWord, wholeMs } from "./script-call.ts";
+
+/** Most admissions and many commits write records only: the rest is left out then. */
+export function changeArgs(commitId: string, change: RunChange, settings: StoreSettings): string[] {
+  const { records, status, timeline } = change;
+  const more = hasMore(change);
+  const args = [
+    status,
+    isTerminal(status) ? "ends" : "",
+    jsonWord(commitId),
+    timeline,
+    String(records.length),
+    more ? "more" : "",
+    String(settings.timelineRowsMax),
+    String(settings.runRetentionMs),
+    keyRetention(settings),
+    String(settings.proveEveryMs),
+  ];
+  for (const { key, body } of records) args.push(recordField(key), body);
+  if (more) pushMore(args, change, settings);
+  return args;
+}
+
+function hasMore(change: RunChange): boolean {
+  return (
+    change.jobs.length > 0 ||
+    change.voidJobs.length > 0 ||
+    change.clearTimers.length > 0 ||
+    change.timers.length > 0 ||
+    change.approvals.length > 0 ||
+    change.closeApprovals.length > 0 ||
+    change.deadLetters.length > 0
+  );
+}
+
+/** A key in Redis lives for a millisecond at least. */
+function keyRetention({ keyRetentionMs }: StoreSettings): string {
+  return keyRetentionMs === undefined ? "" : String(Math.max(1, Math.floor(keyRetentionMs)));
+}
+
+function pushMore(args: string[], change: RunChange, settings: StoreSettings): void {
+  const { jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters } = change;
+  for (const group of [jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters]) {
+    args.push(String(group.length));
+  }
+  args.push(String(Math.min(settings.republishAfterMs, settings.republishAfterMaxMs)));
+  args.push(String(settings.deadLetterRetentionMs));
+  for (const job of jobs) args.push(...jobArgs(job));
+  args.push(...voidJobs, ...clearTimers);
+  for (const { timerId, dueAtMs } of timers) {
+    args.push(plain("timer id", timerId), wholeMs("dueAtMs", dueAtMs));
+  }
+  for (const request of approvals) args.push(...approvalArgs(request));
+  for (const { approvalId, state } of closeApprovals) args.push(approvalId, state);
+  for (const { id, reason, body } of deadLetters) args.push(id, reason, body);
+}
+
+function jobArgs(spec: JobSpec): string[] {
+  const { jobId, topic, claim } = spec;
+  return [
+    plain("job id", jobId),
+    encode(topic),
+    jobTail(spec),
+    optionalWord(claim?.token),
+    optionalWord(claim?.worker),
+    claim === undefined ? "0" : wholeMs("leaseMs", claim.leaseMs),
+  ];
+}

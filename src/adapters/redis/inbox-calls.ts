@@ -1,0 +1,240 @@
+// The operations on a run's inbox as script calls: deliver, take, commit.
+import { drainEntriesMax, drainsMax, type InboxEntry, type NewEntry } from "../../domain/inbox.ts";
+import type { Fence } from "../../domain/lock.ts";
+import type { RunStatus } from "../../domain/run.ts";
+import type { DeliveryRefusal, HandedOver, OwnedRun, TakeTerms } from "../../ports/run-operations.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { parseApproval } from "./approval-format.ts";
+import { changeArgs } from "./change-args.ts";
+import { parseClaims } from "./job-format.ts";
+import { headerFields, packEntry, parseEntry, parseHeader, parseRecords, recordField } from "./run-format.ts";
+import {
+  credentialWord,
+  duration,
+  grantMemory,
+  guardArgs,
+  jsonWord,
+  opaqueWord,
+  type Reply,
+  type ScriptCall,
+  unexpected,
+  word,
+} from "./script-call.ts";
+
+export const deliver: ScriptCall<"deliver"> = {
+  keys(keys, { runId, entry }) {
+    const lock = { namespace: "run", name: runId } as const;
+    return [
+      keys.tenant,
+      keys.run(runId),
+      keys.active,
+      keys.events,
+      keys.lock(lock),
+      keys.grant(lock),
+      keys.fence,
+      keys.due,
+      keys.inbox(runId),
+      keys.start,
+      ...(entry.kind === "decision" ? [keys.approval(entry.approvalId)] : []),
+    ];
+  },
+  args(request, settings) {
+    const { tenant, runId, entry, take, whenBusy, records, proposal, credential } = request;
+    return [
+      tenant,
+      runId,
+      credentialWord(credential),
+      ...takeArgs(take),
+      whenBusy,
+      String(settings.eventsPerTenantMax),
+      String(settings.attentionMs),
+      String(drainsMax),
+      String(drainEntriesMax),
+      String(settings.deadLetterRetentionMs),
+      entry.kind,
+      packEntry(entryToKeep(entry)),
+      proposal === undefined ? "" : String(proposal.expectedVersion),
+      ...entryArgs(entry),
+      String(headerFields.length + records.length),
+      ...wantedFields(records),
+      ...(proposal === undefined ? [] : changeArgs(proposal.commitId, proposal.change, settings)),
+    ];
+  },
+  parse(reply, request) {
+    switch (reply[0]) {
+      case "owned":
+        return { kind: "delivered", run: parseOwned(reply, request) };
+      case "handed_over":
+        return { kind: "delivered", run: parseHandedOver(reply) };
+      case "run_busy":
+        return { ...parseHandedOver(reply), kind: "run_busy" };
+      case "applied":
+        return {
+          kind: "applied",
+          version: Number(reply[2]),
+          status: reply[3] as RunStatus,
+          claims: parseClaims(reply[4] as readonly string[]),
+        };
+      case "refused":
+        return parseRefused(reply, request.entry);
+      default:
+        return unexpected("deliver", reply);
+    }
+  },
+};
+
+export const takeRun: ScriptCall<"takeRun"> = {
+  keys(keys, { runId }) {
+    const lock = { namespace: "run", name: runId } as const;
+    return [
+      keys.run(runId),
+      keys.inbox(runId),
+      keys.lock(lock),
+      keys.grant(lock),
+      keys.fence,
+      keys.due,
+      keys.start,
+    ];
+  },
+  args: ({ tenant, runId, take, records }, settings) => [
+    tenant,
+    runId,
+    ...takeArgs(take),
+    String(settings.attentionMs),
+    String(drainsMax),
+    String(drainEntriesMax),
+    String(settings.deadLetterRetentionMs),
+    ...wantedFields(records),
+  ],
+  parse(reply, request) {
+    switch (reply[0]) {
+      case "owned":
+        return parseOwned(reply, request);
+      case "handed_over":
+        return parseHandedOver(reply);
+      case "empty":
+      case "not_found":
+        return { kind: reply[0] };
+      default:
+        return unexpected("takeRun", reply);
+    }
+  },
+};
+
+export const commit: ScriptCall<"commit"> = {
+  keys: (keys, { runId, guard }) => [
+    keys.run(runId),
+    keys.active,
+    keys.events,
+    keys.lock(guard.lock),
+    keys.grant(guard.lock),
+    keys.due,
+    keys.inbox(runId),
+    keys.start,
+  ],
+  args: ({ tenant, runId, guard, expectedVersion, consumed, commitId, change }, settings) => [
+    ...guardArgs(guard),
+    tenant,
+    runId,
+    String(settings.eventsPerTenantMax),
+    String(settings.attentionMs),
+    String(expectedVersion),
+    String(consumed),
+    String(drainEntriesMax),
+    ...changeArgs(commitId, change, settings),
+  ],
+  parse(reply) {
+    switch (reply[0]) {
+      case "committed":
+        return {
+          kind: "committed",
+          version: Number(reply[2]),
+          entries: parseEntries(reply[3]),
+          discarded: Number(reply[4]),
+          claims: parseClaims(reply[5] as readonly string[]),
+        };
+      case "stale_version":
+        return { kind: "stale_version", version: Number(reply[2]) };
+      case "not_found":
+      case "stale_fence":
+        return { kind: reply[0] };
+      default:
+        return unexpected("commit", reply);
+    }
+  },
+};
+
+/** What the inbox keeps, with its fields in the order of the specification: dead letters show this text. */
+function entryToKeep(entry: NewEntry): InboxEntry {
+  switch (entry.kind) {
+    case "result": {
+      const { entryId, jobId, outcome, payload } = entry;
+      return { kind: "result", entryId, jobId, outcome, payloadKey: payload.key };
+    }
+    case "decision": {
+      const { entryId, approvalId, decision, decidedBy, reason = "" } = entry;
+      return { kind: "decision", entryId, approvalId, decision, decidedBy, reason };
+    }
+    case "cancel":
+    case "timer":
+      return entry;
+  }
+}
+
+/** Always seven, so that what follows has its place. */
+function entryArgs(entry: NewEntry): string[] {
+  const args = ownArgs(entry);
+  return [...args, ...new Array<string>(7 - args.length).fill("")];
+}
+
+function ownArgs(entry: NewEntry): string[] {
+  switch (entry.kind) {
+    case "result": {
+      const { jobId, token, entryId, payload } = entry;
+      return [jobId, jsonWord(token), jsonWord(entryId), recordField(payload.key), payload.body];
+    }
+    case "decision": {
+      const { approvalId, entryId, hash, decision, decidedBy, reason } = entry;
+      const because = reason === undefined ? ["", ""] : ["because", reason];
+      return [approvalId, entryId, hash, decision, decidedBy, ...because];
+    }
+    case "cancel":
+      return [entry.entryId, entry.actor, entry.reason];
+    case "timer":
+      return [entry.timerId];
+  }
+}
+
+function takeArgs({ token, instance, ttlMs }: TakeTerms): string[] {
+  return [opaqueWord("token", token), word("instance", instance), duration("ttlMs", ttlMs), grantMemory];
+}
+
+function wantedFields(records: readonly string[]): string[] {
+  return [...headerFields, ...records.map(recordField)];
+}
+
+function parseOwned(reply: Reply, request: RequestOf<"takeRun"> | RequestOf<"deliver">): OwnedRun {
+  const values = reply[3] as readonly (string | null)[];
+  return {
+    kind: "owned",
+    fence: Number(reply[2]) as Fence,
+    header: parseHeader(request, values),
+    records: parseRecords(request.records, values),
+    entries: parseEntries(reply[4]),
+  };
+}
+
+function parseHandedOver(reply: Reply): HandedOver {
+  return { kind: "handed_over", instance: String(reply[2]), freeInMs: Number(reply[3]) };
+}
+
+function parseEntries(entries: unknown): InboxEntry[] {
+  return (entries as readonly string[]).map(parseEntry);
+}
+
+function parseRefused(reply: Reply, entry: NewEntry): OutcomeOf<"deliver"> {
+  const because = reply[2] as DeliveryRefusal;
+  const approval = reply[3] as readonly string[];
+  if (entry.kind !== "decision" || approval.length === 0) return { kind: "refused", because };
+  return { kind: "refused", because, approval: parseApproval(entry.approvalId, approval) };
+}

@@ -1,0 +1,82 @@
+// A job as one text in its run's hash: words that scripts compare and exchange, then what only we read.
+import type { ClaimToken, Job, JobHint, JobId, JobSpec, JobState } from "../../domain/job.ts";
+import type { Fence } from "../../domain/lock.ts";
+import type { RunId } from "../../domain/run.ts";
+import { InterlockError } from "../../errors.ts";
+import type { ClaimGrant } from "../../ports/admission-operations.ts";
+import { encode } from "./keys.ts";
+import { spaceInWord, textOfWord } from "./script-call.ts";
+
+/** What a job's text ends with, after the words that change: `<topic> <spec> <input key>`. */
+export function jobTail({ step, attempt, topic, inputKey, requires, deadlineAtMs }: JobSpec): string {
+  const spec = JSON.stringify({ step, attempt, requires, deadlineAtMs }).replaceAll(" ", spaceInWord);
+  return `${encode(topic)} ${spec} ${inputKey}`;
+}
+
+/**
+ * `<state> <republished> <token> <worker> <fence> <claimedAt> <expiresAt> <reportId> <progress> <createdAt>` and the tail;
+ * a dash stands for what is absent.
+ */
+export function parseJob(jobId: JobId, text: string): Job {
+  const { words, inputKey } = split(jobId, text);
+  const [state, republished, token, worker, fence, claimedAt, expiresAt, report, progress, created, topic] =
+    words;
+  const spec = JSON.parse(words[11].replaceAll(spaceInWord, " ")) as Spec;
+  return {
+    jobId,
+    ...spec,
+    topic: decodeURIComponent(topic),
+    inputKey,
+    runId: runIdOf(jobId),
+    state: state as JobState,
+    createdAtMs: Number(created),
+    republished: Number(republished),
+    ...(token === "-"
+      ? {}
+      : {
+          claim: {
+            token: textOfWord(token) as ClaimToken,
+            worker: textOfWord(worker),
+            fence: Number(fence) as Fence,
+            claimedAtMs: Number(claimedAt),
+            expiresAtMs: Number(expiresAt),
+          },
+        }),
+    ...(report === "-" ? {} : { reportId: textOfWord(report) }),
+    ...(progress === "-" ? {} : { progress: textOfWord(progress) }),
+  };
+}
+
+export function parseHint(id: JobId, text: string): JobHint {
+  const { jobId, runId, topic, createdAtMs, requires } = parseJob(id, text);
+  const hint = { jobId, runId, topic, createdAtMs };
+  return requires === undefined ? hint : { ...hint, requires };
+}
+
+/** A job id begins with its run's id. */
+export function runIdOf(jobId: JobId): RunId {
+  return jobId.slice(0, jobId.indexOf(":")) as RunId;
+}
+
+/** Job id, fence and the time left, in turn. */
+export function parseClaims(flat: readonly (string | number)[]): ClaimGrant[] {
+  return Array.from({ length: flat.length / 3 }, (_, index) => ({
+    jobId: String(flat[3 * index]) as JobId,
+    fence: Number(flat[3 * index + 1]) as Fence,
+    expiresInMs: Number(flat[3 * index + 2]),
+  }));
+}
+
+type Spec = Pick<JobSpec, "step" | "attempt" | "requires" | "deadlineAtMs">;
+
+const jobPattern = new RegExp(`^${"([^ ]+) ".repeat(12)}([^]*)$`);
+
+type Words = [
+  ...[string, string, string, string, string, string, string, string, string, string, string, string],
+];
+
+function split(jobId: JobId, text: string): { readonly words: Words; readonly inputKey: string } {
+  const parts = jobPattern.exec(text);
+  if (parts === null) throw new InterlockError("store_corrupt", `the job ${jobId} cannot be read`);
+  return { words: parts.slice(1, 13) as Words, inputKey: parts[13] ?? "" };
+}

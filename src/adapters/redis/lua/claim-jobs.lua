@@ -1,0 +1,77 @@
+#!lua
+--[[
+  Takes jobs for workers, an answer for each. A claim sees what the ones before it in the batch did.
+  KEYS[1] tenant: hash with stopped ("true" or not) and revoked (" <credential> <credential> ")
+  KEYS[2] fence: the partition's last fence, never expires
+  KEYS[3] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
+  KEYS[4] prefix of ready keys: sorted sets of job ids by the time of their creation; a job's text names its topic
+  KEYS from 5 on: the run of each claim: hash of the header, "job:<id>" and "record:<key>"
+  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] credential, or ""
+  ARGV from 4 on: jobId, token, worker, leaseMs of each claim
+  Returns {"judged", now, answers} or {"too_late", now}; an answer is {"claimed", fence, expiresInMs, job's text, input}
+  or {"refused", because}
+]]
+local time = redis.call("TIME")
+local nowUs = time[1] * 1000000 + time[2]
+local nowMs = math.floor(nowUs / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+--@include job-text
+--@include terminal
+
+local settings = redis.call("HMGET", KEYS[1], "stopped", "revoked")
+local lastFence = tonumber(redis.call("GET", KEYS[2]) or 0)
+redis.call("ZCARD", KEYS[3]) -- Refuses a key of another type while nothing is written yet, as ZSCORE does below.
+local because
+if ARGV[3] ~= "" and string.find(settings[2] or "", " " .. ARGV[3] .. " ", 1, true) then
+  because = "credential_revoked"
+elseif settings[1] == "true" then
+  because = "tenant_stopped"
+end
+
+local function judge(runKey, state)
+  if because then return because end
+  if not state then return "not_found" end
+  if state ~= "ready" then return "not_ready" end
+  local run = redis.call("HMGET", runKey, "status", "cancel")
+  if not run[1] or terminal[run[1]] then return "run_ended" end
+  return run[2] and "run_cancelling"
+end
+
+local texts, taken, answers = {}, {}, {}
+for index = 4, #ARGV, 4 do
+  local jobId, claimToken, claimWorker, leaseMs = ARGV[index], ARGV[index + 1], ARGV[index + 2], ARGV[index + 3]
+  local runKey = KEYS[4 + index / 4]
+  local text = texts[jobId] or redis.call("HGET", runKey, "job:" .. jobId)
+  local state, republished, token, _, fence, _, expiresAt, report, progress, createdAt, topic, spec, inputKey =
+    string.match(text or "", jobPattern)
+  local refusal = not (state == "claimed" and token == claimToken) and judge(runKey, state)
+  if refusal then
+    answers[#answers + 1] = { "refused", refusal }
+  else
+    if state == "ready" then
+      local readyKey = KEYS[4] .. topic
+      redis.call("ZSCORE", readyKey, jobId)
+      lastFence = math.max(lastFence + 1, nowUs)
+      fence = string.format("%.0f", lastFence)
+      expiresAt = string.format("%.0f", nowMs + leaseMs)
+      text = table.concat({ "claimed", republished, claimToken, claimWorker, fence, now, expiresAt, report, progress,
+        createdAt, topic, spec, inputKey }, " ")
+      taken[#taken + 1] = { runKey = runKey, jobId = jobId, text = text, readyKey = readyKey, expiresAt = expiresAt }
+    end
+    texts[jobId] = text
+    local input = redis.call("HGET", runKey, "record:" .. inputKey) or "null"
+    local leftMs = string.format("%.0f", math.max(0, expiresAt - nowMs))
+    answers[#answers + 1] = { "claimed", fence, leftMs, text, input }
+  end
+end
+
+if #taken > 0 then redis.call("SET", KEYS[2], string.format("%.0f", lastFence)) end
+for _, job in ipairs(taken) do
+  redis.call("HSET", job.runKey, "job:" .. job.jobId, job.text)
+  redis.call("ZREM", job.readyKey, job.jobId)
+  redis.call("ZREM", KEYS[3], "unclaimed " .. ARGV[2] .. " " .. job.jobId)
+  redis.call("ZADD", KEYS[3], job.expiresAt, "claim " .. ARGV[2] .. " " .. job.jobId)
+end
+return { "judged", now, answers }

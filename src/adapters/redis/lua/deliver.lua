@@ -1,0 +1,164 @@
+#!lua flags=allow-oom
+--[[
+  Appends one entry to a run's inbox after its own check-and-set and takes the run lock if it is free, or applies the
+  change that was proposed with it.
+  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
+  KEYS[2] run: hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"
+  KEYS[3] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
+  KEYS[4] events: stream with ids "0-<sequence>"
+  KEYS[5] run lock: "<token> <instance> <fence>", expires with the grant
+  KEYS[6] grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[7] fence: the partition's last fence, never expires
+  KEYS[8] due: sorted set of "<kind> <tenant> <subject>" by time
+  KEYS[9] inbox: list of the entries that wait, "<kind> <json>", a line feed and the id
+  KEYS[10] start of all keys of the partition: most of what a change writes is only known here
+  KEYS[11] approval: hash of run, state, hash, requester and the rest of what it says; only for a decision
+  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] token  ARGV[6] instance
+  ARGV[7] ttlMs  ARGV[8] grantMemoryMs  ARGV[9] "append" or "refuse"  ARGV[10] eventsMax  ARGV[11] attentionMs
+  ARGV[12] drainsMax  ARGV[13] entriesMax  ARGV[14] deadLetterRetentionMs  ARGV[15] kind of the entry
+  ARGV[16] the entry as the inbox keeps it  ARGV[17] expectedVersion of the proposal, "" without one
+  result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
+  decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason
+  cancel: entryId, actor, reason; timer: timerId
+  ARGV[25] number of fields wanted
+  ARGV from 26 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
+  parts/plan-change.lua describes it
+  Returns {"owned", now, fence, values, entries}, {"handed_over", now, instance, freeInMs},
+  {"applied", now, version, status, claims}, {"run_busy", now, instance, freeInMs},
+  {"refused", now, because, approval as HGETALL gives it or {}} or {"too_late", now}
+]]
+local time = redis.call("TIME")
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+local runKey, activeKey, eventsKey, lockKey, grantKey = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local fenceKey, dueKey, inboxKey, start = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local tenant, runId, token, instance, ttlMs, grantMemoryMs = ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local eventsMax, attentionMs, drainsMax, entriesMax, letterMs = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
+local wantedFirst, wantedLast = 26, 25 + ARGV[25]
+local at = wantedLast + 1
+local kind, subject, entry = ARGV[15], ARGV[18], ARGV[16]
+
+if ARGV[4] ~= "" then
+  local revoked = redis.call("HGET", KEYS[1], "revoked") or ""
+  if string.find(revoked, " " .. ARGV[4] .. " ", 1, true) then return { "refused", now, "credential_revoked", {} } end
+end
+local version = tonumber(ARGV[17])
+local proposed = version and string.format("%.0f", version + 1) or "-"
+local run = redis.call("HMGET", runKey,
+  "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject)
+if not run[1] then return { "refused", now, "run_not_found", {} } end
+if version and run[6] then
+  local commit = ARGV[at + 2] .. " "
+  if string.sub(run[6], 1, #commit) == commit then
+    --@include granted-claims
+    return { "applied", now, proposed, run[1], granted }
+  end
+end
+local lock = redis.call("GET", lockKey)
+local holder, holderInstance, heldFence = string.match(lock or "", "^([^ ]+) ([^ ]+) ([^ ]+)$")
+-- Only an earlier try of this very call can have taken the lock with its token.
+if holder == token then
+  redis.call("LLEN", inboxKey)
+  --@include owned-run
+  return { "owned", now, heldFence, values, entries }
+end
+
+--@include terminal
+local ended = terminal[run[1]]
+local fields, writes, dueGone, dueAdded = {}, {}, {}, {}
+local event, reportedJob, decidedApproval, refusal, again
+if kind == "result" then
+  local state, claim, claimToken, report, rest = string.match(run[7] or "",
+    "^([^ ]+) ([^ ]+ ([^ ]+) [^ ]+ [^ ]+ [^ ]+ [^ ]+) ([^ ]+) (.*)$")
+  local holds = claimToken == ARGV[19]
+  if holds and report == ARGV[20] then again = true
+  elseif holds and state == "reported" then refusal = "duplicate"
+  elseif ended then refusal = "run_ended"
+  elseif state ~= "claimed" or not holds then refusal = "stale_claim"
+  else
+    reportedJob = subject
+    dueGone[1] = "claim " .. tenant .. " " .. subject
+    fields[1], fields[2] = ARGV[21], ARGV[22]
+    fields[3], fields[4] = "job:" .. subject, "reported " .. claim .. " " .. ARGV[20] .. " " .. rest
+  end
+elseif kind == "decision" then
+  local approval = redis.call("HMGET", KEYS[11],
+    "state", "decisionId", "hash", "expiresAt", "separateDuties", "requester", "run")
+  local own = approval[5] == "true" and approval[6] == ARGV[22] and ARGV[21] == "approved"
+  if approval[7] ~= runId then return { "refused", now, "approval_not_found", {} } end
+  if approval[2] == ARGV[19] then again = true
+  elseif approval[1] ~= "pending" then refusal = "approval_decided"
+  elseif approval[3] ~= ARGV[20] then refusal = "approval_changed"
+  elseif approval[4] and nowMs >= tonumber(approval[4]) then refusal = "approval_expired"
+  elseif own then refusal = "self_approval" end
+  if refusal then return { "refused", now, refusal, redis.call("HGETALL", KEYS[11]) } end
+  if ended and not again then refusal = "run_ended" end
+  decidedApproval = subject
+  event = { "approval_decided", subject, ARGV[22], ARGV[21] }
+  writes[1] = { "HSET", KEYS[11], "state", ARGV[21], "decidedAt", now, "decidedBy", ARGV[22], "decisionId", ARGV[19] }
+  if ARGV[23] ~= "" then writes[2] = { "HSET", KEYS[11], "reason", ARGV[24] } end
+elseif kind == "cancel" then
+  if run[3] == subject then again = true
+  elseif ended then refusal = "run_ended"
+  elseif run[3] then refusal = "already_cancelling" end
+  fields[1], fields[2] = "cancel", subject
+  event = { "cancel_requested", runId, ARGV[19], ARGV[20] }
+else
+  local member = "timer " .. tenant .. " " .. runId .. " " .. subject
+  local dueAt = redis.call("ZSCORE", dueKey, member)
+  if ended then refusal = "run_ended"
+  elseif not dueAt or tonumber(dueAt) > nowMs then refusal = "timer_not_due" end
+  dueGone[1] = member
+end
+if refusal then return { "refused", now, refusal, {} } end
+if lock and (again or ARGV[9] == "refuse") then
+  return { again and "handed_over" or "run_busy", now, holderInstance, redis.call("PTTL", lockKey) }
+end
+if again then return { "handed_over", now, "", 0 } end
+
+local waiting = redis.call("LLEN", inboxKey)
+redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
+if version and not lock and waiting == 0 and run[2] == ARGV[17] then
+  local reservation, stopped, dueChecked = run[5], nil, true
+  if run[4] and run[4] ~= "0" then
+    fields[#fields + 1] = "drains"
+    fields[#fields + 1] = "0"
+  end
+  --@include plan-change
+  -- The rows go first: they are the only writes that Redis can refuse, and before them nothing has happened.
+  if event then
+    redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
+      "at", now, "type", event[1], "subject", event[2], "actor", event[3], "detail", event[4])
+  end
+  redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
+    "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
+    "detail", ends and status or nextVersion .. " " .. status)
+  --@include write-change
+  return { "applied", now, nextVersion, status, claims }
+end
+
+local drains = run[4]
+if not lock then
+  --@include plan-take
+  if event then
+    redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
+      "at", now, "type", event[1], "subject", event[2], "actor", event[3], "detail", event[4])
+  end
+  if dueGone[1] then redis.call("ZREM", dueKey, dueGone[1]) end
+  redis.call("RPUSH", inboxKey, entry)
+  --@include write-take
+  --@include owned-run
+  return { "owned", now, takenFence, values, entries }
+end
+if event then
+  redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
+    "at", now, "type", event[1], "subject", event[2], "actor", event[3], "detail", event[4])
+end
+for _, write in ipairs(writes) do redis.call(unpack(write)) end
+if fields[1] then redis.call("HSET", runKey, unpack(fields)) end
+if dueGone[1] then redis.call("ZREM", dueKey, dueGone[1]) end
+redis.call("RPUSH", inboxKey, entry)
+redis.call("ZADD", dueKey, "NX", string.format("%.0f", nowMs + attentionMs), "attention " .. tenant .. " " .. runId)
+return { "handed_over", now, holderInstance, redis.call("PTTL", lockKey) }

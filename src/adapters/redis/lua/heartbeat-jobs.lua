@@ -1,0 +1,47 @@
+#!lua flags=allow-oom
+--[[
+  Keeps claims alive, an answer for each: whoever may not extend its claim for want of memory loses its work.
+  KEYS[1] tenant: hash with stopped ("true" or not)
+  KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
+  KEYS from 3 on: the run of each beat: hash of the header and "job:<id>"
+  ARGV[1] notAfterMs  ARGV[2] tenant
+  ARGV from 3 on: jobId, token, leaseMs, progress ("-" leaves it as it is) of each beat
+  Returns {"judged", now, answers} or {"too_late", now}; an answer is "extended", "extended_stop", "voided" or "lost"
+]]
+local time = redis.call("TIME")
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+--@include job-text
+
+local stopped = redis.call("HGET", KEYS[1], "stopped") == "true"
+redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
+local texts, extended, answers = {}, {}, {}
+for index = 3, #ARGV, 4 do
+  local jobId, leaseMs, newProgress = ARGV[index], ARGV[index + 2], ARGV[index + 3]
+  local runKey = KEYS[3 + (index - 3) / 4]
+  local text = texts[jobId] or redis.call("HGET", runKey, "job:" .. jobId)
+  local state, republished, token, worker, fence, claimedAt, _, report, progress, createdAt, topic, spec, inputKey =
+    string.match(text or "", jobPattern)
+  if token ~= ARGV[index + 1] or (state ~= "claimed" and state ~= "voided") then
+    answers[#answers + 1] = "lost"
+  elseif state == "voided" then
+    answers[#answers + 1] = "voided"
+  else
+    local expiresAt = string.format("%.0f", nowMs + leaseMs)
+    if newProgress ~= "-" then progress = newProgress end
+    text = table.concat({ state, republished, token, worker, fence, claimedAt, expiresAt, report, progress,
+      createdAt, topic, spec, inputKey }, " ")
+    texts[jobId] = text
+    extended[#extended + 1] = { runKey = runKey, jobId = jobId, text = text, expiresAt = expiresAt }
+    local stop = stopped or redis.call("HGET", runKey, "cancel")
+    answers[#answers + 1] = stop and "extended_stop" or "extended"
+  end
+end
+
+for _, job in ipairs(extended) do
+  redis.call("HSET", job.runKey, "job:" .. job.jobId, job.text)
+  redis.call("ZADD", KEYS[2], job.expiresAt, "claim " .. ARGV[2] .. " " .. job.jobId)
+end
+return { "judged", now, answers }

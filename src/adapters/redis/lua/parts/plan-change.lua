@@ -1,0 +1,152 @@
+#!lua
+--[[
+  Reads a run's change from the arguments and decides what it writes; writes nothing. `write-change` writes it.
+  Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
+  reservation (the digest of the run's key, or false), stopped (of the tenant, or nil when not read yet), reportedJob and
+  decidedApproval (what the entry of this very call settles, or nil), dueChecked (whether dueKey was read), and the lists that it adds to:
+  fields (of the run: names and values), writes (commands), dueGone (members), dueAdded (scores and members)
+  Sets: status, ends, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt
+  The change: status, "ends" or "", the commit's word, the timeline's body, number of records, "more" or "",
+  timelineRowsMax, runRetentionMs, keyRetentionMs ("" for ever), proveEveryMs, fields and bodies of the records; then, only
+  after "more", the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close and dead letters,
+  republishAfterMs, deadLetterRetentionMs, and the groups themselves in this order:
+  jobs of 6 (id, topic, tail of the text, token or -, worker or -, leaseMs), ids, ids, timers of 2 (id, dueAtMs),
+  approvals of 7 (id, step, hash, payloadKey, requester, separateDuties, expiresAtMs or ""), closings of 2 (id, state),
+  letters of 3 (id, reason, body)
+]]
+local status, ends = ARGV[at], ARGV[at + 1] == "ends"
+local nextVersion = string.format("%.0f", version + 1)
+local fence, claims = false, {}
+local bound, boundKey, keepMs, proofAt = false, false, "", false
+-- Asking for its size refuses a key of another type while nothing is written yet.
+if not dueChecked and (ends or ARGV[at + 5] == "more") then redis.call("ZCARD", dueKey) end
+if ARGV[at + 5] == "more" then
+  local next = at + 10 + 2 * ARGV[at + 4]
+  local jobs, voided, cleared, timers, approvals, closed, letters = unpack(ARGV, next, next + 6)
+  local unclaimedAt = string.format("%.0f", nowMs + ARGV[next + 7])
+  local letterMs = tonumber(ARGV[next + 8])
+  next = next + 9
+  local readyKeys = {}
+  local function readyKeyOf(topic)
+    local key = readyKeys[topic]
+    if not key then
+      key = start .. "ready:" .. tenant .. ":" .. topic
+      redis.call("ZCARD", key)
+      readyKeys[topic] = key
+    end
+    return key
+  end
+
+  local firstVoided = next + 6 * jobs
+  for first = firstVoided, firstVoided + voided - 1, 900 do
+    local names = {}
+    for index = first, math.min(firstVoided + voided - 1, first + 899) do
+      names[#names + 1] = "job:" .. ARGV[index]
+    end
+    for index, text in ipairs(redis.call("HMGET", runKey, unpack(names))) do
+      local jobId = ARGV[first + index - 1]
+      local state = jobId ~= reportedJob and string.match(text or "", "^[^ ]+")
+      if state == "ready" or state == "claimed" then
+        fields[#fields + 1] = names[index]
+        fields[#fields + 1] = "voided" .. string.sub(text, #state + 1)
+        dueGone[#dueGone + 1] = (state == "ready" and "unclaimed " or "claim ") .. tenant .. " " .. jobId
+      end
+      if state == "ready" then
+        local topic = string.match(text, "^" .. string.rep("[^ ]+ ", 10) .. "([^ ]+)")
+        writes[#writes + 1] = { "ZREM", readyKeyOf(topic), jobId }
+      end
+    end
+  end
+
+  for _ = 1, jobs do
+    local jobId, topic, tail, token, worker, leaseMs = unpack(ARGV, next, next + 5)
+    next = next + 6
+    local born = token ~= "-"
+    if born and stopped == nil then
+      stopped = redis.call("HGET", start .. "tenant:" .. tenant, "stopped") == "true"
+    end
+    fields[#fields + 1] = "job:" .. jobId
+    if born and not stopped then
+      local nowUs = time[1] * 1000000 + time[2]
+      local last = fence or redis.call("GET", start .. "fence") or 0
+      fence = string.format("%.0f", math.max(last + 1, nowUs))
+      local expiresAt = string.format("%.0f", nowMs + leaseMs)
+      fields[#fields + 1] = "claimed 0 " .. token .. " " .. worker .. " " .. fence .. " " .. now .. " " .. expiresAt
+        .. " - - " .. now .. " " .. tail
+      dueAdded[#dueAdded + 1] = expiresAt
+      dueAdded[#dueAdded + 1] = "claim " .. tenant .. " " .. jobId
+      claims[#claims + 1] = jobId
+      claims[#claims + 1] = fence
+      claims[#claims + 1] = leaseMs
+    else
+      fields[#fields + 1] = "ready 0 - - - - - - - " .. now .. " " .. tail
+      writes[#writes + 1] = { "ZADD", readyKeyOf(topic), now, jobId }
+      dueAdded[#dueAdded + 1] = unclaimedAt
+      dueAdded[#dueAdded + 1] = "unclaimed " .. tenant .. " " .. jobId
+    end
+  end
+  next = next + voided
+
+  local timerStart = "timer " .. tenant .. " " .. runId .. " "
+  for _ = 1, cleared do
+    dueGone[#dueGone + 1] = timerStart .. ARGV[next]
+    next = next + 1
+  end
+  for _ = 1, timers do
+    dueAdded[#dueAdded + 1] = ARGV[next + 1]
+    dueAdded[#dueAdded + 1] = timerStart .. ARGV[next]
+    next = next + 2
+  end
+
+  local approvalStart = start .. "approval-record:" .. tenant .. ":"
+  local asked = {}
+  for _ = 1, approvals do
+    local id, step, hash, payloadKey, requester, separateDuties, expiresAt = unpack(ARGV, next, next + 6)
+    next = next + 7
+    local key = approvalStart .. id
+    redis.call("HLEN", key)
+    redis.call("ZCARD", start .. "approvals:" .. tenant)
+    asked[id] = true
+    local row = {
+      "HSET", key, "run", runId, "step", step, "hash", hash, "payloadKey", payloadKey, "requester", requester,
+      "separateDuties", separateDuties, "state", "pending", "requestedAt", now,
+    }
+    if expiresAt ~= "" then
+      row[#row + 1] = "expiresAt"
+      row[#row + 1] = expiresAt
+    end
+    writes[#writes + 1] = { "DEL", key }
+    writes[#writes + 1] = row
+    writes[#writes + 1] = { "ZADD", start .. "approvals:" .. tenant, 0, id }
+  end
+  for _ = 1, closed do
+    local id, state = ARGV[next], ARGV[next + 1]
+    next = next + 2
+    local pending = redis.call("HGET", approvalStart .. id, "state") == "pending" and id ~= decidedApproval
+    if pending or asked[id] then
+      writes[#writes + 1] = { "HSET", approvalStart .. id, "state", state, "decidedAt", now }
+      asked[id] = nil
+    end
+  end
+
+  if letters ~= "0" then
+    --@include save-letter
+    for _ = 1, letters do
+      saveLetter(ARGV[next], ARGV[next + 1], ARGV[next + 2], letterMs)
+      next = next + 3
+    end
+  end
+end
+if ends then
+  redis.call("ZCARD", activeKey)
+  keepMs = ARGV[at + 8]
+  if reservation then
+    boundKey = start .. "wf:run:idempotency:" .. tenant .. ":" .. reservation
+    local owner, fingerprint = string.match(redis.call("GET", boundKey) or "", "^bound ([^ ]+) ([^ ]+)")
+    if owner == runId then
+      bound = "bound " .. owner .. " " .. fingerprint .. " " .. status
+      redis.call("ZCARD", start .. "keyed:" .. tenant)
+      proofAt = string.format("%.0f", nowMs + (keepMs == "" and ARGV[at + 9] or keepMs + 1))
+    end
+  end
+end

@@ -1,0 +1,106 @@
+#!lua
+--[[
+  Removes an ended run and all that belongs to it, 500 belongings at a time; the run itself goes last, so that a part
+  left over is found again. Locks are removed unseen, which cannot fail: reading them would be four calls a job.
+  Reads: start (what every key of the partition begins with), nowMs, encodeName
+  Sets: planRemoval(tenant, runId), which only reads, and removePlanned(plan), which cannot fail after it; plan.locks
+  holds the keys of locks, plan.work what the removal costs in calls to Redis, plan.more whether it is only a part
+]]
+local removedMax = 500
+local headerFields = { "workflow", "definition", "status", "version", "actor", "admittedAt", "updatedAt", "endedAt",
+  "cancel", "reservation", "fingerprint", "drains" }
+
+-- Locks end by themselves: a day after its run's end a job has none, and its run need not be searched for jobs.
+local locksEndMs = 86400000
+
+-- How many belongings there are, and whether locks of the jobs may still be there.
+local function countBelongings(runKey)
+  local header = redis.call("HMGET", runKey, unpack(headerFields))
+  local count = redis.call("HLEN", runKey)
+  for index = 1, #headerFields do
+    if header[index] then count = count - 1 end
+  end
+  return count, nowMs - (header[8] or nowMs) < locksEndMs
+end
+
+-- Names of all belongings, or of enough of them: of a large run some at random, since reading all would take too long.
+local function namesOf(runKey, count)
+  if count <= 2000 then return redis.call("HKEYS", runKey) end
+  return redis.call("HRANDFIELD", runKey, removedMax + #headerFields)
+end
+
+-- The first of them in the order in which they go: records, rows, jobs. What has another name is the header's.
+local function firstBelongings(names)
+  local records, rows, jobs, first = {}, {}, {}, {}
+  for _, name in ipairs(names) do
+    local kind = string.sub(name, 1, 4)
+    local list = kind == "reco" and records or kind == "row:" and rows or kind == "job:" and jobs
+    if list then list[#list + 1] = name end
+  end
+  for _, list in ipairs({ records, rows, jobs }) do
+    for index = 1, math.min(#list, removedMax - #first) do first[#first + 1] = list[index] end
+  end
+  return first
+end
+
+local function addJobLocks(locks, tenant, names)
+  for _, name in ipairs(names) do
+    if string.sub(name, 1, 4) == "job:" then
+      local job = tenant .. ":" .. encodeName(string.sub(name, 5))
+      local count = #locks
+      locks[count + 1] = start .. "scheduler:job:" .. job
+      locks[count + 2] = start .. "grant:job:" .. job
+      locks[count + 3] = start .. "approval:" .. job
+      locks[count + 4] = start .. "grant:approval:" .. job
+    end
+  end
+end
+
+local function planRemoval(tenant, runId)
+  local name = tenant .. ":" .. runId
+  local runKey = start .. "run:" .. name
+  local plan = { tenant = tenant, runId = runId, runKey = runKey, fields = {}, locks = {}, goes = {}, approvals = {} }
+  local count, withLocks = countBelongings(runKey)
+  local names = (count >= removedMax or withLocks) and namesOf(runKey, count) or {}
+  if count >= removedMax then
+    plan.fields = firstBelongings(names)
+    plan.more = true
+  else
+    plan.approvals = redis.call("ZRANGE", start .. "approvals:" .. tenant, "[" .. runId .. ":", "(" .. runId .. ";",
+      "BYLEX", "LIMIT", "0", string.format("%.0f", removedMax - count))
+    plan.more = count + #plan.approvals == removedMax
+    if plan.more then plan.fields = firstBelongings(names) end
+  end
+  if withLocks then addJobLocks(plan.locks, tenant, plan.more and plan.fields or names) end
+  for _, id in ipairs(plan.approvals) do
+    local key = start .. "approval-record:" .. tenant .. ":" .. id
+    redis.call("HGET", key, "state") -- Refuses a key of another type, as the reads below do.
+    plan.goes[#plan.goes + 1] = key
+  end
+  if not plan.more then
+    redis.call("ZCARD", start .. "runs:" .. tenant)
+    redis.call("LLEN", start .. "inbox:" .. name)
+    plan.goes[#plan.goes + 1] = runKey
+    plan.goes[#plan.goes + 1] = start .. "inbox:" .. name
+    plan.locks[#plan.locks + 1] = start .. "wf:run:lock:" .. name
+    plan.locks[#plan.locks + 1] = start .. "grant:run:" .. name
+  end
+  plan.work = math.floor(4 + #plan.approvals + (#names + #plan.locks + #plan.fields) / 4)
+  return plan
+end
+
+local function unlinkAll(keys)
+  for first = 1, #keys, 900 do
+    redis.call("UNLINK", unpack(keys, first, math.min(#keys, first + 899)))
+  end
+end
+
+local function removePlanned(plan)
+  if #plan.fields > 0 then redis.call("HDEL", plan.runKey, unpack(plan.fields)) end
+  if #plan.approvals > 0 then redis.call("ZREM", start .. "approvals:" .. plan.tenant, unpack(plan.approvals)) end
+  unlinkAll(plan.goes)
+  unlinkAll(plan.locks)
+  if plan.more then return end
+  redis.call("ZREM", start .. "runs:" .. plan.tenant, plan.runId)
+  redis.call("ZREM", start .. "due", "retention " .. plan.tenant .. " " .. plan.runId)
+end

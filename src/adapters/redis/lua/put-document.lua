@@ -1,0 +1,34 @@
+#!lua
+--[[
+  Saves a document if it is at the expected revision, and adds an event row. A dead letter is removed after its time.
+  KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
+  KEYS[2] document ids: sorted set of all ids with score 0
+  KEYS[3] events: stream with ids "0-<sequence>"
+  KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
+  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] body  ARGV[6] expectedRevision, or ""
+  ARGV[7] changeId  ARGV[8] actor  ARGV[9] eventsMax  ARGV[10] retentionMs, or "" for ever
+  Returns {"saved", now, revision}, {"revision_conflict", now, revision} or {"too_late", now}
+]]
+local time = redis.call("TIME")
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+local meta = redis.call("HGET", KEYS[1], "meta:" .. ARGV[4])
+local revision, change = string.match(meta or "0 0 ", "^([0-9]+) [0-9]+ (.*)$")
+if meta and change == ARGV[7] then return { "saved", now, revision } end
+if ARGV[6] ~= "" and revision ~= ARGV[6] then return { "revision_conflict", now, revision } end
+redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
+redis.call("ZCARD", KEYS[4])
+
+-- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
+redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[9], "0-*", "at", now, "type", "document_saved",
+  "subject", ARGV[3] .. "/" .. ARGV[4], "actor", ARGV[8], "detail", ARGV[7])
+local nextRevision = string.format("%.0f", revision + 1)
+local nextMeta = nextRevision .. " " .. now .. " " .. ARGV[7]
+redis.call("HSET", KEYS[1], "meta:" .. ARGV[4], nextMeta, "body:" .. ARGV[4], ARGV[5])
+redis.call("ZADD", KEYS[2], "0", ARGV[4])
+if ARGV[10] ~= "" then
+  redis.call("ZADD", KEYS[4], string.format("%.0f", nowMs + ARGV[10]), "letter " .. ARGV[2] .. " " .. ARGV[4])
+end
+return { "saved", now, nextRevision }

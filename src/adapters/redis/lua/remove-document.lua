@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+--[[
+  Removes a document and adds an event row.
+  KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
+  KEYS[2] document ids: sorted set of all ids with score 0
+  KEYS[3] events: stream with ids "0-<sequence>"
+  KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
+  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] actor  ARGV[6] eventsMax
+  Returns {"removed", now}, {"not_found", now} or {"too_late", now}
+]]
+local time = redis.call("TIME")
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+local meta = redis.call("HGET", KEYS[1], "meta:" .. ARGV[4])
+if not meta then return { "not_found", now } end
+redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
+redis.call("ZCARD", KEYS[4])
+
+-- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
+redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[6], "0-*", "at", now, "type", "document_removed",
+  "subject", ARGV[3] .. "/" .. ARGV[4], "actor", ARGV[5], "detail", string.match(meta, "^[0-9]+"))
+redis.call("HDEL", KEYS[1], "meta:" .. ARGV[4], "body:" .. ARGV[4])
+redis.call("ZREM", KEYS[2], ARGV[4])
+if ARGV[3] == "deadLetter" then redis.call("ZREM", KEYS[4], "letter " .. ARGV[2] .. " " .. ARGV[4]) end
+return { "removed", now }

@@ -1,0 +1,47 @@
+#!lua flags=allow-oom
+--[[
+  Takes the run lock to apply what waits, if anything does.
+  KEYS[1] run: hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"
+  KEYS[2] inbox: list of the entries that wait, "<kind> <json>", a line feed and the id
+  KEYS[3] run lock: "<token> <instance> <fence>", expires with the grant
+  KEYS[4] grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[5] fence: the partition's last fence, never expires
+  KEYS[6] due: sorted set of "<kind> <tenant> <subject>" by time
+  KEYS[7] start of all keys of the partition
+  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] token  ARGV[5] instance  ARGV[6] ttlMs
+  ARGV[7] grantMemoryMs  ARGV[8] attentionMs  ARGV[9] drainsMax  ARGV[10] entriesMax  ARGV[11] deadLetterRetentionMs
+  ARGV from 12 on: the names of the run's fields wanted; header fields come first
+  Returns {"owned", now, fence, values, entries}, {"handed_over", now, instance, freeInMs}, {"empty", now},
+  {"not_found", now} or {"too_late", now}
+]]
+local time = redis.call("TIME")
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+local runKey, inboxKey, lockKey, grantKey, fenceKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local dueKey, start = KEYS[6], KEYS[7]
+local tenant, runId, token, instance, ttlMs, grantMemoryMs = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local attentionMs, drainsMax, entriesMax, letterMs = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local wantedFirst, wantedLast = 12, #ARGV
+local run = redis.call("HMGET", runKey, "status", "drains")
+if not run[1] then return { "not_found", now } end
+local lock = redis.call("GET", lockKey)
+local waiting = redis.call("LLEN", inboxKey)
+if lock then
+  local holder, holderInstance, heldFence = string.match(lock, "^([^ ]+) ([^ ]+) ([^ ]+)$")
+  if holder == token then
+    --@include owned-run
+    return { "owned", now, heldFence, values, entries }
+  end
+  if waiting == 0 then return { "empty", now } end
+  return { "handed_over", now, holderInstance, redis.call("PTTL", lockKey) }
+end
+if waiting == 0 then return { "empty", now } end
+
+local drains, entry, fields, writes, dueAdded = run[2], nil, {}, {}, {}
+redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
+--@include plan-take
+--@include write-take
+--@include owned-run
+return { "owned", now, takenFence, values, entries }

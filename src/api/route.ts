@@ -1,0 +1,67 @@
+// What a row of the routes table says, and the types that follow from one.
+import type * as z from "zod";
+import type { KeyRole } from "../domain/api-key.ts";
+import type { ErrorCode } from "../errors.ts";
+
+export type Route = {
+  readonly method: "GET" | "POST" | "PATCH" | "DELETE";
+  /** With names in braces: `/api/v1/workflows/{id}`. */
+  readonly path: string;
+  readonly summary: string;
+  /** The roles that may; `open` needs no key, `metrics` is decided by the setting gateway.metricsAccess. */
+  readonly access: readonly KeyRole[] | "open" | "metrics";
+  readonly query?: z.ZodObject;
+  readonly body?: z.ZodType;
+  /** Success only: a schema by status. */
+  readonly replies: { readonly [status: number]: z.ZodType };
+  /** What the operation itself may refuse; what any request may meet is added by `errorsOf`. */
+  readonly errors: readonly ErrorCode[];
+};
+
+/** The names in braces of a path. */
+export type NamesIn<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
+  ? Name | NamesIn<Rest>
+  : never;
+
+export type ParamsOf<Row extends Route> = { readonly [Name in NamesIn<Row["path"]>]: string };
+
+export type QueryOf<Row extends Route> = Row["query"] extends z.ZodType
+  ? Readonly<z.output<Row["query"]>>
+  : Readonly<Record<never, never>>;
+
+export type BodyOf<Row extends Route> = Row["body"] extends z.ZodType ? z.output<Row["body"]> : undefined;
+
+export type SuccessOf<Row extends Route> = {
+  [Status in keyof Row["replies"] & number]: {
+    readonly status: Status;
+    readonly body: Row["replies"][Status] extends z.ZodType ? z.output<Row["replies"][Status]> : never;
+    readonly headers?: Readonly<Record<string, string>>;
+    /** Sent instead of the body: it is text already. */
+    readonly rendered?: { readonly mediaType: string; readonly text: string };
+  };
+}[keyof Row["replies"] & number];
+
+/** What any request may meet before or beside its operation. */
+const everywhere = ["overloaded", "draining", "internal"] as const satisfies readonly ErrorCode[];
+const withKey = [
+  "unauthenticated",
+  "forbidden",
+  "tenant_mismatch",
+  "too_many_failed_authentications",
+  "too_many_requests",
+  "store_unavailable",
+  "invalid_request",
+] as const satisfies readonly ErrorCode[];
+const withBody = ["payload_too_large", "unsupported_media_type"] as const satisfies readonly ErrorCode[];
+
+export type SharedCode = (typeof everywhere | typeof withKey | typeof withBody)[number];
+
+export function errorsOf(route: Route): readonly ErrorCode[] {
+  const codes = [
+    ...everywhere,
+    ...(route.access === "open" ? [] : withKey),
+    ...(route.body === undefined ? [] : withBody),
+    ...route.errors,
+  ];
+  return [...new Set(codes)].sort();
+}

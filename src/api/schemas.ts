@@ -1,0 +1,277 @@
+// Every resource and body of the HTTP contract; routes.ts says which operation uses which.
+import * as z from "zod";
+import { keyRoles } from "../domain/api-key.ts";
+import { stepStatuses } from "../domain/engine/records.ts";
+import { jobStates } from "../domain/job.ts";
+import { runStatuses, terminalStatuses } from "../domain/run.ts";
+import { anyJson, callerName, freeText, time, topic } from "./fields.ts";
+
+export const runStatus = z.enum(runStatuses).meta({ id: "RunStatus" });
+
+// Workflows
+
+export const workflow = z
+  .object({ id: z.string(), revision: z.number(), saved_at: time, definition: anyJson })
+  .meta({ id: "Workflow", description: "A definition as it was sent, and which revision of it this is." });
+
+export const savedWorkflow = z.object({ id: z.string(), revision: z.number() }).meta({ id: "SavedWorkflow" });
+
+export const problem = z
+  .object({ path: z.string(), message: z.string() })
+  .meta({ id: "PlaceOfProblem", description: "Something wrong at a place, such as steps.review.topic." });
+
+// Runs
+
+export const startedRun = z.object({ run_id: z.string(), status: runStatus }).meta({ id: "StartedRun" });
+
+const runFields = {
+  id: z.string().meta({ description: "The same as run_id." }),
+  run_id: z.string(),
+  workflow_id: z.string(),
+  org_id: z.string().meta({ description: "The tenant." }),
+  definition: z.string().meta({ description: "Content hash of the definition that the run is pinned to." }),
+  status: runStatus,
+  version: z.number().meta({ description: "Grows by one with every change." }),
+  created_by: z.string(),
+  created_at: time,
+  updated_at: time,
+  completed_at: time.exactOptional(),
+  cancel_requested: z.boolean(),
+};
+
+export const runSummary = z.object(runFields).meta({ id: "RunSummary" });
+
+const stepError = z.object({ message: z.string(), code: z.string().exactOptional() });
+
+export const step = z
+  .object({
+    step_id: z.string(),
+    name: z.string(),
+    type: z.string(),
+    status: z.enum(stepStatuses),
+    attempts: z.number(),
+    failures: z.number().exactOptional(),
+    lost_claims: z.number().exactOptional(),
+    waiting_for: z.string().exactOptional(),
+    wakes_at: time.exactOptional(),
+    started_at: time.exactOptional(),
+    completed_at: time.exactOptional(),
+    job_id: z.string().exactOptional(),
+    error: stepError.exactOptional(),
+    output: anyJson.exactOptional(),
+    skipped_because: z.string().exactOptional(),
+    handles: z.string().exactOptional(),
+  })
+  .meta({ id: "Step" });
+
+export const run = z
+  .object({
+    ...runFields,
+    started_at: time.exactOptional(),
+    input: anyJson.exactOptional(),
+    error: z
+      .object({
+        step_id: z.string().exactOptional(),
+        status: z.string(),
+        message: z.string().exactOptional(),
+        code: z.string().exactOptional(),
+      })
+      .exactOptional(),
+    open_steps: z.number(),
+    steps: z.record(z.string(), step),
+  })
+  .meta({ id: "Run" });
+
+export const timelineRow = z
+  .looseObject({ version: z.number(), at: time, type: z.string() })
+  .meta({ id: "TimelineRow", description: "What happened, in the order of the run's versions." });
+
+export const cancelBody = z.strictObject({ reason: freeText(512).exactOptional() }).meta({ id: "Cancel" });
+
+// Jobs
+
+export const readyJob = z
+  .object({ job_id: z.string(), run_id: z.string(), topic: z.string(), created_at: time })
+  .meta({ id: "ReadyJob" });
+
+export const job = z
+  .object({
+    job_id: z.string(),
+    run_id: z.string(),
+    step_id: z.string(),
+    attempt: z.number(),
+    topic: z.string(),
+    state: z.enum(jobStates),
+    created_at: time,
+    deadline_at: time.exactOptional(),
+    worker_id: z.string().exactOptional(),
+    claimed_at: time.exactOptional(),
+    claim_expires_at: time.exactOptional(),
+    progress: anyJson.exactOptional(),
+  })
+  .meta({ id: "Job", description: "A job without its claim token, which only its worker knows." });
+
+export const claimedJob = z
+  .object({
+    job_id: z.string(),
+    run_id: z.string(),
+    step_id: z.string(),
+    attempt: z.number(),
+    topic: z.string(),
+    claim_token: z.string().meta({ description: "Proof of the claim: heartbeats and results carry it." }),
+    fence: z.number().meta({ description: "Grows with every claim: guard your own writes with it." }),
+    lease_ms: z.number().meta({ description: "The claim is lost after this long without a heartbeat." }),
+    deadline_at: time.exactOptional(),
+    input: anyJson,
+  })
+  .meta({ id: "ClaimedJob" });
+
+/** Of items in one request. */
+const batchMax = 100;
+
+export const pollBody = z
+  .strictObject({
+    worker_id: callerName,
+    topics: z.array(topic).min(1).max(64),
+    poll_id: callerName.meta({ description: "Repeat a poll with the same id and it gets the same jobs." }),
+    max_jobs: z.number().int().min(1).max(batchMax).default(1),
+    wait_ms: z.number().int().min(0).max(300_000).default(0),
+    lease_ms: z.number().int().min(1_000).max(600_000).exactOptional(),
+    labels: z.record(z.string().min(1).max(64), z.string().max(128)).exactOptional(),
+    capabilities: z.array(z.string().min(1).max(128)).max(64).exactOptional(),
+  })
+  .meta({ id: "Poll" });
+
+export const polledJobs = z.object({ jobs: z.array(claimedJob) }).meta({ id: "PolledJobs" });
+
+const claimFields = { job_id: z.string().min(1).max(256), claim_token: z.string().min(1).max(128) };
+
+export const heartbeatBody = z
+  .strictObject({
+    worker_id: callerName,
+    jobs: z
+      .array(z.strictObject({ ...claimFields, progress: anyJson.exactOptional() }))
+      .min(1)
+      .max(batchMax),
+  })
+  .meta({ id: "Heartbeat" });
+
+export const heartbeatAnswer = z
+  .object({
+    jobs: z.array(
+      z.union([
+        z.object({
+          job_id: z.string(),
+          kind: z.literal("extended"),
+          lease_ms: z.number(),
+          stop: z.boolean().meta({ description: "The work is no longer wanted: give up, do not report." }),
+        }),
+        z.object({ job_id: z.string(), kind: z.literal("lost") }),
+      ]),
+    ),
+  })
+  .meta({ id: "HeartbeatAnswer" });
+
+export const resultItem = z
+  .strictObject({
+    ...claimFields,
+    status: z.enum(["succeeded", "failed"]),
+    retryable: z
+      .boolean()
+      .exactOptional()
+      .meta({ description: "For a failure: whether another attempt may help. True by default." }),
+    output: anyJson.exactOptional(),
+    error: z
+      .strictObject({ message: z.string().max(4_096), code: z.string().max(128).exactOptional() })
+      .exactOptional(),
+  })
+  .meta({ id: "Result" });
+
+export const resultsBody = z
+  .strictObject({ worker_id: callerName, results: z.array(resultItem).min(1).max(batchMax) })
+  .meta({ id: "Results" });
+
+export const resultAnswer = z
+  .object({
+    job_id: z.string(),
+    kind: z.enum(["accepted", "duplicate", "refused", "retry"]).meta({
+      description: "accepted and duplicate are durable; refused is final; retry asks to report again.",
+    }),
+    because: z.string().exactOptional(),
+    retry_after_ms: z.number().exactOptional(),
+  })
+  .meta({ id: "ResultAnswer" });
+
+export const resultsAnswer = z.object({ results: z.array(resultAnswer) }).meta({ id: "ResultsAnswer" });
+
+export const worker = z
+  .object({
+    worker_id: z.string(),
+    topics: z.array(z.string()),
+    places: z.number(),
+    running: z.number(),
+    last_seen_ms_ago: z.number(),
+  })
+  .meta({ id: "Worker" });
+
+// Approvals
+
+export const approvalState = z.enum(["pending", "approved", "rejected", "expired", "cancelled"]);
+
+const approvalFields = {
+  job_id: z.string(),
+  run_id: z.string(),
+  step_id: z.string(),
+  state: approvalState,
+  hash: z.string().meta({ description: "Of what is shown: name it in the decision." }),
+  requested_by: z.string(),
+  separate_duties: z.boolean(),
+  requested_at: time,
+  expires_at: time.exactOptional(),
+  decided_at: time.exactOptional(),
+  decided_by: z.string().exactOptional(),
+  reason: z.string().exactOptional(),
+};
+
+export const approval = z.object(approvalFields).meta({ id: "Approval" });
+
+export const approvalContext = z
+  .object({ ...approvalFields, payload: anyJson, canonical: z.string() })
+  .meta({ id: "ApprovalContext", description: "What is to be approved; the hash is of the canonical text." });
+
+export const decisionBody = z
+  .strictObject({
+    hash: z
+      .string()
+      .regex(/^[0-9a-f]{64}$/, "must be 64 hexadecimal digits")
+      .exactOptional(),
+    reason: freeText(512).exactOptional(),
+  })
+  .meta({ id: "Decision" });
+
+export const deadLetter = z
+  .looseObject({ id: z.string(), at: time })
+  .meta({ id: "DeadLetter", description: "Work that was given up, with what is known about it." });
+
+// Operations
+
+export const keyBinding = z
+  .object({
+    state: z.enum(["pending", "bound"]),
+    run_id: z.string(),
+    final_status: z.enum(terminalStatuses).exactOptional(),
+  })
+  .meta({ id: "KeyBinding", description: "The run that a start's idempotency key maps to." });
+
+export const status = z
+  .object({
+    status: z.enum(["ready", "unavailable"]),
+    version: z.string(),
+    instance: z.string(),
+    tenant: z.string(),
+    role: z.enum(keyRoles),
+    key_id: z.string(),
+  })
+  .meta({ id: "Status" });
+
+export const health = z.object({ status: z.string() }).meta({ id: "Health" });

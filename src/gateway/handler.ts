@@ -1,0 +1,81 @@
+// What a handler gets and gives: typed by its row of the routes table, so that it can answer only what the row declares.
+import type { BodyOf, ParamsOf, QueryOf, SharedCode, SuccessOf } from "../api/route.ts";
+import type { Operation, RouteOf } from "../api/routes.ts";
+import type { Config } from "../config.ts";
+import type { Caller, ControlApi, Trouble } from "../control/control-api.ts";
+import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
+import { retryAfterSeconds } from "../domain/wait.ts";
+import type { ErrorCode } from "../errors.ts";
+import type { Ports } from "../ports/ports.ts";
+
+/** Everything that handlers share. */
+export type Service = {
+  readonly api: ControlApi;
+  readonly ports: Pick<Ports, "clock" | "random" | "log" | "metrics" | "instance">;
+  readonly config: Config;
+  readonly version: string;
+  metricsText(): Promise<string> | string;
+  isDraining(): boolean;
+  /** The event loop is late. */
+  isOverloaded(): boolean;
+};
+
+export type RequestHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+export type Asked<Name extends Operation> = {
+  readonly params: ParamsOf<RouteOf<Name>>;
+  readonly query: QueryOf<RouteOf<Name>>;
+  readonly body: BodyOf<RouteOf<Name>>;
+  readonly headers: RequestHeaders;
+  readonly key: RouteOf<Name>["access"] extends readonly KeyRole[] ? ApiKeyRecord : undefined;
+  /** Aborts when the caller goes away, and when the server stops waiting. Made when it is asked for. */
+  signal(): AbortSignal;
+};
+
+export type Failure<Code extends ErrorCode = ErrorCode> = {
+  readonly code: Code;
+  /** Told to the caller instead of the remedy. */
+  readonly detail?: string;
+  /** Further members of the problem. */
+  readonly more?: Readonly<Record<string, unknown>>;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly retryAfterSeconds?: number;
+  /** For the log alone: it may name servers. */
+  readonly cause?: string;
+};
+
+type CodeOf<Name extends Operation> = RouteOf<Name>["errors"][number] | SharedCode;
+
+export type Reply<Name extends Operation> = SuccessOf<RouteOf<Name>> | Failure<CodeOf<Name>>;
+
+export type Handler<Name extends Operation> = (
+  service: Service,
+  asked: Asked<Name>,
+) => Reply<Name> | Promise<Reply<Name>>;
+
+/** One per operation: a missing one does not compile. */
+export type Handlers = { readonly [Name in Operation]: Handler<Name> };
+
+/** The key stands for whoever uses it: in records, in rows, and in the store's own check for revoked ones. */
+export function callerOf(key: ApiKeyRecord): Caller {
+  return { tenant: key.tenant, actor: key.keyId, credential: key.keyId };
+}
+
+export function isTrouble(answer: { readonly kind: string }): answer is Trouble {
+  return answer.kind === "unavailable" || answer.kind === "unknown";
+}
+
+/** A read has no effect: it does not matter whether it happened. */
+export function readingTrouble({ cause }: Trouble): Failure<"store_unavailable"> {
+  return { code: "store_unavailable", cause };
+}
+
+export function writingTrouble(trouble: Trouble): Failure<"store_unavailable" | "effect_unknown"> {
+  if (trouble.kind === "unavailable") return readingTrouble(trouble);
+  return { code: "effect_unknown", cause: trouble.cause, more: { outcome: "unknown" } };
+}
+
+/** Spread, so that refused callers do not come back together. */
+export function spreadRetryAfter({ config, ports }: Pick<Service, "config" | "ports">): number {
+  return retryAfterSeconds(config["gateway.retryAfterSeconds"], 1, ports.random.fraction());
+}

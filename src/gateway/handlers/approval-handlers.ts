@@ -1,0 +1,99 @@
+// Approvals and dead letters over HTTP.
+import type { DecideAnswer } from "../../control/control-api.ts";
+import type { Decision } from "../../domain/approval.ts";
+import type { JsonValue } from "../../domain/fingerprint.ts";
+import {
+  type Asked,
+  callerOf,
+  type Handlers,
+  type Reply,
+  readingTrouble,
+  type Service,
+  writingTrouble,
+} from "../handler.ts";
+import { lastOf, pageReply, readPage } from "../page.ts";
+import { approvalView, deadLetterView } from "../views.ts";
+
+type ApprovalHandlers = Pick<
+  Handlers,
+  "listApprovals" | "approvalContext" | "approve" | "reject" | "listDeadLetters"
+>;
+
+export const approvalHandlers: ApprovalHandlers = {
+  async listApprovals({ api }, { query, key: { tenant } }) {
+    const { state } = query;
+    const list = { operation: "listApprovals", tenant, detail: state ?? "" } as const;
+    const page = readPage(list, query);
+    if (page.kind === "bad_cursor") return page.failure;
+    const answer = await api.listApprovals(tenant, {
+      limit: page.limit,
+      ...(page.after === undefined ? {} : { before: page.after }),
+      ...(state === undefined ? {} : { state }),
+    });
+    if (answer.kind !== "listed") return readingTrouble(answer);
+    return pageReply(list, answer.approvals.map(approvalView), answer.next);
+  },
+
+  async approvalContext({ api }, { params, key }) {
+    const answer = await api.approvalContext(key.tenant, params.job_id);
+    if (answer.kind === "not_found") return { code: "approval_not_found" };
+    if (answer.kind !== "context") return readingTrouble(answer);
+    const payload = JSON.parse(answer.shown) as JsonValue;
+    return { status: 200, body: { ...approvalView(answer.approval), payload, canonical: answer.shown } };
+  },
+
+  approve: (service, asked) => decide(service, "approved", asked),
+  reject: (service, asked) => decide(service, "rejected", asked),
+
+  async listDeadLetters({ api }, { query, key: { tenant } }) {
+    const list = { operation: "listDeadLetters", tenant } as const;
+    const page = readPage(list, query);
+    if (page.kind === "bad_cursor") return page.failure;
+    const answer = await api.listDeadLetters(tenant, { after: page.after ?? "", limit: page.limit });
+    if (answer.kind !== "listed") return readingTrouble(answer);
+    const next = lastOf(answer.letters, page.limit, ({ id }) => id);
+    return pageReply(list, answer.letters.map(deadLetterView), next);
+  },
+};
+
+async function decide(
+  { api }: Service,
+  decision: Decision,
+  { params, body, key }: Asked<"approve">,
+): Promise<Reply<"approve">> {
+  const answer = await api.decideApproval({
+    caller: callerOf(key),
+    approvalId: params.job_id,
+    decision,
+    ...(body.hash === undefined ? {} : { hash: body.hash }),
+    ...(body.reason === undefined ? {} : { reason: body.reason }),
+  });
+  return decisionReply(answer);
+}
+
+function decisionReply(answer: DecideAnswer): Reply<"approve"> {
+  switch (answer.kind) {
+    case "decided":
+    case "repeated":
+      return { status: 200, body: approvalView(answer.approval) };
+    case "already_decided":
+      return { code: "approval_already_decided", more: { approval: approvalView(answer.approval) } };
+    case "expired":
+      return { code: "approval_expired" };
+    case "changed":
+      return { code: "approval_changed" };
+    case "self_approval":
+      return { code: "self_approval" };
+    case "run_ended":
+      return { code: "run_ended" };
+    case "not_found":
+      return { code: "approval_not_found" };
+    case "credential_revoked":
+      return { code: "unauthenticated" };
+    case "lock_busy":
+      return { code: "approval_lock_busy", retryAfterSeconds: answer.retryAfterSeconds };
+    case "unavailable":
+    case "unknown":
+      return writingTrouble(answer);
+  }
+}

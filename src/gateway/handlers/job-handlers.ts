@@ -1,0 +1,158 @@
+// Jobs over HTTP: what workers poll, keep alive and report.
+import type { z } from "zod";
+import { pageLimitDefault } from "../../api/fields.ts";
+import type { resultAnswer, resultItem } from "../../api/schemas.ts";
+import type { BeatResult, Caller, ReportAnswer, ResultReport } from "../../control/control-api.ts";
+import { formatTime } from "../../domain/engine/rfc3339.ts";
+import type { JobOutcome } from "../../domain/inbox.ts";
+import { type ClaimToken, parseJobId } from "../../domain/job.ts";
+import { callerOf, type Handlers, readingTrouble, type Service, writingTrouble } from "../handler.ts";
+import { pageReply } from "../page.ts";
+import { claimedJobView, jobView } from "../views.ts";
+
+type JobHandlers = Pick<
+  Handlers,
+  "listReadyJobs" | "getJob" | "pollJobs" | "heartbeat" | "reportResults" | "listWorkers"
+>;
+
+export const jobHandlers: JobHandlers = {
+  async listReadyJobs({ api }, { query, key: { tenant } }) {
+    const answer = await api.listReadyJobs(tenant, query.topic, query.limit ?? pageLimitDefault);
+    if (answer.kind !== "listed") return readingTrouble(answer);
+    const items = answer.jobs.map(({ jobId, runId, topic, createdAtMs }) => ({
+      job_id: jobId,
+      run_id: runId,
+      topic,
+      created_at: formatTime(createdAtMs),
+    }));
+    return pageReply({ operation: "listReadyJobs", tenant }, items, undefined);
+  },
+
+  async getJob({ api }, { params, key }) {
+    const parts = parseJobId(params.id);
+    if (parts === undefined) return { code: "job_not_found" };
+    const answer = await api.getJob(key.tenant, parts.jobId);
+    if (answer.kind === "job") return { status: 200, body: jobView(answer.job) };
+    return answer.kind === "not_found" ? { code: "job_not_found" } : readingTrouble(answer);
+  },
+
+  async pollJobs({ api, config }, { body, key, signal }) {
+    const { lease_ms, labels, capabilities } = body;
+    const answer = await api.pollJobs(
+      {
+        caller: callerOf(key),
+        worker: body.worker_id,
+        topics: body.topics,
+        pollId: body.poll_id,
+        places: body.max_jobs,
+        waitMs: Math.min(body.wait_ms, config["jobs.pollWaitMaxMs"]),
+        ...(lease_ms === undefined ? {} : { leaseMs: lease_ms }),
+        ...(labels === undefined ? {} : { labels }),
+        ...(capabilities === undefined ? {} : { capabilities }),
+      },
+      signal(),
+    );
+    switch (answer.kind) {
+      case "jobs":
+        return { status: 200, body: { jobs: answer.jobs.map(claimedJobView) } };
+      case "tenant_stopped":
+        return { code: "tenant_stopped" };
+      case "credential_revoked":
+        return { code: "unauthenticated" };
+      case "unavailable":
+      case "unknown":
+        return writingTrouble(answer);
+    }
+  },
+
+  async heartbeat({ api }, { body, key }) {
+    const beats = body.jobs.flatMap(({ job_id, claim_token, progress }) => {
+      const parts = parseJobId(job_id);
+      if (parts === undefined) return [];
+      const token = claim_token as ClaimToken;
+      return [{ jobId: parts.jobId, token, ...(progress === undefined ? {} : { progress }) }];
+    });
+    const answer = await api.heartbeat(callerOf(key), body.worker_id, beats);
+    if (answer.kind !== "judged") return writingTrouble(answer);
+    const found = new Map(answer.answers.map((beat) => [beat.jobId as string, beat]));
+    const jobs = body.jobs.map(({ job_id }) => beatView(job_id, found.get(job_id)));
+    return { status: 200, body: { jobs } };
+  },
+
+  async reportResults(service, { body, key }) {
+    const caller = callerOf(key);
+    const results = await Promise.all(body.results.map((item) => report(service, caller, item)));
+    return { status: 200, body: { results } };
+  },
+
+  listWorkers({ api }, { key: { tenant } }) {
+    const items = api.listWorkers(tenant).map((worker) => ({
+      worker_id: worker.worker,
+      topics: [...worker.topics],
+      places: worker.places,
+      running: worker.running,
+      last_seen_ms_ago: Math.round(worker.lastSeenMsAgo),
+    }));
+    return pageReply({ operation: "listWorkers", tenant }, items, undefined);
+  },
+};
+
+function beatView(jobId: string, beat: BeatResult | undefined) {
+  if (beat === undefined || beat.kind === "lost") return { job_id: jobId, kind: "lost" as const };
+  return { job_id: jobId, kind: "extended" as const, lease_ms: beat.expiresInMs, stop: beat.stop };
+}
+
+type ResultItem = z.output<typeof resultItem>;
+type ResultView = z.output<typeof resultAnswer>;
+
+/** One bad item must not cost the others their answer: whatever is wrong with it stands in its own outcome. */
+async function report(
+  { api, config, ports }: Service,
+  caller: Caller,
+  item: ResultItem,
+): Promise<ResultView> {
+  const job_id = item.job_id;
+  const parts = parseJobId(job_id);
+  if (parts === undefined) return { job_id, kind: "refused", because: "run_not_found" };
+  const bytes = Buffer.byteLength(JSON.stringify(item.output ?? null));
+  if (bytes > config["jobs.resultBytesMax"]) return { job_id, kind: "refused", because: "payload_too_large" };
+  const { output, error } = item;
+  const result: ResultReport = {
+    jobId: parts.jobId,
+    token: item.claim_token as ClaimToken,
+    outcome: outcomeOf(item),
+    ...(output === undefined ? {} : { output }),
+    ...(error === undefined ? {} : { error }),
+  };
+  try {
+    return { job_id, ...resultView(await api.reportResult(caller, result)) };
+  } catch (cause) {
+    ports.log.error("a result could not be taken", { job: job_id, cause: String(cause) });
+    return { job_id, kind: "retry", because: "internal", retry_after_ms: retryAfterMs };
+  }
+}
+
+/** Workers that do not say are given another try. */
+function outcomeOf({ status, retryable }: ResultItem): JobOutcome {
+  if (status === "succeeded") return "succeeded";
+  return retryable === false ? "failed" : "failed_retryable";
+}
+
+/** How long a worker should wait when the store did not say. */
+const retryAfterMs = 1_000;
+
+function resultView(answer: ReportAnswer): Omit<ResultView, "job_id"> {
+  switch (answer.kind) {
+    case "accepted":
+    case "duplicate":
+      return { kind: answer.kind };
+    case "refused":
+      return { kind: "refused", because: answer.because };
+    case "run_busy":
+      return { kind: "retry", because: "run_busy", retry_after_ms: Math.ceil(answer.retryAfterMs) };
+    case "unavailable":
+      return { kind: "retry", because: "store_unavailable", retry_after_ms: retryAfterMs };
+    case "unknown":
+      return { kind: "retry", because: "effect_unknown", retry_after_ms: retryAfterMs };
+  }
+}

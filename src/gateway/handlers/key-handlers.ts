@@ -1,0 +1,69 @@
+// API keys over HTTP: an admin's own tenant's, or for platform keys any tenant's and the platform's own.
+import { type ApiKeyRecord, isPlatformKey } from "../../domain/api-key.ts";
+import { parseTime } from "../../domain/engine/rfc3339.ts";
+import { parseTenantId, platformTenant, type TenantId } from "../../domain/tenant.ts";
+import { type Failure, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import { pageReply } from "../page.ts";
+import { apiKeyView } from "../views.ts";
+
+type KeyHandlers = Pick<Handlers, "listKeys" | "createKey" | "revokeKey">;
+
+export const keyHandlers: KeyHandlers = {
+  async listKeys({ api }, { query, key }) {
+    const tenant = tenantOf(key, query.tenant);
+    const answer = await api.listKeys(tenant);
+    if (answer.kind !== "listed") return readingTrouble(answer);
+    return pageReply({ operation: "listKeys", tenant }, answer.keys.map(apiKeyView), undefined);
+  },
+
+  async createKey({ api, ports }, { body, key }) {
+    const tenant = tenantOf(key, body.tenant);
+    const expiresAtMs = body.expires_at === undefined ? undefined : parseTime(body.expires_at);
+    if (body.expires_at !== undefined && !(Number(expiresAtMs) > ports.clock.wallMs())) {
+      return { code: "invalid_request", detail: "expires_at: must be a time to come, as in RFC 3339" };
+    }
+    const refusal = refusedRole(body.role, tenant, key);
+    if (refusal !== undefined) return refusal;
+    if (tenant !== key.tenant) {
+      const found = await api.getTenant(tenant);
+      if (found.kind === "not_found") return { code: "tenant_not_found" };
+      if (found.kind !== "tenant") return readingTrouble(found);
+    }
+    const answer = await api.createKey(key.keyId, tenant, {
+      role: body.role,
+      name: body.name,
+      ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
+    });
+    if (answer.kind !== "created") return writingTrouble(answer);
+    return { status: 201, body: { ...apiKeyView(answer.key), key: answer.text } };
+  },
+
+  async revokeKey({ api }, { params, query, key }) {
+    const tenant = tenantOf(key, query.tenant ?? tenantInId(params.id));
+    const answer = await api.revokeKey(key.keyId, tenant, params.id);
+    if (answer.kind === "revoked") return { status: 204, body: undefined };
+    return answer.kind === "not_found" ? { code: "api_key_not_found" } : writingTrouble(answer);
+  },
+};
+
+/** Only a platform key may choose; another key's tenant was already compared with what the request names. */
+function tenantOf(key: ApiKeyRecord, named: string | undefined): TenantId {
+  return isPlatformKey(key) && named !== undefined ? (named as TenantId) : key.tenant;
+}
+
+/** Platform keys belong to the platform alone, and tenants' keys to tenants. */
+function refusedRole(
+  role: ApiKeyRecord["role"],
+  tenant: TenantId,
+  key: ApiKeyRecord,
+): Failure<"forbidden" | "invalid_request"> | undefined {
+  if ((role === "platform") === (tenant === platformTenant)) return undefined;
+  if (!isPlatformKey(key))
+    return { code: "forbidden", detail: "role: only platform keys make platform keys" };
+  const detail = "role: platform keys have no tenant, and keys of a tenant name it in `tenant`";
+  return { code: "invalid_request", detail };
+}
+
+function tenantInId(keyId: string): string | undefined {
+  return parseTenantId(keyId.slice(0, Math.max(0, keyId.lastIndexOf("."))));
+}

@@ -1,0 +1,129 @@
+// Runs over HTTP: reading, cancelling and deleting them.
+import type { CancelAnswer } from "../../control/control-api.ts";
+import { parseRunId, type RunId } from "../../domain/run.ts";
+import { callerOf, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import { pageReply, readPage } from "../page.ts";
+import { runSummaryView, runView, timelineViews } from "../views.ts";
+
+type RunHandlers = Pick<
+  Handlers,
+  | "listRunsOfWorkflow"
+  | "cancelRunOfWorkflow"
+  | "listRuns"
+  | "getRun"
+  | "deleteRun"
+  | "cancelRun"
+  | "readTimeline"
+>;
+
+const unknownRun = { code: "run_not_found" } as const;
+const withoutReason = "no reason given";
+
+export const runHandlers: RunHandlers = {
+  async listRunsOfWorkflow({ api }, { params, query, key: { tenant } }) {
+    const list = { operation: "listRunsOfWorkflow", tenant, detail: params.id } as const;
+    const page = readPage(list, query);
+    if (page.kind === "bad_cursor") return page.failure;
+    const answer = await api.listRuns(tenant, { ...listed(page), workflow: params.id });
+    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.runs.length === 0 && page.after === undefined) {
+      // No run to show: either there is none yet, or there is no such workflow.
+      const found = await api.getWorkflow(tenant, params.id);
+      if (found.kind === "not_found") return { code: "workflow_not_found" };
+      if (found.kind !== "workflow") return readingTrouble(found);
+    }
+    return pageReply(list, answer.runs.map(runSummaryView), answer.next);
+  },
+
+  async cancelRunOfWorkflow({ api }, { params, body, key }) {
+    const runId = parseRunId(params.run_id);
+    if (runId === undefined) return unknownRun;
+    const found = await api.getRun(key.tenant, runId);
+    if (found.kind === "not_found") return unknownRun;
+    if (found.kind !== "run") return readingTrouble(found);
+    if (found.run.header.workflow !== params.id) return unknownRun;
+    return cancelReply(await api.cancelRun(callerOf(key), runId, body.reason ?? withoutReason));
+  },
+
+  async listRuns({ api }, { query, key: { tenant } }) {
+    const { status, workflow_id } = query;
+    const list = { operation: "listRuns", tenant, detail: `${status ?? ""} ${workflow_id ?? ""}` } as const;
+    const page = readPage(list, query);
+    if (page.kind === "bad_cursor") return page.failure;
+    const answer = await api.listRuns(tenant, {
+      ...listed(page),
+      ...(status === undefined ? {} : { status }),
+      ...(workflow_id === undefined ? {} : { workflow: workflow_id }),
+    });
+    if (answer.kind !== "listed") return readingTrouble(answer);
+    return pageReply(list, answer.runs.map(runSummaryView), answer.next);
+  },
+
+  async getRun({ api }, { params, key }) {
+    const runId = parseRunId(params.id);
+    if (runId === undefined) return unknownRun;
+    const answer = await api.getRun(key.tenant, runId);
+    if (answer.kind === "run") return { status: 200, body: runView(answer.run) };
+    return answer.kind === "not_found" ? unknownRun : readingTrouble(answer);
+  },
+
+  async deleteRun({ api }, { params, key }) {
+    const runId = parseRunId(params.id);
+    if (runId === undefined) return unknownRun;
+    const answer = await api.deleteRun(callerOf(key), runId);
+    switch (answer.kind) {
+      case "deleted":
+        return { status: 204, body: undefined };
+      case "not_found":
+        return unknownRun;
+      case "not_ended":
+        return { code: "run_not_ended" };
+      case "unavailable":
+      case "unknown":
+        return writingTrouble(answer);
+    }
+  },
+
+  async cancelRun({ api }, { params, body, key }) {
+    const runId = parseRunId(params.id);
+    if (runId === undefined) return unknownRun;
+    return cancelReply(await api.cancelRun(callerOf(key), runId, body.reason ?? withoutReason));
+  },
+
+  async readTimeline({ api }, { params, query, key: { tenant } }) {
+    const runId = parseRunId(params.id);
+    if (runId === undefined) return unknownRun;
+    const list = { operation: "readTimeline", tenant, detail: runId } as const;
+    const page = readPage(list, query);
+    if (page.kind === "bad_cursor") return page.failure;
+    const answer = await api.readTimeline(tenant, runId, {
+      after: Number(page.after ?? 0),
+      limit: page.limit,
+    });
+    if (answer.kind === "not_found") return unknownRun;
+    if (answer.kind !== "timeline") return readingTrouble(answer);
+    const last = answer.rows.at(-1)?.version;
+    const next = last === undefined || last >= answer.version ? undefined : String(last);
+    return pageReply(list, answer.rows.flatMap(timelineViews), next);
+  },
+};
+
+function listed({ after, limit }: { readonly after: string | undefined; readonly limit: number }) {
+  return { limit, ...(after === undefined ? {} : { before: after as RunId }) };
+}
+
+/** A repeated cancel finds the run cancelled: that is what was asked for. */
+function cancelReply(answer: CancelAnswer) {
+  switch (answer.kind) {
+    case "cancelling":
+      return { status: 204, body: undefined } as const;
+    case "already_ended":
+      if (answer.status === "cancelled") return { status: 204, body: undefined } as const;
+      return { code: "run_ended", more: { run_status: answer.status } } as const;
+    case "not_found":
+      return unknownRun;
+    case "unavailable":
+    case "unknown":
+      return writingTrouble(answer);
+  }
+}

@@ -1,0 +1,52 @@
+// What the server tells about itself, and which run an idempotency key maps to.
+import { openApiText } from "../../api/openapi.ts";
+import { type Handlers, isTrouble, readingTrouble } from "../handler.ts";
+
+type ServerHandlers = Pick<Handlers, "lookUpKey" | "getStatus" | "openApi" | "live" | "ready" | "metrics">;
+
+export const serverHandlers: ServerHandlers = {
+  async lookUpKey({ api }, { params, key }) {
+    const answer = await api.lookUpKey(key.tenant, params.key);
+    if (isTrouble(answer)) return readingTrouble(answer);
+    if (answer.kind === "unbound") return { code: "idempotency_key_unbound" };
+    const { kind: state, runId: run_id } = answer;
+    const finalStatus = answer.kind === "bound" ? answer.finalStatus : undefined;
+    return {
+      status: 200,
+      body: { state, run_id, ...(finalStatus === undefined ? {} : { final_status: finalStatus }) },
+    };
+  },
+
+  async getStatus({ api, ports, version }, { key }) {
+    return {
+      status: 200,
+      body: {
+        status: (await api.ready()) ? "ready" : "unavailable",
+        version,
+        instance: ports.instance,
+        tenant: key.tenant,
+        role: key.role,
+        key_id: key.keyId,
+      },
+    };
+  },
+
+  openApi: () => ({
+    status: 200,
+    body: null,
+    rendered: { mediaType: "application/json", text: openApiText() },
+  }),
+
+  live: () => ({ status: 200, body: { status: "live" } }),
+
+  async ready({ api, isDraining }) {
+    if (isDraining()) return { code: "draining" };
+    return (await api.ready()) ? { status: 200, body: { status: "ready" } } : { code: "store_unavailable" };
+  },
+
+  async metrics(service) {
+    const text = await service.metricsText();
+    const mediaType = "text/plain; version=0.0.4; charset=utf-8";
+    return { status: 200, body: text, rendered: { mediaType, text } };
+  },
+};

@@ -1,0 +1,106 @@
+// Tenants over HTTP, for platform keys.
+import type { z } from "zod";
+import type { tenantChangesBody } from "../../api/tenant-schemas.ts";
+import type { ControlApi } from "../../control/control-api.ts";
+import { parseTenantId, platformTenant, type TenantId, type TenantSettings } from "../../domain/tenant.ts";
+import { type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import { lastOf, pageReply, readPage } from "../page.ts";
+import { tenantView } from "../views.ts";
+
+type TenantHandlers = Pick<Handlers, "listTenants" | "createTenant" | "getTenant" | "changeTenant">;
+
+const unknownTenant = { code: "tenant_not_found" } as const;
+
+export const tenantHandlers: TenantHandlers = {
+  async listTenants({ api }, { query, key: { tenant } }) {
+    const list = { operation: "listTenants", tenant } as const;
+    const page = readPage(list, query);
+    if (page.kind === "bad_cursor") return page.failure;
+    const answer = await api.listTenants({ after: page.after ?? "", limit: page.limit });
+    if (answer.kind !== "listed") return readingTrouble(answer);
+    const items = answer.tenants.map((id) => ({ id: id as string }));
+    return pageReply(
+      list,
+      items,
+      lastOf(items, page.limit, ({ id }) => id),
+    );
+  },
+
+  async createTenant({ api }, { body, key }) {
+    const { id, ...fields } = body;
+    const tenant = customer(id);
+    if (tenant === undefined) return { code: "invalid_request", detail: "id: this name is reserved" };
+    const answer = await api.createTenant(key.keyId, tenant, compact(settingsOf(fields)));
+    if (answer.kind === "exists") return { code: "tenant_exists" };
+    if (answer.kind !== "created") return writingTrouble(answer);
+    const found = await api.getTenant(tenant);
+    if (found.kind === "tenant") {
+      return { status: 201, body: tenantView(tenant, found.record, found.active) };
+    }
+    return found.kind === "not_found" ? { code: "effect_unknown" } : writingTrouble(found);
+  },
+
+  async getTenant({ api }, { params }) {
+    const tenant = customer(params.id);
+    if (tenant === undefined) return unknownTenant;
+    const answer = await api.getTenant(tenant);
+    if (answer.kind === "tenant") {
+      return { status: 200, body: tenantView(tenant, answer.record, answer.active) };
+    }
+    return answer.kind === "not_found" ? unknownTenant : readingTrouble(answer);
+  },
+
+  async changeTenant({ api }, { params, body, key }) {
+    const tenant = customer(params.id);
+    if (tenant === undefined) return unknownTenant;
+    const { expected_version, ...fields } = body;
+    const answer = await api.changeTenant(key.keyId, tenant, settingsOf(fields), expected_version);
+    switch (answer.kind) {
+      case "saved": {
+        const found = await api.getTenant(tenant);
+        const active = found.kind === "tenant" ? found.active : 0;
+        return { status: 200, body: tenantView(tenant, answer.record, active) };
+      }
+      case "version_conflict":
+        return { code: "version_conflict", more: { version: answer.version } };
+      case "not_found":
+        return unknownTenant;
+      case "unavailable":
+      case "unknown":
+        return writingTrouble(answer);
+    }
+  },
+};
+
+function customer(text: string): TenantId | undefined {
+  const tenant = parseTenantId(text);
+  return tenant === platformTenant ? undefined : tenant;
+}
+
+type Changes = Parameters<ControlApi["changeTenant"]>[2];
+type Fields = Omit<z.output<typeof tenantChangesBody>, "expected_version">;
+
+/** A field that is absent stays absent; null becomes undefined, which removes. */
+function settingsOf(fields: Fields): Changes {
+  const names: { readonly [Name in keyof Fields]-?: keyof TenantSettings } = {
+    max_concurrent_runs: "maxConcurrentRuns",
+    admission_strategy: "admissionStrategy",
+    admission_wait: "admissionWait",
+    stopped: "stopped",
+    results_strategy: "resultsStrategy",
+    results_wait: "resultsWait",
+    separate_duties: "separateDuties",
+    approvals_strategy: "approvalsStrategy",
+  };
+  const entries = Object.entries(fields).map(([name, value]) => [
+    names[name as keyof Fields],
+    value ?? undefined,
+  ]);
+  return Object.fromEntries(entries) as Changes;
+}
+
+function compact(changes: Changes): TenantSettings {
+  return Object.fromEntries(
+    Object.entries(changes).filter(([, value]) => value !== undefined),
+  ) as TenantSettings;
+}

@@ -1,0 +1,50 @@
+// Workflows over HTTP.
+import { callerOf, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import { lastOf, pageReply, readPage } from "../page.ts";
+import { workflowView } from "../views.ts";
+
+type WorkflowHandlers = Pick<Handlers, "listWorkflows" | "saveWorkflow" | "getWorkflow" | "removeWorkflow">;
+
+export const workflowHandlers: WorkflowHandlers = {
+  async listWorkflows({ api }, { query, key: { tenant } }) {
+    const list = { operation: "listWorkflows", tenant } as const;
+    const page = readPage(list, query);
+    if (page.kind === "bad_cursor") return page.failure;
+    const answer = await api.listWorkflows(tenant, { after: page.after ?? "", limit: page.limit });
+    if (answer.kind !== "listed") return readingTrouble(answer);
+    const next = lastOf(answer.workflows, page.limit, ({ id }) => id);
+    return pageReply(list, answer.workflows.map(workflowView), next);
+  },
+
+  async saveWorkflow({ api }, { body, key }) {
+    const answer = await api.saveWorkflow(callerOf(key), body);
+    switch (answer.kind) {
+      case "saved":
+        return { status: 201, body: { id: answer.id, revision: answer.revision } };
+      case "invalid":
+        return {
+          code: "workflow_invalid",
+          detail: answer.problems
+            .map(({ path, message }) => `${path}: ${message}`)
+            .join("; ")
+            .slice(0, 2_000),
+          more: { problems: answer.problems },
+        };
+      case "unavailable":
+      case "unknown":
+        return writingTrouble(answer);
+    }
+  },
+
+  async getWorkflow({ api }, { params, key }) {
+    const answer = await api.getWorkflow(key.tenant, params.id);
+    if (answer.kind === "workflow") return { status: 200, body: workflowView(answer.workflow) };
+    return answer.kind === "not_found" ? { code: "workflow_not_found" } : readingTrouble(answer);
+  },
+
+  async removeWorkflow({ api }, { params, key }) {
+    const answer = await api.removeWorkflow(callerOf(key), params.id);
+    if (answer.kind === "removed") return { status: 204, body: undefined };
+    return answer.kind === "not_found" ? { code: "workflow_not_found" } : writingTrouble(answer);
+  },
+};

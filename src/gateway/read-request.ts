@@ -1,0 +1,118 @@
+// Reads what a request brings: strict JSON within its limits, then the schemas of its row.
+import { isUtf8 } from "node:buffer";
+import * as z from "zod";
+import { beyondLimits } from "../api/json-limits.ts";
+import { readJsonQuickly } from "../api/quick-json.ts";
+import type { Route } from "../api/route.ts";
+import { type ApiKeyRecord, isPlatformKey } from "../domain/api-key.ts";
+import type { JsonValue } from "../domain/fingerprint.ts";
+import type { Failure } from "./handler.ts";
+import { foreignTenant, isNamed, type Named, tenantNames, withoutTenantNames } from "./tenant-claims.ts";
+
+export type Reading<Value> =
+  | { readonly kind: "value"; readonly value: Value }
+  | { readonly kind: "refused"; readonly failure: Failure<"invalid_request" | "tenant_mismatch"> };
+
+/** A row made ready: what its schemas know is looked up once. */
+export type Schemas = {
+  readonly query: z.ZodType | undefined;
+  readonly body: z.ZodType | undefined;
+  /** Names of a tenant that are fields of the operation itself. */
+  readonly ownTenantNames: readonly string[];
+  /** The body is passed on as it is. */
+  readonly bodyIsOpen: boolean;
+  /** What no query at all is read as, unless it is refused: most requests have none. */
+  readonly withoutQuery: Reading<unknown> | undefined;
+};
+
+export function schemasOf({ query, body }: Route): Schemas {
+  const bodyNames = body instanceof z.ZodObject ? Object.keys(body.shape) : [];
+  const withoutQuery = query === undefined ? noFields : parse(query, {});
+  const names = [...Object.keys(query?.shape ?? {}), ...bodyNames];
+  return {
+    query,
+    body,
+    ownTenantNames: tenantNames.filter((name) => names.includes(name)),
+    withoutQuery: withoutQuery.kind === "value" ? withoutQuery : undefined,
+    bodyIsOpen: body !== undefined && !(body instanceof z.ZodObject),
+  };
+}
+
+export function readQuery(schemas: Schemas, query: Named, key: ApiKeyRecord | undefined): Reading<unknown> {
+  if (schemas.withoutQuery !== undefined && hasNoNames(query)) return schemas.withoutQuery;
+  const foreign = key === undefined ? undefined : foreignField(schemas, query, key);
+  if (foreign !== undefined) return mismatch(foreign);
+  const fields = withoutTenantNames(query, schemas.ownTenantNames);
+  if (schemas.query !== undefined) return parse(schemas.query, fields);
+  const [unknown] = Object.keys(fields);
+  return unknown === undefined ? noFields : refuse(`${shown(unknown)}: this operation has no parameters`);
+}
+
+const noFields: Reading<unknown> = { kind: "value", value: {} };
+
+function hasNoNames(fields: Named): boolean {
+  for (const _name in fields) return false;
+  return true;
+}
+
+export function readBody(
+  schemas: Schemas,
+  bytes: Buffer | undefined,
+  key: ApiKeyRecord | undefined,
+): Reading<unknown> {
+  if (schemas.body === undefined) {
+    return bytes === undefined || bytes.length === 0
+      ? { kind: "value", value: undefined }
+      : refuse("this operation has no body");
+  }
+  const json = readText(bytes);
+  if (json.kind === "refused") return json;
+  const fields = isNamed(json.value) ? json.value : undefined;
+  const foreign = key === undefined || fields === undefined ? undefined : foreignField(schemas, fields, key);
+  if (foreign !== undefined) return mismatch(foreign);
+  if (schemas.bodyIsOpen) return json;
+  return parse(
+    schemas.body,
+    fields === undefined ? json.value : withoutTenantNames(fields, schemas.ownTenantNames),
+  );
+}
+
+/** No body at all counts as an empty object: what it lacks is then named field by field. */
+function readText(bytes: Buffer | undefined): Reading<JsonValue> {
+  if (bytes === undefined || bytes.length === 0) return { kind: "value", value: {} };
+  if (!isUtf8(bytes)) return refuse("the body is not UTF-8");
+  const reading = readJsonQuickly(bytes.toString("utf8"));
+  if (reading.kind === "invalid") return refuse(`the body is not valid JSON: ${reading.why}`);
+  const beyond = beyondLimits(reading.value);
+  return beyond === undefined ? { kind: "value", value: reading.value } : refuse(beyond);
+}
+
+function foreignField({ ownTenantNames }: Schemas, fields: Named, key: ApiKeyRecord): string | undefined {
+  return foreignTenant(key.tenant, { fields }, isPlatformKey(key) ? ownTenantNames : []);
+}
+
+function parse(schema: z.ZodType, value: unknown): Reading<unknown> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return { kind: "value", value: parsed.data };
+  const problems = parsed.error.issues.slice(0, problemsMax).map(({ path, message }) => ({
+    path: shown(z.core.toDotPath(path)),
+    message: shown(message),
+  }));
+  const detail = problems
+    .map(({ path, message }) => (path === "" ? message : `${path}: ${message}`))
+    .join("; ");
+  return { kind: "refused", failure: { code: "invalid_request", detail, more: { problems } } };
+}
+
+const problemsMax = 20;
+
+/** Names may be as long as the sender likes; an answer need not repeat all of it. */
+const shown = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}...` : text);
+
+function refuse(detail: string): { readonly kind: "refused"; readonly failure: Failure<"invalid_request"> } {
+  return { kind: "refused", failure: { code: "invalid_request", detail } };
+}
+
+function mismatch(place: string): Reading<never> {
+  return { kind: "refused", failure: { code: "tenant_mismatch", detail: `${place} names another tenant` } };
+}

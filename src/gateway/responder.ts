@@ -1,0 +1,124 @@
+// Takes a request from its head to its reply, without knowing the HTTP framework.
+import type { Route } from "../api/route.ts";
+import { type Operation, operations, routes } from "../api/routes.ts";
+import { errors, InterlockError } from "../errors.ts";
+import { authenticateRequest } from "./authenticate-request.ts";
+import {
+  beginExchange,
+  type Desk,
+  type Exchange,
+  fail,
+  failUnrouted,
+  finish,
+  type Head,
+  openDesk,
+  signalOf,
+} from "./exchange.ts";
+import type { Asked, Failure, RequestHeaders, Service } from "./handler.ts";
+import { handlers } from "./handlers.ts";
+import { type HttpReply, type Success, successReply } from "./http-reply.ts";
+import { readBody, readQuery, type Schemas, schemasOf } from "./read-request.ts";
+
+export type Responder = {
+  begin(operation: Operation, head: Head): Exchange;
+  /** Refuses before the body is read, or lets it pass. */
+  check(exchange: Exchange): Promise<HttpReply | undefined>;
+  answer(exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply>;
+  /** For what the framework finds wrong; `exchange` is absent when no route was found. */
+  refuse(exchange: Exchange | undefined, failure: Failure, headers: RequestHeaders): HttpReply;
+  /** Answers waiting polls. */
+  wakePolls(): void;
+  inFlight(): number;
+  /** Resolves when nothing is under way. */
+  idle(): Promise<void>;
+};
+
+export function createResponder(service: Service): Responder {
+  const desk = openDesk(service);
+  return {
+    begin: (operation, head) => beginExchange(desk, operation, head),
+    check: (exchange) => guarded(desk, exchange, check),
+    answer: (exchange, bytes) => guarded(desk, exchange, () => answer(desk, exchange, bytes)),
+    refuse: (exchange, failure, headers) =>
+      exchange === undefined ? failUnrouted(desk, headers, failure) : fail(desk, exchange, failure),
+    wakePolls() {
+      for (const controller of desk.waiting) controller.abort();
+    },
+    inFlight: () => desk.inFlight.total(),
+    idle: () => desk.inFlight.idle(),
+  };
+}
+
+type AnyHandler = (service: Service, asked: unknown) => Success | Failure | Promise<Success | Failure>;
+type PreparedRoute = { readonly route: Route; readonly schemas: Schemas; readonly handle: AnyHandler };
+
+const prepared = Object.fromEntries(
+  operations.map((operation) => {
+    const route: Route = routes[operation];
+    // The table types each handler by its own row; here they are all called the same way.
+    const handle = handlers[operation] as (service: Service, asked: Asked<never>) => unknown;
+    return [operation, { route, schemas: schemasOf(route), handle: handle as AnyHandler }];
+  }),
+) as Readonly<Record<Operation, PreparedRoute>>;
+
+async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefined> {
+  const { service, inFlight, failures } = desk;
+  const { route, schemas } = prepared[exchange.operation];
+  // Whoever watches the process must still learn that it lives.
+  if (route.access !== "open") {
+    if (service.isDraining()) return fail(desk, exchange, { code: "draining" });
+    if (service.isOverloaded()) return fail(desk, exchange, { code: "overloaded" });
+  }
+  if (inFlight.enter(exchange.place) === "overloaded") return fail(desk, exchange, { code: "overloaded" });
+  exchange.state = "entered";
+  const authentication = await authenticateRequest(service, failures, route, exchange.head);
+  if (authentication.kind === "refused") return fail(desk, exchange, authentication.failure);
+  const { key } = authentication;
+  exchange.key = key;
+  if (key !== undefined) {
+    if (inFlight.enterTenant(exchange.place, key.tenant) === "too_many_requests") {
+      return fail(desk, exchange, { code: "too_many_requests" });
+    }
+    exchange.state = "entered_tenant";
+  }
+  const query = readQuery(schemas, exchange.head.query, key);
+  if (query.kind === "refused") return fail(desk, exchange, query.failure);
+  exchange.query = query.value;
+  return undefined;
+}
+
+async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply> {
+  const { schemas, handle } = prepared[exchange.operation];
+  const body = readBody(schemas, bytes, exchange.key);
+  if (body.kind === "refused") return fail(desk, exchange, body.failure);
+  const reply = await handle(desk.service, {
+    params: exchange.head.params,
+    query: exchange.query,
+    body: body.value,
+    headers: exchange.head.headers,
+    key: exchange.key,
+    signal: () => signalOf(desk, exchange),
+  });
+  if ("code" in reply) return fail(desk, exchange, reply);
+  return finish(desk, exchange, successReply(reply, exchange.requestId));
+}
+
+/** Nothing that is thrown may leave a request without its answer, or its place taken. */
+async function guarded<Value>(
+  desk: Desk,
+  exchange: Exchange,
+  work: (desk: Desk, exchange: Exchange) => Promise<Value>,
+): Promise<Value | HttpReply> {
+  try {
+    return await work(desk, exchange);
+  } catch (error) {
+    return fail(desk, exchange, thrownFailure(error));
+  }
+}
+
+function thrownFailure(error: unknown): Failure {
+  const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  if (!(error instanceof InterlockError)) return { code: "internal", cause };
+  const isCallers = errors[error.code].status < 500;
+  return { code: error.code, cause, ...(isCallers ? { detail: error.detail } : {}) };
+}

@@ -1,0 +1,256 @@
+// The HTTP server: the only file that knows the framework. It hands heads and bodies to the responder and sends its replies.
+import { STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
+import underPressure from "@fastify/under-pressure";
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import type { Route } from "../api/route.ts";
+import { operations, routes } from "../api/routes.ts";
+import type { Config } from "../config.ts";
+import type { ControlApi } from "../control/control-api.ts";
+import { InterlockError } from "../errors.ts";
+import type { Ports } from "../ports/ports.ts";
+import { isLoopback } from "./authenticate-request.ts";
+import type { Exchange, Head } from "./exchange.ts";
+import type { Failure, Service } from "./handler.ts";
+import type { HttpReply } from "./http-reply.ts";
+import { createResponder, type Responder } from "./responder.ts";
+
+export type GatewayDependencies = {
+  readonly api: ControlApi;
+  readonly ports: Pick<Ports, "clock" | "random" | "log" | "metrics" | "instance">;
+  readonly config: Config;
+  /** The product's version, told to authenticated callers only. */
+  readonly version?: string;
+  metricsText(): Promise<string> | string;
+};
+
+export type Gateway = {
+  /** By default where the configuration says. Refuses an address that other machines reach unless it is allowed. */
+  listen(where?: { readonly host?: string; readonly port?: number }): Promise<{ readonly url: string }>;
+  /** Refuses new requests, answers waiting polls, lets the others finish, and cuts what is left after gateway.drainMs. */
+  close(): Promise<void>;
+  /** Requests and polls under way. */
+  inFlight(): number;
+};
+
+export function createGateway(dependencies: GatewayDependencies): Gateway {
+  const { config, ports } = dependencies;
+  let isDraining = false;
+  const service: Service = {
+    version: "unknown",
+    ...dependencies,
+    metricsText: () => dependencies.metricsText(),
+    isDraining: () => isDraining,
+    isOverloaded: () => app.isUnderPressure(),
+  };
+  const responder = createResponder(service);
+  const app = createServer(config, responder);
+  addRoutes(app, responder, service);
+  let closing: Promise<void> | undefined;
+
+  const close = async () => {
+    isDraining = true;
+    ports.log.info("the gateway stops taking requests", { inFlight: responder.inFlight() });
+    responder.wakePolls();
+    const closed = app.close();
+    await within(ports.clock, config["gateway.drainMs"], responder.idle());
+    await within(ports.clock, flushMs, closed);
+    // Connections that never sent a request do not count as idle: nobody else would end them.
+    app.server.closeAllConnections();
+    await closed;
+  };
+
+  return {
+    async listen({ host = config["gateway.host"], port = config["gateway.port"] } = {}) {
+      if (!isLoopback(host) && config["gateway.allowRemote"] === "no") {
+        const detail = `gateway.host ${host} is reached by other machines: set gateway.allowRemote to yes, behind TLS`;
+        throw new InterlockError("config_invalid", detail);
+      }
+      return { url: await app.listen({ host, port }) };
+    },
+    close: () => {
+      closing ??= close();
+      return closing;
+    },
+    inFlight: () => responder.inFlight(),
+  };
+}
+
+/** How long the last replies may take to reach their sockets. */
+const flushMs = 250;
+
+/** Waits for the work, but no longer than this. */
+async function within(clock: Ports["clock"], limitMs: number, work: Promise<unknown>): Promise<void> {
+  const done = new AbortController();
+  await Promise.race([work, clock.sleep(limitMs, done.signal)]);
+  done.abort();
+}
+
+/** Paths hold ids of up to 255 characters, each of which may be spelt as three. */
+const pathPartMax = 1_024;
+
+function createServer(config: Config, responder: Responder): FastifyInstance {
+  const app = fastify({
+    logger: false,
+    bodyLimit: config["gateway.bodyBytesMax"],
+    requestTimeout: config["gateway.requestTimeoutMs"],
+    keepAliveTimeout: config["gateway.keepAliveMs"],
+    http: {
+      headersTimeout: config["gateway.headersTimeoutMs"],
+      connectionsCheckingInterval: Math.min(1_000, config["gateway.headersTimeoutMs"]),
+    },
+    forceCloseConnections: "idle",
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: pathPartMax },
+    // Ids are the responder's: the framework's own would only cost.
+    genReqId: () => "",
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket as Socket),
+    frameworkErrors: (error, request, reply) => {
+      send(reply, responder.refuse(undefined, failureOf(error), request.headers));
+    },
+  });
+  app.server.maxConnections = config["gateway.connectionsMax"];
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => {
+    done(null, body);
+  });
+  app.setErrorHandler<Error>((error, request, reply) => {
+    send(reply, responder.refuse(exchangeOf(request), failureOf(error), request.headers));
+  });
+  app.setNotFoundHandler((request, reply) => {
+    send(reply, responder.refuse(undefined, unroutable(request), request.headers));
+  });
+  return app;
+}
+
+const exchangeName = "exchange";
+type WithExchange = { [exchangeName]: Exchange | undefined };
+
+const exchangeOf = (request: FastifyRequest): Exchange | undefined =>
+  (request as unknown as WithExchange)[exchangeName];
+
+function addRoutes(app: FastifyInstance, responder: Responder, service: Service): void {
+  app.decorateRequest(exchangeName, undefined);
+  app.register(underPressure, {
+    maxEventLoopDelay: service.config["gateway.eventLoopDelayMs"],
+    sampleInterval: 1_000,
+    // The responder asks by itself, so that health checks pass and refusals look like all others.
+    pressureHandler: () => undefined,
+  });
+  for (const operation of operations) {
+    const route: Route = routes[operation];
+    app.route({
+      method: route.method,
+      url: route.path.replaceAll(/\{([a-z_]+)\}/g, ":$1"),
+      config: { operation },
+      onRequest(request, reply, done) {
+        const exchange = responder.begin(operation, headOf(request, reply));
+        (request as unknown as WithExchange)[exchangeName] = exchange;
+        const pass = (refusal: HttpReply | undefined) => {
+          if (refusal === undefined) done();
+          else send(reply, withDraining(refusal, service));
+        };
+        responder.check(exchange).then(pass, done);
+      },
+      handler(request, reply) {
+        const exchange = exchangeOf(request);
+        if (exchange === undefined) throw new Error("every request is begun before it is handled");
+        const body = request.body as Buffer | undefined;
+        responder
+          .answer(exchange, body)
+          .then((answer) => send(reply, withDraining(answer, service)))
+          .catch((error: unknown) => reply.send(error));
+      },
+    });
+  }
+}
+
+function headOf(request: FastifyRequest, reply: FastifyReply): Head {
+  const { raw } = reply;
+  return {
+    params: request.params as Record<string, string>,
+    query: request.query as Record<string, unknown>,
+    headers: request.headers,
+    address: request.socket.remoteAddress ?? "",
+    connection: () => connectionSignal(request.socket),
+    onGone(callback) {
+      if (raw.destroyed) callback();
+      else raw.once("close", () => raw.writableFinished || callback());
+    },
+  };
+}
+
+const connectionSignals = new WeakMap<Socket, AbortSignal>();
+
+function connectionSignal(socket: Socket): AbortSignal {
+  const known = connectionSignals.get(socket);
+  if (known !== undefined) return known;
+  const controller = new AbortController();
+  if (socket.destroyed) controller.abort();
+  else socket.once("close", () => controller.abort());
+  connectionSignals.set(socket, controller.signal);
+  return controller.signal;
+}
+
+/** Written by hand: the framework's way of sending would look at every field again. */
+function send(reply: FastifyReply, { status, headers, body }: HttpReply): void {
+  const { raw } = reply.hijack();
+  if (raw.headersSent || raw.destroyed) return;
+  raw.writeHead(status, headers as Record<string, string>);
+  raw.end(body);
+}
+
+/** Whoever keeps the connection open must look for another process. */
+function withDraining(reply: HttpReply, service: Service): HttpReply {
+  return service.isDraining() ? { ...reply, headers: { ...reply.headers, connection: "close" } } : reply;
+}
+
+/** The framework's own refusals by their codes. */
+const frameworkFailures: Readonly<Record<string, Failure>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: {
+    code: "payload_too_large",
+    detail: "the body is larger than gateway.bodyBytesMax",
+  },
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: { code: "unsupported_media_type" },
+  FST_ERR_MAX_PARAM_LENGTH: { code: "route_not_found" },
+  FST_ERR_BAD_URL: { code: "invalid_request", detail: "the path is not spelt correctly" },
+};
+
+function failureOf(error: Error & { readonly code?: string; readonly statusCode?: number }): Failure {
+  const known = frameworkFailures[error.code ?? ""];
+  if (known !== undefined) return known;
+  if (error.statusCode !== undefined && error.statusCode < 500) {
+    return { code: "invalid_request", detail: "the request could not be read" };
+  }
+  return { code: "internal", cause: error.stack ?? error.message };
+}
+
+const pathPatterns = operations.map((operation) => ({
+  method: routes[operation].method,
+  pattern: new RegExp(
+    `^${routes[operation].path.replaceAll(".", "\\.").replaceAll(/\{[a-z_]+\}/g, "[^/]+")}$`,
+  ),
+}));
+
+function unroutable({ url }: FastifyRequest): Failure {
+  const path = url.split("?", 1)[0] ?? "";
+  const methods = pathPatterns.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
+  if (methods.length === 0) return { code: "route_not_found" };
+  const allow = [...new Set(methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])))];
+  return { code: "method_not_allowed", headers: { allow: allow.join(", ") } };
+}
+
+/** What is not even HTTP, or took too long: there is no request to answer, only a connection to end. */
+function answerBrokenRequest(error: Error & { readonly code?: string }, socket: Socket): void {
+  if (error.code === "ECONNRESET" || socket.destroyed || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const statuses: Readonly<Record<string, number>> = {
+    ERR_HTTP_REQUEST_TIMEOUT: 408,
+    HPE_HEADER_OVERFLOW: 431,
+    HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
+  };
+  const status = statuses[error.code ?? ""] ?? 400;
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
+}

@@ -1,0 +1,176 @@
+// How the nouns of the domain look in replies.
+import type { z } from "zod";
+import type * as schemas from "../api/schemas.ts";
+import type * as tenantSchemas from "../api/tenant-schemas.ts";
+import type { ClaimedJob, RunDetails, WorkflowInfo } from "../control/control-api.ts";
+import type { ApiKeyRecord } from "../domain/api-key.ts";
+import type { Approval } from "../domain/approval.ts";
+import type { Document } from "../domain/document.ts";
+import { inputRecordKey } from "../domain/engine/keys.ts";
+import { formatTime } from "../domain/engine/rfc3339.ts";
+import { describeRun } from "../domain/engine/views.ts";
+import type { JsonValue } from "../domain/fingerprint.ts";
+import type { Job } from "../domain/job.ts";
+import type { RunHeader } from "../domain/run.ts";
+import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
+
+type View<Schema extends z.ZodType> = z.output<Schema>;
+
+export function workflowView(workflow: WorkflowInfo): View<typeof schemas.workflow> {
+  const { id, revision, savedAtMs, definition } = workflow;
+  return { id, revision, saved_at: formatTime(savedAtMs), definition };
+}
+
+export function runSummaryView(header: RunHeader): View<typeof schemas.runSummary> {
+  return {
+    id: header.runId,
+    run_id: header.runId,
+    workflow_id: header.workflow,
+    org_id: header.tenant,
+    definition: header.definition,
+    status: header.status,
+    version: header.version,
+    created_by: header.actor,
+    created_at: formatTime(header.admittedAtMs),
+    updated_at: formatTime(header.updatedAtMs),
+    ...optionalTime("completed_at", header.endedAtMs),
+    cancel_requested: header.cancelRequested !== undefined,
+  };
+}
+
+/** Without its definition, which a newer version may not be able to read, a run is shown without its steps. */
+export function runView({ header, records, definition }: RunDetails): View<typeof schemas.run> {
+  if (definition !== undefined) {
+    return describeRun(definition, header, records) as View<typeof schemas.run>;
+  }
+  const input = records.find(({ key }) => key === inputRecordKey);
+  return {
+    ...runSummaryView(header),
+    ...(input === undefined ? {} : { input: jsonOf(input.body) }),
+    open_steps: 0,
+    steps: {},
+  };
+}
+
+/** A row of the timeline holds the events of one commit. */
+export function timelineViews(row: {
+  readonly version: number;
+  readonly atMs: number;
+  readonly body: string;
+}) {
+  const events = jsonOf(row.body);
+  const at = formatTime(row.atMs);
+  const list = Array.isArray(events) ? (events as readonly JsonValue[]) : [events];
+  return list.map((event) => ({
+    type: "unknown",
+    ...(event as { readonly type?: string }),
+    version: row.version,
+    at,
+  }));
+}
+
+/** The claim token is left out: whoever knows it may report. */
+export function jobView(job: Job): View<typeof schemas.job> {
+  const { claim, progress } = job;
+  return {
+    job_id: job.jobId,
+    run_id: job.runId,
+    step_id: job.step,
+    attempt: job.attempt,
+    topic: job.topic,
+    state: job.state,
+    created_at: formatTime(job.createdAtMs),
+    ...optionalTime("deadline_at", job.deadlineAtMs),
+    ...(claim === undefined
+      ? {}
+      : {
+          worker_id: claim.worker,
+          claimed_at: formatTime(claim.claimedAtMs),
+          claim_expires_at: formatTime(claim.expiresAtMs),
+        }),
+    ...(progress === undefined ? {} : { progress: jsonOf(progress) }),
+  };
+}
+
+export function claimedJobView(claimed: ClaimedJob): View<typeof schemas.claimedJob> {
+  const { job, token, fence, expiresInMs, input } = claimed;
+  return {
+    job_id: job.jobId,
+    run_id: job.runId,
+    step_id: job.step,
+    attempt: job.attempt,
+    topic: job.topic,
+    claim_token: token,
+    fence: Number(fence),
+    lease_ms: expiresInMs,
+    ...optionalTime("deadline_at", job.deadlineAtMs),
+    input: jsonOf(input),
+  };
+}
+
+export function approvalView(approval: Approval): View<typeof schemas.approval> {
+  return {
+    job_id: approval.approvalId,
+    run_id: approval.runId,
+    step_id: approval.step,
+    state: approval.state,
+    hash: approval.hash,
+    requested_by: approval.requester,
+    separate_duties: approval.separateDuties,
+    requested_at: formatTime(approval.requestedAtMs),
+    ...optionalTime("expires_at", approval.expiresAtMs),
+    ...optionalTime("decided_at", approval.decidedAtMs),
+    ...(approval.decidedBy === undefined ? {} : { decided_by: approval.decidedBy }),
+    ...(approval.reason === undefined ? {} : { reason: approval.reason }),
+  };
+}
+
+export function deadLetterView({ id, body, savedAtMs }: Document): View<typeof schemas.deadLetter> {
+  const letter = jsonOf(body);
+  const fields = typeof letter === "object" && !Array.isArray(letter) ? letter : { letter };
+  return { ...fields, id, at: formatTime(savedAtMs) };
+}
+
+export function tenantView(
+  id: TenantId,
+  { settings, version }: TenantRecord,
+  active: number,
+): View<typeof tenantSchemas.tenant> {
+  return { id, version, active_runs: active, ...settingsView(settings) };
+}
+
+function settingsView(settings: TenantSettings) {
+  return {
+    ...present("max_concurrent_runs", settings.maxConcurrentRuns),
+    ...present("admission_strategy", settings.admissionStrategy),
+    ...present("admission_wait", settings.admissionWait),
+    ...present("stopped", settings.stopped),
+    ...present("results_strategy", settings.resultsStrategy),
+    ...present("results_wait", settings.resultsWait),
+    ...present("separate_duties", settings.separateDuties),
+    ...present("approvals_strategy", settings.approvalsStrategy),
+  };
+}
+
+/** The hash of the secret stays inside. */
+export function apiKeyView(key: ApiKeyRecord): View<typeof tenantSchemas.apiKey> {
+  return {
+    id: key.keyId,
+    tenant: key.tenant,
+    role: key.role,
+    name: key.name,
+    created_at: formatTime(key.createdAtMs),
+    created_by: key.createdBy,
+    ...optionalTime("expires_at", key.expiresAtMs),
+  };
+}
+
+const jsonOf = (text: string): JsonValue => JSON.parse(text) as JsonValue;
+
+function optionalTime<Name extends string>(name: Name, ms: number | undefined) {
+  return present(name, ms === undefined ? undefined : formatTime(ms));
+}
+
+function present<Name extends string, Value>(name: Name, value: Value | undefined) {
+  return (value === undefined ? {} : { [name]: value }) as { [Key in Name]?: Value };
+}

@@ -1,0 +1,165 @@
+// What every store must do with documents: revisions, conflicts, repeats, their order, and the workflow that runs start by.
+import assert from "node:assert/strict";
+import type { Collection } from "../../domain/document.ts";
+import { admissionLock } from "../../domain/lock.ts";
+import type { RequestOf } from "../../ports/store.ts";
+import { assertOutcome, type ConformanceCase, call, type Harness, only } from "./harness.ts";
+
+type Put = Partial<RequestOf<"putDocument">>;
+
+function put(harness: Harness, id: string, options: Put = {}) {
+  const { tenant } = harness;
+  const base = { tenant, collection: "workflow", id, body: "{}", actor: "editor" } as const;
+  return harness.store.putDocument({ ...base, changeId: harness.id("change"), ...options }, call);
+}
+
+async function get(harness: Harness, id: string, collection: Collection = "workflow") {
+  const answer = await harness.store.getDocument({ tenant: harness.tenant, collection, id }, call);
+  if (answer.kind !== "document") return answer.kind;
+  return `${answer.document.revision} ${answer.document.body}`;
+}
+
+async function list(harness: Harness, after = "", limit = 100, collection: Collection = "workflow") {
+  const request = { tenant: harness.tenant, collection, after, limit };
+  return only(await harness.store.listDocuments(request, call), "listed").documents.map(({ id }) => id);
+}
+
+async function events(harness: Harness) {
+  const request = { tenant: harness.tenant, after: 0, limit: 100 };
+  const rows = only(await harness.store.readEvents(request, call), "events").events;
+  return rows.map(({ type, subject, actor, detail }) => [type, subject, actor, detail]);
+}
+
+export const documentCases: readonly ConformanceCase[] = [
+  {
+    name: "a document is saved with a revision that grows, and read back byte for byte",
+    async check(harness) {
+      const bodies = ["{}", '{"n":12345678901234567890,"s":"ü\\u0000"}', "", "x".repeat(10_000)];
+      for (const [index, body] of bodies.entries()) {
+        assertOutcome(await put(harness, "deploy", { body }), { kind: "saved", revision: index + 1 });
+        assert.equal(await get(harness, "deploy"), `${index + 1} ${body}`);
+      }
+      const request = { tenant: harness.tenant, collection: "workflow", id: "deploy" } as const;
+      const read = only(await harness.store.getDocument(request, call), "document");
+      assert.ok(Math.abs(read.document.savedAtMs - read.storeTimeMs) < 60_000);
+    },
+  },
+  {
+    name: "a document is replaced only by who saw its last revision, and revision 0 means that there is none",
+    async check(harness) {
+      const expecting = (expectedRevision: number) =>
+        put(harness, "deploy", { expectedRevision, body: `"${expectedRevision}"` });
+      assertOutcome(await expecting(1), { kind: "revision_conflict", revision: 0 });
+      assertOutcome(await expecting(0), { kind: "saved", revision: 1 });
+      assertOutcome(await expecting(0), { kind: "revision_conflict", revision: 1 });
+      assertOutcome(await expecting(1), { kind: "saved", revision: 2 });
+      assertOutcome(await expecting(1), { kind: "revision_conflict", revision: 2 });
+      assert.equal(await get(harness, "deploy"), '2 "1"');
+      assert.equal((await events(harness)).length, 2);
+    },
+  },
+  {
+    name: "a repeated change is recognised and saved once",
+    async check(harness) {
+      const options = { changeId: "change-1", expectedRevision: 0 };
+      for (let times = 0; times < 2; times += 1) {
+        assertOutcome(await put(harness, "deploy", options), { kind: "saved", revision: 1 });
+      }
+      assert.deepEqual(await events(harness), [["document_saved", "workflow/deploy", "editor", "change-1"]]);
+    },
+  },
+  {
+    name: "a removed document is gone, its removal is an event, and a repeat finds nothing",
+    async check(harness) {
+      await put(harness, "deploy", { changeId: "change-1" });
+      const request = {
+        ...{ tenant: harness.tenant, collection: "workflow" as const },
+        ...{ id: "deploy", actor: "editor" },
+      };
+      assertOutcome(await harness.store.removeDocument(request, call), { kind: "removed" });
+      assertOutcome(await harness.store.removeDocument(request, call), { kind: "not_found" });
+      assert.equal(await get(harness, "deploy"), "not_found");
+      assert.deepEqual(await list(harness), []);
+      assert.deepEqual((await events(harness)).at(-1), [
+        "document_removed",
+        "workflow/deploy",
+        "editor",
+        "1",
+      ]);
+      assertOutcome(await put(harness, "deploy"), { kind: "saved", revision: 1 });
+    },
+  },
+  {
+    name: "documents are listed in the order of their ids, page by page, per collection and tenant",
+    async check(harness) {
+      for (const id of ["b", "a", "a-1", "B", "a.1", "10", "2"]) await put(harness, id);
+      await put(harness, "c", { collection: "definition" });
+      await put(harness, "d", { tenant: harness.otherTenant() });
+      const ids = ["10", "2", "B", "a", "a-1", "a.1", "b"];
+      assert.deepEqual(await list(harness), ids);
+      assert.deepEqual(await list(harness, "", 3), ids.slice(0, 3));
+      assert.deepEqual(await list(harness, "B", 3), ids.slice(3, 6));
+      assert.deepEqual(await list(harness, "a-0"), ids.slice(4));
+      assert.deepEqual(await list(harness, "", 9, "definition"), ["c"]);
+      assert.deepEqual(await list(harness, "", 9, "apiKey"), []);
+    },
+  },
+  {
+    name: "the same id in two collections is two documents",
+    async check(harness) {
+      for (const collection of ["workflow", "definition", "apiKey", "deadLetter", "tenant"] as const) {
+        const saved = await put(harness, "same", { collection, body: collection });
+        assertOutcome(saved, { kind: "saved", revision: 1 });
+      }
+      for (const collection of ["workflow", "definition", "apiKey", "deadLetter", "tenant"] as const)
+        assert.equal(await get(harness, "same", collection), `1 ${collection}`);
+    },
+  },
+  {
+    name: "a dead letter is saved, replaced and removed like any other document",
+    async check(harness) {
+      const collection = "deadLetter" as const;
+      for (const revision of [1, 2])
+        assertOutcome(await put(harness, "run:x@1", { collection }), { kind: "saved", revision });
+      const request = { tenant: harness.tenant, collection, id: "run:x@1", actor: "editor" };
+      assertOutcome(await harness.store.removeDocument(request, call), { kind: "removed" });
+      assert.equal(await get(harness, "run:x@1", collection), "not_found");
+    },
+  },
+  {
+    name: "a run starts only by the revision of its workflow that its caller read",
+    async check(harness) {
+      const { store, tenant } = harness;
+      const admit = (revision: number) => store.admit({ tenant, run: harness.newRun({ revision }) }, call);
+      assertOutcome(await admit(1), { kind: "workflow_changed" });
+      await put(harness, "deploy");
+      assert.equal((await admit(1)).kind, "admitted");
+      await put(harness, "deploy");
+      assertOutcome(await admit(1), { kind: "workflow_changed" });
+      assert.equal((await admit(2)).kind, "admitted");
+      const guard = await harness.acquire(admissionLock, 60_000);
+      const create = (revision: number) =>
+        store.createRun({ tenant, guard, run: harness.newRun({ revision }) }, call);
+      assertOutcome(await create(1), { kind: "workflow_changed" });
+      assert.equal((await create(2)).kind, "created");
+      assert.equal(only(await store.countActive({ tenant }, call), "counted").active, 3);
+    },
+  },
+  {
+    name: "a revoked key starts no run, and everybody else does",
+    async check(harness) {
+      const { store, tenant } = harness;
+      await harness.set({ revokedKeyIds: ["key_1", "key_2"] });
+      const run = harness.newRun();
+      assertOutcome(await store.admit({ tenant, run, credential: "key_1" }, call), {
+        kind: "credential_revoked",
+      });
+      const guard = await harness.acquire(admissionLock, 60_000);
+      assertOutcome(await store.createRun({ tenant, guard, run, credential: "key_2" }, call), {
+        kind: "credential_revoked",
+      });
+      assert.equal((await store.admit({ tenant, run, credential: "key" }, call)).kind, "admitted");
+      assert.equal((await store.admit({ tenant, run, credential: "key_1" }, call)).kind, "admitted");
+    },
+  },
+];

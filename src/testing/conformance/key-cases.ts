@@ -1,0 +1,133 @@
+// What every store must do with idempotency keys once their runs have ended: retention and the quota of a tenant.
+import assert from "node:assert/strict";
+import { admissionLock } from "../../domain/lock.ts";
+import { assertOutcome, type ConformanceCase, call, type Harness, key } from "./harness.ts";
+
+function inspect(harness: Harness, text: string) {
+  return harness.store.inspectReservation({ tenant: harness.tenant, digest: key(text).digest }, call);
+}
+
+async function boundKeys(harness: Harness, texts: readonly string[]): Promise<string> {
+  let bound = "";
+  for (const text of texts) if ((await inspect(harness, text)).kind === "bound") bound += text;
+  return bound;
+}
+
+/** For a store whose keys outlive their runs by 60 ms. */
+export const keyRetentionCases: readonly ConformanceCase[] = [
+  {
+    name: "a key replays with its run's final status until its retention ends, then it is free",
+    async check(harness) {
+      const run = harness.newRun({ key: key("k") });
+      await harness.admit(run);
+      await harness.end(run.runId, "failed");
+      const replay = await harness.store.admit(
+        { tenant: harness.tenant, run: harness.newRun({ key: key("k") }) },
+        call,
+      );
+      assertOutcome(replay, { kind: "replayed", runId: run.runId, status: "failed" });
+      await harness.until(async () => (await inspect(harness, "k")).kind === "unbound");
+      await harness.admit(harness.newRun({ key: key("k") }));
+    },
+  },
+  {
+    name: "the key of a run that has not ended outlives every retention",
+    async check(harness) {
+      const runId = await harness.admit(harness.newRun({ key: key("k") }));
+      await harness.untilAfter((await harness.now()) + 70);
+      assertOutcome(await inspect(harness, "k"), { kind: "bound", runId });
+    },
+  },
+];
+
+/** For a store that keeps keys for ever. */
+export const keysForEverCases: readonly ConformanceCase[] = [
+  {
+    name: "without a retention a key replays for ever",
+    async check(harness) {
+      const run = harness.newRun({ key: key("k") });
+      await harness.admit(run);
+      await harness.end(run.runId);
+      const bound = await inspect(harness, "k");
+      assertOutcome(bound, { kind: "bound", runId: run.runId, finalStatus: "succeeded" });
+    },
+  },
+];
+
+/** For a store that keeps three keys of a tenant. */
+export const keyQuotaCases: readonly ConformanceCase[] = [
+  {
+    name: "a tenant that keeps as many keys as it may, all of live runs, starts no run with a new one",
+    async check(harness) {
+      for (const text of ["a", "b", "c"]) await harness.admit(harness.newRun({ key: key(text) }));
+      const run = harness.newRun({ key: key("d") });
+      const refused = await harness.store.admit({ tenant: harness.tenant, run }, call);
+      assertOutcome(refused, { kind: "key_quota_reached", quota: 3 });
+      assertOutcome(await harness.store.loadRun({ tenant: harness.tenant, runId: run.runId }, call), {
+        kind: "not_found",
+      });
+      assert.equal(await boundKeys(harness, ["a", "b", "c", "d"]), "abc");
+      await harness.admit();
+    },
+  },
+  {
+    name: "a known key is not counted twice: at the quota it still replays",
+    async check(harness) {
+      const runIds: string[] = [];
+      for (const text of ["a", "b", "c"])
+        runIds.push(await harness.admit(harness.newRun({ key: key(text) })));
+      const run = harness.newRun({ key: key("b") });
+      const replay = await harness.store.admit({ tenant: harness.tenant, run }, call);
+      assertOutcome(replay, { kind: "replayed", runId: runIds[1], status: "pending" });
+    },
+  },
+  {
+    name: "at the quota the key of the run that ended first gives way, and never a live one's",
+    async check(harness) {
+      const live = await harness.admit(harness.newRun({ key: key("a") }));
+      const first = await harness.admit(harness.newRun({ key: key("b") }));
+      const second = await harness.admit(harness.newRun({ key: key("c") }));
+      await harness.end(second);
+      await harness.untilAfter(await harness.now());
+      await harness.end(first);
+      await harness.admit(harness.newRun({ key: key("d") }));
+      assert.equal(await boundKeys(harness, ["a", "b", "c", "d"]), "abd");
+      await harness.admit(harness.newRun({ key: key("e") }));
+      assert.equal(await boundKeys(harness, ["a", "b", "c", "d", "e"]), "ade");
+      assertOutcome(await inspect(harness, "a"), { kind: "bound", runId: live });
+      const run = harness.newRun({ key: key("f") });
+      const refused = await harness.store.admit({ tenant: harness.tenant, run }, call);
+      assertOutcome(refused, { kind: "key_quota_reached", quota: 3 });
+    },
+  },
+  {
+    name: "the quota holds under the lock strategy too: a reservation takes the place of the oldest ended key",
+    async check(harness) {
+      const { store, tenant } = harness;
+      for (const text of ["a", "b", "c"]) {
+        await harness.end(await harness.admit(harness.newRun({ key: key(text) })));
+        await harness.untilAfter(await harness.now());
+      }
+      const guard = await harness.acquire(admissionLock, 10_000);
+      const run = harness.newRun({ key: key("d") });
+      const reserved = await store.reserve({ tenant, guard, runId: run.runId, key: key("d") }, call);
+      assertOutcome(reserved, { kind: "reserved" });
+      assert.equal((await store.createRun({ tenant, guard, run }, call)).kind, "created");
+      assert.equal(await boundKeys(harness, ["a", "b", "c", "d"]), "bcd");
+    },
+  },
+  {
+    name: "a key given back leaves its place to another",
+    async check(harness) {
+      const { store, tenant } = harness;
+      for (const text of ["a", "b"]) await harness.admit(harness.newRun({ key: key(text) }));
+      const guard = await harness.acquire(admissionLock, 10_000);
+      const { runId } = harness.newRun();
+      await store.reserve({ tenant, guard, runId, key: key("c") }, call);
+      const { digest } = key("c");
+      await store.cancelReservation({ tenant, digest, runId, token: guard.token }, call);
+      await harness.admit(harness.newRun({ key: key("d") }));
+      assert.equal(await boundKeys(harness, ["a", "b", "c", "d"]), "abd");
+    },
+  },
+];

@@ -1,0 +1,165 @@
+// What workers and people were told of their reports, decisions and cancellations, held against what is stored (INV-18, 22, 25).
+import type { CancelAnswer, DecideAnswer, ReportAnswer } from "../../control/control-api.ts";
+import type { Decision } from "../../domain/approval.ts";
+import { parseJobId } from "../../domain/job.ts";
+import type { RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { StoreExecution } from "../simulated-store.ts";
+import type { ChangeOf, JournaledRecords } from "./journaled-records.ts";
+import type { KnownState } from "./known-state.ts";
+import type { Marks } from "./marks.ts";
+import { mustHold } from "./violation.ts";
+
+/** `nonce` stands in the output or the error, and in no other report. */
+export type Report = { readonly tenant: TenantId; readonly jobId: string; readonly nonce: string };
+
+/** `by` is different for every decision, unless somebody decides on their own run. */
+export type Ruling = {
+  readonly tenant: TenantId;
+  readonly approvalId: string;
+  readonly decision: Decision;
+  readonly by: string;
+  readonly own: boolean;
+};
+
+export class Deeds {
+  readonly #known: KnownState;
+  readonly #records: JournaledRecords;
+  readonly #marks: Marks;
+  /** The report that was accepted for each job. */
+  readonly #accepted = new Map<string, string>();
+  readonly #refusedReports = new Map<string, string>();
+  readonly #refusedRulings = new Map<string, string>();
+
+  constructor(known: KnownState, records: JournaledRecords, marks: Marks) {
+    this.#known = known;
+    this.#records = records;
+    this.#marks = marks;
+  }
+
+  /** The report that this job's result was accepted from, as its worker was told. */
+  acceptedReport(jobId: string): string | undefined {
+    return this.#accepted.get(jobId);
+  }
+
+  reportAnswered({ tenant, jobId, nonce }: Report, answer: ReportAnswer): void {
+    const parts = parseJobId(jobId);
+    if (parts === undefined) return;
+    const run = this.#known.run(parts.runId);
+    const key = `result/${parts.step}@${parts.attempt}`;
+    const stored = this.#records.get("runRecord", `${tenant}/${parts.runId}`, key)?.body;
+    const ours = stored?.includes(nonce) === true;
+    const what = () =>
+      `report ${nonce} of ${jobId} was answered ${JSON.stringify(answer)}, stored is ${stored}`;
+    switch (answer.kind) {
+      case "accepted": {
+        mustHold(ours || run?.removed === true, "INV-18", what);
+        const first = this.#accepted.get(jobId) ?? nonce;
+        mustHold(first === nonce, "INV-22", () => `${jobId} was accepted from ${first} and from ${nonce}`);
+        this.#accepted.set(jobId, nonce);
+        return;
+      }
+      case "duplicate":
+      case "refused":
+        this.#marks.hit(answer.kind === "duplicate" ? "duplicate_refused" : "late_result_refused");
+        // A repeat of what was accepted may find its run gone.
+        if (this.#accepted.get(jobId) === nonce) return;
+        mustHold(!ours, "INV-22", what);
+        this.#refusedReports.set(nonce, answer.kind);
+        return;
+      case "run_busy":
+      case "unknown":
+      case "unavailable":
+        return;
+    }
+  }
+
+  /** A result is stored once, and never one that was refused. */
+  judgeResult({ name }: StoreExecution, { before, after, scope, member }: ChangeOf<"runRecord">): void {
+    if (after === undefined || !member.startsWith("result/")) return;
+    mustHold(
+      name === "deliver" && (before === undefined || before.body === after.body),
+      "INV-22",
+      () => `${name} wrote over ${member} of ${scope}`,
+    );
+    const refused = [...this.#refusedReports.keys()].find((nonce) => after.body.includes(nonce));
+    mustHold(refused === undefined, "INV-22", () => `report ${refused} was stored after it had been refused`);
+  }
+
+  rulingAnswered(ruling: Ruling, answer: DecideAnswer): void {
+    const { tenant, approvalId, decision, by } = ruling;
+    const stored = this.#records.get("approval", tenant, approvalId);
+    const gone = stored === undefined;
+    const what = () =>
+      `${decision} of ${approvalId} by ${by} was answered ${answer.kind}, but it is ${stored?.state} by ${stored?.decidedBy}`;
+    switch (answer.kind) {
+      case "decided":
+        mustHold(gone || (stored.state === decision && stored.decidedBy === by), "INV-25", what);
+        return;
+      case "repeated":
+        mustHold(gone || stored.state === decision, "INV-25", what);
+        return;
+      case "already_decided":
+        this.#marks.hit("approval_race_lost");
+        mustHold(gone || stored.state === answer.approval.state, "INV-25", what);
+        this.#refuse(ruling, answer.kind);
+        return;
+      case "expired":
+      case "changed":
+      case "self_approval":
+        this.#marks.hit(`decision_${answer.kind}`);
+        this.#refuse(ruling, answer.kind);
+        return;
+      case "run_ended":
+      case "not_found":
+      case "credential_revoked":
+      case "lock_busy":
+        this.#refuse(ruling, answer.kind);
+        return;
+      case "unknown":
+      case "unavailable":
+        return;
+    }
+  }
+
+  /** Nobody's decision counts after they were told that it does not. */
+  judgeApproval({ after }: ChangeOf<"approval">): void {
+    const refusal = after?.decidedBy === undefined ? undefined : this.#refusedRulings.get(after.decidedBy);
+    mustHold(
+      refusal === undefined,
+      "INV-25",
+      () => `${after?.approvalId} was decided by ${after?.decidedBy}, who had been told ${refusal}`,
+    );
+  }
+
+  cancelAnswered(tenant: TenantId, runId: RunId, answer: CancelAnswer): void {
+    const run = this.#known.run(runId);
+    const what = () => `the cancel of ${runId} was answered ${answer.kind}, and it is ${run?.status}`;
+    switch (answer.kind) {
+      case "cancelling":
+        mustHold(run?.cancelRequested !== undefined, "INV-18", what);
+        this.#marks.hit("run_cancelled");
+        return;
+      case "already_ended":
+        mustHold(run?.status === answer.status, "INV-18", what);
+        return;
+      case "not_found":
+        mustHold(run?.tenant !== tenant || run.removed, "INV-18", what);
+        return;
+      case "unknown":
+      case "unavailable":
+        return;
+    }
+  }
+
+  #refuse({ tenant, approvalId, by, own }: Ruling, refusal: string): void {
+    if (own) return;
+    const stored = this.#records.get("approval", tenant, approvalId);
+    mustHold(
+      stored?.decidedBy !== by,
+      "INV-25",
+      () => `${by} was told ${refusal}, but decided ${approvalId}`,
+    );
+    this.#refusedRulings.set(by, refusal);
+  }
+}

@@ -1,0 +1,36 @@
+// A gateway as the product composes it: engine, sweeps and hints in one simulated process, with the table of what may be asked.
+
+import type { ControlApi } from "../../control/control-api.ts";
+import { createApi } from "../../control/create-api.ts";
+import { createEngine } from "../../control/create-engine.ts";
+import type { Engine } from "../../control/engine/engine.ts";
+import { hearHints } from "../../control/jobs/hear-hints.ts";
+import { hearResults } from "../../control/jobs/hear-results.ts";
+import { createWorkers } from "../../control/jobs/workers.ts";
+import { sweepPartition } from "../../control/sweep/sweep-partition.ts";
+import { partitionOf } from "../../domain/partition.ts";
+import type { Node, World } from "./world.ts";
+
+export type EngineNode = Node & { readonly engine: Engine; readonly api: ControlApi };
+
+export function startEngine(world: World, node: Node): EngineNode {
+  const ports = node.ports();
+  const engine = createEngine(ports, world.bus.connect(node.process), node.config);
+  const api = createApi(engine, createWorkers(ports.clock));
+  hearHints(engine);
+  hearResults(engine);
+  world.keepGoing(node.process, () => sweepOn(world, engine));
+  return { ...node, engine, api };
+}
+
+/** The product sweeps all 64 partitions; here only those that belong to somebody. */
+async function sweepOn(world: World, engine: Engine): Promise<void> {
+  const { clock, random } = engine.ports;
+  const everyMs = engine.config["sweep.everyMs"];
+  const partitions = [...new Set(world.tenants.map(partitionOf))];
+  await clock.sleep(everyMs * random.fraction());
+  while (!world.peace.over) {
+    for (const partition of partitions) await sweepPartition(engine, partition);
+    await clock.sleep(everyMs);
+  }
+}

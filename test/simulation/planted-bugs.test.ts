@@ -1,0 +1,24 @@
+// Every bug planted in the simulator is caught within a hundred seeds, and by a check that is about it.
+import { describe, expect, test } from "vitest";
+import { simulateBatch } from "../../src/testing/simulation/batch.ts";
+import { plantedBugs } from "../../src/testing/simulation/planted-bugs.ts";
+
+const seedsForBug = 100;
+const timeoutMs = 300_000;
+
+describe("planted bugs", () => {
+  test.each(Object.entries(plantedBugs))(
+    `%s is caught within ${seedsForBug} seeds`,
+    async (_name, bug) => {
+      const { broken } = await simulateBatch({
+        from: 1,
+        seeds: seedsForBug,
+        bug,
+        onSeed: ({ violation }) => (violation === undefined ? "go on" : "stop"),
+      });
+      expect(broken).toHaveLength(1);
+      expect(bug.caughtBy).toContain(broken[0]?.violation.invariant);
+    },
+    timeoutMs,
+  );
+});

@@ -1,0 +1,173 @@
+// The random commands of the differential test: few tenants, runs, tokens and keys, so that they meet each other often.
+import fc from "fast-check";
+import type { NewEntry } from "../../src/domain/inbox.ts";
+import type { RenewalPolicy } from "../../src/domain/lock.ts";
+import type { RunStatus } from "../../src/domain/run.ts";
+import type { OperationName } from "../../src/ports/store.ts";
+
+/** Times stand far apart, so that no outcome depends on how fast a store answers. */
+export const ttls = { short: 60, long: 600_000 } as const;
+export type Ttl = keyof typeof ttls;
+
+/** What a change or a proposal holds besides its status. */
+export type ChangeChoice = {
+  readonly status: RunStatus;
+  readonly jobs: number;
+  readonly bornClaimed: boolean;
+  /** The first bit sets the timer t0, the second t1, the third clears t0. */
+  readonly timers: number;
+  readonly timersDue: boolean;
+  readonly approval: "none" | "open" | "expired" | "separate";
+  readonly voidsJob: boolean;
+  readonly closesApproval: boolean;
+  readonly letter: boolean;
+};
+
+export type CallCommand = {
+  readonly kind: "call";
+  readonly name: OperationName;
+  readonly tenant: number;
+  readonly run: number;
+  /** Which of the known jobs, approvals or documents. */
+  readonly pick: number;
+  readonly token: number;
+  readonly lock: number;
+  readonly key: number | undefined;
+  readonly fingerprint: number;
+  readonly ttl: Ttl;
+  readonly policy: RenewalPolicy;
+  readonly limit: number | undefined;
+  readonly strategy: "atomic" | "lock" | undefined;
+  readonly stopped: boolean;
+  readonly revoked: boolean;
+  readonly credential: string | undefined;
+  /** 0 expects what the run, tenant or document is known to have. */
+  readonly versionOffset: number;
+  readonly change: ChangeChoice;
+  readonly entry: NewEntry["kind"];
+  readonly proposes: boolean;
+  readonly whenBusy: "append" | "refuse";
+  readonly consumed: number;
+  /** Acts with somebody else's token. */
+  readonly stranger: boolean;
+  readonly inbox: boolean;
+  readonly page: number;
+  readonly twice: boolean;
+};
+
+export type Command =
+  | { readonly kind: "wait" }
+  /** Sends an earlier request once more, as a late duplicate would. */
+  | { readonly kind: "again"; readonly back: number }
+  | CallCommand;
+
+/** Weighted so that grants, entries, jobs and commits meet each other often in short sequences. */
+const weights: { readonly [Name in OperationName]: number } = {
+  acquireLock: 8,
+  renewLock: 2,
+  releaseLock: 3,
+  inspectLock: 1,
+  getTenant: 1,
+  setTenant: 3,
+  admit: 14,
+  reserve: 4,
+  cancelReservation: 1,
+  countActive: 1,
+  createRun: 4,
+  loadRun: 3,
+  listRuns: 2,
+  readTimeline: 2,
+  deleteRun: 2,
+  deliver: 18,
+  takeRun: 8,
+  commit: 20,
+  claimJobs: 10,
+  heartbeatJobs: 5,
+  getJob: 3,
+  listReadyJobs: 2,
+  getApproval: 2,
+  listApprovals: 2,
+  putDocument: 3,
+  getDocument: 1,
+  listDocuments: 2,
+  removeDocument: 1,
+  sweep: 8,
+  listActive: 1,
+  inspectReservation: 2,
+  readEvents: 2,
+};
+
+const names = Object.entries(weights).map(([name, weight]) => ({
+  weight,
+  arbitrary: fc.constant(name as OperationName),
+}));
+
+/** The first, but one time in `often` the second. */
+function seldom<Value>(usual: Value, other: Value, often = 6): fc.Arbitrary<Value> {
+  return fc.oneof(
+    { weight: often - 1, arbitrary: fc.constant(usual) },
+    { weight: 1, arbitrary: fc.constant(other) },
+  );
+}
+
+const change: fc.Arbitrary<ChangeChoice> = fc.record({
+  status: fc.oneof(
+    { weight: 9, arbitrary: fc.constantFrom<RunStatus>("running", "waiting") },
+    { weight: 1, arbitrary: fc.constantFrom<RunStatus>("succeeded", "failed", "cancelled") },
+  ),
+  jobs: fc.nat({ max: 2 }),
+  bornClaimed: fc.boolean(),
+  timers: fc.nat({ max: 7 }),
+  timersDue: fc.boolean(),
+  approval: fc.constantFrom("none", "none", "open", "expired", "separate"),
+  voidsJob: seldom(false, true),
+  closesApproval: seldom(false, true),
+  letter: seldom(false, true),
+});
+
+const choices = {
+  kind: fc.constant("call" as const),
+  tenant: seldom(0, 1, 12),
+  run: fc.constantFrom(0, 0, 0, 0, 1, 1, 2),
+  pick: fc.nat({ max: 5 }),
+  token: fc.nat({ max: 2 }),
+  lock: fc.constantFrom(0, 1, 1, 2),
+  key: fc.option(fc.nat({ max: 2 }), { nil: undefined, freq: 2 }),
+  fingerprint: seldom(0, 1),
+  ttl: seldom<Ttl>("long", "short", 8),
+  policy: fc.constantFrom<RenewalPolicy>("fence", "continue"),
+  limit: fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined }),
+  strategy: fc.constantFrom(undefined, undefined, undefined, "atomic" as const, "lock" as const),
+  stopped: seldom(false, true),
+  revoked: seldom(false, true),
+  credential: fc.constantFrom(undefined, undefined, "key_1", "key_2"),
+  versionOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, -1, 1),
+  change,
+  entry: fc.constantFrom<NewEntry["kind"]>("result", "result", "result", "decision", "cancel", "timer"),
+  proposes: fc.constantFrom(false, false, true),
+  whenBusy: seldom<"append" | "refuse">("append", "refuse"),
+  consumed: fc.nat({ max: 3 }),
+  stranger: seldom(false, true, 10),
+  inbox: seldom(false, true, 3),
+  page: fc.integer({ min: 1, max: 4 }),
+  twice: fc.boolean(),
+};
+
+const firstCall: fc.Arbitrary<Command> = fc.record({
+  ...choices,
+  name: fc.constant("admit" as const),
+});
+
+const laterCommands: fc.Arbitrary<Command[]> = fc.array(
+  fc.oneof(
+    { weight: 40, arbitrary: fc.record({ ...choices, name: fc.oneof(...names) }) },
+    { weight: 4, arbitrary: fc.record({ kind: fc.constant("again" as const), back: fc.nat({ max: 12 }) }) },
+    { weight: 1, arbitrary: fc.constant({ kind: "wait" } as const) },
+  ),
+  { minLength: 10, maxLength: 60, size: "max" },
+);
+
+/** Every sequence begins with an admission, so that there is something to work on. */
+export const sequences: fc.Arbitrary<readonly Command[]> = fc
+  .tuple(firstCall, laterCommands)
+  .map(([first, later]) => [first, ...later]);

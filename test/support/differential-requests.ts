@@ -1,0 +1,329 @@
+// Turns a command of the differential test into a request, with what the player knows of its store.
+import type { ApprovalId, ApprovalRequest } from "../../src/domain/approval.ts";
+import type { NewEntry } from "../../src/domain/inbox.ts";
+import { type ClaimToken, type JobId, type JobSpec, makeJobId } from "../../src/domain/job.ts";
+import type { Guard, LockName, LockToken } from "../../src/domain/lock.ts";
+import { partitionOf } from "../../src/domain/partition.ts";
+import type { RunId } from "../../src/domain/run.ts";
+import { type RunChange, unchanged } from "../../src/domain/run-change.ts";
+import type { TenantId } from "../../src/domain/tenant.ts";
+import type { NewRun } from "../../src/ports/admission-operations.ts";
+import type { OperationName, RequestOf } from "../../src/ports/store.ts";
+import { key } from "../../src/testing/conformance/harness.ts";
+import { type CallCommand, ttls } from "./differential-commands.ts";
+import type { Knowledge } from "./differential-knowledge.ts";
+
+const farMs = 9_000_000_000_000;
+
+type Scene = {
+  readonly command: CallCommand;
+  readonly known: Knowledge;
+  readonly tenant: TenantId;
+  readonly runId: RunId;
+  /** The number of the step: what must be unique has it in its name. */
+  readonly step: number;
+};
+
+export function requestOf(
+  command: CallCommand,
+  known: Knowledge,
+  place: { readonly tenant: TenantId; readonly step: number },
+): RequestOf<OperationName> {
+  const { tenant } = place;
+  const isNew = command.stranger || ["admit", "createRun", "reserve"].includes(command.name);
+  const runId = isNew ? known.runId(tenant, command.run) : known.existing(tenant, command.run);
+  const scene: Scene = { command, known, ...place, runId };
+  return builders[command.name](scene);
+}
+
+const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<Name> } = {
+  acquireLock: (scene) => ({
+    ...{ tenant: scene.tenant, lock: lockOf(scene), token: `token${scene.command.token}` as LockToken },
+    ...{ instance: "host:1", ttlMs: ttlOf(scene) },
+  }),
+  renewLock: (scene) => ({ ...lockRequest(scene), ttlMs: ttlOf(scene) }),
+  releaseLock: lockRequest,
+  inspectLock: (scene) => ({ tenant: scene.tenant, lock: lockOf(scene) }),
+  getTenant: ({ tenant }) => ({ tenant }),
+  setTenant: ({ command, known, tenant, step }) => ({
+    ...{ tenant, changeId: `change${step}`, actor: "a" },
+    expectedVersion: known.tenantVersion(tenant) + command.versionOffset,
+    settings: {
+      ...(command.limit === undefined ? {} : { maxConcurrentRuns: command.limit }),
+      ...(command.strategy === undefined ? {} : { admissionStrategy: command.strategy }),
+      ...(command.stopped ? { stopped: true } : {}),
+      ...(command.revoked ? { revokedKeyIds: ["key_1", "key_3"] } : {}),
+    },
+  }),
+  admit: (scene) => ({ tenant: scene.tenant, run: newRun(scene), ...credential(scene) }),
+  reserve: (scene) => ({
+    ...{ tenant: scene.tenant, runId: scene.runId, key: keyOf(scene) },
+    guard: guardOf(scene, admission),
+  }),
+  cancelReservation: (scene) => ({
+    ...{ tenant: scene.tenant, runId: scene.runId, digest: keyOf(scene).digest },
+    token: ownerOf(scene, admission),
+  }),
+  countActive: ({ tenant }) => ({ tenant }),
+  createRun: (scene) => ({
+    ...{ tenant: scene.tenant, run: newRun(scene), ...credential(scene) },
+    guard: guardOf(scene, admission),
+  }),
+  loadRun: ({ tenant, runId, command }) =>
+    command.inbox ? { tenant, runId, records: ["step/1", "none", "output/0"] } : { tenant, runId },
+  listRuns: ({ tenant, command, known }) => ({
+    ...{ tenant, limit: command.page },
+    ...(command.proposes ? { before: known.runId(tenant, command.pick % 3) } : {}),
+    ...(command.stranger ? { status: command.change.status } : {}),
+    ...(command.inbox ? { workflow: `w${command.run % 2}` } : {}),
+  }),
+  readTimeline: ({ tenant, runId, command }) => ({
+    tenant,
+    runId,
+    after: command.consumed,
+    limit: command.page,
+  }),
+  deleteRun: ({ tenant, runId }) => ({ tenant, runId, actor: "a" }),
+  deliver: deliveryOf,
+  takeRun: (scene) => ({ tenant: scene.tenant, runId: scene.runId, ...taking(scene) }),
+  commit: (scene) => ({
+    ...{ tenant: scene.tenant, runId: scene.runId, consumed: scene.command.consumed },
+    guard: guardOf(scene, { namespace: "run", name: scene.runId }),
+    ...proposalOf(scene),
+  }),
+  claimJobs: (scene) => ({
+    ...{ tenant: scene.tenant, ...credential(scene) },
+    claims: [scene.command.pick, scene.command.pick + 1]
+      .slice(0, 1 + (scene.command.page % 2))
+      .map((pick) => ({
+        jobId: jobAt(scene, pick),
+        terms: {
+          token: `claim${scene.step}-${pick}` as ClaimToken,
+          worker: "worker 1",
+          leaseMs: ttlOf(scene),
+        },
+      })),
+  }),
+  heartbeatJobs: (scene) => ({
+    tenant: scene.tenant,
+    beats: [scene.command.pick, scene.command.pick + 1].map((pick) => ({
+      ...{ jobId: jobAt(scene, pick), token: tokenOf(scene, jobAt(scene, pick)), leaseMs: ttlOf(scene) },
+      ...(scene.command.inbox ? { progress: `{"at": ${scene.step}}` } : {}),
+    })),
+  }),
+  getJob: (scene) => ({ tenant: scene.tenant, jobId: jobAt(scene, scene.command.pick) }),
+  listReadyJobs: ({ tenant, command }) => ({
+    tenant,
+    topic: `topic ${command.pick % 2}`,
+    limit: command.page,
+  }),
+  getApproval: (scene) => ({ tenant: scene.tenant, approvalId: approvalAt(scene) }),
+  listApprovals: (scene) => ({
+    ...{ tenant: scene.tenant, limit: scene.command.page },
+    ...(scene.command.proposes ? { before: approvalAt(scene) } : {}),
+    ...(scene.command.inbox ? { state: scene.command.stranger ? "approved" : "pending" } : {}),
+  }),
+  putDocument: (scene) => {
+    const { command, known, tenant, step } = scene;
+    const { collection, id } = documentOf(scene);
+    const expectedRevision = known.revision(tenant, collection, id) + command.versionOffset;
+    const base = { tenant, collection, id, body: `{"at": ${step}}`, changeId: `change${step}`, actor: "a" };
+    return command.proposes ? { ...base, expectedRevision: Math.max(0, expectedRevision) } : base;
+  },
+  getDocument: (scene) => ({ tenant: scene.tenant, ...documentOf(scene) }),
+  listDocuments: (scene) => ({
+    ...{ tenant: scene.tenant, collection: documentOf(scene).collection },
+    ...{ after: scene.command.proposes ? documentOf(scene).id : "", limit: scene.command.page },
+  }),
+  removeDocument: (scene) => ({ tenant: scene.tenant, ...documentOf(scene), actor: "a" }),
+  sweep: ({ tenant }) => ({ partition: partitionOf(tenant) }),
+  listActive: ({ tenant }) => ({ tenant, limit: 10 }),
+  inspectReservation: (scene) => ({ tenant: scene.tenant, digest: keyOf(scene).digest }),
+  readEvents: ({ tenant, command }) => ({ tenant, after: command.consumed, limit: 1 + command.page }),
+};
+
+const admission: LockName = { namespace: "admission", name: "" };
+
+function lockRequest(scene: Scene) {
+  return {
+    tenant: scene.tenant,
+    lock: lockOf(scene),
+    token: ownerOf(scene, lockOf(scene)),
+  };
+}
+
+function lockOf({ command, runId }: Scene): LockName {
+  if (command.lock === 0) return admission;
+  return command.lock === 1 ? { namespace: "run", name: runId } : { namespace: "public", name: "a:b %{}" };
+}
+
+function ttlOf({ command }: Scene): number {
+  return ttls[command.ttl];
+}
+
+/** Who is known to have the lock, or anybody. */
+function ownerOf({ command, known, tenant }: Scene, lock: LockName): LockToken {
+  const owner = command.stranger ? undefined : known.owner(tenant, lock);
+  return (owner ?? `token${command.token}`) as LockToken;
+}
+
+function guardOf(scene: Scene, lock: LockName): Guard {
+  const { command, known, tenant } = scene;
+  const token = ownerOf(scene, lock);
+  return {
+    lock,
+    token,
+    fence: known.fence(tenant, lock, token),
+    policy: command.policy,
+    ttlMs: ttlOf(scene),
+  };
+}
+
+function credential({ command }: Scene) {
+  return command.credential === undefined ? {} : { credential: command.credential };
+}
+
+function keyOf({ command }: Scene) {
+  return key(`key${command.key ?? 0}`, `request${command.fingerprint}`);
+}
+
+function newRun(scene: Scene): NewRun {
+  const { command, known, runId, tenant } = scene;
+  const workflow = `w${command.run % 2}`;
+  const revision = known.revision(tenant, "workflow", workflow);
+  const expects = revision > 0 ? command.page === 1 : command.consumed === 0 && command.stranger;
+  const change = changeOf(scene, 1);
+  return {
+    ...{ runId, workflow, definition: "d", actor: "a b" },
+    ...(expects ? { revision: revision + command.versionOffset } : {}),
+    ...(command.key === undefined ? {} : { key: keyOf(scene) }),
+    change,
+    start: command.inbox && !/^(succeeded|failed|cancelled)$/.test(change.status) ? "inbox" : "applied",
+  };
+}
+
+function changeOf(scene: Scene, version: number): RunChange {
+  const { command, known, runId, step } = scene;
+  const { change } = command;
+  const facts = known.run(runId);
+  const timer = (bit: number) => (change.timers & bit) !== 0;
+  const dueAtMs = change.timersDue ? 1 : farMs;
+  const closed = facts.approvals[0];
+  return {
+    ...unchanged,
+    status: change.status,
+    timeline: `[${step}, {}]`,
+    records: [{ key: `step/${command.pick % 2}`, body: `{"at": ${step}}` }],
+    jobs: Array.from({ length: change.jobs }, (_, index) => jobSpec(scene, index, version)),
+    voidJobs: change.voidsJob ? facts.jobs.slice(0, 2) : [],
+    timers: [...(timer(1) ? ["t0"] : []), ...(timer(2) ? ["t1"] : [])].map((timerId) => ({
+      timerId,
+      dueAtMs,
+    })),
+    clearTimers: timer(4) ? ["t0"] : [],
+    approvals: approvalsOf(scene, version),
+    closeApprovals:
+      change.closesApproval && closed !== undefined ? [{ approvalId: closed, state: "cancelled" }] : [],
+    deadLetters: change.letter
+      ? [{ id: `letter ${command.pick}`, reason: "claims_lost", body: `${step}` }]
+      : [],
+  };
+}
+
+function jobSpec({ command, runId, step }: Scene, index: number, version: number): JobSpec {
+  const name = `s${index}`;
+  const jobId = makeJobId({ runId, step: name, attempt: version });
+  const claim = {
+    token: `born${step}-${index}` as ClaimToken,
+    worker: "worker 2",
+    leaseMs: ttls[command.ttl],
+  };
+  return {
+    ...{ jobId, step: name, attempt: version, topic: `topic ${index}`, inputKey: `step/${index}` },
+    ...(command.proposes ? { requires: '{"labels": {}}' } : { deadlineAtMs: farMs }),
+    ...(command.change.bornClaimed ? { claim } : {}),
+  };
+}
+
+function approvalsOf({ command, runId }: Scene, version: number): readonly ApprovalRequest[] {
+  const { approval } = command.change;
+  if (approval === "none") return [];
+  return [
+    {
+      approvalId: `${runId}:a@${version}` as ApprovalId,
+      ...{
+        step: "a",
+        hash: "h",
+        payloadKey: "step/1",
+        requester: "a b",
+        separateDuties: approval === "separate",
+      },
+      ...(approval === "expired" ? { expiresAtMs: 1 } : {}),
+      ...(approval === "separate" ? { expiresAtMs: farMs } : {}),
+    },
+  ];
+}
+
+function proposalOf(scene: Scene) {
+  const { command, known, runId, step } = scene;
+  const expectedVersion = Math.max(0, known.run(runId).version + command.versionOffset);
+  return { expectedVersion, commitId: `commit ${step}`, change: changeOf(scene, expectedVersion + 1) };
+}
+
+function taking({ command, step }: Scene) {
+  const take = { token: `take${step}` as LockToken, instance: "host:2", ttlMs: ttls[command.ttl] };
+  return { take, records: ["step/0", "none", "step/1"] };
+}
+
+function deliveryOf(scene: Scene): RequestOf<"deliver"> {
+  const { command, tenant, runId } = scene;
+  const base = { tenant, runId, entry: entryOf(scene), whenBusy: command.whenBusy, ...taking(scene) };
+  const proposal = command.proposes ? { proposal: proposalOf(scene) } : {};
+  return { ...base, ...proposal, ...credential(scene) };
+}
+
+function entryOf(scene: Scene): NewEntry {
+  const { command, step } = scene;
+  const entryId = `entry ${step}`;
+  switch (command.entry) {
+    case "result": {
+      const jobId = jobAt(scene, command.pick);
+      const outcome = command.stranger ? "failed" : "succeeded";
+      const payload = { key: `output/${command.pick % 2}`, body: `{"at": ${step}}` };
+      return { kind: "result", entryId, jobId, token: tokenOf(scene, jobId), outcome, payload };
+    }
+    case "decision":
+      return {
+        ...{ kind: "decision", entryId, approvalId: approvalAt(scene) },
+        decision: command.stopped ? "rejected" : "approved",
+        hash: command.revoked ? "other" : "h",
+        decidedBy: command.inbox ? "a b" : "b",
+        ...(command.stranger ? { reason: "be cause" } : {}),
+      };
+    case "cancel":
+      return { kind: "cancel", entryId, actor: "c d", reason: 'no "need"' };
+    case "timer":
+      return { kind: "timer", entryId, timerId: `t${command.pick % 2}` };
+  }
+}
+
+/** One of the run's jobs; an unknown one for a stranger, or if there are none. */
+function jobAt({ command, known, runId }: Scene, pick: number): JobId {
+  const { jobs } = known.run(runId);
+  const job = command.stranger && command.inbox ? undefined : jobs.at(-1 - (pick % Math.max(1, jobs.length)));
+  return job ?? makeJobId({ runId, step: "none", attempt: 1 });
+}
+
+function tokenOf({ command, known }: Scene, jobId: JobId): ClaimToken {
+  const token = command.stranger ? undefined : known.claimToken(jobId);
+  return token ?? ("nobody" as ClaimToken);
+}
+
+function approvalAt({ command, known, runId }: Scene): ApprovalId {
+  return known.run(runId).approvals.at(-1 - (command.pick % 2)) ?? (`${runId}:none@1` as ApprovalId);
+}
+
+function documentOf({ command }: Scene) {
+  const collection = command.lock === 0 ? ("deadLetter" as const) : ("workflow" as const);
+  return { collection, id: collection === "workflow" ? `w${command.pick % 3}` : `letter ${command.pick}` };
+}

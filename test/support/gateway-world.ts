@@ -1,0 +1,189 @@
+// A real gateway on a memory store, with two tenants, a key of every role, and one of everything to ask about.
+import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
+import { createPrometheusMetrics } from "../../src/adapters/prometheus/prometheus-metrics.ts";
+import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import type { Config } from "../../src/config.ts";
+import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
+import type { ApiKeyRecord, KeyRole } from "../../src/domain/api-key.ts";
+import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
+import { createGateway, type Gateway } from "../../src/gateway/server.ts";
+import type { Log } from "../../src/ports/log.ts";
+import { defaultStoreSettings, executeOn, type Store, storeFrom } from "../../src/ports/store.ts";
+
+export const acme = "acme" as TenantId;
+export const globex = "globex" as TenantId;
+
+export type TestKey = { readonly text: string; readonly key: ApiKeyRecord };
+export type TenantKeys = Readonly<Record<Exclude<KeyRole, "platform">, TestKey>>;
+
+export type Sent = {
+  readonly key?: TestKey | string | undefined;
+  readonly body?: unknown;
+  /** Sent as it is. */
+  readonly text?: string | Uint8Array;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+};
+
+export type Received = {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly json: { readonly [name: string]: unknown };
+};
+
+export type GatewayWorld = {
+  readonly url: string;
+  readonly plane: ControlPlane;
+  readonly gateway: Gateway;
+  readonly platform: TestKey;
+  readonly acme: TenantKeys;
+  readonly globex: TenantKeys;
+  /** Everything logged so far, as JSON lines. */
+  readonly logged: string[];
+  /** How the store answers from now on. */
+  setStore(mode: "answering" | "unavailable" | "unknown"): void;
+  ask(method: string, path: string, sent?: Sent): Promise<Received>;
+  close(): Promise<void>;
+};
+
+export async function openGatewayWorld(overrides: Partial<Config> = {}): Promise<GatewayWorld> {
+  const logged: string[] = [];
+  const write = (message: string, fields: object = {}) => logged.push(JSON.stringify({ message, ...fields }));
+  const log: Log = { info: write, warn: write, error: write };
+  const { store, setStore } = switchableStore();
+  const metrics = createPrometheusMetrics(10);
+  const plane = await createControlPlane({ overrides, ports: { log, store, metrics } });
+  const gateway = createGateway({ ...plane, version: "test", metricsText: () => metrics.text() });
+  const { url } = await gateway.listen({ port: 0 });
+  const ask = asker(url);
+  const world = { url, plane, gateway, logged, setStore, ask };
+  await plane.api.createTenant("setup", acme, {});
+  await plane.api.createTenant("setup", globex, {});
+  return {
+    ...world,
+    platform: await makeKey(plane, platformTenant, "platform"),
+    acme: await tenantKeys(plane, acme),
+    globex: await tenantKeys(plane, globex),
+    async close() {
+      setStore("answering");
+      await gateway.close();
+      await plane.close();
+    },
+  };
+}
+
+/** A memory store that can be told to fail, as a store across a network would. */
+function switchableStore(): { readonly store: Store; setStore: GatewayWorld["setStore"] } {
+  const memory = createMemoryStore({ clock: systemClock, settings: defaultStoreSettings });
+  const execute = executeOn(memory);
+  let mode: "answering" | "unavailable" | "unknown" = "answering";
+  const store = storeFrom(
+    async (name, request, options) => {
+      if (mode === "unavailable")
+        return { kind: "unavailable", cause: "redis://:canary-password@store down" };
+      if (mode === "unknown") return { kind: "unknown", cause: "no answer", notAfterMs: 0 };
+      return execute(name, request, options);
+    },
+    () => memory.close(),
+  );
+  return {
+    store,
+    setStore: (next) => {
+      mode = next;
+    },
+  };
+}
+
+async function tenantKeys(plane: ControlPlane, tenant: TenantId): Promise<TenantKeys> {
+  return {
+    admin: await makeKey(plane, tenant, "admin"),
+    operator: await makeKey(plane, tenant, "operator"),
+    viewer: await makeKey(plane, tenant, "viewer"),
+    worker: await makeKey(plane, tenant, "worker"),
+  };
+}
+
+export async function makeKey(plane: ControlPlane, tenant: TenantId, role: KeyRole): Promise<TestKey> {
+  const made = await plane.api.createKey("setup", tenant, { role, name: `${role} of ${tenant}` });
+  if (made.kind !== "created") throw new Error(`no key: ${made.kind}`);
+  return made;
+}
+
+function asker(url: string): GatewayWorld["ask"] {
+  return async (method, path, { key, body, text, headers = {}, signal } = {}) => {
+    const keyText = typeof key === "string" ? key : key?.text;
+    const payload = text ?? (body === undefined ? undefined : JSON.stringify(body));
+    const response = await fetch(url + path, {
+      method,
+      headers: {
+        ...(keyText === undefined ? {} : { "x-api-key": keyText }),
+        ...(payload === undefined ? {} : { "content-type": "application/json" }),
+        ...headers,
+      },
+      ...(payload === undefined ? {} : { body: payload }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+    const received = await response.text();
+    const isJson = response.headers.get("content-type")?.includes("json") === true && received !== "";
+    return {
+      status: response.status,
+      headers: response.headers,
+      text: received,
+      json: isJson ? (JSON.parse(received) as Received["json"]) : {},
+    };
+  };
+}
+
+export const simpleWorkflow = {
+  id: "simple",
+  name: "Simple",
+  steps: { one: { type: "worker", topic: "work" } },
+};
+
+export const guardedWorkflow = {
+  id: "guarded",
+  name: "Guarded",
+  steps: {
+    ok: { type: "approval" },
+    after: { type: "worker", topic: "work", depends_on: ["ok"] },
+  },
+};
+
+export type Things = {
+  readonly runId: string;
+  readonly jobId: string;
+  readonly claimToken: string;
+  readonly approvalId: string;
+  readonly approvalHash: string;
+  readonly keyId: string;
+};
+
+/** One of everything, of tenant acme: a run with a claimed job, an approval, a bound key, an API key to spare. */
+export async function makeThings({ ask, acme: keys, plane }: GatewayWorld): Promise<Things> {
+  await ask("POST", "/api/v1/workflows", { key: keys.admin, body: simpleWorkflow });
+  await ask("POST", "/api/v1/workflows", { key: keys.admin, body: guardedWorkflow });
+  const started = await ask("POST", "/api/v1/workflows/simple/runs", {
+    key: keys.operator,
+    body: { customer: "c-1" },
+    headers: { "idempotency-key": "bound-key" },
+  });
+  const polled = await ask("POST", "/api/v1/jobs/poll", {
+    key: keys.worker,
+    body: { worker_id: "w-1", topics: ["work"], poll_id: "p-1", max_jobs: 1, wait_ms: 5_000 },
+  });
+  const [job] = polled.json.jobs as Array<{ job_id: string; claim_token: string }>;
+  await ask("POST", "/api/v1/workflows/guarded/runs", { key: keys.operator, body: {} });
+  const approvals = await ask("GET", "/api/v1/approvals", { key: keys.viewer });
+  const [approval] = approvals.json.items as Array<{ job_id: string; hash: string }>;
+  if (job === undefined || approval === undefined) throw new Error(`${polled.text} ${approvals.text}`);
+  const spare = await makeKey(plane, acme, "viewer");
+  return {
+    runId: String(started.json.run_id),
+    jobId: job.job_id,
+    claimToken: job.claim_token,
+    approvalId: approval.job_id,
+    approvalHash: approval.hash,
+    keyId: spare.key.keyId,
+  };
+}

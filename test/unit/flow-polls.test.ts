@@ -1,0 +1,342 @@
+// Workers that ask for jobs: whole batches, fair shares, the right worker, the same batch again, and nobody held up by others.
+import { describe, expect, test } from "vitest";
+import type { ClaimedJob, PollAnswer, PollRequest } from "../../src/control/control-api.ts";
+import type { TenantId } from "../../src/domain/tenant.ts";
+import {
+  acme,
+  ann,
+  type FlowPlane,
+  FlowWorld,
+  only,
+  type PlaneOptions,
+  pollOf,
+  sideBySide,
+  single,
+  work,
+  workerCaller,
+} from "../support/flow-world.ts";
+
+async function setUp(options: PlaneOptions = {}) {
+  const flow = new FlowWorld();
+  const plane = await flow.open("p", options);
+  return { flow, plane };
+}
+
+const stepsOf = (jobs: readonly ClaimedJob[]) => jobs.map(({ job }) => job.step).sort();
+const jobsOf = (answer: PollAnswer) => only(answer, "jobs").jobs;
+
+/** A poll that waits, by a worker of this name. */
+function waiting(plane: FlowPlane, worker: string, request: Partial<PollRequest> = {}): Promise<PollAnswer> {
+  return plane.api.pollJobs(pollOf({ worker, waitMs: 20_000, ...request }));
+}
+
+describe("a poll", () => {
+  test("gets what waits as one batch, claimed: token, fence, input, attempt and deadline", async () => {
+    const { flow, plane } = await setUp();
+    const input = { text: "${input.text}" };
+    await plane.save("two", { a: work({ input, timeout_sec: 60 }), b: work() });
+    await plane.start("two", { text: "hello" });
+    const jobs = await plane.poll();
+    expect(stepsOf(jobs)).toEqual(["a", "b"]);
+    const a = single(jobs.filter(({ job }) => job.step === "a"));
+    expect(a.job).toMatchObject({ state: "claimed", attempt: 1, topic: "work" });
+    expect(JSON.parse(a.input)).toEqual({ text: "hello" });
+    expect(a.job.deadlineAtMs).toBe(a.job.createdAtMs + 60_000);
+    expect(a.token.length).toBeGreaterThanOrEqual(32);
+    expect(a.fence).not.toBe(single(jobs.filter(({ job }) => job.step === "b")).fence);
+    expect(plane.member.callsOf("claimJobs")).toHaveLength(1);
+    expect((await flow.job(a.job.jobId)).claim?.worker).toBe("w");
+  });
+
+  test("takes no more jobs than it has places", async () => {
+    const { plane } = await setUp();
+    await plane.save("wide", sideBySide(5));
+    await plane.start("wide");
+    expect(await plane.poll({ places: 2 })).toHaveLength(2);
+    expect(await plane.poll({ places: 10 })).toHaveLength(3);
+  });
+
+  test("that waits is answered as soon as a job is put up, with the job born claimed", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save("wide", sideBySide(3));
+    const poll = waiting(plane, "w");
+    flow.kernel.after(
+      5_000,
+      () => void plane.api.startWorkflow({ caller: ann, workflow: "wide", input: {} }),
+    );
+    const jobs = jobsOf(await flow.finish(poll));
+    expect(jobs).toHaveLength(3);
+    expect(flow.nowMs()).toBeLessThan(5_010);
+    expect(plane.member.callsOf("claimJobs")).toEqual([]);
+  });
+
+  test("that waits is answered through a hint when another process puts the job up", async () => {
+    const flow = new FlowWorld();
+    const bus = flow.bus();
+    const p = await flow.open("p", { bus });
+    const q = await flow.open("q", { bus, engine: "stopped" });
+    await q.save("one", { a: work() });
+    const poll = waiting(p, "w");
+    flow.kernel.after(5_000, () => void q.api.startWorkflow({ caller: ann, workflow: "one", input: {} }));
+    expect(jobsOf(await flow.finish(poll))).toHaveLength(1);
+    expect(flow.nowMs()).toBeLessThan(5_010);
+  });
+
+  test("is answered empty when its time is over, which is bounded by the process", async () => {
+    const { flow, plane } = await setUp({ overrides: { "jobs.pollWaitMaxMs": 2_000 } });
+    expect(jobsOf(await flow.finish(waiting(plane, "w")))).toEqual([]);
+    expect(flow.nowMs()).toBeGreaterThanOrEqual(2_000);
+    expect(flow.nowMs()).toBeLessThan(2_010);
+  });
+
+  test("of one tenant never gets a job of another", async () => {
+    const { plane } = await setUp();
+    await plane.save("one", { a: work() });
+    await plane.start("one");
+    const stranger = { caller: { tenant: "beta" as TenantId, actor: "worker:x" }, worker: "x" };
+    expect(await plane.poll(stranger)).toEqual([]);
+    expect(await plane.poll()).toHaveLength(1);
+  });
+});
+
+describe("a repeated poll id", () => {
+  test("gets the same batch, and takes nothing more", async () => {
+    const { plane } = await setUp();
+    await plane.save("wide", sideBySide(4));
+    await plane.start("wide");
+    const first = await plane.poll({ pollId: "once", places: 2 });
+    expect(await plane.poll({ pollId: "once", places: 2 })).toEqual(first);
+    expect(await plane.poll({ pollId: "next", places: 10 })).toHaveLength(2);
+    expect(await plane.poll({ pollId: "once", places: 2 })).toEqual(first);
+  });
+
+  test("of another worker, or of another tenant, is another poll", async () => {
+    const { plane } = await setUp();
+    await plane.save("wide", sideBySide(2));
+    await plane.start("wide");
+    const first = await plane.poll({ pollId: "once", places: 1 });
+    const second = await plane.poll({ pollId: "once", places: 1, worker: "v" });
+    expect(stepsOf([...first, ...second])).toEqual(["s0", "s1"]);
+    const stranger = { tenant: "beta" as TenantId, actor: "worker:w" };
+    expect(await plane.poll({ pollId: "once", caller: stranger })).toEqual([]);
+  });
+
+  test("after an empty answer polls again", async () => {
+    const { plane } = await setUp();
+    await plane.save("one", { a: work() });
+    expect(await plane.poll({ pollId: "once" })).toEqual([]);
+    await plane.start("one");
+    expect(await plane.poll({ pollId: "once" })).toHaveLength(1);
+  });
+
+  test("of a worker that hung up and came back gets the batch of the poll it left", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save("one", { a: work() });
+    await plane.start("one");
+    // The claim is on its way when the worker hangs up; its second poll begins before the claim is answered.
+    plane.member.fail({ claimJobs: [{ replyAfterMs: 200 }] });
+    const hungUp = new AbortController();
+    const request = pollOf({ pollId: "once", waitMs: 5_000 });
+    const first = plane.api.pollJobs(request, hungUp.signal);
+    await flow.pass(50);
+    hungUp.abort();
+    const second = plane.api.pollJobs(request);
+    const answers = await flow.finish(Promise.all([first, second]));
+    expect(jobsOf(answers[1])).toHaveLength(1);
+    expect(jobsOf(answers[1])).toEqual(jobsOf(answers[0]));
+    expect(flow.nowMs()).toBeLessThan(1_000);
+  });
+});
+
+describe("jobs for several workers", () => {
+  test.each([
+    { ready: 4, offers: 2 },
+    { ready: 10, offers: 3 },
+    { ready: 3, offers: 5 },
+    { ready: 12, offers: 4 },
+  ])(
+    "$ready ready jobs and $offers waiting workers: all are given, at most an equal share to each",
+    async (amounts) => {
+      const flow = new FlowWorld();
+      const bus = flow.bus();
+      const plane = await flow.open("p", { bus });
+      const other = await flow.open("q", { bus, engine: "stopped" });
+      await other.save("wide", sideBySide(amounts.ready));
+      const polls = Array.from({ length: amounts.offers }, (_, index) =>
+        waiting(plane, `w${index}`, { waitMs: 1_000 }),
+      );
+      // Put up by another process, so that all of them are heard of as hints.
+      flow.kernel.after(
+        100,
+        () => void other.api.startWorkflow({ caller: ann, workflow: "wide", input: {} }),
+      );
+      const batches = (await flow.finish(Promise.all(polls))).map(jobsOf);
+      expect(batches.flat()).toHaveLength(amounts.ready);
+      const share = Math.ceil(amounts.ready / amounts.offers);
+      for (const batch of batches) expect(batch.length).toBeLessThanOrEqual(share);
+    },
+  );
+
+  test("born claimed are shared too, fewest first", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save("wide", sideBySide(10));
+    const polls = ["v", "w"].map((worker) => waiting(plane, worker));
+    flow.kernel.after(100, () => void plane.api.startWorkflow({ caller: ann, workflow: "wide", input: {} }));
+    const batches = (await flow.finish(Promise.all(polls))).map(jobsOf);
+    expect(batches.map((batch) => batch.length)).toEqual([5, 5]);
+    expect(plane.member.callsOf("claimJobs")).toEqual([]);
+  });
+
+  test("go to the worker with the fewest running ones, by its last heartbeat and what it took since", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save("three", sideBySide(3));
+    await plane.save("one", { a: work() });
+    await plane.start("three");
+    expect(await plane.poll({ worker: "busy" })).toHaveLength(3);
+    const polls = ["busy", "idle"].map((worker) => waiting(plane, worker, { waitMs: 1_000 }));
+    flow.kernel.after(100, () => void plane.api.startWorkflow({ caller: ann, workflow: "one", input: {} }));
+    const batches = (await flow.finish(Promise.all(polls))).map(jobsOf);
+    expect(batches.map((batch) => batch.length)).toEqual([0, 1]);
+  });
+
+  test("go back to a worker that has reported what it had", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save("three", sideBySide(3));
+    await plane.save("one", { a: work() });
+    await plane.start("three");
+    const taken = await plane.poll({ worker: "quick" });
+    await plane.start("one");
+    await plane.poll({ worker: "slow" });
+    for (const job of taken) await plane.report(job);
+    const polls = ["slow", "quick"].map((worker) => waiting(plane, worker, { waitMs: 1_000 }));
+    flow.kernel.after(100, () => void plane.api.startWorkflow({ caller: ann, workflow: "one", input: {} }));
+    const batches = (await flow.finish(Promise.all(polls))).map(jobsOf);
+    expect(batches.map((batch) => batch.length)).toEqual([0, 1]);
+  });
+
+  test("all go to the one that has places left when the others have none", async () => {
+    const flow = new FlowWorld();
+    const bus = flow.bus();
+    const plane = await flow.open("p", { bus });
+    const other = await flow.open("q", { bus, engine: "stopped" });
+    await other.save("wide", sideBySide(10));
+    const polls = [waiting(plane, "small", { places: 1 }), waiting(plane, "large", { places: 20 })];
+    flow.kernel.after(100, () => void other.api.startWorkflow({ caller: ann, workflow: "wide", input: {} }));
+    const batches = (await flow.finish(Promise.all(polls))).map(jobsOf);
+    expect(batches.map((batch) => batch.length)).toEqual([1, 9]);
+  });
+});
+
+describe("a job that asks for something", () => {
+  const gpu = work({ meta: { requires: ["gpu"] }, route_labels: { zone: "eu" } });
+  const fit = { capabilities: ["gpu", "disk"], labels: { zone: "eu", rack: "7" } };
+
+  test("goes to a worker that has every capability and every label, and to no other", async () => {
+    const { plane } = await setUp();
+    await plane.save("one", { a: gpu });
+    await plane.start("one");
+    expect(await plane.poll()).toEqual([]);
+    expect(await plane.poll({ capabilities: ["gpu"], labels: { zone: "us" } })).toEqual([]);
+    expect(await plane.poll({ capabilities: ["disk"], labels: { zone: "eu" } })).toEqual([]);
+    expect(await plane.poll(fit)).toHaveLength(1);
+  });
+
+  test("is born claimed only by a worker that fits", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save("one", { a: gpu });
+    const polls = [waiting(plane, "plain", { waitMs: 500 }), waiting(plane, "strong", fit)];
+    flow.kernel.after(100, () => void plane.api.startWorkflow({ caller: ann, workflow: "one", input: {} }));
+    const batches = (await flow.finish(Promise.all(polls))).map(jobsOf);
+    expect(batches.map((batch) => batch.length)).toEqual([0, 1]);
+  });
+
+  test("that nobody has does not hold up jobs behind it, also after a restart", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save(
+      "demanding",
+      Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`g${index}`, gpu])),
+    );
+    await plane.save("one", { a: work() });
+    await plane.start("demanding");
+    await flow.pass(10);
+    await plane.start("one");
+    plane.member.process.crash();
+    const restarted = await flow.open("restarted");
+    expect(stepsOf(await restarted.poll())).toEqual(["a"]);
+  });
+
+  test("shares are counted among those who can do it", async () => {
+    const flow = new FlowWorld();
+    const bus = flow.bus();
+    const plane = await flow.open("p", { bus });
+    const other = await flow.open("q", { bus, engine: "stopped" });
+    await other.save("demanding", { a: gpu, b: gpu, c: gpu, d: gpu });
+    const polls = [
+      waiting(plane, "plain", { waitMs: 500 }),
+      waiting(plane, "other", { waitMs: 500 }),
+      waiting(plane, "strong", fit),
+    ];
+    flow.kernel.after(
+      100,
+      () => void other.api.startWorkflow({ caller: ann, workflow: "demanding", input: {} }),
+    );
+    const batches = (await flow.finish(Promise.all(polls))).map(jobsOf);
+    expect(batches.map((batch) => batch.length)).toEqual([0, 0, 4]);
+  });
+});
+
+describe("what a process remembers of waiting jobs", () => {
+  test("is bounded, and one tenant's backlog does not keep another's jobs from their worker", async () => {
+    const { flow, plane } = await setUp({ overrides: { "jobs.hintsMax": 20 } });
+    const beta = { tenant: "beta" as TenantId, actor: "bob" };
+    const steps = sideBySide(60);
+    only(await flow.finish(plane.api.saveWorkflow(beta, { id: "backlog", steps: steps as never })), "saved");
+    await flow.finish(plane.api.startWorkflow({ caller: beta, workflow: "backlog", input: {} }));
+    await flow.pass(100);
+    await plane.save("one", { a: work() });
+    await plane.start("one");
+    await flow.pass(100);
+    expect(await plane.poll()).toHaveLength(1);
+  });
+});
+
+describe("a stopped tenant", () => {
+  test("gets no job claimed from the moment it is stopped, and is told so", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save("one", { a: work() });
+    await plane.start("one");
+    await flow.tenant({ stopped: true });
+    const answer = await flow.finish(plane.api.pollJobs(pollOf()));
+    expect(answer).toEqual({ kind: "tenant_stopped" });
+  });
+
+  test("gets no job born claimed either: it waits until the tenant goes on", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save("chain", { a: work(), b: work({ depends_on: ["a"] }) });
+    await plane.start("chain");
+    const first = single(await plane.poll());
+    const poll = waiting(plane, "w", { waitMs: 2_000 });
+    await flow.pass(10);
+    await flow.tenant({ stopped: true });
+    await plane.report(first);
+    expect(jobsOf(await flow.finish(poll))).toEqual([]);
+    await flow.tenant({ stopped: false });
+    expect(stepsOf(await plane.poll())).toEqual(["b"]);
+  });
+});
+
+test("a revoked key claims nothing, whatever this process still remembers of it", async () => {
+  const { flow, plane } = await setUp();
+  await plane.save("one", { a: work() });
+  await plane.start("one");
+  const caller = { ...workerCaller, credential: "acme.key1" };
+  await flow.tenant({ revokedKeyIds: ["acme.key1"] });
+  const answer = await flow.finish(plane.api.pollJobs(pollOf({ caller })));
+  expect(answer).toEqual({ kind: "credential_revoked" });
+  expect(
+    only(
+      await flow.world.store.listReadyJobs({ tenant: acme, topic: "work", limit: 9 }, { deadlineMs: 9 }),
+      "listed",
+    ).jobs,
+  ).toHaveLength(1);
+});

@@ -1,0 +1,319 @@
+// Functions as workers: they get jobs as they become ready, are told when the work is no longer theirs, and stop in order.
+import { describe, expect, test } from "vitest";
+import type { InProcessJob, JobHandler } from "../../src/control/jobs/in-process-worker.ts";
+import { PermanentFailure } from "../../src/control/jobs/in-process-worker.ts";
+import type { RunId } from "../../src/domain/run.ts";
+import { acme, ann, type FlowPlane, FlowWorld, sideBySide, work } from "../support/flow-world.ts";
+import { isIdle } from "../support/simulated-ports.ts";
+
+type WorkerTerms = {
+  readonly name?: string;
+  readonly topics?: readonly string[];
+  readonly concurrency?: number;
+};
+
+function startWorker(plane: FlowPlane, handler: JobHandler, terms: WorkerTerms = {}) {
+  const { name = "w", topics = ["work"], concurrency = 5 } = terms;
+  return plane.plane.startWorker({ tenant: acme, name, topics, concurrency, handler });
+}
+
+/** A handler that takes this long by the worker's own clock, unless it is told to stop, and what became of each job. */
+function slowly(plane: FlowPlane, ms: number) {
+  const seen: Array<{ readonly job: InProcessJob; end: "running" | "aborted" | "finished" }> = [];
+  const handler: JobHandler = async (job) => {
+    const entry = { job, end: "running" as "running" | "aborted" | "finished" };
+    seen.push(entry);
+    await plane.member.process.clock.sleep(ms, job.signal);
+    entry.end = job.signal.aborted ? "aborted" : "finished";
+    return { step: job.step };
+  };
+  return { handler, seen };
+}
+
+async function outputOf(flow: FlowWorld, runId: RunId, key: string): Promise<unknown> {
+  const answer = await flow.world.store.loadRun({ tenant: acme, runId, records: [key] }, { deadlineMs: 100 });
+  return answer.kind === "run" ? JSON.parse(answer.records[0]?.body ?? "null") : undefined;
+}
+
+describe("a function as a worker", () => {
+  test("gets each job once with its input, and what it returns is the result", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    const jobs: InProcessJob[] = [];
+    startWorker(plane, (job) => {
+      jobs.push(job);
+      return { echoed: job.input };
+    });
+    await plane.save("chain", {
+      a: work(),
+      b: work({ depends_on: ["a"], input: { got: "${steps.a.output}" } }),
+    });
+    const runId = await plane.start("chain", { text: "hello" });
+    expect(await flow.ended(runId)).toBe("succeeded");
+    expect(jobs.map(({ step, attempt, topic }) => ({ step, attempt, topic }))).toEqual([
+      { step: "a", attempt: 1, topic: "work" },
+      { step: "b", attempt: 1, topic: "work" },
+    ]);
+    expect(await outputOf(flow, runId, "result/b@1")).toEqual({
+      output: { echoed: { got: { echoed: { text: "hello" } } } },
+    });
+    expect(plane.member.callsOf("claimJobs")).toEqual([]);
+  });
+
+  test("never has more jobs than it has places, and gets the next as one is free", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    let inside = 0;
+    let insideMax = 0;
+    startWorker(
+      plane,
+      async () => {
+        inside += 1;
+        insideMax = Math.max(insideMax, inside);
+        await plane.member.process.clock.sleep(100);
+        inside -= 1;
+        return null;
+      },
+      { concurrency: 3 },
+    );
+    await plane.save("wide", sideBySide(10));
+    const runId = await plane.start("wide");
+    expect(await flow.ended(runId)).toBe("succeeded");
+    expect(insideMax).toBe(3);
+    expect(flow.nowMs()).toBeLessThan(500);
+  });
+
+  test("that is added later finds the jobs that wait", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    await plane.save("wide", sideBySide(4));
+    const runId = await plane.start("wide");
+    await flow.pass(20_000);
+    const startedMs = flow.nowMs();
+    startWorker(plane, () => null);
+    expect(await flow.ended(runId)).toBe("succeeded");
+    expect(flow.nowMs() - startedMs).toBeLessThan(20);
+  });
+
+  test("of a new process finds the jobs that the old one left behind", async () => {
+    const flow = new FlowWorld();
+    const old = await flow.open("old", { engine: "stopped" });
+    await old.save("wide", sideBySide(4));
+    const runId = await old.start("wide");
+    old.member.process.crash();
+    const next = await flow.open("next");
+    startWorker(next, () => null);
+    expect(await flow.ended(runId, 1_000)).toBe("succeeded");
+  });
+
+  test("without a topic or a place is refused", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", { engine: "stopped" });
+    expect(() => startWorker(plane, () => null, { topics: [] })).toThrow("a worker needs a topic");
+    expect(() => startWorker(plane, () => null, { concurrency: 0 })).toThrow("at least one place");
+  });
+});
+
+describe("a handler that fails", () => {
+  const retry = { max_retries: 3, initial_backoff_sec: 1, max_backoff_sec: 1 };
+
+  test("is tried again while the step has retries", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    const attempts: number[] = [];
+    startWorker(plane, ({ attempt }) => {
+      attempts.push(attempt);
+      if (attempt < 3) throw new Error("not yet");
+      return "done";
+    });
+    await plane.save("one", { a: work({ retry }) });
+    expect(await flow.ended(await plane.start("one"))).toBe("succeeded");
+    expect(attempts).toEqual([1, 2, 3]);
+  });
+
+  test("for good is not tried again", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    let calls = 0;
+    startWorker(plane, () => {
+      calls += 1;
+      throw new PermanentFailure("never");
+    });
+    await plane.save("one", { a: work({ retry }) });
+    const runId = await plane.start("one");
+    expect(await flow.ended(runId)).toBe("failed");
+    expect(calls).toBe(1);
+    expect(await outputOf(flow, runId, "result/a@1")).toEqual({ error: { message: "never" } });
+  });
+
+  test("because its result is no JSON fails the job, and its place is free again", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    const circle: Record<string, unknown> = {};
+    circle["self"] = circle;
+    let calls = 0;
+    startWorker(
+      plane,
+      ({ step }) => {
+        calls += 1;
+        return step === "bad" ? (circle as never) : null;
+      },
+      { concurrency: 1 },
+    );
+    await plane.save("one", { bad: work() });
+    await plane.save("other", { good: work() });
+    const runId = await plane.start("one");
+    expect(await flow.ended(runId, 5_000)).toBe("failed");
+    expect(calls).toBe(1);
+    expect(await flow.ended(await plane.start("other"), 1_000)).toBe("succeeded");
+  });
+});
+
+describe("the signal of a job", () => {
+  test("is aborted when the claim was lost: a second attempt runs elsewhere, and only its result counts", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    const first = slowly(plane, 3_600_000);
+    startWorker(plane, first.handler);
+    await plane.save("one", { a: work() });
+    const runId = await plane.start("one");
+    await flow.pass(100);
+    // Heartbeats do not get through for longer than the claim lasts.
+    plane.member.fail({ heartbeatJobs: (nth) => (nth <= 16 ? "unavailable" : "ok") });
+    const second = await flow.open("q");
+    await flow.until(async () => (await flow.step(runId, "a")).attempt === 2);
+    const other = slowly(second, 30_000);
+    startWorker(second, other.handler, { name: "v" });
+    await flow.until(() => first.seen[0]?.end === "aborted", 90_000);
+    expect(await flow.ended(runId)).toBe("succeeded");
+    expect([...first.seen, ...other.seen].filter(({ end }) => end === "finished")).toHaveLength(1);
+    const [lost, ...newer] = [...first.seen, ...other.seen].map(({ job }) => job.fence);
+    for (const fence of newer) expect(fence).toBeGreaterThan(lost as number);
+  });
+
+  test("is aborted when the run is cancelled, and nothing is reported", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    const { handler, seen } = slowly(plane, 3_600_000);
+    startWorker(plane, handler);
+    await plane.save("one", { a: work() });
+    const runId = await plane.start("one");
+    await flow.pass(1_000);
+    const before = plane.member.callsOf("deliver").length;
+    await flow.finish(plane.api.cancelRun(ann, runId, "enough"));
+    expect(await flow.ended(runId)).toBe("cancelled");
+    await flow.until(() => seen[0]?.end === "aborted", 10_001);
+    await flow.pass(1_000);
+    expect(plane.member.callsOf("deliver")).toHaveLength(before + 1);
+  });
+
+  test("is aborted when the tenant is stopped; the job is done again when the tenant goes on", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    const { handler, seen } = slowly(plane, 15_000);
+    startWorker(plane, handler);
+    await plane.save("one", { a: work() });
+    const runId = await plane.start("one");
+    await flow.pass(1_000);
+    await flow.tenant({ stopped: true });
+    await flow.until(() => seen[0]?.end === "aborted", 10_001);
+    // Stopped for so long that the sweep names the waiting job only every ten minutes.
+    await flow.pass(400_000);
+    expect(seen).toHaveLength(1);
+    await flow.tenant({ stopped: false });
+    const resumedMs = flow.nowMs();
+    expect(await flow.ended(runId)).toBe("succeeded");
+    expect(flow.nowMs() - resumedMs).toBeLessThan(26_000);
+  });
+});
+
+describe("a claim", () => {
+  test("is kept by heartbeats for as long as the work takes", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    const { handler, seen } = slowly(plane, 300_000);
+    startWorker(plane, handler);
+    await plane.save("one", { a: work() });
+    expect(await flow.ended(await plane.start("one"), 400_000)).toBe("succeeded");
+    expect(seen).toHaveLength(1);
+  });
+
+  test("is kept while the result cannot be delivered: finished work is not done again", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", { overrides: { "results.strategy": "retry" } });
+    const { handler, seen } = slowly(plane, 1_000);
+    startWorker(plane, handler);
+    await plane.save("one", { a: work() });
+    const runId = await plane.start("one");
+    const { release } = await flow.occupy(runId);
+    await flow.pass(50_000);
+    await release();
+    expect(await flow.ended(runId)).toBe("succeeded");
+    expect(seen).toHaveLength(1);
+    expect((await flow.step(runId, "a")).attempt).toBe(1);
+  });
+});
+
+describe("a stop", () => {
+  test("of a worker waits for its jobs, whose results are delivered, and takes no new ones", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    const { handler, seen } = slowly(plane, 15_000);
+    const worker = startWorker(plane, handler);
+    await plane.save("one", { a: work() });
+    const runId = await plane.start("one");
+    await flow.pass(1_000);
+    const stopping = worker.stop();
+    const later = await plane.start("one");
+    await flow.finish(stopping);
+    expect(seen.map(({ end }) => end)).toEqual(["finished"]);
+    expect(await flow.status(runId)).toBe("succeeded");
+    await flow.pass(60_000);
+    expect(seen).toHaveLength(1);
+    expect(await flow.status(later)).toBe("running");
+  });
+
+  test("of a worker waits for a claim on its way, too: it never works after it stopped", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    await plane.save("one", { a: work() });
+    await plane.start("one");
+    plane.member.fail({ claimJobs: [{ replyAfterMs: 500 }] });
+    const { handler, seen } = slowly(plane, 100);
+    const worker = startWorker(plane, handler);
+    await flow.pass(100);
+    await flow.finish(worker.stop());
+    const began = seen.length;
+    expect(seen.every(({ end }) => end === "finished")).toBe(true);
+    await flow.pass(10_000);
+    expect(seen).toHaveLength(began);
+  });
+
+  test("of the process is quick once the work is done, and leaves nothing running", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    const { handler } = slowly(plane, 12_000);
+    startWorker(plane, handler);
+    await plane.save("one", { a: work(), wait: { type: "delay", delay_sec: 3_600 } });
+    await plane.start("one");
+    await flow.pass(12_500);
+    const closedMs = flow.nowMs();
+    await plane.close();
+    expect(flow.nowMs() - closedMs).toBeLessThan(1_000);
+    expect(await isIdle(flow.kernel)).toBe(true);
+  });
+
+  test("of the process during a commit that sets a timer leaves no timer behind", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", { overrides: { "engine.cachedRunsMax": 0 } });
+    await plane.save("later", { a: work(), wait: { type: "delay", delay_sec: 3_600, depends_on: ["a"] } });
+    await plane.start("later");
+    const [job] = await plane.poll();
+    if (job === undefined) throw new Error("one job was put up");
+    plane.member.fail({ commit: [{ replyAfterMs: 500 }] });
+    await plane.report(job);
+    await flow.pass(10);
+    await plane.close();
+    expect(await isIdle(flow.kernel)).toBe(true);
+  });
+});
