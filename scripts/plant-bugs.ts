@@ -2,7 +2,8 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { type PlantedBug, plantedBugs } from "./planted-bugs.ts";
+import type { PlantedBug } from "./planted-bug.ts";
+import { plantedBugs } from "./planted-bugs.ts";
 
 const root = dirname(import.meta.dirname);
 

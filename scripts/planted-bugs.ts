@@ -1,19 +1,6 @@
-// The planted bugs: each a small change of the source that must make the named tests fail. Applied to copies only.
-export type Edit = {
-  readonly file: string;
-  /** Must stand exactly once in the file. */
-  readonly find: string;
-  readonly replace: string;
-};
-
-export type PlantedBug = {
-  readonly name: string;
-  /** What the bug is, and what it would do to a user. */
-  readonly what: string;
-  readonly edits: readonly Edit[];
-  /** Test files, at least one of which must fail. */
-  readonly tests: readonly string[];
-};
+// The planted bugs in locks, admission and the stores, and the list of all planted bugs.
+import type { PlantedBug } from "./planted-bug.ts";
+import { plantedRunBugs } from "./planted-run-bugs.ts";
 
 const conformance = "test/conformance/store.test.ts";
 
@@ -50,8 +37,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: "src/control/locks/with-lease.ts",
-        find: `    if (answer.kind === "renewed") {`,
-        replace: `    if (answer.kind === "renewed" || answer.kind === "not_owned") {`,
+        find: `    if (answer.kind === "renewed") return`,
+        replace: `    if (answer.kind === "renewed" || answer.kind === "not_owned") return`,
       },
     ],
     tests: ["test/unit"],
@@ -99,9 +86,9 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: "src/control/admission/admit-atomically.ts",
-        find: `  const { ports } = gate;
+        find: `  const { tenant, run } = asked;
 `,
-        replace: `  const { ports } = gate;
+        replace: `  const { tenant, run } = asked;
   const counted = await ports.store.countActive({ tenant }, { deadlineMs: 1_000 });
   if (counted.kind === "counted" && counted.limit !== undefined && counted.active >= counted.limit) {
     return { kind: "limit_reached", limit: counted.limit, active: counted.active };
@@ -110,7 +97,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       },
       {
         file: "src/adapters/operations/runs.ts",
-        find: `  const refusal = judgeLimit(context, tenant);
+        find: `  const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
   return { kind: "admitted"`,
         replace: `  return { kind: "admitted"`,
@@ -183,12 +170,12 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: "skip-fence-comparison-lua",
-    what: "the same in the Redis script that ends a run",
+    what: "the same in the Redis script that commits",
     edits: [
       {
-        file: "src/adapters/redis/lua/end-run.lua",
-        find: `if token ~= ARGV[2] or fence ~= ARGV[3] then return { "stale_fence", now } end`,
-        replace: `if token == "" then return { "stale_fence", now } end`,
+        file: "src/adapters/redis/lua/commit.lua",
+        find: `local ours = token == ARGV[2] and grantFence == ARGV[3]`,
+        replace: `local ours = token == ARGV[2]`,
       },
     ],
     tests: [conformance],
@@ -211,7 +198,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: "src/adapters/operations/runs.ts",
-        find: `  const refusal = judgeLimit(context, tenant);
+        find: `  const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
   if (guardVerdict`,
         replace: "  if (guardVerdict",
@@ -257,4 +244,5 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
     tests: ["test/unit"],
   },
+  ...plantedRunBugs,
 ];

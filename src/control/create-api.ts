@@ -34,7 +34,11 @@ export function createApi(engine: Engine, workers: Workers): ControlApi {
     deleteRun: (caller, runId) => deleteRun(engine, caller, runId),
     pollJobs: (request, signal) => pollJobs(desk, request, signal),
     heartbeat: (caller, worker, beats) => heartbeat(desk, caller, worker, beats),
-    reportResult: (caller, report) => reportResult(engine, caller, report, "gateway"),
+    async reportResult(caller, report) {
+      const answer = await reportResult(engine, caller, report, "gateway");
+      if (answer.kind !== "run_busy" && !isTrouble(answer)) workers.finished(report.token);
+      return answer;
+    },
     listWorkers: (tenant) => workers.list(tenant),
     decideApproval: (request) => decideApproval(engine, request),
     createTenant: (actor, tenant, settings) => createTenant(engine, actor, tenant, settings),
@@ -51,6 +55,10 @@ export function createApi(engine: Engine, workers: Workers): ControlApi {
     authenticate: (text) => authenticate(engine, keys, text),
     ...reads(engine),
   };
+}
+
+function isTrouble(answer: { readonly kind: string }): boolean {
+  return answer.kind === "unknown" || answer.kind === "unavailable";
 }
 
 type Reads =

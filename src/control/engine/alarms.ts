@@ -8,7 +8,7 @@ export type AlarmTarget = { readonly tenant: TenantId; readonly runId: RunId; re
 export type Alarms = {
   set(target: AlarmTarget, afterMs: number): void;
   clear(target: AlarmTarget): void;
-  /** Forgets all alarms. */
+  /** Forgets all alarms and sets no more: what is still under way commits, and the sweep of others is its net. */
   close(): void;
 };
 
@@ -20,6 +20,7 @@ const alarmsMax = 100_000;
 
 export function createAlarms(clock: Clock, ring: (target: AlarmTarget) => void): Alarms {
   const alarms = new Map<string, CancelTimer>();
+  let closed = false;
   const keyOf = ({ runId, timerId }: AlarmTarget) => `${runId} ${timerId}`;
   const clear = (key: string) => {
     alarms.get(key)?.();
@@ -29,7 +30,7 @@ export function createAlarms(clock: Clock, ring: (target: AlarmTarget) => void):
     set(target, afterMs) {
       const key = keyOf(target);
       clear(key);
-      if (afterMs > longestMs || alarms.size >= alarmsMax) return;
+      if (closed || afterMs > longestMs || alarms.size >= alarmsMax) return;
       // One millisecond more: the store compares whole milliseconds, and an alarm that is early is in vain.
       const cancel = clock.timer(Math.max(0, afterMs) + 1, () => {
         alarms.delete(key);
@@ -39,6 +40,7 @@ export function createAlarms(clock: Clock, ring: (target: AlarmTarget) => void):
     },
     clear: (target) => clear(keyOf(target)),
     close() {
+      closed = true;
       for (const cancel of alarms.values()) cancel();
       alarms.clear();
     },

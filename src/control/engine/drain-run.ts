@@ -96,6 +96,12 @@ async function decide(
   run: CachedRun,
   entries: readonly InboxEntry[],
 ): Promise<Decided | undefined> {
+  // A payload comes with its entry, between our commits: that it was missing an entry ago says nothing now.
+  for (const entry of entries) {
+    if (entry.kind === "result" && run.records.get(entry.payloadKey) === undefined) {
+      run.records.delete(entry.payloadKey);
+    }
+  }
   if (!(await load(engine, run, recordsFor(compiled, entries)))) return undefined;
   for (;;) {
     const applied = applyOrSetAside(engine, compiled, run, entries);

@@ -1,5 +1,6 @@
 // Results that arrive over the bus: acknowledged once durable, delivered again while the run is busy, dead letters in the end.
-import { parseTenantId } from "../../domain/tenant.ts";
+import { parseJobId } from "../../domain/job.ts";
+import { parseTenantId, type TenantId } from "../../domain/tenant.ts";
 import type { Bus, BusDelivery, Consumer, Publication } from "../../ports/bus.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Caller, ResultReport } from "../control-api.ts";
@@ -59,7 +60,7 @@ async function writeDeadLetter(
   because: string,
 ): Promise<void> {
   const { ports, config } = engine;
-  const tenant = parseTenantId(subject.slice(0, subject.indexOf(".run_")));
+  const tenant = tenantOf(subject);
   if (tenant === undefined) {
     ports.log.error("a result of nobody was dropped", { subject });
     return;
@@ -79,6 +80,14 @@ async function writeDeadLetter(
   );
   if (answer.kind !== "saved") throw new Error(`the dead letter could not be written: ${answer.kind}`);
   ports.metrics.count("dead_letters_total", { reason: "deliveries_exhausted" });
+}
+
+/** Both halves may have dots in them; only the tenant's own name leaves a job id behind it. */
+function tenantOf(subject: string): TenantId | undefined {
+  for (let dot = subject.indexOf("."); dot >= 0; dot = subject.indexOf(".", dot + 1)) {
+    if (parseJobId(subject.slice(dot + 1)) !== undefined) return parseTenantId(subject.slice(0, dot));
+  }
+  return undefined;
 }
 
 function readResult(body: string): BusResult | undefined {

@@ -16,7 +16,11 @@ export async function heartbeat(
   const { ports, config } = desk.engine;
   const { tenant } = caller;
   const leaseMs = config["jobs.leaseMs"];
-  desk.workers.beat(tenant, worker, beats.length);
+  desk.workers.beat(
+    tenant,
+    worker,
+    beats.map(({ token }) => token),
+  );
   const answers: BeatResult[] = [];
   for (let first = 0; first < beats.length; first += batchMax) {
     const batch = beats.slice(first, first + batchMax).map(({ jobId, token, progress }) => ({

@@ -7,6 +7,7 @@ import { InterlockError } from "../../errors.ts";
 import type { Caller, ClaimedJob, ResultReport } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches } from "./claim-matches.ts";
+import { discoverJobs } from "./discover-jobs.ts";
 import { heartbeat } from "./heartbeat.ts";
 import type { Offer } from "./offers.ts";
 import { reportResult } from "./report-result.ts";
@@ -38,7 +39,8 @@ export type InProcessWorkerOptions = {
   readonly handler: JobHandler;
 };
 
-type Running = { readonly job: ClaimedJob; readonly stop: AbortController };
+/** `aliveAtMs` is when the store last said that the claim stands. */
+type Running = { readonly job: ClaimedJob; readonly stop: AbortController; aliveAtMs: number };
 
 export type InProcessWorker = { stop(): Promise<void> };
 
@@ -66,57 +68,65 @@ export function startInProcessWorker(
       for (const job of jobs) engine.background.run("a job", () => work(job));
     },
   };
+  /** No more jobs are taken; and then: none is left. */
   const stopped = new AbortController();
+  const finished = new AbortController();
+  const { clock } = engine.ports;
 
   async function work(claimed: ClaimedJob): Promise<void> {
-    const stop = new AbortController();
-    running.set(claimed.job.jobId, { job: claimed, stop });
-    const report = await perform(handler, claimed, stop.signal);
-    running.delete(claimed.job.jobId);
-    if (!stop.signal.aborted) await reportUntilTaken(engine, caller, report);
-    offer.places += 1;
-    if (!stopped.signal.aborted && engine.offers.known(tenant, topics) > 0) {
+    const job: Running = { job: claimed, stop: new AbortController(), aliveAtMs: clock.monotonicMs() };
+    running.set(claimed.job.jobId, job);
+    try {
+      const report = await perform(handler, claimed, job.stop.signal);
+      await reportUntilTaken(engine, caller, report, job);
+    } finally {
+      // Only now: until the result is durable its claim must be kept, or the work is done again.
+      running.delete(claimed.job.jobId);
+      offer.places += 1;
+    }
+    if (!stopped.signal.aborted && engine.offers.hasWorkFor(offer)) {
       await claimMatches(engine, tenant, topics);
     }
   }
 
-  async function beat(): Promise<void> {
-    const everyMs = offer.leaseMs / 3;
-    while (!stopped.signal.aborted || running.size > 0) {
-      await engine.ports.clock.sleep(everyMs, running.size === 0 ? stopped.signal : undefined);
+  async function beatOnce(): Promise<void> {
+    const beats = [...running.values()].map(({ job }) => ({ jobId: job.job.jobId, token: job.token }));
+    if (beats.length === 0) return;
+    const answer = await heartbeat(desk, caller, name, beats);
+    if (answer.kind !== "judged") return;
+    for (const verdict of answer.answers) {
+      const job = running.get(verdict.jobId);
+      if (verdict.kind === "lost" || verdict.stop) job?.stop.abort();
+      else if (job !== undefined) job.aliveAtMs = clock.monotonicMs();
+    }
+  }
+
+  /** Jobs that waited before this worker came, whose hint was lost, or whose tenant was stopped. */
+  async function lookForJobs(): Promise<void> {
+    if (stopped.signal.aborted || offer.places === 0) return;
+    const found = await discoverJobs(engine, offer);
+    if (found.kind === "found") await claimMatches(engine, tenant, topics);
+  }
+
+  async function live(): Promise<void> {
+    while (!finished.signal.aborted) {
       workers.seen(tenant, name, { topics, places: concurrency });
-      const beats = [...running.values()].map(({ job }) => ({ jobId: job.job.jobId, token: job.token }));
-      if (beats.length === 0) continue;
-      const answer = await heartbeat(desk, caller, name, beats);
-      if (answer.kind !== "judged") continue;
-      for (const verdict of answer.answers) {
-        if (verdict.kind === "lost" || verdict.stop) running.get(verdict.jobId)?.stop.abort();
-      }
+      await beatOnce();
+      await lookForJobs();
+      await clock.sleep(offer.leaseMs / 3, finished.signal);
     }
   }
 
   engine.offers.open(offer);
-  workers.seen(tenant, name, { topics, places: concurrency });
-  engine.background.run("the heartbeats of a worker", beat);
-  engine.background.run("looking for jobs", () => findWaiting(engine, tenant, topics));
+  engine.background.run("the life of a worker", live);
   return {
     async stop() {
       engine.offers.close(offer);
       stopped.abort();
-      while (running.size > 0) await engine.ports.clock.sleep(5);
+      while (offer.places < concurrency) await clock.sleep(5);
+      finished.abort();
     },
   };
-}
-
-/** Jobs that waited before this worker came. */
-async function findWaiting(engine: Engine, tenant: TenantId, topics: readonly string[]): Promise<void> {
-  const { store } = engine.ports;
-  for (const topic of topics) {
-    const deadlineMs = engine.config["store.callTimeoutMs"];
-    const answer = await store.listReadyJobs({ tenant, topic, limit: 1_000 }, { deadlineMs });
-    if (answer.kind === "listed") for (const hint of answer.jobs) engine.offers.learn(tenant, hint);
-  }
-  await claimMatches(engine, tenant, topics);
 }
 
 async function perform(handler: JobHandler, claimed: ClaimedJob, signal: AbortSignal): Promise<ResultReport> {
@@ -134,6 +144,8 @@ async function perform(handler: JobHandler, claimed: ClaimedJob, signal: AbortSi
       signal,
       ...deadline,
     });
+    // What cannot be written down is the handler's failure.
+    JSON.stringify(output);
     return { jobId, token, outcome: "succeeded", output };
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
@@ -142,14 +154,20 @@ async function perform(handler: JobHandler, claimed: ClaimedJob, signal: AbortSi
   }
 }
 
-/** Tries until the result is durable or refused; after a lost claim another attempt does the work. */
-async function reportUntilTaken(engine: Engine, caller: Caller, report: ResultReport): Promise<void> {
+/** Tries until the result is durable or refused, or the claim is lost: then another attempt does the work. */
+async function reportUntilTaken(
+  engine: Engine,
+  caller: Caller,
+  report: ResultReport,
+  job: Running,
+): Promise<void> {
   const { clock } = engine.ports;
-  const endMs = clock.monotonicMs() + 2 * engine.config["jobs.leaseMs"];
-  while (clock.monotonicMs() < endMs) {
+  const silentMsMax = 2 * engine.config["jobs.leaseMs"];
+  while (!job.stop.signal.aborted && clock.monotonicMs() - job.aliveAtMs < silentMsMax) {
     const answer = await reportResult(engine, caller, report, "bus");
-    if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs);
-    else if (answer.kind === "unknown" || answer.kind === "unavailable") await clock.sleep(250);
+    if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs, job.stop.signal);
+    else if (answer.kind === "unknown" || answer.kind === "unavailable")
+      await clock.sleep(250, job.stop.signal);
     else return;
   }
 }

@@ -7,7 +7,7 @@ import type { ClaimGrant } from "../../ports/admission-operations.ts";
 import type { BusMessage } from "../../ports/bus.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { ClaimedJob } from "../control-api.ts";
-import { createHintBook } from "./hint-book.ts";
+import { createHintBook, type HintGroup } from "./hint-book.ts";
 import { fitsRequirements } from "./requirements.ts";
 
 /** A worker that wants jobs now. */
@@ -21,7 +21,7 @@ export type Offer = {
   readonly credential?: string;
   /** Places not yet promised. */
   places: number;
-  /** Jobs that the worker has: the one with the fewest gets the next. */
+  /** Jobs that the worker has or was promised: the one with the fewest gets the next. */
   running(): number;
   give(jobs: readonly ClaimedJob[]): void;
 };
@@ -43,8 +43,8 @@ export type Offers = {
   hintMessage(tenant: TenantId, hint: JobHint): BusMessage;
   /** Remembers a job that nobody has claimed. */
   learn(tenant: TenantId, hint: JobHint): void;
-  /** Jobs remembered for these topics. */
-  known(tenant: TenantId, topics: readonly string[]): number;
+  /** Whether a job is remembered that this worker could do. */
+  hasWorkFor(offer: Offer): boolean;
   /** Pairs of remembered jobs and open offers, places taken: whoever asks must claim them. */
   match(tenant: TenantId, topics: readonly string[]): readonly Match[];
 };
@@ -53,17 +53,14 @@ export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Of
   const open = new Map<string, Set<Offer>>();
   const hints = createHintBook(hintsMax);
 
-  function bestFor(tenant: TenantId, topic: string, requires: string | undefined): Offer | undefined {
-    let best: Offer | undefined;
-    for (const offer of open.get(`${tenant} ${topic}`) ?? []) {
-      if (offer.places <= 0 || !fitsRequirements(requires, offer)) continue;
-      if (best === undefined || offer.running() < best.running()) best = offer;
-    }
-    return best;
+  /** Open offers with a free place whose worker has what is asked for. */
+  function fitting(tenant: TenantId, topic: string, requires: string | undefined): readonly Offer[] {
+    const offers = open.get(`${tenant} ${topic}`) ?? [];
+    return [...offers].filter((offer) => offer.places > 0 && fitsRequirements(requires, offer));
   }
 
   function preclaimOne(tenant: TenantId, spec: JobSpec, promised: Promised[]): JobSpec {
-    const offer = bestFor(tenant, spec.topic, spec.requires);
+    const offer = leastBusy(fitting(tenant, spec.topic, spec.requires));
     if (offer === undefined) return spec;
     offer.places -= 1;
     const token = ports.random.token() as ClaimToken;
@@ -72,19 +69,18 @@ export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Of
     return claimed;
   }
 
-  function matchTopic(tenant: TenantId, topic: string): readonly Match[] {
-    const waiting = hints.of(tenant, topic);
-    const share = Math.ceil(waiting.length / Math.max(1, open.get(`${tenant} ${topic}`)?.size ?? 0));
-    const given = new Map<Offer, number>();
-    return waiting.flatMap((hint) => {
-      const offer = bestFor(tenant, topic, hint.requires);
-      const count = offer === undefined ? share : (given.get(offer) ?? 0);
-      if (offer === undefined || count >= share) return [];
-      given.set(offer, count + 1);
-      offer.places -= 1;
-      hints.forget(tenant, hint);
-      return [{ offer, hint }];
-    });
+  /** Each worker gets an equal share at most; what some have no places for is shared out among the others. */
+  function matchGroup(tenant: TenantId, topic: string, group: HintGroup): readonly Match[] {
+    const waiting = group.hints[Symbol.iterator]();
+    const matches: Match[] = [];
+    for (;;) {
+      const left = group.size - matches.length;
+      const shared = shareOut(left, waiting, fitting(tenant, topic, group.requires));
+      matches.push(...shared);
+      if (shared.length === 0) break;
+    }
+    for (const { hint } of matches) hints.forget(tenant, hint);
+    return matches;
   }
 
   return {
@@ -114,9 +110,38 @@ export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Of
       body: JSON.stringify({ tenant, hint }),
     }),
     learn: hints.learn,
-    known: (tenant, topics) => topics.reduce((sum, topic) => sum + hints.count(tenant, topic), 0),
-    match: (tenant, topics) => topics.flatMap((topic) => matchTopic(tenant, topic)),
+    hasWorkFor: (offer) =>
+      offer.topics.some((topic) =>
+        hints.groups(offer.tenant, topic).some(({ requires }) => fitsRequirements(requires, offer)),
+      ),
+    match: (tenant, topics) =>
+      topics
+        .filter((topic) => open.has(`${tenant} ${topic}`))
+        .flatMap((topic) => hints.groups(tenant, topic).flatMap((group) => matchGroup(tenant, topic, group))),
   };
+}
+
+/** Gives jobs, from the first on, to the least busy, none more than an equal share. Places are taken. */
+function shareOut(left: number, waiting: Iterator<JobHint>, offers: readonly Offer[]): readonly Match[] {
+  const share = Math.ceil(left / Math.max(1, offers.length));
+  const given = new Map<Offer, number>();
+  const matches: Match[] = [];
+  for (;;) {
+    const offer = leastBusy(
+      offers.filter((candidate) => candidate.places > 0 && (given.get(candidate) ?? 0) < share),
+    );
+    const next = offer === undefined ? undefined : waiting.next();
+    if (offer === undefined || next === undefined || next.done === true) return matches;
+    given.set(offer, (given.get(offer) ?? 0) + 1);
+    offer.places -= 1;
+    matches.push({ offer, hint: next.value });
+  }
+}
+
+function leastBusy(offers: readonly Offer[]): Offer | undefined {
+  let best: Offer | undefined;
+  for (const offer of offers) if (best === undefined || offer.running() < best.running()) best = offer;
+  return best;
 }
 
 type Promised = { readonly offer: Offer; readonly spec: JobSpec; readonly token: ClaimToken };

@@ -1,9 +1,8 @@
 // A worker's long poll: an offer that stays open until there are jobs, the time is over or the worker goes away.
-import type { TenantId } from "../../domain/tenant.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
 import type { ClaimedJob, PollAnswer, PollRequest } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { claimMatches } from "./claim-matches.ts";
+import { discoverJobs } from "./discover-jobs.ts";
 import type { Offer } from "./offers.ts";
 import type { Workers } from "./workers.ts";
 
@@ -18,20 +17,34 @@ export async function pollJobs(
   request: PollRequest,
   signal?: AbortSignal,
 ): Promise<PollAnswer> {
+  const { batches } = desk;
+  const left = new AbortController();
+  for (;;) {
+    const earlier = batches.recall(request);
+    if (earlier !== undefined) return { kind: "jobs", jobs: earlier };
+    const underWay = batches.underWay(request);
+    if (underWay === undefined) break;
+    // The worker hung up on it and asks again: what that poll was promised belongs to this one.
+    underWay.leave();
+    await underWay.answered;
+  }
+  const stop = signal === undefined ? left.signal : AbortSignal.any([left.signal, signal]);
+  const answered = pollOnce(desk, request, stop);
+  return batches.during(request, { answered, leave: () => left.abort() });
+}
+
+async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSignal): Promise<PollAnswer> {
   const { engine, workers, batches } = desk;
-  const { caller, worker, pollId, topics } = request;
-  const { tenant } = caller;
-  const earlier = batches.recall(tenant, worker, pollId);
-  if (earlier !== undefined) return { kind: "jobs", jobs: earlier };
-  workers.seen(tenant, worker, { topics, places: request.places });
+  const { tenant } = request.caller;
+  workers.seen(tenant, request.worker, { topics: request.topics, places: request.places });
   const poll = openPoll(desk, request);
   try {
-    const found = await discover(engine, tenant, topics, request.places);
+    const found = await discoverJobs(engine, poll.offer);
     if (found.kind !== "found") return found;
-    const refusal = await claimMatches(engine, tenant, topics);
+    const refusal = await claimMatches(engine, tenant, request.topics);
     if (refusal !== undefined && poll.jobs.length === 0) return { kind: refusal };
     await poll.wait(signal);
-    if (poll.jobs.length > 0) batches.keep(tenant, worker, pollId, poll.jobs);
+    if (poll.jobs.length > 0) batches.keep(request, poll.jobs);
     return { kind: "jobs", jobs: poll.jobs };
   } finally {
     engine.offers.close(poll.offer);
@@ -53,10 +66,14 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
     leaseMs: request.leaseMs ?? engine.config["jobs.leaseMs"],
     ...(caller.credential === undefined ? {} : { credential: caller.credential }),
     places: request.places,
-    running: () => workers.running(caller.tenant, worker) + jobs.length,
+    running: () => workers.running(caller.tenant, worker) + (request.places - offer.places - jobs.length),
     give(given) {
       jobs.push(...given);
-      workers.took(caller.tenant, worker, given.length);
+      workers.took(
+        caller.tenant,
+        worker,
+        given.map(({ token }) => token),
+      );
       // The first job opens a short window for more, so that a burst is one answer and not many.
       if (offer.places <= 0 || jobs.length >= request.places) full.abort();
       else cancelGather ??= clock.timer(engine.config["jobs.gatherMs"], () => full.abort());
@@ -66,9 +83,9 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
   return {
     offer,
     jobs,
-    async wait(signal: AbortSignal | undefined) {
+    async wait(signal: AbortSignal) {
       const waitMs = Math.min(request.waitMs, engine.config["jobs.pollWaitMaxMs"]);
-      const stop = signal === undefined ? full.signal : AbortSignal.any([full.signal, signal]);
+      const stop = AbortSignal.any([full.signal, signal]);
       if (!stop.aborted) await clock.sleep(waitMs, stop);
       // Nothing more is promised from here on; what was promised is being claimed and belongs into this answer.
       engine.offers.close(offer);
@@ -80,31 +97,16 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
   };
 }
 
-type Discovery = { readonly kind: "found" } | Extract<PollAnswer, { kind: "unknown" | "unavailable" }>;
-
-/** Asks the store for waiting jobs when nothing is remembered: after a restart no hint tells of them. */
-async function discover(
-  engine: Engine,
-  tenant: TenantId,
-  topics: readonly string[],
-  places: number,
-): Promise<Discovery> {
-  const { ports, config, offers } = engine;
-  if (offers.known(tenant, topics) > 0) return { kind: "found" };
-  for (const topic of topics) {
-    const answer = await askUntilKnown(ports, "listReadyJobs", storeLimits(config), (deadlineMs) =>
-      ports.store.listReadyJobs({ tenant, topic, limit: Math.max(32, places) }, { deadlineMs }),
-    );
-    if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
-    for (const hint of answer.jobs) offers.learn(tenant, hint);
-  }
-  return { kind: "found" };
-}
+type PollName = Pick<PollRequest, "caller" | "worker" | "pollId">;
+type PollUnderWay = { readonly answered: Promise<PollAnswer>; leave(): void };
 
 /** Batches by poll id, for a while: a worker whose answer was lost asks again with the same id. */
 export type PolledBatches = {
-  recall(tenant: TenantId, worker: string, pollId: string): readonly ClaimedJob[] | undefined;
-  keep(tenant: TenantId, worker: string, pollId: string, jobs: readonly ClaimedJob[]): void;
+  recall(poll: PollName): readonly ClaimedJob[] | undefined;
+  keep(poll: PollName, jobs: readonly ClaimedJob[]): void;
+  underWay(poll: PollName): PollUnderWay | undefined;
+  /** Remembers the poll until it is answered. */
+  during(poll: PollName, underWay: PollUnderWay): Promise<PollAnswer>;
 };
 
 export function createPolledBatches(
@@ -112,21 +114,31 @@ export function createPolledBatches(
   limits: { readonly keepMs: number },
 ): PolledBatches {
   const batches = new Map<string, { readonly jobs: readonly ClaimedJob[]; readonly atMs: number }>();
+  const polls = new Map<string, PollUnderWay>();
   const { clock } = engine.ports;
-  const keyOf = (tenant: TenantId, worker: string, pollId: string) =>
-    JSON.stringify([tenant, worker, pollId]);
+  const keyOf = ({ caller, worker, pollId }: PollName) => JSON.stringify([caller.tenant, worker, pollId]);
   return {
-    recall(tenant, worker, pollId) {
-      const batch = batches.get(keyOf(tenant, worker, pollId));
+    recall(poll) {
+      const batch = batches.get(keyOf(poll));
       return batch !== undefined && clock.monotonicMs() - batch.atMs < limits.keepMs ? batch.jobs : undefined;
     },
-    keep(tenant, worker, pollId, jobs) {
+    keep(poll, jobs) {
       const atMs = clock.monotonicMs();
       for (const [key, batch] of batches) {
         if (atMs - batch.atMs < limits.keepMs) break;
         batches.delete(key);
       }
-      batches.set(keyOf(tenant, worker, pollId), { jobs, atMs });
+      batches.set(keyOf(poll), { jobs, atMs });
+    },
+    underWay: (poll) => polls.get(keyOf(poll)),
+    async during(poll, underWay) {
+      const key = keyOf(poll);
+      polls.set(key, underWay);
+      try {
+        return await underWay.answered;
+      } finally {
+        polls.delete(key);
+      }
     },
   };
 }

@@ -1,4 +1,5 @@
 // The workers that this process has seen lately, and how many jobs each has: from polls, heartbeats and results.
+import type { ClaimToken } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { WorkerInfo } from "../control-api.ts";
@@ -9,15 +10,21 @@ export type Workers = {
     worker: string,
     offer?: { readonly topics: readonly string[]; readonly places: number },
   ): void;
-  /** Jobs it says it has; what it took since counts on top until it says so again. */
-  beat(tenant: TenantId, worker: string, jobs: number): void;
-  took(tenant: TenantId, worker: string, jobs: number): void;
-  finished(tenant: TenantId, worker: string): void;
+  /** The claims it says it has; what it took since counts on top until it says so again. */
+  beat(tenant: TenantId, worker: string, claims: readonly ClaimToken[]): void;
+  took(tenant: TenantId, worker: string, claims: readonly ClaimToken[]): void;
+  /** A result was reported with this claim. */
+  finished(claim: ClaimToken): void;
   running(tenant: TenantId, worker: string): number;
   list(tenant: TenantId): readonly WorkerInfo[];
 };
 
-type Entry = { topics: readonly string[]; places: number; running: number; seenAtMs: number };
+type Entry = {
+  topics: readonly string[];
+  places: number;
+  readonly claims: Set<ClaimToken>;
+  seenAtMs: number;
+};
 
 /** A worker that was silent for this long is no longer listed. */
 const keepMs = 120_000;
@@ -30,45 +37,72 @@ export function createWorkers(clock: Clock): Workers {
     string,
     { readonly tenant: TenantId; readonly worker: string; readonly entry: Entry }
   >();
+  const holders = new Map<ClaimToken, Entry>();
+  const keyOf = (tenant: TenantId, worker: string) => `${tenant} ${worker}`;
+
+  function take(entry: Entry, claims: readonly ClaimToken[]): void {
+    for (const claim of claims) {
+      entry.claims.add(claim);
+      holders.set(claim, entry);
+    }
+  }
+
+  function forgetAll(entry: Entry): void {
+    for (const claim of entry.claims) holders.delete(claim);
+    entry.claims.clear();
+  }
+
+  /** From the one seen longest ago on. */
+  function forgetSilent(nowMs: number): void {
+    for (const [key, { entry }] of workers) {
+      if (workers.size < workersMax && nowMs - entry.seenAtMs < keepMs) return;
+      forgetAll(entry);
+      workers.delete(key);
+    }
+  }
+
   function touch(tenant: TenantId, worker: string): Entry {
-    const key = `${tenant} ${worker}`;
+    const key = keyOf(tenant, worker);
+    const nowMs = clock.monotonicMs();
     const found = workers.get(key) ?? {
       tenant,
       worker,
-      entry: { topics: [], places: 0, running: 0, seenAtMs: 0 },
+      entry: { topics: [], places: 0, claims: new Set<ClaimToken>(), seenAtMs: nowMs },
     };
     workers.delete(key);
-    const [oldest] = workers.keys();
-    if (workers.size >= workersMax && oldest !== undefined) workers.delete(oldest);
+    forgetSilent(nowMs);
     workers.set(key, found);
-    found.entry.seenAtMs = clock.monotonicMs();
+    found.entry.seenAtMs = nowMs;
     return found.entry;
   }
+
   return {
     seen(tenant, worker, offer) {
       Object.assign(touch(tenant, worker), offer);
     },
-    beat(tenant, worker, jobs) {
-      touch(tenant, worker).running = jobs;
-    },
-    took(tenant, worker, jobs) {
-      touch(tenant, worker).running += jobs;
-    },
-    finished(tenant, worker) {
+    beat(tenant, worker, claims) {
       const entry = touch(tenant, worker);
-      entry.running = Math.max(0, entry.running - 1);
+      forgetAll(entry);
+      take(entry, claims);
     },
-    running: (tenant, worker) => workers.get(`${tenant} ${worker}`)?.entry.running ?? 0,
+    took(tenant, worker, claims) {
+      take(touch(tenant, worker), claims);
+    },
+    finished(claim) {
+      holders.get(claim)?.claims.delete(claim);
+      holders.delete(claim);
+    },
+    running: (tenant, worker) => workers.get(keyOf(tenant, worker))?.entry.claims.size ?? 0,
     list(tenant) {
       const nowMs = clock.monotonicMs();
       return [...workers.values()]
         .filter((found) => found.tenant === tenant && nowMs - found.entry.seenAtMs < keepMs)
-        .map(({ worker, entry: { topics, places, running, seenAtMs } }) => ({
+        .map(({ worker, entry: { topics, places, claims, seenAtMs } }) => ({
           tenant,
           worker,
           topics,
           places,
-          running,
+          running: claims.size,
           lastSeenMsAgo: nowMs - seenAtMs,
         }));
     },
