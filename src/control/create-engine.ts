@@ -2,17 +2,20 @@
 import type { Config } from "../config.ts";
 import type { Bus } from "../ports/bus.ts";
 import type { Ports } from "../ports/ports.ts";
+import { type Execute, executeOn, type Store, storeFrom } from "../ports/store.ts";
 import { createTenantCache } from "./admission/tenant-cache.ts";
 import { createAlarms } from "./engine/alarms.ts";
 import { createBackground } from "./engine/background.ts";
 import { deliverEntry } from "./engine/deliver-entry.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createRunCache } from "./engine/run-cache.ts";
-import { createStoreTime } from "./engine/store-time.ts";
+import { createStoreTime, type StoreTime } from "./engine/store-time.ts";
 import { createOffers } from "./jobs/offers.ts";
 import { createDefinitions } from "./workflows/definitions.ts";
 
-export function createEngine(ports: Ports, bus: Bus, config: Config): Engine {
+export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
+  const storeTime = createStoreTime(given.clock);
+  const ports = { ...given, store: teaching(given.store, storeTime) };
   const background = createBackground(ports.log);
   const engine: Engine = {
     ports,
@@ -30,7 +33,18 @@ export function createEngine(ports: Ports, bus: Bus, config: Config): Engine {
     }),
     offers: createOffers(ports, config["jobs.hintsMax"]),
     background,
-    storeTime: createStoreTime(ports.clock),
+    storeTime,
   };
   return engine;
+}
+
+/** Every answer tells the store's time; the first comes before the first due time is computed. */
+function teaching(store: Store, storeTime: StoreTime): Store {
+  const execute = executeOn(store);
+  const learn: Execute = async (name, request, options) => {
+    const answer = await execute(name, request, options);
+    if ("storeTimeMs" in answer) storeTime.learn(answer.storeTimeMs);
+    return answer;
+  };
+  return storeFrom(learn, () => store.close());
 }

@@ -32,7 +32,13 @@ export const jobStates = ["ready", "claimed", "reported", "lost", "voided"] as c
 export type JobState = (typeof jobStates)[number];
 
 /** How a worker takes a job: its token, its name, and how long it may be silent. */
-export type ClaimTerms = { readonly token: ClaimToken; readonly worker: string; readonly leaseMs: number };
+export type ClaimTerms = {
+  readonly token: ClaimToken;
+  readonly worker: string;
+  readonly leaseMs: number;
+  /** The id of the worker's key, if it has one: a job is not born claimed for a revoked one. */
+  readonly credential?: string;
+};
 
 /** A job that a run puts up. */
 export type JobSpec = {

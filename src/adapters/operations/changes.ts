@@ -25,7 +25,7 @@ export function applyChange(
     context.records.put("runRecord", scopeOf(tenant, runId), key, { body });
   }
   for (const jobId of change.voidJobs) voidJob(context, tenant, jobId);
-  for (const spec of change.jobs) createJob(context, tenant, runId, spec);
+  for (const spec of change.jobs) createJob(context, state, spec);
   for (const timerId of change.clearTimers) clearTimer(context, state, timerId);
   for (const timer of change.timers) setTimer(context, state, timer);
   for (const request of change.approvals) putApproval(context, state, request);

@@ -24,14 +24,15 @@ import { appendEvent, isRevoked } from "./tenants.ts";
 export function deliver(context: Context, request: RequestOf<"deliver">): OutcomeOf<"deliver"> {
   const { tenant, runId, entry, take, proposal } = request;
   const state = context.records.get("run", tenant, runId);
-  if (isRevoked(context, tenant, request.credential))
-    return { kind: "refused", because: "credential_revoked" };
-  if (state === undefined) return { kind: "refused", because: "run_not_found" };
+  const revoked = isRevoked(context, tenant, request.credential);
+  if (state === undefined || state.deleted) return refused(revoked ? "credential_revoked" : "run_not_found");
   if (proposal !== undefined && isRepeat(context, state, proposal)) return applied(context, state, proposal);
   const holder = holderOf(context, tenant, runLock(runId));
   // Only an earlier try of this very call can have taken the lock with its token.
   if (holder?.token === take.token) return { kind: "delivered", run: owned(context, state, holder, request) };
   const verdict = judgeEntry(context, state, entry);
+  // What had its effect before the key was revoked is still answered as it was.
+  if (revoked && verdict.kind !== "repeat") return refused("credential_revoked");
   if (verdict.kind === "refused") return verdict;
   if (verdict.kind === "repeat") return { kind: "delivered", run: handedOver(context, holder) };
   if (holder !== undefined && request.whenBusy === "refuse") {
@@ -56,7 +57,7 @@ export function deliver(context: Context, request: RequestOf<"deliver">): Outcom
 export function takeRun(context: Context, request: RequestOf<"takeRun">): OutcomeOf<"takeRun"> {
   const { tenant, runId, take } = request;
   const state = context.records.get("run", tenant, runId);
-  if (state === undefined) return { kind: "not_found" };
+  if (state === undefined || state.deleted) return { kind: "not_found" };
   const holder = holderOf(context, tenant, runLock(runId));
   if (holder?.token === take.token) return owned(context, state, holder, request);
   if (state.entriesWaiting === 0) return { kind: "empty" };
@@ -67,7 +68,7 @@ export function takeRun(context: Context, request: RequestOf<"takeRun">): Outcom
 export function commit(context: Context, request: RequestOf<"commit">): OutcomeOf<"commit"> {
   const { tenant, runId, guard, consumed } = request;
   const state = context.records.get("run", tenant, runId);
-  if (state === undefined) return { kind: "not_found" };
+  if (state === undefined || state.deleted) return { kind: "not_found" };
   if (isRepeat(context, state, request)) {
     const ours = judgeGuard(context, tenant, guard) === "current";
     const entries = ours ? firstEntries(context, state) : [];
@@ -138,6 +139,7 @@ export function headerOf(state: RunState): RunHeader {
     attentionAtMs: _attention,
     removeAtMs: _remove,
     fingerprint: _fingerprint,
+    deleted: _deleted,
     ...header
   } = state;
   return header;

@@ -1,13 +1,13 @@
 // Jobs as records: putting them up, claiming them, calling them off, and the two indexes that they stand in.
 import type { ClaimTerms, Job, JobHint, JobId, JobSpec } from "../../domain/job.ts";
-import type { RunId } from "../../domain/run.ts";
+import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
 import { type Context, nowMs } from "./context.ts";
 import { clearDue, setDue } from "./due.ts";
 import { nextFence } from "./locks.ts";
 import { type JobState, orderedNumber } from "./records.ts";
-import { readTenant } from "./tenants.ts";
+import { isRevoked, readTenant } from "./tenants.ts";
 
 export function jobScope(tenant: TenantId, runId: RunId): string {
   return `${tenant}/${runId}`;
@@ -22,16 +22,23 @@ export function runIdOf(jobId: JobId): RunId {
   return jobId.slice(0, jobId.indexOf(":")) as RunId;
 }
 
-/** Puts a job up: ready for anybody, or already claimed unless the tenant is stopped. */
-export function createJob(context: Context, tenant: TenantId, runId: RunId, spec: JobSpec): void {
+/** Puts a job up: ready for anybody, or already claimed if a claim of its own would be granted now. */
+export function createJob(context: Context, run: RunHeader, spec: JobSpec): void {
+  const { tenant, runId } = run;
   const { claim, ...rest } = spec;
   const job: Job = { ...rest, runId, state: "ready", createdAtMs: nowMs(context), republished: 0 };
-  if (claim !== undefined && readTenant(context, tenant).settings.stopped !== true) {
+  if (claim !== undefined && mayBeBornClaimed(context, run, claim)) {
     putClaimed(context, tenant, job, claim);
     return;
   }
   context.records.put("ready", readyScope(tenant, job.topic), readyMember(job), {});
   scheduleJob(context, tenant, job);
+}
+
+function mayBeBornClaimed(context: Context, run: RunHeader, { credential }: ClaimTerms): boolean {
+  if (readTenant(context, run.tenant).settings.stopped === true || run.cancelRequested !== undefined)
+    return false;
+  return !isRevoked(context, run.tenant, credential);
 }
 
 export function claimJob(context: Context, tenant: TenantId, job: JobState, terms: ClaimTerms): Job {

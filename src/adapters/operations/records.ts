@@ -30,6 +30,8 @@ export type RunState = RunHeader & {
   readonly removeAtMs?: number;
   /** What the reservation held: enough to restore it. */
   readonly fingerprint?: string;
+  /** Removed soon after its admission: only a late duplicate of that admission still finds it. */
+  readonly deleted?: true;
 };
 
 /** A job with the time at which the sweep publishes it again, while it is ready. */

@@ -3,8 +3,8 @@ import type { JobId } from "../../domain/job.ts";
 import { isTerminal } from "../../domain/run.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { scopeOf } from "./changes.ts";
-import type { Context } from "./context.ts";
-import { clearDue } from "./due.ts";
+import { type Context, nowMs } from "./context.ts";
+import { clearDue, setDue } from "./due.ts";
 import { runLock } from "./inbox.ts";
 import { forgetLock } from "./locks.ts";
 import type { RecordKind, RunState } from "./records.ts";
@@ -13,7 +13,7 @@ import { appendEvent } from "./tenants.ts";
 export function deleteRun(context: Context, request: RequestOf<"deleteRun">): OutcomeOf<"deleteRun"> {
   const { tenant, runId, actor } = request;
   const state = context.records.get("run", tenant, runId);
-  if (state === undefined) return { kind: "not_found" };
+  if (state === undefined || state.deleted) return { kind: "not_found" };
   if (!isTerminal(state.status)) return { kind: "not_ended", status: state.status };
   if (removePart(context, state) === "more") return { kind: "more" };
   appendEvent(context, tenant, { type: "run_deleted", subject: runId, actor, detail: state.status });
@@ -47,8 +47,22 @@ export function removePart(context: Context, state: RunState): "removed" | "more
   if (room === 0) return "more";
   clearDue(context, { kind: "retention", tenant, subject: runId }, state.removeAtMs);
   forgetLock(context, tenant, runLock(runId));
-  context.records.erase("run", tenant, runId);
+  const graveUntilMs = state.admittedAtMs + graveMs;
+  if (nowMs(context) < graveUntilMs) bury(context, state, graveUntilMs);
+  else context.records.erase("run", tenant, runId);
   return "removed";
+}
+
+/**
+ * A start without a key that was sent twice must not make the run again after it was removed. No call is under way for longer
+ * than a minute (the largest store.callTimeoutMs).
+ */
+const graveMs = 60_000;
+
+function bury(context: Context, state: RunState, removeAtMs: number): void {
+  const { tenant, runId } = state;
+  context.records.put("run", tenant, runId, { ...state, deleted: true, removeAtMs });
+  setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
 }
 
 function forgetJobLocks(context: Context, { tenant }: RunState, jobId: JobId): void {

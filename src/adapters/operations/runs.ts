@@ -70,7 +70,7 @@ export function listActive(context: Context, request: RequestOf<"listActive">): 
 export function loadRun(context: Context, request: RequestOf<"loadRun">): OutcomeOf<"loadRun"> {
   const { tenant, runId } = request;
   const state = context.records.get("run", tenant, runId);
-  if (state === undefined) return { kind: "not_found" };
+  if (state === undefined || state.deleted) return { kind: "not_found" };
   const header = headerOf(state);
   const scope = scopeOf(tenant, runId);
   if (request.records === undefined) {
@@ -96,6 +96,7 @@ export function listRuns(context: Context, request: RequestOf<"listRuns">): Outc
   const rows = context.records.scanBack("run", tenant, before, scannedMax);
   for (const { value } of rows) {
     const wanted =
+      value.deleted === undefined &&
       (status === undefined || value.status === status) &&
       (workflow === undefined || value.workflow === workflow);
     if (wanted) runs.push(headerOf(value));
@@ -113,7 +114,7 @@ export function readTimeline(
 ): OutcomeOf<"readTimeline"> {
   const { tenant, runId, after, limit } = request;
   const state = context.records.get("run", tenant, runId);
-  if (state === undefined) return { kind: "not_found" };
+  if (state === undefined || state.deleted) return { kind: "not_found" };
   const rows = context.records.scan("timeline", scopeOf(tenant, runId), orderedNumber(after), limit);
   return {
     kind: "timeline",

@@ -123,7 +123,7 @@ function removeEnded(context: Context, tenant: TenantId, subject: string, found:
   const state = context.records.get("run", tenant, runId);
   if (state === undefined) return;
   if (removePart(context, state) === "removed") {
-    found.removedRuns += 1;
+    if (state.deleted === undefined) found.removedRuns += 1;
     return;
   }
   const removeAtMs = nowMs(context);

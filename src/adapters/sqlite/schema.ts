@@ -86,8 +86,8 @@ function createAdmissionTables(database: Database): void {
   createRecordTables(database, admissionKinds);
 }
 
-/** What the runs of version 2 get: its retention was the usual one. */
-const oldRetentionMs = 604_800_000;
+/** Version 2 kept ended runs for ever; from the migration on they have a week, as the default is. */
+const removeAtMs = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + 604800000";
 
 /**
  * Version 2 knew runs only up to their admission. Its runs get the fields that they lacked, its keys their places in the order
@@ -106,7 +106,10 @@ function addRuns(database: Database): void {
      UPDATE run SET value = json_set(json_remove(value, '$.endedByFence'), '$.definition', '', '$.version', 1,
        '$.updatedAtMs', COALESCE(json_extract(value, '$.endedAtMs'), json_extract(value, '$.admittedAtMs')),
        '$.entriesAppended', 0, '$.entriesWaiting', 0, '$.drains', 0);
-     UPDATE run SET value = json_set(value, '$.removeAtMs', json_extract(value, '$.endedAtMs') + ${oldRetentionMs})
+     UPDATE run SET value = json_set(run.value, '$.fingerprint', json_extract(reservation.value, '$.fingerprint'))
+       FROM reservation WHERE reservation.scope = run.scope
+       AND reservation.member = json_extract(run.value, '$.reservation');
+     UPDATE run SET value = json_set(value, '$.removeAtMs', ${removeAtMs})
        WHERE json_extract(value, '$.endedAtMs') IS NOT NULL;
      INSERT INTO due SELECT 'p' || substr(member, 5, 2),
        printf('%016d', json_extract(value, '$.removeAtMs')) || ' retention ' || scope || ' ' || member, '{}'

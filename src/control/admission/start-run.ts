@@ -79,7 +79,7 @@ async function decide(gate: Gate, asked: AskedRun, signal: AbortSignal | undefin
     const decision = await admitAtomically(gate, asked);
     if (decision.kind !== "use_lock_strategy") return { strategy: "atomic", decision };
     const { wait = gate.config["admission.wait"] } = decision;
-    gate.tenants.learn(tenant, { admissionStrategy: "lock", admissionWait: wait });
+    gate.tenants.learnStrategy(tenant, { admissionStrategy: "lock", admissionWait: wait });
     return { strategy: "lock", decision: await startUnderLock(gate, asked, wait, signal) };
   }
   return { strategy: "lock", decision: await startUnderLock(gate, asked, chosen.wait, signal) };
@@ -93,7 +93,7 @@ type Choice =
 /** Only a process set to `lock` must ask first: `admit` itself refuses for a tenant that is set to `lock`. */
 function chooseStrategy(gate: Gate, tenant: TenantId): Choice | Promise<Choice> {
   const { config, tenants } = gate;
-  const known = tenants.recall(tenant);
+  const known = tenants.recallStrategy(tenant);
   if (known !== undefined) return choiceBy(config, known);
   return config["admission.strategy"] === "atomic" ? { kind: "atomic" } : lookUpStrategy(gate, tenant);
 }

@@ -1,6 +1,7 @@
 // Starts a run of a workflow: its first steps are decided before the store is asked, so that one operation does it all.
 import { startRun as firstCommit } from "../../domain/engine/start.ts";
 import { makeRunId, orderedUnique } from "../../domain/run.ts";
+import { unchanged } from "../../domain/run-change.ts";
 import { retryAfterSeconds } from "../../domain/wait.ts";
 import type { StartWorkflowAnswer, StartWorkflowRequest } from "../control-api.ts";
 import { afterCommit, remember } from "../engine/after-commit.ts";
@@ -18,15 +19,44 @@ export async function startWorkflow(
   const { caller, workflow } = request;
   for (let tries = 1; ; tries += 1) {
     const current = await engine.definitions.current(caller.tenant, workflow);
-    if (current.kind === "not_found") return { kind: "workflow_not_found" };
+    if (current.kind === "not_found")
+      return replayOr(engine, request, { kind: "workflow_not_found" }, signal);
     if (current.kind !== "current") return gateUnavailable(engine, current.cause);
     const problems = current.definition.problemsOfInput(request.input);
-    if (problems.length > 0) return { kind: "input_invalid", problems };
+    if (problems.length > 0) return replayOr(engine, request, { kind: "input_invalid", problems }, signal);
     const answer = await startBy(engine, request, current, signal);
     if (answer.kind !== "workflow_changed") return answer;
     // Somebody saved the workflow since this process read it. Nothing was admitted: read it again.
     engine.definitions.forgetCurrent(caller.tenant, workflow);
     if (tries === 3) return gateUnavailable(engine, "the workflow keeps changing");
+  }
+}
+
+/**
+ * A key that is bound answers with its run, whatever became of the workflow since. Asked by a revision that no workflow has,
+ * the gate judges the key and can admit nothing.
+ */
+async function replayOr(
+  engine: Engine,
+  request: StartWorkflowRequest,
+  refusal: StartWorkflowAnswer,
+  signal: AbortSignal | undefined,
+): Promise<StartWorkflowAnswer> {
+  const { caller, workflow, key } = request;
+  if (key === undefined) return refusal;
+  const { tenant, actor, credential } = caller;
+  const change = { ...unchanged, status: "pending", timeline: "[]" } as const;
+  const nothing = { workflow, revision: 0, definition: "", actor, change, start: "applied", key } as const;
+  const asked = { tenant, ...nothing, ...(credential === undefined ? {} : { credential }) };
+  const answer = await startRun(engine, asked, signal);
+  switch (answer.kind) {
+    case "workflow_changed":
+    case "limit_reached":
+    case "tenant_stopped":
+    case "key_quota_reached":
+      return refusal;
+    default:
+      return answer;
   }
 }
 
@@ -40,7 +70,9 @@ async function startBy(
   const { caller, workflow, input, key, traceparent } = request;
   const { tenant, actor, credential } = caller;
   const settings = await settingsOf(engine, tenant);
-  const separateDuties = settings?.separateDuties ?? config["approvals.separateDuties"] === "yes";
+  // Without them nobody knows whether duties are separate: a run that is not would stay so.
+  if (settings === undefined) return gateUnavailable(engine, "the tenant's settings cannot be read");
+  const separateDuties = settings.separateDuties ?? config["approvals.separateDuties"] === "yes";
   const runId = makeRunId(tenant, orderedUnique(ports.clock.wallMs(), ports.random.token()));
   const nowMs = storeTime.nowMs();
   const started = firstCommit(definition, {
@@ -75,7 +107,6 @@ async function startBy(
     return answer;
   }
   const { claims, storeTimeMs } = answer;
-  storeTime.learn(storeTimeMs);
   if (started.large) {
     preclaim.abandon();
     engine.background.run("starting a large run", () => drainRun(engine, tenant, runId));

@@ -60,7 +60,9 @@ async function decide(engine: Engine, request: DecideRequest): Promise<DecideAns
   if (answer.kind === "accepted") {
     engine.ports.metrics.count("approvals_decided_total", { decision });
     const decided = await readApproval(engine, request);
-    return decided.kind === "approval" ? { kind: "decided", approval: decided.approval } : decided;
+    if (decided.kind === "approval") return { kind: "decided", approval: decided.approval };
+    // Made, whatever became of the record: asked again, the same decision is answered with it.
+    return decided.kind === "not_found" ? decided : { kind: "unknown", cause: decided.cause };
   }
   if (answer.kind !== "refused") return answer;
   return refusalOf(request, answer.because, answer.approval);

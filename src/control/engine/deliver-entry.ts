@@ -50,7 +50,6 @@ export async function deliverEntry(engine: Engine, request: DeliveryRequest): Pr
       { deadlineMs },
     ),
   );
-  if ("storeTimeMs" in answer) engine.storeTime.learn(answer.storeTimeMs);
   if (proposed !== undefined) {
     if (answer.kind === "applied") {
       const { change } = proposed.proposal;

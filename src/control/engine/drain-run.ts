@@ -189,7 +189,6 @@ async function commitOne(
   const answer = await askUntilKnown(ports, "commit", storeLimits(engine.config), (deadlineMs) =>
     lease.write("commit", request, deadlineMs),
   );
-  if ("storeTimeMs" in answer) engine.storeTime.learn(answer.storeTimeMs);
   if (answer.kind !== "committed") {
     preclaim.abandon();
     engine.runs.forget(runId);

@@ -32,7 +32,7 @@ export function storeLimits(config: Config): AskLimits {
 
 /** The tenant's settings as of at most a few seconds ago; undefined when the store does not answer. */
 export async function settingsOf(
-  { ports, config, tenants, storeTime }: Engine,
+  { ports, config, tenants }: Engine,
   tenant: TenantId,
 ): Promise<TenantSettings | undefined> {
   const known = tenants.recall(tenant);
@@ -41,7 +41,6 @@ export async function settingsOf(
     ports.store.getTenant({ tenant }, { deadlineMs }),
   );
   if (answer.kind !== "tenant") return undefined;
-  storeTime.learn(answer.storeTimeMs);
   tenants.learn(tenant, answer.record.settings);
   return answer.record.settings;
 }

@@ -64,7 +64,9 @@ export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Of
     if (offer === undefined) return spec;
     offer.places -= 1;
     const token = ports.random.token() as ClaimToken;
-    const claimed = { ...spec, claim: { token, worker: offer.worker, leaseMs: offer.leaseMs } };
+    const { worker, leaseMs, credential } = offer;
+    const terms = { token, worker, leaseMs, ...(credential === undefined ? {} : { credential }) };
+    const claimed = { ...spec, claim: terms };
     promised.push({ offer, spec: claimed, token });
     return claimed;
   }

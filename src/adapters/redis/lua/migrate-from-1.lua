@@ -12,7 +12,7 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if redis.call("GET", KEYS[1]) ~= "1" then return { "migrated", now } end
 
--- Version 1 had no setting for it: a week, as the default is now.
+-- Version 1 kept runs for ever; from now on they have a week, as the default is.
 local runRetentionMs, proveEveryMs, never = 604800000, 60000, "9007199254740991"
 local start = string.sub(KEYS[1], 1, -1 - #"schema")
 local names, cursor = {}, "0"
@@ -40,7 +40,7 @@ local function migrateRun(tenant, runId)
   redis.call("HDEL", key, "endedByFence")
   redis.call("ZADD", start .. "runs:" .. tenant, 0, runId)
   if endedAt then
-    local removeAt = string.format("%.0f", endedAt + runRetentionMs)
+    local removeAt = string.format("%.0f", nowMs + runRetentionMs)
     redis.call("ZADD", start .. "due", removeAt, "retention " .. tenant .. " " .. runId)
   end
   local held = digest and redis.call("GET", start .. "wf:run:idempotency:" .. tenant .. ":" .. digest)

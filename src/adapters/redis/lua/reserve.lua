@@ -47,6 +47,7 @@ local evicted = false
 if redis.call("ZCARD", KEYS[6]) >= tonumber(ARGV[12]) and not redis.call("ZSCORE", KEYS[6], ARGV[11]) then
   local oldest = redis.call("ZRANGE", KEYS[6], 0, 0, "WITHSCORES")
   evicted = oldest[1] and oldest[2] ~= "9007199254740991" and oldest[1]
+  if evicted then redis.call("GET", KEYS[8] .. evicted) end
 end
 if retake then
   redis.call("SET", KEYS[1], value, "PX", ARGV[5])

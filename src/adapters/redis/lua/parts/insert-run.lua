@@ -12,12 +12,16 @@ local fields = { "workflow", workflow, "definition", definition, "actor", actor,
 local writes, dueGone, dueAdded = retake or {}, {}, {}
 -- Most admissions find the tenant's proof planned already.
 local planned = redis.call("ZSCORE", dueKey, "proof " .. tenant .. " ")
-local evicted = false
+local evicted, oldest = false, nil
 if reservationKey then
   if redis.call("ZCARD", keyedKey) >= tonumber(quota) and not held then
-    local oldest = redis.call("ZRANGE", keyedKey, 0, 0, "WITHSCORES")
-    if not oldest[1] or oldest[2] == "9007199254740991" then return { "key_quota_reached", now, quota } end
-    evicted = not redis.call("ZSCORE", keyedKey, digest) and oldest[1]
+    local first = redis.call("ZRANGE", keyedKey, 0, 0, "WITHSCORES")
+    if not first[1] or first[2] == "9007199254740991" then return { "key_quota_reached", now, quota } end
+    if not redis.call("ZSCORE", keyedKey, digest) then
+      oldest = first[1]
+      evicted = start .. "wf:run:idempotency:" .. tenant .. ":" .. oldest
+      redis.call("GET", evicted) -- Refuses a key of another type while nothing is written yet.
+    end
   end
 end
 --@include plan-change
@@ -43,8 +47,8 @@ end
 redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
   "at", now, "type", "run_admitted", "subject", runId, "actor", actor, "detail", workflow)
 if evicted then
-  redis.call("DEL", start .. "wf:run:idempotency:" .. tenant .. ":" .. evicted)
-  redis.call("ZREM", keyedKey, evicted)
+  redis.call("DEL", evicted)
+  redis.call("ZREM", keyedKey, oldest)
 end
 --@include write-change
 redis.call("ZADD", runsKey, 0, runId)
