@@ -2,6 +2,8 @@
 import { createInProcessBus } from "./adapters/in-process/in-process-bus.ts";
 import { MemoryMetrics } from "./adapters/memory/memory-metrics.ts";
 import { createMemoryStore } from "./adapters/memory/memory-store.ts";
+import type { PrometheusMetrics } from "./adapters/prometheus/prometheus-metrics.ts";
+import type { Copy, Restored, RestoreOptions } from "./adapters/sqlite/backup.ts";
 import { systemClock } from "./adapters/system/system-clock.ts";
 import { systemInstance } from "./adapters/system/system-instance.ts";
 import { createSystemLog } from "./adapters/system/system-log.ts";
@@ -143,3 +145,25 @@ async function openStore(config: Config, { log, onFatal }: Surroundings): Promis
     }
   }
 }
+
+/** Metrics as a gateway shows them; `createControlPlane` takes them as its port. */
+export async function createShownMetrics(config: Config): Promise<PrometheusMetrics> {
+  const { createPrometheusMetrics } = await import("./adapters/prometheus/prometheus-metrics.ts");
+  return createPrometheusMetrics(config["metrics.tenantLabelsMax"]);
+}
+
+/** The embedded data as one file. The server that owns it must be stopped: while it runs, all three answer `store_in_use`. */
+export const embeddedData = {
+  async backUp(directory: string, target: string): Promise<Copy> {
+    const { backUpDatabase } = await import("./adapters/sqlite/backup.ts");
+    return backUpDatabase(directory, target);
+  },
+  async restore(source: string, directory: string, options: RestoreOptions): Promise<Restored> {
+    const { restoreDatabase } = await import("./adapters/sqlite/backup.ts");
+    return restoreDatabase(source, directory, options);
+  },
+  async remove(directory: string): Promise<void> {
+    const { removeDatabase } = await import("./adapters/sqlite/backup.ts");
+    return removeDatabase(directory);
+  },
+};

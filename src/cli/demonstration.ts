@@ -41,30 +41,32 @@ export type ShownRun = {
 };
 
 export async function runReport(plane: ControlPlane): Promise<ShownRun> {
-  await saveExample(plane, "report");
-  const started = await start(plane, "report", { subject: "leases" }, 1);
+  const workflow = await saveExample(plane, "report");
+  const started = await start(plane, workflow, { subject: "leases" }, 1);
   return { ...started, status: await settled(plane, started.runId) };
 }
 
 /** One run waits, however often the program was started: the keys are numbered, and the first open run is taken. */
 export async function runRefund(plane: ControlPlane): Promise<ShownRun> {
-  await saveExample(plane, "refund");
+  const workflow = await saveExample(plane, "refund");
   for (let number = 1; ; number += 1) {
-    const started = await start(plane, "refund", { order: `A-${1000 + number}`, amount: 250 }, number);
+    const started = await start(plane, workflow, { order: `A-${1000 + number}`, amount: 250 }, number);
     const status = await settled(plane, started.runId);
     if (started.origin === "started" || !isTerminal(status)) return { ...started, status };
   }
 }
 
-async function saveExample(plane: ControlPlane, id: "report" | "refund"): Promise<void> {
-  const file = new URL(`../../examples/workflows/${id}.json`, import.meta.url);
+/** Gives the workflow's id. The same definition again would only make another revision of it. */
+async function saveExample(plane: ControlPlane, name: "report" | "refund"): Promise<string> {
+  const file = new URL(`../../examples/workflows/${name}.json`, import.meta.url);
   const definition = JSON.parse(readFileSync(file, "utf8")) as JsonValue;
+  const { id } = definition as { readonly id: string };
   const known = await plane.api.getWorkflow(tenant, id);
-  // The same again would only make another revision of it.
   if (known.kind === "workflow" && JSON.stringify(known.workflow.definition) === JSON.stringify(definition))
-    return;
+    return id;
   const saved = await plane.api.saveWorkflow(caller, definition);
   if (saved.kind !== "saved") throw unexpected(`saving ${id}`, saved);
+  return id;
 }
 
 /** As over HTTP: the key and the request's fingerprint, so that a repeat finds the first run. */
@@ -76,7 +78,7 @@ async function start(
 ): Promise<Omit<ShownRun, "status">> {
   const path = `/api/v1/workflows/${workflow}/runs`;
   const fingerprint = fingerprintOf({ method: "POST", path, query: {}, body: input });
-  const key = { text: `demonstration-${workflow}-${number}`, fingerprint };
+  const key = { text: `${workflow}-${number}`, fingerprint };
   const answer: StartWorkflowAnswer = await plane.api.startWorkflow({ caller, workflow, input, key });
   if (answer.kind === "admitted") return { runId: answer.runId, origin: "started" };
   if (answer.kind === "replayed") return { runId: answer.runId, origin: "found" };
@@ -125,7 +127,8 @@ type Event = {
 
 function detailOf({ type: _, step, attempt, ...more }: Event): string {
   const rest = Object.entries(more).map(([name, value]) => `${name}=${String(value)}`);
-  const name = step === undefined ? [] : [attempt === undefined || attempt === 1 ? step : `${step}@${attempt}`];
+  const name =
+    step === undefined ? [] : [attempt === undefined || attempt === 1 ? step : `${step}@${attempt}`];
   return [...name, ...rest].join(" ");
 }
 
@@ -135,7 +138,13 @@ export async function pendingApproval(plane: ControlPlane, runId: RunId): Promis
   return answer.approvals.find((approval) => approval.runId === runId)?.approvalId;
 }
 
-function unexpected(what: string, answer: { readonly kind: string; readonly cause?: string }): InterlockError {
+function unexpected(
+  what: string,
+  answer: { readonly kind: string; readonly cause?: string },
+): InterlockError {
   const cause = answer.cause === undefined ? "" : ` (${answer.cause})`;
-  return new InterlockError("internal", `the demonstration's ${what} was answered with ${answer.kind}${cause}`);
+  return new InterlockError(
+    "internal",
+    `the demonstration's ${what} was answered with ${answer.kind}${cause}`,
+  );
 }

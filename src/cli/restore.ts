@@ -23,8 +23,11 @@ await runProgram(usage, async () => {
   console.log(
     `${asTyped(restored.file)}: ${restored.bytes} bytes, schema version ${restored.schemaVersion}, checked.`,
   );
-  if (restored.before !== undefined) console.log(`The data from before is kept in ${asTyped(restored.before)}.`);
+  if (restored.before !== undefined)
+    console.log(`The data from before is kept in ${asTyped(restored.before)}.`);
   if (readFileIfThere(keyPaths(directory).keysFile) === undefined) {
-    console.log("There is no keys.json here: the keys from before still work; npm start -- --new-keys makes new ones.");
+    console.log(
+      "There is no keys.json here: the keys from before still work; npm start -- --new-keys makes new ones.",
+    );
   }
 });

@@ -22,6 +22,7 @@ function isParsing(error: unknown): boolean {
 }
 
 function explain(error: unknown): string {
-  if (error instanceof InterlockError) return `${error.message}\n${errors[error.code].remedy} (${error.code})`;
+  if (error instanceof InterlockError)
+    return `${error.message}\n${errors[error.code].remedy} (${error.code})`;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

@@ -31,6 +31,9 @@ function readyLine({ url, directory, keys }: Server): object {
 function keyNotes({ keys, directory }: Server): string[] {
   if (directory === undefined || keys.kind === "known" || keys.kind === "made") return [];
   const { keysFile } = keyPaths(directory);
-  const what = keys.kind === "refused" ? `${keysFile} holds keys that this data does not know` : `there is no ${keysFile}`;
+  const what =
+    keys.kind === "refused"
+      ? `${keysFile} holds keys that this data does not know`
+      : `there is no ${keysFile}`;
   return [`Note: ${what}. Older keys still work; --new-keys makes new ones.`];
 }

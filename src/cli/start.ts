@@ -16,8 +16,8 @@ import {
   timelineOf,
 } from "./demonstration.ts";
 import { runProgram } from "./run-program.ts";
-import { asTyped, shellWord } from "./typed-folder.ts";
 import { stopInTime, stopSignal } from "./stopping.ts";
+import { asTyped, shellWord } from "./typed-folder.ts";
 
 const usage = `usage: npm start -- [--once] [--fresh] [--new-keys]
   --once      end after the demonstration
@@ -47,12 +47,19 @@ await runProgram(usage, async () => {
   });
   try {
     startDemonstrationWorker(server.plane);
-    const waiting = await demonstrate(server, directory);
+    const waiting = await demonstrate(server, directory).catch((error: unknown) => {
+      // On older data it may be refused, as by a limit; the server is useful all the same.
+      if (values.once || !(error instanceof InterlockError)) throw error;
+      console.log(`The demonstration ended early: ${error.detail}.`);
+      return undefined;
+    });
     if (values.once) {
-      console.log("It waits for a decision. The server stops, since --once was given: npm start goes on from here.");
+      console.log(
+        "It waits for a decision. The server stops, since --once was given: npm start goes on from here.",
+      );
       return;
     }
-    for (const line of nextCommands(server, waiting)) console.log(line);
+    if (waiting !== undefined) for (const line of nextCommands(server, waiting)) console.log(line);
     console.log("\nCtrl-C stops the server; npm start goes on from here, npm start -- --fresh starts empty.");
     await stopSignal();
     console.log("Finishing what is under way ...");
@@ -72,7 +79,8 @@ function embeddedDirectory(): string {
 /** Only what the server has made: the folder may hold other things. */
 async function deleteData(directory: string): Promise<void> {
   await whoHasIt(directory, () => embeddedData.remove(directory));
-  for (const name of ["keys.json", "curl-headers", "server.json"]) rmSync(join(directory, name), { force: true });
+  for (const name of ["keys.json", "curl-headers", "server.json"])
+    rmSync(join(directory, name), { force: true });
 }
 
 type Waiting = { readonly directory: string; readonly approval: string; readonly runId: string };
@@ -88,12 +96,15 @@ async function demonstrate(server: Server, directory: string): Promise<Waiting> 
   const approval = await pendingApproval(plane, refund.runId);
   console.log(`2. A workflow that asks a person (${origin(refund)}): ${refund.runId}, ${refund.status}\n`);
   await printTimeline(server, refund);
-  if (approval === undefined) throw new InterlockError("internal", "the second run should wait for an approval");
+  if (approval === undefined)
+    throw new InterlockError("internal", "the second run should wait for an approval");
   return { directory, approval, runId: refund.runId };
 }
 
 function origin(run: ShownRun): string {
-  return run.origin === "started" ? "started now" : "from an earlier start: its idempotency key found it again";
+  return run.origin === "started"
+    ? "started now"
+    : "from an earlier start: its idempotency key found it again";
 }
 
 async function printTimeline({ plane }: Server, { runId }: ShownRun): Promise<void> {
@@ -120,7 +131,9 @@ function aboutKeys({ keys }: Server, directory: string): string[] {
     case "elsewhere":
       return [`There is no ${asTyped(keysFile)}. Keys made before still work. ${renewal}\n`];
     case "refused":
-      return [`${asTyped(keysFile)} holds keys that this data does not know, or that were revoked. ${renewal}\n`];
+      return [
+        `${asTyped(keysFile)} holds keys that this data does not know, or that were revoked. ${renewal}\n`,
+      ];
   }
 }
 

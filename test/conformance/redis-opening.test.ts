@@ -175,7 +175,11 @@ describe("schema version", () => {
       { runId: "run_47_ended0001" },
       { runId: "run_47_active001", status: "pending" },
     ]);
-    // Ended a year ago: its retention is over, and its key stays.
+    // From now on it has the usual retention; its key stays.
+    const retention = ["interlock:{p47}:due", "retention acme run_47_ended0001"] as const;
+    const inMs = Number(await server.command("ZSCORE", ...retention)) - systemClock.wallMs();
+    expect(inMs / 86_400_000).toBeCloseTo(7, 1);
+    await server.command("ZADD", retention[0], "XX", "1", retention[1]);
     const swept = await store.sweep({ partition: 47 as Partition }, call);
     expect(swept).toMatchObject({ kind: "swept", removedRuns: 1, repairs: [] });
     expect(await admit("0aa1", "v1:1111", "again003")).toMatchObject(replayed);

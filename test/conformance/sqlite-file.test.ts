@@ -2,6 +2,7 @@
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { Fence, LockToken } from "../../src/domain/lock.ts";
 import { partitionOf } from "../../src/domain/partition.ts";
 import { digestOf } from "../../src/domain/reservation.ts";
@@ -114,7 +115,7 @@ describe("the file", () => {
     expect(await inspect("order-1")).toMatchObject({ kind: "bound", runId });
     expect(await inspect("order-2")).toMatchObject({ kind: "bound", runId: ended, finalStatus: "succeeded" });
     const commits = { commitId: "c", expectedVersion: 1, consumed: 0 };
-    const change = { ...unchanged, status: "failed", timeline: "[]" } as const;
+    const change = { ...unchanged, status: "running", timeline: "[]" } as const;
     const lock = { namespace: "run", name: runId } as const;
     const request = { tenant, lock, token: "t" as LockToken, instance: "host:1", ttlMs: 1_000 };
     const { fence } = (await store.acquireLock(request, call)) as { fence: Fence };
@@ -122,13 +123,17 @@ describe("the file", () => {
     expect(await store.commit({ tenant, runId, guard, ...commits, change }, call)).toMatchObject({
       version: 2,
     });
-    expect(await inspect("order-1")).toMatchObject({ kind: "bound", finalStatus: "failed" });
     await store.close();
+    // A live run's key can be restored, as that of a run admitted today can.
+    await runSql(directory, "DELETE FROM reservation; DELETE FROM keyed");
     const weekMs = 7 * 86_400_000;
-    const later = await openStoreIn(directory, { clock: clockAt(() => openedAtMs + weekMs) });
+    const afterMs = systemClock.wallMs() + weekMs;
+    const later = await openStoreIn(directory, { clock: clockAt(() => afterMs) });
     const swept = await later.sweep({ partition: partitionOf(tenant) }, call);
-    expect(swept).toMatchObject({ kind: "swept", removedRuns: 2, repairs: [] });
-    expect(await later.listRuns({ tenant, limit: 10 }, call)).toMatchObject({ runs: [] });
+    const repairs = [{ tenant, repair: "reservation_restored", runId }];
+    expect(swept).toMatchObject({ kind: "swept", removedRuns: 1, repairs });
+    const left = await later.listRuns({ tenant, limit: 10 }, call);
+    expect(left).toMatchObject({ runs: [{ runId, status: "running", version: 2 }] });
     await later.close();
   });
 

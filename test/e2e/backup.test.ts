@@ -110,7 +110,11 @@ describe("of a closed store", () => {
 
   test.each<[string, string, () => Promise<void>]>([
     ["a damaged backup", "store_corrupt", async () => damage(join(folder, "backup"), 40_000, 20_000)],
-    ["no database at all", "store_corrupt", async () => writeFileSync(copy, "not a database, but long enough")],
+    [
+      "no database at all",
+      "store_corrupt",
+      async () => writeFileSync(copy, "not a database, but long enough"),
+    ],
     ["an empty file", "store_corrupt", async () => writeFileSync(copy, "")],
     ["another program's database", "store_corrupt", () => sqlOnCopy("PRAGMA application_id = 7")],
     ["one of a newer version", "store_schema_newer", () => sqlOnCopy("PRAGMA user_version = 999")],
@@ -197,7 +201,9 @@ test("the commands: refused while the server runs, then a copy with all it answe
 
     const second = run("serve.ts");
     const { url: newUrl } = await servedBy(second);
-    const found = await createHttpClient(() => newUrl, keys.admin).get(`/workflow-runs/${started.body.run_id}`);
+    const found = await createHttpClient(() => newUrl, keys.admin).get(
+      `/workflow-runs/${started.body.run_id}`,
+    );
     expect(found.body).toMatchObject({ status: "waiting", workflow_id: "wait" });
   } finally {
     await Promise.all(programs.map((program) => program.kill()));

@@ -1,7 +1,7 @@
 // The embedded server under load through HTTP alone, killed in the middle and started again: every run ends exactly once.
 import { readFileSync, rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, onTestFailed, test } from "vitest";
 import { createHttpClient, type HttpClient } from "../support/http-client.ts";
 import { type Program, servedBy, startProgram } from "../support/program.ts";
 import { diskFolder } from "../support/stores.ts";
@@ -46,6 +46,7 @@ function serve(port: string): Program {
 }
 
 test("1,000 runs of three steps, each submitted twice, survive a SIGKILL of the server: all end exactly once", async () => {
+  onTestFailed(() => console.log(server.output().slice(-5_000)));
   server = serve("0");
   let { url } = await servedBy(server);
   const keys = JSON.parse(readFileSync(`${directory}/keys.json`, "utf8")) as Record<string, string>;
@@ -58,14 +59,17 @@ test("1,000 runs of three steps, each submitted twice, survive a SIGKILL of the 
   const clients = createClients(admin);
   const workers = createWorkers(clientOf("worker"));
   const killed = (async () => {
-    await expect.poll(() => clients.runOfKey.size, { timeout: 30_000, interval: 5 }).toBeGreaterThan(killAfter);
+    await expect
+      .poll(() => clients.runOfKey.size, { timeout: 30_000, interval: 5 })
+      .toBeGreaterThan(killAfter);
     server.process.kill("SIGKILL");
     expect(await server.ended).toBe("SIGKILL");
     server = serve(new URL(url).port);
     ({ url } = await servedBy(server));
   })();
   await Promise.all([clients.finished, killed]);
-  const activeRuns = async () => (await platform.get<{ active_runs: number }>("/tenants/default")).body.active_runs;
+  const activeRuns = async () =>
+    (await platform.get<{ active_runs: number }>("/tenants/default")).body.active_runs;
   await expect.poll(activeRuns, { timeout: 30_000, interval: 100 }).toBe(0);
   await workers.stop();
 
@@ -89,9 +93,13 @@ function createClients(admin: HttpClient): Clients {
   const state = { runOfKey, conflicts: [] as string[], unanswered: 0 };
   async function submit(key: string, order: number): Promise<void> {
     for (;;) {
-      const reply = await admin.post<{ run_id: string }>(`/workflows/${workflow.id}/runs`, { order }, {
-        "idempotency-key": key,
-      });
+      const reply = await admin.post<{ run_id: string }>(
+        `/workflows/${workflow.id}/runs`,
+        { order },
+        {
+          "idempotency-key": key,
+        },
+      );
       if (reply.status === 200) {
         const known = runOfKey.get(key) ?? reply.body.run_id;
         if (known !== reply.body.run_id) state.conflicts.push(`${key}: ${known} and ${reply.body.run_id}`);
@@ -116,7 +124,13 @@ function createClients(admin: HttpClient): Clients {
   return Object.assign(state, { finished });
 }
 
-type Job = { readonly job_id: string; readonly run_id: string; readonly step_id: string; readonly claim_token: string };
+type Job = {
+  readonly attempt: number;
+  readonly job_id: string;
+  readonly run_id: string;
+  readonly step_id: string;
+  readonly claim_token: string;
+};
 type Answer = { readonly job_id: string; readonly kind: "accepted" | "duplicate" | "refused" | "retry" };
 
 type Workers = {
@@ -126,13 +140,21 @@ type Workers = {
   stop(): Promise<void>;
 };
 
-/** Long polls of batches. A result is sent until the server has said what became of it. */
+/** Long after the lease and the next sweep: such a job has been given to another worker. */
+const slowMs = 3_500;
+
+/**
+ * Long polls of batches. A result is sent until the server has said what became of it. Every fiftieth job is kept until its
+ * claim is surely lost and reported all the same, as by a worker that was paused.
+ */
 function createWorkers(client: HttpClient): Workers {
   const effects = new Map<string, Map<string, "sent" | "taken">>();
   const note = (job: Job, state: "sent" | "taken") => {
     const place = `${job.run_id}/${job.step_id}`;
     effects.set(place, (effects.get(place) ?? new Map()).set(effectOf(job), state));
   };
+  const late: Promise<void>[] = [];
+  let jobsSeen = 0;
   let isStopped = false;
   let unanswered = 0;
   async function report(worker: string, jobs: readonly Job[]): Promise<void> {
@@ -162,10 +184,25 @@ function createWorkers(client: HttpClient): Workers {
   }
   async function work(worker: string): Promise<void> {
     for (let polls = 0; !isStopped; polls += 1) {
-      const poll = { worker_id: worker, topics: ["work"], poll_id: `${worker}-${polls}`, max_jobs: 50, wait_ms: 500 };
+      const poll = {
+        worker_id: worker,
+        topics: ["work"],
+        poll_id: `${worker}-${polls}`,
+        max_jobs: 50,
+        wait_ms: 500,
+      };
       const reply = await client.post<{ jobs: readonly Job[] }>("/jobs/poll", poll);
-      if (reply.status === 200) await report(worker, reply.body.jobs);
-      else await sleep(50);
+      if (reply.status !== 200) {
+        await sleep(50);
+        continue;
+      }
+      const isSlow = ({ attempt }: Job) => attempt === 1 && ++jobsSeen % 50 === 0;
+      const slow = reply.body.jobs.filter(isSlow);
+      if (slow.length > 0) late.push(sleep(slowMs).then(() => report(worker, slow)));
+      await report(
+        worker,
+        reply.body.jobs.filter((job) => !slow.includes(job)),
+      );
     }
   }
   const working = Promise.all(["w1", "w2", "w3", "w4"].map(work));
@@ -175,6 +212,7 @@ function createWorkers(client: HttpClient): Workers {
     async stop() {
       isStopped = true;
       await working;
+      await Promise.all(late);
     },
   };
 }
@@ -187,8 +225,10 @@ type Page<Item> = { readonly items: readonly Item[]; readonly next_cursor: strin
 async function expectOneRunPerKey(admin: HttpClient, runOfKey: ReadonlyMap<string, string>): Promise<void> {
   const listed: Array<{ readonly run_id: string; readonly status: string }> = [];
   for (let cursor: string | null = ""; cursor !== null; ) {
-    const query = cursor === "" ? "" : `&cursor=${cursor}`;
-    const { body } = await admin.get<Page<(typeof listed)[number]>>(`/workflow-runs?limit=300${query}`);
+    const query: string = cursor === "" ? "" : `&cursor=${cursor}`;
+    const { body }: { body: Page<(typeof listed)[number]> } = await admin.get<Page<(typeof listed)[number]>>(
+      `/workflow-runs?limit=300${query}`,
+    );
     listed.push(...body.items);
     cursor = body.next_cursor;
   }
@@ -209,7 +249,9 @@ async function expectEndedOnce(admin: HttpClient, runId: string, effects: Worker
     type === "run_completed" || type === "step_completed" ? [step ?? "run"] : [],
   );
   expect(ends, runId).toEqual([...steps, "run"]);
-  const run = await admin.get<{ steps: Record<string, { output: { effect: string } }> }>(`/workflow-runs/${runId}`);
+  const run = await admin.get<{ steps: Record<string, { output: { effect: string } }> }>(
+    `/workflow-runs/${runId}`,
+  );
   for (const step of steps) {
     const recorded = run.body.steps[step]?.output.effect ?? "nothing";
     const sent = effects.get(`${runId}/${step}`) ?? new Map<string, "sent" | "taken">();

@@ -35,7 +35,10 @@ test("every example is tested", () => {
 });
 
 test.each(Object.entries(expected))("%s runs", (file, output) => {
-  const said = execFileSync("node", ["--import", "tsx", join("examples", file)], { cwd: root, encoding: "utf8" });
+  const said = execFileSync("node", ["--import", "tsx", join("examples", file)], {
+    cwd: root,
+    encoding: "utf8",
+  });
   expect(said).toBe(output);
 });
 

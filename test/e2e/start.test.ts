@@ -26,7 +26,11 @@ afterEach(async () => {
 
 /** In a folder of its own, with the data in `.interlock` as by default. */
 function start(args: readonly string[] = [], settings: Readonly<Record<string, string>> = {}): Program {
-  const program = startProgram("start.ts", { args, cwd: folder, settings: { GATEWAY_PORT: "0", ...settings } });
+  const program = startProgram("start.ts", {
+    args,
+    cwd: folder,
+    settings: { GATEWAY_PORT: "0", ...settings },
+  });
   programs.push(program);
   return program;
 }
@@ -37,7 +41,8 @@ async function stop(program: Program): Promise<void> {
 }
 
 const dataFile = (name: string) => join(folder, ".interlock", name);
-const runOf = (output: string, number: 1 | 2) => new RegExp(`^${number}\\. .*: (run_\\w+), (\\w+)$`, "m").exec(output);
+const runOf = (output: string, number: 1 | 2) =>
+  new RegExp(`^${number}\\. .*: (run_\\w+), (\\w+)$`, "m").exec(output);
 
 function commandsIn(output: string): string[] {
   return output.split("\n").flatMap((line) => (/^ +curl /.test(line) ? [line] : []));
@@ -118,7 +123,9 @@ test("a taken port is named and the next free one used; a second start says who 
   expect(await second.ended).toBe(1);
   expect(second.output()).toContain(`process ${first.process.pid}, which serves ${url},`);
   expect(second.output()).toContain("Stop the other process, or choose another data folder.");
-  expect((await fetch(`${url}/readyz`)).status, "--fresh leaves the data of a running server alone").toBe(200);
+  expect((await fetch(`${url}/readyz`)).status, "--fresh leaves the data of a running server alone").toBe(
+    200,
+  );
   await stop(first);
 }, 60_000);
 
@@ -148,24 +155,52 @@ test("--fresh starts empty, a lost keys.json is said, and --new-keys makes new o
   expect(fresh.output()).toContain("New API keys, shown only this once");
 }, 60_000);
 
-test("a stop lets a waiting poll answer, and the plain server prints one line", async () => {
+test("the plain server prints one line and shows its metrics; a stop lets a waiting poll answer", async () => {
   const settings = { DATA_DIRECTORY: join(folder, "data"), GATEWAY_PORT: "0" };
   const program = startProgram("serve.ts", { settings });
   programs.push(program);
   const [line] = await program.shows(/^\{.*\}$/m);
   const { url, keys_file } = JSON.parse(line) as { readonly url: string; readonly keys_file: string };
   expect(program.output()).toBe(`${line}\n`);
-  const keys = JSON.parse(readFileSync(keys_file, "utf8")) as { readonly admin: string; readonly worker: string };
+  const keys = JSON.parse(readFileSync(keys_file, "utf8")) as Record<string, string>;
+  const as = (role: string) => ({ headers: { "x-api-key": keys[role] as string } });
+  const metrics = await fetch(`${url}/metrics`, as("platform"));
+  expect(await metrics.text()).toContain("# TYPE interlock_http_requests_total counter");
   const poll = fetch(`${url}/api/v1/jobs/poll`, {
     method: "POST",
-    headers: { "x-api-key": keys.worker, "content-type": "application/json" },
+    headers: { ...as("worker").headers, "content-type": "application/json" },
     body: JSON.stringify({ worker_id: "w", topics: ["t"], poll_id: "p", wait_ms: 30_000 }),
   });
   await expect
-    .poll(async () => (await fetch(`${url}/api/v1/workers`, { headers: { "x-api-key": keys.admin } })).text())
+    .poll(async () => (await fetch(`${url}/api/v1/workers`, as("admin"))).text())
     .toContain('"worker_id":"w"');
   await stop(program);
   expect(await (await poll).json()).toEqual({ jobs: [] });
+}, 60_000);
+
+test("a demonstration that is refused leaves the server up", async () => {
+  const first = start(["--once"]);
+  expect(await first.ended, first.output()).toBe(0);
+  const second = start();
+  await second.shows(isUp);
+  const [, approve] = commandsIn(second.output()) as [string, string];
+  await typeIn(approve);
+  const url = /up at (http:\S+):/.exec(second.output())?.[1] as string;
+  const { platform } = JSON.parse(readFileSync(dataFile("keys.json"), "utf8")) as {
+    readonly platform: string;
+  };
+  const changed = await fetch(`${url}/api/v1/tenants/default`, {
+    method: "PATCH",
+    headers: { "x-api-key": platform, "content-type": "application/json" },
+    body: JSON.stringify({ max_concurrent_runs: 0 }),
+  });
+  expect(changed.status).toBe(200);
+  await stop(second);
+  const third = start();
+  await third.shows(isUp);
+  expect(third.output()).toContain("The demonstration ended early");
+  expect(third.output()).toContain("limit_reached");
+  await stop(third);
 }, 60_000);
 
 test("a wrong option and another store are refused in words", async () => {

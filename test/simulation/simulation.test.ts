@@ -9,7 +9,7 @@ import { simulateSeed } from "../../src/testing/simulation/simulate.ts";
 const root = dirname(dirname(import.meta.dirname));
 
 /** Enough for every mark, and about 30 s on one core. */
-const seeds = 300;
+const seeds = 250;
 const timeoutMs = 300_000;
 
 type Regression = { readonly seed: number; readonly why: string };

@@ -68,7 +68,8 @@ export function startProgram(name: string, options: ProgramOptions = {}): Progra
         const look = () => {
           const match = pattern.exec(output);
           if (match !== null) finish(() => resolve(match));
-          else if (isOver) finish(() => reject(new Error(`${name} ended without ${String(pattern)}:\n${output}`)));
+          else if (isOver)
+            finish(() => reject(new Error(`${name} ended without ${String(pattern)}:\n${output}`)));
         };
         const timer = setTimeout(() => {
           finish(() => reject(new Error(`${name} did not show ${String(pattern)} in time:\n${output}`)));

@@ -16,8 +16,27 @@ export function deleteRun(context: Context, request: RequestOf<"deleteRun">): Ou
   if (state === undefined || state.deleted) return { kind: "not_found" };
   if (!isTerminal(state.status)) return { kind: "not_ended", status: state.status };
   if (removePart(context, state) === "more") return { kind: "more" };
+  const graveUntilMs = state.admittedAtMs + graveMs;
+  if (nowMs(context) < graveUntilMs) bury(context, state, graveUntilMs);
   appendEvent(context, tenant, { type: "run_deleted", subject: runId, actor, detail: state.status });
   return { kind: "deleted" };
+}
+
+/**
+ * A start without a key that was sent twice must not make the run again after it was removed. No call is under way for longer
+ * than a minute (the largest store.callTimeoutMs).
+ */
+const graveMs = 60_000;
+
+function bury(context: Context, state: RunState, removeAtMs: number): void {
+  const { tenant, runId } = state;
+  context.records.put("run", tenant, runId, { ...state, deleted: true, removeAtMs });
+  setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
+}
+
+function forgetJobLocks(context: Context, { tenant }: RunState, jobId: JobId): void {
+  forgetLock(context, tenant, { namespace: "job", name: jobId });
+  forgetLock(context, tenant, { namespace: "approval", name: jobId });
 }
 
 /** Records removed by one operation: it stays well within its budget of 2 ms. */
@@ -47,25 +66,6 @@ export function removePart(context: Context, state: RunState): "removed" | "more
   if (room === 0) return "more";
   clearDue(context, { kind: "retention", tenant, subject: runId }, state.removeAtMs);
   forgetLock(context, tenant, runLock(runId));
-  const graveUntilMs = state.admittedAtMs + graveMs;
-  if (nowMs(context) < graveUntilMs) bury(context, state, graveUntilMs);
-  else context.records.erase("run", tenant, runId);
+  context.records.erase("run", tenant, runId);
   return "removed";
-}
-
-/**
- * A start without a key that was sent twice must not make the run again after it was removed. No call is under way for longer
- * than a minute (the largest store.callTimeoutMs).
- */
-const graveMs = 60_000;
-
-function bury(context: Context, state: RunState, removeAtMs: number): void {
-  const { tenant, runId } = state;
-  context.records.put("run", tenant, runId, { ...state, deleted: true, removeAtMs });
-  setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
-}
-
-function forgetJobLocks(context: Context, { tenant }: RunState, jobId: JobId): void {
-  forgetLock(context, tenant, { namespace: "job", name: jobId });
-  forgetLock(context, tenant, { namespace: "approval", name: jobId });
 }

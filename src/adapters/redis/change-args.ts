@@ -7,7 +7,7 @@ import { approvalArgs } from "./approval-format.ts";
 import { jobTail } from "./job-format.ts";
 import { encode, plain } from "./keys.ts";
 import { recordField } from "./run-format.ts";
-import { jsonWord, optionalWord, wholeMs } from "./script-call.ts";
+import { credentialWord, jsonWord, optionalWord, wholeMs } from "./script-call.ts";
 
 /** Most admissions and many commits write records only: the rest is left out then. */
 export function changeArgs(commitId: string, change: RunChange, settings: StoreSettings): string[] {
@@ -73,5 +73,6 @@ function jobArgs(spec: JobSpec): string[] {
     optionalWord(claim?.token),
     optionalWord(claim?.worker),
     claim === undefined ? "0" : wholeMs("leaseMs", claim.leaseMs),
+    credentialWord(claim?.credential),
   ];
 }

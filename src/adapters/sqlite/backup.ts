@@ -124,12 +124,14 @@ function replaceWith(open: OpenDatabase, file: string, copy: string): string | u
   return before;
 }
 
-/** Removes the data; does nothing when there is none. */
+/** Removes the data and what a restore has kept of it; does nothing when there is none. */
 export async function removeDatabase(directory: string): Promise<void> {
   const file = fileIn(directory);
   if (!exists(file)) return;
   const owned = own(await loadDriver(), file);
-  for (const end of ["-wal", "-shm", ""]) rmSync(file + end, { force: true });
+  for (const end of ["-wal", "-shm", ".before-restore", ".before-restore-wal", ""]) {
+    rmSync(file + end, { force: true });
+  }
   if (owned.kind === "owned") letGo(owned.database);
 }
 

@@ -87,6 +87,19 @@ export const commitCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "a commit repeated by an owner who has lost the run since shows it no entries",
+    async check(harness) {
+      const runId = await harness.admit(harness.newRun({ start: "inbox" }));
+      const { guard } = await deliverAndOwn(harness, runId, cancelOf(harness));
+      const request = commitOf(harness, runId, guard, { consumed: 1 });
+      assert.equal(only(await harness.store.commit(request, call), "committed").entries.length, 1);
+      await harness.release(guard);
+      assertOutcome(await harness.store.commit(request, call), { ...committed, version: 2 });
+      await harness.acquire(runLock(runId), 60_000);
+      assertOutcome(await harness.store.commit(request, call), { ...committed, version: 2 });
+    },
+  },
+  {
     name: "a commit that consumes more than waits leaves nothing",
     async check(harness) {
       const runId = await harness.admit();

@@ -34,6 +34,30 @@ export const claimForRevokedKey: Operations = {
   claimJobs: (context, { credential: _credential, ...request }) => operations.claimJobs(context, request),
 };
 
+export const bornClaimedWhileCancelled: Operations = {
+  ...operations,
+  commit: (context, request) => {
+    // Hidden from the operation, and left in the record that it writes back.
+    const cancelRequested = context.records.get("run", request.tenant, request.runId)?.cancelRequested;
+    const hidden = cancelRequested === undefined ? {} : { cancelRequested };
+    const blind = mapping(context, "run", withoutCancel, (value) => ({ ...value, ...hidden }));
+    return operations.commit(blind, request);
+  },
+};
+
+export const bornClaimedForRevokedKey: Operations = {
+  ...operations,
+  commit: (context, request) => {
+    const { change } = request;
+    const jobs = change.jobs.map(({ claim, ...spec }) => {
+      if (claim === undefined) return spec;
+      const { credential: _credential, ...terms } = claim;
+      return { ...spec, claim: terms };
+    });
+    return operations.commit(context, { ...request, change: { ...change, jobs } });
+  },
+};
+
 export const claimedTwice: Operations = {
   ...operations,
   claimJobs: (context, request) => operations.claimJobs(readingJobs(context, asReady), request),

@@ -4,6 +4,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { StoreExecution } from "../simulated-store.ts";
 import type { Change } from "./journaled-records.ts";
 import { tenantOf } from "./known-state.ts";
+import { isRemoval } from "./run-checks.ts";
 
 /** Outcomes that may have changed something; all others are refusals and reads. */
 const effects = new Set([
@@ -59,8 +60,8 @@ export function eventsWanted({ name }: StoreExecution, changes: readonly Change[
   for (const change of changes) {
     if (change.kind === "run") {
       const { before, after } = change;
-      if (after === undefined) wanted += name === "deleteRun" ? 1 : 0;
-      else if (before === undefined || after.version > before.version) wanted += 1;
+      if (isRemoval(before, after)) wanted += name === "deleteRun" ? 1 : 0;
+      else if (after !== undefined && after.version > (before?.version ?? 0)) wanted += 1;
       if (before !== undefined && after !== undefined && after.cancelRequested !== before.cancelRequested) {
         wanted += 1;
       }

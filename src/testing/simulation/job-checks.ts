@@ -1,6 +1,6 @@
 // Jobs: claimed only when they may be, reported once, never forgotten while they can be worked on (INV-11, 20, 21, 22).
 import { type JobState, orderedNumber } from "../../adapters/operations/records.ts";
-import { parseJobId } from "../../domain/job.ts";
+import { type JobSpec, parseJobId } from "../../domain/job.ts";
 import { partitionLabel, partitionOf } from "../../domain/partition.ts";
 import { isTerminal } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -64,6 +64,13 @@ export class JobChecks {
       stopped !== true && cancelled === undefined,
       "INV-21",
       () => `${jobId} was born claimed, its tenant stopped: ${stopped}, its run cancelled by ${cancelled}`,
+    );
+    const credential = specsOf(execution).find((spec) => spec.jobId === jobId)?.claim?.credential;
+    const { revokedKeyIds = [] } = this.#known.tenant(tenant).settings;
+    mustHold(
+      credential === undefined || !revokedKeyIds.includes(credential),
+      "revocation",
+      () => `${jobId} was born claimed for ${credential}, which is revoked`,
     );
     this.#grants.observeFence(tenant, job.claim?.fence ?? 0, jobId);
   }
@@ -153,6 +160,13 @@ export class JobChecks {
       mustHold(due("claim", claim?.expiresAtMs), "INV-20", () => `the claim of ${jobId} would never run out`);
     }
   }
+}
+
+/** The jobs that a request asks for. */
+function specsOf({ name, request }: StoreExecution): readonly JobSpec[] {
+  if (name === "admit" || name === "createRun") return request.run.change.jobs;
+  if (name === "commit") return request.change.jobs;
+  return name === "deliver" ? (request.proposal?.change.jobs ?? []) : [];
 }
 
 /** `<run>:<step>`. */

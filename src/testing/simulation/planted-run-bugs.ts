@@ -2,6 +2,8 @@
 import { timersByTheWallClock } from "./broken-clocks.ts";
 import {
   attentionNotSet,
+  bornClaimedForRevokedKey,
+  bornClaimedWhileCancelled,
   cancelAfterTheEnd,
   claimedTwice,
   claimForRevokedKey,
@@ -47,6 +49,16 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
     mistake: "a worker whose key was revoked still gets jobs",
     caughtBy: ["revocation"],
     table: claimForRevokedKey,
+  },
+  born_claimed_while_cancelled: {
+    mistake: "a job is born claimed in a run that is being cancelled",
+    caughtBy: ["INV-21"],
+    table: bornClaimedWhileCancelled,
+  },
+  born_claimed_for_revoked_key: {
+    mistake: "a job is born claimed for a worker whose key was revoked while it polled",
+    caughtBy: ["revocation"],
+    table: bornClaimedForRevokedKey,
   },
   job_claimed_twice: {
     mistake: "a job that a worker holds is given to another",
@@ -100,7 +112,7 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
   },
   proposal_of_any_version: {
     mistake: "a commit computed in advance is applied to a run that has moved on",
-    caughtBy: ["INV-17", "INV-20", "INV-22"],
+    caughtBy: ["INV-3", "INV-17", "INV-20", "INV-22", "INV-26"],
     table: proposalOfAnyVersion,
   },
   commit_consumes_too_much: {

@@ -35,8 +35,10 @@ export class RunChecks {
   judge(execution: StoreExecution, { before, after, member }: ChangeOf<"run">): void {
     const run = this.#known.run(member);
     if (before === undefined && after !== undefined) this.#create(execution, after);
-    else if (after === undefined) this.#remove(execution, run, member);
-    else if (run !== undefined && before !== undefined) this.#change(execution, run, { before, after });
+    else if (isRemoval(before, after)) this.#remove(execution, run, member);
+    else if (before?.deleted) this.#clearGrave(execution, member, after);
+    else if (run !== undefined && before !== undefined && after !== undefined)
+      this.#change(execution, run, { before, after });
   }
 
   judgeTimeline({ name }: StoreExecution, { before, after, scope, member }: ChangeOf<"timeline">): void {
@@ -218,6 +220,12 @@ export class RunChecks {
     this.#marks.hit(name === "sweep" ? "run_removed_by_retention" : "run_deleted");
   }
 
+  /** What is left of a removed run keeps its place for a minute, so that a late start finds it; then the sweep takes it. */
+  #clearGrave({ name }: StoreExecution, member: string, after: RunState | undefined): void {
+    const legal = name === "sweep" && (after === undefined || after.deleted === true);
+    mustHold(legal, "INV-17", () => `${name} touched run ${member}, which was removed`);
+  }
+
   #judgePoisoned(
     { name, records }: StoreExecution,
     {
@@ -239,6 +247,13 @@ export class RunChecks {
     const run = this.#known.run(runId);
     if (run !== undefined) run.takes = 0;
   }
+}
+
+/** From being there to not being there, whatever is left of it. */
+export function isRemoval(before: RunState | undefined, after: RunState | undefined): boolean {
+  return (
+    before !== undefined && before.deleted === undefined && (after === undefined || after.deleted === true)
+  );
 }
 
 export function runOfScope(scope: string): RunId {

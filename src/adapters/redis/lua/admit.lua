@@ -27,7 +27,8 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 local runId, tenant, runKey, start, at = ARGV[2], ARGV[4], KEYS[2], KEYS[7], 15
 local settings = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped", "revoked")
 local limit = settings[1] or ""
-local current = redis.call("HGET", runKey, "status")
+local run = redis.call("HMGET", runKey, "status", "buried")
+local current = run[1] or run[2]
 local active = redis.call("ZCARD", KEYS[3])
 if current then
   --@include granted-claims
@@ -54,7 +55,7 @@ if KEYS[8] then
     if lock and string.match(lock, "^[^ ]+") == last and owner ~= runId then return { "in_flight", now } end
   end
 end
-local stopped = settings[3] == "true"
+local stopped, revoked = settings[3] == "true", settings[4] or ""
 if stopped then return { "tenant_stopped", now } end
 if ARGV[7] ~= "" then
   local meta = redis.call("HGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[6])

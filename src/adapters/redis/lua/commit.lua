@@ -25,7 +25,7 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 local runKey, activeKey, dueKey, inboxKey, start, at = KEYS[1], KEYS[2], KEYS[6], KEYS[7], KEYS[8], 14
 local tenant, runId, version = ARGV[7], ARGV[8], tonumber(ARGV[11])
 local committed = string.format("%.0f", version + 1)
-local run = redis.call("HMGET", runKey, "status", "version", "reservation", "drains", "row:" .. committed)
+local run = redis.call("HMGET", runKey, "status", "version", "reservation", "drains", "row:" .. committed, "cancel")
 if not run[1] then return { "not_found", now } end
 local lock = redis.call("GET", KEYS[4])
 local grant = redis.call("GET", KEYS[5])
@@ -47,7 +47,8 @@ local consumed = math.min(tonumber(ARGV[12]), waiting)
 local left = waiting - consumed
 local attention = "attention " .. tenant .. " " .. runId
 local fields, writes, dueGone, dueAdded, reservation = {}, {}, {}, {}, run[3]
-local dueChecked, stopped, reportedJob, decidedApproval = waiting > 0, nil, nil, nil
+local dueChecked, stopped, revoked, cancelling = waiting > 0, nil, nil, run[6]
+local reportedJob, decidedApproval = nil, nil
 if run[4] and run[4] ~= "0" then fields[1], fields[2] = "drains", "0" end
 if waiting > 0 then redis.call("ZCARD", dueKey) end -- Refuses a key of another type while nothing is written yet.
 --@include plan-change

@@ -22,7 +22,7 @@ local status = redis.call("HGET", KEYS[2], "status")
 if not status then return { "not_found", now } end
 if not terminal[status] then return { "not_ended", now, status } end
 redis.call("ZCARD", KEYS[4]) -- Refuses a key of another type while nothing is written yet.
-local plan = planRemoval(ARGV[2], ARGV[3])
+local plan = planRemoval(ARGV[2], ARGV[3], true)
 for _, key in ipairs(plan.locks) do redis.call("GET", key) end
 if plan.more then
   removePlanned(plan)

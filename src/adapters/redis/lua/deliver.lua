@@ -40,15 +40,15 @@ local wantedFirst, wantedLast = 26, 25 + ARGV[25]
 local at = wantedLast + 1
 local kind, subject, entry = ARGV[15], ARGV[18], ARGV[16]
 
+local revokedCaller = false
 if ARGV[4] ~= "" then
-  local revoked = redis.call("HGET", KEYS[1], "revoked") or ""
-  if string.find(revoked, " " .. ARGV[4] .. " ", 1, true) then return { "refused", now, "credential_revoked", {} } end
+  revokedCaller = string.find(redis.call("HGET", KEYS[1], "revoked") or "", " " .. ARGV[4] .. " ", 1, true)
 end
 local version = tonumber(ARGV[17])
 local proposed = version and string.format("%.0f", version + 1) or "-"
 local run = redis.call("HMGET", runKey,
   "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject)
-if not run[1] then return { "refused", now, "run_not_found", {} } end
+if not run[1] then return { "refused", now, revokedCaller and "credential_revoked" or "run_not_found", {} } end
 if version and run[6] then
   local commit = ARGV[at + 2] .. " "
   if string.sub(run[6], 1, #commit) == commit then
@@ -87,14 +87,16 @@ elseif kind == "decision" then
   local approval = redis.call("HMGET", KEYS[11],
     "state", "decisionId", "hash", "expiresAt", "separateDuties", "requester", "run")
   local own = approval[5] == "true" and approval[6] == ARGV[22] and ARGV[21] == "approved"
-  if approval[7] ~= runId then return { "refused", now, "approval_not_found", {} } end
-  if approval[2] == ARGV[19] then again = true
+  if approval[7] ~= runId then refusal = "approval_not_found"
+  elseif approval[2] == ARGV[19] then again = true
   elseif approval[1] ~= "pending" then refusal = "approval_decided"
   elseif approval[3] ~= ARGV[20] then refusal = "approval_changed"
   elseif approval[4] and nowMs >= tonumber(approval[4]) then refusal = "approval_expired"
   elseif own then refusal = "self_approval" end
-  if refusal then return { "refused", now, refusal, redis.call("HGETALL", KEYS[11]) } end
-  if ended and not again then refusal = "run_ended" end
+  if refusal and refusal ~= "approval_not_found" and not revokedCaller then
+    return { "refused", now, refusal, redis.call("HGETALL", KEYS[11]) }
+  end
+  if ended and not again and not refusal then refusal = "run_ended" end
   decidedApproval = subject
   event = { "approval_decided", subject, ARGV[22], ARGV[21] }
   writes[1] = { "HSET", KEYS[11], "state", ARGV[21], "decidedAt", now, "decidedBy", ARGV[22], "decisionId", ARGV[19] }
@@ -112,6 +114,8 @@ else
   elseif not dueAt or tonumber(dueAt) > nowMs then refusal = "timer_not_due" end
   dueGone[1] = member
 end
+-- What had its effect before the key was revoked is still answered as it was.
+if revokedCaller and not again then refusal = "credential_revoked" end
 if refusal then return { "refused", now, refusal, {} } end
 if lock and (again or ARGV[9] == "refuse") then
   return { again and "handed_over" or "run_busy", now, holderInstance, redis.call("PTTL", lockKey) }
@@ -121,7 +125,8 @@ if again then return { "handed_over", now, "", 0 } end
 local waiting = redis.call("LLEN", inboxKey)
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
 if version and not lock and waiting == 0 and run[2] == ARGV[17] then
-  local reservation, stopped, dueChecked = run[5], nil, true
+  local reservation, stopped, revoked, dueChecked = run[5], nil, nil, true
+  local cancelling = run[3] or kind == "cancel"
   if run[4] and run[4] ~= "0" then
     fields[#fields + 1] = "drains"
     fields[#fields + 1] = "0"

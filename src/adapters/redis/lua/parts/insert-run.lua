@@ -3,11 +3,11 @@
   The end of both admit and createRun: makes room for the idempotency key, then writes the run with its first commit.
   Reads: at (index of the change, see `plan-change`), start, tenant, runId, runKey, activeKey, runsKey, eventsKey, dueKey,
   reservationKey and keyedKey (false without a key), held (the reservation now, or false), digest, fingerprint, quota,
-  active, workflow, actor, definition, started (the entry that starts the run, or ""), attentionMs, eventsMax, stopped,
+  active, workflow, actor, definition, started (the entry that starts the run, or ""), attentionMs, eventsMax, stopped, revoked,
   retake (nil, or a list of commands that take the guard's lock again), time, nowMs, now
   Sets: status, claims, active (as it is then)
 ]]
-local version, reservation, dueChecked, reportedJob, decidedApproval = 0, false, true, nil, nil
+local version, reservation, dueChecked, reportedJob, decidedApproval, cancelling = 0, false, true, nil, nil, false
 local fields = { "workflow", workflow, "definition", definition, "actor", actor, "admittedAt", now }
 local writes, dueGone, dueAdded = retake or {}, {}, {}
 -- Most admissions find the tenant's proof planned already.

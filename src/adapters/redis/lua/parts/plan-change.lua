@@ -2,15 +2,16 @@
 --[[
   Reads a run's change from the arguments and decides what it writes; writes nothing. `write-change` writes it.
   Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
-  reservation (the digest of the run's key, or false), stopped (of the tenant, or nil when not read yet), reportedJob and
-  decidedApproval (what the entry of this very call settles, or nil), dueChecked (whether dueKey was read), and the lists that it adds to:
+  reservation (the digest of the run's key, or false), stopped and revoked (of the tenant, or nil when not read yet),
+  cancelling (whether the run is being cancelled), reportedJob and decidedApproval (what the entry of this very call
+  settles, or nil), dueChecked (whether dueKey was read), and the lists that it adds to:
   fields (of the run: names and values), writes (commands), dueGone (members), dueAdded (scores and members)
   Sets: status, ends, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt
   The change: status, "ends" or "", the commit's word, the timeline's body, number of records, "more" or "",
   timelineRowsMax, runRetentionMs, keyRetentionMs ("" for ever), proveEveryMs, fields and bodies of the records; then, only
   after "more", the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close and dead letters,
   republishAfterMs, deadLetterRetentionMs, and the groups themselves in this order:
-  jobs of 6 (id, topic, tail of the text, token or -, worker or -, leaseMs), ids, ids, timers of 2 (id, dueAtMs),
+  jobs of 7 (id, topic, tail of the text, token or -, worker or -, leaseMs, credential or ""), ids, ids, timers of 2 (id, dueAtMs),
   approvals of 7 (id, step, hash, payloadKey, requester, separateDuties, expiresAtMs or ""), closings of 2 (id, state),
   letters of 3 (id, reason, body)
 ]]
@@ -37,7 +38,7 @@ if ARGV[at + 5] == "more" then
     return key
   end
 
-  local firstVoided = next + 6 * jobs
+  local firstVoided = next + 7 * jobs
   for first = firstVoided, firstVoided + voided - 1, 900 do
     local names = {}
     for index = first, math.min(firstVoided + voided - 1, first + 899) do
@@ -59,12 +60,14 @@ if ARGV[at + 5] == "more" then
   end
 
   for _ = 1, jobs do
-    local jobId, topic, tail, token, worker, leaseMs = unpack(ARGV, next, next + 5)
-    next = next + 6
-    local born = token ~= "-"
+    local jobId, topic, tail, token, worker, leaseMs, credential = unpack(ARGV, next, next + 6)
+    next = next + 7
+    local born = token ~= "-" and not cancelling
     if born and stopped == nil then
-      stopped = redis.call("HGET", start .. "tenant:" .. tenant, "stopped") == "true"
+      local settings = redis.call("HMGET", start .. "tenant:" .. tenant, "stopped", "revoked")
+      stopped, revoked = settings[1] == "true", settings[2] or ""
     end
+    if born and credential ~= "" and string.find(revoked, " " .. credential .. " ", 1, true) then born = false end
     fields[#fields + 1] = "job:" .. jobId
     if born and not stopped then
       local nowUs = time[1] * 1000000 + time[2]

@@ -3,24 +3,27 @@
   Removes an ended run and all that belongs to it, 500 belongings at a time; the run itself goes last, so that a part
   left over is found again. Locks are removed unseen, which cannot fail: reading them would be four calls a job.
   Reads: start (what every key of the partition begins with), nowMs, encodeName
-  Sets: planRemoval(tenant, runId), which only reads, and removePlanned(plan), which cannot fail after it; plan.locks
+  Sets: planRemoval(tenant, runId, buries), which only reads, and removePlanned(plan), which cannot fail after it; plan.locks
   holds the keys of locks, plan.work what the removal costs in calls to Redis, plan.more whether it is only a part
 ]]
 local removedMax = 500
+
+-- A start without a key that was sent twice must not make the run again: for so long after its admission a grave is left.
+local graveMs = 60000
 local headerFields = { "workflow", "definition", "status", "version", "actor", "admittedAt", "updatedAt", "endedAt",
   "cancel", "reservation", "fingerprint", "drains" }
 
 -- Locks end by themselves: a day after its run's end a job has none, and its run need not be searched for jobs.
 local locksEndMs = 86400000
 
--- How many belongings there are, and whether locks of the jobs may still be there.
+-- How many belongings there are, whether locks of the jobs may still be there, and the header.
 local function countBelongings(runKey)
   local header = redis.call("HMGET", runKey, unpack(headerFields))
   local count = redis.call("HLEN", runKey)
   for index = 1, #headerFields do
     if header[index] then count = count - 1 end
   end
-  return count, nowMs - (header[8] or nowMs) < locksEndMs
+  return count, nowMs - (header[8] or nowMs) < locksEndMs, header
 end
 
 -- Names of all belongings, or of enough of them: of a large run some at random, since reading all would take too long.
@@ -56,11 +59,12 @@ local function addJobLocks(locks, tenant, names)
   end
 end
 
-local function planRemoval(tenant, runId)
+-- `buries` is for a removal that somebody asked for; retention comes long after every late duplicate.
+local function planRemoval(tenant, runId, buries)
   local name = tenant .. ":" .. runId
   local runKey = start .. "run:" .. name
   local plan = { tenant = tenant, runId = runId, runKey = runKey, fields = {}, locks = {}, goes = {}, approvals = {} }
-  local count, withLocks = countBelongings(runKey)
+  local count, withLocks, header = countBelongings(runKey)
   local names = (count >= removedMax or withLocks) and namesOf(runKey, count) or {}
   if count >= removedMax then
     plan.fields = firstBelongings(names)
@@ -81,6 +85,8 @@ local function planRemoval(tenant, runId)
     redis.call("ZCARD", start .. "runs:" .. tenant)
     redis.call("LLEN", start .. "inbox:" .. name)
     plan.goes[#plan.goes + 1] = runKey
+    local graveUntil = (header[6] or 0) + graveMs
+    if buries and header[3] and nowMs < graveUntil then plan.grave = { header[3], graveUntil } end
     plan.goes[#plan.goes + 1] = start .. "inbox:" .. name
     plan.locks[#plan.locks + 1] = start .. "wf:run:lock:" .. name
     plan.locks[#plan.locks + 1] = start .. "grant:run:" .. name
@@ -102,5 +108,12 @@ local function removePlanned(plan)
   unlinkAll(plan.locks)
   if plan.more then return end
   redis.call("ZREM", start .. "runs:" .. plan.tenant, plan.runId)
-  redis.call("ZREM", start .. "due", "retention " .. plan.tenant .. " " .. plan.runId)
+  local retention = "retention " .. plan.tenant .. " " .. plan.runId
+  if not plan.grave then
+    redis.call("ZREM", start .. "due", retention)
+    return
+  end
+  redis.call("HSET", plan.runKey, "buried", plan.grave[1])
+  redis.call("PEXPIRE", plan.runKey, string.format("%.0f", plan.grave[2] - nowMs))
+  redis.call("ZADD", start .. "due", string.format("%.0f", plan.grave[2]), retention)
 end

@@ -4,7 +4,8 @@
   Reads: start, tenant, now, nowMs, and the lists that it adds to: writes, dueAdded
   Sets: saveLetter(id, reason, body, retentionMs)
 ]]
-local lettersKey, letterIdsKey = start .. "documents:" .. tenant .. ":deadLetter", start .. "document-ids:" .. tenant .. ":deadLetter"
+local lettersKey = start .. "documents:" .. tenant .. ":deadLetter"
+local letterIdsKey = start .. "document-ids:" .. tenant .. ":deadLetter"
 local revisions = {}
 local function saveLetter(id, reason, body, retentionMs)
   local last = revisions[id]

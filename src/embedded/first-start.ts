@@ -1,0 +1,64 @@
+// The first start: a platform key, and the tenant `default` with a key for its admin and one for its workers.
+import type { ControlApi, Trouble } from "../control/control-api.ts";
+import type { KeyRole } from "../domain/api-key.ts";
+import { platformTenant, type TenantId } from "../domain/tenant.ts";
+import { InterlockError } from "../errors.ts";
+import { type Keys, readKeys, writeKeys } from "./keys-file.ts";
+
+export const defaultTenant = "default" as TenantId;
+
+export type KeysFound =
+  /** Made by this start: to be shown once. */
+  | { readonly kind: "made"; readonly keys: Keys }
+  | { readonly kind: "known"; readonly keys: Keys }
+  /** Keys were made before, and there is no file that holds them: whoever has them goes on using them. */
+  | { readonly kind: "elsewhere" }
+  /** The file's keys are not this data's, or were revoked. */
+  | { readonly kind: "refused" };
+
+export type KeysOptions = {
+  /** The data's folder; without one keys are shown and kept nowhere. */
+  readonly directory?: string;
+  /** `renew` makes further keys. Whoever may write the data owns it, so this asks for no older key. */
+  readonly keys: "keep" | "renew";
+};
+
+export async function findKeys(api: ControlApi, { directory, keys }: KeysOptions): Promise<KeysFound> {
+  const tenant = await api.getTenant(defaultTenant);
+  if (tenant.kind === "unknown" || tenant.kind === "unavailable") throw failed(tenant);
+  if (tenant.kind === "not_found" || keys === "renew") return makeKeys(api, directory);
+  if (directory === undefined) return { kind: "elsewhere" };
+  const known = readKeys(directory);
+  if (known === undefined) return { kind: "elsewhere" };
+  for (const text of [known.platform, known.admin]) {
+    const answer = await api.authenticate(text);
+    if (answer.kind === "refused") return { kind: "refused" };
+    if (answer.kind !== "authenticated") throw failed(answer);
+  }
+  return { kind: "known", keys: known };
+}
+
+/** The tenant comes last: until it is there every start is a first one, so that no crash leaves data without keys. */
+async function makeKeys(api: ControlApi, directory: string | undefined): Promise<KeysFound> {
+  const keys: Keys = {
+    platform: await makeKey(api, platformTenant, "platform"),
+    admin: await makeKey(api, defaultTenant, "admin"),
+    worker: await makeKey(api, defaultTenant, "worker"),
+  };
+  if (directory !== undefined) writeKeys(directory, keys);
+  const made = await api.createTenant(actor, defaultTenant, {});
+  if (made.kind === "unknown" || made.kind === "unavailable") throw failed(made);
+  return { kind: "made", keys };
+}
+
+const actor = "first-start";
+
+async function makeKey(api: ControlApi, tenant: TenantId, role: KeyRole): Promise<string> {
+  const answer = await api.createKey(actor, tenant, { role, name: `${role} key of the server's start` });
+  if (answer.kind !== "created") throw failed(answer);
+  return answer.text;
+}
+
+function failed({ cause }: Trouble): InterlockError {
+  return new InterlockError("store_unavailable", `the server's keys could not be looked up: ${cause}`);
+}

@@ -1,0 +1,393 @@
+// Human decisions on steps: made once, bound to what was shown, in time, by the right person, and never without their effect.
+import { describe, expect, test } from "vitest";
+import type { Caller, DecideAnswer, DecideRequest } from "../../src/control/control-api.ts";
+import type { Approval, Decision } from "../../src/domain/approval.ts";
+import type { LockToken } from "../../src/domain/lock.ts";
+import type { RunId } from "../../src/domain/run.ts";
+import type { TenantId } from "../../src/domain/tenant.ts";
+import {
+  acme,
+  ann,
+  ben,
+  type FlowPlane,
+  FlowWorld,
+  type Overrides,
+  only,
+  type Steps,
+  single,
+  work,
+} from "../support/flow-world.ts";
+
+type Scene = {
+  readonly flow: FlowWorld;
+  readonly plane: FlowPlane;
+  readonly runId: RunId;
+  readonly approvalId: string;
+};
+
+/** A run of ann's that waits for an approval before its only job. */
+async function waiting(
+  options: { readonly overrides?: Overrides; readonly ok?: Steps[string]; readonly engine?: "stopped" } = {},
+): Promise<Scene> {
+  const { overrides = {}, ok = {}, engine = "running" } = options;
+  const flow = new FlowWorld();
+  const plane = await flow.open("p", { overrides, engine });
+  const steps = {
+    ok: { type: "approval", input: { amount: "${input.amount}" }, ...ok },
+    pay: work({ depends_on: ["ok"] }),
+  };
+  await plane.save("pay", steps);
+  const runId = await plane.start("pay", { amount: 5 });
+  return { flow, plane, runId, approvalId: `${runId}:ok@1` };
+}
+
+function requestOf(
+  { approvalId }: Scene,
+  decision: Decision,
+  more: Partial<DecideRequest> = {},
+): DecideRequest {
+  return { caller: ben, approvalId, decision, ...more };
+}
+
+function decide(scene: Scene, decision: Decision, more: Partial<DecideRequest> = {}): Promise<DecideAnswer> {
+  return scene.flow.finish(scene.plane.api.decideApproval(requestOf(scene, decision, more)));
+}
+
+async function approval({ flow, approvalId }: Scene): Promise<Approval> {
+  const request = { tenant: acme, approvalId: approvalId as Approval["approvalId"] };
+  return only(await flow.world.store.getApproval(request, { deadlineMs: 100 }), "approval").approval;
+}
+
+const decisionsIn = async ({ flow, runId }: Scene) =>
+  (await flow.events(runId)).filter((event) => /approved|denied|rejected/.test(event));
+
+describe("a decision", () => {
+  test("lets the step go on, and is kept with who made it, when and why", async () => {
+    const scene = await waiting();
+    const answer = only(await decide(scene, "approved", { reason: "fine" }), "decided");
+    expect(answer.approval).toMatchObject({
+      state: "approved",
+      decidedBy: "ben",
+      reason: "fine",
+      requester: "ann",
+    });
+    expect(answer.approval.decidedAtMs).toBe(scene.flow.world.server.timeMs());
+    expect(single(await scene.plane.poll()).job.step).toBe("pay");
+    expect(scene.plane.metrics.total("approvals_decided_total", { decision: "approved" })).toBe(1);
+  });
+
+  test("against it denies the run, whose jobs are never put up", async () => {
+    const scene = await waiting();
+    only(await decide(scene, "rejected", { reason: "too much" }), "decided");
+    expect(await scene.flow.ended(scene.runId)).toBe("denied");
+    expect(await scene.plane.poll()).toEqual([]);
+    expect((await scene.flow.step(scene.runId, "ok")).error?.message).toBe("rejected by ben: too much");
+  });
+
+  test("made again is answered with the same record, also by somebody else and later", async () => {
+    const scene = await waiting();
+    const first = only(await decide(scene, "approved"), "decided");
+    const again = only(await decide(scene, "approved"), "repeated");
+    expect(again.approval).toEqual(first.approval);
+    const third = { tenant: acme, actor: "cem" };
+    expect(only(await decide(scene, "approved", { caller: third }), "repeated").approval).toEqual(
+      first.approval,
+    );
+    expect(await decisionsIn(scene)).toHaveLength(1);
+    expect(scene.plane.metrics.total("approvals_decided_total")).toBe(1);
+  });
+
+  test("after the other one names the winner, and changes nothing", async () => {
+    const scene = await waiting();
+    only(await decide(scene, "approved"), "decided");
+    const answer = only(await decide(scene, "rejected", { caller: ann }), "already_decided");
+    expect(answer.approval).toMatchObject({ state: "approved", decidedBy: "ben" });
+    expect(single(await scene.plane.poll()).job.step).toBe("pay");
+  });
+
+  test.each([1, 2, 3, 4, 5])(
+    "of twenty people at once is one decision, which all the others are told (seed %d)",
+    async (seed) => {
+      const flow = new FlowWorld({ seed, travelMsMax: 5 });
+      const planes = [await flow.open("p"), await flow.open("q")] as const;
+      await planes[0].save("ask", { ok: { type: "approval" }, pay: work({ depends_on: ["ok"] }) });
+      const runId = await planes[0].start("ask");
+      const answers = await flow.finish(
+        Promise.all(
+          Array.from({ length: 20 }, (_, index) =>
+            planes[index % 2 === 0 ? 0 : 1].api.decideApproval({
+              caller: { tenant: acme, actor: `person ${index}` },
+              approvalId: `${runId}:ok@1`,
+              decision: index % 3 === 0 ? "rejected" : "approved",
+            }),
+          ),
+        ),
+      );
+      const decided = answers.filter(({ kind }) => kind === "decided");
+      expect(decided).toHaveLength(1);
+      const winner = only(decided[0] as DecideAnswer, "decided").approval;
+      for (const answer of answers) {
+        expect(["decided", "repeated", "already_decided"]).toContain(answer.kind);
+        expect((answer as { approval: Approval }).approval).toEqual(winner);
+      }
+      await flow.pass(100);
+      const asked = (await flow.events(runId)).filter((event) => event === "step_dispatched pay");
+      expect(asked).toHaveLength(winner.state === "approved" ? 1 : 0);
+    },
+  );
+
+  test("on something unknown, or of another tenant, is not found", async () => {
+    const scene = await waiting();
+    expect(await decide(scene, "approved", { approvalId: "nothing" })).toMatchObject({ kind: "not_found" });
+    expect(await decide(scene, "approved", { approvalId: `${scene.runId}:no@1` })).toMatchObject({
+      kind: "not_found",
+    });
+    const stranger: Caller = { tenant: "beta" as TenantId, actor: "eve" };
+    expect(await decide(scene, "approved", { caller: stranger })).toMatchObject({ kind: "not_found" });
+    expect((await approval(scene)).state).toBe("pending");
+  });
+});
+
+describe("what was shown", () => {
+  test("is the canonical text whose hash the approval names, and the decision may name it", async () => {
+    const scene = await waiting();
+    const context = only(
+      await scene.flow.finish(scene.plane.api.approvalContext(acme, scene.approvalId)),
+      "context",
+    );
+    expect(JSON.parse(context.shown)).toEqual({
+      run: scene.runId,
+      step: "ok",
+      attempt: 1,
+      payload: { amount: 5 },
+    });
+    only(await decide(scene, "approved", { hash: context.approval.hash }), "decided");
+  });
+
+  test("binds the decision: another hash is refused, and the approval still waits", async () => {
+    const scene = await waiting();
+    expect(await decide(scene, "approved", { hash: "0".repeat(64) })).toEqual({ kind: "changed" });
+    expect((await approval(scene)).state).toBe("pending");
+    only(await decide(scene, "approved"), "decided");
+    const other = only(await decide(scene, "approved", { hash: "0".repeat(64) }), "already_decided");
+    expect(other.approval.state).toBe("approved");
+  });
+
+  test("of another run has another hash, although the payload is the same", async () => {
+    const scene = await waiting();
+    const second = await scene.plane.start("pay", { amount: 5 });
+    const { hash } = await approval(scene);
+    const other = { ...scene, approvalId: `${second}:ok@1` };
+    expect(await decide(other, "approved", { hash })).toEqual({ kind: "changed" });
+  });
+});
+
+describe("an approval with a time limit", () => {
+  const ok = { timeout_sec: 60 };
+
+  test("may be decided up to its last millisecond, and not after it", async () => {
+    const early = await waiting({ ok });
+    const limitMs = (await approval(early)).expiresAtMs as number;
+    await early.flow.pass(limitMs - early.flow.world.server.timeMs() - 1);
+    only(await decide(early, "approved"), "decided");
+    await early.flow.pass(120_000);
+    expect((await early.flow.step(early.runId, "pay")).status).toBe("running");
+
+    // Nobody has moved the timer yet: the store's time alone decides.
+    const late = await waiting({ ok, engine: "stopped" });
+    late.plane.member.fail({ deliver: (nth) => (nth === 1 ? "request_lost" : "ok") });
+    await late.flow.pass(60_000);
+    expect(await decide(late, "approved")).toEqual({ kind: "expired" });
+  });
+
+  test("that nobody decided expires, ends its run, and is then refused as expired", async () => {
+    const scene = await waiting({ ok });
+    expect(await scene.flow.ended(scene.runId, 61_000)).toBe("timed_out");
+    expect((await approval(scene)).state).toBe("expired");
+    expect(await decide(scene, "approved")).toEqual({ kind: "expired" });
+  });
+});
+
+describe("separate duties", () => {
+  test("by the step: who asked may reject, but not approve", async () => {
+    const scene = await waiting({ ok: { separate_duties: true } });
+    expect(await decide(scene, "approved", { caller: ann })).toEqual({ kind: "self_approval" });
+    expect((await approval(scene)).state).toBe("pending");
+    only(await decide(scene, "approved", { caller: ben }), "decided");
+  });
+
+  test("by the tenant, and not by a setting made after the run had started", async () => {
+    const scene = await waiting();
+    await scene.flow.tenant({ separateDuties: true });
+    await scene.flow.pass(5_000);
+    const later = await scene.plane.start("pay", { amount: 6 });
+    const other = { ...scene, approvalId: `${later}:ok@1` };
+    expect(await decide(other, "approved", { caller: ann })).toEqual({ kind: "self_approval" });
+    only(await decide(other, "rejected", { caller: ann }), "decided");
+    only(await decide(scene, "approved", { caller: ann }), "decided");
+  });
+
+  test("stay separate when the tenant's settings cannot be read: then no run starts", async () => {
+    const scene = await waiting();
+    await scene.flow.tenant({ separateDuties: true });
+    await scene.flow.pass(5_000);
+    scene.plane.member.fail({ getTenant: "unavailable" });
+    const request = { caller: ann, workflow: "pay", input: { amount: 7 } };
+    const answer = await scene.flow.finish(scene.plane.api.startWorkflow(request));
+    expect(answer.kind).toBe("gate_unavailable");
+  });
+
+  test("stay separate when admission learns meanwhile that the tenant has changed its strategy", async () => {
+    const scene = await waiting();
+    await scene.flow.tenant({ separateDuties: true });
+    await scene.flow.pass(5_000);
+    await scene.plane.start("pay", { amount: 6 });
+    await scene.flow.tenant({ separateDuties: true, admissionStrategy: "lock" });
+    await scene.plane.start("pay", { amount: 7 });
+    const third = await scene.plane.start("pay", { amount: 8 });
+    const other = { ...scene, approvalId: `${third}:ok@1` };
+    expect(await decide(other, "approved", { caller: ann })).toEqual({ kind: "self_approval" });
+  });
+});
+
+describe("a run that no longer waits", () => {
+  test("because it was cancelled takes no decision", async () => {
+    const scene = await waiting();
+    await scene.flow.finish(scene.plane.api.cancelRun(ann, scene.runId, "enough"));
+    expect(await scene.flow.ended(scene.runId)).toBe("cancelled");
+    const answer = await decide(scene, "approved");
+    expect(["run_ended", "already_decided"]).toContain(answer.kind);
+    expect((await approval(scene)).state).toBe("cancelled");
+    expect(await scene.plane.poll()).toEqual([]);
+    expect(await scene.flow.status(scene.runId)).toBe("cancelled");
+  });
+
+  test("because it was deleted has no approval any more", async () => {
+    const scene = await waiting();
+    only(await scene.flow.finish(scene.plane.api.deleteRun(ann, scene.runId)), "deleted");
+    expect(await decide(scene, "approved")).toMatchObject({ kind: "not_found" });
+  });
+});
+
+describe("a decision is not consumed without its effect", () => {
+  test("when the process dies right after it was made: the next one applies it, once", async () => {
+    const scene = await waiting({ engine: "stopped", overrides: { "engine.cachedRunsMax": 0 } });
+    scene.plane.member.fail({ commit: "request_lost" });
+    only(await decide(scene, "approved"), "decided");
+    scene.plane.member.process.crash();
+    expect((await scene.flow.step(scene.runId, "pay")).status).toBe("pending");
+    const next = await scene.flow.open("q");
+    await scene.flow.until(
+      async () => (await scene.flow.step(scene.runId, "pay")).status === "running",
+      15_000,
+    );
+    const again = await scene.flow.finish(next.api.decideApproval(requestOf(scene, "approved")));
+    expect(again.kind).toBe("repeated");
+    expect(await decisionsIn(scene)).toHaveLength(1);
+    expect(single(await next.poll()).job.step).toBe("pay");
+  });
+
+  test("when its answer is lost: it is asked again, found made, and answered as decided", async () => {
+    const scene = await waiting();
+    scene.plane.member.fail({ deliver: ["reply_lost"] });
+    const answer = only(await decide(scene, "approved"), "decided");
+    expect(answer.approval.decidedBy).toBe("ben");
+    expect(await decisionsIn(scene)).toHaveLength(1);
+  });
+
+  test("when the record cannot be read back: the answer is unknown, never that nothing happened", async () => {
+    const scene = await waiting();
+    scene.plane.member.fail({ getApproval: ["ok", "unavailable"] });
+    expect((await decide(scene, "approved")).kind).toBe("unknown");
+    expect((await approval(scene)).state).toBe("approved");
+    expect(only(await decide(scene, "approved"), "repeated").approval.decidedBy).toBe("ben");
+  });
+});
+
+describe("under the approval lock", () => {
+  const overrides = { "approvals.strategy": "lock" } as const;
+  const lockOf = ({ approvalId }: Scene) => ({ namespace: "approval", name: approvalId }) as const;
+
+  async function hold(scene: Scene, ttlMs: number) {
+    const request = {
+      tenant: acme,
+      lock: lockOf(scene),
+      token: "other" as LockToken,
+      instance: "other",
+      ttlMs,
+    };
+    only(await scene.flow.world.store.acquireLock(request, { deadlineMs: 100 }), "acquired");
+  }
+
+  async function lockState(scene: Scene) {
+    return (
+      await scene.flow.world.store.inspectLock({ tenant: acme, lock: lockOf(scene) }, { deadlineMs: 100 })
+    ).kind;
+  }
+
+  test("a decision is made, and the lock is given back", async () => {
+    const scene = await waiting({ overrides });
+    only(await decide(scene, "approved"), "decided");
+    expect(scene.plane.member.callsOf("acquireLock").map(({ answer }) => answer)).toEqual(["acquired"]);
+    expect(scene.plane.member.callsOf("releaseLock").map(({ answer }) => answer)).toEqual(["released"]);
+    expect(await lockState(scene)).toBe("free");
+    only(await decide(scene, "approved"), "repeated");
+  });
+
+  test("a refused decision gives the lock back, too", async () => {
+    const scene = await waiting({ overrides });
+    expect(await decide(scene, "approved", { hash: "other" })).toEqual({ kind: "changed" });
+    expect(await lockState(scene)).toBe("free");
+  });
+
+  test("a busy lock is waited for 2 s, and then answered as busy with a time to come back", async () => {
+    const scene = await waiting({ overrides });
+    await hold(scene, 60_000);
+    const startedMs = scene.flow.nowMs();
+    const answer = only(await decide(scene, "approved"), "lock_busy");
+    expect(answer.retryAfterSeconds).toBeGreaterThanOrEqual(1);
+    expect(scene.flow.nowMs() - startedMs).toBeLessThanOrEqual(2_000);
+    expect(scene.flow.nowMs() - startedMs).toBeGreaterThan(1_900);
+    expect((await approval(scene)).state).toBe("pending");
+    expect(scene.plane.member.callsOf("deliver")).toEqual([]);
+    expect(scene.plane.member.lines.map(({ message }) => message)).toContain("approval lock busy");
+  });
+
+  test("a holder that died frees it with its ttl", async () => {
+    const scene = await waiting({ overrides });
+    await hold(scene, 10_000);
+    expect((await decide(scene, "approved")).kind).toBe("lock_busy");
+    await scene.flow.pass(8_000);
+    only(await decide(scene, "approved"), "decided");
+  });
+
+  test("it is the tenant's choice, which wins over that of the process", async () => {
+    const scene = await waiting();
+    await scene.flow.tenant({ approvalsStrategy: "lock" });
+    await scene.flow.pass(5_000);
+    only(await decide(scene, "approved"), "decided");
+    expect(scene.plane.member.callsOf("acquireLock")).toHaveLength(1);
+  });
+
+  test("the lock is not what protects: a process without it decides at the same moment, and one of them wins", async () => {
+    const scene = await waiting({ overrides });
+    const atomic = await scene.flow.open("q");
+    const answers = await scene.flow.finish(
+      Promise.all([
+        scene.plane.api.decideApproval(requestOf(scene, "approved")),
+        atomic.api.decideApproval(requestOf(scene, "rejected", { caller: ann })),
+      ]),
+    );
+    expect(answers.map(({ kind }) => kind).sort()).toEqual(["already_decided", "decided"]);
+  });
+});
+
+test("a parked run keeps its slot, and a decision on it needs none", async () => {
+  const scene = await waiting();
+  await scene.flow.tenant({ maxConcurrentRuns: 1 });
+  const request = { caller: ann, workflow: "pay", input: { amount: 9 } };
+  expect((await scene.flow.finish(scene.plane.api.startWorkflow(request))).kind).toBe("limit_reached");
+  only(await decide(scene, "rejected"), "decided");
+  expect(await scene.flow.ended(scene.runId)).toBe("denied");
+  expect((await scene.flow.finish(scene.plane.api.startWorkflow(request))).kind).toBe("admitted");
+});
