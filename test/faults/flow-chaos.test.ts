@@ -69,6 +69,19 @@ function startWorkers({ random }: Chaos, plane: FlowPlane): void {
 
 let opened = 0;
 
+/** What the seeds together went through: a test without trouble would prove nothing. */
+const seen = { unknown: 0, crashes: 0, lostClaims: 0, handoffs: 0, busy: 0 };
+
+function note({ plane, dead }: Chaos): void {
+  seen.crashes += dead.length;
+  for (const { metrics } of [plane, ...dead]) {
+    seen.unknown += metrics.total("unknown_outcomes_total");
+    seen.lostClaims += metrics.total("job_claims_lost_total");
+    seen.handoffs += metrics.total("inbox_handoffs_total");
+    seen.busy += metrics.total("lock_busy_retries_total", { path: "bus" });
+  }
+}
+
 async function nextPlane(chaos: Omit<Chaos, "plane">, rate: number): Promise<FlowPlane> {
   opened += 1;
   const plane = await chaos.flow.open(`plane ${opened}`, { overrides: chaos.overrides });
@@ -157,6 +170,7 @@ describe.each([
   test.each([1, 2, 3, 4, 5, 6, 7, 8])("seed %d: every run succeeds, each of its steps once", async (seed) => {
     const { chaos, runs } = await simulate(seed, overrides);
     const { flow } = chaos;
+    note(chaos);
     expect(new Set(runs).size).toBe(4);
     for (const runId of runs) {
       const statuses = await Promise.all(
@@ -177,4 +191,10 @@ describe.each([
     expect(counted).toMatchObject({ active: 0 });
     expect(flow.world.records.scan("ready", `${acme}/work`, "", 10)).toEqual([]);
   });
+});
+
+test("the seeds went through every kind of trouble", () => {
+  for (const [kind, times] of Object.entries(seen)) expect({ kind, happened: times > 0 }).toEqual({ kind, happened: true });
+  expect(seen.unknown).toBeGreaterThan(100);
+  expect(seen.crashes).toBeGreaterThan(20);
 });

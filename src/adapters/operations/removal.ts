@@ -34,11 +34,6 @@ function bury(context: Context, state: RunState, removeAtMs: number): void {
   setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
 }
 
-function forgetJobLocks(context: Context, { tenant }: RunState, jobId: JobId): void {
-  forgetLock(context, tenant, { namespace: "job", name: jobId });
-  forgetLock(context, tenant, { namespace: "approval", name: jobId });
-}
-
 /** Records removed by one operation: it stays well within its budget of 2 ms. */
 const partMax = 500;
 
@@ -68,4 +63,9 @@ export function removePart(context: Context, state: RunState): "removed" | "more
   forgetLock(context, tenant, runLock(runId));
   context.records.erase("run", tenant, runId);
   return "removed";
+}
+
+function forgetJobLocks(context: Context, { tenant }: RunState, jobId: JobId): void {
+  forgetLock(context, tenant, { namespace: "job", name: jobId });
+  forgetLock(context, tenant, { namespace: "approval", name: jobId });
 }

@@ -9,6 +9,7 @@ import { hastySweepCases } from "./hasty-sweep-cases.ts";
 import { inboxCases } from "./inbox-cases.ts";
 import { jobCases } from "./job-cases.ts";
 import { keyQuotaCases, keyRetentionCases, keysForEverCases } from "./key-cases.ts";
+import { lateCases } from "./late-cases.ts";
 import { listingCases, trimmingCases } from "./listing-cases.ts";
 import { lockCases } from "./lock-cases.ts";
 import { lockStrategyCases } from "./lock-strategy-cases.ts";
@@ -48,6 +49,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...approvalCases,
       ...documentCases,
       ...listingCases,
+      ...lateCases,
     ],
   },
   { name: "swept at the usual pace", settings: defaultStoreSettings, cases: sweepCases },
