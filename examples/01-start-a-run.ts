@@ -24,10 +24,13 @@ plane.startWorker({
 });
 
 const input = { subject: "leases" };
-const path = "/api/v1/workflows/report/runs";
-const key = { text: "order-42", fingerprint: fingerprintOf({ method: "POST", path, query: {}, body: input }) };
-const first = await plane.api.startWorkflow({ caller, workflow: "report", input, key });
-const again = await plane.api.startWorkflow({ caller, workflow: "report", input, key });
+const path = "/api/v1/workflows/demo-report/runs";
+const key = {
+  text: "order-42",
+  fingerprint: fingerprintOf({ method: "POST", path, query: {}, body: input }),
+};
+const first = await plane.api.startWorkflow({ caller, workflow: "demo-report", input, key });
+const again = await plane.api.startWorkflow({ caller, workflow: "demo-report", input, key });
 if (first.kind !== "admitted" || again.kind !== "replayed") throw new Error("not started");
 
 for (;;) {

@@ -19,7 +19,11 @@ plane.startWorker({
 
 for (const amount of [20, 250]) {
   const caller = { tenant, actor: "shop" };
-  const started = await plane.api.startWorkflow({ caller, workflow: "refund", input: { order: "A-1", amount } });
+  const started = await plane.api.startWorkflow({
+    caller,
+    workflow: "demo-refund",
+    input: { order: "A-1", amount },
+  });
   if (started.kind !== "admitted") throw new Error(started.kind);
   for (;;) {
     const found = await plane.api.getRun(tenant, started.runId);

@@ -3,7 +3,8 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const [url = "http://127.0.0.1:7300", keysFile = ".interlock/keys.json", topic = "demo.hello"] = process.argv.slice(2);
+const [url = "http://127.0.0.1:7300", keysFile = ".interlock/keys.json", topic = "demo.hello"] =
+  process.argv.slice(2);
 const { worker: key } = JSON.parse(readFileSync(keysFile, "utf8")) as { readonly worker: string };
 const worker_id = `example-${process.pid}`;
 
@@ -15,7 +16,13 @@ type Job = {
 };
 
 for (let polls = 0; ; polls += 1) {
-  const poll = { worker_id, topics: [topic], poll_id: `${worker_id}-${polls}`, max_jobs: 10, wait_ms: 20_000 };
+  const poll = {
+    worker_id,
+    topics: [topic],
+    poll_id: `${worker_id}-${polls}`,
+    max_jobs: 10,
+    wait_ms: 20_000,
+  };
   const { jobs } = await post<{ jobs: readonly Job[] }>("/jobs/poll", poll);
   await Promise.all(jobs.map(perform));
 }

@@ -210,7 +210,8 @@ export const errors = {
     status: 429,
     retryable: true,
     message: "the tenant keeps as many idempotency keys as it may",
-    remedy: "Wait for runs to end: the oldest key of an ended run gives way. Or raise admission.keysPerTenantMax.",
+    remedy:
+      "Wait for runs to end: the oldest key of an ended run gives way. Or raise admission.keysPerTenantMax.",
   },
   too_many_failed_authentications: {
     status: 429,

@@ -33,13 +33,7 @@ const layers: Record<string, readonly string[]> = {
   "src/api": ["src/domain"],
   "src/gateway": ["src/api", "src/control", "src/domain", "src/ports"],
   "src/testing": ["src/domain", "src/ports", "src/control", "src/adapters", "src/load-config.ts"],
-  "src/embedded": [
-    "src/domain",
-    "src/control",
-    "src/gateway",
-    "src/control-plane.ts",
-    "src/load-config.ts",
-  ],
+  "src/embedded": ["src/domain", "src/control", "src/gateway", "src/control-plane.ts", "src/load-config.ts"],
   "src/cli": [
     "src/domain",
     "src/ports",

@@ -14,6 +14,9 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
     "limit_reached",
     "tenant_stopped",
     "in_flight",
+    // A key can be freed meanwhile, by its expiry or at the quota.
+    "key_reused",
+    "replayed",
     "use_lock_strategy",
     "workflow_changed",
     "key_quota_reached",
@@ -26,7 +29,7 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
     "key_quota_reached",
     "credential_revoked",
   ],
-  reserve: ["in_flight"],
+  reserve: ["in_flight", "key_reused", "replayed"],
   deliver: ["run_busy"],
 };
 

@@ -121,7 +121,7 @@ async function misbehave(chaos: Chaos): Promise<void> {
   if (random.chance(0.25)) {
     process.crash();
     chaos.dead.push(chaos.plane);
-    chaos.plane = await nextPlane(chaos, 0.1);
+    chaos.plane = await nextPlane(chaos, 0.2);
     startWorkers(chaos, chaos.plane);
   }
   await flow.pass(random.integer(50, 3_000));
@@ -136,7 +136,7 @@ async function simulate(
   const base = { flow, random, overrides, dead: [] as FlowPlane[] };
   const chaos: Chaos = { ...base, plane: await nextPlane(base, 0) };
   await chaos.plane.save("w", steps);
-  chaos.plane.member.fail(randomFates(random, 0.1));
+  chaos.plane.member.fail(randomFates(random, 0.2));
   startWorkers(chaos, chaos.plane);
   const runs = await startRuns(chaos, 4);
   const approve = async (runId: RunId) => {
@@ -194,7 +194,8 @@ describe.each([
 });
 
 test("the seeds went through every kind of trouble", () => {
-  for (const [kind, times] of Object.entries(seen)) expect({ kind, happened: times > 0 }).toEqual({ kind, happened: true });
+  for (const [kind, times] of Object.entries(seen))
+    expect({ kind, happened: times > 0 }).toEqual({ kind, happened: true });
   expect(seen.unknown).toBeGreaterThan(100);
   expect(seen.crashes).toBeGreaterThan(20);
 });

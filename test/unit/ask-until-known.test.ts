@@ -153,12 +153,12 @@ describe("a refusal after an unknown try", () => {
 
   test("that no earlier try can change is final at once", async () => {
     const scenario = setUp();
-    const reused = (nowMs: number) => ({
+    const stale = (nowMs: number) => ({
       afterMs: 0,
-      answer: { kind: "key_reused", storeTimeMs: nowMs } as const,
+      answer: { kind: "stale_fence", storeTimeMs: nowMs } as const,
     });
-    const result = await scenario.ask("admit", [unknown(5, 1_000), reused]);
-    expect(result.kind).toBe("key_reused");
+    const result = await scenario.ask("reserve", [unknown(5, 1_000), stale]);
+    expect(result.kind).toBe("stale_fence");
     expect(scenario.kernel.nowMs()).toBeLessThan(20);
   });
 
