@@ -180,6 +180,18 @@ describe("what was shown", () => {
     const other = { ...scene, approvalId: `${second}:ok@1` };
     expect(await decide(other, "approved", { hash })).toEqual({ kind: "changed" });
   });
+
+  test("is what runs, although the workflow was changed between the request and the decision", async () => {
+    const scene = await waiting();
+    const { hash } = await approval(scene);
+    const steps = { ok: { type: "approval", input: { amount: "9999" } }, pay: work({ topic: "elsewhere" }) };
+    await scene.plane.save("pay", steps);
+    const next = await scene.flow.open("q");
+    expect((await approval(scene)).hash).toBe(hash);
+    only(await scene.flow.finish(next.api.decideApproval(requestOf(scene, "approved", { hash }))), "decided");
+    await scene.flow.until(async () => (await scene.flow.step(scene.runId, "pay")).status === "running");
+    expect(single(await next.poll()).job).toMatchObject({ step: "pay", topic: "work" });
+  });
 });
 
 describe("an approval with a time limit", () => {

@@ -325,6 +325,64 @@ describe("a stopped tenant", () => {
   });
 });
 
+describe("a claim without an answer", () => {
+  test("gives nobody the job: when it had no effect the next poll gets it", async () => {
+    const { flow, plane } = await setUp();
+    await plane.save("one", { a: work() });
+    await plane.start("one");
+    plane.member.fail({ claimJobs: "request_lost" });
+    expect(await plane.poll()).toEqual([]);
+    plane.member.fail({});
+    expect(single(await plane.poll()).job.attempt).toBe(1);
+    expect(await flow.letters()).toEqual([]);
+  });
+
+  test("that had its effect is asked again, and the job is given once", async () => {
+    const { plane } = await setUp();
+    await plane.save("one", { a: work() });
+    await plane.start("one");
+    plane.member.fail({ claimJobs: ["reply_lost"] });
+    expect(single(await plane.poll({ waitMs: 5_000 })).job.attempt).toBe(1);
+    expect(await plane.poll()).toEqual([]);
+  });
+});
+
+test("a job whose hint cannot be published is claimed all the same, as its first attempt", async () => {
+  const flow = new FlowWorld();
+  const bus = { ...flow.bus(), publish: async () => ({ kind: "unavailable", cause: "no bus" }) as const };
+  const plane = await flow.open("p", { bus });
+  await plane.save("one", { a: work() });
+  const runId = await plane.start("one");
+  await flow.pass(100);
+  expect((await flow.step(runId, "a")).attempt).toBe(1);
+  expect(single(await plane.poll()).job.attempt).toBe(1);
+});
+
+test("a revoked key gets no job born claimed in its open poll either", async () => {
+  const { flow, plane } = await setUp();
+  await plane.save("one", { a: work() });
+  const caller = { ...workerCaller, credential: "acme.key1" };
+  const poll = waiting(plane, "w", { caller, waitMs: 2_000 });
+  await flow.pass(10);
+  await flow.tenant({ revokedKeyIds: ["acme.key1"] });
+  const runId = await plane.start("one");
+  expect(jobsOf(await flow.finish(poll))).toEqual([]);
+  expect((await flow.job(`${runId}:a@1` as ClaimedJob["job"]["jobId"])).state).toBe("ready");
+  expect(await plane.poll()).toHaveLength(1);
+});
+
+test("a burst of hints is claimed in a few calls, not in one each", async () => {
+  const flow = new FlowWorld();
+  const bus = flow.bus();
+  const plane = await flow.open("p", { bus });
+  const other = await flow.open("q", { bus, engine: "stopped" });
+  await other.save("wide", sideBySide(60));
+  const poll = waiting(plane, "w", { places: 60 });
+  flow.kernel.after(100, () => void other.api.startWorkflow({ caller: ann, workflow: "wide", input: {} }));
+  expect(jobsOf(await flow.finish(poll))).toHaveLength(60);
+  expect(plane.member.callsOf("claimJobs").length).toBeLessThanOrEqual(2);
+});
+
 test("a revoked key claims nothing, whatever this process still remembers of it", async () => {
   const { flow, plane } = await setUp();
   await plane.save("one", { a: work() });

@@ -59,7 +59,7 @@ describe("answers to a start", () => {
   const runId = "run" as RunId;
   const retryAfterSeconds = 1;
   test.each([
-    [200, undefined, { kind: "admitted", runId, status: "pending", claims: [], storeTimeMs: 1 }],
+    [200, undefined, { kind: "admitted", runId, status: "pending", claims: [], active: 1, storeTimeMs: 1 }],
     [200, undefined, { kind: "replayed", runId, status: "pending" }],
     [422, "idempotency_key_reused", { kind: "key_reused" }],
     [409, "idempotency_key_in_flight", { kind: "in_flight", retryAfterSeconds }],

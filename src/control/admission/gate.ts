@@ -26,8 +26,11 @@ export function admitted(answer: {
   readonly runId: RunId;
   readonly status: RunStatus;
   readonly claims: readonly ClaimGrant[];
+  readonly active: number;
+  readonly limit?: number;
   readonly storeTimeMs: number;
 }): Extract<Decision, { kind: "admitted" }> {
-  const { runId, status, claims, storeTimeMs } = answer;
-  return { kind: "admitted", runId, status, claims, storeTimeMs };
+  const { runId, status, claims, active, limit, storeTimeMs } = answer;
+  const known = { kind: "admitted", runId, status, claims, active, storeTimeMs } as const;
+  return limit === undefined ? known : { ...known, limit };
 }

@@ -10,6 +10,10 @@ export type StartAnswer =
       readonly status: RunStatus;
       /** Jobs of its first steps that workers of this process already have. */
       readonly claims: readonly ClaimGrant[];
+      /** Slots in use now, this run's included. */
+      readonly active: number;
+      /** Absent when the tenant is unlimited. */
+      readonly limit?: number;
       readonly storeTimeMs: number;
     }
   | { readonly kind: "replayed"; readonly runId: RunId; readonly status: RunStatus }

@@ -9,6 +9,7 @@ import { drainRun } from "../engine/drain-run.ts";
 import type { Engine } from "../engine/engine.ts";
 import { settingsOf } from "../engine/engine.ts";
 import type { CurrentWorkflow } from "../workflows/definitions.ts";
+import type { StartAnswer } from "./start-answer.ts";
 import { startRun } from "./start-run.ts";
 
 export async function startWorkflow(
@@ -49,16 +50,16 @@ async function replayOr(
   const nothing = { workflow, revision: 0, definition: "", actor, change, start: "applied", key } as const;
   const asked = { tenant, ...nothing, ...(credential === undefined ? {} : { credential }) };
   const answer = await startRun(engine, asked, signal);
-  switch (answer.kind) {
-    case "workflow_changed":
-    case "limit_reached":
-    case "tenant_stopped":
-    case "key_quota_reached":
-      return refusal;
-    default:
-      return answer;
-  }
+  return unboundKinds.includes(answer.kind) ? refusal : answer;
 }
+
+/** What the gate says when the key is bound to nothing. */
+const unboundKinds: readonly StartAnswer["kind"][] = [
+  "workflow_changed",
+  "limit_reached",
+  "tenant_stopped",
+  "key_quota_reached",
+];
 
 async function startBy(
   engine: Engine,

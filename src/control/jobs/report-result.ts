@@ -60,7 +60,14 @@ function reportAnswer(answer: DeliveryAnswer): ReportAnswer {
     case "run_not_found":
     case "credential_revoked":
       return { kind: "refused", because: answer.because };
-    default:
+    case "stale_claim":
+    case "timer_not_due":
+    case "approval_not_found":
+    case "approval_decided":
+    case "approval_expired":
+    case "approval_changed":
+    case "self_approval":
+    case "already_cancelling":
       return { kind: "refused", because: "stale_claim" };
   }
 }

@@ -53,7 +53,7 @@ function traceOf(headers: RequestHeaders): string | undefined {
 function replyTo(answer: StartWorkflowAnswer): Reply<"startRun"> {
   switch (answer.kind) {
     case "admitted":
-      return { status: 200, body: { run_id: answer.runId, status: answer.status } };
+      return admitted(answer);
     case "replayed":
       return {
         status: 200,
@@ -99,6 +99,24 @@ function replyTo(answer: StartWorkflowAnswer): Reply<"startRun"> {
   }
 }
 
+function admitted(answer: Extract<StartWorkflowAnswer, { kind: "admitted" }>): Reply<"startRun"> {
+  const { runId, status, active, limit } = answer;
+  const body = { run_id: runId, status };
+  if (limit === undefined) return { status: 200, body };
+  return {
+    status: 200,
+    body,
+    headers: {
+      "ratelimit-policy": policyOf(limit),
+      ratelimit: `"max_concurrent_runs";r=${Math.max(0, limit - active)}`,
+    },
+  };
+}
+
+function policyOf(limit: number): string {
+  return `"max_concurrent_runs";q=${limit};qu="concurrent-requests"`;
+}
+
 /** The fields of draft-ietf-httpapi-ratelimit-headers: the quota is of runs under way, not of requests per time. */
 function limitReached(answer: Extract<StartWorkflowAnswer, { kind: "limit_reached" }>): Reply<"startRun"> {
   const { limit, active, retryAfterSeconds } = answer;
@@ -107,7 +125,7 @@ function limitReached(answer: Extract<StartWorkflowAnswer, { kind: "limit_reache
     retryAfterSeconds,
     more: { limit, active },
     headers: {
-      "ratelimit-policy": `"max_concurrent_runs";q=${limit};qu="concurrent-requests"`,
+      "ratelimit-policy": policyOf(limit),
       ratelimit: `"max_concurrent_runs";r=${Math.max(0, limit - active)};t=${retryAfterSeconds}`,
     },
   };

@@ -15,7 +15,7 @@ export type Change = {
 export type ChangeOf<Kind extends RecordKind> = Extract<Change, { readonly kind: Kind }>;
 
 export class JournaledRecords extends MemoryRecords {
-  #changes: Change[] = [];
+  readonly #changes = new Map<string, Change>();
 
   override put<Kind extends RecordKind>(
     kind: Kind,
@@ -23,23 +23,29 @@ export class JournaledRecords extends MemoryRecords {
     member: string,
     value: RecordKinds[Kind],
   ): void {
-    const before = this.get(kind, scope, member);
-    this.#changes.push({ kind, scope, member, before, after: value } as Change);
+    this.#note({ kind, scope, member, before: this.get(kind, scope, member), after: value } as Change);
     super.put(kind, scope, member, value);
   }
 
   override erase(kind: RecordKind, scope: string, member: string): void {
     const before = this.get(kind, scope, member);
-    if (before !== undefined) {
-      this.#changes.push({ kind, scope, member, before, after: undefined } as Change);
-    }
+    if (before !== undefined) this.#note({ kind, scope, member, before, after: undefined } as Change);
     super.erase(kind, scope, member);
   }
 
-  /** Everything changed since it was last asked. */
+  /** Everything changed since it was last asked, each record once: what it was before, and what it is now. */
   takeChanges(): readonly Change[] {
-    const changes = this.#changes;
-    this.#changes = [];
-    return changes;
+    const changes = [...this.#changes.values()];
+    this.#changes.clear();
+    return changes.filter(({ before, after }) => before !== undefined || after !== undefined);
+  }
+
+  #note(change: Change): void {
+    const key = `${change.kind} ${change.scope} ${change.member}`;
+    const earlier = this.#changes.get(key);
+    this.#changes.set(
+      key,
+      earlier === undefined ? change : ({ ...change, before: earlier.before } as Change),
+    );
   }
 }

@@ -66,28 +66,22 @@ export class KeyChecks {
       "INV-7",
       () => `a key of ${scope} was bound to ${after.runId}, which is not there`,
     );
+    const taken = this.#known.runOfKey(scope as TenantId, member, storeTimeMs);
+    mustHold(
+      taken === undefined || taken.runId === after.runId,
+      "INV-6",
+      () => `${name} bound key ${member} to ${after.runId}, but it stands for ${taken?.runId}`,
+    );
     const { boundKeys } = this.#known.tenant(scope as TenantId);
-    const first = boundKeys.get(member);
     const { expiresAtMs } = after;
-    if (expiresAtMs === undefined) {
-      const taken = this.#known.runOfKey(scope as TenantId, member, storeTimeMs);
-      mustHold(
-        taken === undefined || taken.runId === after.runId,
-        "INV-6",
-        () => `${name} bound key ${member} to ${after.runId}, but it stands for ${taken?.runId}`,
-      );
-    } else {
-      const { keyRetentionMs } = this.#settings;
-      const promisedMs = keyRetentionMs === undefined ? undefined : storeTimeMs + keyRetentionMs;
-      mustHold(
-        run !== undefined &&
-          isTerminal(run.status) &&
-          first?.runId === after.runId &&
-          expiresAtMs === promisedMs,
-        "INV-10",
-        () => `${name} let the key of ${after.runId}, which is ${run?.status}, end at ${expiresAtMs}`,
-      );
-    }
+    const { keyRetentionMs } = this.#settings;
+    const promisedMs = keyRetentionMs === undefined ? undefined : storeTimeMs + keyRetentionMs;
+    const ended = run !== undefined && isTerminal(run.status);
+    mustHold(
+      expiresAtMs === undefined || (ended && expiresAtMs === promisedMs),
+      "INV-10",
+      () => `${name} let the key of ${after.runId}, which is ${run?.status}, end at ${expiresAtMs}`,
+    );
     boundKeys.set(member, { runId: after.runId, expiresAtMs });
   }
 
