@@ -1,64 +1,12 @@
 // Human decisions on steps: made once, bound to what was shown, in time, by the right person, and never without their effect.
 import { describe, expect, test } from "vitest";
-import type { Caller, DecideAnswer, DecideRequest } from "../../src/control/control-api.ts";
-import type { Approval, Decision } from "../../src/domain/approval.ts";
-import type { LockToken } from "../../src/domain/lock.ts";
-import type { RunId } from "../../src/domain/run.ts";
+import type { Caller, DecideAnswer } from "../../src/control/control-api.ts";
+import type { Approval } from "../../src/domain/approval.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import {
-  acme,
-  ann,
-  ben,
-  type FlowPlane,
-  FlowWorld,
-  type Overrides,
-  only,
-  type Steps,
-  single,
-  work,
-} from "../support/flow-world.ts";
+import { approval, decide, requestOf, type Waiting, waiting } from "../support/flow-approval.ts";
+import { acme, ann, ben, FlowWorld, only, single, work } from "../support/flow-world.ts";
 
-type Scene = {
-  readonly flow: FlowWorld;
-  readonly plane: FlowPlane;
-  readonly runId: RunId;
-  readonly approvalId: string;
-};
-
-/** A run of ann's that waits for an approval before its only job. */
-async function waiting(
-  options: { readonly overrides?: Overrides; readonly ok?: Steps[string]; readonly engine?: "stopped" } = {},
-): Promise<Scene> {
-  const { overrides = {}, ok = {}, engine = "running" } = options;
-  const flow = new FlowWorld();
-  const plane = await flow.open("p", { overrides, engine });
-  const steps = {
-    ok: { type: "approval", input: { amount: "${input.amount}" }, ...ok },
-    pay: work({ depends_on: ["ok"] }),
-  };
-  await plane.save("pay", steps);
-  const runId = await plane.start("pay", { amount: 5 });
-  return { flow, plane, runId, approvalId: `${runId}:ok@1` };
-}
-
-function requestOf(
-  { approvalId }: Scene,
-  decision: Decision,
-  more: Partial<DecideRequest> = {},
-): DecideRequest {
-  return { caller: ben, approvalId, decision, ...more };
-}
-
-function decide(scene: Scene, decision: Decision, more: Partial<DecideRequest> = {}): Promise<DecideAnswer> {
-  return scene.flow.finish(scene.plane.api.decideApproval(requestOf(scene, decision, more)));
-}
-
-async function approval({ flow, approvalId }: Scene): Promise<Approval> {
-  const request = { tenant: acme, approvalId: approvalId as Approval["approvalId"] };
-  return only(await flow.world.store.getApproval(request, { deadlineMs: 100 }), "approval").approval;
-}
-
-const decisionsIn = async ({ flow, runId }: Scene) =>
+const decisionsIn = async ({ flow, runId }: Waiting) =>
   (await flow.events(runId)).filter((event) => /approved|denied|rejected/.test(event));
 
 describe("a decision", () => {
@@ -195,26 +143,26 @@ describe("what was shown", () => {
 });
 
 describe("an approval with a time limit", () => {
-  const ok = { timeout_sec: 60 };
+  const ok = { timeout_sec: 20 };
 
   test("may be decided up to its last millisecond, and not after it", async () => {
     const early = await waiting({ ok });
     const limitMs = (await approval(early)).expiresAtMs as number;
     await early.flow.pass(limitMs - early.flow.world.server.timeMs() - 1);
     only(await decide(early, "approved"), "decided");
-    await early.flow.pass(120_000);
+    await early.flow.pass(5_000);
     expect((await early.flow.step(early.runId, "pay")).status).toBe("running");
 
     // Nobody has moved the timer yet: the store's time alone decides.
     const late = await waiting({ ok, engine: "stopped" });
     late.plane.member.fail({ deliver: (nth) => (nth === 1 ? "request_lost" : "ok") });
-    await late.flow.pass(60_000);
+    await late.flow.pass(20_000);
     expect(await decide(late, "approved")).toEqual({ kind: "expired" });
   });
 
   test("that nobody decided expires, ends its run, and is then refused as expired", async () => {
     const scene = await waiting({ ok });
-    expect(await scene.flow.ended(scene.runId, 61_000)).toBe("timed_out");
+    expect(await scene.flow.ended(scene.runId, 21_000)).toBe("timed_out");
     expect((await approval(scene)).state).toBe("expired");
     expect(await decide(scene, "approved")).toEqual({ kind: "expired" });
   });
@@ -313,84 +261,6 @@ describe("a decision is not consumed without its effect", () => {
     expect((await decide(scene, "approved")).kind).toBe("unknown");
     expect((await approval(scene)).state).toBe("approved");
     expect(only(await decide(scene, "approved"), "repeated").approval.decidedBy).toBe("ben");
-  });
-});
-
-describe("under the approval lock", () => {
-  const overrides = { "approvals.strategy": "lock" } as const;
-  const lockOf = ({ approvalId }: Scene) => ({ namespace: "approval", name: approvalId }) as const;
-
-  async function hold(scene: Scene, ttlMs: number) {
-    const request = {
-      tenant: acme,
-      lock: lockOf(scene),
-      token: "other" as LockToken,
-      instance: "other",
-      ttlMs,
-    };
-    only(await scene.flow.world.store.acquireLock(request, { deadlineMs: 100 }), "acquired");
-  }
-
-  async function lockState(scene: Scene) {
-    return (
-      await scene.flow.world.store.inspectLock({ tenant: acme, lock: lockOf(scene) }, { deadlineMs: 100 })
-    ).kind;
-  }
-
-  test("a decision is made, and the lock is given back", async () => {
-    const scene = await waiting({ overrides });
-    only(await decide(scene, "approved"), "decided");
-    expect(scene.plane.member.callsOf("acquireLock").map(({ answer }) => answer)).toEqual(["acquired"]);
-    expect(scene.plane.member.callsOf("releaseLock").map(({ answer }) => answer)).toEqual(["released"]);
-    expect(await lockState(scene)).toBe("free");
-    only(await decide(scene, "approved"), "repeated");
-  });
-
-  test("a refused decision gives the lock back, too", async () => {
-    const scene = await waiting({ overrides });
-    expect(await decide(scene, "approved", { hash: "other" })).toEqual({ kind: "changed" });
-    expect(await lockState(scene)).toBe("free");
-  });
-
-  test("a busy lock is waited for 2 s, and then answered as busy with a time to come back", async () => {
-    const scene = await waiting({ overrides });
-    await hold(scene, 60_000);
-    const startedMs = scene.flow.nowMs();
-    const answer = only(await decide(scene, "approved"), "lock_busy");
-    expect(answer.retryAfterSeconds).toBeGreaterThanOrEqual(1);
-    expect(scene.flow.nowMs() - startedMs).toBeLessThanOrEqual(2_000);
-    expect(scene.flow.nowMs() - startedMs).toBeGreaterThan(1_900);
-    expect((await approval(scene)).state).toBe("pending");
-    expect(scene.plane.member.callsOf("deliver")).toEqual([]);
-    expect(scene.plane.member.lines.map(({ message }) => message)).toContain("approval lock busy");
-  });
-
-  test("a holder that died frees it with its ttl", async () => {
-    const scene = await waiting({ overrides });
-    await hold(scene, 10_000);
-    expect((await decide(scene, "approved")).kind).toBe("lock_busy");
-    await scene.flow.pass(8_000);
-    only(await decide(scene, "approved"), "decided");
-  });
-
-  test("it is the tenant's choice, which wins over that of the process", async () => {
-    const scene = await waiting();
-    await scene.flow.tenant({ approvalsStrategy: "lock" });
-    await scene.flow.pass(5_000);
-    only(await decide(scene, "approved"), "decided");
-    expect(scene.plane.member.callsOf("acquireLock")).toHaveLength(1);
-  });
-
-  test("the lock is not what protects: a process without it decides at the same moment, and one of them wins", async () => {
-    const scene = await waiting({ overrides });
-    const atomic = await scene.flow.open("q");
-    const answers = await scene.flow.finish(
-      Promise.all([
-        scene.plane.api.decideApproval(requestOf(scene, "approved")),
-        atomic.api.decideApproval(requestOf(scene, "rejected", { caller: ann })),
-      ]),
-    );
-    expect(answers.map(({ kind }) => kind).sort()).toEqual(["already_decided", "decided"]);
   });
 });
 

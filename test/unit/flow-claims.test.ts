@@ -57,7 +57,7 @@ describe("a claim whose worker falls silent", () => {
 
   test("is refused from then on: heartbeat and result of the old token have no effect", async () => {
     const scene = await started({ a: work() });
-    const first = single(await scene.plane.poll());
+    const first = single(await scene.plane.poll({ leaseMs: 2_000 }));
     const second = await nextAttempt(scene, "a", 2);
     expect(await beat(scene, [beatOf(first)])).toEqual([{ kind: "lost", jobId: first.job.jobId }]);
     expect(await scene.plane.report(first, "old")).toEqual({ kind: "refused", because: "stale_claim" });
@@ -69,7 +69,7 @@ describe("a claim whose worker falls silent", () => {
 
   test("cannot be finished with the token of another claim, nor under the new attempt's name", async () => {
     const scene = await started({ a: work() });
-    const first = single(await scene.plane.poll());
+    const first = single(await scene.plane.poll({ leaseMs: 2_000 }));
     const second = await nextAttempt(scene, "a", 2);
     const mixed = { ...first, job: second.job };
     expect(await scene.plane.report(mixed)).toEqual({ kind: "refused", because: "stale_claim" });
@@ -107,7 +107,7 @@ describe("a heartbeat", () => {
   test("keeps the claim for another lease, for as long as it comes", async () => {
     const scene = await started({ a: work() });
     const job = single(await scene.plane.poll());
-    for (let index = 0; index < 10; index += 1) {
+    for (let index = 0; index < 4; index += 1) {
       await scene.flow.pass(20_000);
       const [answer] = await beat(scene, [beatOf(job)]);
       expect(answer).toEqual({ kind: "extended", jobId: job.job.jobId, expiresInMs: 30_000, stop: false });

@@ -234,10 +234,10 @@ describe("a claim", () => {
   test("is kept by heartbeats for as long as the work takes", async () => {
     const flow = new FlowWorld();
     const plane = await flow.open("p", seldomSwept);
-    const { handler, seen } = slowly(plane, 300_000);
+    const { handler, seen } = slowly(plane, 100_000);
     startWorker(plane, handler);
     await plane.save("one", { a: work() });
-    expect(await flow.ended(await plane.start("one"), 400_000)).toBe("succeeded");
+    expect(await flow.ended(await plane.start("one"), 110_000)).toBe("succeeded");
     expect(seen).toHaveLength(1);
   });
 
@@ -271,7 +271,7 @@ describe("a stop", () => {
     await flow.finish(stopping);
     expect(seen.map(({ end }) => end)).toEqual(["finished"]);
     expect(await flow.status(runId)).toBe("succeeded");
-    await flow.pass(60_000);
+    await flow.pass(15_000);
     expect(seen).toHaveLength(1);
     expect(await flow.status(later)).toBe("running");
   });

@@ -144,12 +144,11 @@ function startConsumer(
 
   /** A handler that throws or says nothing in time gets the message again, as if it had crashed. */
   async function judged(delivery: BusDelivery): Promise<Verdict> {
-    const inTime = new AbortController();
-    const late = clock.sleep(terms.ackWaitMs, inTime.signal).then(() => ({
-      kind: "retry" as const,
-      delayMs: 0,
-      because: "no verdict in time",
-    }));
+    let cancelLate = () => {};
+    const late = new Promise<Verdict>((resolve) => {
+      const verdict = { kind: "retry", delayMs: 0, because: "no verdict in time" } as const;
+      cancelLate = clock.timer(terms.ackWaitMs, () => resolve(verdict));
+    });
     try {
       return await Promise.race([handlers.handle(delivery), late]);
     } catch (error) {
@@ -158,7 +157,7 @@ function startConsumer(
       });
       return { kind: "retry", delayMs: Math.min(terms.ackWaitMs, 1_000), because: "the handler failed" };
     } finally {
-      inTime.abort();
+      cancelLate();
     }
   }
 

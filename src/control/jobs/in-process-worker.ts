@@ -40,7 +40,7 @@ export type InProcessWorkerOptions = {
 };
 
 /** `aliveAtMs` is when the store last said that the claim stands. */
-type Running = { readonly job: ClaimedJob; readonly stop: AbortController; aliveAtMs: number };
+type Running = { readonly job: ClaimedJob; readonly stop: Stop; aliveAtMs: number };
 
 export type InProcessWorker = { stop(): Promise<void> };
 
@@ -74,15 +74,16 @@ export function startInProcessWorker(
   const { clock } = engine.ports;
 
   async function work(claimed: ClaimedJob): Promise<void> {
-    const job: Running = { job: claimed, stop: new AbortController(), aliveAtMs: clock.monotonicMs() };
+    const job: Running = { job: claimed, stop: createStop(), aliveAtMs: clock.monotonicMs() };
     running.set(claimed.job.jobId, job);
     try {
-      const report = await perform(handler, claimed, job.stop.signal);
+      const report = await perform(handler, claimed, job.stop);
+      // The handler is done: the next step of the run may take this place in the commit of the result.
+      offer.places += 1;
       await reportUntilTaken(engine, caller, report, job);
     } finally {
       // Only now: until the result is durable its claim must be kept, or the work is done again.
       running.delete(claimed.job.jobId);
-      offer.places += 1;
     }
     if (!stopped.signal.aborted && engine.offers.hasWorkFor(offer)) {
       await claimMatches(engine, tenant, topics);
@@ -123,13 +124,13 @@ export function startInProcessWorker(
     async stop() {
       engine.offers.close(offer);
       stopped.abort();
-      while (offer.places < concurrency) await clock.sleep(5);
+      while (offer.places < concurrency || running.size > 0) await clock.sleep(5);
       finished.abort();
     },
   };
 }
 
-async function perform(handler: JobHandler, claimed: ClaimedJob, signal: AbortSignal): Promise<ResultReport> {
+async function perform(handler: JobHandler, claimed: ClaimedJob, stop: Stop): Promise<ResultReport> {
   const { job, token, fence, input } = claimed;
   const { jobId, step, attempt, topic, deadlineAtMs } = job;
   const deadline = deadlineAtMs === undefined ? {} : { deadlineAtMs };
@@ -141,8 +142,10 @@ async function perform(handler: JobHandler, claimed: ClaimedJob, signal: AbortSi
       topic,
       input: JSON.parse(input) as JsonValue,
       fence,
-      signal,
       ...deadline,
+      get signal() {
+        return stop.signal;
+      },
     });
     // What cannot be written down is the handler's failure.
     JSON.stringify(output);
@@ -163,11 +166,33 @@ async function reportUntilTaken(
 ): Promise<void> {
   const { clock } = engine.ports;
   const silentMsMax = 2 * engine.config["jobs.leaseMs"];
-  while (!job.stop.signal.aborted && clock.monotonicMs() - job.aliveAtMs < silentMsMax) {
+  while (!job.stop.aborted && clock.monotonicMs() - job.aliveAtMs < silentMsMax) {
     const answer = await reportResult(engine, caller, report, "bus");
     if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs, job.stop.signal);
     else if (answer.kind === "unknown" || answer.kind === "unavailable")
       await clock.sleep(250, job.stop.signal);
     else return;
   }
+}
+
+/** A signal that costs nothing until somebody asks for it: most handlers never do. */
+type Stop = { readonly aborted: boolean; readonly signal: AbortSignal; abort(): void };
+
+function createStop(): Stop {
+  let controller: AbortController | undefined;
+  let aborted = false;
+  return {
+    get aborted() {
+      return aborted;
+    },
+    get signal() {
+      controller ??= new AbortController();
+      if (aborted) controller.abort();
+      return controller.signal;
+    },
+    abort() {
+      aborted = true;
+      controller?.abort();
+    },
+  };
 }
