@@ -85,8 +85,8 @@ export const runPreparations: { readonly [Name in RunOperationName]: Preparation
     return { request, writes: takeWrites(keys, runId), kind: "owned" };
   },
   async commit(harness, keys, remove) {
-    const { runId } = await richRun(harness);
-    const { guard } = await deliverAndOwn(harness, runId, cancelOf(harness));
+    const { runId, ...job } = await richRun(harness);
+    const { guard } = await deliverAndOwn(harness, runId, resultOf(harness, job));
     await remove(keys.lock(guard.lock));
     const request = commitOf(
       harness,
@@ -180,8 +180,8 @@ export const runVariants = {
     return { request, writes, kind: "delivered" };
   },
   async "commit: the end of a run, with an entry left over"(harness, keys) {
-    const { runId } = await richRun(harness);
-    const { guard } = await deliverAndOwn(harness, runId, cancelOf(harness));
+    const { runId, ...job } = await richRun(harness);
+    const { guard } = await deliverAndOwn(harness, runId, resultOf(harness, job));
     const change = { ...richChange(harness, runId), status: "cancelled" } as const;
     const request = commitOf(harness, runId, guard, { change });
     const writes = [

@@ -30,7 +30,7 @@ const graveMs = 60_000;
 
 function bury(context: Context, state: RunState, removeAtMs: number): void {
   const { tenant, runId } = state;
-  context.records.put("run", tenant, runId, { ...state, deleted: true, removeAtMs });
+  context.records.put("run", tenant, runId, { ...state, deleted: true, removeAtMs, entriesWaiting: 0 });
   setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
 }
 
