@@ -30,7 +30,7 @@ export type ConsumerTerms = {
   /** Without a verdict for this long the message is delivered again. */
   readonly ackWaitMs: number;
   readonly deliveriesMax: number;
-  /** Messages being handled or waiting for their delay at the same time. */
+  /** Messages being handled at the same time; those that wait for their delay do not count, so that one hot run blocks nobody. */
   readonly pendingMax: number;
 };
 

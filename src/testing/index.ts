@@ -1,4 +1,6 @@
-// What `interlock/testing` offers: the conformance suite for stores, and virtual time with faults for flows.
+// What `interlock/testing` offers: the conformance suites for stores and buses, and virtual time with faults for flows.
+export { busCases } from "./conformance/bus-cases.ts";
+export { BusHarness } from "./conformance/bus-harness.ts";
 export { type ConformanceCase, type ConformanceSuite, Harness } from "./conformance/harness.ts";
 export { storeConformance } from "./conformance/store-conformance.ts";
 export { createKernel, type Kernel, type KernelOptions, type RunEnd, type RunLimits } from "./kernel.ts";
