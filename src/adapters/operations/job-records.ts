@@ -25,14 +25,32 @@ export function runIdOf(jobId: JobId): RunId {
 /** Puts a job up: ready for anybody, or already claimed if a claim of its own would be granted now. */
 export function createJob(context: Context, run: RunHeader, spec: JobSpec): void {
   const { tenant, runId } = run;
-  const { claim, ...rest } = spec;
-  const job: Job = { ...rest, runId, state: "ready", createdAtMs: nowMs(context), republished: 0 };
+  const { claim } = spec;
+  const job = readyJob(spec, runId, nowMs(context));
   if (claim !== undefined && mayBeBornClaimed(context, run, claim)) {
     putClaimed(context, tenant, job, claim);
     return;
   }
   context.records.put("ready", readyScope(tenant, job.topic), readyMember(job), {});
   scheduleJob(context, tenant, job);
+}
+
+/** Field by field: spreading all but one field took five times as long, and every step of every run passes here. */
+function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job {
+  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs } = spec;
+  const job: Job = {
+    jobId,
+    step,
+    attempt,
+    topic,
+    inputKey,
+    runId,
+    state: "ready",
+    createdAtMs,
+    republished: 0,
+  };
+  const required = requires === undefined ? job : { ...job, requires };
+  return deadlineAtMs === undefined ? required : { ...required, deadlineAtMs };
 }
 
 function mayBeBornClaimed(context: Context, run: RunHeader, { credential }: ClaimTerms): boolean {

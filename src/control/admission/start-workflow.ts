@@ -85,7 +85,7 @@ async function startBy(
     separateDuties,
     ...(traceparent === undefined ? {} : { traceparent }),
   });
-  const preclaim = engine.offers.preclaim(tenant, runId, started.change);
+  const preclaim = engine.offers.preclaim({ tenant, runId, records: new Map() }, started.change);
   const { change } = preclaim;
   const answer = await startRun(
     engine,

@@ -176,7 +176,7 @@ async function commitOne(
 ): Promise<readonly InboxEntry[] | undefined> {
   const { ports } = engine;
   const { tenant, runId } = run;
-  const preclaim = engine.offers.preclaim(tenant, runId, decided.change);
+  const preclaim = engine.offers.preclaim(run, decided.change);
   const { change } = preclaim;
   const request = {
     tenant,

@@ -29,7 +29,7 @@ export function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed
     return undefined;
   }
   run.proposing = true;
-  const preclaim = engine.offers.preclaim(run.tenant, runId, decided.change);
+  const preclaim = engine.offers.preclaim(run, decided.change);
   const commitId = engine.ports.random.token();
   const proposal = { expectedVersion: run.version, commitId, change: preclaim.change };
   return { run, proposal, preclaim };

@@ -1,5 +1,5 @@
 // Brings waiting jobs and waiting workers of this process together: fewest running jobs first, fair shares, one claim a batch.
-import type { ClaimToken, JobHint, JobSpec } from "../../domain/job.ts";
+import type { ClaimToken, Job, JobHint, JobSpec } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { RunChange } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -34,12 +34,19 @@ export type Preclaim = {
   abandon(): void;
 };
 
+export type KnownRun = {
+  readonly tenant: TenantId;
+  readonly runId: RunId;
+  readonly records: ReadonlyMap<string, string | undefined>;
+};
+
 export type Match = { readonly offer: Offer; readonly hint: JobHint };
 
 export type Offers = {
   open(offer: Offer): void;
   close(offer: Offer): void;
-  preclaim(tenant: TenantId, runId: RunId, change: RunChange): Preclaim;
+  /** `run.records` are what is known of the run besides the change: a job whose input is not among them waits for a claim. */
+  preclaim(run: KnownRun, change: RunChange): Preclaim;
   hintMessage(tenant: TenantId, hint: JobHint): BusMessage;
   /** Remembers a job that nobody has claimed. */
   learn(tenant: TenantId, hint: JobHint): void;
@@ -59,15 +66,20 @@ export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Of
     return [...offers].filter((offer) => offer.places > 0 && fitsRequirements(requires, offer));
   }
 
-  function preclaimOne(tenant: TenantId, spec: JobSpec, promised: Promised[]): JobSpec {
-    const offer = leastBusy(fitting(tenant, spec.topic, spec.requires));
-    if (offer === undefined) return spec;
+  function preclaimOne(
+    tenant: TenantId,
+    spec: JobSpec,
+    input: string | undefined,
+    promised: Promised[],
+  ): JobSpec {
+    const offer = input === undefined ? undefined : leastBusy(fitting(tenant, spec.topic, spec.requires));
+    if (offer === undefined || input === undefined) return spec;
     offer.places -= 1;
     const token = ports.random.token() as ClaimToken;
     const { worker, leaseMs, credential } = offer;
     const terms = { token, worker, leaseMs, ...(credential === undefined ? {} : { credential }) };
     const claimed = { ...spec, claim: terms };
-    promised.push({ offer, spec: claimed, token });
+    promised.push({ offer, spec: claimed, token, input });
     return claimed;
   }
 
@@ -99,10 +111,13 @@ export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Of
         if (offers?.delete(offer) && offers.size === 0) open.delete(key);
       }
     },
-    preclaim(tenant, runId, change) {
+    preclaim({ tenant, runId, records }, change) {
       if (change.jobs.length === 0) return noPreclaim(change);
       const promised: Promised[] = [];
-      const jobs = change.jobs.map((spec) => preclaimOne(tenant, spec, promised));
+      const jobs = change.jobs.map((spec) => {
+        const written = change.records.find(({ key }) => key === spec.inputKey)?.body;
+        return preclaimOne(tenant, spec, written ?? records.get(spec.inputKey), promised);
+      });
       return promised.length === 0
         ? noPreclaim(change)
         : promiseOf({ runId, change: { ...change, jobs }, promised });
@@ -146,7 +161,12 @@ function leastBusy(offers: readonly Offer[]): Offer | undefined {
   return best;
 }
 
-type Promised = { readonly offer: Offer; readonly spec: JobSpec; readonly token: ClaimToken };
+type Promised = {
+  readonly offer: Offer;
+  readonly spec: JobSpec;
+  readonly token: ClaimToken;
+  readonly input: string;
+};
 
 type Pledge = { readonly runId: RunId; readonly change: RunChange; readonly promised: readonly Promised[] };
 
@@ -166,31 +186,41 @@ function noPreclaim(change: RunChange): Preclaim {
 
 /** Gives each worker the jobs it was promised and got; places of the others are free again. */
 function settle(promise: Pledge, granted: readonly ClaimGrant[], storeTimeMs: number): void {
-  const { runId, change, promised } = promise;
-  for (const { offer, spec, token } of promised) {
+  const { runId, promised } = promise;
+  for (const { offer, spec, token, input } of promised) {
     const grant = granted.find(({ jobId }) => jobId === spec.jobId);
     if (grant === undefined) {
       offer.places += 1;
       continue;
     }
-    const { claim, ...rest } = spec;
     const { fence, expiresInMs } = grant;
-    const input = change.records.find(({ key }) => key === spec.inputKey)?.body ?? "null";
-    const held = {
+    const job = claimedJob(spec, runId, {
       token,
       worker: offer.worker,
       fence,
       claimedAtMs: storeTimeMs,
       expiresAtMs: storeTimeMs + expiresInMs,
-    };
-    const job = {
-      ...rest,
-      runId,
-      state: "claimed",
-      createdAtMs: storeTimeMs,
-      republished: 0,
-      claim: held,
-    } as const;
+    });
     offer.give([{ job, token, fence, expiresInMs, input }]);
   }
+}
+
+/** As the store keeps it. */
+function claimedJob(spec: JobSpec, runId: RunId, claim: NonNullable<Job["claim"]>): Job {
+  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs } = spec;
+  const createdAtMs = claim.claimedAtMs;
+  const job: Job = {
+    jobId,
+    step,
+    attempt,
+    topic,
+    inputKey,
+    runId,
+    state: "claimed",
+    createdAtMs,
+    republished: 0,
+    claim,
+  };
+  const required = requires === undefined ? job : { ...job, requires };
+  return deadlineAtMs === undefined ? required : { ...required, deadlineAtMs };
 }
