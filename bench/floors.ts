@@ -17,8 +17,8 @@ import { openPlanes, openRedis } from "./targets.ts";
  * Client library, connection, deadlines and parsing are the adapter's own.
  */
 const oneSet = `#!lua
-redis.call("SET", KEYS[5], ARGV[4])
-return { "admitted", "1700000000000", "pending", 1, "" }`;
+redis.call("SET", KEYS[8], ARGV[11])
+return { "admitted", "1700000000000", "pending", 1, "", {} }`;
 
 export type RedisFloor = { readonly store: Store; readonly plane: ControlPlane };
 

@@ -1,4 +1,4 @@
-// The compiled package works by itself: it loads, opens the embedded store with its thread, and admits a run.
+// The compiled package works by itself: it loads, opens the embedded store with its thread, and runs a workflow to its end.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -11,7 +11,7 @@ const folder = mkdtempSync(join(root, ".setup", "build-"));
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-test("npm run build gives a package that admits a run", { timeout: 60_000 }, () => {
+test("npm run build gives a package that runs a workflow", { timeout: 60_000 }, () => {
   const dist = join(folder, "dist");
   execFileSync(process.execPath, [join(root, "scripts/build.mjs"), dist], { stdio: "pipe" });
   expect(existsSync(join(dist, "testing/index.js"))).toBe(true);
@@ -20,8 +20,14 @@ test("npm run build gives a package that admits a run", { timeout: 60_000 }, () 
     program,
     `import { createControlPlane, parseTenantId } from ${JSON.stringify(join(dist, "index.js"))};
      const plane = await createControlPlane({ overrides: { "store.dataDirectory": ${JSON.stringify(join(folder, "data"))} } });
-     const request = { tenant: parseTenantId("acme"), workflow: "w", actor: "a", records: [] };
-     console.log((await plane.startRun(request)).kind);
+     const tenant = parseTenantId("acme");
+     const caller = { tenant, actor: "a" };
+     await plane.api.saveWorkflow(caller, { id: "w", steps: { only: { topic: "t" } } });
+     const done = new Promise((resolve) => {
+       plane.startWorker({ tenant, name: "n", topics: ["t"], concurrency: 1, handler: (job) => (resolve(), job.input) });
+     });
+     console.log((await plane.api.startWorkflow({ caller, workflow: "w", input: {} })).kind);
+     await done;
      await plane.close();`,
   );
   expect(execFileSync(process.execPath, [program], { encoding: "utf8" })).toBe("admitted\n");

@@ -6,7 +6,13 @@ import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { defaultStoreSettings, operationNames, type Store } from "../../src/ports/store.ts";
+import { partitionLabel, partitionOf } from "../../src/domain/partition.ts";
+import {
+  defaultStoreSettings,
+  type OperationName,
+  operationNames,
+  type Store,
+} from "../../src/ports/store.ts";
 import { call, Harness } from "../../src/testing/conformance/harness.ts";
 import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
 import {
@@ -215,6 +221,16 @@ describe("a connection that is cut", () => {
   });
 });
 
+/** What the repeat of a removal, or of a sweep that had something to do, says. */
+const repeatKinds: Partial<Record<OperationName, string>> = {
+  deleteRun: "not_found",
+  removeDocument: "not_found",
+  sweep: "swept",
+};
+
+/** Operations that give more time each time they are asked. */
+const extending: readonly OperationName[] = ["renewLock", "heartbeatJobs"];
+
 describe("a lost reply", () => {
   test.each(writingOperations)(
     "%s is unknown once, definite when repeated, and done exactly once",
@@ -224,7 +240,9 @@ describe("a lost reply", () => {
       const scenario = await prepareScenario(name, prepared, remove);
       const before = await takeSnapshot(server);
       const { tenant } = prepared;
-      const swallowed = proxy.swallowNextReply((request) => request.includes(tenant));
+      // The sweep names a partition, everything else its tenant.
+      const named = name === "sweep" ? partitionLabel(partitionOf(tenant)) : tenant;
+      const swallowed = proxy.swallowNextReply((request) => request.includes(named));
       const harness = new Harness(store, systemClock, "x");
       const first = await performScenario(harness, scenario, { deadlineMs: 5_000 });
       expect(first.kind).toBe("unknown");
@@ -233,10 +251,12 @@ describe("a lost reply", () => {
       expect(changedKeys(before, between)).toEqual([...scenario.writes].sort());
 
       const second = await performScenario(harness, scenario, { deadlineMs: 5_000 });
-      expect(second.kind).toBe(scenario.kind);
-      // A renewal repeated renews again; everything else has had its effect.
-      const again = name === "renewLock" ? scenario.writes : [];
-      expect(changedKeys(between, await takeSnapshot(server))).toEqual([...again].sort());
+      expect(second.kind).toBe(repeatKinds[name] ?? scenario.kind);
+      // What was extended is extended again; everything else has had its effect.
+      const again = extending.includes(name) ? scenario.writes : [];
+      const changed = changedKeys(between, await takeSnapshot(server));
+      if (extending.includes(name)) expect(again).toEqual(expect.arrayContaining(changed));
+      else expect(changed).toEqual([]);
     },
   );
 

@@ -62,6 +62,7 @@ export function drawSwarm(random: SeededRandom): Swarm {
   const ttls = drawTtls(random);
   const longestTtlMs = Math.max(...Object.values(ttls));
   const calm = random.chance(0.1);
+  const storeSettings = drawStoreSettings(random);
   return {
     calm,
     chaosMs: random.integer(4_000, 9_000),
@@ -79,9 +80,9 @@ export function drawSwarm(random: SeededRandom): Swarm {
     changeEveryMs: random.pick([100, 400, 3_000]),
     leaseMs: ttls.claimMs,
     config: drawConfig(random, ttls),
-    storeSettings: drawStoreSettings(random),
+    storeSettings,
     busFaults: calm ? noBusFaults : drawBusFaults(random),
-    faults: calm ? noStoreFaults : drawStoreFaults(random, longestTtlMs),
+    faults: calm ? noStoreFaults : keepingRetention(storeSettings, drawStoreFaults(random, longestTtlMs)),
     processFaults: calm ? noProcessFaults : drawProcessFaults(random, longestTtlMs),
   };
 }
@@ -91,9 +92,14 @@ type Callers = Pick<
   "clientsPerGateway" | "endersPerGateway" | "lockUsersPerGateway" | "thinkMsMax" | "workflows"
 >;
 
+const kinds = [
+  ...(["starts", "locks", "locks", "everything"] as const),
+  ...(["workflows", "workflows", "workflows", "all"] as const),
+];
+
 /** Much of one thing and little of the others meets what a bit of everything does not. */
 function drawCallers(random: SeededRandom): Callers {
-  switch (random.pick(["starts", "locks", "everything", "workflows", "workflows", "all"] as const)) {
+  switch (random.pick(kinds)) {
     case "starts":
       return {
         clientsPerGateway: random.integer(4, 6),
@@ -138,8 +144,8 @@ function drawCrowd(random: SeededRandom): Crowd {
   return {
     workers: random.integer(1, 3),
     starters: random.integer(1, 2),
-    approvers: random.integer(1, 2),
-    cancellers: random.pick([0, 0, 1]),
+    approvers: random.integer(1, 3),
+    cancellers: random.pick([0, 1, 2]),
     deleters: random.pick([0, 1]),
     authors: random.pick([0, 0, 1]),
     takersInVain: random.pick([0, 0, 1]),
@@ -240,6 +246,15 @@ function drawStoreFaults(random: SeededRandom, longestTtlMs: number): StoreFault
     clockJumpRate: rate() / 50,
     clockJumpMsMax: random.pick([300, 3_000, 1_200_000]),
   };
+}
+
+/**
+ * Where runs and keys are kept for seconds only, no jump of the store's clock may end that time while a call is under way:
+ * the product keeps them for days.
+ */
+function keepingRetention(settings: StoreSettings, faults: StoreFaults): StoreFaults {
+  const { runRetentionMs, keyRetentionMs = dayMs } = settings;
+  return Math.min(runRetentionMs, keyRetentionMs) < dayMs ? { ...faults, clockJumpRate: 0 } : faults;
 }
 
 function drawBusFaults(random: SeededRandom): BusFaults {

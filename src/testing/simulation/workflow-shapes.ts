@@ -36,7 +36,7 @@ function drawStep(random: SeededRandom, leaseMs: number, dependsOn: readonly str
       return {
         type: "approval",
         input: { what: "${input.what}" },
-        ...(random.chance(0.5) ? { timeout_sec: seconds(random, leaseMs, 1) } : {}),
+        ...(random.chance(0.6) ? { timeout_sec: seconds(random, leaseMs, 0.3) } : {}),
         ...(random.chance(0.3) ? { separate_duties: true } : {}),
       };
     case "condition":

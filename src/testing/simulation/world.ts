@@ -184,7 +184,9 @@ function watched(kernel: Kernel): Log {
 function marksFrom(marks: Marks): Metrics {
   return {
     count: (name, labels: Readonly<Record<string, string>>) => {
-      if (name === "lock_busy_retries_total") marks.hit("run_busy");
+      if (name === "lock_busy_retries_total" && (labels.path === "gateway" || labels.path === "bus")) {
+        marks.hit("run_busy");
+      }
       if (name !== "lock_abandoned_total") return;
       const { cause } = labels;
       if (cause === "renewal_failed" || cause === "not_owned" || cause === "deadline") {
