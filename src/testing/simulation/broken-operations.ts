@@ -85,7 +85,7 @@ export const anyFingerprint: Operations = {
     const { tenant, run } = request;
     if (run.key === undefined) return operations.admit(context, request);
     const key = likeTheFirst(context, tenant, run.key);
-    return operations.admit(context, { tenant, run: { ...run, key } });
+    return operations.admit(context, { ...request, run: { ...run, key } });
   },
   reserve: (context, request) =>
     operations.reserve(context, { ...request, key: likeTheFirst(context, request.tenant, request.key) }),

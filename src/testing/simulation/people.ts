@@ -140,6 +140,9 @@ async function pickRun(
 ): Promise<RunId | undefined> {
   const listed = await node.api.listRuns(tenant, { limit: 10 });
   if (listed.kind !== "listed") return undefined;
-  const ids = listed.runs.map(({ runId }) => runId).filter((runId) => world.isOfWorkflow(runId));
-  return ids.length === 0 ? undefined : random.pick(ids);
+  const runs = listed.runs.filter(({ runId }) => world.isOfWorkflow(runId));
+  // Most runs of a list have ended; what is still under way is what there is to disturb.
+  const live = runs.filter(({ status }) => !isTerminal(status));
+  const chosen = live.length > 0 && random.chance(0.5) ? live : runs;
+  return chosen.length === 0 ? undefined : random.pick(chosen).runId;
 }

@@ -182,7 +182,7 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
   },
   unknown_as_delivered: {
     mistake: "a report without an answer is acknowledged",
-    caughtBy: ["INV-18"],
+    caughtBy: ["INV-18", "INV-25"],
     wrapStore: unknownAsDelivered,
   },
   jobs_by_hints_alone: {
