@@ -30,7 +30,7 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
     "credential_revoked",
   ],
   reserve: ["in_flight", "key_reused", "replayed"],
-  deliver: ["run_busy"],
+  deliver: ["run_busy", "refused"],
 };
 
 const betweenTries = { kind: "exponential", baseMs: 10, maxMs: 160 } as const;

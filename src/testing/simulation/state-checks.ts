@@ -152,7 +152,14 @@ export class StateChecks {
       case "lock":
         this.#judgeLock(execution, change);
         return;
-      default:
+      case "document":
+      case "due":
+      case "fence":
+      case "keyed":
+      case "proof":
+      case "ready":
+      case "sweepMark":
+      case "tenant":
         return;
     }
   }
