@@ -37,6 +37,8 @@ export type PlantedBug = {
   readonly mistake: string;
   /** The invariants that can be the first to notice. */
   readonly caughtBy: readonly string[];
+  /** Seeds within which it must be found: a hundred, unless it needs a coincidence that few seeds have. */
+  readonly seedsMax?: number;
   readonly table?: Operations;
   /** Goes around the store of every process. */
   readonly wrapStore?: (store: Store) => Store;

@@ -43,6 +43,7 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
   claim_of_stopped_tenant: {
     mistake: "jobs are claimed although the kill switch is on",
     caughtBy: ["INV-21"],
+    seedsMax: 500,
     table: claimOfStoppedTenant,
   },
   claim_for_revoked_key: {
@@ -53,11 +54,13 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
   born_claimed_while_cancelled: {
     mistake: "a job is born claimed in a run that is being cancelled",
     caughtBy: ["INV-21"],
+    seedsMax: 500,
     table: bornClaimedWhileCancelled,
   },
   born_claimed_for_revoked_key: {
     mistake: "a job is born claimed for a worker whose key was revoked while it polled",
     caughtBy: ["revocation"],
+    seedsMax: 500,
     table: bornClaimedForRevokedKey,
   },
   job_claimed_twice: {
