@@ -13,7 +13,10 @@ type Answer<Name extends "createTenant" | "getTenant" | "listTenants" | "changeT
   ReturnType<ControlApi[Name]>
 >;
 
-/** The list of tenants is one document each, owned by the platform; the settings live in the tenant's own partition. */
+/**
+ * The list of tenants is one document each, owned by the platform; the settings live in the tenant's own partition. They are
+ * written first: a creation that dies half-way can be repeated, and never leaves a listed tenant without its limit.
+ */
 export async function createTenant(
   engine: Engine,
   actor: string,
@@ -21,26 +24,25 @@ export async function createTenant(
   settings: TenantSettings,
 ): Promise<Answer<"createTenant">> {
   const { ports, config } = engine;
-  const changeId = ports.random.token();
-  const listed = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.putDocument(
-      {
-        tenant: platformTenant,
-        collection: "tenant",
-        id: tenant,
-        body: "{}",
-        expectedRevision: 0,
-        changeId,
-        actor,
-      },
-      { deadlineMs },
-    ),
+  const limits = storeLimits(config);
+  const place = { tenant: platformTenant, collection: "tenant", id: tenant } as const;
+  const known = await askUntilKnown(ports, "getDocument", limits, (deadlineMs) =>
+    ports.store.getDocument(place, { deadlineMs }),
   );
-  if (listed.kind === "revision_conflict") return { kind: "exists" };
-  if (listed.kind !== "saved") return { kind: listed.kind, cause: listed.cause };
-  if (Object.keys(settings).length === 0) return { kind: "created" };
-  const saved = await changeTenant(engine, actor, tenant, () => settings);
-  return saved.kind === "unknown" || saved.kind === "unavailable" ? saved : { kind: "created" };
+  if (known.kind === "document") return { kind: "exists" };
+  if (known.kind !== "not_found") return { kind: known.kind, cause: known.cause };
+  if (Object.keys(settings).length > 0) {
+    const saved = await changeTenant(engine, actor, tenant, () => settings);
+    if (saved.kind === "unknown" || saved.kind === "unavailable") return saved;
+  }
+  const request = { ...place, body: "{}", expectedRevision: 0, changeId: ports.random.token(), actor };
+  const listed = await askUntilKnown(ports, "putDocument", limits, (deadlineMs) =>
+    ports.store.putDocument(request, { deadlineMs }),
+  );
+  if (listed.kind === "saved") return { kind: "created" };
+  return listed.kind === "revision_conflict"
+    ? { kind: "exists" }
+    : { kind: listed.kind, cause: listed.cause };
 }
 
 export async function getTenant(engine: Engine, tenant: TenantId): Promise<Answer<"getTenant">> {
