@@ -76,5 +76,23 @@ export type Job = Omit<JobSpec, "claim"> & {
   readonly progress?: string;
 };
 
+/** A job as it is put up. Field by field: spreading all but one took five times as long, and every step of every run passes here. */
+export function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job {
+  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs } = spec;
+  const job: Job = {
+    jobId,
+    step,
+    attempt,
+    topic,
+    inputKey,
+    runId,
+    state: "ready",
+    createdAtMs,
+    republished: 0,
+  };
+  const required = requires === undefined ? job : { ...job, requires };
+  return deadlineAtMs === undefined ? required : { ...required, deadlineAtMs };
+}
+
 /** What a hint carries to those who may have a worker for the job. */
 export type JobHint = Pick<Job, "jobId" | "runId" | "topic" | "createdAtMs" | "requires">;

@@ -1,5 +1,5 @@
 // Brings waiting jobs and waiting workers of this process together: fewest running jobs first, fair shares, one claim a batch.
-import type { ClaimToken, Job, JobHint, JobSpec } from "../../domain/job.ts";
+import { type ClaimToken, type Job, type JobHint, type JobSpec, readyJob } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { RunChange } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -194,33 +194,14 @@ function settle(promise: Pledge, granted: readonly ClaimGrant[], storeTimeMs: nu
       continue;
     }
     const { fence, expiresInMs } = grant;
-    const job = claimedJob(spec, runId, {
+    const claim = {
       token,
       worker: offer.worker,
       fence,
       claimedAtMs: storeTimeMs,
       expiresAtMs: storeTimeMs + expiresInMs,
-    });
+    };
+    const job: Job = { ...readyJob(spec, runId, storeTimeMs), state: "claimed", claim };
     offer.give([{ job, token, fence, expiresInMs, input }]);
   }
-}
-
-/** As the store keeps it. */
-function claimedJob(spec: JobSpec, runId: RunId, claim: NonNullable<Job["claim"]>): Job {
-  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs } = spec;
-  const createdAtMs = claim.claimedAtMs;
-  const job: Job = {
-    jobId,
-    step,
-    attempt,
-    topic,
-    inputKey,
-    runId,
-    state: "claimed",
-    createdAtMs,
-    republished: 0,
-    claim,
-  };
-  const required = requires === undefined ? job : { ...job, requires };
-  return deadlineAtMs === undefined ? required : { ...required, deadlineAtMs };
 }
