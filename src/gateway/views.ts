@@ -8,7 +8,7 @@ import type { Approval } from "../domain/approval.ts";
 import type { Document } from "../domain/document.ts";
 import { inputRecordKey } from "../domain/engine/keys.ts";
 import { formatTime } from "../domain/engine/rfc3339.ts";
-import { describeRun } from "../domain/engine/views.ts";
+import { describeHeader, describeRun } from "../domain/engine/views.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { Job } from "../domain/job.ts";
 import type { RunHeader } from "../domain/run.ts";
@@ -22,20 +22,7 @@ export function workflowView(workflow: WorkflowInfo): View<typeof schemas.workfl
 }
 
 export function runSummaryView(header: RunHeader): View<typeof schemas.runSummary> {
-  return {
-    id: header.runId,
-    run_id: header.runId,
-    workflow_id: header.workflow,
-    org_id: header.tenant,
-    definition: header.definition,
-    status: header.status,
-    version: header.version,
-    created_by: header.actor,
-    created_at: formatTime(header.admittedAtMs),
-    updated_at: formatTime(header.updatedAtMs),
-    ...optionalTime("completed_at", header.endedAtMs),
-    cancel_requested: header.cancelRequested !== undefined,
-  };
+  return describeHeader(header);
 }
 
 /** Without its definition, which a newer version may not be able to read, a run is shown without its steps. */

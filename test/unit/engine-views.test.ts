@@ -31,7 +31,7 @@ function describeWorld(world: World) {
 }
 
 describe("a run as the API shows it", () => {
-  test("has the predecessor's fields, each step with its attempts, times, job, output and error", () => {
+  test("has the fields that clients know, each step with its attempts, times, job, output and error", () => {
     const world = new World(
       define({
         a: { name: "Fetch" },

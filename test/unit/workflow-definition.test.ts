@@ -27,7 +27,7 @@ function problemsOf(value: JsonValue): readonly Problem[] {
 const problemsOfStep = (step: Fields) => problemsOf({ steps: { a: step, b: {} } });
 const stepOf = (step: Fields) => valid({ steps: { a: step, b: {} } }).steps.get("a");
 
-/** Every field the predecessor knew, as far as it means the same here. */
+/** Every field that existing definitions use, as far as it means the same here. */
 const existing: Fields = {
   id: "loan-review",
   org_id: "acme",
@@ -84,7 +84,7 @@ const existing: Fields = {
 };
 
 describe("an existing definition", () => {
-  test("loads with all the fields the predecessor knew", () => {
+  test("loads with all the fields that existing definitions use", () => {
     const definition = valid(existing);
     expect(definition).toMatchObject({
       id: "loan-review",

@@ -1,4 +1,4 @@
-// A run as the API shows it: the header and the records, read together. Field names follow the predecessor's.
+// A run as the API shows it: the header and the records, read together. Existing clients know these field names.
 import type { JsonValue } from "../fingerprint.ts";
 import { makeJobId } from "../job.ts";
 import type { RunHeader, RunId, RunRecord } from "../run.ts";
@@ -19,7 +19,7 @@ import { formatTime } from "./rfc3339.ts";
 
 /** What `GET /workflow-runs/{id}` answers. Absent values are left out; times are RFC 3339 in UTC. */
 export type RunDescription = {
-  /** The same as `run_id`; the predecessor's clients read either. */
+  /** The same as `run_id`: clients read either. */
   readonly id: string;
   readonly run_id: string;
   readonly workflow_id: string;
@@ -84,6 +84,19 @@ export function describeRun(
   }
   const failure = run === undefined ? undefined : describeFailure(run, steps);
   return {
+    ...time("completed_at", run?.endedAtMs),
+    ...describeHeader(header),
+    ...time("started_at", run?.startedAtMs === 0 ? undefined : run?.startedAtMs),
+    ...(input === undefined ? {} : { input: JSON.parse(input) as JsonValue }),
+    ...(failure === undefined ? {} : { error: failure }),
+    open_steps: run === undefined || run.ended !== undefined ? 0 : openCount(run),
+    steps,
+  };
+}
+
+/** A run as lists show it. */
+export function describeHeader(header: RunHeader) {
+  return {
     id: header.runId,
     run_id: header.runId,
     workflow_id: header.workflow,
@@ -93,14 +106,9 @@ export function describeRun(
     version: header.version,
     created_by: header.actor,
     created_at: formatTime(header.admittedAtMs),
-    ...time("started_at", run?.startedAtMs === 0 ? undefined : run?.startedAtMs),
     updated_at: formatTime(header.updatedAtMs),
-    ...time("completed_at", header.endedAtMs ?? run?.endedAtMs),
+    ...time("completed_at", header.endedAtMs),
     cancel_requested: header.cancelRequested !== undefined,
-    ...(input === undefined ? {} : { input: JSON.parse(input) as JsonValue }),
-    ...(failure === undefined ? {} : { error: failure }),
-    open_steps: run === undefined || run.ended !== undefined ? 0 : openCount(run),
-    steps,
   };
 }
 

@@ -241,7 +241,7 @@ function readDelay(reading: Reading, type: StepType, timeoutMs: number | undefin
 const secondsDefault = { initial: 1, max: 60 };
 
 /**
- * Zeros mean "not set", as in the predecessor. Its multiplier of 1 or less meant 2; here 1 means a constant wait, which
+ * Zeros mean "not set", as existing definitions use them. A multiplier of 1 means a constant wait, which
  * cannot be said otherwise.
  */
 function readRetry(outer: Reading): RetryPolicy {

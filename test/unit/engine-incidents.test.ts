@@ -1,10 +1,10 @@
-// The predecessor's engine bugs as tests: the numbers name rows of its bug history, the letters its known weaknesses.
+// Incidents of engines like this one as tests: each says what must hold here.
 import { describe, expect, test } from "vitest";
 import { startRun } from "../../src/domain/engine/start.ts";
 import { always, broken, define, reads, runId, tenant, World } from "./engine-world.ts";
 
-describe("weaknesses of the predecessor's engine", () => {
-  test("e: while one branch waits for an approval the others go on", () => {
+describe("what must hold where engines are known to be weak", () => {
+  test("while one branch waits for an approval the others go on", () => {
     const world = new World(
       define({ ask: { type: "approval" }, a: {}, b: { dependsOn: ["a"] }, c: { dependsOn: ["b"] } }),
     );
@@ -15,7 +15,7 @@ describe("weaknesses of the predecessor's engine", () => {
     expect(world.shown).toEqual({ ask: "waiting", a: "succeeded", b: "succeeded", c: "succeeded" });
   });
 
-  test("h: two delays at once keep a timer each, to the millisecond, and neither ends the other", () => {
+  test("two delays at once keep a timer each, to the millisecond, and neither ends the other", () => {
     const nap = (ms: number) => ({ type: "delay", delay: { kind: "for", ms } }) as const;
     const world = new World(define({ short: nap(40), long: nap(2_500), after: { dependsOn: ["short"] } }));
     expect(Object.fromEntries(world.timers)).toEqual({
@@ -27,7 +27,7 @@ describe("weaknesses of the predecessor's engine", () => {
     expect(world.shown).toEqual({ short: "succeeded", long: "waiting", after: "running" });
   });
 
-  test("a: a result rewrites its own step and the run's counters, not the other steps", () => {
+  test("a result rewrites its own step and the run's counters, not the other steps", () => {
     const world = new World(define({ a: {}, b: {}, c: {}, d: {} }));
     const before = new Map(world.records);
     world.result("a@1");
@@ -36,14 +36,14 @@ describe("weaknesses of the predecessor's engine", () => {
     expect(written.sort()).toEqual(["result/a@1", "run", "step/a"]);
   });
 
-  test("3.6: a skipped step is an ended one and never keeps a run open", () => {
+  test("a skipped step is an ended one and never keeps a run open", () => {
     const world = new World(define({ a: {}, b: { dependsOn: ["a"] }, c: { condition: always(false) } }));
     world.result("a@1", "failed");
     world.drain();
     expect([world.status, world.shown.b, world.shown.c]).toEqual(["failed", "skipped", "skipped"]);
   });
 
-  test("3.7: retries of many runs are spread, not all due at the same second", () => {
+  test("retries of many runs are spread, not all due at the same second", () => {
     const dues = Array.from({ length: 40 }, (_, index) => {
       const step = `s${index}`;
       const world = new World(define({ [step]: { retry: { retriesMax: 1 } } }));
@@ -55,8 +55,8 @@ describe("weaknesses of the predecessor's engine", () => {
   });
 });
 
-describe("coordination bugs of the predecessor", () => {
-  test("10, 31: results of an ended run are consumed at once and change nothing", () => {
+describe("what must hold where coordination is known to go wrong", () => {
+  test("results of an ended run are consumed at once and change nothing", () => {
     const world = new World(define({ a: {}, b: {} }));
     world.cancel();
     world.drain();
@@ -67,7 +67,7 @@ describe("coordination bugs of the predecessor", () => {
     expect([world.status, world.inbox]).toEqual(["cancelled", []]);
   });
 
-  test("14, 15: an approval decided twice lets its step go on once", () => {
+  test("an approval decided twice lets its step go on once", () => {
     const world = new World(define({ ask: { type: "approval" }, go: { dependsOn: ["ask"] } }));
     world.decide("ask@1", "approved");
     world.decide("ask@1", "approved");
@@ -77,7 +77,7 @@ describe("coordination bugs of the predecessor", () => {
     expect(world.jobs.size).toBe(1);
   });
 
-  test("16, 37: a decision on an ended run revives nothing, and a cancel leaves an ended run alone", () => {
+  test("a decision on an ended run revives nothing, and a cancel leaves an ended run alone", () => {
     const world = new World(define({ ask: { type: "approval" }, bad: {}, go: { dependsOn: ["ask"] } }));
     world.decide("ask@1", "rejected");
     world.result("bad@1");
@@ -89,7 +89,7 @@ describe("coordination bugs of the predecessor", () => {
     expect([world.status, world.shown.ask, world.jobs.size]).toEqual(["denied", "denied", 1]);
   });
 
-  test("18: the hash of an approval depends on run, step, attempt and payload, and on nothing else", () => {
+  test("the hash of an approval depends on run, step, attempt and payload, and on nothing else", () => {
     const hashOf = (facts: object, payload: number, step = "ask") => {
       const compiled = define({ [step]: { type: "approval", input: always({ payload }) } });
       const given = { runId, tenant, actor: "ann", input: {}, nowMs: 1, separateDuties: false };
@@ -103,7 +103,7 @@ describe("coordination bugs of the predecessor", () => {
     expect(hashOf({ runId: "run_07_otherrun99" }, 1)).not.toBe(hash);
   });
 
-  test("19: every dispatch is an attempt of its own, whatever caused it", () => {
+  test("every dispatch is an attempt of its own, whatever caused it", () => {
     const world = new World(define({ a: { timeoutMs: 100, retry: { retriesMax: 2 } } }));
     world.loseClaim("a@1");
     world.drain();
@@ -119,7 +119,7 @@ describe("coordination bugs of the predecessor", () => {
     expect(world.step("a")).toMatchObject({ attempt: 4, failures: 2, lostClaims: 1 });
   });
 
-  test("21, 30: a step is never said to run or wait without its job or approval in the same commit", () => {
+  test("a step is never said to run or wait without its job or approval in the same commit", () => {
     const compiled = define({ a: {}, ask: { type: "approval" } });
     const facts = { runId, tenant, actor: "ann", input: {}, nowMs: 1, separateDuties: false };
     const { change } = startRun(compiled, facts);
@@ -130,7 +130,7 @@ describe("coordination bugs of the predecessor", () => {
     );
   });
 
-  test("22, 29: a succeeded step names the record that holds its result", () => {
+  test("a succeeded step names the record that holds its result", () => {
     const world = new World(define({ a: {}, b: { dependsOn: ["a"] } }));
     world.loseClaim("a@1");
     world.drain();
@@ -140,7 +140,7 @@ describe("coordination bugs of the predecessor", () => {
     expect(world.body(world.step("a").outputKey as string)).toEqual({ output: 42 });
   });
 
-  test("23: of a cancel and a result the first in the inbox counts, whichever it is", () => {
+  test("of a cancel and a result the first in the inbox counts, whichever it is", () => {
     const both = () => new World(define({ a: {} }));
     const cancelFirst = both();
     cancelFirst.cancel();
@@ -154,7 +154,7 @@ describe("coordination bugs of the predecessor", () => {
     expect([resultFirst.status, resultFirst.shown.a]).toEqual(["succeeded", "succeeded"]);
   });
 
-  test("23: results of one attempt delivered twice count once", () => {
+  test("results of one attempt delivered twice count once", () => {
     const world = new World(define({ a: {}, b: {}, join: { dependsOn: ["a", "b"] } }));
     world.result("a@1");
     world.postResult("a@1");
@@ -164,7 +164,7 @@ describe("coordination bugs of the predecessor", () => {
     expect(world.run.counts).toMatchObject({ running: 1, succeeded: 1 });
   });
 
-  test("33: a timer that fires lets its step go on in the same commit", () => {
+  test("a timer that fires lets its step go on in the same commit", () => {
     const world = new World(
       define({ nap: { type: "delay", delay: { kind: "for", ms: 5 } }, go: { dependsOn: ["nap"] } }),
     );
@@ -173,7 +173,7 @@ describe("coordination bugs of the predecessor", () => {
     expect([world.inbox.length, world.shown]).toEqual([0, { nap: "succeeded", go: "running" }]);
   });
 
-  test("35: on_error takes timeouts, chains and failures of inline steps", () => {
+  test("on_error takes timeouts, chains and failures of inline steps", () => {
     const world = new World(
       define({
         slow: { timeoutMs: 10, onError: "first" },
@@ -192,7 +192,7 @@ describe("coordination bugs of the predecessor", () => {
     expect(world.status).toBe("succeeded");
   });
 
-  test("36: a cancel voids every open job in the commit that says cancelled", () => {
+  test("a cancel voids every open job in the commit that says cancelled", () => {
     const world = new World(define({ a: {}, b: {}, c: {} }));
     world.result("b@1");
     world.drain();
@@ -201,7 +201,7 @@ describe("coordination bugs of the predecessor", () => {
     expect([...world.jobs.values()].map(({ state }) => state)).toEqual(["voided", "reported", "voided"]);
   });
 
-  test("37: a refused step does not use up retries", () => {
+  test("a refused step does not use up retries", () => {
     const world = new World(define({ ask: { type: "approval", retry: { retriesMax: 3 } } }));
     world.decide("ask@1", "rejected");
     world.drain();
@@ -209,7 +209,7 @@ describe("coordination bugs of the predecessor", () => {
     expect(world.step("ask").failures).toBeUndefined();
   });
 
-  test("41: a retryable failure is retried", () => {
+  test("a retryable failure is retried", () => {
     const world = new World(define({ a: { retry: { retriesMax: 1 } } }));
     world.result("a@1", "failed_retryable");
     world.drain();
@@ -220,7 +220,7 @@ describe("coordination bugs of the predecessor", () => {
     expect(world.status).toBe("succeeded");
   });
 
-  test("P7: an approval resumes the parked step only, and nothing before it runs again", () => {
+  test("an approval resumes the parked step only, and nothing before it runs again", () => {
     const world = new World(
       define({ a: {}, ask: { type: "approval", dependsOn: ["a"] }, go: { dependsOn: ["ask"] } }),
     );
