@@ -10,6 +10,7 @@ const usage = "usage: node --import tsx src/cli/serve.ts [--new-keys]";
 
 await runProgram(usage, async () => {
   const { values } = parseArgs({ options: { "new-keys": { type: "boolean", default: false } } });
+  const stopping = stopSignal();
   const server = await startServer({
     env: processEnvironment(),
     keys: values["new-keys"] ? "renew" : "keep",
@@ -17,7 +18,7 @@ await runProgram(usage, async () => {
   });
   process.stdout.write(`${JSON.stringify(readyLine(server))}\n`);
   for (const line of keyNotes(server)) console.error(line);
-  await stopSignal();
+  await stopping;
   await stopInTime(server, (line) => console.error(line));
 });
 

@@ -37,6 +37,7 @@ await runProgram(usage, async () => {
   });
   const directory = embeddedDirectory();
   if (values.fresh) await deleteData(directory);
+  const stopping = stopSignal();
   const server = await startServer({
     env: processEnvironment(),
     keys: values["new-keys"] ? "renew" : "keep",
@@ -47,21 +48,23 @@ await runProgram(usage, async () => {
   });
   try {
     startDemonstrationWorker(server.plane);
-    const waiting = await demonstrate(server, directory).catch((error: unknown) => {
+    const demonstration = demonstrate(server, directory).catch((error: unknown) => {
       // On older data it may be refused, as by a limit; the server is useful all the same.
       if (values.once || !(error instanceof InterlockError)) throw error;
       console.log(`The demonstration ended early: ${error.detail}.`);
       return undefined;
     });
+    const waiting = await Promise.race([demonstration, stopping.then(() => undefined)]);
     if (values.once) {
-      console.log(
-        "It waits for a decision. The server stops, since --once was given: npm start goes on from here.",
-      );
+      if (waiting !== undefined)
+        console.log(
+          "It waits for a decision. The server stops, since --once was given: npm start goes on from here.",
+        );
       return;
     }
     if (waiting !== undefined) for (const line of nextCommands(server, waiting)) console.log(line);
     console.log("\nCtrl-C stops the server; npm start goes on from here, npm start -- --fresh starts empty.");
-    await stopSignal();
+    await stopping;
     console.log("Finishing what is under way ...");
   } finally {
     await stopInTime(server, (line) => console.log(line));

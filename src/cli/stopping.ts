@@ -2,8 +2,9 @@
 import type { Server } from "../embedded/start-server.ts";
 
 /**
- * Handlers stay: a terminal's Ctrl-C reaches this process and its parents, which pass it on, so that one press may come as
- * several signals. None of them may cut the stop short.
+ * To be called before the program says that it can be stopped: without a handler the signal ends it on the spot. Handlers stay: a
+ * terminal's Ctrl-C reaches this process and its parents, which pass it on, so that one press may come as several signals.
+ * None of them may cut the stop short.
  */
 export function stopSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {

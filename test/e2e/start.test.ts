@@ -203,6 +203,13 @@ test("a demonstration that is refused leaves the server up", async () => {
   await stop(third);
 }, 60_000);
 
+test("a stop right after the first line ends as cleanly as a late one", async () => {
+  const program = start();
+  await program.shows(/Interlock is up at/);
+  await stop(program);
+  expect(program.output()).toContain("Stopped.");
+}, 30_000);
+
 test("a wrong option and another store are refused in words", async () => {
   const wrong = start(["--onec"]);
   expect(await wrong.ended).toBe(2);
