@@ -4,11 +4,13 @@ export type EventType =
   | "run_changed"
   | "run_ended"
   | "run_deleted"
+  | "run_reopened"
   | "cancel_requested"
   | "approval_decided"
   | "tenant_changed"
   | "document_saved"
-  | "document_removed";
+  | "document_removed"
+  | "lock_broken";
 
 export type EventRow = {
   /** Gap-free per tenant, starting at 1; assigned inside the operation. */

@@ -1,7 +1,7 @@
 // What may happen to a run after its admission: every change arrives as an entry of its inbox.
 import type { ApprovalId, Decision } from "./approval.ts";
 import type { ClaimToken, JobId } from "./job.ts";
-import type { RunRecord } from "./run.ts";
+import type { RunId, RunRecord, TerminalStatus } from "./run.ts";
 
 export type JobOutcome = "succeeded" | "failed_retryable" | "failed";
 
@@ -26,7 +26,16 @@ export type NewEntry =
       readonly reason?: string;
     }
   | { readonly kind: "cancel"; readonly entryId: string; readonly actor: string; readonly reason: string }
-  | { readonly kind: "timer"; readonly entryId: string; readonly timerId: string };
+  | { readonly kind: "timer"; readonly entryId: string; readonly timerId: string }
+  /** Somebody wants the step of a dead letter to go on; a run that has failed is opened again. */
+  | {
+      readonly kind: "retry";
+      readonly entryId: string;
+      readonly letterId: string;
+      /** The attempt that failed. */
+      readonly jobId: JobId;
+      readonly actor: string;
+    };
 
 /** An entry as it waits in the inbox: what the engine needs to apply it, and nothing of the payload. */
 export type InboxEntry =
@@ -49,6 +58,16 @@ export type InboxEntry =
     }
   | { readonly kind: "cancel"; readonly entryId: string; readonly actor: string; readonly reason: string }
   | { readonly kind: "timer"; readonly entryId: string; readonly timerId: string }
+  | { readonly kind: "retry"; readonly entryId: string; readonly jobId: JobId; readonly actor: string }
+  /** Appended by the operation that ended the child run. */
+  | {
+      readonly kind: "child_ended";
+      readonly entryId: string;
+      readonly runId: RunId;
+      readonly step: string;
+      readonly attempt: number;
+      readonly status: TerminalStatus;
+    }
   /** The sweep found that the worker had been silent for longer than its claim. */
   | { readonly kind: "claim_lost"; readonly entryId: string; readonly jobId: JobId; readonly worker: string }
   /** Takes the place of an entry that five owners in a row could not apply; `was` went to the dead letters. */

@@ -9,6 +9,9 @@ export type JobId = Brand<string, "JobId">;
 /** Random proof that a worker holds a job; heartbeats and results carry it. */
 export type ClaimToken = Brand<string, "ClaimToken">;
 
+/** Jobs that the control plane does itself, unless a notify step names another topic. */
+export const notifyTopic = "interlock.notify";
+
 export type JobParts = { readonly runId: RunId; readonly step: string; readonly attempt: number };
 
 export function makeJobId({ runId, step, attempt }: JobParts): JobId {

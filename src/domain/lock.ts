@@ -33,4 +33,27 @@ export type Guard = {
 /** How long the store remembers the last grant of a lock after it ended: repeats and `continue` need it. */
 export const grantMemoryMs = 600_000;
 
+/** Live tickets in the queue of one lock; whoever comes then is told that it is busy, and may ask again. */
+export const ticketsMax = 1_000;
+
+/** A place in a queue is kept for so long at most without being asked for again. */
+const ticketMsMax = 60_000;
+
+export function ticketLifeMs(ticketMs: number): number {
+  return Math.min(ticketMs, ticketMsMax);
+}
+
+/** One call that lists locks looks at so many names at most, held or not: its page may be shorter than asked for. */
+export const locksLookedAtMax = 200;
+
+/** And at so many things of the partition, the next ones due, to find the runs that are drained. */
+export const dueLookedAtMax = 200;
+
+const breakReasonMax = 500;
+
+/** What the event row of a broken lock says: whole characters, and not more than a person reads. */
+export function breakDetail(reason: string): string {
+  return reason.length <= breakReasonMax ? reason : Array.from(reason).slice(0, breakReasonMax).join("");
+}
+
 export type RiskClass = "high" | "standard" | "low";

@@ -1,7 +1,7 @@
 // What one commit does to a run, as a value: the engine decides it, every store applies it in one operation.
 import type { ApprovalId, ApprovalRequest } from "./approval.ts";
 import type { JobId, JobSpec } from "./job.ts";
-import type { RunRecord, RunStatus } from "./run.ts";
+import type { RunId, RunRecord, RunStatus } from "./run.ts";
 
 export type RunChange = {
   readonly status: RunStatus;
@@ -19,8 +19,24 @@ export type RunChange = {
     readonly state: "expired" | "cancelled";
   }[];
   readonly deadLetters: readonly DeadLetter[];
+  /** Runs to create in the same operation; each begins with a `started` entry in its inbox. */
+  readonly children: readonly ChildRun[];
+  /** Child runs that are no longer wanted: each gets a `cancel` entry, unless it has ended or is being cancelled. */
+  readonly cancelChildren: readonly RunId[];
   /** The timeline row of this commit: opaque to the store. */
   readonly timeline: string;
+};
+
+/** A run started by a step. Its id follows from the step's attempt, so that it can be created only once. */
+export type ChildRun = {
+  readonly runId: RunId;
+  readonly workflow: string;
+  /** Content hash of its definition. */
+  readonly definition: string;
+  readonly step: string;
+  readonly attempt: number;
+  /** Its input and facts. */
+  readonly records: readonly RunRecord[];
 };
 
 /** Ids are unique within the run and name the attempt, so that an old timer never stands for a new one. */
@@ -46,4 +62,6 @@ export const unchanged: Omit<RunChange, "status" | "timeline"> = {
   approvals: [],
   closeApprovals: [],
   deadLetters: [],
+  children: [],
+  cancelChildren: [],
 };

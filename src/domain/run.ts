@@ -43,6 +43,18 @@ export type RunHeader = {
   readonly cancelRequested?: string;
   /** Digest of the idempotency key that the run is bound to. */
   readonly reservation?: string;
+  /** For a run that a step of another run has started: it shares the slot of the root. */
+  readonly parent?: ParentStep;
+};
+
+export type ParentStep = {
+  readonly runId: RunId;
+  readonly step: string;
+  readonly attempt: number;
+  /** The run at the top of the tree, which holds the slot. */
+  readonly root: RunId;
+  /** 1 for a child of the root. */
+  readonly depth: number;
 };
 
 /** One record of a run besides its header: its input, a step's state, a payload. */

@@ -101,7 +101,7 @@ class Reader {
     const text = this.#take(/-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y);
     if (text === undefined) this.#refuse("a value is expected");
     const value = Number(text);
-    if (!Number.isFinite(value) || decimal(text) !== decimal(String(value))) {
+    if (!Number.isFinite(value) || !isHeldExactly(text, value)) {
       this.#refuse(`the number ${text} cannot be held exactly; send it as a string`);
     }
     return value;
@@ -121,6 +121,11 @@ class Reader {
   #refuse(why: string): never {
     throw new Refusal(`${why} (at character ${this.#at + 1})`);
   }
+}
+
+/** Whether a number as JSON writes it is the same number once it is read. */
+export function isHeldExactly(text: string, value: number): boolean {
+  return decimal(text) === decimal(String(value));
 }
 
 /** A number's digits and the place of its point, so that 1.50, 15e-1 and 1.5 are the same text. */

@@ -3,7 +3,7 @@ import type { EventRow } from "../domain/event.ts";
 import type { JobId } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
 import type { Fingerprint, ReservationDigest } from "../domain/reservation.ts";
-import type { RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
+import type { RunHeader, RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { RunChange } from "../domain/run-change.ts";
 import type { TenantId, TenantRecord, TenantSettings, WaitPolicy } from "../domain/tenant.ts";
 
@@ -143,8 +143,17 @@ export type AdmissionOperations = {
   };
   /** The runs that hold the tenant's slots, oldest first. */
   listActive: {
-    request: { readonly tenant: TenantId; readonly limit: number };
-    outcome: { readonly kind: "listed"; readonly runIds: readonly RunId[] };
+    request: {
+      readonly tenant: TenantId;
+      readonly limit: number;
+      /** How many of them are described, from the oldest on; by default none. */
+      readonly describe?: number;
+    };
+    outcome: {
+      readonly kind: "listed";
+      readonly runIds: readonly RunId[];
+      readonly runs: readonly RunHeader[];
+    };
   };
   inspectReservation: {
     request: { readonly tenant: TenantId; readonly digest: ReservationDigest };
@@ -156,6 +165,13 @@ export type AdmissionOperations = {
   readEvents: {
     /** Rows with a sequence greater than `after`, at most `limit`. */
     request: { readonly tenant: TenantId; readonly after: number; readonly limit: number };
-    outcome: { readonly kind: "events"; readonly events: readonly EventRow[] };
+    outcome: {
+      readonly kind: "events";
+      readonly events: readonly EventRow[];
+      /** The oldest row that is still kept; one more than `last` when there is none. */
+      readonly first: number;
+      /** The number of the newest row; 0 before the first. */
+      readonly last: number;
+    };
   };
 };

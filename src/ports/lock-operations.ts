@@ -3,7 +3,11 @@ import type { Fence, LockName, LockToken } from "../domain/lock.ts";
 import type { TenantId } from "../domain/tenant.ts";
 
 export type LockOperations = {
-  /** Takes a free lock, or finds that this token already holds it (without extending it). */
+  /**
+   * Takes a free lock, or finds that this token already holds it (without extending it). With a `ticket` it queues: the token
+   * keeps its place while it asks again within `ticketMs`, and only the first in the queue may take the lock. Without one it
+   * never overtakes a queue.
+   */
   acquireLock: {
     request: {
       readonly tenant: TenantId;
@@ -11,10 +15,23 @@ export type LockOperations = {
       readonly token: LockToken;
       readonly instance: string;
       readonly ttlMs: number;
+      /** How long the place in the queue is kept without being asked for again. */
+      readonly ticketMs?: number;
+      /** What the holder says of itself, for people. */
+      readonly owner?: string;
+      readonly credential?: string;
     };
     outcome:
       | { readonly kind: "acquired"; readonly fence: Fence; readonly expiresInMs: number }
-      | { readonly kind: "busy"; readonly instance: string; readonly freeInMs: number }
+      /** `ahead`: how many tickets come first; 0 for the next in line, absent for whoever has no ticket. */
+      | {
+          readonly kind: "busy";
+          readonly instance: string;
+          readonly freeInMs: number;
+          readonly ahead?: number;
+        }
+      | { readonly kind: "credential_revoked" }
+      | { readonly kind: "tenant_stopped" }
       /** This token was granted before and given back: a late duplicate must not lock anybody out. */
       | { readonly kind: "already_released" };
   };
@@ -30,20 +47,61 @@ export type LockOperations = {
       /** `superseded` is false only when this token's grant is the last one made: it ended and nobody took the lock since. */
       | { readonly kind: "not_owned"; readonly superseded: boolean };
   };
+  /**
+   * Gives a lock back, or a place in its queue. If somebody queues, the lock goes to the first in the same operation: `granted`
+   * tells the process that released it, which may well have the new owner waiting. A repeat does not tell it again.
+   */
   releaseLock: {
     request: { readonly tenant: TenantId; readonly lock: LockName; readonly token: LockToken };
-    outcome: { readonly kind: "released" } | { readonly kind: "not_owned" };
+    outcome:
+      | { readonly kind: "released"; readonly granted?: LockGrant }
+      | { readonly kind: "not_owned" };
   };
   /** Who holds a lock, for people; the token stays secret. */
   inspectLock: {
     request: { readonly tenant: TenantId; readonly lock: LockName };
+    outcome: ({ readonly kind: "held" } & HeldLock) | { readonly kind: "free" };
+  };
+  /** Locks held now, in the order of their names: every lock that was acquired, and the run locks of runs being drained. */
+  listLocks: {
+    request: {
+      readonly tenant: TenantId;
+      /** `<namespace>/<name>` of the last one seen, or empty. */
+      readonly after: string;
+      readonly limit: number;
+    };
+    outcome: {
+      readonly kind: "listed";
+      readonly locks: ReadonlyArray<HeldLock & { readonly lock: LockName }>;
+      readonly next?: string;
+    };
+  };
+  /** Takes a lock from its holder, whoever that is: an operator's last resort. Audited. The old holder's writes are refused. */
+  breakLock: {
+    request: {
+      readonly tenant: TenantId;
+      readonly lock: LockName;
+      /** The grant that was seen: a newer one is left alone. */
+      readonly fence: Fence;
+      readonly actor: string;
+      readonly reason: string;
+    };
     outcome:
-      | {
-          readonly kind: "held";
-          readonly instance: string;
-          readonly fence: Fence;
-          readonly expiresInMs: number;
-        }
+      | { readonly kind: "broken"; readonly granted?: LockGrant }
+      | { readonly kind: "superseded"; readonly fence: Fence }
       | { readonly kind: "free" };
   };
+};
+
+/** A lock that was handed on. Never shown to anybody but the owner of the token. */
+export type LockGrant = { readonly token: LockToken; readonly fence: Fence; readonly expiresInMs: number };
+
+export type HeldLock = {
+  readonly instance: string;
+  readonly owner?: string;
+  readonly fence: Fence;
+  readonly heldForMs: number;
+  readonly expiresInMs: number;
+  /** Tickets in its queue. */
+  readonly waiting: number;
 };

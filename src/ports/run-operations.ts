@@ -49,6 +49,12 @@ export type DeliveryRefusal =
   | "approval_changed"
   | "self_approval"
   | "already_cancelling"
+  /** Dead letters: there is none of this id; or its run ended in a way that no retry can mend, or belongs to a parent run. */
+  | "letter_not_found"
+  | "not_retryable"
+  /** The run has ended, and opening it again needs a slot that is not free. */
+  | "limit_reached"
+  | "tenant_stopped"
   | "credential_revoked";
 
 export type RunOperations = {
@@ -87,6 +93,7 @@ export type RunOperations = {
             readonly body: string;
           }>;
           readonly version: number;
+          readonly status: RunStatus;
         }
       | { readonly kind: "not_found" };
   };
@@ -171,6 +178,8 @@ export type RunOperations = {
           /** Entries that the end of the run made pointless. */
           readonly discarded: number;
         }
+      /** The change would make the tree of runs larger than it may be; nothing was changed. */
+      | { readonly kind: "tree_full" }
       /** Another owner committed since: this one's work is void. */
       | { readonly kind: "stale_version"; readonly version: number }
       | { readonly kind: "not_found" }

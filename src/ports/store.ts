@@ -23,6 +23,8 @@ export const operationNames = Object.keys({
   renewLock: 0,
   releaseLock: 0,
   inspectLock: 0,
+  listLocks: 0,
+  breakLock: 0,
   getTenant: 0,
   setTenant: 0,
   admit: 0,
@@ -104,6 +106,8 @@ export type StoreSettings = {
   readonly attentionMs: number;
   /** How often a tenant's slots and keys are proved. */
   readonly proveEveryMs: number;
+  /** Runs in one tree: a root, its children, their children. */
+  readonly runsPerRootMax: number;
 };
 
 export const defaultStoreSettings: StoreSettings = {
@@ -118,6 +122,7 @@ export const defaultStoreSettings: StoreSettings = {
   sweepEveryMs: 500,
   attentionMs: 5_000,
   proveEveryMs: 60_000,
+  runsPerRootMax: 1_000,
 };
 
 export function storeFrom(execute: Execute, close: () => Promise<void>): Store {

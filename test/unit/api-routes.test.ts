@@ -25,19 +25,20 @@ describe("routes", () => {
     expect(new Set(rows.map(({ method, path }) => `${method} ${path}`)).size).toBe(rows.length);
   });
 
-  test("a worker's key reaches jobs and nothing else of a tenant", () => {
+  test("a worker's key reaches jobs and locks and nothing else of a tenant", () => {
     const reached = rows.filter(({ access }) => access.includes("worker")).map(({ path }) => path);
-    for (const path of reached) expect(path).toMatch(/^\/api\/v1\/(jobs|status)/);
+    for (const path of reached) expect(path).toMatch(/^\/api\/v1\/(jobs|locks|status)/);
   });
 
   test("a platform's key neither starts runs nor approves", () => {
     const reached = rows.filter(({ access }) => access.includes("platform")).map(({ path }) => path);
-    for (const path of reached) expect(path).toMatch(/^\/api\/v1\/(tenants|keys|status)/);
+    for (const path of reached) expect(path).toMatch(/^\/api\/v1\/(tenants|keys|status|events|admin\/locks)/);
   });
 
-  test("viewers only read", () => {
+  test("viewers only read, and check definitions", () => {
     const reached = rows.filter(({ access }) => access.includes("viewer"));
-    for (const { method } of reached) expect(method).toBe("GET");
+    const changing = reached.filter(({ method }) => method !== "GET").map(({ operation }) => operation);
+    expect(changing).toEqual(["validateWorkflow"]);
   });
 
   test("what is open without a key tells nothing of a tenant", () => {
@@ -53,7 +54,6 @@ describe("routes", () => {
       "method_not_allowed",
       // Of locks as programs hold them.
       "lock_token_required",
-      "lock_not_owned",
       "lock_abandoned",
       "stale_fence",
     ]);

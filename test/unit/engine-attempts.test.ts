@@ -2,7 +2,8 @@
 import { describe, expect, test } from "vitest";
 import { apply } from "../../src/domain/engine/apply.ts";
 import { backoffMs } from "../../src/domain/engine/backoff.ts";
-import { define, runId, tenant, World } from "./engine-world.ts";
+import { define } from "./engine-sketches.ts";
+import { runId, tenant, World } from "./engine-world.ts";
 
 describe("a retryable failure", () => {
   const policy = { retriesMax: 2, initialMs: 1_000, maxMs: 1_500, multiplier: 2 };

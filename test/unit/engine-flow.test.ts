@@ -1,6 +1,7 @@
 // How a run goes from its start to its end: dependencies, conditions, handlers, and what the run is then said to be.
 import { describe, expect, test } from "vitest";
-import { always, broken, define, reads, World } from "./engine-world.ts";
+import { always, broken, define, reads } from "./engine-sketches.ts";
+import { World } from "./engine-world.ts";
 
 describe("a chain of steps", () => {
   const chain = () =>

@@ -1,7 +1,8 @@
 // Incidents of engines like this one as tests: each says what must hold here.
 import { describe, expect, test } from "vitest";
 import { startRun } from "../../src/domain/engine/start.ts";
-import { always, broken, define, reads, runId, tenant, World } from "./engine-world.ts";
+import { always, broken, define, reads } from "./engine-sketches.ts";
+import { runId, tenant, World } from "./engine-world.ts";
 
 describe("what must hold where engines are known to be weak", () => {
   test("while one branch waits for an approval the others go on", () => {

@@ -1,7 +1,8 @@
 // Runs of a thousand steps: work that does not fit into one commit, and what one result costs.
 import { describe, expect, test } from "vitest";
 import type { InboxEntry } from "../../src/domain/inbox.ts";
-import { always, broken, define, reads, runId, type StepSketch, World } from "./engine-world.ts";
+import { always, broken, define, reads, type StepSketch } from "./engine-sketches.ts";
+import { runId, World } from "./engine-world.ts";
 
 /** `<prefix>0` to `<prefix><count-1>`. */
 function many(

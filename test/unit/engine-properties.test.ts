@@ -4,7 +4,8 @@ import { describe, expect, test } from "vitest";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { isTerminal } from "../../src/domain/run.ts";
 import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
-import { always, broken, define, reads, runId, type StepSketch, World } from "./engine-world.ts";
+import { always, broken, define, reads, type StepSketch } from "./engine-sketches.ts";
+import { runId, World } from "./engine-world.ts";
 
 /** One of the names, drawn by weight. */
 const weighted = <Name extends string>(weights: Readonly<Record<Name, number>>) =>

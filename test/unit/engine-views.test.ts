@@ -6,7 +6,8 @@ import { describeRun } from "../../src/domain/engine/views.ts";
 import type { RunHeader } from "../../src/domain/run.ts";
 import { compileDefinition } from "../../src/domain/workflow/compile.ts";
 import { readDefinition } from "../../src/domain/workflow/definition.ts";
-import { define, runId, tenant, World } from "./engine-world.ts";
+import { define } from "./engine-sketches.ts";
+import { runId, tenant, World } from "./engine-world.ts";
 
 // Fixed, so that a green change stays green.
 fc.configureGlobal({ seed: 1 });

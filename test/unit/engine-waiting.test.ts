@@ -1,7 +1,8 @@
 // Steps that wait: approvals and what they are bound to, delays, the workflow's own timeout, and cancels.
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { always, define, reads, runId, World } from "./engine-world.ts";
+import { always, define, reads } from "./engine-sketches.ts";
+import { runId, World } from "./engine-world.ts";
 
 describe("an approval", () => {
   const asked = (options = {}) =>

@@ -1,9 +1,11 @@
-// A run under test: definitions built by hand, and a small store that loads only what the engine asks for.
+// A run under test, with the runs that its steps start: a small store that loads only what the engine asks for.
 import { expect } from "vitest";
 import type { ApprovalId, ApprovalRequest, ApprovalState, Decision } from "../../src/domain/approval.ts";
 import { apply } from "../../src/domain/engine/apply.ts";
-import type { EntryFate, RunView } from "../../src/domain/engine/contract.ts";
+import type { EntryFate, NewRunFacts, RunView } from "../../src/domain/engine/contract.ts";
+import { defaultLimits, type EngineLimits } from "../../src/domain/engine/draft.ts";
 import { recordsFor } from "../../src/domain/engine/foresee.ts";
+import { parseOutsideKey } from "../../src/domain/engine/keys.ts";
 import {
   type RunState,
   readRunState,
@@ -17,81 +19,55 @@ import { startRun } from "../../src/domain/engine/start.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { InboxEntry, JobOutcome } from "../../src/domain/inbox.ts";
 import type { JobId, JobSpec } from "../../src/domain/job.ts";
-import { isTerminal, parseRunId, type RunId, type RunStatus } from "../../src/domain/run.ts";
-import type { DeadLetter, RunChange } from "../../src/domain/run-change.ts";
+import { isTerminal, type ParentStep, parseRunId, type RunId, type RunStatus } from "../../src/domain/run.ts";
+import type { ChildRun, DeadLetter, RunChange } from "../../src/domain/run-change.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import type {
-  CompiledDefinition,
-  CompiledStep,
-  Evaluation,
-  Expression,
-  Scope,
-} from "../../src/domain/workflow/compiled.ts";
-
-export type StepSketch = Partial<Omit<CompiledStep, "id" | "dependents" | "handlesErrors" | "retry">> & {
-  readonly retry?: Partial<CompiledStep["retry"]>;
-};
-
-/** A compiled definition from what matters to a test. */
-export function define(
-  sketches: Readonly<Record<string, StepSketch>>,
-  options: { readonly timeoutMs?: number } = {},
-): CompiledDefinition {
-  const entries = Object.entries(sketches);
-  const handlers = new Set(entries.map(([, sketch]) => sketch.onError));
-  const steps = new Map<string, CompiledStep>();
-  for (const [id, sketch] of entries) {
-    steps.set(id, {
-      type: "worker",
-      name: id,
-      dependsOn: [],
-      topic: "job.default",
-      separateDuties: false,
-      ...sketch,
-      id,
-      dependents: entries.filter(([, other]) => other.dependsOn?.includes(id)).map(([name]) => name),
-      handlesErrors: handlers.has(id),
-      retry: { retriesMax: 0, initialMs: 1_000, maxMs: 60_000, multiplier: 2, ...sketch.retry },
-    });
-  }
-  const roots = entries
-    .filter(([id, sketch]) => (sketch.dependsOn ?? []).length === 0 && !handlers.has(id))
-    .map(([id]) => id);
-  return {
-    workflow: "wf",
-    name: "wf",
-    risk: "standard",
-    ...options,
-    steps,
-    roots,
-    problemsOfInput: () => [],
-  };
-}
-
-/** An expression by a function; what it throws is a failed evaluation. */
-export function reads(steps: readonly string[], value: (scope: Scope) => JsonValue | undefined): Expression {
-  const evaluate = (scope: Scope): Evaluation => {
-    try {
-      const given = value(scope);
-      return given === undefined ? { kind: "nothing" } : { kind: "value", value: given };
-    } catch (error) {
-      return { kind: "failed", message: String(error) };
-    }
-  };
-  return { source: "test", steps, evaluate };
-}
-
-export const always = (value: JsonValue): Expression => reads([], () => value);
-export const broken: Expression = {
-  source: "test",
-  steps: [],
-  evaluate: () => ({ kind: "failed", message: "no such key" }),
-};
+import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
+import { checkCounts, checkNothingLeft } from "./engine-checks.ts";
 
 export const runId = parseRunId("run_07_abcdefgh12") as RunId;
 export const tenant = "acme" as TenantId;
 
 type StoredJob = JobSpec & { state: "ready" | "reported" | "lost" | "voided" };
+
+/** All runs of one test, what they can start, and the clock that they share. */
+export class Cluster {
+  readonly worlds = new Map<RunId, World>();
+  readonly workflows: ReadonlyMap<string, CompiledDefinition>;
+  nowMs = 1_000_000;
+  isTreeFull = false;
+
+  constructor(workflows: ReadonlyMap<string, CompiledDefinition> = new Map()) {
+    this.workflows = workflows;
+  }
+
+  /** A record, or what else a key stands for; undefined when there is nothing. */
+  outside(key: string): string | undefined {
+    const outside = parseOutsideKey(key);
+    if (outside?.kind === "run") return this.worlds.get(outside.runId)?.records.get(outside.key);
+    if (outside?.kind === "workflow") return this.workflows.has(outside.workflow) ? "hash" : undefined;
+    return this.isTreeFull ? "full" : undefined;
+  }
+
+  /** Applies what waits in any of the runs, until nothing does. */
+  drain(batch = 128, stepsMax = 128): void {
+    for (let busy = true; busy; ) {
+      busy = false;
+      for (const world of [...this.worlds.values()]) if (world.drain(batch, stepsMax) > 0) busy = true;
+    }
+  }
+}
+
+export type WorldOptions = {
+  readonly input?: JsonValue;
+  readonly separateDuties?: boolean;
+  readonly cluster?: Cluster;
+  readonly limits?: Partial<EngineLimits>;
+  readonly runId?: RunId;
+  readonly rerun?: NewRunFacts["rerun"];
+  /** The step of another run that has started this one. */
+  readonly child?: { readonly run: ChildRun; readonly parent: ParentStep };
+};
 
 /** The store's side of a run. Checks with every commit what every commit must keep. */
 export class World {
@@ -105,31 +81,51 @@ export class World {
   inbox: InboxEntry[] = [];
   status: RunStatus = "pending";
   version = 0;
-  nowMs = 1_000_000;
   /** Of the largest commit so far. */
   readonly peak = { needsRounds: 0, recordsRead: 0, recordsWritten: 0, jobs: 0 };
   readonly isLarge: boolean;
   readonly compiled: CompiledDefinition;
+  readonly cluster: Cluster;
+  readonly runId: RunId;
+  readonly parent: ParentStep | undefined;
   /** Off for runs of a thousand steps, where looking at all of them after each commit would take minutes. */
   countsEachCommit = true;
+  isCancelling = false;
+  private readonly limits: EngineLimits;
   private entryCount = 0;
 
-  constructor(
-    compiled: CompiledDefinition,
-    options: { readonly input?: JsonValue; readonly separateDuties?: boolean } = {},
-  ) {
+  constructor(compiled: CompiledDefinition, options: WorldOptions = {}) {
     this.compiled = compiled;
-    const { change, large } = startRun(compiled, {
-      runId,
-      tenant,
-      actor: "key_1",
-      input: options.input ?? { amount: 5 },
-      nowMs: this.nowMs,
-      separateDuties: options.separateDuties ?? false,
-    });
-    this.isLarge = large;
-    this.commit(change);
-    if (large) this.post({ kind: "started", entryId: "started" });
+    this.cluster = options.cluster ?? new Cluster();
+    this.limits = { ...defaultLimits, ...options.limits };
+    this.parent = options.child?.parent;
+    this.runId = options.child?.run.runId ?? options.runId ?? runId;
+    this.cluster.worlds.set(this.runId, this);
+    if (options.child !== undefined) {
+      this.isLarge = true;
+      for (const { key, body } of options.child.run.records) this.records.set(key, body);
+    } else {
+      const { change, large } = startRun(compiled, {
+        runId: this.runId,
+        tenant,
+        actor: "key_1",
+        input: options.input ?? { amount: 5 },
+        nowMs: this.nowMs,
+        separateDuties: options.separateDuties ?? false,
+        ...(options.rerun === undefined ? {} : { rerun: options.rerun }),
+      });
+      this.isLarge = large;
+      this.commit(change);
+    }
+    if (this.isLarge) this.post({ kind: "started", entryId: "started" });
+  }
+
+  get nowMs(): number {
+    return this.cluster.nowMs;
+  }
+
+  set nowMs(nowMs: number) {
+    this.cluster.nowMs = nowMs;
   }
 
   step(id: string): StepRecord {
@@ -155,13 +151,24 @@ export class World {
     return JSON.parse(this.records.get(key) ?? "null");
   }
 
+  /** The output of a step as its dependents read it; undefined when it has none. */
+  output(id: string): unknown {
+    const { outputKey } = this.step(id);
+    return outputKey === undefined ? undefined : (this.body(outputKey) as { output: unknown }).output;
+  }
+
   ready(): StoredJob[] {
     return [...this.jobs.values()].filter(({ state }) => state === "ready");
   }
 
+  /** The runs that steps of this one have started, in order. */
+  get children(): World[] {
+    return [...this.cluster.worlds.values()].filter(({ parent }) => parent?.runId === this.runId);
+  }
+
   /** Accepts a worker's result as the store does: the job decides, and the payload is written first. */
   result(job: string, outcome: JobOutcome = "succeeded", payload: JsonValue = { output: { of: job } }): void {
-    const jobId = `${runId}:${job}` as JobId;
+    const jobId = `${this.runId}:${job}` as JobId;
     const stored = this.jobs.get(jobId);
     if (stored === undefined || stored.state !== "ready") throw new Error(`job ${job} is not out`);
     stored.state = "reported";
@@ -171,30 +178,35 @@ export class World {
 
   /** An entry that no check stopped: a duplicate, or a stale one. */
   postResult(job: string, outcome: JobOutcome = "succeeded"): void {
-    const jobId = `${runId}:${job}` as JobId;
+    const jobId = `${this.runId}:${job}` as JobId;
     this.post({ kind: "result", jobId, outcome, payloadKey: `result/${job}`, entryId: this.nextId() });
   }
 
   loseClaim(job: string): void {
-    const stored = this.jobs.get(`${runId}:${job}`);
+    const jobId = `${this.runId}:${job}` as JobId;
+    const stored = this.jobs.get(jobId);
     if (stored?.state === "ready") stored.state = "lost";
-    this.post({
-      kind: "claim_lost",
-      jobId: `${runId}:${job}` as JobId,
-      worker: "w1",
-      entryId: this.nextId(),
-    });
+    this.post({ kind: "claim_lost", jobId, worker: "w1", entryId: this.nextId() });
   }
 
   decide(approval: string, decision: Decision, reason = ""): void {
-    const approvalId = `${runId}:${approval}` as ApprovalId;
+    const approvalId = `${this.runId}:${approval}` as ApprovalId;
     const stored = this.approvals.get(approvalId);
     if (stored?.state === "pending") stored.state = decision;
     this.post({ kind: "decision", approvalId, decision, decidedBy: "ann", reason, entryId: this.nextId() });
   }
 
   cancel(): void {
+    this.isCancelling = true;
     this.post({ kind: "cancel", actor: "ann", reason: "changed my mind", entryId: this.nextId() });
+  }
+
+  /** Retries the dead letter of a job. A run that has failed is open again from then on, as the store makes it. */
+  retry(job: string): void {
+    const jobId = `${this.runId}:${job}` as JobId;
+    expect(this.deadLetters.map(({ id }) => id)).toContain(jobId);
+    if (isTerminal(this.status)) this.status = "running";
+    this.post({ kind: "retry", jobId, actor: "dora", entryId: this.nextId() });
   }
 
   /** Moves a timer into the inbox, and the clock to its due time. */
@@ -229,18 +241,26 @@ export class World {
     const entries = this.inbox.slice(0, batch);
     const loaded = new Map<string, string | undefined>();
     const load = (keys: readonly string[]) => {
-      for (const key of keys) loaded.set(key, this.records.get(key));
+      for (const key of keys) {
+        const isOutside = parseOutsideKey(key) !== undefined;
+        loaded.set(key, isOutside ? this.cluster.outside(key) : this.records.get(key));
+      }
     };
     load(recordsFor(this.compiled, entries));
-    const view: RunView = { runId, tenant, actor: "key_1", version: this.version, records: loaded };
+    const { runId: id, version, parent } = this;
+    const actor = parent?.runId ?? "key_1";
+    const seen = { runId: id, tenant, actor, version, records: loaded };
+    const view: RunView = parent === undefined ? seen : { ...seen, parent };
+    const limits = { ...this.limits, stepsMax };
     let rounds = 0;
-    let applied = apply(this.compiled, view, entries, this.nowMs, { stepsMax });
+    let applied = apply(this.compiled, view, entries, this.nowMs, limits);
     while (applied.kind === "needs") {
       expect(applied.records.length).toBeGreaterThan(0);
       for (const key of applied.records) expect(loaded.has(key)).toBe(false);
       load(applied.records);
       rounds += 1;
-      applied = apply(this.compiled, view, entries, this.nowMs, { stepsMax });
+      expect(rounds).toBeLessThan(50);
+      applied = apply(this.compiled, view, entries, this.nowMs, limits);
     }
     this.peak.needsRounds = Math.max(this.peak.needsRounds, rounds);
     this.peak.recordsRead = Math.max(this.peak.recordsRead, loaded.size);
@@ -250,25 +270,30 @@ export class World {
   }
 
   private commit(change: RunChange): void {
-    if (isTerminal(this.status)) {
-      expect(change).toEqual({
-        ...change,
-        status: this.status,
-        records: [],
-        jobs: [],
-        timers: [],
-        approvals: [],
-      });
-      expect([...change.voidJobs, ...change.clearTimers, ...change.closeApprovals]).toEqual([]);
-    }
-    expect(change.records.filter(({ key }) => key.startsWith("step/")).length).toBeLessThanOrEqual(128);
+    if (isTerminal(this.status)) expectNoEffect(this.status, change);
+    const stepsWritten = change.records.filter(({ key }) => key.startsWith("step/")).length;
+    expect(stepsWritten).toBeLessThanOrEqual(128);
     expect(new Set(change.records.map(({ key }) => key)).size).toBe(change.records.length);
     this.version += 1;
+    const wasOpen = !isTerminal(this.status);
     this.status = change.status;
     for (const { key, body } of change.records) this.records.set(key, body);
+    this.commitWork(change);
+    this.commitChildren(change);
+    this.deadLetters.push(...change.deadLetters);
+    this.timeline.push(...(JSON.parse(change.timeline) as World["timeline"]));
+    this.peak.recordsWritten = Math.max(this.peak.recordsWritten, change.records.length);
+    this.peak.jobs = Math.max(this.peak.jobs, change.jobs.length);
+    if (this.countsEachCommit || isTerminal(this.status)) checkCounts(this);
+    if (!isTerminal(this.status)) return;
+    checkNothingLeft(this);
+    if (wasOpen) this.tellParent(this.status);
+  }
+
+  private commitWork(change: RunChange): void {
     for (const job of change.jobs) {
       expect(this.jobs.has(job.jobId)).toBe(false);
-      if (job.attempt > 1) expect(this.jobs.has(`${runId}:${job.step}@${job.attempt - 1}`)).toBe(true);
+      if (job.attempt > 1) expect(this.jobs.has(`${this.runId}:${job.step}@${job.attempt - 1}`)).toBe(true);
       this.jobs.set(job.jobId, { ...job, state: "ready" });
     }
     for (const jobId of change.voidJobs) {
@@ -290,28 +315,45 @@ export class World {
       expect(approval).toBeDefined();
       if (approval?.state === "pending") approval.state = state;
     }
-    this.deadLetters.push(...change.deadLetters);
-    this.timeline.push(...(JSON.parse(change.timeline) as World["timeline"]));
-    this.peak.recordsWritten = Math.max(this.peak.recordsWritten, change.records.length);
-    this.peak.jobs = Math.max(this.peak.jobs, change.jobs.length);
-    if (this.countsEachCommit || isTerminal(this.status)) this.checkCounts();
   }
 
-  /** The counters equal reality; an ended run leaves nothing behind. */
-  checkCounts(): void {
-    if (!this.records.has("run")) return;
-    const { run } = this;
-    const counted: Partial<Record<StepStatus, number>> = {};
-    for (const status of Object.values(this.shown)) {
-      if (status !== "pending") counted[status] = (counted[status] ?? 0) + 1;
+  private commitChildren({ children, cancelChildren }: RunChange): void {
+    for (const run of children) {
+      expect(this.cluster.worlds.has(run.runId)).toBe(false);
+      const compiled = this.cluster.workflows.get(run.workflow);
+      if (compiled === undefined) throw new Error(`there is no workflow ${run.workflow}`);
+      const { step, attempt } = run;
+      const { root = this.runId, depth = 0 } = this.parent ?? {};
+      const parent = { runId: this.runId, step, attempt, root, depth: depth + 1 };
+      const { cluster, limits } = this;
+      new World(compiled, { cluster, limits, child: { run, parent } });
     }
-    expect(Object.fromEntries(Object.entries(run.counts).filter(([, count]) => count !== 0))).toEqual(
-      counted,
-    );
-    const open = [...this.jobs.values()].filter(({ state }) => state === "ready").length;
-    if (!isTerminal(this.status)) return;
-    expect(run.ended).toBe(this.status);
-    expect({ open, timers: this.timers.size }).toEqual({ open: 0, timers: 0 });
-    expect([...this.approvals.values()].filter(({ state }) => state === "pending")).toEqual([]);
+    for (const id of cancelChildren) {
+      const child = this.cluster.worlds.get(id);
+      expect(child).toBeDefined();
+      if (child !== undefined && !isTerminal(child.status) && !child.isCancelling) child.cancel();
+    }
   }
+
+  private tellParent(status: RunStatus): void {
+    const above = this.parent === undefined ? undefined : this.cluster.worlds.get(this.parent.runId);
+    if (this.parent === undefined || above === undefined || isTerminal(above.status)) return;
+    if (!isTerminal(status)) return;
+    const { step, attempt } = this.parent;
+    above.post({ kind: "child_ended", entryId: above.nextId(), runId: this.runId, step, attempt, status });
+  }
+}
+
+function expectNoEffect(status: RunStatus, change: RunChange): void {
+  expect(change).toEqual({
+    ...change,
+    status,
+    records: [],
+    jobs: [],
+    timers: [],
+    approvals: [],
+    children: [],
+  });
+  const undone = [...change.voidJobs, ...change.clearTimers, ...change.closeApprovals];
+  expect([...undone, ...change.cancelChildren]).toEqual([]);
 }

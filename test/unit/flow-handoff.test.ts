@@ -131,7 +131,8 @@ describe("an owner that dies", () => {
     const sound = await flow.open("sound");
     expect(await flow.ended(runId)).toBe("failed");
     const [letter] = await flow.letters();
-    expect(letter?.body).toMatchObject({ kind: "result", jobId: job.job.jobId });
+    const entry = { kind: "result", jobId: job.job.jobId };
+    expect(letter?.body).toMatchObject({ reason: "poisoned_entry", run_id: runId, entry });
     expect((await flow.step(runId, "a")).error?.code).toBe("poisoned_entry");
     await flow.pass(10);
     expect(sound.metrics.total("runs_ended_total", { status: "failed" })).toBe(1);

@@ -2,16 +2,18 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
-import { readInputSchema } from "../../src/domain/workflow/input-schema.ts";
+import { readSchema } from "../../src/domain/workflow/json-schema.ts";
+
+const place = { schema: "input_schema", value: "input" } as const;
 
 function check(schema: JsonValue, input: JsonValue) {
-  const reading = readInputSchema(schema);
+  const reading = readSchema(schema, place);
   if (reading.kind === "invalid") throw new Error(JSON.stringify(reading.problems));
   return reading.problemsOf(input);
 }
 
 function refusal(schema: JsonValue) {
-  const reading = readInputSchema(schema);
+  const reading = readSchema(schema, place);
   return reading.kind === "invalid" ? reading.problems : [];
 }
 
@@ -73,7 +75,7 @@ describe("an input", () => {
   });
 
   test("can be checked again: no state stays from the last one", () => {
-    const reading = readInputSchema({ type: "string", pattern: "^a" });
+    const reading = readSchema({ type: "string", pattern: "^a" }, place);
     if (reading.kind === "invalid") throw new Error("valid");
     expect(reading.problemsOf("b").length).toBe(1);
     expect(reading.problemsOf("a")).toEqual([]);
@@ -170,7 +172,7 @@ describe("the cost of a check", () => {
 
   test("comparing every item with every other is counted", () => {
     const items = Array.from({ length: 5_000 }, (_, index) => ({ a: [index] }));
-    const message = "is too large to be checked by the workflow's input_schema";
+    const message = "is too large to be checked by its input_schema";
     expect(check({ uniqueItems: true }, items)).toEqual([{ path: "input", message }]);
     expect(check({ uniqueItems: true }, items.slice(0, 500))).toEqual([]);
     expect(check({ type: "array" }, items)).toEqual([]);
@@ -235,7 +237,7 @@ test("whatever is sent as a schema, reading and using it never throws", () => {
   }));
   fc.assert(
     fc.property(value, value, (schema, input) => {
-      const reading = readInputSchema(schema);
+      const reading = readSchema(schema, place);
       if (reading.kind === "schema") expect(Array.isArray(reading.problemsOf(input))).toBe(true);
       else expect(reading.problems.length).toBeGreaterThan(0);
     }),

@@ -1,37 +1,63 @@
 // Carries on from what has just ended: tells dependents, begins what is ready, ends the run when nothing is open.
 import type { TerminalStatus } from "../run.ts";
+import type { CompiledStep } from "../workflow/compiled.ts";
 import { beginStep } from "./begin-step.ts";
+import { freeze, hearChild, spread } from "./children.ts";
+import { collect } from "./collect.ts";
+import { copySteps, resumeSteps } from "./copy-steps.ts";
 import { clearTimer, type Draft, isFull, putStep, stepOf, stepToTell } from "./draft.ts";
 import { missToBegin, missToSkip } from "./foresee.ts";
+import { stepNamed } from "./instances.ts";
 import { deadlineTimer } from "./keys.ts";
+import { hearBody, iterate } from "./loop.ts";
 import { openCount, type Settled, untouched, type WorkItem } from "./records.ts";
+import { restore } from "./revive.ts";
+import { keepOutput } from "./run-output.ts";
 import { hasSteps } from "./scope.ts";
 import { countFailure, lasting, skip } from "./settle-step.ts";
+import { withdraw } from "./withdraw.ts";
 
 /** Works until nothing is left or the change is full; what is left stays in the queue. */
 export function advance(draft: Draft): void {
-  while (draft.queue.length > 0 && !isFull(draft)) {
-    const item = draft.queue.shift() as WorkItem;
-    switch (item.kind) {
-      case "roots":
-        beginRoots(draft, item.from);
-        break;
-      case "tell":
-        tellDependents(draft, item);
-        break;
-      case "handle":
-        beginHandler(draft, item);
-        break;
-      default:
-        item satisfies never;
-    }
-  }
+  while (draft.queue.length > 0 && !isFull(draft)) work(draft, draft.queue.shift() as WorkItem);
+}
+
+type Workers = {
+  readonly [Kind in WorkItem["kind"]]: (draft: Draft, item: Extract<WorkItem, { kind: Kind }>) => void;
+};
+
+const workers: Workers = {
+  roots: beginRoots,
+  tell: tellDependents,
+  handle: beginHandler,
+  freeze,
+  spread,
+  begin: beginChild,
+  iterate,
+  hear: (draft, item) => {
+    const isLoop = draft.compiled.steps.get(item.step)?.loop !== undefined;
+    if (isLoop) hearBody(draft, item);
+    else hearChild(draft, item);
+  },
+  collect,
+  withdraw,
+  restore,
+  copy: copySteps,
+  resume: resumeSteps,
+};
+
+function work<Kind extends WorkItem["kind"]>(draft: Draft, item: Extract<WorkItem, { kind: Kind }>): void {
+  const worker: Workers[Kind] = workers[item.kind as Kind];
+  worker(draft, item);
 }
 
 /** Ends the run if all its work is done. */
 export function concludeIfDone(draft: Draft): void {
   if (draft.run.ended !== undefined || draft.queue.length > 0 || openCount(draft.run) > 0) return;
-  conclude(draft, draft.run.failure?.status ?? "succeeded");
+  const status = draft.run.failure?.status ?? "succeeded";
+  // Whoever started this run waits for what it gives.
+  if (draft.parent !== undefined && status === "succeeded" && !keepOutput(draft)) return;
+  conclude(draft, status);
 }
 
 /** Steps that never began are counted with the end, not rewritten: `shownStatus` tells what they are shown as. */
@@ -39,14 +65,17 @@ export function conclude(draft: Draft, status: TerminalStatus): void {
   const { run, compiled } = draft;
   const begun = Object.values(run.counts).reduce((sum, count) => sum + count, 0);
   const left = run.callOff === undefined ? "skipped" : "cancelled";
-  if (compiled.steps.size > begun) run.counts[left] = (run.counts[left] ?? 0) + compiled.steps.size - begun;
+  if (compiled.steps.size > begun) {
+    run.unbegun = compiled.steps.size - begun;
+    run.counts[left] = (run.counts[left] ?? 0) + run.unbegun;
+  }
   run.ended = status;
   run.endedAtMs = draft.nowMs;
   if (compiled.timeoutMs !== undefined) clearTimer(draft, deadlineTimer);
   draft.events.push({ type: "run_completed", status });
 }
 
-function beginRoots(draft: Draft, from: number): void {
+function beginRoots(draft: Draft, { from }: WorkItem & { readonly kind: "roots" }): void {
   const { roots, steps } = draft.compiled;
   for (let index = from; index < roots.length; index += 1) {
     if (isFull(draft)) {
@@ -58,34 +87,59 @@ function beginRoots(draft: Draft, from: number): void {
   }
 }
 
+/** In a loop, or after a retry, a child begins anew: only its attempts go on counting. */
+function beginChild(draft: Draft, { step: id, fresh }: WorkItem & { readonly kind: "begin" }): void {
+  const step = stepNamed(draft.compiled, id);
+  const before = fresh ? (draft.steps.get(id) ?? untouched) : stepOf(draft, id);
+  if (step !== undefined && before !== undefined)
+    beginStep(draft, step, { ...untouched, attempt: before.attempt });
+}
+
 function tellDependents(draft: Draft, item: WorkItem & { readonly kind: "tell" }): void {
-  const dependents = draft.compiled.steps.get(item.step)?.dependents ?? [];
+  const step = draft.compiled.steps.get(item.step);
+  const dependents = step?.dependents ?? [];
+  const passed = step === undefined ? [] : passedBy(draft, step);
+  if (passed === undefined) return;
   for (let index = item.from; index < dependents.length; index += 1) {
     if (isFull(draft)) {
       draft.queue.unshift({ ...item, from: index });
       return;
     }
-    tell(draft, dependents[index] as string, item.outcome);
+    const id = dependents[index] as string;
+    tell(draft, id, passed.includes(id) ? "not_taken" : item.outcome);
   }
 }
 
-function tell(draft: Draft, id: string, outcome: Settled): void {
+/** The targets that a switch has not chosen; undefined when its record is missing. */
+function passedBy(draft: Draft, step: CompiledStep): readonly string[] | undefined {
+  if (step.switch === undefined) return [];
+  const record = stepOf(draft, step.id);
+  if (record === undefined) return undefined;
+  if (record.status !== "succeeded") return [];
+  const { cases, otherwise } = step.switch;
+  const targets = [...cases.map(({ target }) => target), ...(otherwise === undefined ? [] : [otherwise])];
+  return targets.filter((target) => target !== record.chosen);
+}
+
+function tell(draft: Draft, id: string, outcome: Settled | "not_taken"): void {
   const step = draft.compiled.steps.get(id);
   // A handler begins when the step it is for fails, whatever it depends on.
   if (step === undefined || step.handlesErrors) return;
   const record = stepToTell(draft, step);
   if (record === undefined) {
-    if (outcome === "broken") missToSkip(draft, step);
+    if (outcome !== "met") missToSkip(draft, step);
     return;
   }
   if (record.status !== "pending") return;
-  if (outcome === "broken") {
-    skip(draft, { step, record }, "dependency");
+  if (outcome === "broken" || outcome === "not_taken") {
+    skip(draft, { step, record }, outcome === "broken" ? "dependency" : "branch");
     return;
   }
   const remaining = (record.remaining ?? step.dependsOn.length) - 1;
-  if (remaining > 0) putStep(draft, id, { ...record, remaining });
-  else beginStep(draft, step, lasting(record));
+  const isReached = outcome === "met" || record.reached === true;
+  if (remaining > 0) putStep(draft, id, { ...record, remaining, ...(isReached ? { reached: true } : {}) });
+  else if (isReached) beginStep(draft, step, lasting(record));
+  else skip(draft, { step, record }, "branch");
 }
 
 /** A handler runs once: the failure of a second step that names it counts as unhandled. */

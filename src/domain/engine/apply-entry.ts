@@ -1,27 +1,37 @@
 // What one entry of the inbox does to a run, by its kind. Entries that come too late are recognised and change nothing.
 import type { InboxEntry } from "../inbox.ts";
-import { putUpJob } from "./begin-step.ts";
+import { conclude } from "./advance.ts";
+import { listed } from "./begin-job.ts";
 import { beginCallOff, continueCallOff } from "./call-off.ts";
 import { bodyOf, clearTimer, type Draft, putPayload, stepOf } from "./draft.ts";
 import { recordsFor } from "./foresee.ts";
+import { stepNamed } from "./instances.ts";
 import {
   type AttemptName,
   attemptOf,
   deadlineTimer,
   factsRecordKey,
+  inputRecordKey,
   outputRecordKey,
   parseTimer,
   stepTimer,
   type TimerName,
 } from "./keys.ts";
-import { isOpen, readFacts, writeOutput } from "./records.ts";
+import { hasFailed, isOpen, readFacts, writeOutput } from "./records.ts";
+import { reopen, revive } from "./revive.ts";
+import { runInput } from "./scope.ts";
 import { callOffAttempt, fail, type StepInHand, succeed } from "./settle-step.ts";
-import { failAttempt, loseClaim } from "./try-again.ts";
+import { takeOver } from "./subworkflow.ts";
+import { applyOutput } from "./take-output.ts";
+import { failAttempt, loseClaim, putUp } from "./try-again.ts";
+import { withdrawChildren } from "./withdraw.ts";
 
 export type Fate = "applied" | "late";
 
 export function applyEntry(draft: Draft, entry: InboxEntry): Fate {
-  const fate = draft.run.ended === undefined ? fateOf(draft, entry) : "late";
+  // A retry is what may open a run again that has ended.
+  const isOver = draft.run.ended !== undefined && entry.kind !== "retry";
+  const fate = isOver ? "late" : fateOf(draft, entry);
   if (fate === "late") draft.events.push({ type: "entry_late", entry: entry.kind, entry_id: entry.entryId });
   return fate;
 }
@@ -41,6 +51,10 @@ function fateOf(draft: Draft, entry: InboxEntry): Fate {
       return applyTimer(draft, entry);
     case "claim_lost":
       return applyLostClaim(draft, entry);
+    case "child_ended":
+      return applyChildEnded(draft, entry);
+    case "retry":
+      return applyRetry(draft, entry);
     case "poisoned":
       return applyPoisoned(draft, entry);
     default:
@@ -53,19 +67,33 @@ function start(draft: Draft): Fate {
   if (draft.run.startedAtMs !== 0) return "late";
   const facts = bodyOf(draft, factsRecordKey);
   if (facts === undefined) return "late";
-  const admittedAtMs = typeof facts === "string" ? readFacts(facts).admittedAtMs : draft.nowMs;
-  beginRun(draft, admittedAtMs);
+  const known = typeof facts === "string" ? readFacts(facts) : undefined;
+  // Nobody has checked the input of a child run before.
+  if (draft.parent !== undefined && !fitsInput(draft)) return "applied";
+  beginRun(draft, known?.admittedAtMs ?? draft.nowMs, known?.rerun === undefined ? "roots" : "copy");
   return "applied";
 }
 
+/** Ends a run whose input does not fit; true also when the input is missing, which says nothing yet. */
+function fitsInput(draft: Draft): boolean {
+  if (bodyOf(draft, inputRecordKey) === undefined) return true;
+  const problems = draft.compiled.problemsOfInput(runInput(draft));
+  if (problems.length === 0) return true;
+  draft.run.startedAtMs = draft.nowMs;
+  draft.run.error = { code: "input_invalid", message: listed(problems) };
+  draft.events.push({ type: "run_failed", code: "input_invalid" });
+  conclude(draft, "failed");
+  return false;
+}
+
 /** The workflow's timeout counts from the admission. */
-export function beginRun(draft: Draft, admittedAtMs: number): void {
+export function beginRun(draft: Draft, admittedAtMs: number, first: "roots" | "copy" = "roots"): void {
   draft.run.startedAtMs = draft.nowMs;
   draft.events.push({ type: "run_started" });
   if (draft.compiled.timeoutMs !== undefined) {
     draft.timers.push({ timerId: deadlineTimer, dueAtMs: admittedAtMs + draft.compiled.timeoutMs });
   }
-  draft.queue.push({ kind: "roots", from: 0 });
+  draft.queue.push({ kind: first, from: 0 });
 }
 
 function callOff(draft: Draft, status: "cancelled" | "timed_out" | "failed"): Fate {
@@ -77,12 +105,12 @@ function callOff(draft: Draft, status: "cancelled" | "timed_out" | "failed"): Fa
 type StepNeed = {
   readonly entry: InboxEntry;
   readonly name: AttemptName | undefined;
-  readonly status: "running" | "waiting";
+  readonly status: "running" | "waiting" | "open";
 };
 
 /** The open step that an entry is about; undefined when the entry is late, or the step's record is missing. */
 function openStep(draft: Draft, { entry, name, status }: StepNeed): StepInHand | undefined {
-  const step = name === undefined ? undefined : draft.compiled.steps.get(name.step);
+  const step = name === undefined ? undefined : stepNamed(draft.compiled, name.step);
   if (name === undefined || step === undefined) return undefined;
   const record = stepOf(draft, name.step);
   if (record === undefined) {
@@ -91,7 +119,8 @@ function openStep(draft: Draft, { entry, name, status }: StepNeed): StepInHand |
     }
     return undefined;
   }
-  return record.status === status && record.attempt === name.attempt ? { step, record } : undefined;
+  const isExpected = status === "open" ? isOpen(record) : record.status === status;
+  return isExpected && record.attempt === name.attempt ? { step, record } : undefined;
 }
 
 function applyResult(draft: Draft, entry: InboxEntry & { readonly kind: "result" }): Fate {
@@ -100,7 +129,7 @@ function applyResult(draft: Draft, entry: InboxEntry & { readonly kind: "result"
   if (inHand === undefined) return "late";
   if (inHand.step.timeoutMs !== undefined) clearTimer(draft, stepTimer("timeout", name as AttemptName));
   if (entry.outcome === "succeeded") {
-    succeed(draft, inHand, entry.payloadKey);
+    applyOutput(draft, inHand, entry.payloadKey);
   } else if (entry.outcome === "failed") {
     fail(draft, inHand, "failed", { errorKey: entry.payloadKey });
   } else {
@@ -149,7 +178,7 @@ function applyTimer(draft: Draft, entry: InboxEntry & { readonly kind: "timer" }
     return callOff(draft, "timed_out");
   }
   const name = openAttemptOf(timer);
-  const status = timer.kind === "timeout" ? "running" : "waiting";
+  const status = timer.kind === "timeout" ? "open" : "waiting";
   const inHand = openStep(draft, { entry, name, status });
   if (inHand === undefined) return "late";
   switch (timer.kind) {
@@ -167,7 +196,11 @@ function applyTimer(draft: Draft, entry: InboxEntry & { readonly kind: "timer" }
 }
 
 function timeOut(draft: Draft, inHand: StepInHand): Fate {
+  const { waitingFor } = inHand.record;
+  if (inHand.record.status === "waiting" && waitingFor !== "children" && waitingFor !== "child_run")
+    return "late";
   callOffAttempt(draft, inHand);
+  if (waitingFor === "children") withdrawChildren(draft, inHand.step, inHand.record);
   const message = `no result within ${inHand.step.timeoutMs} ms`;
   failAttempt(draft, inHand, {
     status: "timed_out",
@@ -191,7 +224,37 @@ function endDelay(draft: Draft, inHand: StepInHand): Fate {
 }
 
 function retry(draft: Draft, inHand: StepInHand): Fate {
-  putUpJob(draft, inHand);
+  putUp(draft, inHand);
+  return "applied";
+}
+
+/** A run that a step has started is over. */
+function applyChildEnded(draft: Draft, entry: InboxEntry & { readonly kind: "child_ended" }): Fate {
+  const { step, attempt, status, runId } = entry;
+  const inHand = openStep(draft, { entry, name: { step, attempt }, status: "waiting" });
+  if (inHand?.record.waitingFor !== "child_run" || inHand.record.childRunId !== runId) return "late";
+  if (status === "succeeded") {
+    takeOver(draft, inHand, runId);
+    return "applied";
+  }
+  if (inHand.step.timeoutMs !== undefined) clearTimer(draft, stepTimer("timeout", { step, attempt }));
+  const error = { code: "child_run_ended", message: `run ${runId} ended ${status}` };
+  if (status === "denied") fail(draft, inHand, "denied", { error });
+  else failAttempt(draft, inHand, { status: status === "timed_out" ? status : "failed", cause: { error } });
+  return "applied";
+}
+
+/** Somebody wants a step to go on that failed for good. The store has opened the run again, if it had ended. */
+function applyRetry(draft: Draft, entry: InboxEntry & { readonly kind: "retry" }): Fate {
+  const name = attemptOf(draft.runId, entry.jobId);
+  const step = name === undefined ? undefined : stepNamed(draft.compiled, name.step);
+  const record = step === undefined ? undefined : stepOf(draft, step.id);
+  if (step === undefined || record === undefined) return "late";
+  if (!hasFailed(record.status) || record.attempt !== name?.attempt || draft.run.callOff !== undefined)
+    return "late";
+  if (!revive(draft, { step, record })) return "late";
+  reopen(draft.run);
+  draft.events.push({ type: "run_retried", step: step.id, actor: entry.actor });
   return "applied";
 }
 
@@ -199,13 +262,14 @@ function retry(draft: Draft, inHand: StepInHand): Fate {
 function applyPoisoned(draft: Draft, entry: InboxEntry & { readonly kind: "poisoned" }): Fate {
   const was = readPoison(entry.was);
   const name = attemptNamed(draft, was);
-  const step = name === undefined ? undefined : draft.compiled.steps.get(name.step);
+  const step = name === undefined ? undefined : stepNamed(draft.compiled, name.step);
   if (name === undefined || step === undefined) return failRun(draft);
   const record = stepOf(draft, name.step);
   if (record === undefined) return "late";
   if (record.attempt > name.attempt || (record.status !== "pending" && !isOpen(record))) return "late";
   if (record.status === "pending") return failRun(draft);
   callOffAttempt(draft, { step, record });
+  if (record.waitingFor === "children") withdrawChildren(draft, step, record);
   fail(draft, { step, record }, "failed", {
     error: { code: "poisoned_entry", message: `an entry of kind ${was?.kind} could not be applied` },
   });
@@ -232,6 +296,7 @@ function attemptNamed(draft: Draft, entry: InboxEntry | undefined): AttemptName 
   if (entry.kind === "result" || entry.kind === "claim_lost") {
     return attemptOf(draft.runId, String(entry.jobId));
   }
+  if (entry.kind === "child_ended") return { step: entry.step, attempt: entry.attempt };
   if (entry.kind === "decision") return attemptOf(draft.runId, String(entry.approvalId));
   const timer = entry.kind === "timer" ? parseTimer(String(entry.timerId)) : undefined;
   return timer === undefined || timer.kind === "deadline" ? undefined : openAttemptOf(timer);

@@ -3,15 +3,20 @@ import type { InboxEntry } from "../inbox.ts";
 import type { CompiledDefinition } from "../workflow/compiled.ts";
 import { advance, concludeIfDone } from "./advance.ts";
 import { applyEntry, failRun, readPoison } from "./apply-entry.ts";
-import { continueCallOff } from "./call-off.ts";
+import { concludeCallOff, continueCallOff } from "./call-off.ts";
 import type { Applied, EntryFate, RunView } from "./contract.ts";
-import { changeStepsMax, type Draft, isFull, newRunState, openDraft, toChange } from "./draft.ts";
+import {
+  type Draft,
+  defaultLimits,
+  type EngineLimits,
+  isFull,
+  newRunState,
+  openDraft,
+  toChange,
+} from "./draft.ts";
 import { recordsFor } from "./foresee.ts";
 import { runRecordKey } from "./keys.ts";
 import { type RunState, readRunState } from "./records.ts";
-
-/** How many steps one change may touch: any number gives the same end, in more or fewer commits. */
-export type ApplyLimits = { readonly stepsMax: number };
 
 /**
  * Applies as many entries as fit into one change, each with all that follows from it. An entry whose consequences do not fit
@@ -23,7 +28,7 @@ export function apply(
   view: RunView,
   entries: readonly InboxEntry[],
   nowMs: number,
-  limits: ApplyLimits = { stepsMax: changeStepsMax },
+  limits: EngineLimits = defaultLimits,
 ): Applied {
   if (!view.records.has(runRecordKey)) {
     return { kind: "needs", records: absentOf(view, recordsFor(compiled, entries)) };
@@ -32,11 +37,13 @@ export function apply(
   const draft = openDraft({
     compiled,
     runId: view.runId,
+    tenant: view.tenant,
     actor: view.actor,
+    parent: view.parent,
     nowMs,
     loaded: view.records,
     age: "known",
-    stepsMax: limits.stepsMax,
+    limits,
     run: runStateOf(body, entries[0], nowMs),
   });
   const fates = applyAll(draft, entries);
@@ -71,6 +78,7 @@ function applyAll(draft: Draft, entries: readonly InboxEntry[]): EntryFate[] {
     if (isFull(draft)) break;
     const fate = isInterrupted(draft) ? continueWork(draft, entry) : applyEntry(draft, entry);
     advance(draft);
+    concludeCallOff(draft);
     // With a record missing this is only a search for more of them: nothing of it will be committed.
     if (draft.missing.size > 0 ? hasWork(draft) : !finishWork(draft, entry)) break;
     fates.push({ entry, fate });

@@ -1,15 +1,16 @@
 // Ends a run before its time: whatever is open is taken back, a bounded number of steps in one commit.
 import { conclude } from "./advance.ts";
-import { type Draft, isFull, putStep, stepOf } from "./draft.ts";
+import { type Draft, isFull, stepOf } from "./draft.ts";
 import { stepRecordKey } from "./keys.ts";
 import { type CallOff, isOpen, openCount, readStepRecord, type StepRecord, untouched } from "./records.ts";
-import { callOffAttempt, lasting } from "./settle-step.ts";
+import { takeBack } from "./withdraw.ts";
 
 /** Steps looked at in one commit. Reading is cheaper than writing, and most steps of a large run are not open. */
 const lookedAtMax = 256;
 
 /** What an interrupted entry had left to do is dropped with the run. */
 export function beginCallOff(draft: Draft, status: CallOff["status"]): void {
+  draft.queue = [];
   draft.run.callOff = { status, from: 0 };
 }
 
@@ -27,7 +28,13 @@ export function continueCallOff(draft: Draft): void {
     index += 1;
   }
   run.callOff = { status, from: index };
-  if (openCount(run) === 0 || index >= ids.length) conclude(draft, status);
+}
+
+/** The run ends when nothing is open any more, the items of its steps included. */
+export function concludeCallOff(draft: Draft): void {
+  const { run, compiled } = draft;
+  if (run.callOff === undefined || run.ended !== undefined || draft.queue.length > 0) return;
+  if (openCount(run) === 0 || run.callOff.from >= compiled.steps.size) conclude(draft, run.callOff.status);
 }
 
 function noteMissing(draft: Draft, ids: readonly string[]): void {
@@ -41,9 +48,7 @@ function callOffStep(draft: Draft, id: string, status: CallOff["status"]): void 
   const step = draft.compiled.steps.get(id);
   const record = status === "failed" ? readableStep(draft, id) : stepOf(draft, id);
   if (step === undefined || record === undefined || !isOpen(record)) return;
-  callOffAttempt(draft, { step, record });
-  putStep(draft, id, { ...lasting(record), status: "cancelled", endedAtMs: draft.nowMs });
-  draft.events.push({ type: "step_cancelled", step: id, attempt: record.attempt });
+  takeBack(draft, step, record);
 }
 
 /** A run that fails for a record nobody can read must still be able to end. */

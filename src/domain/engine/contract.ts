@@ -2,7 +2,7 @@
 
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
-import type { RunId } from "../run.ts";
+import type { ParentStep, RunId } from "../run.ts";
 import type { RunChange } from "../run-change.ts";
 import type { TenantId } from "../tenant.ts";
 
@@ -12,6 +12,8 @@ export type RunView = {
   readonly tenant: TenantId;
   readonly actor: string;
   readonly version: number;
+  /** For a child run: the step that waits for it. */
+  readonly parent?: ParentStep;
   readonly records: ReadonlyMap<string, string | undefined>;
 };
 
@@ -25,6 +27,8 @@ export type NewRunFacts = {
   readonly separateDuties: boolean;
   /** Passed on to workers (W3C trace context). */
   readonly traceparent?: string;
+  /** For a rerun: the run whose finished steps are taken over, and the step that begins again. */
+  readonly rerun?: { readonly of: RunId; readonly fromStep: string };
 };
 
 /** How an entry ended: `late` came after its step or attempt was over and changes nothing. */

@@ -1,14 +1,17 @@
 // One commit in the making: what was read, what has been decided, and what is missing to decide the rest.
 import type { ApprovalId, ApprovalRequest } from "../approval.ts";
 import type { JobId, JobSpec } from "../job.ts";
-import type { RunId } from "../run.ts";
-import type { DeadLetter, RunChange, TimerRequest } from "../run-change.ts";
+import type { ParentStep, RunId } from "../run.ts";
+import type { ChildRun, DeadLetter, RunChange, TimerRequest } from "../run-change.ts";
+import type { TenantId } from "../tenant.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
-import { runRecordKey, stepRecordKey } from "./keys.ts";
+import { parseItem } from "./instances.ts";
+import { parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
 import {
   type RunState,
   readStepRecord,
   type StepRecord,
+  type StepStatus,
   statusOfRun,
   untouched,
   type WorkItem,
@@ -19,6 +22,18 @@ export const changeStepsMax = 128;
 export const changeCharactersMax = 256 * 1024;
 /** More absent records than this are asked for in a further round. */
 export const needsMax = 512;
+
+/** Bounds of what one change or one run may grow to. */
+export type EngineLimits = {
+  /** How many steps one change may touch: any number gives the same end, in more or fewer commits. */
+  readonly stepsMax: number;
+  /** Items of one `for_each`. */
+  readonly itemsMax: number;
+  /** Runs above a run, up to the root. */
+  readonly depthMax: number;
+};
+
+export const defaultLimits: EngineLimits = { stepsMax: changeStepsMax, itemsMax: 10_000, depthMax: 8 };
 
 export type TimelineEvent = {
   readonly type: string;
@@ -31,12 +46,14 @@ export type TimelineEvent = {
 export type Draft = {
   readonly compiled: CompiledDefinition;
   readonly runId: RunId;
+  readonly tenant: TenantId;
   readonly actor: string;
+  readonly parent: ParentStep | undefined;
   readonly nowMs: number;
   readonly loaded: ReadonlyMap<string, string | undefined>;
   /** `new`: the run has no records but those in `loaded`. */
   readonly age: "new" | "known";
-  readonly stepsMax: number;
+  readonly limits: EngineLimits;
   readonly run: RunState;
   /** Every step record seen or written so far. */
   readonly steps: Map<string, StepRecord>;
@@ -45,6 +62,10 @@ export type Draft = {
   readonly missing: Set<string>;
   queue: WorkItem[];
   characters: number;
+  /** Step records written so far, the same one again included: a loop may turn for long on one step. */
+  moves: number;
+  /** Nothing more fits, whatever the numbers say. */
+  isClosed: boolean;
   jobs: JobSpec[];
   voidJobs: JobId[];
   timers: TimerRequest[];
@@ -52,23 +73,27 @@ export type Draft = {
   approvals: ApprovalRequest[];
   closeApprovals: Array<{ readonly approvalId: ApprovalId; readonly state: "expired" | "cancelled" }>;
   readonly deadLetters: DeadLetter[];
+  children: ChildRun[];
+  readonly cancelChildren: RunId[];
   readonly events: TimelineEvent[];
 };
 
 export type DraftBasis = Pick<
   Draft,
-  "compiled" | "runId" | "actor" | "nowMs" | "loaded" | "age" | "stepsMax" | "run"
+  "compiled" | "runId" | "tenant" | "actor" | "parent" | "nowMs" | "loaded" | "age" | "limits" | "run"
 >;
 
 export function openDraft(basis: DraftBasis): Draft {
   return {
     compiled: basis.compiled,
     runId: basis.runId,
+    tenant: basis.tenant,
     actor: basis.actor,
+    parent: basis.parent,
     nowMs: basis.nowMs,
     loaded: basis.loaded,
     age: basis.age,
-    stepsMax: basis.stepsMax,
+    limits: basis.limits,
     run: basis.run,
     steps: new Map(),
     touched: new Set(),
@@ -76,6 +101,8 @@ export function openDraft(basis: DraftBasis): Draft {
     missing: new Set(),
     queue: [],
     characters: 0,
+    moves: 0,
+    isClosed: false,
     jobs: [],
     voidJobs: [],
     timers: [],
@@ -83,6 +110,8 @@ export function openDraft(basis: DraftBasis): Draft {
     approvals: [],
     closeApprovals: [],
     deadLetters: [],
+    children: [],
+    cancelChildren: [],
     events: [],
   };
 }
@@ -97,7 +126,9 @@ export function bodyOf(draft: Draft, key: string): string | { readonly kind: "ab
   if (written !== undefined) return written;
   const loaded = draft.loaded.get(key);
   if (loaded !== undefined) return loaded;
-  if (draft.age === "new" || draft.loaded.has(key)) return absent;
+  if (draft.loaded.has(key)) return absent;
+  // A run that does not exist yet has no records; of the world outside nothing is known.
+  if (draft.age === "new" && parseOutsideKey(key) === undefined) return absent;
   draft.missing.add(key);
   return undefined;
 }
@@ -124,18 +155,30 @@ export function stepToTell(draft: Draft, step: CompiledStep): StepRecord | undef
 }
 
 export function isToldOnce(step: CompiledStep): boolean {
-  return step.dependsOn.length <= 1 && !step.handlesErrors;
+  return step.dependsOn.length <= 1 && !step.handlesErrors && !step.repeats;
 }
 
 export function putStep(draft: Draft, id: string, record: StepRecord): void {
   const before = draft.steps.get(id)?.status ?? "pending";
   if (before !== record.status) {
-    const { counts } = draft.run;
-    if (before !== "pending") counts[before] = (counts[before] ?? 0) - 1;
-    if (record.status !== "pending") counts[record.status] = (counts[record.status] ?? 0) + 1;
+    if (parseItem(id) === undefined) count(draft.run, before, record.status);
+    else countItem(draft.run, before, record.status);
   }
   draft.steps.set(id, record);
   draft.touched.add(id);
+  draft.moves += 1;
+}
+
+function count({ counts }: RunState, before: StepStatus, after: StepStatus): void {
+  if (before !== "pending") counts[before] = (counts[before] ?? 0) - 1;
+  if (after !== "pending") counts[after] = (counts[after] ?? 0) + 1;
+}
+
+function countItem(run: RunState, before: StepStatus, after: StepStatus): void {
+  const items = run.items ?? { running: 0, waiting: 0 };
+  run.items = items;
+  if (before === "running" || before === "waiting") items[before] -= 1;
+  if (after === "running" || after === "waiting") items[after] += 1;
 }
 
 export function putPayload(draft: Draft, key: string, body: string): void {
@@ -145,7 +188,9 @@ export function putPayload(draft: Draft, key: string, body: string): void {
 
 export function isFull(draft: Draft): boolean {
   return (
-    draft.touched.size >= draft.stepsMax ||
+    draft.isClosed ||
+    draft.touched.size >= draft.limits.stepsMax ||
+    draft.moves >= 4 * draft.limits.stepsMax ||
     draft.characters >= changeCharactersMax ||
     draft.missing.size >= needsMax
   );
@@ -170,6 +215,13 @@ export function closeApproval(draft: Draft, approvalId: ApprovalId, state: "expi
   draft.approvals = kept;
 }
 
+/** Calls a child run off; one that this very change would have created is not created. */
+export function cancelChild(draft: Draft, runId: RunId): void {
+  const kept = draft.children.filter((child) => child.runId !== runId);
+  if (kept.length === draft.children.length) draft.cancelChildren.push(runId);
+  draft.children = kept;
+}
+
 /** Tells what has been decided as the change of one commit; a change of nothing leaves the run's record alone. */
 export function toChange(draft: Draft, effect: "some" | "none"): RunChange {
   const records = [];
@@ -188,6 +240,8 @@ export function toChange(draft: Draft, effect: "some" | "none"): RunChange {
     approvals: draft.approvals,
     closeApprovals: draft.closeApprovals,
     deadLetters: draft.deadLetters,
+    children: draft.children,
+    cancelChildren: draft.cancelChildren,
     timeline: JSON.stringify(draft.events),
   };
 }

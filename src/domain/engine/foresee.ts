@@ -3,14 +3,19 @@ import type { InboxEntry } from "../inbox.ts";
 import { parseJobId } from "../job.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { type Draft, isToldOnce } from "./draft.ts";
+import { stepNamed } from "./instances.ts";
 import {
   factsRecordKey,
+  foreignKey,
   inputRecordKey,
   outputRecordKey,
   parseTimer,
   resultKey,
+  runOutputKey,
   runRecordKey,
   stepRecordKey,
+  treeFullKey,
+  workflowKey,
 } from "./keys.ts";
 import { readStepRecord } from "./records.ts";
 import { expressionsOf, readsRunInput } from "./scope.ts";
@@ -54,7 +59,7 @@ function addEntry(guess: Guess, entry: InboxEntry): void {
   switch (entry.kind) {
     case "started":
       guess.keys.add(factsRecordKey).add(inputRecordKey);
-      walk(guess, stepsNamed(guess.compiled, guess.compiled.roots.slice(0, foreseenStepsMax)), "begins");
+      walk(guess, namedSteps(guess.compiled, guess.compiled.roots.slice(0, foreseenStepsMax)), "begins");
       return;
     case "result":
       addResult(guess, entry);
@@ -72,6 +77,13 @@ function addEntry(guess: Guess, entry: InboxEntry): void {
     case "timer":
       addTimer(guess, entry.timerId);
       return;
+    case "child_ended":
+      addAttempt(guess, entry.step, entry.status === "succeeded" ? "ends" : "failed_retryable");
+      if (entry.status === "succeeded") addOutputOfChild(guess, entry);
+      return;
+    case "retry":
+      addAttempt(guess, parseJobId(entry.jobId)?.step, "again");
+      return;
     case "cancel":
       addAll(guess);
       return;
@@ -83,12 +95,20 @@ function addEntry(guess: Guess, entry: InboxEntry): void {
   }
 }
 
+function addOutputOfChild(guess: Guess, entry: InboxEntry & { readonly kind: "child_ended" }): void {
+  const mapping = stepNamed(guess.compiled, entry.step)?.subworkflow?.output;
+  guess.keys.add(foreignKey(entry.runId, runOutputKey));
+  for (const id of mapping?.childSteps ?? []) guess.keys.add(foreignKey(entry.runId, stepRecordKey(id)));
+}
+
 function addResult(guess: Guess, entry: InboxEntry & { readonly kind: "result" }): void {
   const id = parseJobId(entry.jobId)?.step ?? "";
   addAttempt(guess, id, entry.outcome === "succeeded" ? "ends" : entry.outcome);
-  const isHandled = entry.outcome !== "succeeded" && guess.compiled.steps.get(id)?.onError !== undefined;
+  const step = stepNamed(guess.compiled, id);
+  const isHandled = entry.outcome !== "succeeded" && step?.onError !== undefined;
+  const isChecked = step?.resultPath !== undefined || step?.problemsOfOutput !== undefined;
   const isRead = guess.keys.delete(resultKey({ step: id, attempt: 1 }));
-  if (isHandled || isRead) guess.keys.add(entry.payloadKey);
+  if (isHandled || isRead || isChecked) guess.keys.add(entry.payloadKey);
 }
 
 function addTimer(guess: Guess, timerId: string): void {
@@ -126,21 +146,22 @@ function addAttempt(
   id: string | undefined,
   outcome: "ends" | "again" | "failed" | "failed_retryable",
 ): void {
-  const step = id === undefined ? undefined : guess.compiled.steps.get(id);
+  const step = id === undefined ? undefined : stepNamed(guess.compiled, id);
   if (step === undefined) return;
   guess.keys.add(stepRecordKey(step.id));
+  if (step.controller !== undefined) guess.keys.add(stepRecordKey(step.controller));
   if (outcome === "again") return;
   // Most retryable failures are followed by another attempt, which reads nothing else.
   if (outcome === "failed_retryable" && step.retry.retriesMax > 0) return;
   if (outcome === "ends") {
-    walk(guess, stepsNamed(guess.compiled, step.dependents), "begins");
+    walk(guess, namedSteps(guess.compiled, step.dependents), "begins");
     return;
   }
-  walk(guess, stepsNamed(guess.compiled, step.dependents), "skipped");
-  walk(guess, stepsNamed(guess.compiled, step.onError === undefined ? [] : [step.onError]), "begins");
+  walk(guess, namedSteps(guess.compiled, step.dependents), "skipped");
+  walk(guess, namedSteps(guess.compiled, step.onError === undefined ? [] : [step.onError]), "begins");
 }
 
-function stepsNamed(compiled: CompiledDefinition, ids: readonly string[]): readonly CompiledStep[] {
+function namedSteps(compiled: CompiledDefinition, ids: readonly string[]): readonly CompiledStep[] {
   return ids.flatMap((id) => compiled.steps.get(id) ?? []);
 }
 
@@ -153,7 +174,8 @@ function walk(guess: Guess, first: readonly CompiledStep[], mode: "begins" | "sk
     if (!isToldOnce(step)) guess.keys.add(stepRecordKey(step.id));
     if (mode === "begins") addReads(guess, step);
     const passesAtOnce = mode === "skipped" || mayEndAtOnce(step);
-    const next = passesAtOnce ? step.dependents : [];
+    const children = step.parallel?.steps ?? (step.loop === undefined ? [] : [step.loop.body]);
+    const next = [...(passesAtOnce ? step.dependents : []), ...(mode === "begins" ? children : [])];
     for (const id of next) addTo(seen, guess.compiled.steps.get(id));
     // A step that fails as it begins is rare: its handler is not part of a first guess.
     if (mode === "begins" && guess.draft !== undefined && step.onError !== undefined) {
@@ -166,13 +188,18 @@ function addTo(seen: Set<CompiledStep>, step: CompiledStep | undefined): void {
   if (step !== undefined) seen.add(step);
 }
 
+const slowTypes: ReadonlySet<CompiledStep["type"]> = new Set(["worker", "notify", "approval", "subworkflow"]);
+
 function mayEndAtOnce(step: CompiledStep): boolean {
-  return step.type !== "worker" && step.type !== "approval" ? true : step.condition !== undefined;
+  return step.condition !== undefined || !slowTypes.has(step.type);
 }
 
 function addReads(guess: Guess, step: CompiledStep): void {
   if (readsRunInput(step)) guess.keys.add(inputRecordKey);
-  if (step.type === "approval") guess.keys.add(factsRecordKey);
+  if (step.type === "approval" || step.type === "subworkflow") guess.keys.add(factsRecordKey);
+  if (step.subworkflow !== undefined) {
+    guess.keys.add(workflowKey(step.subworkflow.workflow)).add(treeFullKey);
+  }
   for (const expression of expressionsOf(step)) {
     for (const id of expression.steps) {
       guess.keys.add(stepRecordKey(id));

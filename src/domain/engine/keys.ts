@@ -14,12 +14,40 @@ export const runRecordKey = "run";
 export const factsRecordKey = "facts";
 
 export const stepRecordKey = (step: string): string => `step/${step}`;
-/** Written once, at the first attempt; later attempts get the same input. */
-export const jobInputKey = (step: string): string => `job-input/${step}@1`;
+/** Written once, at the first attempt; later attempts get the same input. In a loop every iteration has its own. */
+export const jobInputKey = (step: string, attempt = 1): string => `job-input/${step}@${attempt}`;
 export const resultKey = ({ step, attempt }: AttemptName): string => `result/${step}@${attempt}`;
+/** Whether a record is the result of one item of a `for_each`. */
+export const isItemResult = (key: string): boolean => /^result\/.*\]@\d+$/.test(key);
 /** The output of a step that no worker does. */
 export const outputRecordKey = (step: string): string => `output/${step}`;
 export const approvalKey = ({ step, attempt }: AttemptName): string => `approval/${step}@${attempt}`;
+
+/** The items of a `for_each`, `itemsPerChunk` of them in each record. */
+export const itemsKey = (step: string, chunk: number): string => `items/${step}/${chunk}`;
+/** The output of a whole run, kept only for those who started it. */
+export const runOutputKey = "output";
+
+/** A record of another run: asked for like one's own, and loaded by whoever asks the store. */
+export const foreignKey = (runId: RunId, key: string): string => `${runId}#${key}`;
+/** The content hash of a workflow's current definition. */
+export const workflowKey = (workflow: string): string => `workflow#${workflow}`;
+/** Present when the store has refused another run in this tree. */
+export const treeFullKey = "tree#full";
+
+export type OutsideKey =
+  | { readonly kind: "run"; readonly runId: RunId; readonly key: string }
+  | { readonly kind: "workflow"; readonly workflow: string }
+  | { readonly kind: "tree" };
+
+/** What a key stands for that is not a record of the run itself. */
+export function parseOutsideKey(key: string): OutsideKey | undefined {
+  const at = key.indexOf("#");
+  if (at < 0) return undefined;
+  const [owner, rest] = [key.slice(0, at), key.slice(at + 1)];
+  if (owner === "workflow") return { kind: "workflow", workflow: rest };
+  return owner === "tree" ? { kind: "tree" } : { kind: "run", runId: owner as RunId, key: rest };
+}
 
 export const stepTimerKinds = ["retry", "timeout", "delay", "expiry"] as const;
 export type StepTimerKind = (typeof stepTimerKinds)[number];

@@ -1,7 +1,7 @@
 // What the engine keeps of a run, as JSON texts: the run's state, a step's state, outputs and errors.
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
-import type { RunStatus, TerminalStatus } from "../run.ts";
+import type { RunId, RunStatus, TerminalStatus } from "../run.ts";
 
 export const stepStatuses = [
   "pending",
@@ -36,7 +36,9 @@ export type StepRecord = {
   readonly lostClaims?: number;
   /** While pending: dependencies that have not ended yet. */
   readonly remaining?: number;
-  readonly waitingFor?: "approval" | "delay" | "retry";
+  /** While pending: one of its dependencies was done, rather than passed over by a switch. */
+  readonly reached?: true;
+  readonly waitingFor?: "approval" | "delay" | "retry" | "children" | "child_run";
   /** While waiting: when its timer is due. */
   readonly wakeAtMs?: number;
   readonly startedAtMs?: number;
@@ -46,10 +48,39 @@ export type StepRecord = {
   /** Where the worker's error is. */
   readonly errorKey?: string;
   readonly error?: StepError;
-  /** `condition`: its own was false, its dependents run. `dependency`: one it needs did not succeed. */
-  readonly skipped?: "condition" | "dependency";
+  /**
+   * `condition`: its own was false, its dependents run. `dependency`: one it needs did not succeed. `branch`: a switch went
+   * another way, past it or past all it depends on.
+   */
+  readonly skipped?: "condition" | "dependency" | "branch";
   /** For an error handler that was started: the failure it handles. */
   readonly handles?: Failure;
+  /** Where the job's input is, when it is not that of the first attempt. */
+  readonly inputKey?: string;
+  /** For `parallel` and `for_each`: how far its children have come. */
+  readonly children?: Children;
+  /** For `switch`: the step that begins, or empty. */
+  readonly chosen?: string;
+  /** For `loop`. */
+  readonly iteration?: number;
+  readonly lastOutputKey?: string;
+  /** For `subworkflow`: the run of the latest attempt. */
+  readonly childRunId?: RunId;
+  /** The outputs of its children are too large to be kept together. */
+  readonly omitted?: true;
+};
+
+export type Children = {
+  readonly total: number;
+  /** Position of the next child to look at. */
+  readonly next: number;
+  readonly open: number;
+  readonly met: number;
+  readonly broken: number;
+  /** After a retry: some have begun before, and only those that were taken back begin again. */
+  readonly again?: true;
+  /** Enough is known to end the step: those that end now change nothing. */
+  readonly closing?: true;
 };
 
 export const untouched: StepRecord = { status: "pending", attempt: 0 };
@@ -60,10 +91,32 @@ export type WorkItem =
   | { readonly kind: "roots"; readonly from: number }
   /** Tell the dependents of an ended step, from this position on. */
   | { readonly kind: "tell"; readonly step: string; readonly from: number; readonly outcome: Settled }
-  | { readonly kind: "handle"; readonly step: string; readonly failure: Failure };
+  | { readonly kind: "handle"; readonly step: string; readonly failure: Failure }
+  /** Write down the items of a `for_each`, from this chunk on. */
+  | { readonly kind: "freeze"; readonly step: string; readonly from: number }
+  /** Begin as many children as may run at once. */
+  | { readonly kind: "spread"; readonly step: string }
+  /** Begin a child. `fresh`: it has no record yet. */
+  | { readonly kind: "begin"; readonly step: string; readonly fresh: boolean }
+  /** Begin the next iteration of a loop, or end it. */
+  | { readonly kind: "iterate"; readonly step: string }
+  /** A child has ended; its controller hears of it. */
+  | { readonly kind: "hear"; readonly step: string; readonly child: string; readonly outcome: ChildOutcome }
+  /** Put the outputs of all children together, from this one on; `text` is what there is so far. */
+  | { readonly kind: "collect"; readonly step: string; readonly from: number; readonly text: string }
+  /** Take back the open children of a step that has ended: so many, from this position down. */
+  | { readonly kind: "withdraw"; readonly step: string; readonly from: number; readonly open: number }
+  /** A step goes on that had failed: those that were skipped for it may be reached again. */
+  | { readonly kind: "restore"; readonly step: string; readonly from: number }
+  /** Take over what an earlier run has done, from this position of the order on. */
+  | { readonly kind: "copy"; readonly from: number }
+  /** Begin what an earlier run has not done, from this position of the order on. */
+  | { readonly kind: "resume"; readonly from: number };
 
-/** What the end of a step means to those that depend on it. */
-export type Settled = "met" | "broken";
+/** What the end of a step means to those that depend on it. `passed`: a switch went another way. */
+export type Settled = "met" | "broken" | "passed";
+
+export type ChildOutcome = "met" | FailedStatus;
 
 export type CallOff = {
   readonly status: "cancelled" | "timed_out" | "failed";
@@ -74,12 +127,18 @@ export type CallOff = {
 /** `run`. Counts leave out what is pending; `running` and `waiting` are the open steps. */
 export type RunState = {
   counts: Partial<Record<StepStatus, number>>;
+  /** Open items of all `for_each` steps, which `counts` leaves out. */
+  items?: { running: number; waiting: number };
   /** 0 before the start. */
   startedAtMs: number;
   endedAtMs?: number;
   ended?: TerminalStatus;
+  /** With the end: steps that never began, counted as skipped or cancelled. */
+  unbegun?: number;
   /** The worst failure that no handler took care of; the first among equals. */
   failure?: Failure;
+  /** The others that no handler took care of, as far as they are remembered: a retry may mend one of them. */
+  failures?: readonly Failure[];
   /** Set when the run as a whole ended badly, by no step's doing. */
   error?: StepError;
   work?: readonly WorkItem[];
@@ -95,6 +154,8 @@ export type RunFacts = {
   readonly separateDuties: boolean;
   readonly traceparent?: string;
   readonly admittedAtMs: number;
+  /** For a rerun: the run whose finished steps are taken over, and the step that begins again. */
+  readonly rerun?: { readonly of: RunId; readonly fromStep: string };
 };
 
 /** `result/...` and `output/...`. */
@@ -116,6 +177,13 @@ export function readError(body: string): JsonValue {
 
 export const writeOutput = (output: JsonValue): string => JSON.stringify({ output });
 
+/** Whether the next entries may read a record: what a for_each has done with is not, or it would fill the memory. */
+export function isOfInterest(key: string, body: string): boolean {
+  if (key.startsWith("job-input/")) return false;
+  if (!key.startsWith("step/") || !key.endsWith("]")) return true;
+  return body.includes('"status":"running"') || body.includes('"status":"waiting"');
+}
+
 export function isOpen(record: StepRecord): boolean {
   return record.status === "running" || record.status === "waiting";
 }
@@ -124,11 +192,16 @@ export function openCount(run: RunState): number {
   return (run.counts.running ?? 0) + (run.counts.waiting ?? 0);
 }
 
-/** A run is `waiting` when all that is open waits for an approval, a delay or a retry. */
+export function hasFailed(status: StepStatus): status is FailedStatus {
+  return status === "failed" || status === "denied" || status === "timed_out";
+}
+
+/** A run is `waiting` when all that is open waits: for an approval, a delay, a retry or another run. */
 export function statusOfRun(run: RunState): RunStatus {
   if (run.ended !== undefined) return run.ended;
   if (run.startedAtMs === 0) return "pending";
-  const isBusy = (run.counts.running ?? 0) > 0 || run.work !== undefined || run.callOff !== undefined;
+  const running = (run.counts.running ?? 0) + (run.items?.running ?? 0);
+  const isBusy = running > 0 || run.work !== undefined || run.callOff !== undefined;
   return isBusy || (run.counts.waiting ?? 0) === 0 ? "running" : "waiting";
 }
 

@@ -2,22 +2,71 @@
 import type { JsonValue } from "../fingerprint.ts";
 import type { CompiledStep, Evaluation, Expression, Scope } from "../workflow/compiled.ts";
 import { bodyOf, type Draft, stepOf } from "./draft.ts";
-import { inputRecordKey } from "./keys.ts";
+import { itemsPerChunk, parseItem } from "./instances.ts";
+import { inputRecordKey, itemsKey } from "./keys.ts";
 import { type Failure, readError, readOutput, type StepRecord } from "./records.ts";
 
 /** All that is evaluated when the step begins. */
 export function expressionsOf(step: CompiledStep): readonly Expression[] {
   const found = [];
   if (step.condition !== undefined) found.push(step.condition);
-  if (step.input !== undefined) found.push(step.input);
   if (step.delay?.kind === "until") found.push(step.delay.at);
+  if (step.storage?.value !== undefined) found.push(step.storage.value);
+  if (step.subworkflow?.input !== undefined) found.push(step.subworkflow.input);
+  if (step.switch?.on !== undefined) found.push(step.switch.on);
+  for (const { value } of step.switch?.cases ?? []) found.push(value);
+  // The input of a for_each is that of its items, each of which evaluates it for itself.
+  if (step.forEach !== undefined) found.push(step.forEach.items);
+  else if (step.input !== undefined) found.push(step.input);
   return found;
 }
 
 /** Whether beginning the step reads the run's input: by an expression, or because its own input is that of the run. */
 export function readsRunInput(step: CompiledStep): boolean {
-  if (step.condition !== undefined || step.input !== undefined) return true;
-  return step.type === "approval" || step.type === "transform" || step.delay?.kind === "until";
+  if (step.type === "approval" || step.type === "transform" || step.type === "subworkflow") return true;
+  return step.problemsOfInput !== undefined || expressionsOf(step).length > 0;
+}
+
+/** What a step's expressions may read besides: its item, and the loop that it is in. Undefined when a record is missing. */
+export type Surroundings = Pick<Scope, "item" | "index" | "loop" | "child">;
+
+export function surroundingsOf(draft: Draft, step: CompiledStep): Surroundings | undefined {
+  const item = parseItem(step.id);
+  const chunk =
+    item === undefined
+      ? undefined
+      : bodyOf(draft, itemsKey(item.step, Math.floor(item.index / itemsPerChunk)));
+  const loop = step.repeats ? enclosingLoop(draft, step) : undefined;
+  const turn = loop === undefined ? {} : loopTurn(draft, loop);
+  if ((item !== undefined && chunk === undefined) || turn === undefined) return undefined;
+  if (item === undefined || typeof chunk !== "string") return turn;
+  const items = JSON.parse(chunk) as readonly JsonValue[];
+  return { ...turn, item: items[item.index % itemsPerChunk] ?? null, index: item.index };
+}
+
+/** The iteration that a loop is in, and what the one before has given. */
+export function loopTurn(
+  draft: Draft,
+  loop: CompiledStep,
+  iteration?: number,
+): Pick<Scope, "loop"> | undefined {
+  const record = stepOf(draft, loop.id);
+  if (record === undefined) return undefined;
+  const key = record.lastOutputKey;
+  const body = key === undefined ? { kind: "absent" as const } : bodyOf(draft, key);
+  if (body === undefined) return undefined;
+  const output = typeof body === "string" ? readOutput(body) : null;
+  return { loop: { iteration: iteration ?? record.iteration ?? 0, last_output: output } };
+}
+
+function enclosingLoop({ compiled }: Draft, step: CompiledStep): CompiledStep | undefined {
+  let name = step.controller;
+  while (name !== undefined) {
+    const controller = compiled.steps.get(name);
+    if (controller?.loop !== undefined) return controller;
+    name = controller?.controller;
+  }
+  return undefined;
 }
 
 /** Notes as missing whatever the steps' expressions read and was not loaded; true when nothing is missing. */
@@ -32,12 +81,29 @@ export function hasSteps(draft: Draft, steps: Iterable<string>): boolean {
 }
 
 /** Call `hasSteps` for its steps first. An expression that throws counts as failed: it must never stop the run. */
-export function evaluate(draft: Draft, expression: Expression): Evaluation {
+export function evaluate(draft: Draft, expression: Expression, surroundings: Surroundings): Evaluation {
+  const omitted = expression.steps.find((id) => stepOf(draft, id)?.omitted === true);
+  if (omitted !== undefined) {
+    return { kind: "failed", message: `the outputs of "${omitted}" are too large to be read together` };
+  }
   try {
-    return expression.evaluate(scopeOf(draft, expression.steps));
+    return expression.evaluate({ ...scopeOf(draft, expression.steps), ...surroundings });
   } catch (error) {
     return { kind: "failed", message: error instanceof Error ? error.message : String(error) };
   }
+}
+
+/** Nothing and null count as false, as a flag that the input left out; any other value but true and false is a mistake. */
+export function decide(
+  draft: Draft,
+  condition: Expression,
+  surroundings: Surroundings,
+): boolean | { readonly failed: string } {
+  const evaluated = evaluate(draft, condition, surroundings);
+  if (evaluated.kind === "failed") return { failed: evaluated.message };
+  if (evaluated.kind === "nothing" || evaluated.value === null) return false;
+  if (typeof evaluated.value === "boolean") return evaluated.value;
+  return { failed: `the condition gave a ${typeof evaluated.value}, not true or false` };
 }
 
 export function runInput(draft: Draft): JsonValue {
@@ -58,19 +124,29 @@ function scopeOf(draft: Draft, ids: readonly string[]): Scope {
   const outputs: Record<string, JsonValue> = {};
   const ctx: Record<string, JsonValue> = { steps: outputs };
   const records = ids.map((id) => ({ id, record: stepOf(draft, id) }));
-  // Of two steps that write to the same place, the one that ended last is seen.
+  // Of two steps that write to the same place, the one that ended last is seen; within a millisecond, the later in the order.
   if (records.length > 1) {
-    records.sort((left, right) => (left.record?.endedAtMs ?? 0) - (right.record?.endedAtMs ?? 0));
+    const orderOf = (id: string) => draft.compiled.steps.get(id)?.order ?? 0;
+    records.sort(
+      (left, right) =>
+        (left.record?.endedAtMs ?? 0) - (right.record?.endedAtMs ?? 0) ||
+        orderOf(left.id) - orderOf(right.id),
+    );
   }
   for (const { id, record } of records) {
     if (record === undefined) continue;
     const output = outputOf(draft, record);
     steps[id] = { status: record.status, output, error: errorOf(draft, record) };
     outputs[id] = output;
-    const path = draft.compiled.steps.get(id)?.outputPath;
-    if (path !== undefined && record.outputKey !== undefined) putAt(ctx, path, output);
+    if (record.outputKey !== undefined) putInContext(ctx, draft.compiled.steps.get(id), output);
   }
   return { input: runInput(draft), steps, ctx };
+}
+
+function putInContext(ctx: Place, step: CompiledStep | undefined, output: JsonValue): void {
+  if (step?.outputPath !== undefined) putAt(ctx, step.outputPath, output);
+  if (step?.storage?.operation === "write") putAt(ctx, step.storage.path, output);
+  if (step?.storage?.operation === "delete") removeAt(ctx, step.storage.path);
 }
 
 function outputOf(draft: Draft, record: StepRecord): JsonValue {
@@ -85,6 +161,19 @@ function errorOf(draft: Draft, record: StepRecord): JsonValue {
 }
 
 type Place = Record<string, JsonValue>;
+
+function removeAt(root: Place, path: readonly string[]): void {
+  let place = root;
+  for (const name of path.slice(0, -1)) {
+    const inner = Object.hasOwn(place, name) ? place[name] : undefined;
+    if (inner === null || typeof inner !== "object" || Array.isArray(inner)) return;
+    // Copied: the value there may be another step's output.
+    const next: Place = { ...(inner as Place) };
+    place[name] = next;
+    place = next;
+  }
+  delete place[path.at(-1) as string];
+}
 
 function putAt(root: Place, path: readonly string[], value: JsonValue): void {
   if (path.length === 0 || path.includes("__proto__")) return;

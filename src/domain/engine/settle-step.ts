@@ -1,9 +1,9 @@
 // How a step ends, and who has to hear of it: its dependents, its error handler, or the run.
 import { makeJobId } from "../job.ts";
 import type { CompiledStep } from "../workflow/compiled.ts";
-import { clearTimer, closeApproval, type Draft, putStep, voidJob } from "./draft.ts";
+import { cancelChild, clearTimer, closeApproval, type Draft, putStep, voidJob } from "./draft.ts";
 import { approvalIdOf, stepTimer } from "./keys.ts";
-import type { FailedStatus, Failure, Settled, StepError, StepRecord } from "./records.ts";
+import type { ChildOutcome, FailedStatus, Failure, Settled, StepError, StepRecord } from "./records.ts";
 
 /** A step in hand: its definition and its state before the change. */
 export type StepInHand = { readonly step: CompiledStep; readonly record: StepRecord };
@@ -17,6 +17,7 @@ export function succeed(draft: Draft, { step, record }: StepInHand, outputKey?: 
   });
   draft.events.push({ type: "step_completed", step: step.id, attempt: record.attempt });
   tellDependents(draft, step, "met");
+  tellController(draft, step, "met");
 }
 
 export type FailureCause = { readonly error: StepError } | { readonly errorKey: string };
@@ -45,22 +46,34 @@ export function fail(
     ...("error" in cause ? { code: cause.error.code } : {}),
   });
   tellDependents(draft, step, "broken");
+  tellController(draft, step, status);
   const failure: Failure = { step: step.id, status };
-  if (step.onError === undefined) countFailure(draft, failure);
-  else draft.queue.push({ kind: "handle", step: step.onError, failure });
+  if (step.onError !== undefined) draft.queue.push({ kind: "handle", step: step.onError, failure });
+  // What the failure of a child means is for its controller to say.
+  else if (step.controller === undefined) countFailure(draft, failure);
 }
 
-/** A false condition counts as done: dependents run. A step skipped for its dependency takes its dependents with it. */
-export function skip(draft: Draft, { step, record }: StepInHand, because: "condition" | "dependency"): void {
+const skips = {
+  condition: { type: "step_condition_skipped", outcome: "met" },
+  dependency: { type: "step_skipped", outcome: "broken" },
+  branch: { type: "step_branch_not_taken", outcome: "passed" },
+} as const;
+
+/**
+ * A false condition counts as done: dependents run. A step skipped for its dependency takes its dependents with it. One that a
+ * switch has passed over takes those with it that depend on nothing else.
+ */
+export function skip(draft: Draft, { step, record }: StepInHand, because: keyof typeof skips): void {
   putStep(draft, step.id, {
     ...lasting(record),
     status: "skipped",
     skipped: because,
     endedAtMs: draft.nowMs,
   });
-  const type = because === "condition" ? "step_condition_skipped" : "step_skipped";
+  const { type, outcome } = skips[because];
   draft.events.push({ type, step: step.id });
-  tellDependents(draft, step, because === "condition" ? "met" : "broken");
+  tellDependents(draft, step, outcome);
+  tellController(draft, step, "met");
   // A handler whose condition is false has not handled anything.
   if (record.handles !== undefined) countFailure(draft, record.handles);
 }
@@ -69,8 +82,31 @@ const severity: Record<FailedStatus, number> = { timed_out: 1, denied: 2, failed
 
 /** Remembers a failure that nobody handles: the worst one decides how the run ends. */
 export function countFailure(draft: Draft, failure: Failure): void {
-  const worst = draft.run.failure;
-  if (worst === undefined || severity[failure.status] > severity[worst.status]) draft.run.failure = failure;
+  const { run } = draft;
+  const worst = run.failure;
+  if (worst === undefined) {
+    run.failure = failure;
+    return;
+  }
+  const isWorse = severity[failure.status] > severity[worst.status];
+  run.failures = [...(run.failures ?? []), isWorse ? worst : failure].slice(0, failuresMax);
+  if (isWorse) run.failure = failure;
+}
+
+/** Enough to tell what is left when one of them is mended; a run with more of them stays failed. */
+const failuresMax = 32;
+
+/** A retry has mended this failure: the worst of the others, if there are any, takes its place. */
+export function forgetFailure(draft: Draft, step: string): void {
+  const { run } = draft;
+  const others = (run.failures ?? []).filter((failure) => failure.step !== step);
+  if (run.failure?.step !== step) {
+    if (run.failures !== undefined) run.failures = others;
+    return;
+  }
+  delete run.failure;
+  delete run.failures;
+  for (const failure of others) countFailure(draft, failure);
 }
 
 /** Takes back whatever an open step has put into the world: its job, its approval, its timers. */
@@ -80,9 +116,10 @@ export function callOffAttempt(
   state: "expired" | "cancelled" = "cancelled",
 ): void {
   const name = { step: step.id, attempt: record.attempt };
+  const timed = step.timeoutMs === undefined ? [] : [stepTimer("timeout", name)];
   if (record.status === "running") {
     voidJob(draft, makeJobId({ runId: draft.runId, ...name }));
-    if (step.timeoutMs !== undefined) clearTimer(draft, stepTimer("timeout", name));
+    for (const timer of timed) clearTimer(draft, timer);
     return;
   }
   switch (record.waitingFor) {
@@ -96,6 +133,14 @@ export function callOffAttempt(
     case "retry":
       clearTimer(draft, stepTimer("retry", { step: step.id, attempt: record.attempt + 1 }));
       return;
+    case "child_run":
+      if (record.childRunId !== undefined) cancelChild(draft, record.childRunId);
+      for (const timer of timed) clearTimer(draft, timer);
+      return;
+    case "children":
+      // The timeout of a for_each is that of each of its items.
+      if (step.forEach === undefined) for (const timer of timed) clearTimer(draft, timer);
+      return;
     case undefined:
       return;
     default:
@@ -107,8 +152,18 @@ export function callOffAttempt(
 export function lasting(record: StepRecord): StepRecord {
   // The common case, and copying without fields is the slowest thing here.
   if (record.remaining === undefined && record.waitingFor === undefined) return record;
-  const { remaining: _remaining, waitingFor: _waitingFor, wakeAtMs: _wakeAtMs, ...rest } = record;
+  const {
+    remaining: _remaining,
+    reached: _reached,
+    waitingFor: _waitingFor,
+    wakeAtMs: _wakeAtMs,
+    ...rest
+  } = record;
   return rest;
+}
+
+function tellController(draft: Draft, { id, controller }: CompiledStep, outcome: ChildOutcome): void {
+  if (controller !== undefined) draft.queue.push({ kind: "hear", step: controller, child: id, outcome });
 }
 
 function tellDependents(draft: Draft, step: CompiledStep, outcome: Settled): void {

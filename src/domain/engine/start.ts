@@ -5,7 +5,7 @@ import type { CompiledDefinition } from "../workflow/compiled.ts";
 import { advance, concludeIfDone } from "./advance.ts";
 import { beginRun } from "./apply-entry.ts";
 import type { NewRunFacts } from "./contract.ts";
-import { newRunState, openDraft, toChange } from "./draft.ts";
+import { defaultLimits, type EngineLimits, newRunState, openDraft, toChange } from "./draft.ts";
 import { factsRecordKey, inputRecordKey } from "./keys.ts";
 import type { RunFacts } from "./records.ts";
 
@@ -15,24 +15,32 @@ export const startBytesMax = 64 * 1024;
 
 export type Start = { readonly change: RunChange; readonly large: boolean };
 
-export function startRun(compiled: CompiledDefinition, facts: NewRunFacts): Start {
+export function startRun(
+  compiled: CompiledDefinition,
+  facts: NewRunFacts,
+  limits: EngineLimits = defaultLimits,
+): Start {
   const first = [
     { key: inputRecordKey, body: JSON.stringify(facts.input) },
     { key: factsRecordKey, body: JSON.stringify(factsOf(facts)) },
   ];
+  if (facts.rerun !== undefined) return startLater(first);
   const draft = openDraft({
     compiled,
     runId: facts.runId,
+    tenant: facts.tenant,
     actor: facts.actor,
+    parent: undefined,
     nowMs: facts.nowMs,
     loaded: new Map(first.map(({ key, body }) => [key, body])),
     age: "new",
-    stepsMax: startStepsMax,
+    limits: { ...limits, stepsMax: startStepsMax },
     run: newRunState(facts.nowMs),
   });
   beginRun(draft, facts.nowMs);
   advance(draft);
-  if (draft.queue.length > 0) return startLater(first);
+  // What lies outside the run, as the definition of a child, is looked up by the owner of its inbox.
+  if (draft.queue.length > 0 || draft.missing.size > 0) return startLater(first);
   concludeIfDone(draft);
   const change = toChange(draft, "some");
   const records = [...first, ...change.records];
@@ -47,6 +55,7 @@ function factsOf(facts: NewRunFacts): RunFacts {
     separateDuties: facts.separateDuties,
     ...(facts.traceparent === undefined ? {} : { traceparent: facts.traceparent }),
     admittedAtMs: facts.nowMs,
+    ...(facts.rerun === undefined ? {} : { rerun: facts.rerun }),
   };
 }
 

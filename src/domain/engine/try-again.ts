@@ -2,13 +2,20 @@
 import { makeJobId } from "../job.ts";
 import type { DeadLetterReason } from "../run-change.ts";
 import { backoffMs } from "./backoff.ts";
-import { putUpJob } from "./begin-step.ts";
+import { putUpJob } from "./begin-job.ts";
 import { clearTimer, type Draft, putStep } from "./draft.ts";
 import { stepTimer } from "./keys.ts";
 import { type FailureCause, fail, lasting, type StepInHand } from "./settle-step.ts";
+import { startChild } from "./subworkflow.ts";
 
 /** The fifth worker that falls silent over the same step is taken as the step's own fault. */
 export const lostClaimsMax = 5;
+
+/** Begins the next attempt of a step that somebody else does: a worker, or another run. */
+export function putUp(draft: Draft, inHand: StepInHand): void {
+  if (inHand.step.subworkflow === undefined) putUpJob(draft, inHand);
+  else startChild(draft, inHand);
+}
 
 type FailedAttempt = { readonly status: "failed" | "timed_out"; readonly cause: FailureCause };
 
@@ -16,9 +23,11 @@ type FailedAttempt = { readonly status: "failed" | "timed_out"; readonly cause: 
 export function failAttempt(draft: Draft, { step, record }: StepInHand, failed: FailedAttempt): void {
   const failures = (record.failures ?? 0) + 1;
   const counted = { step, record: { ...record, failures } };
-  if (failures > step.retry.retriesMax) {
-    // A timeout where nobody asked for retries is an ordinary end.
-    if (failed.status === "failed" || step.retry.retriesMax > 0) {
+  const isRepeatable = step.type === "worker" || step.type === "notify" || step.subworkflow !== undefined;
+  if (!isRepeatable || failures > step.retry.retriesMax) {
+    // A timeout or a failed run where nobody asked for retries is an ordinary end.
+    const isPlain = failed.status === "timed_out" || step.subworkflow !== undefined;
+    if (isRepeatable && (!isPlain || step.retry.retriesMax > 0)) {
       addDeadLetter(draft, counted, "retries_exhausted", failed.cause);
     }
     fail(draft, counted, failed.status, failed.cause);
@@ -51,7 +60,7 @@ export function loseClaim(draft: Draft, { step, record }: StepInHand, worker: st
   draft.events.push({ type: "step_claim_lost", ...name, worker, lost_claims: lostClaims });
   if (step.timeoutMs !== undefined) clearTimer(draft, stepTimer("timeout", name));
   if (lostClaims < lostClaimsMax) {
-    putUpJob(draft, counted);
+    putUp(draft, counted);
     return;
   }
   const message = `${lostClaims} workers fell silent over this step`;
@@ -68,6 +77,7 @@ function addDeadLetter(
 ): void {
   const id = makeJobId({ runId: draft.runId, step: step.id, attempt: record.attempt });
   const body = JSON.stringify({
+    reason,
     job_id: id,
     run_id: draft.runId,
     workflow_id: draft.compiled.workflow,

@@ -3,6 +3,7 @@ import type { JsonValue } from "../fingerprint.ts";
 import { makeJobId } from "../job.ts";
 import type { RunHeader, RunId, RunRecord } from "../run.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
+import { stepNamed } from "./instances.ts";
 import { inputRecordKey, runRecordKey, stepRecordKey } from "./keys.ts";
 import {
   openCount,
@@ -34,6 +35,10 @@ export type RunDescription = {
   readonly updated_at: string;
   readonly completed_at?: string;
   readonly cancel_requested: boolean;
+  /** For a run that a step of another run has started. */
+  readonly parent_run_id?: string;
+  readonly parent_step_id?: string;
+  readonly root_run_id?: string;
   /** Left out when the record was not loaded. */
   readonly input?: JsonValue;
   /** What decided that the run did not succeed; `step_id` is absent when no step did. */
@@ -64,6 +69,19 @@ export type StepDescription = {
   readonly skipped_because?: string;
   /** For an error handler: the step whose failure it handles. */
   readonly handles?: string;
+  /** For `parallel` and `for_each`. */
+  readonly children?: {
+    readonly total: number;
+    readonly open: number;
+    readonly succeeded: number;
+    readonly failed: number;
+  };
+  /** For `loop`: the one it is in, or how many there were. */
+  readonly iteration?: number;
+  /** For `subworkflow`: the run of the latest attempt. */
+  readonly child_run_id?: string;
+  /** The outputs of its children are too large to be shown together. */
+  readonly output_omitted?: true;
 };
 
 type ErrorDescription = { readonly code?: string; readonly message: string };
@@ -109,6 +127,13 @@ export function describeHeader(header: RunHeader) {
     updated_at: formatTime(header.updatedAtMs),
     ...time("completed_at", header.endedAtMs),
     cancel_requested: header.cancelRequested !== undefined,
+    ...(header.parent === undefined
+      ? {}
+      : {
+          parent_run_id: header.parent.runId,
+          parent_step_id: header.parent.step,
+          root_run_id: header.parent.root,
+        }),
   };
 }
 
@@ -124,7 +149,7 @@ function describeStep(sources: Sources, step: CompiledStep): StepDescription {
   const status = shownStatus(record, sources.run);
   const error = describeError(sources, record);
   const output = record.outputKey === undefined ? undefined : sources.bodies.get(record.outputKey);
-  const hasJob = record.attempt > 0 && (step.type === "worker" || step.type === "approval");
+  const hasJob = record.attempt > 0 && step.forEach === undefined && typesWithJob.has(step.type);
   const because = status === "skipped" ? (record.skipped ?? "not_needed") : undefined;
   return {
     step_id: step.id,
@@ -145,6 +170,42 @@ function describeStep(sources: Sources, step: CompiledStep): StepDescription {
     ...(output === undefined ? {} : { output: readOutput(output) }),
     ...(because === undefined ? {} : { skipped_because: because }),
     ...(record.handles === undefined ? {} : { handles: record.handles.step }),
+    ...describeChildren(record),
+  };
+}
+
+const typesWithJob: ReadonlySet<CompiledStep["type"]> = new Set(["worker", "notify", "approval"]);
+
+function describeChildren({ children, iteration, childRunId, omitted }: StepRecord) {
+  return {
+    ...(children === undefined
+      ? {}
+      : {
+          children: {
+            total: children.total,
+            open: children.open,
+            succeeded: children.met,
+            failed: children.broken,
+          },
+        }),
+    ...(iteration === undefined ? {} : { iteration }),
+    ...(childRunId === undefined ? {} : { child_run_id: childRunId }),
+    ...(omitted === undefined ? {} : { output_omitted: omitted }),
+  };
+}
+
+/** Steps and items one by one, from records that were read together. */
+export function describer(
+  compiled: CompiledDefinition,
+  runId: RunId,
+  records: readonly RunRecord[],
+): (id: string) => StepDescription | undefined {
+  const bodies = new Map(records.map(({ key, body }) => [key, body]));
+  const runBody = bodies.get(runRecordKey);
+  const run = runBody === undefined ? undefined : readRunState(runBody);
+  return (id) => {
+    const step = stepNamed(compiled, id);
+    return step === undefined ? undefined : describeStep({ runId, run, bodies }, step);
   };
 }
 

@@ -18,8 +18,9 @@ import {
   truth,
   type Value,
 } from "./cel-operations.ts";
-import { nodeCount } from "./cel-references.ts";
+import { comprehensions, nodeCount, type PlaceName, placeNames } from "./cel-references.ts";
 import { refuse } from "./cel-refusal.ts";
+import { nameWritten, textWritten } from "./cel-reserved.ts";
 import type { Scope } from "./compiled.ts";
 
 export type Frame = {
@@ -38,12 +39,9 @@ export type PathCode = (frame: Frame) => Value | undefined;
 type Names = readonly string[];
 
 const roots = ["input", "ctx", "steps"] as const;
-type Root = (typeof roots)[number];
 
 /** Two levels say "for all orders, for all items"; a third multiplies the cost once more. */
 const comprehensionDepthMax = 2;
-
-const comprehensions: readonly string[] = ["map", "filter", "all", "exists", "exists_one"];
 
 export function compileCel(node: ASTNode, names: Names = []): Code {
   switch (node.op) {
@@ -116,7 +114,7 @@ function member(base: Value | undefined, key: Value): Value | undefined {
 
 function requirePath(node: ASTNode, names: Names): Code {
   const path = compilePath(node, names);
-  const written = node.input.slice(node.range.start, node.range.end);
+  const written = textWritten(node.input.slice(node.range.start, node.range.end));
   const absent = new Failure("absent", `${written} is not there`);
   return (frame) => {
     const value = path(frame);
@@ -126,24 +124,24 @@ function requirePath(node: ASTNode, names: Names): Code {
 }
 
 function variable(node: ASTNode & { op: "id" }, names: Names): PathCode {
-  const depth = names.lastIndexOf(node.args);
+  const written = nameWritten(node.args);
+  const depth = names.lastIndexOf(written);
   if (depth !== -1) return (frame) => frame.variables[depth];
-  const root = roots.find((name) => name === node.args);
-  if (root === undefined) {
-    return refuse(`"${node.args}" is unknown: expressions read input, ctx and steps`, node);
-  }
-  return (frame) => rootOf(frame.scope, root);
+  const root = roots.find((name) => name === written);
+  if (root !== undefined) return (frame) => frame.scope[root];
+  const placeName = placeNames.find((name) => name === written);
+  if (placeName !== undefined) return placeVariable(placeName);
+  return refuse(`"${written}" is unknown: expressions read input, ctx and steps`, node);
 }
 
-function rootOf(scope: Scope, root: Root): Value {
-  switch (root) {
-    case "input":
-      return scope.input;
-    case "ctx":
-      return scope.ctx;
-    case "steps":
-      return scope.steps;
-  }
+/** Where it has no value, reading it is a failure and not an absent value: has() would turn it into a silent no. */
+function placeVariable(name: PlaceName): PathCode {
+  const unknown = new Failure("wrong", `${name} is not known here`);
+  return ({ scope }) => {
+    const value = scope[name];
+    if (value === undefined) throw unknown;
+    return value;
+  };
 }
 
 function literal(value: unknown, node: ASTNode): Code {
@@ -292,8 +290,9 @@ function comprehension(node: ASTNode & { op: "rcall" }, names: Names): Code {
   if (declared?.op !== "id" || bodies.length < 1 || bodies.length > bodiesMax) {
     return refuse(`${name}() takes a variable and an expression, as list.${name}(item, item.ready)`, node);
   }
-  if ((roots as readonly string[]).includes(declared.args)) {
-    return refuse(`the variable may not be called "${declared.args}"`, declared);
+  const declaredName = nameWritten(declared.args);
+  if ((roots as readonly string[]).includes(declaredName) || declaredName === "loop") {
+    return refuse(`the variable may not be called "${declaredName}"`, declared);
   }
   if (names.length >= comprehensionDepthMax) {
     return refuse(`${name}() may stand inside at most ${comprehensionDepthMax - 1} other`, node);
@@ -301,7 +300,7 @@ function comprehension(node: ASTNode & { op: "rcall" }, names: Names): Code {
   const depth = names.length;
   const weight = bodies.reduce((sum, body) => sum + nodeCount(body), 0);
   const range = compileCel(receiver, names);
-  const [one = nothing, other] = bodies.map((body) => compileCel(body, [...names, declared.args]));
+  const [one = nothing, other] = bodies.map((body) => compileCel(body, [...names, declaredName]));
   const bind = (frame: Frame, item: Value) => {
     chargeElement(frame.budget);
     charge(frame.budget, weight);

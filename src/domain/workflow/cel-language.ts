@@ -9,6 +9,7 @@ import {
 import { type Code, compileCel, compilePath, type PathCode } from "./cel-evaluate.ts";
 import { pathOf, type Reference, referencesOf } from "./cel-references.ts";
 import { CelRefusal } from "./cel-refusal.ts";
+import { loopStandIn, textWritten, withStandIn } from "./cel-reserved.ts";
 
 export type CelReading =
   | { readonly kind: "cel"; readonly cel: Cel }
@@ -31,14 +32,14 @@ export function readCel(source: string): CelReading {
   }
   if (source.trim() === "") return { kind: "invalid", message: "the expression is empty" };
   try {
-    const { ast, check } = environment.parse(source);
+    const { ast, check } = environment.parse(withStandIn(source));
     const references = referencesOf(ast);
     const run = isPlainPath(ast) ? compilePath(ast) : compileCel(ast);
     return { kind: "cel", cel: { source, references, run, type: typeOf(check()) } };
   } catch (error) {
     if (error instanceof CelRefusal) return { kind: "invalid", message: error.message };
     if (error instanceof ParseError)
-      return { kind: "invalid", message: `${error.summary}${placeOf(error.range)}` };
+      return { kind: "invalid", message: textWritten(`${error.summary}${placeOf(error.range)}`) };
     // Whatever else the parser stumbles over is the author's text, not our state.
     return { kind: "invalid", message: error instanceof Error ? error.message : "cannot be read" };
   }
@@ -62,7 +63,8 @@ function makeEnvironment(): Environment {
       maxCallArguments: 4,
     },
   });
-  for (const name of ["input", "ctx", "steps"]) made.registerVariable(name, "dyn");
+  for (const name of ["input", "ctx", "steps", "item", "index", loopStandIn, "child"])
+    made.registerVariable(name, "dyn");
   // The handlers only declare types for the checker: evaluation is done by cel-evaluate.ts.
   made.registerFunction("length(dyn): int", declared).registerFunction("first(list): dyn", declared);
   for (const operator of ["+", "-", "*", "/", "%"]) {
@@ -89,7 +91,7 @@ function typeOf(result: TypeCheckResult): string {
   // Any other error is a slip of the checker itself, as on `[].filter(x, x > 1)` in version 8.0.0.
   if (!(error instanceof CelTypeError) || allowedTypeErrors.includes(error.code)) return "dyn";
   if (error.code === "no_such_overload" && /\s[!=]=\s/.test(error.summary)) return "dyn";
-  throw new CelRefusal(`${error.summary}${placeOf(error.range)}`);
+  throw new CelRefusal(textWritten(`${error.summary}${placeOf(error.range)}`));
 }
 
 function placeOf(range: { readonly start: number } | undefined): string {

@@ -1,36 +1,85 @@
-// Finds what an expression reads of other steps: `steps.<id>`, `ctx.steps.<id>` and paths into `ctx`.
+// Finds what an expression reads: `steps.<id>`, `ctx.steps.<id>`, paths into `ctx`, and the names that only some places know.
 import type { ASTNode } from "@marcbachmann/cel-js";
 import { refuse } from "./cel-refusal.ts";
+import { nameWritten } from "./cel-reserved.ts";
+
+/** Known only where somebody gives them a value. */
+export const placeNames = ["item", "index", "loop", "child"] as const;
+export type PlaceName = (typeof placeNames)[number];
 
 export type Reference =
   | { readonly kind: "step"; readonly step: string }
   /** A place in `ctx`, as far as it is written out: some step's `output_path` may fill it. */
-  | { readonly kind: "context"; readonly path: readonly string[] };
+  | { readonly kind: "context"; readonly path: readonly string[] }
+  | { readonly kind: "name"; readonly name: PlaceName }
+  /** A step of the child run. */
+  | { readonly kind: "child_step"; readonly step: string };
+
+export const comprehensions: readonly string[] = ["map", "filter", "all", "exists", "exists_one"];
 
 /** Which steps an expression reads must be known before it runs, so their names must be written out. */
-export function referencesOf(node: ASTNode): Reference[] {
+export function referencesOf(node: ASTNode, variables: readonly string[] = []): Reference[] {
   const path = pathOf(node);
-  if (path === undefined) return childrenOf(node).flatMap(referencesOf);
-  const computed = path.keys.flatMap((key) => (key.kind === "computed" ? referencesOf(key.node) : []));
-  return [...ownReference(path, node), ...computed];
+  if (path !== undefined) {
+    const computed = path.keys.flatMap((key) =>
+      key.kind === "computed" ? referencesOf(key.node, variables) : [],
+    );
+    return variables.includes(path.root) ? computed : [...ownReferences(path, node), ...computed];
+  }
+  if (node.op === "rcall" && comprehensions.includes(node.args[0])) {
+    const [, receiver, [declared, ...bodies]] = node.args;
+    const inner = declared?.op === "id" ? [...variables, nameWritten(declared.args)] : variables;
+    return [...referencesOf(receiver, variables), ...bodies.flatMap((body) => referencesOf(body, inner))];
+  }
+  return childrenOf(node).flatMap((child) => referencesOf(child, variables));
 }
 
-function ownReference({ root, keys }: CelPath, node: ASTNode): Reference[] {
-  if (root !== "steps" && root !== "ctx") return [];
-  const cut = keys.findIndex((key) => key.kind !== "name");
-  const written = (cut === -1 ? keys : keys.slice(0, cut)).flatMap((key) =>
+function ownReferences(path: CelPath, node: ASTNode): Reference[] {
+  const cut = path.keys.findIndex((key) => key.kind !== "name");
+  const written = (cut === -1 ? path.keys : path.keys.slice(0, cut)).flatMap((key) =>
     key.kind === "name" ? [key.name] : [],
   );
+  if (path.root === "steps" || path.root === "ctx") return [stepReference(path.root, written, node)];
+  const name = placeNames.find((known) => known === path.root);
+  if (name === undefined) return [];
+  return [{ kind: "name", name }, ...membersOf(name, written, { path, node })];
+}
+
+function stepReference(root: "steps" | "ctx", written: readonly string[], node: ASTNode): Reference {
   const [first, second] = written;
-  if (root === "ctx" && first !== undefined && first !== "steps") return [{ kind: "context", path: written }];
+  if (root === "ctx" && first !== undefined && first !== "steps") return { kind: "context", path: written };
   const step = root === "steps" ? first : second;
-  if (step !== undefined) return [{ kind: "step", step }];
+  if (step !== undefined) return { kind: "step", step };
   const example =
     root === "steps" || first === "steps"
       ? 'a step, as steps.review or steps["my-step"]'
       : "a key, as ctx.result";
   return refuse(
     `"${root}" must be followed by the name of ${example}; computed names are not allowed here`,
+    node,
+  );
+}
+
+const loopMembers = ["iteration", "last_output"];
+const childMembers = ["run_id", "status", "output", "steps"];
+
+/** What a loop or a child has is fixed: another member could only be a slip. */
+function membersOf(
+  name: PlaceName,
+  [first, second]: readonly string[],
+  { path, node }: { readonly path: CelPath; readonly node: ASTNode },
+): Reference[] {
+  if (name === "loop" && path.keys.length > 0 && (first === undefined || !loopMembers.includes(first))) {
+    return refuse(`"loop" has ${loopMembers.join(" and ")}`, node);
+  }
+  if (name !== "child") return [];
+  if (first === undefined || !childMembers.includes(first)) {
+    return refuse(`"child" must be followed by one of ${childMembers.join(", ")}`, node);
+  }
+  if (first !== "steps") return [];
+  if (second !== undefined) return [{ kind: "child_step", step: second }];
+  return refuse(
+    '"child.steps" must be followed by the name of a step, as child.steps["my-step"]; computed names are not allowed here',
     node,
   );
 }
@@ -44,7 +93,7 @@ type CelKey =
   | { readonly kind: "computed"; readonly node: ASTNode };
 
 export function pathOf(node: ASTNode): CelPath | undefined {
-  if (node.op === "id") return { root: node.args, keys: [] };
+  if (node.op === "id") return { root: nameWritten(node.args), keys: [] };
   if (node.op !== "." && node.op !== "[]") return undefined;
   const base = pathOf(node.args[0]);
   if (base === undefined) return undefined;

@@ -1,31 +1,38 @@
 // Makes a valid definition ready to run: expressions parsed, neighbours known, defaults filled in. Done once per version.
 import type { JsonValue } from "../fingerprint.ts";
 import type { CompiledDefinition, CompiledStep, Expression, Problem } from "./compiled.ts";
-import { type Definition, graphOf, readExpressions } from "./definition.ts";
-import type { ExpressionReading } from "./expression.ts";
-import { readInputSchema } from "./input-schema.ts";
+import { type Definition, graphOf, inputSchemaPlace, schemasOf } from "./definition.ts";
+import { readSchema, type SchemaPlace } from "./json-schema.ts";
 import type { StepDefinition } from "./step-definition.ts";
-import { handlersOf } from "./step-graph.ts";
-import { type ReadingStep, stepsRead } from "./step-reads.ts";
+import { type PlacedExpression, readExpressions, type StepExpressions } from "./step-expressions.ts";
+import type { ValidGraph } from "./step-graph.ts";
+import { dependenciesOf } from "./step-links.ts";
+import { childStepsRead, type ReadingStep, stepsRead } from "./step-reads.ts";
 
 /** The definition comes from `readDefinition`; one that it would refuse is a mistake of the caller and throws. */
 export function compileDefinition(workflow: string, definition: Definition): CompiledDefinition {
   const graph = graphOf(definition);
-  const handlers = handlersOf(definition.steps);
-  const dependents = dependentsOf(definition, handlers);
+  const neighbours = neighboursOf(definition, graph);
   const steps = new Map(
     [...definition.steps.values()].map((step) => {
-      const expressions = compileExpressions(step, { id: step.id, steps: definition.steps, graph });
-      const neighbours = {
-        // A handler begins when a step fails, so it waits for nothing.
-        dependsOn: handlers.has(step.id) ? [] : step.dependsOn,
-        dependents: dependents.get(step.id) ?? [],
-        handlesErrors: handlers.has(step.id),
-      };
-      return [step.id, compileStep(workflow, step, { ...neighbours, ...expressions })];
+      const reader = { id: step.id, steps: definition.steps, graph };
+      const expressions = readExpressions(step, { repeats: graph.repeats(step.id) });
+      const ready = (placed: PlacedExpression) => readyExpression(placed, reader);
+      return [
+        step.id,
+        {
+          ...plainParts(workflow, step),
+          ...neighbours(step),
+          ...expressionParts(expressions, ready),
+          ...typedParts(step, expressions, ready),
+          ...schemaParts(step),
+        },
+      ];
     }),
   );
-  const roots = [...steps.values()].filter((step) => step.dependsOn.length === 0 && !step.handlesErrors);
+  const roots = [...steps.values()].filter(
+    (step) => step.dependsOn.length === 0 && !step.handlesErrors && step.controller === undefined,
+  );
   return {
     workflow,
     name: definition.name ?? workflow,
@@ -33,17 +40,45 @@ export function compileDefinition(workflow: string, definition: Definition): Com
     ...(definition.timeoutMs === undefined ? {} : { timeoutMs: definition.timeoutMs }),
     steps,
     roots: roots.map(({ id }) => id),
-    problemsOfInput: inputCheck(definition.inputSchema),
+    problemsOfInput:
+      definition.inputSchema === undefined ? () => [] : checkBy(definition.inputSchema, inputSchemaPlace),
   };
 }
 
-type StepParts = Pick<CompiledStep, "dependsOn" | "dependents" | "handlesErrors" | "condition" | "input"> & {
-  readonly delayUntil?: Expression;
-};
+type Neighbours = Pick<
+  CompiledStep,
+  "dependsOn" | "dependents" | "handlesErrors" | "order" | "repeats" | "controller"
+>;
 
-function compileStep(workflow: string, step: StepDefinition, parts: StepParts): CompiledStep {
-  const { delayUntil, ...rest } = parts;
-  const { labels, capabilities, delay } = step;
+function neighboursOf(
+  { steps }: Definition,
+  { links, order, repeats }: ValidGraph,
+): (step: StepDefinition) => Neighbours {
+  const orders = new Map(order.map((id, index) => [id, index]));
+  const dependents = new Map<string, string[]>([...steps.keys()].map((id) => [id, []]));
+  // A handler begins when a step fails, so it waits for nothing.
+  const dependencies = new Map(
+    [...steps.values()].map((step) => [
+      step.id,
+      links.handlers.has(step.id) ? [] : dependenciesOf(links, step).map((link) => link.step),
+    ]),
+  );
+  for (const [id, names] of dependencies) for (const name of names) dependents.get(name)?.push(id);
+  return ({ id }) => {
+    const controller = links.controllers.get(id)?.step;
+    return {
+      dependsOn: dependencies.get(id) ?? [],
+      dependents: dependents.get(id) ?? [],
+      handlesErrors: links.handlers.has(id),
+      order: orders.get(id) ?? 0,
+      repeats: repeats(id),
+      ...(controller === undefined ? {} : { controller }),
+    };
+  };
+}
+
+function plainParts(workflow: string, step: StepDefinition) {
+  const { labels, capabilities, onError, timeoutMs, outputPath, resultPath } = step;
   const hasRequirements = capabilities.length > 0 || Object.keys(labels).length > 0;
   return {
     id: step.id,
@@ -52,55 +87,124 @@ function compileStep(workflow: string, step: StepDefinition, parts: StepParts): 
     topic: step.topic ?? `job.workflow.${workflow}`,
     retry: step.retry,
     separateDuties: step.separateDuties,
-    ...rest,
-    ...(step.onError === undefined ? {} : { onError: step.onError }),
+    ...(onError === undefined ? {} : { onError }),
     ...(hasRequirements ? { requires: { labels, capabilities } } : {}),
-    ...(step.timeoutMs === undefined ? {} : { timeoutMs: step.timeoutMs }),
-    ...(step.outputPath === undefined ? {} : { outputPath: step.outputPath }),
-    ...(delay?.kind === "for" ? { delay } : {}),
-    ...(delayUntil === undefined ? {} : { delay: { kind: "until", at: delayUntil } }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(outputPath === undefined ? {} : { outputPath }),
+    ...(resultPath === undefined ? {} : { resultPath }),
   };
 }
 
-function dependentsOf(
-  { steps }: Definition,
-  handlers: ReadonlyMap<string, unknown>,
-): ReadonlyMap<string, string[]> {
-  const dependents = new Map<string, string[]>([...steps.keys()].map((id) => [id, []]));
-  for (const { id, dependsOn } of steps.values()) {
-    if (handlers.has(id)) continue;
-    for (const dependency of dependsOn) dependents.get(dependency)?.push(id);
-  }
-  return dependents;
-}
+type Ready = (placed: PlacedExpression) => Expression;
 
-function compileExpressions(step: StepDefinition, reader: ReadingStep) {
-  const { condition, input, delayUntil } = readExpressions(step);
-  return {
-    ...(condition === undefined ? {} : { condition: ready(condition, reader) }),
-    ...(input === undefined ? {} : { input: ready(input, reader) }),
-    ...(delayUntil === undefined ? {} : { delayUntil: ready(delayUntil, reader) }),
-  };
-}
-
-function ready(reading: ExpressionReading, reader: ReadingStep): Expression {
+function readyExpression({ reading, seesInside }: PlacedExpression, reader: ReadingStep): Expression {
   if (reading.kind === "invalid") {
     throw new Error(`the definition was not read as valid: ${reading.problems[0]?.message}`);
   }
   const { source, references, evaluate } = reading.expression;
-  return { source, steps: stepsRead(reader, references), evaluate };
+  return {
+    source,
+    steps: stepsRead(reader, references, seesInside),
+    childSteps: childStepsRead(references),
+    evaluate,
+  };
 }
 
-/** Compiled at the first start of a run: processes that only carry runs on never need it. */
-function inputCheck(schema: JsonValue | undefined): CompiledDefinition["problemsOfInput"] {
-  if (schema === undefined) return () => [];
-  let check: ((input: JsonValue) => readonly Problem[]) | undefined;
-  return (input) => {
+function expressionParts({ condition, input }: StepExpressions, ready: Ready) {
+  return {
+    ...(condition === undefined ? {} : { condition: ready(condition) }),
+    ...(input === undefined ? {} : { input: ready(input) }),
+  };
+}
+
+type TypedParts = Pick<
+  CompiledStep,
+  "delay" | "forEach" | "switch" | "parallel" | "loop" | "storage" | "subworkflow"
+>;
+
+/** What only steps of one type have. */
+function typedParts(step: StepDefinition, expressions: StepExpressions, ready: Ready): TypedParts {
+  const { delay, forEach, storage, subworkflow } = step;
+  const { delayUntil, items, stored, childInput, childOutput } = expressions;
+  return {
+    ...(delay?.kind === "for" ? { delay } : {}),
+    ...(delayUntil === undefined ? {} : { delay: { kind: "until", at: ready(delayUntil) } }),
+    ...(forEach === undefined || items === undefined ? {} : { forEach: { ...forEach, items: ready(items) } }),
+    ...controlParts(step, expressions, ready),
+    ...(storage === undefined
+      ? {}
+      : {
+          storage: {
+            operation: storage.operation,
+            path: storage.path,
+            ...(stored === undefined ? {} : { value: ready(stored) }),
+          },
+        }),
+    ...(subworkflow === undefined
+      ? {}
+      : {
+          subworkflow: {
+            workflow: subworkflow.workflow,
+            ...(childInput === undefined ? {} : { input: ready(childInput) }),
+            ...(childOutput === undefined ? {} : { output: ready(childOutput) }),
+          },
+        }),
+  };
+}
+
+function controlParts(
+  { switch: choice, parallel, loop }: StepDefinition,
+  expressions: StepExpressions,
+  ready: Ready,
+): TypedParts {
+  const { on, cases = [], while: asked, until } = expressions;
+  return {
+    ...(choice === undefined
+      ? {}
+      : {
+          switch: {
+            cases: choice.cases.flatMap(({ target }, index) => {
+              const value = cases[index];
+              return value === undefined ? [] : [{ value: ready(value), target: target.step }];
+            }),
+            ...(on === undefined ? {} : { on: ready(on) }),
+            ...(choice.otherwise === undefined ? {} : { otherwise: choice.otherwise.step }),
+          },
+        }),
+    ...(parallel === undefined
+      ? {}
+      : { parallel: { ...parallel, steps: parallel.steps.map(({ step }) => step) } }),
+    ...(loop?.body === undefined
+      ? {}
+      : {
+          loop: {
+            body: loop.body.step,
+            iterationsMax: loop.iterationsMax,
+            ...(asked === undefined ? {} : { while: ready(asked) }),
+            ...(until === undefined ? {} : { until: ready(until) }),
+          },
+        }),
+  };
+}
+
+function schemaParts(step: StepDefinition): Pick<CompiledStep, "problemsOfInput" | "problemsOfOutput"> {
+  const { input, output } = schemasOf(step);
+  return {
+    ...(input === undefined ? {} : { problemsOfInput: checkBy(input.schema, input.place) }),
+    ...(output === undefined ? {} : { problemsOfOutput: checkBy(output.schema, output.place) }),
+  };
+}
+
+/** Made ready at the first check: processes that never see such a value never need it. */
+function checkBy(schema: JsonValue, place: SchemaPlace): (value: JsonValue) => readonly Problem[] {
+  let check: ((value: JsonValue) => readonly Problem[]) | undefined;
+  return (value) => {
     if (check === undefined) {
-      const reading = readInputSchema(schema);
-      if (reading.kind === "invalid") throw new Error("the definition was not read as valid: input_schema");
+      const reading = readSchema(schema, place);
+      if (reading.kind === "invalid")
+        throw new Error(`the definition was not read as valid: ${place.schema}`);
       check = reading.problemsOf;
     }
-    return check(input);
+    return check(value);
   };
 }

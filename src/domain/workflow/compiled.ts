@@ -3,13 +3,31 @@ import type { JsonValue } from "../fingerprint.ts";
 import type { RiskClass } from "../lock.ts";
 
 /** `worker` stands for its aliases too (llm, http, container, script, input). */
-export type StepType = "worker" | "approval" | "condition" | "delay" | "transform";
+export type StepType =
+  | "worker"
+  | "approval"
+  | "condition"
+  | "switch"
+  | "parallel"
+  | "loop"
+  | "delay"
+  | "notify"
+  | "transform"
+  | "storage"
+  | "subworkflow";
 
 /** What expressions may read. `steps.<id>` is `{status, output, error}`, `ctx.steps.<id>` the output itself. */
 export type Scope = {
   readonly input: JsonValue;
   readonly steps: Readonly<Record<string, JsonValue>>;
   readonly ctx: Readonly<Record<string, JsonValue>>;
+  /** The item of a `for_each`, and its position from 0. Only in the step's `input`. */
+  readonly item?: JsonValue;
+  readonly index?: number;
+  /** In a loop's `while` and `until` and in its body: `{iteration, last_output}`; the first iteration is 1. */
+  readonly loop?: JsonValue;
+  /** In an `output_mapping`: the child run as `{run_id, status, output, steps}`. */
+  readonly child?: JsonValue;
 };
 
 export type Evaluation =
@@ -23,8 +41,13 @@ export type Expression = {
   readonly source: string;
   /** Steps whose state or output it reads: their records are loaded before it is evaluated. */
   readonly steps: readonly string[];
+  /** Steps of the child run that it reads as `child.steps.<id>`. */
+  readonly childSteps: readonly string[];
   evaluate(scope: Scope): Evaluation;
 };
+
+/** What becomes of the others when one of several children fails: taken back, or left to end. */
+export type OnChildFailure = "cancel" | "continue";
 
 export type RetryPolicy = {
   readonly retriesMax: number;
@@ -61,6 +84,58 @@ export type CompiledStep = {
     | { readonly kind: "until"; readonly at: Expression };
   /** For `approval`. */
   readonly separateDuties: boolean;
+  /** Position in an order in which every step comes after what it waits for. */
+  readonly order: number;
+  /** The `parallel` or `loop` step that begins this one, and hears how it ended. */
+  readonly controller?: string;
+  /** Inside a loop: it may begin more than once, with attempts that go on counting. */
+  readonly repeats: boolean;
+  /** For `worker`: one job per item instead of one. */
+  readonly forEach?: {
+    readonly items: Expression;
+    readonly parallelMax: number;
+    readonly onFailure: OnChildFailure;
+  };
+  /** The first case whose value equals that of `on` (by default: true) names the step that begins. Its targets depend on it. */
+  readonly switch?: {
+    readonly on?: Expression;
+    readonly cases: ReadonlyArray<{ readonly value: Expression; readonly target: string }>;
+    readonly otherwise?: string;
+  };
+  readonly parallel?: {
+    readonly steps: readonly string[];
+    /** How many must succeed: all of them, 1, or n. */
+    readonly required: number;
+    readonly parallelMax: number;
+    readonly onFailure: OnChildFailure;
+  };
+  readonly loop?: {
+    readonly body: string;
+    readonly iterationsMax: number;
+    /** Asked before every iteration, also the first. */
+    readonly while?: Expression;
+    /** Asked after every iteration. */
+    readonly until?: Expression;
+  };
+  /** For `storage`: a place in `ctx`. What is written is the step's output, what is deleted is hidden from then on. */
+  readonly storage?: {
+    readonly operation: "read" | "write" | "delete";
+    readonly path: readonly string[];
+    /** For `write`. */
+    readonly value?: Expression;
+  };
+  readonly subworkflow?: {
+    readonly workflow: string;
+    /** The child's input; absent means the run's own. */
+    readonly input?: Expression;
+    /** The step's output; absent means the child's. */
+    readonly output?: Expression;
+  };
+  /** The part of a worker's result that is the step's output. */
+  readonly resultPath?: readonly string[];
+  /** All problems of the step's input or output by its schema; absent when it has none. */
+  problemsOfInput?(input: JsonValue): readonly Problem[];
+  problemsOfOutput?(output: JsonValue): readonly Problem[];
 };
 
 export type CompiledDefinition = {

@@ -4,7 +4,6 @@ import canonicalize from "canonicalize";
 import type { JsonValue } from "../fingerprint.ts";
 import type { RiskClass } from "../lock.ts";
 import type { Problem } from "./compiled.ts";
-import { type ExpressionReading, readCondition, readTemplates } from "./expression.ts";
 import {
   choiceField,
   fieldOf,
@@ -17,10 +16,12 @@ import {
   secondsField,
   textField,
 } from "./fields.ts";
-import { readInputSchema } from "./input-schema.ts";
-import { placeIn } from "./place.ts";
-import { idRule, readStep, type StepDefinition, timeoutSecondsMax } from "./step-definition.ts";
-import { readGraph, type StepGraph } from "./step-graph.ts";
+import { readSchema, type SchemaPlace } from "./json-schema.ts";
+import { readStep, type StepDefinition } from "./step-definition.ts";
+import { readExpressions } from "./step-expressions.ts";
+import { idRule, timeoutSecondsMax } from "./step-fields.ts";
+import { readGraph, type StepGraph, type ValidGraph } from "./step-graph.ts";
+import { stepPlace } from "./step-links.ts";
 import { problemsOfReads } from "./step-reads.ts";
 
 export type Definition = {
@@ -46,6 +47,9 @@ export const definitionBytesMax = 262_144;
 
 const stepsMax = 1_000;
 
+/** Of all steps together: making one ready takes about half a millisecond. */
+const stepSchemasMax = 200;
+
 /** More than anybody reads; a definition full of the same mistake must not make an answer of megabytes. */
 const problemsMax = 200;
 
@@ -60,6 +64,7 @@ export function readDefinition(value: JsonValue): DefinitionReading {
   const reading: Reading = { path: "", fields: value, problems: [] };
   const header = readHeader(reading);
   const steps = readSteps(reading);
+  reading.problems.push(...problemsOfSchemas(steps), ...problemsOfNames(header.id, steps));
   reading.problems.push(...problemsBetween(steps));
   return reading.problems.length > 0
     ? invalid(reading.problems)
@@ -115,7 +120,7 @@ function readHeader(reading: Reading): Omit<Definition, "steps"> {
   const timeoutMs = secondsField(reading, "timeout_sec", timeoutSecondsMax);
   const inputSchema = fieldOf(reading, "input_schema");
   if (inputSchema !== undefined) {
-    const schema = readInputSchema(inputSchema);
+    const schema = readSchema(inputSchema, inputSchemaPlace);
     if (schema.kind === "invalid") reading.problems.push(...schema.problems);
   }
   return {
@@ -125,6 +130,8 @@ function readHeader(reading: Reading): Omit<Definition, "steps"> {
     ...(inputSchema === undefined ? {} : { inputSchema }),
   };
 }
+
+export const inputSchemaPlace: SchemaPlace = { schema: "input_schema", value: "input" };
 
 function headerTexts(reading: Reading): Omit<Definition, "steps" | "risk" | "timeoutMs" | "inputSchema"> {
   const texts = {
@@ -161,41 +168,60 @@ function readSteps(outer: Reading): ReadonlyMap<string, StepDefinition> {
   return new Map(steps);
 }
 
+/** The schemas of a step, and where they stand. */
+export function schemasOf({ id, inputSchema, outputSchema }: StepDefinition) {
+  const place = (value: SchemaPlace["value"]) => ({ schema: `${stepPlace(id)}.${value}_schema`, value });
+  return {
+    ...(inputSchema === undefined ? {} : { input: { schema: inputSchema, place: place("input") } }),
+    ...(outputSchema === undefined ? {} : { output: { schema: outputSchema, place: place("output") } }),
+  };
+}
+
+function problemsOfSchemas(steps: ReadonlyMap<string, StepDefinition>): readonly Problem[] {
+  const schemas = [...steps.values()].flatMap((step) => Object.values(schemasOf(step)));
+  if (schemas.length > stepSchemasMax) {
+    const message = `have ${schemas.length} schemas together, ${stepSchemasMax} are allowed`;
+    return [{ path: "steps", message }];
+  }
+  return schemas.flatMap(({ schema, place }) => {
+    const reading = readSchema(schema, place);
+    return reading.kind === "invalid" ? reading.problems : [];
+  });
+}
+
+/** A workflow that begins itself would never end; longer circles are stopped by the depth of a run's children. */
+function problemsOfNames(
+  id: string | undefined,
+  steps: ReadonlyMap<string, StepDefinition>,
+): readonly Problem[] {
+  return [...steps.values()].flatMap((step) =>
+    id === undefined || step.subworkflow?.workflow !== id
+      ? []
+      : [{ path: `${stepPlace(step.id)}.input.workflow_id`, message: "a workflow cannot run itself" }],
+  );
+}
+
+/** While the graph is wrong, nobody knows who runs before whom: only names are checked. */
+const unknownGraph: StepGraph = {
+  isBefore: () => true,
+  isInside: () => true,
+  outermost: () => undefined,
+  repeats: () => true,
+};
+
 function problemsBetween(steps: ReadonlyMap<string, StepDefinition>): readonly Problem[] {
   const reading = readGraph(steps);
-  // While the graph is wrong, nobody knows who runs before whom: only names are checked.
-  const graph: StepGraph = reading.kind === "graph" ? reading.graph : { isBefore: () => true };
+  const graph = reading.kind === "graph" ? reading.graph : unknownGraph;
   const inExpressions = [...steps.values()].flatMap((step) =>
-    expressionsOf(step).flatMap((expression) =>
-      expression.kind === "invalid"
-        ? expression.problems
-        : problemsOfReads({ id: step.id, steps, graph }, expression.expression.references),
-    ),
+    Object.values(readExpressions(step, { repeats: graph.repeats(step.id) }))
+      .flat()
+      .flatMap((expression) => problemsOfReads({ id: step.id, steps, graph }, expression)),
   );
   return reading.kind === "invalid" ? [...reading.problems, ...inExpressions] : inExpressions;
 }
 
-function expressionsOf(step: StepDefinition): ExpressionReading[] {
-  return Object.values(readExpressions(step));
-}
-
-export type StepExpressions = {
-  readonly condition?: ExpressionReading;
-  readonly input?: ExpressionReading;
-  readonly delayUntil?: ExpressionReading;
-};
-
-export function readExpressions({ id, condition, input, delay }: StepDefinition): StepExpressions {
-  const path = placeIn("steps", id);
-  return {
-    ...(condition === undefined ? {} : { condition: readCondition(condition, `${path}.condition`) }),
-    ...(input === undefined ? {} : { input: readTemplates(input, `${path}.input`) }),
-    ...(delay?.kind !== "until" ? {} : { delayUntil: readTemplates(delay.at, `${path}.delay_until`) }),
-  };
-}
-
 /** The graph of a valid definition. */
-export function graphOf(definition: Definition): StepGraph {
+export function graphOf(definition: Definition): ValidGraph {
   const reading = readGraph(definition.steps);
   if (reading.kind === "graph") return reading.graph;
   throw new Error(`the definition was not read as valid: ${reading.problems[0]?.message}`);

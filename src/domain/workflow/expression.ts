@@ -3,7 +3,7 @@ import type { JsonValue } from "../fingerprint.ts";
 import { Failure, newBudget } from "./cel-budget.ts";
 import type { Frame } from "./cel-evaluate.ts";
 import { type Cel, readCel } from "./cel-language.ts";
-import { kindOf } from "./cel-operations.ts";
+import { kindOf, type Value } from "./cel-operations.ts";
 import type { Reference } from "./cel-references.ts";
 import { newOutput, type Output, takeBytes, takeName, toJson } from "./cel-result.ts";
 import type { Evaluation, Problem, Scope } from "./compiled.ts";
@@ -25,14 +25,55 @@ export type ExpressionReading =
 
 /** A condition may be written bare or as one whole template. It gives true or false; anything else is a failure. */
 export function readCondition(text: string, path: string): ExpressionReading {
+  return readText(text, path, {
+    misfit: (type) =>
+      type === "bool" ? undefined : `a condition gives true or false, this one gives ${type}`,
+    answer: (value) =>
+      typeof value === "boolean"
+        ? { kind: "value", value }
+        : { kind: "failed", message: `the condition gives ${kindOf(value)} instead of true or false` },
+  });
+}
+
+/** What a switch compares with its cases: any value, but one that is there. */
+export function readValue(text: string, path: string): ExpressionReading {
+  return readText(text, path, {
+    misfit: () => undefined,
+    answer: (value, { output }) => ({ kind: "value", value: toJson(output, value, 0) }),
+  });
+}
+
+/** What a `for_each` goes over: a list; anything else is a failure. */
+export function readItems(text: string, path: string): ExpressionReading {
+  return readText(text, path, {
+    misfit: (type) =>
+      type.startsWith("list") ? undefined : `for_each goes over a list, this one gives ${type}`,
+    answer: (value, { output }) =>
+      Array.isArray(value)
+        ? { kind: "value", value: toJson(output, value, 0) }
+        : { kind: "failed", message: `for_each goes over a list, not over ${kindOf(value)}` },
+  });
+}
+
+type TextUse = {
+  /** What is wrong with a type that is known beforehand. */
+  misfit(type: string): string | undefined;
+  answer(value: Value, frame: OutputFrame): Evaluation;
+};
+
+function readText(text: string, path: string, { misfit, answer }: TextUse): ExpressionReading {
   const reading = readCel(unwrapped(text));
   if (reading.kind === "invalid") return { kind: "invalid", problems: [{ path, message: reading.message }] };
   const { cel } = reading;
-  if (cel.type !== "dyn" && cel.type !== "bool") {
-    const message = `a condition gives true or false, this one gives ${cel.type}`;
-    return { kind: "invalid", problems: [{ path, message }] };
-  }
-  const evaluate = (scope: Scope) => attempt(() => answer(cel, newFrame(scope)));
+  const message = cel.type === "dyn" ? undefined : misfit(cel.type);
+  if (message !== undefined) return { kind: "invalid", problems: [{ path, message }] };
+  const evaluate = (scope: Scope) =>
+    attempt(() => {
+      const frame = newFrame(scope);
+      const value = cel.run(frame);
+      if (value === undefined) return { kind: "failed", message: `${cel.source.trim()} is not there` };
+      return answer(value, frame);
+    });
   const references = cel.references.map((reference) => ({ path, reference }));
   return { kind: "expression", expression: { source: text, references, evaluate } };
 }
@@ -76,13 +117,6 @@ function attempt(evaluate: () => Evaluation): Evaluation {
       message: failure instanceof Error ? failure.message : "the evaluation broke off",
     };
   }
-}
-
-function answer(cel: Cel, frame: Frame): Evaluation {
-  const value = cel.run(frame);
-  if (value === undefined) return { kind: "failed", message: `${cel.source.trim()} is not there` };
-  if (typeof value === "boolean") return { kind: "value", value };
-  return { kind: "failed", message: `the condition gives ${kindOf(value)} instead of true or false` };
 }
 
 type Template =

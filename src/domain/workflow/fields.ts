@@ -32,6 +32,12 @@ export function fieldOf({ fields }: Reading, name: string): JsonValue | undefine
   return value === null ? undefined : value;
 }
 
+/** Absent, or the empty text that counts as absent where a text belongs. */
+export function isUnset(reading: Reading, name: string): boolean {
+  const value = fieldOf(reading, name);
+  return value === undefined || value === "";
+}
+
 export type TextRule = {
   readonly charactersMax: number;
   readonly pattern?: RegExp;

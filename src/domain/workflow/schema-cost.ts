@@ -45,9 +45,10 @@ const refusedKeywords = [
   "$vocabulary",
 ];
 
-export function costOf(root: Fields): CostReading {
-  const walk: Walk = { root, problems: [], costs: new Map(), open: new Set(), comparesItems: false };
-  checkAll(walk, root, "input_schema");
+/** `place` is where the schema stands: problems are told below it. */
+export function costOf(root: Fields, place: string): CostReading {
+  const walk: Walk = { root, place, problems: [], costs: new Map(), open: new Set(), comparesItems: false };
+  checkAll(walk, root, place);
   if (walk.problems.length > 0) return { kind: "invalid", problems: walk.problems };
   const keywords = keywordsOf(walk, root);
   if (walk.problems.length > 0) return { kind: "invalid", problems: walk.problems };
@@ -56,6 +57,7 @@ export function costOf(root: Fields): CostReading {
 
 type Walk = {
   readonly root: Fields;
+  readonly place: string;
   readonly problems: Problem[];
   readonly costs: Map<Fields, number>;
   readonly open: Set<Fields>;
@@ -104,7 +106,7 @@ function keywordsOf(walk: Walk, schema: Fields): number {
   if (walk.open.has(schema)) {
     if (walk.problems.length === 0) {
       walk.problems.push({
-        path: "input_schema",
+        path: walk.place,
         message: "a schema that refers to itself is not supported",
       });
     }
@@ -122,7 +124,7 @@ function keywordsOf(walk: Walk, schema: Fields): number {
   walk.costs.set(schema, cost);
   if (cost > keywordsMax && walk.problems.length === 0) {
     const message = `the schema says more than ${keywordsMax} things, counting what it refers to`;
-    walk.problems.push({ path: "input_schema", message });
+    walk.problems.push({ path: walk.place, message });
   }
   return cost;
 }

@@ -5,75 +5,98 @@
 // it needs was not done; what depends on the handler runs once the handler has succeeded, and never otherwise. Several
 // steps may name one handler: it runs once, for the first that fails.
 import type { Problem } from "./compiled.ts";
-import { placeIn } from "./place.ts";
-import type { StepDefinition } from "./step-definition.ts";
-
-type Steps = ReadonlyMap<string, StepDefinition>;
+import {
+  controllersAround,
+  dependenciesOf,
+  type Link,
+  linksOf,
+  loopAround,
+  type StepLinks,
+  type Steps,
+  stepPlace,
+  stepsBelow,
+} from "./step-links.ts";
+import { nestingProblems } from "./step-nesting.ts";
 
 export type StepGraph = {
-  /** True when `earlier` has ended whenever `later` begins, through dependencies or as the step whose failure it handles. */
+  /**
+   * True when `earlier` has ended whenever `later` begins: through dependencies, as the step whose failure it handles, or
+   * because that holds for the parallel or loop that begins `later`. With a parallel or loop all inside it has ended.
+   */
   isBefore(earlier: string, later: string): boolean;
+  /** True when `inner` begins because `outer` did. */
+  isInside(inner: string, outer: string): boolean;
+  /** The parallel or loop that a step is inside of; of several the one around all. */
+  outermost(id: string): string | undefined;
+  /** True for steps inside a loop. */
+  repeats(id: string): boolean;
+};
+
+/** A graph without problems, and what is known of its steps. */
+export type ValidGraph = StepGraph & {
+  readonly links: StepLinks;
+  /** Every step comes after what it waits for, and after all that is inside that. */
+  readonly order: readonly string[];
 };
 
 export type GraphReading =
-  | { readonly kind: "graph"; readonly graph: StepGraph }
+  | { readonly kind: "graph"; readonly graph: ValidGraph }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
 export function readGraph(steps: Steps): GraphReading {
-  const dangling = [...steps.values()].flatMap((step) => danglingEdges(steps, step));
-  if (dangling.length > 0) return { kind: "invalid", problems: dangling };
-  const handlers = handlersOf(steps);
-  const walked = walk([...steps.keys()], waitsOf(steps, handlers));
-  if (walked.cycles.length > 0) return { kind: "invalid", problems: walked.cycles };
-  const orders = ordersOf(steps, handlers, walked.order);
-  const graph: StepGraph = {
+  const links = linksOf(steps);
+  const misnamed = nestingProblems(steps, links);
+  if (misnamed.length > 0) return { kind: "invalid", problems: misnamed };
+  const waits = waitsOf(steps, links);
+  const { cycles } = walk([...steps.keys()], waits);
+  if (cycles.length > 0) return { kind: "invalid", problems: cycles };
+  const orders = ordersOf(steps, links, walk([...steps.keys()], waitsWithInner(links, waits)).order);
+  const repeating = new Set(
+    [...links.controllers.keys()].filter((id) => loopAround(steps, links, id) !== undefined),
+  );
+  const graph: ValidGraph = {
     isBefore: (earlier, later) => (bitsOf(orders.before, later) & bitsOf(orders.bits, earlier)) !== 0n,
+    isInside: (inner, outer) => (bitsOf(orders.below, outer) & bitsOf(orders.bits, inner)) !== 0n,
+    outermost: (id) => controllersAround(links, id).at(-1),
+    repeats: (id) => repeating.has(id),
+    links,
+    order: orders.order,
   };
-  const problems = [...handlerProblems(steps, handlers, graph), ...neverReady(handlers, orders)];
+  const problems = [...handlerProblems(steps, links, graph), ...neverReady(links.handlers, orders)];
   return problems.length > 0 ? { kind: "invalid", problems } : { kind: "graph", graph };
 }
 
-/** Handlers, and the steps that name them. */
-export function handlersOf(steps: Steps): ReadonlyMap<string, readonly string[]> {
-  const handlers = new Map<string, string[]>();
-  for (const { id, onError } of steps.values()) {
-    if (onError !== undefined) handlers.set(onError, [...(handlers.get(onError) ?? []), id]);
-  }
-  return handlers;
-}
+type Waits = ReadonlyMap<string, readonly Link[]>;
 
-const stepPlace = (id: string) => placeIn("steps", id);
-
-function danglingEdges(steps: Steps, { id, dependsOn, onError }: StepDefinition): Problem[] {
-  const edges = dependsOn.map((target, index) => ({ target, path: `${stepPlace(id)}.depends_on[${index}]` }));
-  if (onError !== undefined) edges.push({ target: onError, path: `${stepPlace(id)}.on_error` });
-  return edges.flatMap(({ target, path }) => {
-    if (target === id) return [{ path, message: "a step cannot name itself" }];
-    if (target === "" || steps.has(target)) return [];
-    return [{ path, message: `there is no step "${target}"` }];
-  });
-}
-
-/** An edge of waiting, with the place where it was written. */
-type Wait = { readonly target: string; readonly path: string };
-type Handlers = ReadonlyMap<string, readonly string[]>;
-
-function waitsOf(steps: Steps, handlers: Handlers): ReadonlyMap<string, readonly Wait[]> {
+function waitsOf(steps: Steps, links: StepLinks): Waits {
   return new Map(
-    [...steps.values()].map(({ id, dependsOn }) => {
-      const waits = dependsOn.map((target, index) => ({
-        target,
-        path: `${stepPlace(id)}.depends_on[${index}]`,
-      }));
-      const owners = handlers.get(id) ?? [];
-      const failures = owners.map((owner) => ({ target: owner, path: `${stepPlace(owner)}.on_error` }));
-      return [id, [...waits, ...failures]];
+    [...steps.values()].map((step) => {
+      const owners = links.handlers.get(step.id) ?? [];
+      const failures = owners.map((owner) => ({ step: owner, path: `${stepPlace(owner)}.on_error` }));
+      const controller = links.controllers.get(step.id);
+      const waits = [...dependenciesOf(links, step), ...failures];
+      return [step.id, controller === undefined ? waits : [...waits, controller]];
+    }),
+  );
+}
+
+/** Who waits for a parallel or loop waits for all that is inside. That adds no cycle: what is inside waits for nothing else. */
+function waitsWithInner(links: StepLinks, waits: Waits): Waits {
+  if (links.children.size === 0) return waits;
+  const inner = new Map(
+    [...links.children.keys()].map((id) => [id, stepsBelow(links, id).map((step) => ({ step, path: "" }))]),
+  );
+  return new Map(
+    [...waits].map(([id, targets]) => {
+      const controller = links.controllers.get(id)?.step;
+      const more = targets.flatMap(({ step }) => (step === controller ? [] : (inner.get(step) ?? [])));
+      return [id, [...targets, ...more]];
     }),
   );
 }
 
 /** Depth first; the order has every step after what it waits for. */
-function walk(ids: readonly string[], waits: ReadonlyMap<string, readonly Wait[]>) {
+function walk(ids: readonly string[], waits: Waits) {
   const order: string[] = [];
   const cycles: Problem[] = [];
   const open: string[] = [];
@@ -81,7 +104,7 @@ function walk(ids: readonly string[], waits: ReadonlyMap<string, readonly Wait[]
   const visit = (id: string): void => {
     states.set(id, "open");
     open.push(id);
-    for (const { target, path } of waits.get(id) ?? []) {
+    for (const { step: target, path } of waits.get(id) ?? []) {
       const state = states.get(target);
       if (state === undefined) visit(target);
       if (state !== "open") continue;
@@ -104,23 +127,40 @@ type Orders = {
   readonly bits: Bits;
   /** All that has ended when a step begins. */
   readonly before: Bits;
+  /** All that begins because a step did. */
+  readonly below: Bits;
   /** All that must have been done for a step to begin. */
   readonly needed: Bits;
 };
 
-function ordersOf(steps: Steps, handlers: Handlers, order: readonly string[]): Orders {
+function ordersOf(steps: Steps, links: StepLinks, order: readonly string[]): Orders {
   const bits = new Map(order.map((id, index) => [id, 1n << BigInt(index)]));
+  const below = new Map(
+    [...links.children.keys()].map((id) => [
+      id,
+      stepsBelow(links, id).reduce((sum, inner) => sum | bitsOf(bits, inner), 0n),
+    ]),
+  );
   const before = new Map<string, bigint>();
   const needed = new Map<string, bigint>();
   const union = (ids: readonly string[], sets: Bits) =>
     ids.reduce((sum, id) => sum | bitsOf(bits, id) | bitsOf(sets, id), 0n);
   for (const id of order) {
-    const owners = handlers.get(id);
-    const dependencies = steps.get(id)?.dependsOn ?? [];
-    before.set(id, union([...dependencies, ...(owners ?? [])], before));
+    const controller = links.controllers.get(id)?.step;
+    if (controller !== undefined) {
+      before.set(id, bitsOf(before, controller));
+      needed.set(id, bitsOf(needed, controller));
+      continue;
+    }
+    const owners = links.handlers.get(id);
+    const step = steps.get(id);
+    const dependencies = step === undefined ? [] : dependenciesOf(links, step).map((link) => link.step);
+    const ended = [...dependencies, ...(owners ?? [])];
+    const inner = ended.reduce((sum, one) => sum | bitsOf(below, one), 0n);
+    before.set(id, union(ended, before) | inner);
     needed.set(id, owners === undefined ? union(dependencies, needed) : 0n);
   }
-  return { order, bits, before, needed };
+  return { order, bits, before, below, needed };
 }
 
 function bitsOf(sets: Bits, id: string): bigint {
@@ -128,7 +168,7 @@ function bitsOf(sets: Bits, id: string): bigint {
 }
 
 /** Steps that wait both for a handler and for the success of all it is there for; only the first of a chain is told. */
-function neverReady(handlers: Handlers, { order, bits, needed }: Orders): Problem[] {
+function neverReady(handlers: StepLinks["handlers"], { order, bits, needed }: Orders): Problem[] {
   const problems: Problem[] = [];
   let hopeless = 0n;
   for (const id of order) {
@@ -148,7 +188,7 @@ function neverReady(handlers: Handlers, { order, bits, needed }: Orders): Proble
 }
 
 /** A handler begins at once, so it cannot wait; naming what has ended by then anyway does no harm. */
-function handlerProblems(steps: Steps, handlers: Handlers, graph: StepGraph): Problem[] {
+function handlerProblems(steps: Steps, { handlers }: StepLinks, graph: StepGraph): Problem[] {
   return [...handlers].flatMap(([handler, owners]) =>
     (steps.get(handler)?.dependsOn ?? []).flatMap((name, index) => {
       if (owners.includes(name) || owners.every((owner) => graph.isBefore(name, owner))) return [];

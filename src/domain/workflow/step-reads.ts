@@ -1,7 +1,9 @@
-// Decides which steps an expression may read, and which records it needs: only what has certainly ended when it is evaluated.
+// Decides what an expression may read, and which records it needs: only what has certainly ended when it is evaluated.
+import type { PlaceName } from "./cel-references.ts";
 import type { Problem } from "./compiled.ts";
 import type { PlacedReference } from "./expression.ts";
 import type { StepDefinition } from "./step-definition.ts";
+import type { PlacedExpression } from "./step-expressions.ts";
 import type { StepGraph } from "./step-graph.ts";
 
 export type ReadingStep = {
@@ -11,26 +13,77 @@ export type ReadingStep = {
 };
 
 /** The value of a step that may or may not have ended would depend on timing, so reading it is refused. */
-export function problemsOfReads(reader: ReadingStep, references: readonly PlacedReference[]): Problem[] {
-  return references.flatMap(({ path, reference }) => {
-    if (reference.kind === "step") return problemOfStep(reader, reference.step, path);
-    const uncertain = writersOf(reader, reference.path).find(
-      (writer) =>
-        writer !== reader.id && !hasEnded(reader, writer) && !reader.graph.isBefore(reader.id, writer),
-    );
-    if (uncertain === undefined) return [];
-    const read = `ctx.${reference.path.join(".")}`;
-    const message = `reads ${read}, which "${uncertain}" fills at an uncertain time; let this step depend on it`;
-    return [{ path, message }];
-  });
+export function problemsOfReads(reader: ReadingStep, placed: PlacedExpression): Problem[] {
+  if (placed.reading.kind === "invalid") return [...placed.reading.problems];
+  const reading = { ...reader, seesInside: placed.seesInside };
+  return placed.reading.expression.references.flatMap((one) => problemsOfRead(reading, placed.knows, one));
 }
 
-function problemOfStep(reader: ReadingStep, step: string, path: string): Problem[] {
+type Reader = ReadingStep & Pick<PlacedExpression, "seesInside">;
+
+function problemsOfRead(
+  reader: Reader,
+  knows: readonly PlaceName[],
+  { path, reference }: PlacedReference,
+): Problem[] {
+  switch (reference.kind) {
+    case "step":
+      return problemOfStep(reader, reference.step, path);
+    case "context":
+      return problemOfContext(reader, reference.path, path);
+    case "name":
+      return knows.includes(reference.name) ? [] : [{ path, message: knownWhere[reference.name] }];
+    case "child_step":
+      // Its steps are those of a workflow that may change: they are looked for when it has ended.
+      return [];
+  }
+}
+
+const knownWhere: Readonly<Record<PlaceName, string>> = {
+  item: "item is only known in the input of a step with for_each",
+  index: "index is only known in the input of a step with for_each",
+  loop: "loop is only known inside a loop, and in its while and until",
+  child: "child is only known in the output_mapping of a subworkflow step",
+};
+
+function problemOfStep(reader: Reader, step: string, path: string): Problem[] {
   if (!reader.steps.has(step))
     return [{ path, message: `there is no step "${step}"${hintFor(reader, step)}` }];
   if (step === reader.id) return [{ path, message: "a step cannot read itself" }];
   if (hasEnded(reader, step)) return [];
-  return [{ path, message: `reads "${step}", which may not have ended by then; let this step depend on it` }];
+  const reads = `reads "${step}", which may not have ended by then`;
+  return [{ path, message: `${reads}; ${remedyFor(reader, step)}` }];
+}
+
+function problemOfContext(reader: Reader, place: readonly string[], path: string): Problem[] {
+  const { id, graph } = reader;
+  const read = `ctx.${place.join(".")}`;
+  const writers = writersOf(reader, place);
+  if (writers.includes(id) && graph.repeats(id) && !hasEnded(reader, id)) {
+    const message = `reads ${read}, which it fills itself: every iteration begins anew; read loop.last_output`;
+    return [{ path, message }];
+  }
+  const uncertain = writers.find(
+    (writer) => writer !== id && !hasEnded(reader, writer) && !beginsLater(reader, writer),
+  );
+  if (uncertain === undefined) return [];
+  const reads = `reads ${read}, which "${uncertain}" fills at an uncertain time`;
+  return [{ path, message: `${reads}; ${remedyFor(reader, uncertain)}` }];
+}
+
+/** What is inside a step begins after it, unless it all happens again. */
+function beginsLater({ id, graph }: Reader, writer: string): boolean {
+  return graph.isBefore(id, writer) || (graph.isInside(writer, id) && !graph.repeats(id));
+}
+
+function remedyFor({ id, graph }: Reader, step: string): string {
+  if (graph.isInside(step, id)) return "it is inside this step and begins later";
+  const around = graph.outermost(id);
+  if (around !== undefined) return `a step inside "${around}" reads only what ended before "${around}" began`;
+  const outermost = graph.outermost(step);
+  return outermost === undefined
+    ? "let this step depend on it"
+    : `it is inside "${outermost}": let this step depend on that`;
 }
 
 /** `steps.my-step` is read as a subtraction. */
@@ -41,24 +94,37 @@ function hintFor({ steps }: ReadingStep, step: string): string {
 }
 
 /** All steps whose state decides the value, each once. */
-export function stepsRead(reader: ReadingStep, references: readonly PlacedReference[]): readonly string[] {
+export function stepsRead(
+  reader: ReadingStep,
+  references: readonly PlacedReference[],
+  seesInside: PlacedExpression["seesInside"],
+): readonly string[] {
+  const reading = { ...reader, seesInside };
+  const read = references.flatMap(({ reference }) => {
+    if (reference.kind === "step") return [reference.step];
+    if (reference.kind !== "context") return [];
+    return writersOf(reading, reference.path).filter((writer) => hasEnded(reading, writer));
+  });
+  return [...new Set(read)];
+}
+
+export function childStepsRead(references: readonly PlacedReference[]): readonly string[] {
   const read = references.flatMap(({ reference }) =>
-    reference.kind === "step"
-      ? [reference.step]
-      : writersOf(reader, reference.path).filter((writer) => hasEnded(reader, writer)),
+    reference.kind === "child_step" ? [reference.step] : [],
   );
   return [...new Set(read)];
 }
 
-function hasEnded({ graph, id }: ReadingStep, step: string): boolean {
-  return graph.isBefore(step, id);
+function hasEnded({ graph, id, seesInside }: Reader, step: string): boolean {
+  return graph.isBefore(step, id) || (seesInside && graph.isInside(step, id));
 }
 
-/** Steps that put their output at the path, above it or below it. */
+/** Steps that put something at the path, above it or below it, or take it away. */
 function writersOf({ steps }: ReadingStep, path: readonly string[]): string[] {
   const writers: string[] = [];
-  for (const { id, outputPath } of steps.values()) {
-    if (outputPath !== undefined && meets(outputPath, path)) writers.push(id);
+  for (const { id, outputPath, storage } of steps.values()) {
+    const changed = storage === undefined || storage.operation === "read" ? undefined : storage.path;
+    if ([outputPath, changed].some((place) => place !== undefined && meets(place, path))) writers.push(id);
   }
   return writers;
 }

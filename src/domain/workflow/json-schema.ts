@@ -1,4 +1,4 @@
-// Checks a run's input by the workflow's JSON Schema (2020-12): nothing is fetched, and the cost is bounded before it is paid.
+// Checks an input or output by its JSON Schema (2020-12): nothing is fetched, and the cost is bounded before it is paid.
 import type { ErrorObject, ValidateFunction } from "ajv";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { fullFormats } from "ajv-formats/dist/formats.js";
@@ -9,8 +9,8 @@ import { PatternTooCostly, type PatternWork, readPattern } from "./linear-patter
 import { placeIn } from "./place.ts";
 import { costOf, type SchemaCost } from "./schema-cost.ts";
 
-export type InputSchemaReading =
-  | { readonly kind: "schema"; problemsOf(input: JsonValue): readonly Problem[] }
+export type SchemaReading =
+  | { readonly kind: "schema"; problemsOf(value: JsonValue): readonly Problem[] }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
 const schemaBytesMax = 65_536;
@@ -26,28 +26,31 @@ const allProblemsWorkMax = 200_000;
 
 const problemsMax = 50;
 
-export function readInputSchema(schema: JsonValue): InputSchemaReading {
+/** Where a schema stands in the definition, and what its values are called in their problems. */
+export type SchemaPlace = { readonly schema: string; readonly value: "input" | "output" };
+
+export function readSchema(schema: JsonValue, place: SchemaPlace): SchemaReading {
+  const invalid = (message: string): SchemaReading => ({
+    kind: "invalid",
+    problems: [{ path: place.schema, message }],
+  });
   if (schema === true) return { kind: "schema", problemsOf: () => [] };
   if (!isFields(schema)) return invalid("must be an object");
   if (Buffer.byteLength(JSON.stringify(schema)) > schemaBytesMax)
     return invalid(`has at most ${schemaBytesMax} bytes`);
-  const cost = costOf(schema);
+  const cost = costOf(schema, place.schema);
   if (cost.kind === "invalid") return cost;
   const { $id: _id, $schema: dialect, ...rest } = schema;
   if (dialect !== undefined && !isKnownDialect(dialect))
     return invalid(`the dialect ${JSON.stringify(dialect)} is not supported`);
   try {
     if (!metaSchema().validateSchema(rest)) {
-      return { kind: "invalid", problems: told(metaSchema().errors ?? [], "input_schema") };
+      return { kind: "invalid", problems: told(metaSchema().errors ?? [], place.schema) };
     }
-    return { kind: "schema", problemsOf: checkBy(rest, cost.cost) };
+    return { kind: "schema", problemsOf: checkBy(rest, cost.cost, place.value) };
   } catch (error) {
     return invalid(error instanceof Error ? error.message : "does not compile");
   }
-}
-
-function invalid(message: string): InputSchemaReading {
-  return { kind: "invalid", problems: [{ path: "input_schema", message }] };
 }
 
 /** Older drafts mean the same for what inputs need; where they differ (`items` as a list), the schema is refused. */
@@ -66,27 +69,30 @@ function metaSchema(): Ajv2020 {
   return meta;
 }
 
-function checkBy(schema: Fields, cost: SchemaCost): (input: JsonValue) => readonly Problem[] {
+function checkBy(
+  schema: Fields,
+  cost: SchemaCost,
+  name: SchemaPlace["value"],
+): (value: JsonValue) => readonly Problem[] {
   const patternWork: PatternWork = { left: 0 };
   const checkFirst = compile(schema, patternWork, { allErrors: false });
   let checkAll: ValidateFunction | undefined;
-  return (input) => {
-    const work = workOf(input, cost);
-    if (work > workMax)
-      return [{ path: "input", message: "is too large to be checked by the workflow's input_schema" }];
+  return (value) => {
+    const work = workOf(value, cost);
+    if (work > workMax) return [{ path: name, message: `is too large to be checked by its ${name}_schema` }];
     patternWork.left = patternWorkMax;
     try {
-      if (checkFirst(input)) return [];
-      if (work > allProblemsWorkMax) return told(checkFirst.errors ?? [], "input");
+      if (checkFirst(value)) return [];
+      if (work > allProblemsWorkMax) return told(checkFirst.errors ?? [], name);
       patternWork.left = patternWorkMax;
       checkAll ??= compile(schema, patternWork, { allErrors: true });
-      checkAll(input);
-      return told(checkAll.errors ?? [], "input");
+      checkAll(value);
+      return told(checkAll.errors ?? [], name);
     } catch (error) {
-      if (error instanceof PatternTooCostly) return [{ path: "input", message: error.message }];
-      // The validator stumbles over inputs such as [{"valueOf": 1}, {"valueOf": 1}]: what cannot be checked is refused.
+      if (error instanceof PatternTooCostly) return [{ path: name, message: error.message }];
+      // The validator stumbles over values such as [{"valueOf": 1}, {"valueOf": 1}]: what cannot be checked is refused.
       const why = error instanceof Error ? error.message : "unknown";
-      return [{ path: "input", message: `cannot be checked by the workflow's input_schema: ${why}` }];
+      return [{ path: name, message: `cannot be checked by its ${name}_schema: ${why}` }];
     }
   };
 }

@@ -1,0 +1,131 @@
+// Work that was given up, read back from the document it was kept in: what it was, and which attempt of which step it is about.
+import type { Document } from "./document.ts";
+import { attemptOf, parseTimer } from "./engine/keys.ts";
+import type { JsonValue } from "./fingerprint.ts";
+import { type JobId, makeJobId, parseJobId } from "./job.ts";
+import { parseRunId, type RunId } from "./run.ts";
+import { type DeadLetterReason, deadLetterReasons } from "./run-change.ts";
+
+/** A letter is `open` until somebody has retried it. */
+export const letterStates = ["open", "retried"] as const;
+export type LetterState = (typeof letterStates)[number];
+
+export type Letter = {
+  readonly id: string;
+  readonly reason: DeadLetterReason;
+  readonly state: LetterState;
+  readonly writtenAtMs: number;
+  readonly runId?: RunId;
+  readonly workflow?: string;
+  readonly step?: string;
+  readonly attempt?: number;
+  /** The attempt that a retry would follow; absent when the letter is about no step. */
+  readonly jobId?: JobId;
+  readonly topic?: string;
+  readonly failures?: number;
+  readonly lostClaims?: number;
+  readonly error?: { readonly message: string; readonly code?: string };
+  /** The run record that holds the error. */
+  readonly errorKey?: string;
+  /** Why its last delivery was refused. */
+  readonly because?: string;
+  /** The entry that could not be applied, or the result that could not be delivered. */
+  readonly content?: JsonValue;
+};
+
+/** The body of a letter about an entry that could not be applied. Scripts write the same text. */
+export function poisonedBody(runId: RunId, entry: string): string {
+  return `{"reason":"poisoned_entry","run_id":"${runId}","entry":${entry}}`;
+}
+
+/** Reads also the letters of earlier versions, which say less, and never fails: a letter that cannot be read is still shown. */
+export function readLetter({ id, body, revision, savedAtMs }: Document): Letter {
+  const fields = fieldsOf(body);
+  const isOldEntry = typeof fields.kind === "string" && typeof fields.entryId === "string";
+  const entry = isOldEntry ? fields : namedFields(fields.entry);
+  const result = namedFields(fieldsOf(fields.message).report);
+  // Every id begins with that of the run.
+  const runNamed = parseRunId(text(fields.run_id) ?? id.slice(0, Math.max(0, id.indexOf(":"))));
+  const named = text(fields.job_id) ?? text(result?.jobId) ?? attemptNamed(runNamed, entry) ?? id;
+  const parts = parseJobId(named);
+  const runId = parts?.runId ?? runNamed;
+  const content = entry ?? (fields.message === undefined ? undefined : withoutToken(result));
+  return {
+    id,
+    reason: reasonOf(fields, isOldEntry),
+    state: revision > 1 ? "retried" : "open",
+    writtenAtMs: savedAtMs,
+    ...optional("runId", runId),
+    ...optional("workflow", text(fields.workflow_id)),
+    ...optional("step", parts?.step),
+    ...optional("attempt", parts?.attempt),
+    ...optional("jobId", parts?.jobId),
+    ...optional("topic", text(fields.topic)),
+    ...optional("failures", count(fields.failures)),
+    ...optional("lostClaims", count(fields.lost_claims)),
+    ...optional("error", errorOf(fields.error)),
+    ...optional("errorKey", text(fields.error_key)),
+    ...optional("because", text(fields.because)),
+    ...optional("content", content),
+  };
+}
+
+/** What an error says; workers may have sent anything. */
+export function errorOf(value: JsonValue | undefined): Letter["error"] {
+  if (typeof value === "string") return { message: value };
+  const { message, code } = namedFields(value) ?? {};
+  if (typeof message !== "string") return undefined;
+  return { message, ...(typeof code === "string" ? { code } : {}) };
+}
+
+type Fields = { readonly [name: string]: JsonValue };
+
+function fieldsOf(json: JsonValue | undefined): Fields {
+  if (typeof json !== "string") return {};
+  try {
+    return namedFields(JSON.parse(json) as JsonValue) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+function namedFields(value: JsonValue | undefined): Fields | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  return value as Fields;
+}
+
+function reasonOf(fields: Fields, isOldEntry: boolean): DeadLetterReason {
+  if (isOldEntry) return "poisoned_entry";
+  const named = deadLetterReasons.find((reason) => reason === fields.reason);
+  if (named !== undefined) return named;
+  return namedFields(fields.error)?.code === "claims_lost" ? "claims_lost" : "retries_exhausted";
+}
+
+/** The attempt that an entry is about, whatever its kind. */
+function attemptNamed(runId: RunId | undefined, entry: Fields | undefined): JobId | undefined {
+  if (runId === undefined || entry === undefined) return undefined;
+  const id = text(entry.jobId) ?? text(entry.approvalId);
+  if (id !== undefined) return attemptOf(runId, id) === undefined ? undefined : (id as JobId);
+  if (typeof entry.step === "string" && typeof entry.attempt === "number") {
+    return makeJobId({ runId, step: entry.step, attempt: entry.attempt });
+  }
+  const timer = typeof entry.timerId === "string" ? parseTimer(entry.timerId) : undefined;
+  if (timer === undefined || timer.kind === "deadline") return undefined;
+  // A retry timer names the attempt to come.
+  const attempt = timer.kind === "retry" ? timer.attempt - 1 : timer.attempt;
+  return attempt < 1 ? undefined : makeJobId({ runId, step: timer.step, attempt });
+}
+
+/** Whoever knows a claim token may report. */
+function withoutToken(result: Fields | undefined): JsonValue | undefined {
+  if (result === undefined) return undefined;
+  const { token: _token, ...shown } = result;
+  return shown;
+}
+
+const text = (value: JsonValue | undefined) => (typeof value === "string" ? value : undefined);
+const count = (value: JsonValue | undefined) => (typeof value === "number" ? value : undefined);
+
+function optional<Name extends string, Value>(name: Name, value: Value | undefined) {
+  return (value === undefined ? {} : { [name]: value }) as { [Key in Name]?: Value };
+}

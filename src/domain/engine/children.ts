@@ -1,0 +1,178 @@
+// Steps that begin other steps: `parallel`, and `for_each` with its items. They begin a few at a time and hear how each ended.
+import type { JsonValue } from "../fingerprint.ts";
+import type { CompiledStep } from "../workflow/compiled.ts";
+import { succeedWith } from "./begin-inline.ts";
+import { type Beginning, failToBegin } from "./beginning.ts";
+import { type Draft, isFull, putPayload, putStep, stepOf } from "./draft.ts";
+import { childAt, itemsPerChunk } from "./instances.ts";
+import { itemsKey, stepRecordKey } from "./keys.ts";
+import type { Children, StepRecord, WorkItem } from "./records.ts";
+import { evaluate, hasSteps, surroundingsOf } from "./scope.ts";
+import { fail } from "./settle-step.ts";
+import { setTimeLimit, wait } from "./wait.ts";
+import { withdrawChildren } from "./withdraw.ts";
+
+/** Records of children that are asked for together, where many are looked at. */
+const childrenWindow = 128;
+
+const none = { next: 0, open: 0, met: 0, broken: 0 };
+
+export function beginParallel(draft: Draft, { step, record }: Beginning): void {
+  const children = { total: step.parallel?.steps.length ?? 0, ...none };
+  const begun = { step, record: { ...record, attempt: record.attempt + 1, children } };
+  wait(draft, begun, "children");
+  setTimeLimit(draft, begun);
+  draft.queue.push({ kind: "spread", step: step.id });
+}
+
+export function beginForEach(draft: Draft, beginning: Beginning): void {
+  const { step, record } = beginning;
+  const items = itemsOf(draft, beginning);
+  if (!Array.isArray(items)) {
+    failToBegin(draft, beginning, items.failed);
+    return;
+  }
+  const { itemsMax } = draft.limits;
+  if (items.length > itemsMax) {
+    const message = `for_each gave ${items.length} items; at most ${itemsMax} are allowed`;
+    failToBegin(draft, beginning, message, "too_many_items");
+    return;
+  }
+  if (items.length === 0) {
+    succeedWith(draft, beginning, []);
+    return;
+  }
+  const children = { total: items.length, ...none };
+  wait(draft, { step, record: { ...record, attempt: record.attempt + 1, children } }, "children");
+  draft.queue.push({ kind: "freeze", step: step.id, from: 0 });
+}
+
+type Items = JsonValue[] | { readonly failed: string };
+
+function itemsOf(draft: Draft, { step, surroundings }: Beginning): Items {
+  if (step.forEach === undefined) return [];
+  const evaluated = evaluate(draft, step.forEach.items, surroundings);
+  if (evaluated.kind === "failed") return { failed: evaluated.message };
+  if (evaluated.kind === "value" && Array.isArray(evaluated.value)) return evaluated.value;
+  return { failed: "for_each did not give a list" };
+}
+
+/**
+ * Writes the items down, so that each is looked up by its position later. Large lists take several commits, each of which
+ * evaluates the list again: all that it reads has ended, so it is the same list.
+ */
+export function freeze(draft: Draft, item: WorkItem & { readonly kind: "freeze" }): void {
+  const step = draft.compiled.steps.get(item.step);
+  const record = step === undefined ? undefined : stepOf(draft, step.id);
+  if (step?.forEach === undefined || record === undefined) return;
+  const surroundings = surroundingsOf(draft, step);
+  if (!hasSteps(draft, step.forEach.items.steps) || surroundings === undefined) return;
+  const items = itemsOf(draft, { step, record, surroundings });
+  if (!Array.isArray(items)) throw new Error(`the items of ${step.id} cannot be read again`);
+  for (let chunk = item.from; chunk * itemsPerChunk < items.length; chunk += 1) {
+    if (isFull(draft)) {
+      draft.queue.unshift({ ...item, from: chunk });
+      return;
+    }
+    const some = items.slice(chunk * itemsPerChunk, (chunk + 1) * itemsPerChunk);
+    putPayload(draft, itemsKey(step.id, chunk), JSON.stringify(some));
+  }
+  draft.queue.push({ kind: "spread", step: step.id });
+}
+
+/** Begins children until as many are open as may be. */
+export function spread(draft: Draft, item: WorkItem & { readonly kind: "spread" }): void {
+  const step = draft.compiled.steps.get(item.step);
+  if (step === undefined) return;
+  const parallelMax = step.parallel?.parallelMax ?? step.forEach?.parallelMax ?? 0;
+  for (let room = draft.limits.stepsMax - draft.touched.size; ; room -= 1) {
+    const record = stepOf(draft, step.id);
+    if (record?.children === undefined || record.waitingFor !== "children") return;
+    const { children } = record;
+    if (children.closing || children.next >= children.total || children.open >= parallelMax) return;
+    if (room <= 0) {
+      // Those planned so far fill this change; the others follow when they have begun.
+      draft.queue.push(item);
+      return;
+    }
+    if (!planChild(draft, step, record, children)) return;
+  }
+}
+
+/** False when the child's record is missing. */
+function planChild(draft: Draft, step: CompiledStep, record: StepRecord, children: Children): boolean {
+  const child = childAt(step, children.next);
+  let isDone = false;
+  if (children.again === true) {
+    const before = recordInWindow(draft, step, children);
+    if (before === undefined) return false;
+    isDone = before.status !== "pending" && before.status !== "cancelled";
+  }
+  const open = children.open + (isDone ? 0 : 1);
+  putStep(draft, step.id, { ...record, children: { ...children, next: children.next + 1, open } });
+  const isFresh = !step.repeats && children.again !== true;
+  if (!isDone) draft.queue.push({ kind: "begin", step: child, fresh: isFresh });
+  return true;
+}
+
+/** Asks for a number of children's records at once. */
+function recordInWindow(draft: Draft, step: CompiledStep, { next, total }: Children): StepRecord | undefined {
+  const id = childAt(step, next);
+  if (draft.steps.has(id) || draft.loaded.has(stepRecordKey(id)) || draft.age === "new")
+    return stepOf(draft, id);
+  for (let index = next; index < Math.min(total, next + childrenWindow); index += 1) {
+    const key = stepRecordKey(childAt(step, index));
+    if (!draft.loaded.has(key)) draft.missing.add(key);
+  }
+  return undefined;
+}
+
+/** One child less is open: the step ends, or begins another. */
+export function hearChild(draft: Draft, item: WorkItem & { readonly kind: "hear" }): void {
+  const step = draft.compiled.steps.get(item.step);
+  const record = step === undefined ? undefined : stepOf(draft, item.step);
+  if (step === undefined || record?.children === undefined) return;
+  if (record.waitingFor !== "children" || record.children.closing) return;
+  const { met, broken, open, total, next } = record.children;
+  const isMet = item.outcome === "met";
+  const children: Children = {
+    ...record.children,
+    open: open - 1,
+    met: met + (isMet ? 1 : 0),
+    broken: broken + (isMet ? 0 : 1),
+  };
+  const heard = { ...record, children };
+  const required = step.parallel?.required ?? total;
+  const onFailure = step.parallel?.onFailure ?? step.forEach?.onFailure ?? "cancel";
+  if (children.met >= required) {
+    close(draft, step, heard);
+    return;
+  }
+  const isHopeless = total - children.broken < required;
+  const isOver = children.open === 0 && next >= total;
+  putStep(draft, step.id, heard);
+  if (isHopeless && (onFailure === "cancel" || isOver)) failForChild(draft, step, heard, item);
+  else draft.queue.push({ kind: "spread", step: step.id });
+}
+
+/** Enough children have succeeded: the others are taken back, and the outputs put together. */
+function close(draft: Draft, step: CompiledStep, record: StepRecord): void {
+  const children = { ...(record.children as Children), closing: true as const };
+  putStep(draft, step.id, { ...record, children });
+  withdrawChildren(draft, step, { ...record, children });
+  draft.queue.push({ kind: "collect", step: step.id, from: 0, text: "" });
+}
+
+function failForChild(
+  draft: Draft,
+  step: CompiledStep,
+  record: StepRecord,
+  { child, outcome }: WorkItem & { readonly kind: "hear" },
+): void {
+  const { broken, total } = record.children as Children;
+  const many = broken > 1 ? ` and ${broken - 1} more of ${total}` : "";
+  const message = `${child} ended ${outcome}${many}`;
+  const status = outcome === "met" ? "failed" : outcome;
+  withdrawChildren(draft, step, record);
+  fail(draft, { step, record }, status, { error: { code: "child_failed", message } });
+}

@@ -1,0 +1,122 @@
+// Lets a step go on that had failed for good: with its next attempt, in the same run, as if it had never failed.
+import type { CompiledStep } from "../workflow/compiled.ts";
+import { type Draft, isFull, putStep, stepOf } from "./draft.ts";
+import {
+  type Children,
+  hasFailed,
+  isOpen,
+  type RunState,
+  type StepRecord,
+  type WorkItem,
+} from "./records.ts";
+import { forgetFailure, type StepInHand } from "./settle-step.ts";
+import { putUp } from "./try-again.ts";
+import { setTimeLimit } from "./wait.ts";
+
+/** A run that has ended goes on: what its end had counted is taken back. */
+export function reopen(run: RunState): void {
+  const left = run.callOff === undefined ? "skipped" : "cancelled";
+  if (run.unbegun !== undefined) run.counts[left] = (run.counts[left] ?? 0) - run.unbegun;
+  delete run.unbegun;
+  delete run.ended;
+  delete run.endedAtMs;
+}
+
+/** False when there is nothing to go on with: somebody handled the failure, or the steps around it did without this one. */
+export function revive(draft: Draft, inHand: StepInHand): boolean {
+  const failed = failedWith(draft, inHand);
+  if (failed === undefined) return false;
+  const { step, record } = inHand;
+  const { failures: _failures, lostClaims: _lostClaims, ...fresh } = unfailed(record);
+  for (const controller of failed) goOn(draft, controller);
+  putStep(draft, step.id, { ...fresh, status: "pending" });
+  putUp(draft, { step, record: { ...fresh, status: "pending" } });
+  const top = failed.at(-1) ?? inHand;
+  forgetFailure(draft, top.step.id);
+  for (const { step: revived } of [inHand, ...failed]) {
+    draft.queue.push({ kind: "restore", step: revived.id, from: 0 });
+  }
+  draft.events.push({ type: "step_retried", step: step.id, attempt: record.attempt + 1 });
+  return true;
+}
+
+/** The controllers that wait for this step or failed for it, the nearest first; undefined when one of them ended otherwise. */
+function failedWith(draft: Draft, { step, record }: StepInHand): readonly StepInHand[] | undefined {
+  if (step.onError !== undefined || !hasFailed(record.status)) return undefined;
+  const failed: StepInHand[] = [];
+  let name = step.controller;
+  while (name !== undefined) {
+    const controller = draft.compiled.steps.get(name);
+    const above = controller === undefined ? undefined : stepOf(draft, name);
+    if (controller === undefined || above === undefined) return undefined;
+    failed.push({ step: controller, record: above });
+    if (above.waitingFor === "children" && above.children?.closing !== true) return failed;
+    if (!hasFailed(above.status) || controller.onError !== undefined) return undefined;
+    name = controller.controller;
+  }
+  return failed;
+}
+
+/** A controller waits for its children again; those that were taken back when it failed begin once more. */
+function goOn(draft: Draft, { step, record }: StepInHand): void {
+  const { children } = record;
+  const isWaiting = isOpen(record);
+  const counted =
+    children === undefined
+      ? {}
+      : { children: { ...children, ...again(children, isWaiting), broken: children.broken - 1 } };
+  const next: StepRecord = { ...unfailed(record), status: "waiting", waitingFor: "children", ...counted };
+  putStep(draft, step.id, next);
+  if (isWaiting) return;
+  if (step.forEach === undefined) setTimeLimit(draft, { step, record: next });
+  if (children !== undefined) draft.queue.push({ kind: "spread", step: step.id });
+}
+
+function again(children: Children, isWaiting: boolean): Pick<Children, "next" | "open" | "again"> {
+  if (!isWaiting) return { next: 0, open: 1, again: true };
+  return { next: children.next, open: children.open + 1, ...(children.again ? { again: true } : {}) };
+}
+
+function unfailed(record: StepRecord): StepRecord {
+  const { error: _error, errorKey: _errorKey, endedAtMs: _endedAtMs, ...rest } = record;
+  return rest;
+}
+
+/** Steps that were skipped because of the one that goes on wait for it again, and so do those that depend on them. */
+export function restore(draft: Draft, item: WorkItem & { readonly kind: "restore" }): void {
+  const dependents = draft.compiled.steps.get(item.step)?.dependents ?? [];
+  for (let index = item.from; index < dependents.length; index += 1) {
+    if (isFull(draft)) {
+      draft.queue.unshift({ ...item, from: index });
+      return;
+    }
+    const step = draft.compiled.steps.get(dependents[index] as string);
+    if (step !== undefined) restoreStep(draft, step);
+  }
+}
+
+function restoreStep(draft: Draft, step: CompiledStep): void {
+  const record = stepOf(draft, step.id);
+  const before = step.dependsOn.map((id) => stepOf(draft, id));
+  if (record?.skipped !== "dependency") return;
+  if (before.some((dependency) => dependency === undefined || isBroken(dependency))) return;
+  const open = before.filter(
+    (dependency) => dependency?.status === "pending" || isOpen(dependency as StepRecord),
+  );
+  const isReached = before.some((dependency) => dependency !== undefined && isMet(dependency));
+  putStep(draft, step.id, {
+    status: "pending",
+    attempt: record.attempt,
+    remaining: open.length,
+    ...(isReached ? { reached: true } : {}),
+  });
+  draft.queue.push({ kind: "restore", step: step.id, from: 0 });
+}
+
+export function isMet({ status, skipped }: StepRecord): boolean {
+  return status === "succeeded" || skipped === "condition";
+}
+
+function isBroken({ status, skipped }: StepRecord): boolean {
+  return hasFailed(status) || status === "cancelled" || skipped === "dependency";
+}

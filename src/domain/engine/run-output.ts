@@ -1,0 +1,48 @@
+// What a whole run gives to whoever started it: the outputs of its last steps.
+import type { JsonValue } from "../fingerprint.ts";
+import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
+import { outputCharactersMax } from "./collect.ts";
+import { bodyOf, type Draft, putPayload, stepOf } from "./draft.ts";
+import { runOutputKey } from "./keys.ts";
+import { readOutput } from "./records.ts";
+
+/** Steps that nobody depends on, that begin by themselves. */
+export function lastSteps(compiled: CompiledDefinition): readonly CompiledStep[] {
+  return [...compiled.steps.values()].filter(
+    ({ dependents, handlesErrors, controller }) =>
+      dependents.length === 0 && !handlesErrors && controller === undefined,
+  );
+}
+
+/** The output of a single last step, or all of them by name; only of those that have one. */
+export function outputOfRun(
+  compiled: CompiledDefinition,
+  outputOf: (step: CompiledStep) => JsonValue | undefined,
+): JsonValue {
+  const last = lastSteps(compiled);
+  const [only] = last;
+  if (last.length === 1 && only !== undefined) return outputOf(only) ?? null;
+  const named = last.flatMap((step) => {
+    const output = outputOf(step);
+    return output === undefined ? [] : [[step.id, output] as const];
+  });
+  return Object.fromEntries(named);
+}
+
+/** Kept with a child run when it succeeds, so that its parent finds it; false while records are missing. */
+export function keepOutput(draft: Draft): boolean {
+  const outputs = new Map<string, JsonValue>();
+  let isComplete = true;
+  for (const { id } of lastSteps(draft.compiled)) {
+    const record = stepOf(draft, id);
+    const body = record?.outputKey === undefined ? undefined : bodyOf(draft, record.outputKey);
+    if (record === undefined || (record.outputKey !== undefined && body === undefined)) isComplete = false;
+    else if (typeof body === "string") outputs.set(id, readOutput(body));
+  }
+  if (!isComplete) return false;
+  const output = outputOfRun(draft.compiled, ({ id }) => outputs.get(id));
+  const text = JSON.stringify({ output });
+  // Larger ones stay with the child's steps, where a mapping can name the part it needs.
+  if (text.length <= outputCharactersMax) putPayload(draft, runOutputKey, text);
+  return true;
+}

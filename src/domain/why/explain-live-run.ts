@@ -1,0 +1,171 @@
+// Explains a run that has not ended: what it waits for, the most important first, and one sentence about it.
+import { openCount } from "../engine/records.ts";
+import { formatTime } from "../engine/rfc3339.ts";
+import { explainStep } from "./explain-step.ts";
+import type { Explanation, RunLockItem, Waiting, WaitingEntry } from "./explanation.ts";
+import type { LiveRunFacts } from "./facts.ts";
+
+/** Of items in one answer. */
+export const itemsMax = 24;
+
+const entriesMax = 10;
+
+export function explainLiveRun(facts: LiveRunFacts): Explanation {
+  const { header, run } = facts;
+  const steps = facts.steps.map((step) => explainStep(facts, step));
+  const entries = [
+    ...entriesOfRun(facts),
+    ...steps.flatMap(({ entry }) => (entry === undefined ? [] : [entry])),
+  ];
+  const items = [
+    ...stoppedItem(facts),
+    ...lockItem(facts, entries),
+    ...steps.flatMap(({ item }) => (item === undefined ? [] : [item])),
+  ]
+    .map((item, position) => ({ item, position, rank: rankOf(item) }))
+    .sort((left, right) => left.rank - right.rank || left.position - right.position)
+    .map(({ item }) => item)
+    .slice(0, itemsMax);
+  const openSteps = run === undefined ? 0 : openCount(run) + openItems(facts);
+  const shown = items.filter((item) => "step_id" in item).length;
+  const lock = facts.lock.kind === "unanswered" ? ["who holds the run"] : [];
+  const slots = facts.slots.kind === "unanswered" ? ["the tenant's limit and kill switch"] : [];
+  return {
+    run_id: header.runId,
+    workflow_id: header.workflow,
+    status: header.status,
+    since: formatTime(header.updatedAtMs),
+    summary: summaryOf(facts, items),
+    waiting_for: items,
+    open_steps: openSteps,
+    not_shown: Math.max(0, openSteps - shown - entries.length),
+    unanswered: [
+      ...facts.unanswered,
+      ...lock,
+      ...slots,
+      ...steps.flatMap(({ unanswered }) => (unanswered === undefined ? [] : [unanswered])),
+    ],
+  };
+}
+
+function openItems({ run }: LiveRunFacts): number {
+  return (run?.items?.running ?? 0) + (run?.items?.waiting ?? 0);
+}
+
+/** Entries that are about the run as a whole. */
+function entriesOfRun({ header, run }: LiveRunFacts): readonly WaitingEntry[] {
+  const started = run === undefined || run.startedAtMs === 0;
+  return [
+    ...(started ? [{ kind: "started", about: header.runId } as const] : []),
+    ...(header.cancelRequested === undefined ? [] : [{ kind: "cancel", about: header.runId } as const]),
+  ];
+}
+
+function stoppedItem({ slots, header }: LiveRunFacts): readonly Waiting[] {
+  if (slots.kind !== "known" || !slots.value.stopped) return [];
+  return [
+    {
+      kind: "tenant_stopped",
+      since: formatTime(header.updatedAtMs),
+      detail: "The tenant's kill switch is on: no job is claimed, and workers are told to stop.",
+      what_to_do: 'A platform key sets it: PATCH /api/v1/tenants/{id} {"stopped": false}.',
+    },
+  ];
+}
+
+function lockItem({ header, lock }: LiveRunFacts, entries: readonly WaitingEntry[]): readonly Waiting[] {
+  const held = lock.kind === "known" && lock.value.kind === "held" ? lock.value : undefined;
+  if (entries.length === 0 && held === undefined) return [];
+  const item: RunLockItem = {
+    kind: "run_lock",
+    since: formatTime(header.updatedAtMs),
+    entries: entries.slice(0, entriesMax),
+    ...(held === undefined
+      ? {}
+      : {
+          holder: {
+            instance: held.instance,
+            ...(held.owner === undefined ? {} : { owner: held.owner }),
+            held_for_ms: Math.round(held.heldForMs),
+            expires_in_ms: Math.round(held.expiresInMs),
+          },
+        }),
+    what_to_do:
+      held === undefined
+        ? "Nothing: nobody holds the run, and the sweep finds it within a few seconds. If it stays so, see whether any process sweeps (interlock_sweep_* metrics, its log)."
+        : `Nothing: ${held.instance} applies what waits. If it died, its lock frees itself in ${Math.round(held.expiresInMs)} ms and the next owner goes on.`,
+  };
+  return [item];
+}
+
+/** What a person has to do comes first, what goes on by itself last. */
+function rankOf(item: Waiting): number {
+  switch (item.kind) {
+    case "tenant_stopped":
+      return 0;
+    case "limit":
+      return 1;
+    case "job_unclaimed":
+      return item.because === "being_offered" ? 7 : 2;
+    case "approval":
+      return 3;
+    case "run_lock":
+      return item.entries.length > 0 ? 4 : 8;
+    case "child_run":
+      return 5;
+    case "timer":
+      return 6;
+    case "job_running":
+      return 9;
+    case "children":
+      return 10;
+  }
+}
+
+function summaryOf({ header, lock }: LiveRunFacts, items: readonly Waiting[]): string {
+  const [first] = items.filter(({ kind }) => kind !== "children");
+  if (first === undefined) {
+    return lock.kind === "unanswered"
+      ? `The run is ${header.status}; the store did not answer what it waits for.`
+      : `The run is ${header.status} and being worked on: nothing in it waits for longer than a moment.`;
+  }
+  const others = items.filter(({ kind }) => kind !== "children").length - 1;
+  const more =
+    others === 0 ? "" : ` ${others} more ${others === 1 ? "thing is" : "things are"} listed below.`;
+  return `${sentenceOf(first)}${more}`;
+}
+
+function sentenceOf(item: Waiting): string {
+  switch (item.kind) {
+    case "tenant_stopped":
+      return "The tenant is stopped, so that no job of this run may be claimed.";
+    case "limit":
+      return `All ${item.limit} slots of the tenant are in use.`;
+    case "approval":
+      return `Step ${item.step_id} has been waiting for an approval since ${item.since}.`;
+    case "job_unclaimed":
+      return `The job of step ${item.step_id} has been waiting for a worker since ${item.since}: ${item.detail}`;
+    case "run_lock":
+      return lockSentence(item);
+    case "child_run":
+      return `Step ${item.step_id} waits for run ${item.run_id}${item.run_status === undefined ? "" : `, which is ${item.run_status}`}.`;
+    case "timer":
+      return item.timer === "retry"
+        ? `Step ${item.step_id} failed ${item.failures} times and is tried again at ${item.due_at}.`
+        : `Step ${item.step_id} is a delay until ${item.due_at}.`;
+    case "job_running":
+      return `Worker ${item.worker_id} has been working on step ${item.step_id} since ${item.since}.`;
+    case "children":
+      return `Step ${item.step_id} waits for its parts.`;
+  }
+}
+
+function lockSentence({ entries, holder }: RunLockItem): string {
+  const by =
+    holder === undefined
+      ? "nobody holds the run: the sweep finds it"
+      : `${holder.instance} has held the run for ${holder.held_for_ms} ms`;
+  const [first] = entries;
+  if (first === undefined) return `Something is just being applied to the run: ${by}.`;
+  return `Something has arrived (${first.kind} ${first.about}) and is not applied yet: ${by}.`;
+}

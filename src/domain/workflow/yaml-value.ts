@@ -1,0 +1,171 @@
+// Turns parsed YAML into JSON, and refuses what JSON cannot say or what two readers could understand differently.
+import {
+  type Alias,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  type ParsedNode,
+  type Scalar,
+  type YAMLMap,
+  type YAMLSeq,
+} from "yaml";
+import type { JsonValue } from "../fingerprint.ts";
+import { isHeldExactly } from "../strict-json.ts";
+import type { YamlTargets } from "./yaml-places.ts";
+import type { Found } from "./yaml-text.ts";
+
+/** As deep as JSON is read. */
+export const yamlDepthMax = 32;
+
+const aliasesMax = 100;
+
+export type YamlValue = {
+  readonly value: JsonValue;
+  readonly found: readonly Found[];
+  readonly targets: YamlTargets;
+};
+
+/** `sizeMax` bounds what aliases may add up to: nine lines can stand for a billion values. */
+export function yamlValue(contents: ParsedNode | null, sizeMax: number): YamlValue {
+  const walk: Walk = {
+    found: [],
+    targets: new Map(),
+    anchors: new Map(),
+    aliases: 0,
+    sizeLeft: sizeMax,
+  };
+  const value = jsonOf(walk, contents, 0);
+  return { value, found: walk.found, targets: walk.targets };
+}
+
+type Anchored = {
+  readonly node: ParsedNode;
+  readonly value: JsonValue;
+  readonly size: number;
+  /** Levels below the anchored value itself. */
+  readonly height: number;
+};
+
+type Walk = {
+  readonly found: Found[];
+  readonly targets: Map<Alias, ParsedNode>;
+  /** By name; an open one stands for what is still being read. */
+  readonly anchors: Map<string, Anchored | "open">;
+  aliases: number;
+  sizeLeft: number;
+};
+
+type Node = ParsedNode | null;
+
+function jsonOf(walk: Walk, node: Node, depth: number): JsonValue {
+  // Once too much is too much: the rest is not looked at.
+  if (walk.sizeLeft < 0) return null;
+  if (node === null) return null;
+  if (depth > yamlDepthMax) return refuse(walk, node, `nested deeper than ${yamlDepthMax}`);
+  if (isAlias(node)) return aliasValue(walk, node, depth);
+  if (node.tag !== undefined && !knownTags.includes(node.tag)) {
+    return refuse(walk, node, `the tag ${node.tag} is not supported`);
+  }
+  take(walk, node, 2);
+  const { anchor } = node;
+  if (anchor === undefined) return plainValue(walk, node, depth);
+  walk.anchors.set(anchor, "open");
+  const sizeBefore = walk.sizeLeft;
+  const value = plainValue(walk, node, depth);
+  const size = 2 + sizeBefore - walk.sizeLeft;
+  walk.anchors.set(anchor, { node, value, size, height: heightOf(value) });
+  return value;
+}
+
+const knownTags = ["str", "int", "float", "bool", "null", "map", "seq"].map(
+  (name) => `tag:yaml.org,2002:${name}`,
+);
+
+function refuse(walk: Walk, node: ParsedNode, message: string): null {
+  walk.found.push({ message, offset: node.range[0] });
+  return null;
+}
+
+function take(walk: Walk, node: ParsedNode, size: number): void {
+  if (walk.sizeLeft < 0) return;
+  walk.sizeLeft -= size;
+  if (walk.sizeLeft < 0) refuse(walk, node, "the text is too large once its aliases are written out");
+}
+
+function aliasValue(walk: Walk, node: Alias.Parsed, depth: number): JsonValue {
+  walk.aliases += 1;
+  if (walk.aliases > aliasesMax) {
+    walk.sizeLeft = -1;
+    return refuse(walk, node, `has more than ${aliasesMax} aliases`);
+  }
+  const anchored = walk.anchors.get(node.source);
+  if (anchored === undefined) return refuse(walk, node, `there is no anchor "${node.source}" before it`);
+  if (anchored === "open") return refuse(walk, node, `"${node.source}" contains itself`);
+  if (depth + anchored.height > yamlDepthMax) return refuse(walk, node, `nested deeper than ${yamlDepthMax}`);
+  take(walk, node, anchored.size);
+  walk.targets.set(node, anchored.node);
+  return anchored.value;
+}
+
+function heightOf(value: JsonValue): number {
+  if (value === null || typeof value !== "object") return 0;
+  const inner: readonly JsonValue[] = Object.values(value);
+  return inner.reduce<number>((height, one) => Math.max(height, 1 + heightOf(one)), 0);
+}
+
+function plainValue(walk: Walk, node: Exclude<ParsedNode, Alias.Parsed>, depth: number): JsonValue {
+  if (isMap(node)) return mapValue(walk, node, depth);
+  if (isSeq(node)) return (node as YAMLSeq.Parsed).items.map((item) => jsonOf(walk, item, depth + 1));
+  return scalarValue(walk, node as Scalar.Parsed);
+}
+
+function mapValue(walk: Walk, node: YAMLMap.Parsed, depth: number): JsonValue {
+  const entries = new Map<string, JsonValue>();
+  for (const { key, value } of node.items) {
+    if (!isScalar(key)) {
+      refuse(walk, key ?? node, "a name must be a text");
+      continue;
+    }
+    const name = String(key.value ?? "");
+    take(walk, key, 2 + name.length);
+    if (!name.isWellFormed()) refuse(walk, key, "a name holds half of a surrogate pair");
+    if (name === "<<" && key.type === "PLAIN")
+      refuse(walk, key, "merge keys (<<) are not supported: write the fields out");
+    else if (entries.has(name))
+      refuse(walk, key, `the name ${JSON.stringify(name.slice(0, 200))} stands twice in one map`);
+    entries.set(name, jsonOf(walk, value, depth + 1));
+  }
+  return Object.fromEntries(entries);
+}
+
+function scalarValue(walk: Walk, node: Scalar.Parsed): JsonValue {
+  const value: unknown = node.value;
+  if (typeof value === "string") {
+    take(walk, node, value.length);
+    return value.isWellFormed() ? value : refuse(walk, node, "a text holds half of a surrogate pair");
+  }
+  if (typeof value === "number") return numberValue(walk, node, value);
+  if (value === null || typeof value === "boolean") return value;
+  return refuse(walk, node, "is no value that JSON has");
+}
+
+/** Readers of older YAML take 010 for eight, others for ten. */
+function numberValue(walk: Walk, node: Scalar.Parsed, value: number): JsonValue {
+  const source = node.source.trim();
+  if (/^[-+]?0\d/.test(source))
+    return refuse(walk, node, `the number ${source} starts with zero; drop it, or put a text in quotes`);
+  const isExact = /^[-+]?0[xo]/.test(source)
+    ? Number.isSafeInteger(value)
+    : Number.isFinite(value) && isHeldExactly(asJson(source), value);
+  if (isExact) return value === 0 ? 0 : value;
+  return refuse(walk, node, `the number ${source.slice(0, 100)} cannot be held exactly; put it in quotes`);
+}
+
+/** YAML allows a plus, and no digit before or after the point. */
+function asJson(source: string): string {
+  return source
+    .replace(/^\+/, "")
+    .replace(/^(-?)\./, "$10.")
+    .replace(/\.(?=$|[eE])/, "");
+}

@@ -1,0 +1,98 @@
+// What every commit of a run must keep, checked by looking at all its records: counters, open children, nothing left behind.
+import { expect } from "vitest";
+import { childAt } from "../../src/domain/engine/instances.ts";
+import { attemptOf, parseTimer } from "../../src/domain/engine/keys.ts";
+import { isOpen, readStepRecord, type StepStatus } from "../../src/domain/engine/records.ts";
+import { isTerminal } from "../../src/domain/run.ts";
+import type { World } from "./engine-world.ts";
+
+const none = { running: 0, waiting: 0 };
+
+/** The counters equal reality. */
+export function checkCounts(world: World): void {
+  if (!world.records.has("run")) return;
+  const { run } = world;
+  const counted: Partial<Record<StepStatus, number>> = {};
+  for (const status of Object.values(world.shown)) {
+    if (status !== "pending") counted[status] = (counted[status] ?? 0) + 1;
+  }
+  expect(Object.fromEntries(Object.entries(run.counts).filter(([, count]) => count !== 0))).toEqual(counted);
+  expect(run.items ?? none).toEqual(openItems(world));
+  if (run.work === undefined && run.callOff === undefined) checkControllers(world);
+}
+
+function openItems(world: World): typeof none {
+  const open = { ...none };
+  for (const [key, body] of world.records) {
+    if (!key.startsWith("step/") || !key.endsWith("]")) continue;
+    const { status } = readStepRecord(body);
+    if (status === "running" || status === "waiting") open[status] += 1;
+  }
+  return open;
+}
+
+/** A step that waits for its children knows how many are open; one that has ended left none open. */
+function checkControllers(world: World): void {
+  for (const step of world.compiled.steps.values()) {
+    const record = world.step(step.id);
+    const { children } = record;
+    if (step.loop !== undefined) {
+      const isBodyOpen = isOpen(world.step(step.loop.body));
+      expect({ step: step.id, isBodyOpen }).toEqual({ step: step.id, isBodyOpen: isOpen(record) });
+    }
+    if (children === undefined) continue;
+    let open = 0;
+    for (let index = 0; index < children.total; index += 1) {
+      if (isOpen(world.step(childAt(step, index)))) open += 1;
+    }
+    const expected = isOpen(record) ? children.open : 0;
+    expect({ step: step.id, open }).toEqual({ step: step.id, open: expected });
+  }
+}
+
+/** An ended run leaves nothing behind that could still happen. */
+export function checkNothingLeft(world: World): void {
+  const { run, jobs, timers, approvals } = world;
+  expect(run.ended).toBe(world.status);
+  const open = [...jobs.values()].filter(({ state }) => state === "ready").map(({ jobId }) => jobId);
+  expect({ open, timers: [...timers.keys()] }).toEqual({ open: [], timers: [] });
+  expect([...approvals.values()].filter(({ state }) => state === "pending")).toEqual([]);
+  expect(openItems(world)).toEqual(none);
+  for (const child of world.children) expect(isTerminal(child.status) || child.isCancelling).toBe(true);
+}
+
+/** With an empty inbox every open step waits for something that will come, and nothing is out that no step waits for. */
+export function checkSettled(world: World): void {
+  expect(world.inbox).toEqual([]);
+  const waitedFor = new Set<string>();
+  for (const [key, body] of world.records) {
+    if (!key.startsWith("step/")) continue;
+    const step = key.slice("step/".length);
+    const record = readStepRecord(body);
+    const { attempt } = record;
+    if (record.status === "running") waitedFor.add(`job ${step}@${attempt}`);
+    if (record.waitingFor === "approval") waitedFor.add(`approval ${step}@${attempt}`);
+    if (record.waitingFor === "delay") waitedFor.add(`timer delay/${step}@${attempt}`);
+    if (record.waitingFor === "retry") waitedFor.add(`timer retry/${step}@${attempt + 1}`);
+    if (record.waitingFor === "child_run") waitedFor.add(`run ${record.childRunId}`);
+  }
+  expect([...out(world)].sort()).toEqual([...waitedFor].sort());
+}
+
+function out(world: World): Set<string> {
+  const found = new Set<string>();
+  const nameOf = (id: string) => {
+    const name = attemptOf(world.runId, id);
+    return `${name?.step}@${name?.attempt}`;
+  };
+  for (const { jobId } of world.ready()) found.add(`job ${nameOf(jobId)}`);
+  for (const [id, { state }] of world.approvals) if (state === "pending") found.add(`approval ${nameOf(id)}`);
+  for (const timerId of world.timers.keys()) {
+    const kind = parseTimer(timerId)?.kind;
+    if (kind === "delay" || kind === "retry") found.add(`timer ${timerId}`);
+  }
+  for (const child of world.children) {
+    if (!isTerminal(child.status) && !child.isCancelling) found.add(`run ${child.runId}`);
+  }
+  return found;
+}

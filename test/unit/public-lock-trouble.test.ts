@@ -1,0 +1,423 @@
+// What a wait for a public lock does when its time is over, its caller goes away or the store does not answer.
+import { describe, expect, test } from "vitest";
+import type { LockToken } from "../../src/domain/lock.ts";
+import { acme, acquired, lockWorld, report } from "../support/public-locks.ts";
+import { isIdle } from "../support/simulated-ports.ts";
+
+const mine = "my-own-token-0000000001" as LockToken;
+const lock = { namespace: "public", name: report } as const;
+
+type World = ReturnType<typeof lockWorld>;
+
+async function until(world: World, atMs: number): Promise<void> {
+  await world.kernel.run({ untilMs: atMs });
+}
+
+/** Somebody else has the lock. */
+async function occupied(world: World, ttlMs = 600_000) {
+  const request = { tenant: acme, lock, token: "occupant" as LockToken, instance: "x", ttlMs, owner: "bob" };
+  expect((await world.store.acquireLock(request, { deadlineMs: 1 })).kind).toBe("acquired");
+  return () =>
+    world.store.releaseLock({ tenant: acme, lock, token: "occupant" as LockToken }, { deadlineMs: 1 });
+}
+
+async function held(world: World) {
+  return world.store.inspectLock({ tenant: acme, lock }, { deadlineMs: 1 });
+}
+
+describe("a wait", () => {
+  test("of nothing asks once, queues nowhere and tells who holds the lock", async () => {
+    const world = lockWorld();
+    await occupied(world);
+    await until(world, 40);
+    const p = world.process("p");
+    const answer = await world.kernel.complete(p.acquire({ waitMs: 0 }));
+    expect(answer).toMatchObject({
+      kind: "busy",
+      holder: { owner: "bob", heldForMs: 40, expiresInMs: 599_960, waiting: 0 },
+      waitedMs: 0,
+    });
+    expect(p.calls.map(({ name }) => name)).toEqual(["acquireLock", "inspectLock"]);
+    expect(p.lines).toMatchObject([
+      { level: "info", message: "public lock busy", fields: { holder: "bob" } },
+    ]);
+  });
+
+  test("ends with its time, and gives its place back before that is told", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    const p = world.process("p");
+    const answer = await world.kernel.complete(p.acquire({ waitMs: 1_000 }));
+    expect(answer).toMatchObject({ kind: "busy", holder: { owner: "bob", waiting: 0 }, waitedMs: 1_000 });
+    const asked = p.callsOf("acquireLock").map(({ atMs }) => atMs);
+    expect(asked).toEqual([0, 250, 500, 750, 1_000]);
+    expect(p.callsOf("releaseLock").map(({ answer: kind }) => kind)).toEqual(["released"]);
+    expect(await leave()).toEqual({ kind: "released", storeTimeMs: expect.any(Number) });
+    expect((await held(world)).kind).toBe("free");
+    expect(await isIdle(world.kernel)).toBe(true);
+  });
+
+  test("that ends just as the lock was handed to it passes it on", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    const p = world.process("p");
+    const waiting = p.acquire({ waitMs: 1_000 });
+    await until(world, 999);
+    const next = world.process("q").acquire({ owner: "next" });
+    p.fail({ acquireLock: { replyAfterMs: 5 } });
+    await until(world, 1_003);
+    await leave();
+    expect(await world.kernel.complete(waiting)).toMatchObject({ kind: "busy" });
+    expect(await held(world)).toMatchObject({ kind: "held", owner: "next" });
+    expect(await world.kernel.complete(next)).toMatchObject({ kind: "acquired" });
+  });
+
+  test("that cannot give its place back says that it does not know, and names the token", async () => {
+    const world = lockWorld();
+    await occupied(world);
+    const p = world.process("p", { failing: { releaseLock: "request_lost" } });
+    const answer = await world.kernel.complete(p.acquire({ waitMs: 100, token: mine }));
+    expect(answer).toEqual({ kind: "unknown", cause: expect.any(String), token: mine });
+    expect(world.kernel.nowMs()).toBeLessThanOrEqual(2_200);
+  });
+
+  test.each(["jitter", "fixed"] as const)(
+    "with %s never queues, and has nothing to give back",
+    async (wait) => {
+      const world = lockWorld();
+      const leave = await occupied(world);
+      const p = world.process("p");
+      expect(await world.kernel.complete(p.acquire({ wait, waitMs: 2_000 }))).toMatchObject({ kind: "busy" });
+      expect(p.callsOf("releaseLock")).toEqual([]);
+      const asked = p.callsOf("acquireLock");
+      for (const { request } of asked) expect(request).not.toHaveProperty("ticketMs");
+      const pauses = asked.slice(1).map(({ atMs }, index) => atMs - (asked[index]?.atMs ?? 0));
+      if (wait === "fixed") expect(new Set(pauses)).toEqual(new Set([25]));
+      else expect(Math.max(...pauses)).toBeLessThanOrEqual(400);
+      expect(p.metrics.total("lock_busy_retries_total", { path: "public", policy: wait })).toBe(
+        asked.length - 1,
+      );
+      world.kernel.after(500, () => void leave());
+      const since = world.kernel.nowMs();
+      expect(await world.kernel.complete(p.acquire({ wait }))).toMatchObject({ kind: "acquired" });
+      expect(world.kernel.nowMs() - since).toBeLessThan(900);
+    },
+  );
+});
+
+describe("a caller who goes away", () => {
+  test("is not asked for again, and what it may hold is given back", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    const p = world.process("p");
+    const gone = new AbortController();
+    const waiting = p.acquire({}, gone.signal);
+    await until(world, 333);
+    gone.abort();
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "cancelled" });
+    expect(world.kernel.nowMs()).toBe(333);
+    await world.kernel.run({});
+    expect(p.callsOf("releaseLock").map(({ atMs, answer }) => [atMs, answer])).toEqual([[333, "released"]]);
+    await leave();
+    expect((await held(world)).kind).toBe("free");
+  });
+
+  test("before its answer came gives back the lock that it just got", async () => {
+    const world = lockWorld();
+    const p = world.process("p", { failing: { acquireLock: { replyAfterMs: 50 } } });
+    const gone = new AbortController();
+    const waiting = p.acquire({}, gone.signal);
+    await until(world, 20);
+    expect((await held(world)).kind).toBe("held");
+    gone.abort();
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "cancelled" });
+    await world.kernel.run({});
+    expect((await held(world)).kind).toBe("free");
+  });
+
+  test("before anything was sent costs nothing", async () => {
+    const world = lockWorld();
+    const p = world.process("p");
+    const answer = await world.kernel.complete(p.acquire({}, AbortSignal.abort()));
+    expect(answer).toEqual({ kind: "cancelled" });
+    expect(p.calls).toEqual([]);
+  });
+
+  test("gives back within its bounds when the store does not answer", async () => {
+    const world = lockWorld();
+    await occupied(world);
+    const p = world.process("p", { failing: { releaseLock: "request_lost" } });
+    const gone = new AbortController();
+    const waiting = p.acquire({}, gone.signal);
+    await until(world, 100);
+    gone.abort();
+    await world.kernel.complete(waiting);
+    await world.kernel.run({});
+    expect(world.kernel.nowMs()).toBeLessThanOrEqual(2_100);
+    expect(p.lines.map(({ message }) => message)).toEqual(["lock release failed: left to its ttl"]);
+  });
+
+  test("with a token of its own leaves it alone: it may ask again with it, here or elsewhere", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    const p = world.process("p");
+    const q = world.process("q");
+    const gone = new AbortController();
+    const first = p.acquire({ token: mine }, gone.signal);
+    await until(world, 100);
+    const again = q.acquire({ token: mine });
+    await until(world, 101);
+    await leave();
+    gone.abort();
+    expect(await world.kernel.complete(first)).toEqual({ kind: "cancelled" });
+    expect(acquired(await world.kernel.complete(again)).token).toBe(mine);
+    await world.kernel.run({});
+    expect(p.callsOf("releaseLock")).toEqual([]);
+    expect((await held(world)).kind).toBe("held");
+  });
+});
+
+describe("a token of the caller's own", () => {
+  test("finds its lock again, with the same fence, however often it asks", async () => {
+    const world = lockWorld();
+    const p = world.process("p");
+    const first = acquired(await world.kernel.complete(p.acquire({ token: mine, ttlMs: 10_000 })));
+    await until(world, 4_000);
+    const again = acquired(await world.kernel.complete(p.acquire({ token: mine, ttlMs: 10_000, waitMs: 0 })));
+    expect(again).toMatchObject({ token: mine, fence: first.fence, expiresInMs: 6_000 });
+  });
+
+  test("is spent once it was released: a late repeat locks nobody out", async () => {
+    const world = lockWorld();
+    const p = world.process("p");
+    await world.kernel.complete(p.acquire({ token: mine }));
+    await world.kernel.complete(p.release(mine));
+    expect(await world.kernel.complete(p.acquire({ token: mine }))).toEqual({ kind: "token_used" });
+    expect((await held(world)).kind).toBe("free");
+  });
+
+  test("that asks a second time takes over from the first, which is told so and gives nothing back", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    const p = world.process("p");
+    const first = p.acquire({ token: mine });
+    await until(world, 100);
+    const second = p.acquire({ token: mine });
+    expect(await world.kernel.complete(first)).toEqual({ kind: "cancelled" });
+    expect(world.kernel.nowMs()).toBe(100);
+    await leave();
+    expect(acquired(await world.kernel.complete(second)).token).toBe(mine);
+    expect(p.callsOf("releaseLock")).toEqual([]);
+    expect(p.metrics.total("lock_waiters")).toBe(0);
+  });
+
+  test("that is released while it waits stops waiting", async () => {
+    const world = lockWorld();
+    await occupied(world);
+    const p = world.process("p");
+    const waiting = p.acquire({ token: mine });
+    await until(world, 100);
+    expect(await world.kernel.complete(p.release(mine))).toEqual({ kind: "released" });
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "cancelled" });
+    expect(await held(world)).toMatchObject({ waiting: 0 });
+  });
+});
+
+describe("a store that does not answer", () => {
+  test("is asked again with the same token, and the grant is found", async () => {
+    const world = lockWorld();
+    const p = world.process("p", { failing: { acquireLock: ["reply_lost"] } });
+    const answer = acquired(await world.kernel.complete(p.acquire({ waitMs: 0, ttlMs: 10_000 })));
+    const tokens = p.callsOf("acquireLock").map(({ request }) => (request as { token: string }).token);
+    expect(new Set(tokens)).toEqual(new Set([answer.token]));
+    // Granted by the first try, whose answer was lost: two seconds of the ttl are over.
+    expect(answer.expiresInMs).toBeLessThanOrEqual(8_000);
+    expect(answer.expiresInMs).toBeGreaterThan(7_800);
+  });
+
+  test("for longer leaves the outcome unknown, with the token to ask again", async () => {
+    const world = lockWorld();
+    const p = world.process("p", { failing: { acquireLock: "reply_lost" } });
+    const answer = await world.kernel.complete(p.acquire({ waitMs: 0 }));
+    if (answer.kind !== "unknown") throw new Error(answer.kind);
+    expect(world.kernel.nowMs()).toBeLessThanOrEqual(4_000);
+    expect(p.callsOf("releaseLock")).toEqual([]);
+    p.fail({});
+    const again = acquired(await world.kernel.complete(p.acquire({ token: answer.token, waitMs: 0 })));
+    expect(again.token).toBe(answer.token);
+    expect(await world.kernel.complete(p.release(answer.token))).toEqual({ kind: "released" });
+  });
+
+  test("is never taken for a busy lock", async () => {
+    for (const fate of ["request_lost", "reply_lost"] as const) {
+      const world = lockWorld();
+      const p = world.process("p", { failing: { acquireLock: fate } });
+      expect((await world.kernel.complete(p.acquire({ waitMs: 2_000 }))).kind).toBe("unknown");
+    }
+  });
+
+  test("for a moment costs nobody its place", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    const p = world.process("p");
+    const q = world.process("q");
+    const first = p.acquire({ owner: "first" });
+    await until(world, 10);
+    const second = q.acquire({ owner: "second" });
+    await until(world, 240);
+    p.fail({ acquireLock: ["unavailable", "unavailable"] });
+    await until(world, 600);
+    await leave();
+    expect(await world.kernel.complete(first)).toMatchObject({ kind: "acquired", owner: "first" });
+    expect(p.callsOf("acquireLock").map(({ answer }) => answer)).toContain("unavailable");
+    await until(world, world.kernel.nowMs() + 300);
+    expect(await held(world)).toMatchObject({ owner: "first", waiting: 1 });
+    void second;
+  });
+
+  test("at all is said at once by whoever has nothing in it", async () => {
+    const world = lockWorld();
+    const p = world.process("p", { failing: { acquireLock: "unavailable" } });
+    const answer = await world.kernel.complete(p.acquire());
+    expect(answer).toEqual({ kind: "unavailable", cause: "connection refused" });
+    expect(world.kernel.nowMs()).toBe(0);
+    expect(p.calls).toHaveLength(1);
+  });
+
+  test("while somebody queues leaves the outcome unknown: the lock may still come to it", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    const p = world.process("p");
+    const waiting = p.acquire({ waitMs: 60_000 });
+    await until(world, 240);
+    p.fail({ acquireLock: "unavailable" });
+    await until(world, 300);
+    await leave();
+    const answer = await world.kernel.complete(waiting);
+    expect(answer.kind).toBe("unknown");
+    expect(world.kernel.nowMs()).toBeLessThanOrEqual(4_240);
+    // So it has: the answer was right not to say busy.
+    expect((await held(world)).kind).toBe("held");
+  });
+
+  test("to a try that arrives late, after its caller left, keeps the lock from nobody", async () => {
+    const world = lockWorld();
+    const p = world.process("p", {
+      failing: { acquireLock: [{ requestAfterMs: 1_500, resetAfterMs: 10 }, "unavailable", "unavailable"] },
+    });
+    const gone = new AbortController();
+    const waiting = p.acquire({}, gone.signal);
+    await until(world, 30);
+    gone.abort();
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "cancelled" });
+    await world.kernel.run({});
+    expect((await held(world)).kind).toBe("free");
+  });
+});
+
+describe("the time that a lock is told to last", () => {
+  test("counts from when the call was sent that made the grant, however late its answer", async () => {
+    const world = lockWorld();
+    const p = world.process("p");
+    const first = acquired(await world.kernel.complete(p.acquire()));
+    const second = p.acquire({ ttlMs: 5_000 });
+    await until(world, 100);
+    p.fail({ releaseLock: { requestAfterMs: 300, replyAfterMs: 700 } });
+    const releasing = p.release(first.token);
+    p.fail({ acquireLock: { requestAfterMs: 1_500 } });
+    await world.kernel.complete(releasing);
+    const next = acquired(await world.kernel.complete(second));
+    // Sent at 100, granted at 400, told at 1,100 or when the ask that was under way came back.
+    const toldAfterMs = world.kernel.nowMs() - 100;
+    expect(next.expiresInMs).toBeLessThanOrEqual(5_000 - toldAfterMs);
+    expect((await held(world)).kind).toBe("held");
+    const truth = await held(world);
+    if (truth.kind === "held") expect(next.expiresInMs).toBeLessThanOrEqual(truth.expiresInMs);
+  });
+
+  test("is never more than the store's own, whatever is slow or paused", async () => {
+    for (let seed = 1; seed <= 30; seed += 1) {
+      const world = lockWorld({ seed, travelMsMax: 120 });
+      const p = world.process("p");
+      const q = world.process("q", { clockRate: 1.01 });
+      const users = [p, q, p, q, p].map(async (process, index) => {
+        await process.process.clock.sleep(index * 30);
+        const answer = await process.acquire({ ttlMs: 1_500, waitMs: 20_000 });
+        const truth = await held(world);
+        if (answer.kind !== "acquired") return answer.kind;
+        if (truth.kind === "held" && truth.fence === answer.fence) {
+          expect(answer.expiresInMs).toBeLessThanOrEqual(truth.expiresInMs + 1);
+        } else {
+          throw new Error(`seed ${seed}: told of a lock that was over`);
+        }
+        await process.process.clock.sleep(50);
+        await process.release(answer.token);
+        return answer.kind;
+      });
+      world.kernel.after(200, () => p.process.pause(400));
+      const answers = await world.kernel.complete(Promise.all(users));
+      expect(answers).toEqual(["acquired", "acquired", "acquired", "acquired", "acquired"]);
+    }
+  });
+
+  test("of a grant that came too late to be used is not told: the lock is asked for anew", async () => {
+    const world = lockWorld();
+    const p = world.process("p", { failing: { acquireLock: [{ replyAfterMs: 300 }] } });
+    const answer = acquired(await world.kernel.complete(p.acquire({ ttlMs: 200 })));
+    expect(answer.expiresInMs).toBe(200);
+    expect(p.callsOf("acquireLock")).toHaveLength(2);
+  });
+
+  test("of a grant that always comes too late is told to nobody", async () => {
+    const world = lockWorld();
+    const p = world.process("p", { failing: { acquireLock: { replyAfterMs: 300 } } });
+    const answer = await world.kernel.complete(p.acquire({ ttlMs: 200, waitMs: 1_000 }));
+    expect(answer).toEqual({ kind: "unavailable", cause: "granted too late to be used" });
+    expect((await held(world)).kind).toBe("free");
+  });
+});
+
+describe("refusals", () => {
+  test("too many callers that wait are refused before the store is asked; whoever does not wait is not", async () => {
+    const world = lockWorld();
+    await occupied(world);
+    const p = world.process("p", { overrides: { "locks.public.waitersMax": 3 } });
+    const waiting = [1, 2, 3].map(() => p.acquire({ waitMs: 2_000 }));
+    await until(world, 10);
+    const before = p.calls.length;
+    expect(await world.kernel.complete(p.acquire())).toEqual({ kind: "too_many_waiters" });
+    expect(p.calls).toHaveLength(before);
+    expect((await world.kernel.complete(p.acquire({ waitMs: 0 }))).kind).toBe("busy");
+    await world.kernel.complete(Promise.all(waiting));
+    expect((await world.kernel.complete(p.acquire({ waitMs: 100 }))).kind).toBe("busy");
+  });
+
+  test("a tenant that is stopped gets no lock, and whoever queued is told", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    const p = world.process("p");
+    const waiting = p.acquire();
+    await until(world, 100);
+    const change = {
+      tenant: acme,
+      settings: { stopped: true },
+      expectedVersion: 0,
+      changeId: "c",
+      actor: "ops",
+    };
+    await world.store.setTenant(change, { deadlineMs: 1 });
+    await leave();
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "tenant_stopped" });
+    expect((await held(world)).kind).toBe("free");
+  });
+
+  test("a key that was revoked gets no lock", async () => {
+    const world = lockWorld();
+    const p = world.process("p");
+    const settings = { revokedKeyIds: ["acme.k1"] };
+    const change = { tenant: acme, settings, expectedVersion: 0, changeId: "c", actor: "ops" };
+    await world.store.setTenant(change, { deadlineMs: 1 });
+    const caller = { tenant: acme, actor: "acme.k1", credential: "acme.k1" };
+    expect(await world.kernel.complete(p.acquire({ caller }))).toEqual({ kind: "credential_revoked" });
+  });
+});
