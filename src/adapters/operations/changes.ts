@@ -1,18 +1,23 @@
 // Applies the change of one commit to a run: records, jobs, timers, approvals, timeline, event, and what its end entails.
 import type { ApprovalRequest } from "../../domain/approval.ts";
 import type { ReservationDigest } from "../../domain/reservation.ts";
-import { isTerminal, type RunHeader, type RunId, type TerminalStatus } from "../../domain/run.ts";
+import { isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts";
 import type { RunChange, TimerRequest } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { tellParent } from "./children.ts";
 import { type Context, nowMs } from "./context.ts";
 import { saveDeadLetter } from "./documents.ts";
 import { attentionOf, clearDue, setDue } from "./due.ts";
 import { createJob, readJob, settleJob } from "./job-records.ts";
 import { orderedNumber, type RunState } from "./records.ts";
 import { putReservation, readReservation } from "./reservation-records.ts";
+import { activeMember, scopeOf } from "./run-records.ts";
 import { appendEvent } from "./tenants.ts";
 
-/** Writes the change and gives the run as it is now. The caller has checked that the commit may happen. */
+/**
+ * Writes the change and gives the run as it is now. The caller has checked that the commit may happen, and changes the tree
+ * of runs after the event row of the commit.
+ */
 export function applyChange(
   context: Context,
   state: RunState,
@@ -47,14 +52,6 @@ export function appendRunEvent(context: Context, state: RunState): void {
 /** The commit that a timeline row stands for, if it is still kept. */
 export function commitAt(context: Context, tenant: TenantId, runId: RunId, version: number) {
   return context.records.get("timeline", scopeOf(tenant, runId), orderedNumber(version))?.commitId;
-}
-
-export function scopeOf(tenant: TenantId, runId: RunId): string {
-  return `${tenant}/${runId}`;
-}
-
-export function activeMember({ admittedAtMs, runId }: RunHeader): string {
-  return `${orderedNumber(admittedAtMs)} ${runId}`;
 }
 
 export function clearTimer(context: Context, { tenant, runId }: RunState, timerId: string): void {
@@ -109,13 +106,14 @@ function putTimelineRow(
   if (dropped > 0) context.records.erase("timeline", scope, orderedNumber(dropped));
 }
 
-/** Frees the slot, starts the retention of the key and of the run, and drops what still waited. */
+/** Frees the slot, starts the retention of the key and of the run, drops what still waited, and tells the parent. */
 function endRun(context: Context, state: RunState, status: TerminalStatus): RunState {
   const { tenant, runId, attentionAtMs, ...rest } = state;
   const endedAtMs = nowMs(context);
   context.records.erase("active", tenant, activeMember(state));
   if (state.reservation !== undefined) retainKey(context, state, status);
   discardEntries(context, state);
+  tellParent(context, state, status);
   clearDue(context, attentionOf(tenant, runId), attentionAtMs);
   const removeAtMs = endedAtMs + context.settings.runRetentionMs;
   setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);

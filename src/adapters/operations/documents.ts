@@ -16,17 +16,20 @@ export function putDocument(context: Context, request: RequestOf<"putDocument">)
   if (expectedRevision !== undefined && revision !== expectedRevision) {
     return { kind: "revision_conflict", revision };
   }
+  const next = collection === "deadLetter" ? letterRevision.saved : revision + 1;
   if (collection === "deadLetter") scheduleLetter(context, tenant, id);
-  const saved = { body, revision: revision + 1, savedAtMs: nowMs(context), changeId };
-  context.records.put("document", scope, id, saved);
+  context.records.put("document", scope, id, { body, revision: next, savedAtMs: nowMs(context), changeId });
   appendEvent(context, tenant, {
     type: "document_saved",
     subject: `${collection}/${id}`,
     actor,
     detail: changeId,
   });
-  return { kind: "saved", revision: revision + 1 };
+  return { kind: "saved", revision: next };
 }
+
+/** Letters have no other revisions: one that is written again under its id is a new letter, which nobody has retried. */
+const letterRevision = { saved: 1, retried: 2 } as const;
 
 export function getDocument(context: Context, request: RequestOf<"getDocument">): OutcomeOf<"getDocument"> {
   const { tenant, collection, id } = request;
@@ -74,9 +77,17 @@ export function removeDocument(
 export function saveDeadLetter(context: Context, tenant: TenantId, letter: DeadLetter): void {
   const { id, reason, body } = letter;
   const scope = scopeOf(tenant, "deadLetter");
-  const revision = (context.records.get("document", scope, id)?.revision ?? 0) + 1;
   scheduleLetter(context, tenant, id);
-  context.records.put("document", scope, id, { body, revision, savedAtMs: nowMs(context), changeId: reason });
+  const saved = { body, revision: letterRevision.saved, savedAtMs: nowMs(context), changeId: reason };
+  context.records.put("document", scope, id, saved);
+}
+
+/** The letter stays for as long as it would have. */
+export function markRetried(context: Context, tenant: TenantId, id: string): void {
+  const scope = scopeOf(tenant, "deadLetter");
+  const letter = context.records.get("document", scope, id);
+  if (letter === undefined) throw new Error("only a letter that was found is marked");
+  context.records.put("document", scope, id, { ...letter, revision: letterRevision.retried });
 }
 
 /** Retention: removes the letter if it has not been written again since. */

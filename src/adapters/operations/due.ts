@@ -8,12 +8,21 @@ import { orderedNumber } from "./records.ts";
 /**
  * `attention`: entries wait in a run's inbox. `claim`: a worker's claim runs out. `timer`: of a run. `unclaimed`: a job is
  * published again. `retention`: an ended run is removed. `letter`: a dead letter is removed. `proof`: a tenant's slots and
- * keys are proved.
+ * keys are proved. `lock`: a lock that nobody uses any more is forgotten.
  */
-export const dueKinds = ["attention", "claim", "timer", "unclaimed", "retention", "letter", "proof"] as const;
+export const dueKinds = [
+  "attention",
+  "claim",
+  "timer",
+  "unclaimed",
+  "retention",
+  "letter",
+  "proof",
+  "lock",
+] as const;
 export type DueKind = (typeof dueKinds)[number];
 
-/** `subject` names the run, job, `<run> <timer>` or letter; it is empty for a proof. */
+/** `subject` names the run, job, `<run> <timer>`, letter or `<namespace>/<name>` of a lock; it is empty for a proof. */
 export type DueThing = { readonly kind: DueKind; readonly tenant: TenantId; readonly subject: string };
 
 export function setDue(context: Context, thing: DueThing, atMs: number): void {

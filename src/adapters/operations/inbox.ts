@@ -1,7 +1,7 @@
 // The inbox of a run: delivering an entry, taking the run to apply what waits, and committing what was decided.
+import { poisonedBody } from "../../domain/dead-letter.ts";
 import { drainEntriesMax, drainsMax, type InboxEntry, type NewEntry } from "../../domain/inbox.ts";
-import type { LockName } from "../../domain/lock.ts";
-import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
+import { isTerminal } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type {
   DeliveryRefusal,
@@ -12,13 +12,23 @@ import type {
 } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { judgeDecision, putDecision } from "./approvals.ts";
-import { appendRunEvent, applyChange, clearTimer, commitAt, scopeOf } from "./changes.ts";
+import { appendRunEvent, applyChange, clearTimer, commitAt } from "./changes.ts";
+import { changeTree, fitsTree } from "./children.ts";
 import { type Context, nowMs } from "./context.ts";
-import { saveDeadLetter } from "./documents.ts";
-import { attentionOf, clearDue, setDue } from "./due.ts";
+import { markRetried, revisionOf, saveDeadLetter } from "./documents.ts";
 import { claimsGranted, readJob, settleJob } from "./job-records.ts";
-import { grantLock, holderOf, judgeGuard, releaseLock, retakeLock } from "./locks.ts";
+import { endGrant, grantLock, holderOf, judgeGuard, retakeLock } from "./locks.ts";
 import { type Grant, orderedNumber, type RunState } from "./records.ts";
+import { judgeReopening, reopenRun } from "./reopening.ts";
+import {
+  appendEntry,
+  headerOf,
+  putState,
+  runLock,
+  scopeOf,
+  withAttention,
+  withoutAttention,
+} from "./run-records.ts";
 import { appendEvent, isRevoked } from "./tenants.ts";
 
 export function deliver(context: Context, request: RequestOf<"deliver">): OutcomeOf<"deliver"> {
@@ -40,10 +50,11 @@ export function deliver(context: Context, request: RequestOf<"deliver">): Outcom
   }
   const accepted = verdict.accept(state);
   const free = holder === undefined && state.entriesWaiting === 0;
-  if (proposal !== undefined && free && state.version === proposal.expectedVersion) {
+  if (proposal !== undefined && free && mayApply(context, state, proposal)) {
     const next = applyChange(context, accepted, proposal);
     putState(context, next);
     appendRunEvent(context, next);
+    changeTree(context, next, proposal.change);
     return applied(context, next, proposal);
   }
   const waiting = appendEntry(context, accepted, verdict.entry);
@@ -84,69 +95,22 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
     return { kind: "stale_version", version: state.version };
   }
   if (judgeGuard(context, tenant, guard) === "stale") return { kind: "stale_fence" };
+  if (!fitsTree(context, state, request.change)) return { kind: "tree_full" };
   const left = consumeEntries(context, state, consumed);
-  const next = applyChange(context, left, request);
-  appendRunEvent(context, next);
+  const changed = applyChange(context, left, request);
+  appendRunEvent(context, changed);
+  const next = changeTree(context, changed, request.change);
   const discarded = left.entriesWaiting - next.entriesWaiting;
   const version = next.version;
   if (next.entriesWaiting === 0) {
     putState(context, withoutAttention(context, next));
-    retakeLock(context, tenant, guard);
-    releaseLock(context, { tenant, lock: guard.lock, token: guard.token });
+    endGrant(context, tenant, guard.lock);
     return { kind: "committed", version, entries: [], discarded, ...claims(context, request) };
   }
   retakeLock(context, tenant, guard);
   putState(context, withAttention(context, next, context.settings.attentionMs));
   const entries = firstEntries(context, next);
   return { kind: "committed", version, entries, discarded, ...claims(context, request) };
-}
-
-/** Appends an entry and puts the run where the sweep finds it. The caller stores the state. */
-export function appendEntry(context: Context, state: RunState, entry: InboxEntry): RunState {
-  const entriesAppended = state.entriesAppended + 1;
-  const scope = scopeOf(state.tenant, state.runId);
-  context.records.put("inbox", scope, orderedNumber(entriesAppended), entry);
-  const next = { ...state, entriesAppended, entriesWaiting: state.entriesWaiting + 1 };
-  return state.attentionAtMs === undefined
-    ? withAttention(context, next, context.settings.attentionMs)
-    : next;
-}
-
-/** Plans the sweep's next visit. The caller stores the state. */
-export function withAttention(context: Context, state: RunState, afterMs: number): RunState {
-  const { tenant, runId } = state;
-  const attentionAtMs = nowMs(context) + afterMs;
-  clearDue(context, attentionOf(tenant, runId), state.attentionAtMs);
-  setDue(context, attentionOf(tenant, runId), attentionAtMs);
-  return { ...state, attentionAtMs };
-}
-
-export function withoutAttention(context: Context, state: RunState): RunState {
-  const { attentionAtMs, ...rest } = state;
-  clearDue(context, attentionOf(state.tenant, state.runId), attentionAtMs);
-  return rest;
-}
-
-export function putState(context: Context, state: RunState): void {
-  context.records.put("run", state.tenant, state.runId, state);
-}
-
-export function headerOf(state: RunState): RunHeader {
-  const {
-    entriesAppended: _appended,
-    entriesWaiting: _waiting,
-    drains: _drains,
-    attentionAtMs: _attention,
-    removeAtMs: _remove,
-    fingerprint: _fingerprint,
-    deleted: _deleted,
-    ...header
-  } = state;
-  return header;
-}
-
-export function runLock(runId: RunId): LockName {
-  return { namespace: "run", name: runId };
 }
 
 type EntryVerdict =
@@ -165,6 +129,8 @@ function judgeEntry(context: Context, state: RunState, entry: NewEntry): EntryVe
       return judgeCancel(context, state, entry);
     case "timer":
       return judgeTimer(context, state, entry);
+    case "retry":
+      return judgeRetry(context, state, entry);
   }
 }
 
@@ -255,6 +221,29 @@ function judgeTimer(
   };
 }
 
+/** A letter is retried once: its second revision says that it was. */
+function judgeRetry(
+  context: Context,
+  state: RunState,
+  entry: Extract<NewEntry, { kind: "retry" }>,
+): EntryVerdict {
+  const { entryId, letterId, jobId, actor } = entry;
+  const revision = revisionOf(context, state.tenant, "deadLetter", letterId);
+  if (revision === undefined) return refused("letter_not_found");
+  if (revision > 1) return { kind: "repeat" };
+  const ended = isTerminal(state.status);
+  const because = ended ? judgeReopening(context, state) : undefined;
+  if (because !== undefined) return refused(because);
+  return {
+    kind: "accepted",
+    entry: { kind: "retry", entryId, jobId, actor },
+    accept(current) {
+      markRetried(context, state.tenant, letterId);
+      return ended ? reopenRun(context, current, entry) : current;
+    },
+  };
+}
+
 function refused(because: DeliveryRefusal) {
   return { kind: "refused", because } as const;
 }
@@ -281,7 +270,7 @@ function poisonHead(context: Context, state: RunState): RunState {
   if (head === undefined || head.kind === "poisoned") return state;
   const was = JSON.stringify(head);
   const id = `${state.runId}:${head.entryId}`;
-  saveDeadLetter(context, state.tenant, { id, reason: "poisoned_entry", body: was });
+  saveDeadLetter(context, state.tenant, { id, reason: "poisoned_entry", body: poisonedBody(state.runId, was) });
   context.records.put("inbox", scope, member, { kind: "poisoned", entryId: head.entryId, was });
   return { ...state, drains: 0 };
 }
@@ -329,6 +318,12 @@ type Commit = Pick<Proposal, "expectedVersion" | "commitId">;
 
 function isRepeat(context: Context, { tenant, runId }: RunState, commit: Commit): boolean {
   return commitAt(context, tenant, runId, commit.expectedVersion + 1) === commit.commitId;
+}
+
+/** What was decided for a run that has ended says nothing about the one that is opened again. */
+function mayApply(context: Context, state: RunState, { expectedVersion, change }: Proposal): boolean {
+  if (state.version !== expectedVersion || isTerminal(state.status)) return false;
+  return fitsTree(context, state, change);
 }
 
 function applied(context: Context, state: RunState, proposal: Proposal): OutcomeOf<"deliver"> {

@@ -4,7 +4,6 @@ import { isTerminal } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { BeatAnswer, ClaimAnswer } from "../../ports/job-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { scopeOf } from "./changes.ts";
 import type { Context } from "./context.ts";
 import {
   claimJob,
@@ -17,6 +16,7 @@ import {
   runIdOf,
 } from "./job-records.ts";
 import type { JobState } from "./records.ts";
+import { scopeOf } from "./run-records.ts";
 import { isRevoked, readTenant } from "./tenants.ts";
 
 export function claimJobs(context: Context, request: RequestOf<"claimJobs">): OutcomeOf<"claimJobs"> {

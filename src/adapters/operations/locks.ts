@@ -1,23 +1,62 @@
-// The lock operations: acquire, renew, release, inspect, and the guard that every write under a lock passes.
-import { type Fence, type Guard, grantMemoryMs, type LockName, type LockToken } from "../../domain/lock.ts";
+// The lock operations: acquire, renew, release, inspect, break, and the guard that every write under a lock passes.
+import {
+  breakDetail,
+  type Fence,
+  type Guard,
+  grantMemoryMs,
+  type LockName,
+  type LockNamespace,
+  type LockToken,
+} from "../../domain/lock.ts";
 import { partitionLabel, partitionOf } from "../../domain/partition.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import type { HeldLock, LockGrant } from "../../ports/lock-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
-import type { Grant } from "./records.ts";
+import { setDue } from "./due.ts";
+import type { Grant, Ticket } from "./records.ts";
+import { appendEvent, isRevoked } from "./tenants.ts";
+import {
+  clearQueue,
+  dropSilent,
+  dropTicket,
+  heirOf,
+  isQueueing,
+  isSpent,
+  isStopped,
+  keepTicket,
+  liveTickets,
+  type Queued,
+  spendToken,
+} from "./tickets.ts";
 
 export function acquireLock(context: Context, request: RequestOf<"acquireLock">): OutcomeOf<"acquireLock"> {
-  const { tenant, lock, token, instance, ttlMs } = request;
+  const { tenant, lock, token } = request;
   const now = nowMs(context);
   const last = lastGrant(context, tenant, lock);
-  if (last !== undefined && isHeld(last, now)) {
-    return last.token === token
-      ? { kind: "acquired", fence: last.fence, expiresInMs: last.expiresAtMs - now }
-      : { kind: "busy", instance: last.instance, freeInMs: last.expiresAtMs - now };
+  const holder = last !== undefined && isHeld(last, now) ? last : undefined;
+  if (holder?.token === token) {
+    return { kind: "acquired", fence: holder.fence, expiresInMs: holder.expiresAtMs - now };
   }
-  if (last?.token === token && last.released) return { kind: "already_released" };
-  const fence = grantLock(context, tenant, lock, { token, instance, ttlMs });
-  return { kind: "acquired", fence, expiresInMs: ttlMs };
+  const queues = isQueueing(request);
+  if (last?.token === token && hasGivenUp(last)) return { kind: "already_released" };
+  if (queues && isSpent(context, tenant, lock, token)) return { kind: "already_released" };
+  if (isRevoked(context, tenant, request.credential)) return { kind: "credential_revoked" };
+  if (isStopped(context, tenant, lock)) return { kind: "tenant_stopped" };
+  const queue = liveTickets(context, tenant, lock);
+  const [head] = queue;
+  if (holder === undefined && (head === undefined || head.token === token)) {
+    if (queues && last?.released) spendToken(context, tenant, lock, last.token);
+    return { kind: "acquired", ...grantInTurn(context, tenant, lock, request, head) };
+  }
+  const ahead = queues
+    ? keepTicket(context, request, queue)
+    : placeOf(queue.findIndex((ticket) => ticket.token === token));
+  const { instance, freeInMs } =
+    holder === undefined
+      ? { instance: head?.instance ?? "", freeInMs: 0 }
+      : { instance: holder.instance, freeInMs: holder.expiresAtMs - now };
+  return { kind: "busy", instance, freeInMs, ...(ahead === undefined ? {} : { ahead }) };
 }
 
 export function renewLock(context: Context, request: RequestOf<"renewLock">): OutcomeOf<"renewLock"> {
@@ -25,7 +64,7 @@ export function renewLock(context: Context, request: RequestOf<"renewLock">): Ou
   const now = nowMs(context);
   const last = lastGrant(context, tenant, lock);
   if (last === undefined || last.token !== token) return { kind: "not_owned", superseded: true };
-  if (!isHeld(last, now)) return { kind: "not_owned", superseded: false };
+  if (!isHeld(last, now)) return { kind: "not_owned", superseded: last.broken === true };
   putGrant(context, tenant, lock, { ...last, expiresAtMs: now + ttlMs });
   return { kind: "renewed", fence: last.fence };
 }
@@ -34,18 +73,64 @@ export function releaseLock(context: Context, request: RequestOf<"releaseLock">)
   const { tenant, lock, token } = request;
   const now = nowMs(context);
   const last = lastGrant(context, tenant, lock);
-  if (last === undefined || last.token !== token) return { kind: "not_owned" };
-  if (last.released) return { kind: "released" };
-  if (!isHeld(last, now)) return { kind: "not_owned" };
-  putGrant(context, tenant, lock, { ...last, expiresAtMs: now, released: true });
-  return { kind: "released" };
+  if (last?.token === token) {
+    if (last.released) return { kind: "released" };
+    if (isHeld(last, now)) {
+      endGrant(context, tenant, lock);
+      const granted = handOver(context, tenant, lock);
+      if (granted === undefined) return { kind: "released" };
+      spendToken(context, tenant, lock, token);
+      return { kind: "released", granted };
+    }
+  }
+  const ticket = liveTickets(context, tenant, lock).find((each) => each.token === token);
+  if (ticket !== undefined) {
+    dropTicket(context, tenant, lock, ticket);
+    spendToken(context, tenant, lock, token);
+    return { kind: "released" };
+  }
+  return { kind: isSpent(context, tenant, lock, token) ? "released" : "not_owned" };
 }
 
 export function inspectLock(context: Context, request: RequestOf<"inspectLock">): OutcomeOf<"inspectLock"> {
+  const { tenant, lock } = request;
+  const holder = holderOf(context, tenant, lock);
+  return holder === undefined
+    ? { kind: "free" }
+    : { kind: "held", ...describeHolder(context, request, holder) };
+}
+
+/** Only the grant that the operator saw is taken away; what came after it is left alone. */
+export function breakLock(context: Context, request: RequestOf<"breakLock">): OutcomeOf<"breakLock"> {
+  const { tenant, lock, fence, actor, reason } = request;
   const now = nowMs(context);
-  const last = lastGrant(context, request.tenant, request.lock);
-  if (last === undefined || !isHeld(last, now)) return { kind: "free" };
-  return { kind: "held", instance: last.instance, fence: last.fence, expiresInMs: last.expiresAtMs - now };
+  const last = lastGrant(context, tenant, lock);
+  if (last === undefined) return { kind: "free" };
+  if (last.fence === fence && last.broken) return { kind: "broken" };
+  if (!isHeld(last, now)) return { kind: "free" };
+  if (last.fence !== fence) return { kind: "superseded", fence: last.fence };
+  const subject = lockMember(lock);
+  appendEvent(context, tenant, { type: "lock_broken", subject, actor, detail: breakDetail(reason) });
+  putGrant(context, tenant, lock, { ...last, expiresAtMs: now, broken: true });
+  const granted = handOver(context, tenant, lock);
+  return granted === undefined ? { kind: "broken" } : { kind: "broken", granted };
+}
+
+/** What people are told of a lock that is held. The fence began as the time of the grant: it says since when. */
+export function describeHolder(
+  context: Context,
+  { tenant, lock }: { readonly tenant: TenantId; readonly lock: LockName },
+  holder: Grant,
+): HeldLock {
+  const { instance, owner, fence, expiresAtMs } = holder;
+  const now = nowMs(context);
+  return {
+    ...{ instance, fence, expiresInMs: expiresAtMs - now },
+    ...(owner === undefined ? {} : { owner }),
+    // After the clock was set back, fences are ahead of it for a while.
+    heldForMs: Math.max(0, now - Math.floor(fence / 1000)),
+    waiting: liveTickets(context, tenant, lock).length,
+  };
 }
 
 export type GuardVerdict = "current" | "retake" | "stale";
@@ -55,7 +140,7 @@ export function judgeGuard(context: Context, tenant: TenantId, guard: Guard): Gu
   const last = lastGrant(context, tenant, guard.lock);
   if (last === undefined || last.token !== guard.token || last.fence !== guard.fence) return "stale";
   if (isHeld(last, nowMs(context))) return "current";
-  return guard.policy === "continue" && !last.released ? "retake" : "stale";
+  return guard.policy === "continue" && !hasGivenUp(last) ? "retake" : "stale";
 }
 
 /** Arms the lock of its last owner again, also when it has expired; called with the other writes of the guarded operation. */
@@ -63,6 +148,13 @@ export function retakeLock(context: Context, tenant: TenantId, guard: Guard): vo
   const last = lastGrant(context, tenant, guard.lock);
   if (last === undefined) throw new Error("a lock can only be taken again by its last owner");
   putGrant(context, tenant, guard.lock, { ...last, expiresAtMs: nowMs(context) + guard.ttlMs });
+}
+
+/** Ends the last grant as its holder's release would; nobody queues for the locks of runs. */
+export function endGrant(context: Context, tenant: TenantId, lock: LockName): void {
+  const last = lastGrant(context, tenant, lock);
+  if (last === undefined) throw new Error("only a grant that was made can end");
+  putGrant(context, tenant, lock, { ...last, expiresAtMs: nowMs(context), released: true });
 }
 
 /** The grant that holds a lock now, if any. */
@@ -90,6 +182,74 @@ export function grantLock(
   return fence;
 }
 
+type GrantTerms = Pick<Ticket, "token" | "instance" | "ttlMs" | "owner">;
+
+/** Grants a free lock to whoever is next, who then needs no ticket, and makes sure that the lock is forgotten some day. */
+function grantInTurn(
+  context: Context,
+  tenant: TenantId,
+  lock: LockName,
+  { token, instance, ttlMs, owner }: GrantTerms,
+  ticket: Queued | undefined,
+): { readonly fence: Fence; readonly expiresInMs: number } {
+  const visitAtMs = isVisited(lock) ? planVisit(context, tenant, lock, ttlMs) : undefined;
+  const fence = nextFence(context, tenant);
+  putGrant(context, tenant, lock, {
+    ...{ token, instance, fence, expiresAtMs: nowMs(context) + ttlMs, released: false },
+    ...(owner === undefined ? {} : { owner }),
+    ...(visitAtMs === undefined ? {} : { visitAtMs }),
+  });
+  if (ticket !== undefined) dropTicket(context, tenant, lock, ticket);
+  dropSilent(context, tenant, lock);
+  return { fence, expiresInMs: ttlMs };
+}
+
+/** Grants a lock that has just become free to the first in its queue. */
+function handOver(context: Context, tenant: TenantId, lock: LockName): LockGrant | undefined {
+  const heir = heirOf(context, tenant, lock);
+  if (heir === undefined) return undefined;
+  return { token: heir.token, ...grantInTurn(context, tenant, lock, heir, heir) };
+}
+
+/** Run locks go with their run, and a tenant has one admission lock: of all others there may be any number. */
+function isVisited({ namespace, name }: LockName): boolean {
+  return namespace !== "run" && !(namespace === "admission" && name === "");
+}
+
+/** One visit is planned at a time, however often the lock is taken: it plans the next one if there is need. */
+function planVisit(context: Context, tenant: TenantId, lock: LockName, ttlMs: number): number {
+  const planned = context.records.get("lock", tenant, lockMember(lock))?.visitAtMs;
+  if (planned !== undefined) return planned;
+  const visitAtMs = nowMs(context) + ttlMs + visitAfterMs;
+  setDue(context, visitOf(tenant, lock), visitAtMs);
+  return visitAtMs;
+}
+
+/** By then the last grant is forgotten, and so is every token. */
+const visitAfterMs = grantMemoryMs + 1;
+
+function visitOf(tenant: TenantId, lock: LockName) {
+  return { kind: "lock", tenant, subject: lockMember(lock) } as const;
+}
+
+function placeOf(index: number): number | undefined {
+  return index === -1 ? undefined : index;
+}
+
+/** The sweep's visit: forgets a lock that nobody has used for as long as grants are remembered, and its queue. */
+export function visitLock(context: Context, tenant: TenantId, subject: string): void {
+  const lock = lockOfMember(subject);
+  const grant = context.records.get("lock", tenant, subject);
+  const isForgotten = lastGrant(context, tenant, lock) === undefined;
+  if (clearQueue(context, tenant, lock) && isForgotten) {
+    context.records.erase("lock", tenant, subject);
+    return;
+  }
+  const visitAtMs = (isForgotten || grant === undefined ? nowMs(context) : grant.expiresAtMs) + visitAfterMs;
+  setDue(context, visitOf(tenant, lock), visitAtMs);
+  if (grant !== undefined) putGrant(context, tenant, lock, { ...grant, visitAtMs });
+}
+
 /** Ends the grant of a run's lock together with the run. */
 export function forgetLock(context: Context, tenant: TenantId, lock: LockName): void {
   context.records.erase("lock", tenant, lockMember(lock));
@@ -97,7 +257,12 @@ export function forgetLock(context: Context, tenant: TenantId, lock: LockName): 
 
 /** Held up to and including its last millisecond, as keys in Redis are. */
 function isHeld(grant: Grant, now: number): boolean {
-  return !grant.released && now <= grant.expiresAtMs;
+  return !hasGivenUp(grant) && now <= grant.expiresAtMs;
+}
+
+/** Ended by its holder or by an operator, not by time: its token is never granted the lock again. */
+function hasGivenUp(grant: Grant): boolean {
+  return grant.released || grant.broken === true;
 }
 
 function lastGrant(context: Context, tenant: TenantId, lock: LockName): Grant | undefined {
@@ -110,8 +275,14 @@ function putGrant(context: Context, tenant: TenantId, lock: LockName, grant: Gra
   context.records.put("lock", tenant, lockMember(lock), grant);
 }
 
-function lockMember(lock: LockName): string {
+/** What locks are called where they are listed. */
+export function lockMember(lock: LockName): string {
   return `${lock.namespace}/${lock.name}`;
+}
+
+export function lockOfMember(member: string): LockName {
+  const slash = member.indexOf("/");
+  return { namespace: member.slice(0, slash) as LockNamespace, name: member.slice(slash + 1) };
 }
 
 /** Grows by every grant in the partition, and with time, so that it keeps growing after a flush or a restore. */

@@ -5,7 +5,8 @@ import { type Context, nowMs } from "./context.ts";
 import { getDocument, listDocuments, putDocument, removeDocument } from "./documents.ts";
 import { commit, deliver, takeRun } from "./inbox.ts";
 import { claimJobs, getJob, heartbeatJobs, listReadyJobs } from "./jobs.ts";
-import { acquireLock, inspectLock, releaseLock, renewLock } from "./locks.ts";
+import { listLocks } from "./lock-listing.ts";
+import { acquireLock, breakLock, inspectLock, releaseLock, renewLock } from "./locks.ts";
 import { deleteRun } from "./removal.ts";
 import { cancelReservation, inspectReservation, reserve } from "./reservations.ts";
 import { admit, countActive, createRun, listActive, listRuns, loadRun, readTimeline } from "./runs.ts";
@@ -21,6 +22,8 @@ export const operations: Operations = {
   renewLock,
   releaseLock,
   inspectLock,
+  listLocks,
+  breakLock,
   getTenant,
   setTenant,
   admit,

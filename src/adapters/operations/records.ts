@@ -15,6 +15,21 @@ export type Grant = {
   readonly fence: Fence;
   readonly expiresAtMs: number;
   readonly released: boolean;
+  /** An operator took it from its holder. */
+  readonly broken?: true;
+  readonly owner?: string;
+  /** When the sweep looks whether the lock is still in use. */
+  readonly visitAtMs?: number;
+};
+
+/** A place in the queue of a lock, with what its holder asked for. */
+export type Ticket = {
+  readonly token: LockToken;
+  readonly instance: string;
+  readonly ttlMs: number;
+  readonly owner?: string;
+  readonly credential?: string;
+  readonly expiresAtMs: number;
 };
 
 /** A run's header with what only the store needs to know. */
@@ -28,8 +43,12 @@ export type RunState = RunHeader & {
   readonly attentionAtMs?: number;
   /** When retention removes the ended run. */
   readonly removeAtMs?: number;
+  /** Part of what belongs to the ended run is gone already. */
+  readonly removing?: true;
   /** What the reservation held: enough to restore it. */
   readonly fingerprint?: string;
+  /** Of a root: the runs that its tree has had, itself included; absent means 1. */
+  readonly treeSize?: number;
   /** Removed soon after its admission: only a late duplicate of that admission still finds it. */
   readonly deleted?: true;
 };
@@ -37,10 +56,17 @@ export type RunState = RunHeader & {
 /** A job with the time at which the sweep publishes it again, while it is ready. */
 export type JobState = Job & { readonly publishAtMs?: number };
 
-/** Scope is a partition for `fence`, `due` and `sweepMark`, `<tenant>/<run>` for what belongs to one run, else a tenant. */
+/**
+ * Scope is a partition for `fence`, `due` and `sweepMark`, `<tenant>/<run>` for what belongs to one run,
+ * `<tenant>/<namespace>/<name>` for what belongs to one lock, else a tenant.
+ */
 export type RecordKinds = {
   fence: { readonly last: number };
   lock: Grant;
+  /** Members are the place in the queue in 16 digits. */
+  ticket: Ticket;
+  /** Tokens that gave back a place or a grant: members are `token <token>` and `until <untilMs, 16 digits> <token>`. */
+  spent: { readonly untilMs: number };
   tenant: {
     readonly settings: TenantSettings;
     readonly version: number;
@@ -84,6 +110,8 @@ export type RecordKind = keyof RecordKinds;
 export const recordKinds = Object.keys({
   fence: 0,
   lock: 0,
+  ticket: 0,
+  spent: 0,
   tenant: 0,
   run: 0,
   runRecord: 0,

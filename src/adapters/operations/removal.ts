@@ -2,12 +2,11 @@
 import type { JobId } from "../../domain/job.ts";
 import { isTerminal } from "../../domain/run.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { scopeOf } from "./changes.ts";
 import { type Context, nowMs } from "./context.ts";
 import { clearDue, setDue } from "./due.ts";
-import { runLock } from "./inbox.ts";
 import { forgetLock } from "./locks.ts";
 import type { RecordKind, RunState } from "./records.ts";
+import { putState, runLock, scopeOf } from "./run-records.ts";
 import { appendEvent } from "./tenants.ts";
 
 export function deleteRun(context: Context, request: RequestOf<"deleteRun">): OutcomeOf<"deleteRun"> {
@@ -15,7 +14,10 @@ export function deleteRun(context: Context, request: RequestOf<"deleteRun">): Ou
   const state = context.records.get("run", tenant, runId);
   if (state === undefined || state.deleted) return { kind: "not_found" };
   if (!isTerminal(state.status)) return { kind: "not_ended", status: state.status };
-  if (removePart(context, state) === "more") return { kind: "more" };
+  if (removePart(context, state) === "more") {
+    putState(context, { ...state, removing: true });
+    return { kind: "more" };
+  }
   const graveUntilMs = state.admittedAtMs + graveMs;
   if (nowMs(context) < graveUntilMs) bury(context, state, graveUntilMs);
   appendEvent(context, tenant, { type: "run_deleted", subject: runId, actor, detail: state.status });
@@ -30,7 +32,7 @@ const graveMs = 60_000;
 
 function bury(context: Context, state: RunState, removeAtMs: number): void {
   const { tenant, runId } = state;
-  context.records.put("run", tenant, runId, { ...state, deleted: true, removeAtMs, entriesWaiting: 0 });
+  putState(context, { ...state, deleted: true, removeAtMs, entriesWaiting: 0 });
   setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
 }
 

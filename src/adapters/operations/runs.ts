@@ -3,16 +3,18 @@ import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { AdmissionOperations, NewRun } from "../../ports/admission-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { activeMember, applyChange, scopeOf } from "./changes.ts";
+import { applyChange } from "./changes.ts";
+import { changeTree } from "./children.ts";
 import { type Context, nowMs } from "./context.ts";
 import { revisionOf } from "./documents.ts";
-import { appendEntry, headerOf, putState } from "./inbox.ts";
 import { claimsGranted } from "./job-records.ts";
 import { judgeGuard, retakeLock } from "./locks.ts";
 import { scheduleProof } from "./proofs.ts";
 import { lastMember, orderedNumber, type RunState } from "./records.ts";
 import { hasRoomForKey, makeRoomForKey, putReservation, readReservation } from "./reservation-records.ts";
 import { judgeKey } from "./reservations.ts";
+import { activeMember, appendEntry, headerOf, putState, scopeOf } from "./run-records.ts";
+import { slots } from "./slots.ts";
 import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 
 export function admit(context: Context, request: RequestOf<"admit">): OutcomeOf<"admit"> {
@@ -63,8 +65,14 @@ export function countActive(context: Context, request: RequestOf<"countActive">)
 }
 
 export function listActive(context: Context, request: RequestOf<"listActive">): OutcomeOf<"listActive"> {
-  const rows = context.records.scan("active", request.tenant, "", request.limit);
-  return { kind: "listed", runIds: rows.map((row) => row.member.slice(17) as RunId) };
+  const { tenant, limit, describe = 0 } = request;
+  const rows = context.records.scan("active", tenant, "", limit);
+  const runIds = rows.map((row) => row.member.slice(17) as RunId);
+  const runs = runIds.slice(0, describe).flatMap((runId) => {
+    const state = context.records.get("run", tenant, runId);
+    return state === undefined || state.deleted ? [] : [headerOf(state)];
+  });
+  return { kind: "listed", runIds, runs };
 }
 
 export function loadRun(context: Context, request: RequestOf<"loadRun">): OutcomeOf<"loadRun"> {
@@ -119,16 +127,9 @@ export function readTimeline(
   return {
     kind: "timeline",
     version: state.version,
+    status: state.status,
     rows: rows.map(({ member, value: { atMs, body } }) => ({ version: Number(member), atMs, body })),
   };
-}
-
-type Slots = { readonly active: number; readonly limit?: number };
-
-function slots(context: Context, tenant: TenantId): Slots {
-  const active = context.records.size("active", tenant);
-  const limit = readTenant(context, tenant).settings.maxConcurrentRuns;
-  return limit === undefined ? { active } : { active, limit };
 }
 
 type StartRefusal = Extract<
@@ -177,7 +178,7 @@ function insertRun(context: Context, tenant: TenantId, run: NewRun): RunState {
     run.start === "applied" ? applied : appendEntry(context, applied, { kind: "started", entryId: runId });
   putState(context, state);
   appendEvent(context, tenant, { type: "run_admitted", subject: runId, actor, detail: workflow });
-  return state;
+  return changeTree(context, state, run.change);
 }
 
 function bindKey(

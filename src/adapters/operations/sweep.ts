@@ -6,17 +6,16 @@ import type { Fingerprint, ReservationDigest } from "../../domain/reservation.ts
 import { isTerminal, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { scopeOf } from "./changes.ts";
 import { type Context, nowMs } from "./context.ts";
 import { removeExpiredLetter } from "./documents.ts";
 import { type DueKind, readDueMember, setDue } from "./due.ts";
-import { appendEntry, putState, runLock, withAttention } from "./inbox.ts";
 import { hintOf, readJob, republishJob, settleJob } from "./job-records.ts";
-import { holderOf } from "./locks.ts";
+import { holderOf, visitLock } from "./locks.ts";
 import { planProof } from "./proofs.ts";
 import type { RunState } from "./records.ts";
 import { removePart } from "./removal.ts";
 import { putReservation, readReservation, trimKeys } from "./reservation-records.ts";
+import { appendEntry, putState, runLock, scopeOf, withAttention } from "./run-records.ts";
 
 type Swept = Extract<OutcomeOf<"sweep">, { kind: "swept" }>;
 type Waiting = Swept["waiting"][number];
@@ -72,6 +71,7 @@ const handlers: { readonly [Kind in DueKind]: Handler } = {
   retention: removeEnded,
   letter: removeExpiredLetter,
   proof: proveTenant,
+  lock: visitLock,
 };
 
 function visitRun(context: Context, tenant: TenantId, subject: string, found: Findings): void {
@@ -127,14 +127,14 @@ function removeEnded(context: Context, tenant: TenantId, subject: string, found:
     return;
   }
   const removeAtMs = nowMs(context);
-  putState(context, { ...state, removeAtMs });
+  putState(context, { ...state, removeAtMs, removing: true });
   setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
 }
 
 /** Slots and keys looked at in one visit. */
 const provedMax = 100;
 
-/** Every slot must belong to a live run, and every live run's key must point to it; both are repaired and reported. */
+/** Every slot must belong to a live root run, and every live run's key must point to it; both are repaired and reported. */
 function proveTenant(context: Context, tenant: TenantId, _subject: string, found: Findings): void {
   const { records, settings } = context;
   const after = records.get("proof", tenant, "next")?.after ?? "";
@@ -142,7 +142,7 @@ function proveTenant(context: Context, tenant: TenantId, _subject: string, found
   for (const { member } of rows) {
     const runId = member.slice(17) as RunId;
     const state = records.get("run", tenant, runId);
-    if (state === undefined || isTerminal(state.status)) {
+    if (state === undefined || isTerminal(state.status) || state.parent !== undefined) {
       records.erase("active", tenant, member);
       found.repairs.push({ tenant, repair: "slot_freed", runId });
     } else if (restoreKey(context, state)) {

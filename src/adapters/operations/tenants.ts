@@ -53,6 +53,14 @@ export function appendEvent(
 }
 
 export function readEvents(context: Context, request: RequestOf<"readEvents">): OutcomeOf<"readEvents"> {
-  const rows = context.records.scan("event", request.tenant, orderedNumber(request.after), request.limit);
-  return { kind: "events", events: rows.map((row) => row.value) };
+  const { tenant, after, limit } = request;
+  const rows = context.records.scan("event", tenant, orderedNumber(after), limit);
+  const last = readTenant(context, tenant).eventSequence;
+  const [oldest] = context.records.scan("event", tenant, "", 1);
+  return {
+    kind: "events",
+    events: rows.map((row) => row.value),
+    first: oldest?.value.sequence ?? last + 1,
+    last,
+  };
 }

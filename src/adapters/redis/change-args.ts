@@ -1,45 +1,47 @@
 // A run's change as arguments of a script, in the order that lua/parts/plan-change.lua describes.
 import type { JobSpec } from "../../domain/job.ts";
 import { isTerminal } from "../../domain/run.ts";
-import type { RunChange } from "../../domain/run-change.ts";
+import type { ChildRun, RunChange } from "../../domain/run-change.ts";
 import type { StoreSettings } from "../../ports/store.ts";
 import { approvalArgs } from "./approval-format.ts";
 import { jobTail } from "./job-format.ts";
-import { encode, plain } from "./keys.ts";
-import { recordField } from "./run-format.ts";
+import { encode, plain, unencoded } from "./keys.ts";
+import { packEntry, recordField } from "./run-format.ts";
 import { credentialWord, jsonWord, optionalWord, wholeMs } from "./script-call.ts";
 
 /** Most admissions and many commits write records only: the rest is left out then. */
 export function changeArgs(commitId: string, change: RunChange, settings: StoreSettings): string[] {
   const { records, status, timeline } = change;
-  const more = hasMore(change);
+  const extent = extentOf(change);
   const args = [
     status,
     isTerminal(status) ? "ends" : "",
     jsonWord(commitId),
     timeline,
     String(records.length),
-    more ? "more" : "",
+    extent,
     String(settings.timelineRowsMax),
     String(settings.runRetentionMs),
     keyRetention(settings),
     String(settings.proveEveryMs),
   ];
   for (const { key, body } of records) args.push(recordField(key), body);
-  if (more) pushMore(args, change, settings);
+  if (extent !== "") pushMore(args, change, settings);
+  if (extent === "tree") args.push(...treeArgs(change, settings));
   return args;
 }
 
-function hasMore(change: RunChange): boolean {
-  return (
+function extentOf(change: RunChange): "tree" | "more" | "" {
+  if (change.children.length > 0 || change.cancelChildren.length > 0) return "tree";
+  const more =
     change.jobs.length > 0 ||
     change.voidJobs.length > 0 ||
     change.clearTimers.length > 0 ||
     change.timers.length > 0 ||
     change.approvals.length > 0 ||
     change.closeApprovals.length > 0 ||
-    change.deadLetters.length > 0
-  );
+    change.deadLetters.length > 0;
+  return more ? "more" : "";
 }
 
 /** A key in Redis lives for a millisecond at least. */
@@ -62,6 +64,27 @@ function pushMore(args: string[], change: RunChange, settings: StoreSettings): v
   for (const request of approvals) args.push(...approvalArgs(request));
   for (const { approvalId, state } of closeApprovals) args.push(approvalId, state);
   for (const { id, reason, body } of deadLetters) args.push(id, reason, body);
+}
+
+/** As lua/parts/judge-tree.lua describes it: scripts find it from the end. */
+function treeArgs({ children, cancelChildren }: RunChange, { runsPerRootMax }: StoreSettings): string[] {
+  const args = [String(runsPerRootMax), String(children.length), String(cancelChildren.length)];
+  for (const child of children) args.push(...childArgs(child));
+  for (const runId of cancelChildren) args.push(unencoded("run id", runId));
+  return [...args, String(args.length)];
+}
+
+function childArgs({ runId, workflow, definition, step, attempt, records }: ChildRun): string[] {
+  return [
+    unencoded("run id", runId),
+    workflow,
+    definition,
+    jsonWord(step),
+    String(attempt),
+    packEntry({ kind: "started", entryId: runId }),
+    String(records.length),
+    ...records.flatMap(({ key, body }) => [recordField(key), body]),
+  ];
 }
 
 function jobArgs(spec: JobSpec): string[] {

@@ -3,7 +3,7 @@ import { drainEntriesMax, drainsMax, type InboxEntry, type NewEntry } from "../.
 import type { Fence } from "../../domain/lock.ts";
 import type { RunStatus } from "../../domain/run.ts";
 import type { DeliveryRefusal, HandedOver, OwnedRun, TakeTerms } from "../../ports/run-operations.ts";
-import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import type { OutcomeOf, RequestOf, StoreSettings } from "../../ports/store.ts";
 import { parseApproval } from "./approval-format.ts";
 import { changeArgs } from "./change-args.ts";
 import { parseClaims } from "./job-format.ts";
@@ -54,7 +54,7 @@ export const deliver: ScriptCall<"deliver"> = {
       entry.kind,
       packEntry(entryToKeep(entry)),
       proposal === undefined ? "" : String(proposal.expectedVersion),
-      ...entryArgs(entry),
+      ...entryArgs(entry, settings),
       String(headerFields.length + records.length),
       ...wantedFields(records),
       ...(proposal === undefined ? [] : changeArgs(proposal.commitId, proposal.change, settings)),
@@ -155,6 +155,7 @@ export const commit: ScriptCall<"commit"> = {
         };
       case "stale_version":
         return { kind: "stale_version", version: Number(reply[2]) };
+      case "tree_full":
       case "not_found":
       case "stale_fence":
         return { kind: reply[0] };
@@ -178,16 +179,20 @@ function entryToKeep(entry: NewEntry): InboxEntry {
     case "cancel":
     case "timer":
       return entry;
+    case "retry": {
+      const { entryId, jobId, actor } = entry;
+      return { kind: "retry", entryId, jobId, actor };
+    }
   }
 }
 
 /** Always seven, so that what follows has its place. */
-function entryArgs(entry: NewEntry): string[] {
-  const args = ownArgs(entry);
+function entryArgs(entry: NewEntry, settings: StoreSettings): string[] {
+  const args = ownArgs(entry, settings);
   return [...args, ...new Array<string>(7 - args.length).fill("")];
 }
 
-function ownArgs(entry: NewEntry): string[] {
+function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
   switch (entry.kind) {
     case "result": {
       const { jobId, token, entryId, payload } = entry;
@@ -202,6 +207,8 @@ function ownArgs(entry: NewEntry): string[] {
       return [entry.entryId, entry.actor, entry.reason];
     case "timer":
       return [entry.timerId];
+    case "retry":
+      return [entry.letterId, entry.actor, String(proveEveryMs)];
   }
 }
 

@@ -33,8 +33,11 @@ export type TenantKeys = PartitionKeys & {
   readonly readyPrefix: string;
   readonly approvalPrefix: string;
   readonly admissionLock: string;
+  /** The names of the locks that are held. */
+  readonly locks: string;
   lock(lock: LockName): string;
   grant(lock: LockName): string;
+  queue(lock: LockName): LockQueueKeys;
   run(runId: RunId): string;
   inbox(runId: RunId): string;
   reservation(digest: ReservationDigest): string;
@@ -42,6 +45,14 @@ export type TenantKeys = PartitionKeys & {
   approval(approvalId: ApprovalId): string;
   documents(collection: Collection): string;
   documentIds(collection: Collection): string;
+};
+
+/** The queue of a lock: tokens by place, what they asked for, until when they are kept, and those that gave up. */
+export type LockQueueKeys = {
+  readonly places: string;
+  readonly tickets: string;
+  readonly ends: string;
+  readonly spent: string;
 };
 
 export type Keys = {
@@ -98,7 +109,17 @@ function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
     approvalPrefix,
     admissionLock: lockKey(start, owner, { namespace: "admission", name: "" }),
     lock: (lock) => lockKey(start, owner, lock),
+    locks: `${start}locks:${owner}`,
     grant: (lock) => `${start}grant:${lock.namespace}:${owner}:${encode(lock.name)}`,
+    queue(lock) {
+      const rest = `${lock.namespace}:${owner}:${encode(lock.name)}`;
+      return {
+        places: `${start}queue:${rest}`,
+        tickets: `${start}tickets:${rest}`,
+        ends: `${start}ticket-ends:${rest}`,
+        spent: `${start}spent:${rest}`,
+      };
+    },
     run: (runId) => runPrefix + unencoded("run id", runId),
     inbox: (runId) => inboxPrefix + unencoded("run id", runId),
     reservation: (digest) => reservationPrefix + unencoded("reservation digest", digest),
@@ -142,7 +163,7 @@ export function encode(part: string): string {
 }
 
 /** Scripts put these parts behind a prefix themselves and cannot encode: they must already be plain. */
-function unencoded(what: string, part: string): string {
+export function unencoded(what: string, part: string): string {
   if (part === "" || !unreserved.test(part)) {
     throw new InterlockError("invalid_request", `the ${what} may hold only letters, digits and _ . ~ -`);
   }

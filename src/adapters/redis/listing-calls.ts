@@ -70,6 +70,7 @@ export const readTimeline: ScriptCall<"readTimeline"> = {
         return {
           kind: "timeline",
           version: Number(reply[2]),
+          status: reply[4] as RunStatus,
           rows: rows.map(([version, row]) => ({ version: Number(version), ...parseRow(row) })),
         };
       }

@@ -1,23 +1,58 @@
 // The lock operations as script calls.
-import type { Fence } from "../../domain/lock.ts";
-import { duration, grantMemory, opaqueWord, type ScriptCall, unexpected, word } from "./script-call.ts";
+import {
+  breakDetail,
+  dueLookedAtMax,
+  type Fence,
+  type LockName,
+  type LockToken,
+  locksLookedAtMax,
+  ticketLifeMs,
+  ticketsMax,
+} from "../../domain/lock.ts";
+import type { HeldLock } from "../../ports/lock-operations.ts";
+import type { OutcomeOf } from "../../ports/store.ts";
+import type { TenantKeys } from "./keys.ts";
+import {
+  credentialWord,
+  duration,
+  grantMemory,
+  opaqueWord,
+  optionalWord,
+  type Reply,
+  type ScriptCall,
+  textOfWord,
+  unexpected,
+  word,
+} from "./script-call.ts";
 
 export const acquireLock: ScriptCall<"acquireLock"> = {
-  keys: (keys, { lock }) => [keys.lock(lock), keys.grant(lock), keys.fence],
-  args: ({ token, instance, ttlMs }) => [
+  keys: (keys, { lock }) => [...grantKeys(keys, lock), ...queueKeys(keys, lock)],
+  args: ({ tenant, lock, token, instance, ttlMs, ticketMs, owner, credential }) => [
     opaqueWord("token", token),
     word("instance", instance),
     duration("ttlMs", ttlMs),
     grantMemory,
+    ticketMs === undefined ? "" : duration("ticketMs", ticketLifeMs(ticketMs)),
+    optionalWord(owner),
+    credentialWord(credential),
+    stoppable(lock),
+    tenant,
+    listedName(lock),
+    String(ticketsMax),
   ],
   parse(reply) {
     switch (reply[0]) {
       case "acquired":
         return { kind: "acquired", fence: Number(reply[2]) as Fence, expiresInMs: Number(reply[3]) };
       case "busy":
-        return { kind: "busy", instance: String(reply[2]), freeInMs: Number(reply[3]) };
+        return {
+          ...{ kind: "busy", instance: String(reply[2]), freeInMs: Number(reply[3]) },
+          ...(reply[4] === "" ? {} : { ahead: Number(reply[4]) }),
+        };
       case "already_released":
-        return { kind: "already_released" };
+      case "credential_revoked":
+      case "tenant_stopped":
+        return { kind: reply[0] };
       default:
         return unexpected("acquireLock", reply);
     }
@@ -40,13 +75,20 @@ export const renewLock: ScriptCall<"renewLock"> = {
 };
 
 export const releaseLock: ScriptCall<"releaseLock"> = {
-  keys: (keys, { lock }) => [keys.lock(lock), keys.grant(lock)],
-  args: ({ token }) => [opaqueWord("token", token), grantMemory],
+  keys: (keys, { lock }) => [...grantKeys(keys, lock), ...queueKeys(keys, lock)],
+  args: ({ tenant, lock, token }) => [
+    opaqueWord("token", token),
+    grantMemory,
+    stoppable(lock),
+    tenant,
+    listedName(lock),
+  ],
   parse(reply) {
     switch (reply[0]) {
       case "released":
+        return { kind: "released", ...parseGranted(reply) };
       case "not_owned":
-        return { kind: reply[0] };
+        return { kind: "not_owned" };
       default:
         return unexpected("releaseLock", reply);
     }
@@ -54,17 +96,13 @@ export const releaseLock: ScriptCall<"releaseLock"> = {
 };
 
 export const inspectLock: ScriptCall<"inspectLock"> = {
-  keys: (keys, { lock }) => [keys.lock(lock)],
+  keys: (keys, { lock }) =>
+    lock.namespace === "run" ? [keys.lock(lock)] : [keys.lock(lock), keys.queue(lock).ends],
   args: () => [],
   parse(reply) {
     switch (reply[0]) {
       case "held":
-        return {
-          kind: "held",
-          instance: String(reply[2]),
-          fence: Number(reply[3]) as Fence,
-          expiresInMs: Number(reply[4]),
-        };
+        return { kind: "held", ...parseHeld(reply.slice(2) as unknown as HeldFields, reply) };
       case "free":
         return { kind: "free" };
       default:
@@ -72,3 +110,131 @@ export const inspectLock: ScriptCall<"inspectLock"> = {
     }
   },
 };
+
+/** The first name in the list, and what every name of a run's lock, the last ones, begins with. */
+const [firstName, firstRunLock] = ["admission/", "run/"];
+
+export const listLocks: ScriptCall<"listLocks"> = {
+  keys: (keys) => [keys.start, keys.locks, keys.due],
+  args: ({ tenant, after, limit }) => [
+    tenant,
+    String(limit),
+    after < firstName ? "admission" : "",
+    startAfter(after),
+    String(locksLookedAtMax),
+    String(dueLookedAtMax),
+  ],
+  parse(reply, { after, limit }) {
+    if (reply[0] !== "listed") return unexpected("listLocks", reply);
+    const [, , next, rows, runRows] = reply as unknown as ListedReply;
+    if (next !== "") return { kind: "listed", locks: rows.map((row) => parseRow(row, reply)), next };
+    // Sorted here: scripts compare texts by the rules of the server's language.
+    const left = runRows.filter(([name]) => name > after).sort(([one], [other]) => (one < other ? -1 : 1));
+    const page = [...rows, ...left].slice(0, limit);
+    const locks = page.map((row) => parseRow(row, reply));
+    const last = page.at(-1)?.[0];
+    return locks.length < limit || last === undefined
+      ? { kind: "listed", locks }
+      : { kind: "listed", locks, next: last };
+  },
+};
+
+export const breakLock: ScriptCall<"breakLock"> = {
+  keys: (keys, { lock }) => [...grantKeys(keys, lock), keys.events, ...queueKeys(keys, lock)],
+  args: ({ tenant, lock, fence, actor, reason }, { eventsPerTenantMax }) => [
+    String(fence),
+    grantMemory,
+    stoppable(lock),
+    tenant,
+    listedName(lock),
+    nameOf(lock),
+    actor,
+    breakDetail(reason),
+    String(eventsPerTenantMax),
+  ],
+  parse(reply) {
+    switch (reply[0]) {
+      case "broken":
+        return { kind: "broken", ...parseGranted(reply) };
+      case "superseded":
+        return { kind: "superseded", fence: Number(reply[2]) as Fence };
+      case "free":
+        return { kind: "free" };
+      default:
+        return unexpected("breakLock", reply);
+    }
+  },
+};
+
+function grantKeys(keys: TenantKeys, lock: LockName): readonly string[] {
+  return [keys.lock(lock), keys.grant(lock), keys.fence, keys.tenant];
+}
+
+/** Run locks have no queue, and are in no list: their grants cost what they did before there were queues. */
+function queueKeys(keys: TenantKeys, lock: LockName): readonly string[] {
+  if (lock.namespace === "run") return [];
+  const { places, tickets, ends, spent } = keys.queue(lock);
+  return [places, tickets, ends, spent, keys.locks, keys.due];
+}
+
+/** The kill switch stops the locks that callers take for themselves; what the control plane locks goes on. */
+function stoppable(lock: LockName): string {
+  return lock.namespace === "public" ? "stoppable" : "";
+}
+
+/** Empty for locks that are found without a list: those of runs, and the one admission lock of a tenant. */
+function listedName(lock: LockName): string {
+  const { namespace, name } = lock;
+  return namespace === "run" || (namespace === "admission" && name === "") ? "" : nameOf(lock);
+}
+
+function nameOf({ namespace, name }: LockName): string {
+  return `${namespace}/${name}`;
+}
+
+function startAfter(after: string): string {
+  if (after === "") return "-";
+  return after < firstRunLock ? `(${after}` : "";
+}
+
+/** `opaqueWord` encodes what holds a space or a percent sign, so that decoding gives every token back. */
+function parseGranted(reply: Reply) {
+  if (reply[2] === undefined) return {};
+  const token = decodeURIComponent(String(reply[2])) as LockToken;
+  return { granted: { token, fence: Number(reply[3]) as Fence, expiresInMs: Number(reply[4]) } };
+}
+
+type HeldFields = readonly [
+  instance: string,
+  fence: string,
+  owner: string,
+  expiresInMs: number,
+  waiting: number,
+];
+type LockRow = readonly [name: string, ...held: HeldFields];
+type ListedReply = readonly [
+  kind: string,
+  now: string,
+  next: string,
+  rows: readonly LockRow[],
+  runRows: readonly LockRow[],
+];
+
+function parseRow(
+  [name, ...held]: LockRow,
+  reply: Reply,
+): Extract<OutcomeOf<"listLocks">, { kind: "listed" }>["locks"][number] {
+  const slash = name.indexOf("/");
+  const lock = { namespace: name.slice(0, slash), name: name.slice(slash + 1) } as LockName;
+  return { lock, ...parseHeld(held, reply) };
+}
+
+/** The fence began as the time of the grant: it says since when. After the clock was set back it is ahead for a while. */
+function parseHeld(fields: HeldFields, [, now]: Reply): HeldLock {
+  const [instance, fence, owner, expiresInMs, waiting] = fields;
+  return {
+    ...{ instance, fence: Number(fence) as Fence, expiresInMs, waiting },
+    ...(owner === "" ? {} : { owner: textOfWord(owner) }),
+    heldForMs: Math.max(0, Number(now) - Math.floor(Number(fence) / 1000)),
+  };
+}

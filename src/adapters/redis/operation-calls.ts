@@ -7,7 +7,7 @@ import { commit, deliver, takeRun } from "./inbox-calls.ts";
 import { claimJobs, getJob, heartbeatJobs, listReadyJobs } from "./job-calls.ts";
 import type { Keys, PartitionKeys, TenantKeys } from "./keys.ts";
 import { deleteRun, listRuns, loadRun, readTimeline } from "./listing-calls.ts";
-import { acquireLock, inspectLock, releaseLock, renewLock } from "./lock-calls.ts";
+import { acquireLock, breakLock, inspectLock, listLocks, releaseLock, renewLock } from "./lock-calls.ts";
 import { cancelReservation, inspectReservation, reserve } from "./reservation-calls.ts";
 import { admit, countActive, createRun, listActive } from "./run-calls.ts";
 import type { ScriptCall } from "./script-call.ts";
@@ -27,6 +27,8 @@ export const operationCalls: { readonly [Name in OperationName]: OperationCall<N
   renewLock: ofTenant(renewLock),
   releaseLock: ofTenant(releaseLock),
   inspectLock: ofTenant(inspectLock),
+  listLocks: ofTenant(listLocks),
+  breakLock: ofTenant(breakLock),
   getTenant: ofTenant(getTenant),
   setTenant: ofTenant(setTenant),
   admit: ofTenant(admit),

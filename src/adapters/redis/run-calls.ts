@@ -7,7 +7,7 @@ import { changeArgs } from "./change-args.ts";
 import { parseClaims } from "./job-format.ts";
 import type { TenantKeys } from "./keys.ts";
 import { parseReplayed } from "./reservation-calls.ts";
-import { packEntry } from "./run-format.ts";
+import { headerFields, packEntry, parseHeader } from "./run-format.ts";
 import {
   credentialWord,
   guardArgs,
@@ -84,11 +84,13 @@ export const countActive: ScriptCall<"countActive"> = {
 };
 
 export const listActive: ScriptCall<"listActive"> = {
-  keys: (keys) => [keys.active],
-  args: ({ limit }) => [String(limit)],
-  parse(reply) {
+  keys: (keys) => [keys.active, keys.runPrefix],
+  args: ({ limit, describe = 0 }) => [String(limit), String(describe), ...headerFields],
+  parse(reply, { tenant }) {
     if (reply[0] !== "listed") return unexpected("listActive", reply);
-    return { kind: "listed", runIds: reply[2] as readonly RunId[] };
+    const rows = reply[3] as ReadonlyArray<readonly [RunId, readonly (string | null)[]]>;
+    const runs = rows.map(([runId, values]) => parseHeader({ tenant, runId }, values));
+    return { kind: "listed", runIds: reply[2] as readonly RunId[], runs };
   },
 };
 

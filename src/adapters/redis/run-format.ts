@@ -1,7 +1,8 @@
 // A run as it lies in Redis: the names of its fields, and how its header and its inbox entries are read back.
 import type { InboxEntry } from "../../domain/inbox.ts";
-import type { RunHeader, RunId, RunRecord, RunStatus } from "../../domain/run.ts";
+import type { ParentStep, RunHeader, RunId, RunRecord, RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { textOfWord } from "./script-call.ts";
 
 /** In the order in which scripts are asked for them. */
 export const headerFields = [
@@ -15,6 +16,7 @@ export const headerFields = [
   "endedAt",
   "cancel",
   "reservation",
+  "parent",
 ] as const;
 
 export const recordPrefix = "record:";
@@ -28,8 +30,8 @@ export function parseHeader(
   { tenant, runId }: { readonly tenant: TenantId; readonly runId: RunId },
   values: readonly (string | null)[],
 ): RunHeader {
-  const [workflow, definition, status, version, actor, admittedAt, updatedAt, endedAt, cancel, reservation] =
-    values;
+  const [workflow, definition, status, version, actor, admittedAt, updatedAt, ...rest] = values;
+  const [endedAt, cancel, reservation, parent] = rest;
   return {
     runId,
     tenant,
@@ -43,6 +45,19 @@ export function parseHeader(
     ...(endedAt == null ? {} : { endedAtMs: Number(endedAt) }),
     ...(cancel == null ? {} : { cancelRequested: cancel }),
     ...(reservation == null ? {} : { reservation }),
+    ...(parent == null ? {} : { parent: parseParent(parent) }),
+  };
+}
+
+/** `<run> <step's word> <attempt> <root> <depth>` */
+function parseParent(text: string): ParentStep {
+  const [runId = "", step = "", attempt, root = "", depth] = text.split(" ");
+  return {
+    runId: runId as RunId,
+    step: textOfWord(step),
+    attempt: Number(attempt),
+    root: root as RunId,
+    depth: Number(depth),
   };
 }
 

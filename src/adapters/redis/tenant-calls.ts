@@ -54,7 +54,8 @@ export const readEvents: ScriptCall<"readEvents"> = {
   ],
   parse(reply) {
     if (reply[0] !== "events") return unexpected("readEvents", reply);
-    return { kind: "events", events: (reply[2] as readonly StreamRow[]).map(parseEvent) };
+    const events = (reply[2] as readonly StreamRow[]).map(parseEvent);
+    return { kind: "events", events, first: Number(reply[3]), last: Number(reply[4]) };
   },
 };
 

@@ -12,7 +12,12 @@ export function tableOf(kind: RecordKind): string {
 }
 
 /** The step at index n leads from version n to version n + 1; version 0 is an empty file. */
-const migrations: ReadonlyArray<(database: Database) => void> = [createAdmissionTables, addMeta, addRuns];
+const migrations: ReadonlyArray<(database: Database) => void> = [
+  createAdmissionTables,
+  addMeta,
+  addRuns,
+  addLockQueues,
+];
 
 const schemaVersion = migrations.length;
 
@@ -82,6 +87,8 @@ const admissionKinds = [
   "event",
 ] as const satisfies readonly RecordKind[];
 
+const lockQueueKinds = ["ticket", "spent"] as const satisfies readonly RecordKind[];
+
 function createAdmissionTables(database: Database): void {
   createRecordTables(database, admissionKinds);
 }
@@ -94,10 +101,10 @@ const removeAtMs = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) +
  * of expiry, and its tenants and ended runs their places in what is due: a run's id names the partition.
  */
 function addRuns(database: Database): void {
-  const known: readonly RecordKind[] = admissionKinds;
+  const others: readonly RecordKind[] = [...admissionKinds, ...lockQueueKinds];
   createRecordTables(
     database,
-    recordKinds.filter((kind) => !known.includes(kind)),
+    recordKinds.filter((kind) => !others.includes(kind)),
   );
   database.exec(
     `CREATE TABLE run_bundle (scope TEXT NOT NULL, value TEXT NOT NULL);
@@ -119,6 +126,11 @@ function addRuns(database: Database): void {
      INSERT INTO keyed SELECT scope,
        printf('%016d', COALESCE(json_extract(value, '$.expiresAtMs'), ${neverMs})) || ' ' || member, '{}' FROM reservation`,
   );
+}
+
+/** Version 3 knew no queues. Its grants need no change: what they lack is optional. */
+function addLockQueues(database: Database): void {
+  createRecordTables(database, lockQueueKinds);
 }
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */

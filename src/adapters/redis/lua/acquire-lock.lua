@@ -1,12 +1,22 @@
 #!lua
 --[[
-  Takes a free lock, or finds that this token already holds it (without extending it).
-  KEYS[1] lock: "<token> <instance> <fence>", expires with the grant
-  KEYS[2] grant: "<token> <instance> <fence> held|released", outlives the lock, so that repeats are recognised
+  Takes a free lock, or finds that this token already holds it (without extending it). With ticketMs it keeps its place in
+  the queue of a lock that it cannot have yet: only the first in the queue may take a free lock.
+  KEYS[1] lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  KEYS[2] grant: "<token> <instance> <fence>[ <owner>] held|released|broken", outlives the lock: repeats are recognised
   KEYS[3] fence: the partition's last fence, never expires
-  ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] instance  ARGV[4] ttlMs  ARGV[5] grantMemoryMs
-  Returns {"acquired", now, fence, expiresInMs}, {"busy", now, instance, freeInMs}, {"already_released", now}
-  or {"too_late", now}
+  KEYS[4] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
+  KEYS[5] queue: sorted set of tokens by their place; this key and the following are absent for the lock of a run
+  KEYS[6] tickets: hash of "<ttlMs> <instance> <owner or -> <credential or ->" by token
+  KEYS[7] ends: sorted set of tokens by the time until which their place is kept
+  KEYS[8] spent: sorted set of tokens that gave a place or a grant back, by how long that is remembered
+  KEYS[9] locks: sorted set of the locks that are held, all with score 0
+  KEYS[10] due: sorted set of "<kind> <tenant> <subject>" by time
+  ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] instance  ARGV[4] ttlMs  ARGV[5] grantMemoryMs  ARGV[6] ticketMs or ""
+  ARGV[7] owner's word or "-"  ARGV[8] credential's word or ""  ARGV[9] "stoppable" or ""  ARGV[10] tenant
+  ARGV[11] the lock's name in the list of locks, or ""  ARGV[12] ticketsMax
+  Returns {"acquired", now, fence, expiresInMs}, {"busy", now, instance, freeInMs, ahead or ""},
+  {"already_released", now}, {"credential_revoked", now}, {"tenant_stopped", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowUs = time[1] * 1000000 + time[2]
@@ -14,24 +24,70 @@ local nowMs = math.floor(nowUs / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local lock = redis.call("GET", KEYS[1])
-local grant = redis.call("GET", KEYS[2])
-local lastFence = redis.call("GET", KEYS[3])
+local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local queueKey, ticketsKey, endsKey, spentKey, locksKey, dueKey = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local token, instance, ttlMs, grantMemoryMs, ticketMs = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local owner, credential, stoppable, tenant, listed = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local queues = queueKey and ticketMs ~= ""
+local lock = redis.call("GET", lockKey)
+local grant = redis.call("GET", grantKey)
+local holderInstance, leftMs = "", 0
 if lock then
-  local token, instance, fence = string.match(lock, "^([^ ]+) ([^ ]+) ([^ ]+)$")
-  local leftMs = redis.call("PTTL", KEYS[1])
-  if token == ARGV[2] then return { "acquired", now, fence, leftMs } end
-  return { "busy", now, instance, leftMs }
+  local holder, fence
+  holder, holderInstance, fence = string.match(lock, "^([^ ]+) ([^ ]+) ([^ ]+)")
+  leftMs = redis.call("PTTL", lockKey)
+  if holder == token then return { "acquired", now, fence, leftMs } end
 end
-if grant then
-  local token, state = string.match(grant, "^([^ ]+) [^ ]+ [^ ]+ ([^ ]+)$")
-  if token == ARGV[2] and state == "released" then return { "already_released", now } end
+local lastToken, lastState = string.match(grant or "", "^([^ ]+) [^ ]+ [^ ]+.- ([^ ]+)$")
+if lastToken == token and lastState ~= "held" then return { "already_released", now } end
+--@include lock-queue
+if queues and isSpent(token) then return { "already_released", now } end
+if credential ~= "" or stoppable ~= "" then
+  local settings = redis.call("HMGET", tenantKey, "stopped", "revoked")
+  if credential ~= "" and string.find(settings[2] or "", " " .. credential .. " ", 1, true) then
+    return { "credential_revoked", now }
+  end
+  if stoppable ~= "" and settings[1] == "true" then return { "tenant_stopped", now } end
 end
 
-local fence = string.format("%.0f", math.max((tonumber(lastFence) or 0) + 1, nowUs))
-local value = ARGV[2] .. " " .. ARGV[3] .. " " .. fence
-local memoryMs = string.format("%.0f", ARGV[4] + ARGV[5])
-redis.call("SET", KEYS[1], value, "PX", ARGV[4])
-redis.call("SET", KEYS[2], value .. " held", "PX", memoryMs)
-redis.call("SET", KEYS[3], fence)
-return { "acquired", now, fence, tonumber(ARGV[4]) }
+local head = queued > #silent and firstTicket(function() return true end)
+if not lock and (not head or head == token) then
+  local newToken, newInstance, newTtlMs, newOwner = token, instance, ttlMs, owner
+  --@include plan-grant
+  local follows = queues and lastState == "released"
+  if follows then planSpend() end
+  if head then redis.call("HLEN", ticketsKey) end -- Refuses a key of another type while nothing is written yet.
+  if follows then writeSpend(lastToken) end
+  if head then writeDrop(token) end
+  --@include write-grant
+  return { "acquired", now, nextFence, tonumber(ttlMs) }
+end
+
+if not lock then holderInstance = string.match(redis.call("HGET", ticketsKey, head) or "", "^[^ ]+ ([^ ]+)") or "" end
+local place = queued > #silent and not isSilent[token] and redis.call("ZSCORE", queueKey, token)
+if not queues then
+  local ahead = ""
+  if place then
+    ahead = 0
+    for _, each in ipairs(redis.call("ZRANGE", queueKey, "-inf", "(" .. place, "BYSCORE")) do
+      if not isSilent[each] then ahead = ahead + 1 end
+    end
+  end
+  return { "busy", now, holderInstance, leftMs, ahead }
+end
+if not place and queued - #silent >= tonumber(ARGV[12]) then return { "busy", now, holderInstance, leftMs, "" } end
+
+redis.call("HLEN", ticketsKey) -- Refuses a key of another type while nothing is written yet, as does the next line.
+redis.call("ZCARD", endsKey)
+if not place then
+  local last = redis.call("ZRANGE", queueKey, -1, -1, "WITHSCORES")
+  place = string.format("%.0f", (last[2] or 0) + 1)
+end
+if #silent > 0 then writeDrop(table.remove(silent)) end
+redis.call("ZADD", queueKey, place, token)
+redis.call("ZADD", endsKey, string.format("%.0f", nowMs + ticketMs), token)
+local word = credential == "" and "-" or credential
+redis.call("HSET", ticketsKey, token, ttlMs .. " " .. instance .. " " .. owner .. " " .. word)
+-- No place is kept for longer than a minute.
+for _, key in ipairs({ queueKey, endsKey, ticketsKey }) do redis.call("PEXPIRE", key, "61000") end
+return { "busy", now, holderInstance, leftMs, redis.call("ZRANK", queueKey, token) }

@@ -5,8 +5,8 @@
   KEYS[1] run: hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"
   KEYS[2] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
   KEYS[3] events: stream with ids "0-<sequence>"
-  KEYS[4] guard's lock: "<token> <instance> <fence>", expires with the grant
-  KEYS[5] guard's grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[4] guard's lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  KEYS[5] guard's grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
   KEYS[6] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[7] inbox: list of the entries that wait, "<kind> <json>", a line feed and the id
   KEYS[8] start of all keys of the partition: most of what a change writes is only known here
@@ -14,22 +14,24 @@
   ARGV[7] tenant  ARGV[8] runId  ARGV[9] eventsMax  ARGV[10] attentionMs  ARGV[11] expectedVersion  ARGV[12] consumed
   ARGV[13] entriesMax
   ARGV from 14 on: the change, as parts/plan-change.lua describes it
-  Returns {"committed", now, version, entries, discarded, claims}, {"stale_version", now, version}, {"not_found", now},
-  {"stale_fence", now} or {"too_late", now}
+  Returns {"committed", now, version, entries, discarded, claims}, {"tree_full", now}, {"stale_version", now, version},
+  {"not_found", now}, {"stale_fence", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local runKey, activeKey, dueKey, inboxKey, start, at = KEYS[1], KEYS[2], KEYS[6], KEYS[7], KEYS[8], 14
-local tenant, runId, version = ARGV[7], ARGV[8], tonumber(ARGV[11])
+local runKey, activeKey, eventsKey, dueKey, inboxKey, start = KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7], KEYS[8]
+local tenant, runId, version, at = ARGV[7], ARGV[8], tonumber(ARGV[11]), 14
+local eventsMax, attentionMs = ARGV[9], ARGV[10]
 local committed = string.format("%.0f", version + 1)
-local run = redis.call("HMGET", runKey, "status", "version", "reservation", "drains", "row:" .. committed, "cancel")
+local run = redis.call("HMGET", runKey,
+  "status", "version", "reservation", "drains", "row:" .. committed, "cancel", "parent", "treeSize")
 if not run[1] then return { "not_found", now } end
 local lock = redis.call("GET", KEYS[4])
 local grant = redis.call("GET", KEYS[5])
-local value, token, grantFence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+)) ([^ ]+)$")
+local value, token, grantFence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+).-) ([^ ]+)$")
 local ours = token == ARGV[2] and grantFence == ARGV[3]
 local commit = ARGV[at + 2] .. " "
 if run[5] and string.sub(run[5], 1, #commit) == commit then
@@ -40,7 +42,10 @@ end
 --@include terminal
 if run[2] ~= ARGV[11] or terminal[run[1]] then return { "stale_version", now, run[2] } end
 if not ours then return { "stale_fence", now } end
-if not lock and (ARGV[4] ~= "continue" or state == "released") then return { "stale_fence", now } end
+if not lock and (ARGV[4] ~= "continue" or state ~= "held") then return { "stale_fence", now } end
+local parent, treeSize = run[7], run[8]
+--@include judge-tree
+if not treeFits then return { "tree_full", now } end
 
 local waiting = redis.call("LLEN", inboxKey)
 local consumed = math.min(tonumber(ARGV[12]), waiting)
@@ -56,14 +61,15 @@ local releases = ends or left == 0
 if waiting > 0 and releases then
   dueGone[#dueGone + 1] = attention
 elseif waiting > 0 then
-  dueAdded[#dueAdded + 1] = string.format("%.0f", nowMs + ARGV[10])
+  dueAdded[#dueAdded + 1] = string.format("%.0f", nowMs + attentionMs)
   dueAdded[#dueAdded + 1] = attention
 end
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
-redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[9], "0-*",
+redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
   "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
   "detail", ends and status or nextVersion .. " " .. status)
+--@include add-tree-rows
 --@include write-change
 if releases then
   redis.call("SET", KEYS[5], value .. " released", "PX", ARGV[6])

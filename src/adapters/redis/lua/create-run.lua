@@ -8,8 +8,8 @@
   KEYS[5] runs: sorted set of all the tenant's runs, all with score 0
   KEYS[6] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[7] start of all keys of the partition: most of what a change writes is only known here
-  KEYS[8] guard's lock: "<token> <instance> <fence>", expires with the grant
-  KEYS[9] guard's grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[8] guard's lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  KEYS[9] guard's grant: "<token> <instance> <fence>[ <owner>] held|released|broken", memory of the last grant
   KEYS[10] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]";
            this key and the next are absent when the request has no idempotency key
   KEYS[11] keyed: sorted set of the tenant's idempotency keys, by when they end
@@ -40,9 +40,9 @@ end
 
 local lock = redis.call("GET", KEYS[8])
 local grant = redis.call("GET", KEYS[9])
-local value, token, grantFence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+)) ([^ ]+)$")
+local value, token, grantFence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+).-) ([^ ]+)$")
 if token ~= ARGV[2] or grantFence ~= ARGV[3] then return { "stale_fence", now } end
-if not lock and (ARGV[4] ~= "continue" or state == "released") then return { "stale_fence", now } end
+if not lock and (ARGV[4] ~= "continue" or state ~= "held") then return { "stale_fence", now } end
 local retake = not lock and {
   { "SET", KEYS[8], value, "PX", ARGV[5] },
   { "SET", KEYS[9], grant, "PX", string.format("%.0f", ARGV[5] + ARGV[6]) },

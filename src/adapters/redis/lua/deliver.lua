@@ -6,8 +6,8 @@
   KEYS[2] run: hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"
   KEYS[3] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
   KEYS[4] events: stream with ids "0-<sequence>"
-  KEYS[5] run lock: "<token> <instance> <fence>", expires with the grant
-  KEYS[6] grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[5] run lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  KEYS[6] grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
   KEYS[7] fence: the partition's last fence, never expires
   KEYS[8] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[9] inbox: list of the entries that wait, "<kind> <json>", a line feed and the id
@@ -19,7 +19,7 @@
   ARGV[16] the entry as the inbox keeps it  ARGV[17] expectedVersion of the proposal, "" without one
   result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason
-  cancel: entryId, actor, reason; timer: timerId
+  cancel: entryId, actor, reason; timer: timerId; retry: letterId, actor, proveEveryMs
   ARGV[25] number of fields wanted
   ARGV from 26 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
   parts/plan-change.lua describes it
@@ -47,7 +47,7 @@ end
 local version = tonumber(ARGV[17])
 local proposed = version and string.format("%.0f", version + 1) or "-"
 local run = redis.call("HMGET", runKey,
-  "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject)
+  "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject, "parent", "treeSize")
 if not run[1] then return { "refused", now, revokedCaller and "credential_revoked" or "run_not_found", {} } end
 if version and run[6] then
   local commit = ARGV[at + 2] .. " "
@@ -57,7 +57,7 @@ if version and run[6] then
   end
 end
 local lock = redis.call("GET", lockKey)
-local holder, holderInstance, heldFence = string.match(lock or "", "^([^ ]+) ([^ ]+) ([^ ]+)$")
+local holder, holderInstance, heldFence = string.match(lock or "", "^([^ ]+) ([^ ]+) ([^ ]+)")
 -- Only an earlier try of this very call can have taken the lock with its token.
 if holder == token then
   redis.call("LLEN", inboxKey)
@@ -107,6 +107,15 @@ elseif kind == "cancel" then
   elseif run[3] then refusal = "already_cancelling" end
   fields[1], fields[2] = "cancel", subject
   event = { "cancel_requested", runId, ARGV[19], ARGV[20] }
+elseif kind == "retry" then
+  local lettersKey, actor, proveEveryMs = start .. "documents:" .. tenant .. ":deadLetter", ARGV[19], ARGV[20]
+  local revision, rest = string.match(redis.call("HGET", lettersKey, "meta:" .. subject) or "", "^([0-9]+)( .*)$")
+  if not revision then refusal = "letter_not_found"
+  elseif revision ~= "1" then again = true
+  elseif ended then
+    --@include plan-reopening
+  end
+  writes[#writes + 1] = { "HSET", lettersKey, "meta:" .. subject, "2" .. (rest or "") }
 else
   local member = "timer " .. tenant .. " " .. runId .. " " .. subject
   local dueAt = redis.call("ZSCORE", dueKey, member)
@@ -124,24 +133,30 @@ if again then return { "handed_over", now, "", 0 } end
 
 local waiting = redis.call("LLEN", inboxKey)
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
-if version and not lock and waiting == 0 and run[2] == ARGV[17] then
-  local reservation, stopped, revoked, dueChecked = run[5], nil, nil, true
-  local cancelling = run[3] or kind == "cancel"
-  if run[4] and run[4] ~= "0" then
-    fields[#fields + 1] = "drains"
-    fields[#fields + 1] = "0"
-  end
-  --@include plan-change
-  -- The rows go first: they are the only writes that Redis can refuse, and before them nothing has happened.
-  if event then
+local parent, treeSize = run[8], run[9]
+-- What was decided for a run that has ended says nothing about the one that is opened again.
+if version and not lock and waiting == 0 and run[2] == ARGV[17] and not ended then
+  --@include judge-tree
+  if treeFits then
+    local reservation, stopped, revoked, dueChecked = run[5], nil, nil, true
+    local cancelling = run[3] or kind == "cancel"
+    if run[4] and run[4] ~= "0" then
+      fields[#fields + 1] = "drains"
+      fields[#fields + 1] = "0"
+    end
+    --@include plan-change
+    -- The rows go first: they are the only writes that Redis can refuse, and before them nothing has happened.
+    if event then
+      redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
+        "at", now, "type", event[1], "subject", event[2], "actor", event[3], "detail", event[4])
+    end
     redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
-      "at", now, "type", event[1], "subject", event[2], "actor", event[3], "detail", event[4])
+      "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
+      "detail", ends and status or nextVersion .. " " .. status)
+    --@include add-tree-rows
+    --@include write-change
+    return { "applied", now, nextVersion, status, claims }
   end
-  redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
-    "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
-    "detail", ends and status or nextVersion .. " " .. status)
-  --@include write-change
-  return { "applied", now, nextVersion, status, claims }
 end
 
 local drains = run[4]

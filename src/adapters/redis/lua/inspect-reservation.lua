@@ -2,7 +2,7 @@
 --[[
   Says which run an idempotency key belongs to.
   KEYS[1] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]"
-  KEYS[2] admission lock: "<token> <instance> <fence>"
+  KEYS[2] admission lock: "<token> <instance> <fence>[ <owner>]"
   ARGV[1] notAfterMs
   Returns {"pending", now, runId}, {"bound", now, runId, finalStatus or ""}, {"unbound", now} or {"too_late", now}
 ]]

@@ -24,7 +24,8 @@ redis.call("ZCARD", KEYS[4])
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
 redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[9], "0-*", "at", now, "type", "document_saved",
   "subject", ARGV[3] .. "/" .. ARGV[4], "actor", ARGV[8], "detail", ARGV[7])
-local nextRevision = string.format("%.0f", revision + 1)
+-- Letters have two revisions: one that is written again is a new letter, and the second says that it was retried.
+local nextRevision = ARGV[10] == "" and string.format("%.0f", revision + 1) or "1"
 local nextMeta = nextRevision .. " " .. now .. " " .. ARGV[7]
 redis.call("HSET", KEYS[1], "meta:" .. ARGV[4], nextMeta, "body:" .. ARGV[4], ARGV[5])
 redis.call("ZADD", KEYS[2], "0", ARGV[4])

@@ -3,7 +3,7 @@
   Reads the timeline rows after a version, oldest first. Rows older than the number to keep are not there.
   KEYS[1] run: hash of the header and one field "row:<version>" per row
   ARGV[1] notAfterMs  ARGV[2] after  ARGV[3] limit  ARGV[4] timelineRowsMax
-  Returns {"timeline", now, version, {version, row} of each}, {"not_found", now} or {"too_late", now}
+  Returns {"timeline", now, version, {version, row} of each, status}, {"not_found", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -29,4 +29,4 @@ while from <= last and #rows < wanted do
   end
   from = from + #fields
 end
-return { "timeline", now, run[2], rows }
+return { "timeline", now, run[2], rows, run[1] }

@@ -1,8 +1,8 @@
 #!lua
 --[[
   Extends a lock that this token holds.
-  KEYS[1] lock: "<token> <instance> <fence>", expires with the grant
-  KEYS[2] grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[1] lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  KEYS[2] grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
   ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] ttlMs  ARGV[4] grantMemoryMs
   Returns {"renewed", now, fence}, {"not_owned", now, "superseded"|"ended"} or {"too_late", now}
 ]]
@@ -14,9 +14,9 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 local lock = redis.call("GET", KEYS[1])
 local grant = redis.call("GET", KEYS[2])
 if not grant then return { "not_owned", now, "superseded" } end
-local token, fence = string.match(grant, "^([^ ]+) [^ ]+ ([^ ]+) [^ ]+$")
+local token, fence, state = string.match(grant, "^([^ ]+) [^ ]+ ([^ ]+).- ([^ ]+)$")
 if token ~= ARGV[2] then return { "not_owned", now, "superseded" } end
-if not lock then return { "not_owned", now, "ended" } end
+if not lock then return { "not_owned", now, state == "broken" and "superseded" or "ended" } end
 
 local memoryMs = string.format("%.0f", ARGV[3] + ARGV[4])
 redis.call("PEXPIRE", KEYS[1], ARGV[3])

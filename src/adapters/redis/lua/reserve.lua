@@ -1,8 +1,8 @@
 #!lua
 --[[
   First half of the lock strategy: claims the key for a run that will be created under the same admission lock.
-  KEYS[1] guard's lock: "<token> <instance> <fence>", expires with the grant
-  KEYS[2] guard's grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[1] guard's lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  KEYS[2] guard's grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
   KEYS[3] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]"
   KEYS[4] admission lock: the key of the guard's lock, unless the caller holds another one
   KEYS[5] prefix of run keys: the run that a key is bound to is only known here
@@ -22,10 +22,10 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lock = redis.call("GET", KEYS[1])
 local grant = redis.call("GET", KEYS[2])
-local value, token, fence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+)) ([^ ]+)$")
+local value, token, fence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+).-) ([^ ]+)$")
 if token ~= ARGV[2] or fence ~= ARGV[3] then return { "stale_fence", now } end
 local retake = not lock
-if retake and (ARGV[4] ~= "continue" or state == "released") then return { "stale_fence", now } end
+if retake and (ARGV[4] ~= "continue" or state ~= "held") then return { "stale_fence", now } end
 
 local reservation = redis.call("GET", KEYS[3])
 if reservation then

@@ -35,6 +35,8 @@ local workMax = 1200
 --@include remove-run
 --@include sweep-runs
 --@include sweep-proofs
+--@include lock-names
+--@include sweep-locks
 local handlers = {
   attention = visitRun,
   claim = loseClaim,
@@ -43,6 +45,7 @@ local handlers = {
   retention = removeEnded,
   letter = removeExpiredLetter,
   proof = proveTenant,
+  lock = visitLock,
 }
 
 -- A kind that only a newer version knows is put off like a thing that cannot be read.

@@ -3,8 +3,8 @@
   Takes the run lock to apply what waits, if anything does.
   KEYS[1] run: hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"
   KEYS[2] inbox: list of the entries that wait, "<kind> <json>", a line feed and the id
-  KEYS[3] run lock: "<token> <instance> <fence>", expires with the grant
-  KEYS[4] grant: "<token> <instance> <fence> held|released", the memory of the last grant
+  KEYS[3] run lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  KEYS[4] grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
   KEYS[5] fence: the partition's last fence, never expires
   KEYS[6] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[7] start of all keys of the partition
@@ -29,7 +29,7 @@ if not run[1] then return { "not_found", now } end
 local lock = redis.call("GET", lockKey)
 local waiting = redis.call("LLEN", inboxKey)
 if lock then
-  local holder, holderInstance, heldFence = string.match(lock, "^([^ ]+) ([^ ]+) ([^ ]+)$")
+  local holder, holderInstance, heldFence = string.match(lock, "^([^ ]+) ([^ ]+) ([^ ]+)")
   if holder == token then
     --@include owned-run
     return { "owned", now, heldFence, values, entries }

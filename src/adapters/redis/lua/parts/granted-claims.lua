@@ -5,7 +5,7 @@
   Sets: granted (job ids, fences and the times left, in turn)
 ]]
 local granted = {}
-if ARGV[at + 5] == "more" then
+if ARGV[at + 5] ~= "" then
   local counts = at + 10 + 2 * ARGV[at + 4]
   for job = counts + 9, counts + 8 + 7 * ARGV[counts], 7 do
     if ARGV[job + 3] ~= "-" then

@@ -8,6 +8,7 @@
   Sets: status, claims, active (as it is then)
 ]]
 local version, reservation, dueChecked, reportedJob, decidedApproval, cancelling = 0, false, true, nil, nil, false
+local parent, treeSize = false, false
 local fields = { "workflow", workflow, "definition", definition, "actor", actor, "admittedAt", now }
 local writes, dueGone, dueAdded = retake or {}, {}, {}
 -- Most admissions find the tenant's proof planned already.
@@ -24,6 +25,8 @@ if reservationKey then
     end
   end
 end
+--@include judge-tree
+--@include terminal
 --@include plan-change
 local inboxKey = start .. "inbox:" .. tenant .. ":" .. runId
 if started ~= "" then redis.call("LLEN", inboxKey) end
@@ -46,6 +49,7 @@ end
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
 redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
   "at", now, "type", "run_admitted", "subject", runId, "actor", actor, "detail", workflow)
+--@include add-tree-rows
 if evicted then
   redis.call("DEL", evicted)
   redis.call("ZREM", keyedKey, oldest)

@@ -2,26 +2,27 @@
 --[[
   Reads a run's change from the arguments and decides what it writes; writes nothing. `write-change` writes it.
   Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
+  attentionMs, terminal, what `judge-tree` reads and sets, which has found that the tree has room,
   reservation (the digest of the run's key, or false), stopped and revoked (of the tenant, or nil when not read yet),
   cancelling (whether the run is being cancelled), reportedJob and decidedApproval (what the entry of this very call
   settles, or nil), dueChecked (whether dueKey was read), and the lists that it adds to:
   fields (of the run: names and values), writes (commands), dueGone (members), dueAdded (scores and members)
-  Sets: status, ends, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt
-  The change: status, "ends" or "", the commit's word, the timeline's body, number of records, "more" or "",
+  Sets: status, ends, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt, treeRows
+  The change: status, "ends" or "", the commit's word, the timeline's body, number of records, "more", "tree" or "",
   timelineRowsMax, runRetentionMs, keyRetentionMs ("" for ever), proveEveryMs, fields and bodies of the records; then, only
-  after "more", the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close and dead letters,
+  after "more" or "tree", the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close and dead letters,
   republishAfterMs, deadLetterRetentionMs, and the groups themselves in this order:
   jobs of 7 (id, topic, tail of the text, token or -, worker or -, leaseMs, credential or ""), ids, ids, timers of 2 (id, dueAtMs),
   approvals of 7 (id, step, hash, payloadKey, requester, separateDuties, expiresAtMs or ""), closings of 2 (id, state),
-  letters of 3 (id, reason, body)
+  letters of 3 (id, reason, body); then, only after "tree", what `judge-tree` describes
 ]]
 local status, ends = ARGV[at], ARGV[at + 1] == "ends"
 local nextVersion = string.format("%.0f", version + 1)
 local fence, claims = false, {}
 local bound, boundKey, keepMs, proofAt = false, false, "", false
 -- Asking for its size refuses a key of another type while nothing is written yet.
-if not dueChecked and (ends or ARGV[at + 5] == "more") then redis.call("ZCARD", dueKey) end
-if ARGV[at + 5] == "more" then
+if not dueChecked and (ends or ARGV[at + 5] ~= "") then redis.call("ZCARD", dueKey) end
+if ARGV[at + 5] ~= "" then
   local next = at + 10 + 2 * ARGV[at + 4]
   local jobs, voided, cleared, timers, approvals, closed, letters = unpack(ARGV, next, next + 6)
   local unclaimedAt = string.format("%.0f", nowMs + ARGV[next + 7])
@@ -140,8 +141,12 @@ if ARGV[at + 5] == "more" then
     end
   end
 end
+--@include plan-tree
 if ends then
   redis.call("ZCARD", activeKey)
+  if parent then
+    --@include tell-parent
+  end
   keepMs = ARGV[at + 8]
   if reservation then
     boundKey = start .. "wf:run:idempotency:" .. tenant .. ":" .. reservation

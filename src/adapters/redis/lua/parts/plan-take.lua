@@ -15,7 +15,8 @@ if drainsNow > tonumber(drainsMax) then
   local kind, was, id = string.match(head, "^([^ ]+) ([^\n]*)\n(.*)$")
   if kind ~= "poisoned" then
     --@include save-letter
-    saveLetter(runId .. ":" .. id, "poisoned_entry", was, letterMs)
+    local letter = '{"reason":"poisoned_entry","run_id":"' .. runId .. '","entry":' .. was .. "}"
+    saveLetter(runId .. ":" .. id, "poisoned_entry", letter, letterMs)
     setAside = "poisoned" .. string.sub(head, #kind + 1)
     drainsNow = 1
   end

@@ -11,7 +11,7 @@ local removedMax = 500
 -- A start without a key that was sent twice must not make the run again: for so long after its admission a grave is left.
 local graveMs = 60000
 local headerFields = { "workflow", "definition", "status", "version", "actor", "admittedAt", "updatedAt", "endedAt",
-  "cancel", "reservation", "fingerprint", "drains" }
+  "cancel", "reservation", "fingerprint", "drains", "parent", "treeSize", "removing" }
 
 -- Locks end by themselves: a day after its run's end a job has none, and its run need not be searched for jobs.
 local locksEndMs = 86400000
@@ -106,7 +106,10 @@ local function removePlanned(plan)
   if #plan.approvals > 0 then redis.call("ZREM", start .. "approvals:" .. plan.tenant, unpack(plan.approvals)) end
   unlinkAll(plan.goes)
   unlinkAll(plan.locks)
-  if plan.more then return end
+  if plan.more then
+    redis.call("HSET", plan.runKey, "removing", "true")
+    return
+  end
   redis.call("ZREM", start .. "runs:" .. plan.tenant, plan.runId)
   local retention = "retention " .. plan.tenant .. " " .. plan.runId
   if not plan.grave then

@@ -6,16 +6,11 @@
 ]]
 local lettersKey = start .. "documents:" .. tenant .. ":deadLetter"
 local letterIdsKey = start .. "document-ids:" .. tenant .. ":deadLetter"
-local revisions = {}
+redis.call("HLEN", lettersKey) -- Refuses a key of another type while nothing is written yet.
+redis.call("ZCARD", letterIdsKey)
 local function saveLetter(id, reason, body, retentionMs)
-  local last = revisions[id]
-  if not last then
-    redis.call("ZCARD", letterIdsKey)
-    last = string.match(redis.call("HGET", lettersKey, "meta:" .. id) or "", "^[^ ]+") or 0
-  end
-  revisions[id] = last + 1
-  local meta = string.format("%.0f", last + 1) .. " " .. now .. " " .. reason
-  writes[#writes + 1] = { "HSET", lettersKey, "meta:" .. id, meta, "body:" .. id, body }
+  -- One that is written again under its id is a new letter, which nobody has retried: that would be revision 2.
+  writes[#writes + 1] = { "HSET", lettersKey, "meta:" .. id, "1 " .. now .. " " .. reason, "body:" .. id, body }
   writes[#writes + 1] = { "ZADD", letterIdsKey, 0, id }
   dueAdded[#dueAdded + 1] = string.format("%.0f", nowMs + retentionMs)
   dueAdded[#dueAdded + 1] = "letter " .. tenant .. " " .. id

@@ -30,8 +30,9 @@ end
 -- What is wrong with a slot: "slot_freed", or "reservation_restored" with the key's digest and what it should hold.
 -- Where two live runs claim one key, the second sees what was planned for the first.
 local function judgeSlot(tenant, runId, planned)
-  local run = redis.call("HMGET", start .. "run:" .. tenant .. ":" .. runId, "status", "reservation", "fingerprint")
-  if not run[1] or terminal[run[1]] then return { repair = "slot_freed", runId = runId } end
+  local run = redis.call("HMGET", start .. "run:" .. tenant .. ":" .. runId, "status", "reservation", "fingerprint",
+    "parent")
+  if not run[1] or terminal[run[1]] or run[4] then return { repair = "slot_freed", runId = runId } end
   if not run[2] or not run[3] then return nil end
   local bound = "bound " .. runId .. " "
   local reservation = redis.call("GET", start .. "wf:run:idempotency:" .. tenant .. ":" .. run[2])
@@ -56,7 +57,7 @@ local function trimKeys(tenant, keyed)
   return atMs and atMs < 9007199254740991 and atMs or nil
 end
 
--- Every slot must belong to a live run, and every live run's key must point to it; both are repaired and reported.
+-- Every slot must belong to a live root run, and every live run's key must point to it; both are repaired and reported.
 -- The types of all keys are known before the first write: the reads that follow it cannot fail.
 local function proveTenant(tenant)
   local active, keyed = start .. "active:" .. tenant, start .. "keyed:" .. tenant

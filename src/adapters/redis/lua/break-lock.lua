@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+--[[
+  Takes a lock from its holder if that has the fence given, adds an event row, and hands the lock on to the first in its
+  queue.
+  KEYS[1] lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  KEYS[2] grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
+  KEYS[3] fence: the partition's last fence, never expires
+  KEYS[4] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
+  KEYS[5] events: stream with ids "0-<sequence>"
+  KEYS[6] queue: sorted set of tokens by their place; this key and the following are absent for the lock of a run
+  KEYS[7] tickets: hash of "<ttlMs> <instance> <owner or -> <credential or ->" by token
+  KEYS[8] ends: sorted set of tokens by the time until which their place is kept
+  KEYS[9] spent: sorted set of tokens that gave a place or a grant back, by how long that is remembered
+  KEYS[10] locks: sorted set of the locks that are held, all with score 0
+  KEYS[11] due: sorted set of "<kind> <tenant> <subject>" by time
+  ARGV[1] notAfterMs  ARGV[2] fence  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
+  ARGV[6] the lock's name in the list of locks, or ""  ARGV[7] the lock's name  ARGV[8] actor  ARGV[9] reason
+  ARGV[10] eventsMax
+  Returns {"broken", now}, {"broken", now, new holder's token, its fence, expiresInMs}, {"superseded", now, fence},
+  {"free", now} or {"too_late", now}
+]]
+local time = redis.call("TIME")
+local nowUs = time[1] * 1000000 + time[2]
+local nowMs = math.floor(nowUs / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local queueKey, ticketsKey, endsKey, spentKey = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local locksKey, dueKey = KEYS[10], KEYS[11]
+local grantMemoryMs, stoppable, tenant, listed = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local lock = redis.call("GET", lockKey)
+local grant = redis.call("GET", grantKey)
+local value, fence, state = string.match(grant or "", "^([^ ]+ [^ ]+ ([^ ]+).-) ([^ ]+)$")
+if fence == ARGV[2] and state == "broken" then return { "broken", now } end
+if not lock then return { "free", now } end
+if fence ~= ARGV[2] then return { "superseded", now, fence } end
+
+--@include lock-queue
+--@include find-heir
+--@include plan-grant
+-- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
+redis.call("XADD", KEYS[5], "MAXLEN", "~", ARGV[10], "0-*",
+  "at", now, "type", "lock_broken", "subject", ARGV[7], "actor", ARGV[8], "detail", ARGV[9])
+if newToken then
+  writeDrop(newToken)
+  --@include write-grant
+  return { "broken", now, newToken, nextFence, tonumber(newTtlMs) }
+end
+redis.call("SET", grantKey, value .. " broken", "PX", grantMemoryMs)
+redis.call("DEL", lockKey)
+if listed ~= "" then redis.call("ZREM", locksKey, listed) end
+return { "broken", now }

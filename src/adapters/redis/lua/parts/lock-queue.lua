@@ -1,0 +1,54 @@
+#!lua
+--[[
+  The queue of a lock. Nothing is written before one of the functions whose name begins with "write" is called; by then
+  every key that they write has been read, so that none of them can fail.
+  Reads: queueKey, ticketsKey, endsKey, spentKey (nil for a lock without a queue), now, nowMs
+  Sets: queued (tickets, also silent ones), silent (tokens that nobody asked for in time), isSilent (the same, by token),
+  firstTicket(accepts), which gives the first live token that is accepted; isSpent(token); planSpend() and
+  writeSpend(token), which remembers a token that gave its place or its grant back; writeDrop(token), which drops that
+  ticket and all silent ones
+]]
+-- No call is under way for longer than a minute: after that no duplicate of it can come.
+local spentMs, spentMax = 60000, 1000
+local queued, silent, isSilent, spentGone = 0, {}, {}, {}
+if queueKey then queued = redis.call("ZCARD", queueKey) end
+if queued > 0 then
+  silent = redis.call("ZRANGE", endsKey, "-inf", "(" .. now, "BYSCORE")
+  for _, each in ipairs(silent) do isSilent[each] = true end
+end
+
+local function firstTicket(accepts)
+  for first = 0, queued - 1, 16 do
+    for _, each in ipairs(redis.call("ZRANGE", queueKey, first, first + 15)) do
+      if not isSilent[each] and accepts(each) then return each end
+    end
+  end
+end
+
+local function isSpent(token)
+  local untilMs = redis.call("ZSCORE", spentKey, token)
+  return untilMs and nowMs <= tonumber(untilMs)
+end
+
+local function planSpend()
+  spentGone = redis.call("ZRANGE", spentKey, "-inf", "(" .. now, "BYSCORE", "LIMIT", "0", "100")
+  if #spentGone == 0 and redis.call("ZCARD", spentKey) >= spentMax then
+    spentGone = redis.call("ZRANGE", spentKey, 0, 0)
+  end
+end
+
+local function writeSpend(token)
+  if #spentGone > 0 then redis.call("ZREM", spentKey, unpack(spentGone)) end
+  redis.call("ZADD", spentKey, string.format("%.0f", nowMs + spentMs), token)
+  redis.call("PEXPIRE", spentKey, string.format("%.0f", spentMs + 1000))
+end
+
+local function writeDrop(token)
+  silent[#silent + 1] = token
+  for first = 1, #silent, 900 do
+    local last = math.min(#silent, first + 899)
+    redis.call("ZREM", queueKey, unpack(silent, first, last))
+    redis.call("ZREM", endsKey, unpack(silent, first, last))
+    redis.call("HDEL", ticketsKey, unpack(silent, first, last))
+  end
+end

@@ -1,0 +1,16 @@
+#!lua
+--[[
+  Grants a lock that is free, or has just become so. Of all locks but run locks and the tenant's admission lock there may be
+  any number: they stand in the tenant's list, and the sweep looks some day whether they still belong there.
+  Reads: what `plan-grant` reads and sets, lockKey, grantKey, tenant, nowMs, grantMemoryMs, and of the new holder: newToken,
+  newInstance, newTtlMs, newOwner (a word or "-")
+]]
+local newValue = newToken .. " " .. newInstance .. " " .. nextFence .. (newOwner == "-" and "" or " " .. newOwner)
+redis.call("SET", lockKey, newValue, "PX", newTtlMs)
+redis.call("SET", grantKey, newValue .. " held", "PX", string.format("%.0f", newTtlMs + grantMemoryMs))
+redis.call("SET", fenceKey, nextFence)
+if listed ~= "" then
+  local visitAt = string.format("%.0f", nowMs + newTtlMs + grantMemoryMs + 1)
+  redis.call("ZADD", locksKey, 0, listed)
+  redis.call("ZADD", dueKey, "NX", visitAt, "lock " .. tenant .. " " .. listed)
+end
