@@ -1,5 +1,6 @@
 // Every setting: default, unit, bounds, environment name and why, by area. load-config.ts turns it into a configuration.
 import { admissionSettings } from "./settings/admission.ts";
+import { eventsSettings } from "./settings/events.ts";
 import { gatewaySettings } from "./settings/gateway.ts";
 import type { ChoiceSetting, NumberSetting, Setting } from "./settings/kinds.ts";
 import { locksSettings } from "./settings/locks.ts";
@@ -13,6 +14,7 @@ export const settings = {
   ...locksSettings,
   ...runsSettings,
   ...gatewaySettings,
+  ...eventsSettings,
 } as const;
 
 export type SettingName = keyof typeof settings;

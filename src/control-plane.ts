@@ -91,6 +91,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     async close() {
       await Promise.all([...inProcess].map((worker) => worker.stop()));
       engine.alarms.close();
+      await engine.feeds.close();
       await Promise.all(running.map((part) => part.stop()));
       await engine.background.idle();
       await bus.close();
@@ -115,6 +116,7 @@ export function storeSettings(config: Config): StoreSettings {
     sweepEveryMs: config["sweep.everyMs"],
     attentionMs: config["locks.run.handoffTtlMs"],
     proveEveryMs: 60_000,
+    runsPerRootMax: config["runs.perRootMax"],
   };
 }
 

@@ -74,6 +74,12 @@ export const errors = {
     message: "there is no such run",
     remedy: "Check the id; it may have been removed.",
   },
+  step_not_found: {
+    status: 404,
+    retryable: false,
+    message: "the run has no such list of items",
+    remedy: "Name a step of the run's workflow that has for_each.",
+  },
   job_not_found: {
     status: 404,
     retryable: false,
@@ -86,6 +92,12 @@ export const errors = {
     message: "there is no such approval",
     remedy: "Check the id; it may have been removed.",
   },
+  dead_letter_not_found: {
+    status: 404,
+    retryable: false,
+    message: "there is no such dead letter",
+    remedy: "Check the id, percent-encoded in the path; it may have been removed.",
+  },
   tenant_not_found: {
     status: 404,
     retryable: false,
@@ -97,6 +109,12 @@ export const errors = {
     retryable: false,
     message: "there is no such API key",
     remedy: "Check the id; it may have been revoked already.",
+  },
+  lock_not_found: {
+    status: 404,
+    retryable: false,
+    message: "the lock is not held",
+    remedy: "Nobody holds a lock of this name now.",
   },
   idempotency_key_unbound: {
     status: 404,
@@ -127,6 +145,24 @@ export const errors = {
     retryable: false,
     message: "lock not owned",
     remedy: "The lock expired or belongs to somebody else; stop the work and acquire it again.",
+  },
+  lock_unavailable: {
+    status: 409,
+    retryable: true,
+    message: "lock unavailable",
+    remedy: "Somebody else holds the lock; repeat after Retry-After, or wait in its queue with wait_ms.",
+  },
+  lock_token_used: {
+    status: 409,
+    retryable: false,
+    message: "the token was granted this lock before and has given it back",
+    remedy: "Acquire with a new token, or with none.",
+  },
+  lock_superseded: {
+    status: 409,
+    retryable: false,
+    message: "the lock has a newer holder than the one named",
+    remedy: "Look who holds it now, and name that fence if it is to lose the lock too.",
   },
   stale_fence: {
     status: 409,
@@ -170,11 +206,23 @@ export const errors = {
     message: "the run has ended",
     remedy: "Nothing is left to do; load the run to see how it ended.",
   },
+  rerun_not_possible: {
+    status: 409,
+    retryable: false,
+    message: "the run cannot be done again from this step",
+    remedy: "Name a step whose dependencies were all done; the detail says what is in the way.",
+  },
   run_not_ended: {
     status: 409,
     retryable: true,
     message: "the run is being cancelled and has not ended yet",
     remedy: "Repeat after Retry-After.",
+  },
+  dead_letter_not_retryable: {
+    status: 409,
+    retryable: false,
+    message: "the dead letter cannot be retried",
+    remedy: "The detail says why; start the run again if its work is still wanted.",
   },
   tenant_exists: {
     status: 409,
@@ -191,8 +239,8 @@ export const errors = {
   unsupported_media_type: {
     status: 415,
     retryable: false,
-    message: "only JSON is understood",
-    remedy: "Send application/json in UTF-8.",
+    message: "the body's media type is not understood",
+    remedy: "Send application/json in UTF-8; the detail names what else an operation takes.",
   },
   idempotency_key_reused: {
     status: 422,
@@ -266,6 +314,12 @@ export const errors = {
     retryable: true,
     message: "the outcome is unknown: the change may have been made",
     remedy: "Repeat the request: repeating is safe.",
+  },
+  lock_outcome_unknown: {
+    status: 503,
+    retryable: true,
+    message: "the outcome is unknown: the lock may be yours",
+    remedy: "Repeat with the token of this answer, or release it with that token: both are safe.",
   },
   request_cancelled: {
     status: 499,

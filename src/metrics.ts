@@ -63,6 +63,21 @@ export const metrics = {
     labels: ["policy"],
     help: "How long a contender waited before it tried a busy lock again.",
   },
+  lock_waiters: {
+    kind: "gauge",
+    labels: [],
+    help: "Callers that wait for a public lock in this process.",
+  },
+  lock_handovers_total: {
+    kind: "counter",
+    labels: ["way"],
+    help: "Public locks that went to a queued caller: by handover in this process, or found when it asked again.",
+  },
+  locks_broken_total: {
+    kind: "counter",
+    labels: ["lock"],
+    help: "Locks that an operator took from their holders, by namespace.",
+  },
   stale_write_refused_total: {
     kind: "counter",
     labels: ["operation"],
@@ -117,11 +132,34 @@ export const metrics = {
     help: "Time from a result's arrival to its being durable.",
   },
   dead_letters_total: { kind: "counter", labels: ["reason"], help: "Dead letters written." },
+  dead_letters_retried_total: { kind: "counter", labels: ["reason"], help: "Dead letters retried." },
+  dead_letters_purged_total: { kind: "counter", labels: [], help: "Dead letters removed by hand." },
   approvals_decided_total: { kind: "counter", labels: ["decision"], help: "Approvals decided." },
   sweep_repairs_total: {
     kind: "counter",
     labels: ["kind"],
     help: "Slots and keys that the sweep had to repair; more than none is a bug or damaged data.",
+  },
+  event_streams: { kind: "gauge", labels: [], help: "Event streams open in this process." },
+  event_streams_cut_total: {
+    kind: "counter",
+    labels: ["reason"],
+    help: "Streams ended by this process before their client left: slow, stalled, revoked.",
+  },
+  event_tail_reads_total: {
+    kind: "counter",
+    labels: ["stream"],
+    help: "Reads of watched tenants and runs that all their clients share.",
+  },
+  event_catch_up_reads_total: {
+    kind: "counter",
+    labels: ["stream"],
+    help: "Reads for one client: where it begins, and what the shared reader no longer keeps.",
+  },
+  event_lateness_seconds: {
+    kind: "histogram",
+    labels: [],
+    help: "From the oldest row of a shared read being written to its being read.",
   },
 } as const satisfies Record<string, MetricRow>;
 

@@ -2,7 +2,6 @@
 
 import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
 import type { Approval, ApprovalState, Decision } from "../domain/approval.ts";
-import type { Document } from "../domain/document.ts";
 import type { EventRow } from "../domain/event.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { JobOutcome } from "../domain/inbox.ts";
@@ -13,6 +12,12 @@ import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../
 import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
 import type { CompiledDefinition, Problem } from "../domain/workflow/compiled.ts";
 import type { StartAnswer } from "./admission/start-answer.ts";
+import type { DeadLetterApi } from "./dead-letters/dead-letter-api.ts";
+import type { Feed, FeedStart } from "./events/feed.ts";
+import type { TimelineRow } from "./events/source.ts";
+import type { LockApi } from "./locks/lock-api.ts";
+import type { WhyAnswer } from "./runs/explain-run.ts";
+import type { RunApi } from "./runs/run-api.ts";
 
 /** Who asks: `credential` is the id of the key, `actor` what stands in records and rows. */
 export type Caller = { readonly tenant: TenantId; readonly actor: string; readonly credential?: string };
@@ -29,6 +34,18 @@ export type WorkflowInfo = {
   /** As it was sent. */
   readonly definition: JsonValue;
 };
+
+export type ValidateAnswer =
+  | {
+      readonly kind: "valid";
+      readonly steps: number;
+      /** Of the definition as it would be stored; absent when it has no id yet. */
+      readonly hash?: string;
+      /** What would fail only when a run gets there. */
+      readonly warnings: readonly Problem[];
+    }
+  | { readonly kind: "invalid"; readonly problems: readonly Problem[] }
+  | Trouble;
 
 export type StartWorkflowRequest = {
   readonly caller: Caller;
@@ -142,7 +159,11 @@ export type WorkerInfo = {
   readonly worker: string;
   readonly topics: readonly string[];
   readonly places: number;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly capabilities: readonly string[];
   readonly running: number;
+  /** What it works on; only some when there are many. */
+  readonly jobs: readonly JobId[];
   readonly lastSeenMsAgo: number;
 };
 
@@ -157,6 +178,8 @@ export type ControlApi = {
     | { readonly kind: "invalid"; readonly problems: readonly Problem[] }
     | Trouble
   >;
+  /** Reads a definition as `saveWorkflow` would, and stores nothing. */
+  validateWorkflow(tenant: TenantId, definition: JsonValue): Promise<ValidateAnswer>;
   getWorkflow(
     tenant: TenantId,
     id: string,
@@ -173,10 +196,8 @@ export type ControlApi = {
   ): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | Trouble>;
 
   startWorkflow(request: StartWorkflowRequest, signal?: AbortSignal): Promise<StartWorkflowAnswer>;
-  getRun(
-    tenant: TenantId,
-    runId: RunId,
-  ): Promise<{ readonly kind: "run"; readonly run: RunDetails } | { readonly kind: "not_found" } | Trouble>;
+  /** Why a run does not move, or how it ended. */
+  explainRun(tenant: TenantId, runId: RunId): Promise<WhyAnswer>;
   listRuns(
     tenant: TenantId,
     page: {
@@ -256,14 +277,35 @@ export type ControlApi = {
   >;
   decideApproval(request: DecideRequest): Promise<DecideAnswer>;
 
-  listDeadLetters(
-    tenant: TenantId,
-    page: { readonly after: string; readonly limit: number },
-  ): Promise<{ readonly kind: "listed"; readonly letters: readonly Document[] } | Trouble>;
   readEvents(
     tenant: TenantId,
     page: { readonly after: number; readonly limit: number },
-  ): Promise<{ readonly kind: "events"; readonly events: readonly EventRow[] } | Trouble>;
+  ): Promise<
+    | {
+        readonly kind: "events";
+        readonly events: readonly EventRow[];
+        /** The numbers of the oldest row that is kept and of the newest. */
+        readonly first: number;
+        readonly last: number;
+      }
+    | Trouble
+  >;
+  /** A tenant's rows as they come; `last` is the number of the newest. The caller closes the feed. */
+  followEvents(
+    tenant: TenantId,
+    start: FeedStart,
+  ): Promise<{ readonly kind: "open"; readonly feed: Feed<EventRow>; readonly last: number } | Trouble>;
+  /** A run's timeline as it grows, to the run's end. `ended`: the caller has already got all there is. */
+  followRun(
+    tenant: TenantId,
+    runId: RunId,
+    start: FeedStart,
+  ): Promise<
+    | { readonly kind: "open"; readonly feed: Feed<TimelineRow>; readonly last: number }
+    | { readonly kind: "ended" }
+    | { readonly kind: "not_found" }
+    | Trouble
+  >;
 
   /** Which run a start's key maps to. */
   lookUpKey(
@@ -328,4 +370,6 @@ export type ControlApi = {
 
   /** Whether the store answers now. */
   ready(): Promise<boolean>;
-};
+} & RunApi &
+  LockApi &
+  DeadLetterApi;

@@ -3,33 +3,47 @@ import type { ApprovalId } from "../domain/approval.ts";
 import { digestOf } from "../domain/reservation.ts";
 import { platformTenant } from "../domain/tenant.ts";
 import type { Answer, OperationName, StoreMethods } from "../ports/store.ts";
+import { createSlotHolders } from "./admission/slot-holders.ts";
 import { startWorkflow } from "./admission/start-workflow.ts";
 import { decideApproval } from "./approvals/decide-approval.ts";
 import { askUntilKnown } from "./ask-until-known.ts";
 import type { ControlApi, Trouble } from "./control-api.ts";
+import { createDeadLetterApi } from "./dead-letters/dead-letter-api.ts";
 import { cancelRun, deleteRun } from "./engine/cancel-run.ts";
 import { type Engine, storeLimits } from "./engine/engine.ts";
+import { followEvents, followRun } from "./events/follow.ts";
 import { heartbeat } from "./jobs/heartbeat.ts";
 import { createPolledBatches, pollJobs } from "./jobs/poll-jobs.ts";
 import { reportResult } from "./jobs/report-result.ts";
 import type { Workers } from "./jobs/workers.ts";
 import { authenticate, createKey, createKeyCache, listKeys, revokeKey } from "./keys/api-keys.ts";
+import { createLockApi } from "./locks/public-locks.ts";
+import { explainRun } from "./runs/explain-run.ts";
+import { createRunApi } from "./runs/run-api.ts";
 import { changeTenant, createTenant, getTenant, listTenants } from "./tenants/tenants.ts";
 import { getWorkflow, listWorkflows, removeWorkflow } from "./workflows/read-workflows.ts";
 import { saveWorkflow } from "./workflows/save-workflow.ts";
+import { validateWorkflow } from "./workflows/validate-workflow.ts";
 
 /** A worker whose answer was lost asks again within this time. */
 const batchKeepMs = 60_000;
 
 export function createApi(engine: Engine, workers: Workers): ControlApi {
   const keys = createKeyCache(engine, engine.config["admission.tenantCacheMs"]);
+  const holders = createSlotHolders(engine);
   const desk = { engine, workers, batches: createPolledBatches(engine, { keepMs: batchKeepMs }) };
   return {
     saveWorkflow: (caller, definition) => saveWorkflow(engine, caller, definition),
+    validateWorkflow: (tenant, definition) => validateWorkflow(engine, tenant, definition),
     getWorkflow: (tenant, id) => getWorkflow(engine, tenant, id),
     listWorkflows: (tenant, page) => listWorkflows(engine, tenant, page),
     removeWorkflow: (caller, id) => removeWorkflow(engine, caller, id),
-    startWorkflow: (request, signal) => startWorkflow(engine, request, signal),
+    async startWorkflow(request, signal) {
+      const answer = await startWorkflow(engine, request, signal);
+      if (answer.kind !== "limit_reached") return answer;
+      const named = await holders.of(request.caller.tenant);
+      return named === undefined ? answer : { ...answer, holders: named };
+    },
     cancelRun: (caller, runId, reason) => cancelRun(engine, caller, runId, reason),
     deleteRun: (caller, runId) => deleteRun(engine, caller, runId),
     pollJobs: (request, signal) => pollJobs(desk, request, signal),
@@ -53,6 +67,12 @@ export function createApi(engine: Engine, workers: Workers): ControlApi {
     listKeys: (tenant) => listKeys(engine, tenant),
     revokeKey: (actor, tenant, keyId) => revokeKey(engine, keys, { actor, tenant, keyId }),
     authenticate: (text) => authenticate(engine, keys, text),
+    followEvents: (tenant, start) => followEvents(engine, tenant, start),
+    followRun: (tenant, runId, start) => followRun(engine, { tenant, runId }, start),
+    ...createRunApi(engine),
+    ...createLockApi(engine),
+    ...createDeadLetterApi(engine, holders),
+    explainRun: (tenant, runId) => explainRun({ engine, workers, holders }, tenant, runId),
     ...reads(engine),
   };
 }
@@ -62,14 +82,12 @@ function isTrouble(answer: { readonly kind: string }): boolean {
 }
 
 type Reads =
-  | "getRun"
   | "listRuns"
   | "readTimeline"
   | "getJob"
   | "listReadyJobs"
   | "listApprovals"
   | "approvalContext"
-  | "listDeadLetters"
   | "readEvents"
   | "lookUpKey"
   | "ready";
@@ -78,15 +96,6 @@ type Reads =
 function reads(engine: Engine): Pick<ControlApi, Reads> {
   const ask = asker(engine);
   return {
-    async getRun(tenant, runId) {
-      const answer = await ask("loadRun", { tenant, runId });
-      if (answer.kind !== "run") return answer;
-      const { header, records } = answer;
-      const pinned = await engine.definitions.pinned(tenant, header.definition);
-      if (pinned.kind === "unknown" || pinned.kind === "unavailable") return pinned;
-      const definition = pinned.kind === "compiled" ? pinned.definition : undefined;
-      return { kind: "run", run: { header, records, definition } };
-    },
     listRuns: (tenant, page) => ask("listRuns", { tenant, ...page }),
     readTimeline: (tenant, runId, page) => ask("readTimeline", { tenant, runId, ...page }),
     getJob: (tenant, jobId) => ask("getJob", { tenant, jobId }),
@@ -99,10 +108,6 @@ function reads(engine: Engine): Pick<ControlApi, Reads> {
       const run = await ask("loadRun", { tenant, runId: approval.runId, records: [approval.payloadKey] });
       if (run.kind !== "run") return run;
       return { kind: "context", approval, shown: run.records[0]?.body ?? "null" };
-    },
-    async listDeadLetters(tenant, page) {
-      const answer = await ask("listDocuments", { tenant, collection: "deadLetter", ...page });
-      return answer.kind === "listed" ? { kind: "listed", letters: answer.documents } : answer;
     },
     readEvents: (tenant, page) => ask("readEvents", { tenant, ...page }),
     lookUpKey: (tenant, key) => ask("inspectReservation", { tenant, digest: digestOf("start_run", key) }),

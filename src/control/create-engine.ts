@@ -10,12 +10,15 @@ import { deliverEntry } from "./engine/deliver-entry.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createRunCache } from "./engine/run-cache.ts";
 import { createStoreTime, type StoreTime } from "./engine/store-time.ts";
+import { createEventFeeds } from "./events/event-feeds.ts";
+import { createWakes, noticeChange, type Wakes } from "./events/wakes.ts";
 import { createOffers } from "./jobs/offers.ts";
 import { createDefinitions } from "./workflows/definitions.ts";
 
 export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
   const storeTime = createStoreTime(given.clock);
-  const ports = { ...given, store: teaching(given.store, storeTime) };
+  const wakes = createWakes();
+  const ports = { ...given, store: teaching(given.store, storeTime, wakes) };
   const background = createBackground(ports.log);
   const engine: Engine = {
     ports,
@@ -34,16 +37,18 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     offers: createOffers(ports, config["jobs.hintsMax"]),
     background,
     storeTime,
+    feeds: createEventFeeds(ports, config, wakes),
   };
   return engine;
 }
 
-/** Every answer tells the store's time; the first comes before the first due time is computed. */
-function teaching(store: Store, storeTime: StoreTime): Store {
+/** Every answer tells the store's time, the first before the first due time is computed, and whoever watches of its changes. */
+function teaching(store: Store, storeTime: StoreTime, wakes: Wakes): Store {
   const execute = executeOn(store);
   const learn: Execute = async (name, request, options) => {
     const answer = await execute(name, request, options);
     if ("storeTimeMs" in answer) storeTime.learn(answer.storeTimeMs);
+    noticeChange(wakes, { name, request, answer });
     return answer;
   };
   return storeFrom(learn, () => store.close());

@@ -72,7 +72,7 @@ export const gatewaySettings = {
     2_000,
     1,
     1_000_000,
-    "Polls of one tenant that may wait at once; more are answered 429.",
+    "Polls and waits for locks of one tenant at once; more are answered 429.",
   ),
   "gateway.eventLoopDelayMs": milliseconds(
     "GATEWAY_EVENT_LOOP_DELAY_MS",

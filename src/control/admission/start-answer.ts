@@ -1,5 +1,5 @@
 // Every answer to a start request, and the HTTP status and error code that stand for it.
-import type { RunId, RunStatus } from "../../domain/run.ts";
+import type { RunHeader, RunId, RunStatus } from "../../domain/run.ts";
 import { type ErrorCode, errors } from "../../errors.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
 
@@ -24,6 +24,8 @@ export type StartAnswer =
       readonly limit: number;
       readonly active: number;
       readonly retryAfterSeconds: number;
+      /** The runs that hold the slots, oldest first; absent when the store did not say in time. */
+      readonly holders?: readonly RunHeader[];
     }
   | { readonly kind: "tenant_stopped" }
   | { readonly kind: "credential_revoked" }

@@ -1,4 +1,5 @@
 // Starts a run of a workflow: its first steps are decided before the store is asked, so that one operation does it all.
+import type { NewRunFacts } from "../../domain/engine/contract.ts";
 import { startRun as firstCommit } from "../../domain/engine/start.ts";
 import { makeRunId, orderedUnique } from "../../domain/run.ts";
 import { unchanged } from "../../domain/run-change.ts";
@@ -6,8 +7,7 @@ import { retryAfterSeconds } from "../../domain/wait.ts";
 import type { StartWorkflowAnswer, StartWorkflowRequest } from "../control-api.ts";
 import { afterCommit, remember } from "../engine/after-commit.ts";
 import { drainRun } from "../engine/drain-run.ts";
-import type { Engine } from "../engine/engine.ts";
-import { settingsOf } from "../engine/engine.ts";
+import { type Engine, engineLimits, settingsOf } from "../engine/engine.ts";
 import type { CurrentWorkflow } from "../workflows/definitions.ts";
 import type { StartAnswer } from "./start-answer.ts";
 import { startRun } from "./start-run.ts";
@@ -61,14 +61,17 @@ const unboundKinds: readonly StartAnswer["kind"][] = [
   "key_quota_reached",
 ];
 
-async function startBy(
+/** What a run is pinned to; without a revision it may differ from what the workflow says today. */
+export type StartBasis = Pick<CurrentWorkflow, "definition" | "hash"> & { readonly revision?: number };
+
+export async function startBy(
   engine: Engine,
-  request: StartWorkflowRequest,
-  { definition, hash, revision }: CurrentWorkflow,
+  request: StartWorkflowRequest & Pick<NewRunFacts, "rerun">,
+  { definition, hash, revision }: StartBasis,
   signal: AbortSignal | undefined,
-) {
+): Promise<StartWorkflowAnswer> {
   const { ports, config, storeTime } = engine;
-  const { caller, workflow, input, key, traceparent } = request;
+  const { caller, workflow, input, key, traceparent, rerun } = request;
   const { tenant, actor, credential } = caller;
   const settings = await settingsOf(engine, tenant);
   // Without them nobody knows whether duties are separate: a run that is not would stay so.
@@ -76,15 +79,20 @@ async function startBy(
   const separateDuties = settings.separateDuties ?? config["approvals.separateDuties"] === "yes";
   const runId = makeRunId(tenant, orderedUnique(ports.clock.wallMs(), ports.random.token()));
   const nowMs = storeTime.nowMs();
-  const started = firstCommit(definition, {
-    runId,
-    tenant,
-    actor,
-    input,
-    nowMs,
-    separateDuties,
-    ...(traceparent === undefined ? {} : { traceparent }),
-  });
+  const started = firstCommit(
+    definition,
+    {
+      runId,
+      tenant,
+      actor,
+      input,
+      nowMs,
+      separateDuties,
+      ...(traceparent === undefined ? {} : { traceparent }),
+      ...(rerun === undefined ? {} : { rerun }),
+    },
+    engineLimits(config),
+  );
   const preclaim = engine.offers.preclaim({ tenant, runId, records: new Map() }, started.change);
   const { change } = preclaim;
   const answer = await startRun(
@@ -93,7 +101,7 @@ async function startBy(
       tenant,
       runId,
       workflow,
-      revision,
+      ...(revision === undefined ? {} : { revision }),
       definition: hash,
       actor,
       change,

@@ -1,4 +1,5 @@
 // What a process does once a commit stands: workers get their jobs, hints go out, alarms are set, the run is remembered.
+import { isOfInterest } from "../../domain/engine/records.ts";
 import type { RunId } from "../../domain/run.ts";
 import { isTerminal } from "../../domain/run.ts";
 import type { RunChange } from "../../domain/run-change.ts";
@@ -48,8 +49,14 @@ export function remember(engine: Engine, run: CachedRun, change: RunChange, vers
     return;
   }
   for (const { key, body } of change.records) {
-    run.bytes += body.length - (run.records.get(key)?.length ?? -key.length);
-    run.records.set(key, body);
+    const known = run.records.get(key);
+    if (isOfInterest(key, body)) {
+      run.bytes += body.length - (known?.length ?? -key.length);
+      run.records.set(key, body);
+    } else if (known !== undefined) {
+      run.bytes -= known.length + key.length;
+      run.records.delete(key);
+    }
   }
   run.version = version;
   run.status = change.status;

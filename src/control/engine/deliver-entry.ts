@@ -11,7 +11,7 @@ import { askUntilKnown } from "../ask-until-known.ts";
 import { instantOf } from "../locks/lease-target.ts";
 import { handoffLockTerms } from "../locks/lease-terms.ts";
 import { afterCommit, remember } from "./after-commit.ts";
-import { drainOwned } from "./drain-run.ts";
+import { drainOwned, wakeRelatives } from "./drain-run.ts";
 import { type Engine, storeLimits } from "./engine.ts";
 import { propose } from "./propose.ts";
 
@@ -57,6 +57,7 @@ export async function deliverEntry(engine: Engine, request: DeliveryRequest): Pr
       ports.metrics.count("inbox_entries_total", { kind: entry.kind, fate: "applied" });
       remember(engine, proposed.run, change, answer.version);
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim: proposed.preclaim });
+      wakeRelatives(engine, proposed.run, change);
       return { kind: "accepted" };
     }
     proposed.preclaim.abandon();

@@ -1,11 +1,13 @@
 // The owner of a run applies what waits in its inbox, commit by commit, until nothing does.
+import { poisonedBody } from "../../domain/dead-letter.ts";
 import { apply } from "../../domain/engine/apply.ts";
 import type { Applied } from "../../domain/engine/contract.ts";
 import { recordsFor } from "../../domain/engine/foresee.ts";
+import { parseOutsideKey, treeFullKey } from "../../domain/engine/keys.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { LockToken } from "../../domain/lock.ts";
-import type { RunHeader, RunId } from "../../domain/run.ts";
-import { unchanged } from "../../domain/run-change.ts";
+import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
+import { type RunChange, unchanged } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { OwnedRun } from "../../ports/run-operations.ts";
@@ -15,7 +17,8 @@ import { instantOf } from "../locks/lease-target.ts";
 import { handoffLockTerms, type LeaseTerms } from "../locks/lease-terms.ts";
 import { holdLease, type Lease } from "../locks/with-lease.ts";
 import { afterCommit, remember } from "./after-commit.ts";
-import { type Engine, storeLimits } from "./engine.ts";
+import { type Engine, engineLimits, storeLimits } from "./engine.ts";
+import { forgetOutside, loadOutside } from "./load-outside.ts";
 import type { CachedRun } from "./run-cache.ts";
 
 export type Ownership = {
@@ -39,6 +42,17 @@ export async function drainRun(engine: Engine, tenant: TenantId, runId: RunId): 
   const grant = { kind: "acquired", token, fence: answer.fence, since } as const;
   await drainOwned(engine, { tenant, runId, terms, grant }, answer);
 }
+
+/** Runs in whose inboxes a commit has put something: children that begin or are called off, and the parent of one that ended. */
+export function wakeRelatives(engine: Engine, { tenant, parent }: Relative, change: RunChange): void {
+  const relatives = [...change.children.map(({ runId }) => runId), ...change.cancelChildren];
+  if (parent !== undefined && isTerminal(change.status)) relatives.push(parent.runId);
+  for (const runId of relatives) {
+    engine.background.run("draining a related run", () => drainRun(engine, tenant, runId));
+  }
+}
+
+type Relative = Pick<CachedRun, "tenant" | "parent">;
 
 /** Drains a run that is already ours. Losing it loses nothing: what was not committed still waits. */
 export async function drainOwned(engine: Engine, ownership: Ownership, owned: OwnedRun): Promise<void> {
@@ -79,7 +93,12 @@ async function commitAll(engine: Engine, work: Work, owned: OwnedRun): Promise<v
     if (decided === undefined) return;
     const next = await commitOne(engine, work.lease, run, decided);
     if (next === undefined) return;
-    entries = next;
+    // Decided again with what the store has just told: the step that wanted another run fails.
+    if (next === "tree_full") run.records.set(treeFullKey, "full");
+    else {
+      entries = next;
+      forgetOutside(run);
+    }
     if (rounds % engine.config["engine.drainRoundsMax"] === 0 || clock.monotonicMs() - startedMs > 1_000) {
       await clock.sleep(0);
       startedMs = clock.monotonicMs();
@@ -118,7 +137,7 @@ function applyOrSetAside(
 ): Applied {
   const nowMs = engine.storeTime.nowMs();
   try {
-    return apply(compiled, run, entries, nowMs);
+    return apply(compiled, run, entries, nowMs, engineLimits(engine.config));
   } catch (error) {
     const [head] = entries;
     if (head === undefined) throw error;
@@ -129,17 +148,25 @@ function applyOrSetAside(
       entry: head.entryId,
       cause,
     });
-    return setAside(compiled, run, head, nowMs);
+    return setAside(engine, compiled, run, head, nowMs);
   }
 }
 
 /** Dead letter first, then the step fails, in one commit. If even that cannot be applied, the run fails. */
-function setAside(compiled: CompiledDefinition, run: CachedRun, head: InboxEntry, nowMs: number): Applied {
+function setAside(
+  { config }: Engine,
+  compiled: CompiledDefinition,
+  run: CachedRun,
+  head: InboxEntry,
+  nowMs: number,
+): Applied {
   const was = head.kind === "poisoned" ? head.was : JSON.stringify(head);
-  const letter = { id: `${run.runId}:${head.entryId}`, reason: "poisoned_entry", body: was } as const;
+  const body = poisonedBody(run.runId, was);
+  const letter = { id: `${run.runId}:${head.entryId}`, reason: "poisoned_entry", body } as const;
   const fates = [{ entry: head, fate: "applied" }] as const;
   try {
-    const applied = apply(compiled, run, [{ kind: "poisoned", entryId: head.entryId, was }], nowMs);
+    const entry = { kind: "poisoned", entryId: head.entryId, was } as const;
+    const applied = apply(compiled, run, [entry], nowMs, engineLimits(config));
     if (applied.kind === "needs") return applied;
     return {
       ...applied,
@@ -154,7 +181,10 @@ function setAside(compiled: CompiledDefinition, run: CachedRun, head: InboxEntry
 
 /** False when the store did not answer: the run is left to the next owner. */
 async function load(engine: Engine, run: CachedRun, keys: readonly string[]): Promise<boolean> {
-  const missing = keys.filter((key) => !run.records.has(key));
+  const absent = keys.filter((key) => !run.records.has(key));
+  const outside = absent.filter((key) => parseOutsideKey(key) !== undefined);
+  if (outside.length > 0 && !(await loadOutside(engine, run, outside))) return false;
+  const missing = outside.length === 0 ? absent : absent.filter((key) => !outside.includes(key));
   if (missing.length === 0) return true;
   const { ports, config } = engine;
   const { tenant, runId } = run;
@@ -173,7 +203,7 @@ async function commitOne(
   lease: Lease,
   run: CachedRun,
   decided: Decided,
-): Promise<readonly InboxEntry[] | undefined> {
+): Promise<readonly InboxEntry[] | "tree_full" | undefined> {
   const { ports } = engine;
   const { tenant, runId } = run;
   const preclaim = engine.offers.preclaim(run, decided.change);
@@ -192,7 +222,7 @@ async function commitOne(
   if (answer.kind !== "committed") {
     preclaim.abandon();
     engine.runs.forget(runId);
-    return undefined;
+    return answer.kind === "tree_full" ? "tree_full" : undefined;
   }
   for (const { entry, fate } of decided.fates)
     ports.metrics.count("inbox_entries_total", { kind: entry.kind, fate });
@@ -206,10 +236,12 @@ async function commitOne(
     storeTimeMs: answer.storeTimeMs,
     preclaim,
   });
+  wakeRelatives(engine, run, change);
   return answer.entries;
 }
 
-function viewOf({ tenant, runId, actor, definition, version, status }: RunHeader): CachedRun {
+function viewOf({ tenant, runId, actor, definition, version, status, parent }: RunHeader): CachedRun {
   const records = new Map<string, string | undefined>();
-  return { tenant, runId, actor, definition, version, status, records, bytes: 0, proposing: false };
+  const run = { tenant, runId, actor, definition, version, status, records, bytes: 0, proposing: false };
+  return parent === undefined ? run : { ...run, parent };
 }

@@ -1,10 +1,12 @@
 // What the flows of runs share: ports, settings, and what this process remembers between calls.
 import type { Config } from "../../config.ts";
+import { defaultLimits, type EngineLimits } from "../../domain/engine/draft.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { Bus } from "../../ports/bus.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { TenantCache } from "../admission/tenant-cache.ts";
 import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
+import type { EventFeeds } from "../events/event-feeds.ts";
 import type { Offers } from "../jobs/offers.ts";
 import type { Definitions } from "../workflows/definitions.ts";
 import type { Alarms } from "./alarms.ts";
@@ -23,7 +25,16 @@ export type Engine = {
   readonly offers: Offers;
   readonly background: Background;
   readonly storeTime: StoreTime;
+  readonly feeds: EventFeeds;
 };
+
+export function engineLimits(config: Config): EngineLimits {
+  return {
+    ...defaultLimits,
+    itemsMax: config["runs.forEachItemsMax"],
+    depthMax: config["runs.depthMax"],
+  };
+}
 
 export function storeLimits(config: Config): AskLimits {
   const callTimeoutMs = config["store.callTimeoutMs"];

@@ -1,12 +1,13 @@
 // Decides an entry before asking the store, from what this process remembers of the run: then one operation applies it.
 import { apply } from "../../domain/engine/apply.ts";
 import type { Applied } from "../../domain/engine/contract.ts";
+import { isItemResult } from "../../domain/engine/keys.ts";
 import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { Proposal } from "../../ports/run-operations.ts";
 import type { Preclaim } from "../jobs/offers.ts";
-import type { Engine } from "./engine.ts";
+import { type Engine, engineLimits } from "./engine.ts";
 import type { CachedRun } from "./run-cache.ts";
 
 export type Proposed = {
@@ -28,6 +29,8 @@ export function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed
     engine.runs.forget(runId);
     return undefined;
   }
+  // Nothing but the list of all outputs reads the result of an item again.
+  if (entry.kind === "result" && isItemResult(entry.payload.key)) run.records.delete(entry.payload.key);
   run.proposing = true;
   const preclaim = engine.offers.preclaim(run, decided.change);
   const commitId = engine.ports.random.token();
@@ -43,7 +46,8 @@ function tryToApply(
   entry: NewEntry,
 ): Applied | undefined {
   try {
-    return apply(compiled, run, [waitingForm(entry)], engine.storeTime.nowMs());
+    const limits = engineLimits(engine.config);
+    return apply(compiled, run, [waitingForm(entry)], engine.storeTime.nowMs(), limits);
   } catch (error) {
     const cause = error instanceof Error ? error.message : String(error);
     engine.ports.log.warn("an entry could not be decided in advance", { run: run.runId, cause });
@@ -61,6 +65,10 @@ function waitingForm(entry: NewEntry): InboxEntry {
     case "decision": {
       const { kind, entryId, approvalId, decision, decidedBy, reason = "" } = entry;
       return { kind, entryId, approvalId, decision, decidedBy, reason };
+    }
+    case "retry": {
+      const { kind, entryId, jobId, actor } = entry;
+      return { kind, entryId, jobId, actor };
     }
     case "cancel":
     case "timer":

@@ -1,5 +1,5 @@
 // Runs as this process last committed them: the next result can then be decided before the store is asked.
-import type { RunId, RunStatus } from "../../domain/run.ts";
+import type { ParentStep, RunId, RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 
 /** Never trusted: a commit computed from it names the version, and the store refuses it when the run has moved on. */
@@ -8,6 +8,7 @@ export type CachedRun = {
   readonly runId: RunId;
   readonly actor: string;
   readonly definition: string;
+  readonly parent?: ParentStep;
   readonly records: Map<string, string | undefined>;
   version: number;
   status: RunStatus;

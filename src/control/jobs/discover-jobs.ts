@@ -1,9 +1,10 @@
 // Finds waiting jobs through the store when no hint tells of them: after a restart, or because the hint was lost.
+
+import { fitsRequirements } from "../../domain/requirements.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
 import type { Offer } from "./offers.ts";
-import { fitsRequirements } from "./requirements.ts";
 
 /** Jobs looked at first, and at most when those are all for other workers. */
 const firstLook = 32;

@@ -66,7 +66,9 @@ async function writeDeadLetter(
     return;
   }
   const id = subject.slice(tenant.length + 1);
-  const letter = JSON.stringify({ reason: "deliveries_exhausted", because, message: body });
+  const run = parseJobId(id)?.runId;
+  const about = { job_id: id, run_id: run, because, message: body };
+  const letter = JSON.stringify({ reason: "deliveries_exhausted", ...about });
   const request = {
     tenant,
     collection: "deadLetter",

@@ -16,11 +16,7 @@ export async function heartbeat(
   const { ports, config } = desk.engine;
   const { tenant } = caller;
   const leaseMs = config["jobs.leaseMs"];
-  desk.workers.beat(
-    tenant,
-    worker,
-    beats.map(({ token }) => token),
-  );
+  desk.workers.beat(tenant, worker, beats);
   const answers: BeatResult[] = [];
   for (let first = 0; first < beats.length; first += batchMax) {
     const batch = beats.slice(first, first + batchMax).map(({ jobId, token, progress }) => ({

@@ -111,7 +111,7 @@ export function startInProcessWorker(
 
   async function live(): Promise<void> {
     while (!finished.signal.aborted) {
-      workers.seen(tenant, name, { topics, places: concurrency });
+      workers.seen(tenant, name, { topics, places: concurrency, labels: {}, capabilities: [] });
       await beatOnce();
       await lookForJobs();
       await clock.sleep(offer.leaseMs / 3, finished.signal);

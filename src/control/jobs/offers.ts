@@ -1,5 +1,6 @@
 // Brings waiting jobs and waiting workers of this process together: fewest running jobs first, fair shares, one claim a batch.
 import { type ClaimToken, type Job, type JobHint, type JobSpec, readyJob } from "../../domain/job.ts";
+import { fitsRequirements } from "../../domain/requirements.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { RunChange } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -8,7 +9,6 @@ import type { BusMessage } from "../../ports/bus.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { ClaimedJob } from "../control-api.ts";
 import { createHintBook, type HintGroup } from "./hint-book.ts";
-import { fitsRequirements } from "./requirements.ts";
 
 /** A worker that wants jobs now. */
 export type Offer = {
@@ -52,6 +52,8 @@ export type Offers = {
   learn(tenant: TenantId, hint: JobHint): void;
   /** Whether a job is remembered that this worker could do. */
   hasWorkFor(offer: Offer): boolean;
+  /** Workers that wait for jobs of this topic at this moment, also those whose places are all promised. */
+  waiting(tenant: TenantId, topic: string): readonly Offer[];
   /** Pairs of remembered jobs and open offers, places taken: whoever asks must claim them. */
   match(tenant: TenantId, topics: readonly string[]): readonly Match[];
 };
@@ -131,6 +133,7 @@ export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Of
       offer.topics.some((topic) =>
         hints.groups(offer.tenant, topic).some(({ requires }) => fitsRequirements(requires, offer)),
       ),
+    waiting: (tenant, topic) => [...(open.get(`${tenant} ${topic}`) ?? [])],
     match: (tenant, topics) =>
       topics
         .filter((topic) => open.has(`${tenant} ${topic}`))

@@ -36,7 +36,8 @@ export async function pollJobs(
 async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSignal): Promise<PollAnswer> {
   const { engine, workers, batches } = desk;
   const { tenant } = request.caller;
-  workers.seen(tenant, request.worker, { topics: request.topics, places: request.places });
+  const { topics, places, labels = {}, capabilities = [] } = request;
+  workers.seen(tenant, request.worker, { topics, places, labels, capabilities });
   const poll = openPoll(desk, request);
   try {
     const found = await discoverJobs(engine, poll.offer);
@@ -72,7 +73,7 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
       workers.took(
         caller.tenant,
         worker,
-        given.map(({ token }) => token),
+        given.map(({ job: { jobId }, token }) => ({ jobId, token })),
       );
       // The first job opens a short window for more, so that a burst is one answer and not many.
       if (offer.places <= 0 || jobs.length >= request.places) full.abort();

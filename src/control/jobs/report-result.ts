@@ -68,6 +68,10 @@ function reportAnswer(answer: DeliveryAnswer): ReportAnswer {
     case "approval_changed":
     case "self_approval":
     case "already_cancelling":
+    case "letter_not_found":
+    case "not_retryable":
+    case "limit_reached":
+    case "tenant_stopped":
       return { kind: "refused", because: "stale_claim" };
   }
 }

@@ -1,33 +1,41 @@
 // The workers that this process has seen lately, and how many jobs each has: from polls, heartbeats and results.
-import type { ClaimToken } from "../../domain/job.ts";
+import type { ClaimToken, JobId } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { WorkerInfo } from "../control-api.ts";
 
+/** A job in a worker's hands. */
+type Claim = { readonly jobId: JobId; readonly token: ClaimToken };
+
+/** What a worker says of itself when it asks for jobs. */
+type Introduction = {
+  readonly topics: readonly string[];
+  readonly places: number;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly capabilities: readonly string[];
+};
+
 export type Workers = {
-  seen(
-    tenant: TenantId,
-    worker: string,
-    offer?: { readonly topics: readonly string[]; readonly places: number },
-  ): void;
+  seen(tenant: TenantId, worker: string, introduction?: Introduction): void;
   /** The claims it says it has; what it took since counts on top until it says so again. */
-  beat(tenant: TenantId, worker: string, claims: readonly ClaimToken[]): void;
-  took(tenant: TenantId, worker: string, claims: readonly ClaimToken[]): void;
+  beat(tenant: TenantId, worker: string, claims: readonly Claim[]): void;
+  took(tenant: TenantId, worker: string, claims: readonly Claim[]): void;
   /** A result was reported with this claim. */
   finished(claim: ClaimToken): void;
   running(tenant: TenantId, worker: string): number;
   list(tenant: TenantId): readonly WorkerInfo[];
 };
 
-type Entry = {
-  topics: readonly string[];
-  places: number;
-  readonly claims: Set<ClaimToken>;
-  seenAtMs: number;
-};
+type Entry = Introduction & { readonly claims: Map<ClaimToken, JobId>; seenAtMs: number };
 
 /** A worker that was silent for this long is no longer listed. */
 const keepMs = 120_000;
+
+/** Of the jobs of one worker. */
+const jobsShownMax = 10;
+
+/** A worker that has sent a heartbeat, but has not asked this process for jobs. */
+const stranger: Introduction = { topics: [], places: 0, labels: {}, capabilities: [] };
 
 /** Bounds the memory; the worker seen longest ago goes first. */
 const workersMax = 10_000;
@@ -40,15 +48,15 @@ export function createWorkers(clock: Clock): Workers {
   const holders = new Map<ClaimToken, Entry>();
   const keyOf = (tenant: TenantId, worker: string) => `${tenant} ${worker}`;
 
-  function take(entry: Entry, claims: readonly ClaimToken[]): void {
-    for (const claim of claims) {
-      entry.claims.add(claim);
-      holders.set(claim, entry);
+  function take(entry: Entry, claims: readonly Claim[]): void {
+    for (const { jobId, token } of claims) {
+      entry.claims.set(token, jobId);
+      holders.set(token, entry);
     }
   }
 
   function forgetAll(entry: Entry): void {
-    for (const claim of entry.claims) holders.delete(claim);
+    for (const token of entry.claims.keys()) holders.delete(token);
     entry.claims.clear();
   }
 
@@ -67,7 +75,7 @@ export function createWorkers(clock: Clock): Workers {
     const found = workers.get(key) ?? {
       tenant,
       worker,
-      entry: { topics: [], places: 0, claims: new Set<ClaimToken>(), seenAtMs: nowMs },
+      entry: { ...stranger, claims: new Map<ClaimToken, JobId>(), seenAtMs: nowMs },
     };
     workers.delete(key);
     forgetSilent(nowMs);
@@ -77,8 +85,8 @@ export function createWorkers(clock: Clock): Workers {
   }
 
   return {
-    seen(tenant, worker, offer) {
-      Object.assign(touch(tenant, worker), offer);
+    seen(tenant, worker, introduction) {
+      Object.assign(touch(tenant, worker), introduction);
     },
     beat(tenant, worker, claims) {
       const entry = touch(tenant, worker);
@@ -97,12 +105,12 @@ export function createWorkers(clock: Clock): Workers {
       const nowMs = clock.monotonicMs();
       return [...workers.values()]
         .filter((found) => found.tenant === tenant && nowMs - found.entry.seenAtMs < keepMs)
-        .map(({ worker, entry: { topics, places, claims, seenAtMs } }) => ({
+        .map(({ worker, entry: { claims, seenAtMs, ...introduction } }) => ({
           tenant,
           worker,
-          topics,
-          places,
+          ...introduction,
           running: claims.size,
+          jobs: [...claims.values()].slice(0, jobsShownMax),
           lastSeenMsAgo: nowMs - seenAtMs,
         }));
     },

@@ -85,6 +85,9 @@ async function tryUntilDecided(
         metrics.count("unknown_outcomes_total", { operation: "acquireLock" });
         unresolved = { ...attempt, openUntilMs: answer.notAfterMs };
         break;
+      case "credential_revoked":
+      case "tenant_stopped":
+        return giveUp(whyNot(answer));
       case "unavailable":
         return giveUp(unresolved === undefined ? answer : { kind: "unknown", cause: answer.cause });
     }
@@ -106,6 +109,10 @@ function whyNot(answer: Answer<"acquireLock">): NotAcquired {
     case "unknown":
     case "unavailable":
       return { kind: answer.kind, cause: answer.cause };
+    case "credential_revoked":
+    case "tenant_stopped":
+      // The processes' own locks are taken for no key and never refused so; a public one may be.
+      return { kind: "unavailable", cause: `the lock was refused: ${answer.kind}` };
     case "acquired":
     case "already_released":
       return { kind: "unavailable", cause: "granted too late to be used" };

@@ -1,0 +1,123 @@
+// Lets the step of a dead letter go on with its next attempt; a run that has failed is opened again. Repeating is safe.
+import type { JobId } from "../../domain/job.ts";
+import type { RunHeader, RunId } from "../../domain/run.ts";
+import { retryAfterSeconds } from "../../domain/wait.ts";
+import type { DeliveryRefusal } from "../../ports/run-operations.ts";
+import type { SlotHolders } from "../admission/slot-holders.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { Caller, Trouble } from "../control-api.ts";
+import { deliverEntry } from "../engine/deliver-entry.ts";
+import { type Engine, storeLimits } from "../engine/engine.ts";
+import { findLetter, inspectDeadLetter, type LetterDetails } from "./inspect-dead-letter.ts";
+
+export type RetryAnswer =
+  | {
+      readonly kind: "retrying";
+      readonly jobId: JobId;
+      readonly runId: RunId;
+      readonly step: string;
+      /** The letter was retried before: nothing changes. */
+      readonly already: boolean;
+    }
+  | { readonly kind: "not_found" }
+  | { readonly kind: "not_retryable"; readonly because: string }
+  | {
+      readonly kind: "limit_reached";
+      readonly limit?: number;
+      readonly active?: number;
+      readonly holders?: readonly RunHeader[];
+      readonly retryAfterSeconds: number;
+    }
+  | { readonly kind: "tenant_stopped" }
+  | { readonly kind: "credential_revoked" }
+  | Trouble;
+
+export type RetryDesk = { readonly engine: Engine; readonly holders: SlotHolders };
+
+export async function retryDeadLetter(desk: RetryDesk, caller: Caller, id: string): Promise<RetryAnswer> {
+  const found = await inspectDeadLetter(desk.engine, caller.tenant, id);
+  if (found.kind !== "letter") return withoutEffect(found);
+  const { letter } = found;
+  const verdict = await finalVerdict(desk.engine, caller, found);
+  if (verdict.kind !== "retryable" && verdict.kind !== "already_retried") return withoutEffect(verdict);
+  const { jobId, runId, step } = letter;
+  if (jobId === undefined || runId === undefined || step === undefined) return aboutNothing;
+  const name = { jobId, runId, step };
+  if (verdict.kind === "already_retried") return { kind: "retrying", ...name, already: true };
+  return deliverRetry(desk, caller, { ...found, name });
+}
+
+/** The run is read after its letter: what looks like a step that has gone on may be another's retry of this very letter. */
+async function finalVerdict(engine: Engine, { tenant }: Caller, { letter, verdict }: LetterDetails) {
+  if (verdict.kind !== "not_retryable") return verdict;
+  const again = await findLetter(engine, tenant, letter.id);
+  if (again.kind !== "letter") return again;
+  return again.letter.state === "retried" ? ({ kind: "already_retried" } as const) : verdict;
+}
+
+/** So far things were only read: whatever is not known, nothing was changed. */
+function withoutEffect<Answer extends { readonly kind: string }>(answer: Answer | Trouble) {
+  return answer.kind === "unknown" ? ({ ...answer, kind: "unavailable" } as const) : (answer as Answer);
+}
+
+const aboutNothing = { kind: "not_retryable", because: "it names no step of any run" } as const;
+
+type RetryableLetter = LetterDetails & {
+  readonly name: { readonly jobId: JobId; readonly runId: RunId; readonly step: string };
+};
+
+async function deliverRetry(
+  desk: RetryDesk,
+  { tenant, actor, credential }: Caller,
+  { letter, name }: RetryableLetter,
+): Promise<RetryAnswer> {
+  const { engine } = desk;
+  // By the letter: two who retry at once bring the same entry.
+  const entryId = `retry:${letter.id}`;
+  const entry = { kind: "retry", entryId, letterId: letter.id, jobId: name.jobId, actor } as const;
+  const request = { tenant, runId: name.runId, entry, ...(credential === undefined ? {} : { credential }) };
+  const answer = await deliverEntry(engine, request);
+  switch (answer.kind) {
+    case "accepted":
+      engine.ports.metrics.count("dead_letters_retried_total", { reason: letter.reason });
+      return { kind: "retrying", ...name, already: false };
+    case "refused":
+      return answer.because === "limit_reached" ? limitReached(desk, tenant) : refusalOf(answer.because);
+    case "unavailable":
+    case "unknown":
+      return answer;
+  }
+}
+
+function refusalOf(because: DeliveryRefusal): RetryAnswer {
+  switch (because) {
+    case "letter_not_found":
+      return { kind: "not_found" };
+    case "run_not_found":
+      return { kind: "not_retryable", because: "its run is gone" };
+    case "tenant_stopped":
+    case "credential_revoked":
+      return { kind: because };
+    default:
+      return { kind: "not_retryable", because: "its run ended in a way that no retry can mend" };
+  }
+}
+
+/** Names who holds the slots, where the store says so. */
+async function limitReached({ engine, holders }: RetryDesk, tenant: Caller["tenant"]): Promise<RetryAnswer> {
+  const { ports, config } = engine;
+  const [named, counted] = await Promise.all([
+    holders.of(tenant),
+    askUntilKnown(ports, "countActive", storeLimits(config), (deadlineMs) =>
+      ports.store.countActive({ tenant }, { deadlineMs }),
+    ),
+  ]);
+  return {
+    kind: "limit_reached",
+    ...(counted.kind !== "counted" || counted.limit === undefined
+      ? {}
+      : { limit: counted.limit, active: counted.active }),
+    ...(named === undefined ? {} : { holders: named }),
+    retryAfterSeconds: retryAfterSeconds(config["admission.retryAfterSeconds"], 1, ports.random.fraction()),
+  };
+}

@@ -1,0 +1,109 @@
+// All that is watched in this process: one tail per watched tenant, and under it one per watched run.
+import type { Config } from "../../config.ts";
+import type { EventRow } from "../../domain/event.ts";
+import type { RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { Ports } from "../../ports/ports.ts";
+import { type FeedOptions, type FeedStart, type OpenedFeed, openFeed } from "./feed.ts";
+import { readAfterAll, runSource, type TimelineRow, tenantSource } from "./source.ts";
+import { type News, Tail, type TailOptions } from "./tail.ts";
+import type { Wakes } from "./wakes.ts";
+
+export type EventFeeds = {
+  /** A tenant's event rows. */
+  ofTenant(tenant: TenantId, start: FeedStart): Promise<OpenedFeed<EventRow>>;
+  /** A run's timeline; `gone` when there is no such run. */
+  ofRun(tenant: TenantId, runId: RunId, start: FeedStart): Promise<OpenedFeed<TimelineRow>>;
+  /** Stops reading and closes the feeds that are still open. */
+  close(): Promise<void>;
+};
+
+type Watched = {
+  readonly tail: Tail<EventRow>;
+  readonly runs: Map<RunId, Tail<TimelineRow>>;
+  /** While runs are watched the tenant's tail is held for them. */
+  unlisten: (() => void) | undefined;
+};
+
+export function createEventFeeds(ports: Ports, config: Config, wakes: Wakes): EventFeeds {
+  const reads = { ports, config };
+  const tenants = new Map<TenantId, Watched>();
+  const feedOptions: FeedOptions = {
+    clock: ports.clock,
+    retryMs: config["events.pollMs"],
+    portionRows: config["events.rowsPerRead"],
+  };
+
+  function watchTenant(tenant: TenantId): Watched {
+    const known = tenants.get(tenant);
+    if (known !== undefined) return known;
+    const tail = new Tail(ports, tenantSource(reads, tenant), {
+      ...tailOptions(config, "by_itself"),
+      onUnwatched() {
+        unwatch();
+        tenants.delete(tenant);
+      },
+    });
+    const unwatch = wakes.watch(tenant, () => tail.wake());
+    const watched: Watched = { tail, runs: new Map(), unlisten: undefined };
+    tenants.set(tenant, watched);
+    return watched;
+  }
+
+  function watchRun(watched: Watched, tenant: TenantId, runId: RunId): Tail<TimelineRow> {
+    const { runs } = watched;
+    const known = runs.get(runId);
+    if (known !== undefined) return known;
+    const tail = new Tail(ports, runSource(reads, { tenant, runId }), {
+      ...tailOptions(config, "woken"),
+      onUnwatched() {
+        runs.delete(runId);
+        if (runs.size === 0) watched.unlisten?.();
+      },
+    });
+    if (runs.size === 0) watched.unlisten = watched.tail.listen((news) => wakeRuns(runs, news));
+    runs.set(runId, tail);
+    return tail;
+  }
+
+  return {
+    ofTenant: (tenant, start) =>
+      openFeed(watchTenant(tenant).tail, tenantSource(reads, tenant), start, feedOptions),
+    async ofRun(tenant, runId, start) {
+      const watched = watchTenant(tenant);
+      const tail = watchRun(watched, tenant, runId);
+      const release = tail.listen(() => {});
+      try {
+        // The tenant's tail first: whatever the timeline does not show yet, it will.
+        if (!watched.tail.hasBegun()) {
+          const reading = await tenantSource(reads, tenant).read(readAfterAll, "client");
+          if (reading.kind !== "rows") return reading;
+          watched.tail.begin(reading);
+        }
+        return await openFeed(tail, runSource(reads, { tenant, runId }), start, feedOptions);
+      } finally {
+        release();
+      }
+    },
+    async close() {
+      const all = [...tenants.values()].flatMap(({ tail, runs }) => [tail, ...runs.values()]);
+      await Promise.all(all.map((tail) => tail.close()));
+    },
+  };
+}
+
+/** A row of a run says that its timeline has grown. */
+function wakeRuns(runs: ReadonlyMap<RunId, Tail<TimelineRow>>, news: News<EventRow>): void {
+  if (news.kind === "rows") for (const { subject } of news.rows) runs.get(subject as RunId)?.wake();
+  else for (const tail of runs.values()) tail.wake();
+}
+
+function tailOptions(config: Config, reads: "by_itself" | "woken"): Omit<TailOptions, "onUnwatched"> {
+  const rhythm = {
+    gapMs: config["events.readGapMs"],
+    pollMs: config["events.pollMs"],
+    pollMaxMs: config["events.pollMaxMs"],
+    reads,
+  };
+  return { rhythm, rowsMax: config["events.rowsKeptMax"] };
+}

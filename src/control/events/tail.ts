@@ -1,0 +1,203 @@
+// The one reader that all who watch the same rows share: it reads what is new while somebody watches, and keeps the latest rows.
+import { waitDelayMs } from "../../domain/wait.ts";
+import type { Ports } from "../../ports/ports.ts";
+import type { End, Source } from "./source.ts";
+
+export type Rhythm = {
+  /** Between two reads, however often it is woken: under load one read then brings many rows. */
+  readonly gapMs: number;
+  /** How long to wait when nothing was new, at first and at most; it doubles in between. */
+  readonly pollMs: number;
+  readonly pollMaxMs: number;
+  /** `woken`: it is told of every change, so that only failed reads are tried again by themselves. */
+  readonly reads: "by_itself" | "woken";
+};
+
+export type TailOptions = {
+  readonly rhythm: Rhythm;
+  /** Rows that are kept in memory. */
+  readonly rowsMax: number;
+  /** Called once, when the last listener has gone. */
+  onUnwatched(): void;
+};
+
+/** What a listener hears: the rows that were added, or that the numbers went back and anything may have changed. */
+export type News<Row> =
+  | { readonly kind: "rows"; readonly rows: readonly Row[] }
+  | { readonly kind: "rewound" }
+  | { readonly kind: "ended" }
+  | { readonly kind: "closed" };
+
+type Found = "more" | "rows" | "nothing" | "trouble";
+
+export class Tail<Row> {
+  readonly #ports: Pick<Ports, "clock" | "random" | "log">;
+  readonly #source: Source<Row>;
+  readonly #options: TailOptions;
+  readonly #listeners = new Set<(news: News<Row>) => void>();
+  /** Without gaps, and the last one is the one at the position. */
+  readonly #rows: Row[] = [];
+  #position: number | undefined;
+  #rewinds = 0;
+  #end: End | undefined;
+  #woken = false;
+  #state: "open" | "closed" = "open";
+  #resting: AbortController | undefined;
+  #reading: Promise<void> = Promise.resolve();
+
+  constructor(ports: Pick<Ports, "clock" | "random" | "log">, source: Source<Row>, options: TailOptions) {
+    this.#ports = ports;
+    this.#source = source;
+    this.#options = options;
+  }
+
+  hasBegun(): boolean {
+    return this.#position !== undefined;
+  }
+
+  /** The number of the newest row that it has seen. */
+  position(): number {
+    return this.#position ?? 0;
+  }
+
+  /** How often the numbers have gone back: the store was replaced by an older or an empty one. */
+  rewinds(): number {
+    return this.#rewinds;
+  }
+
+  /** Set when nothing comes after the position. */
+  end(): End | undefined {
+    return this.#end;
+  }
+
+  /** Rows after a number out of memory; undefined when they are no longer, or were never, kept here. */
+  after(number: number, limit: number): readonly Row[] | undefined {
+    const [oldest] = this.#rows;
+    if (oldest === undefined) return undefined;
+    const skipped = number + 1 - this.#source.numberOf(oldest);
+    return skipped < 0 ? undefined : this.#rows.slice(skipped, skipped + limit);
+  }
+
+  listen(listener: (news: News<Row>) => void): () => void {
+    this.#listeners.add(listener);
+    return () => {
+      if (!this.#listeners.delete(listener) || this.#listeners.size > 0) return;
+      this.#stop();
+      this.#options.onUnwatched();
+    };
+  }
+
+  /** The first who watches says where the rows end now; later ones change nothing. */
+  begin({ last, end }: { readonly last: number; readonly end?: End }): void {
+    if (this.#position !== undefined || this.#state === "closed") return;
+    this.#position = last;
+    this.#end = end;
+    this.#reading = this.#readAgainAndAgain();
+  }
+
+  wake(): void {
+    this.#woken = true;
+    this.#resting?.abort();
+  }
+
+  isClosed(): boolean {
+    return this.#state === "closed";
+  }
+
+  /** Resolves when no read is under way any more. */
+  async close(): Promise<void> {
+    this.#stop();
+    this.#tell({ kind: "closed" });
+    await this.#reading;
+  }
+
+  #stop(): void {
+    this.#state = "closed";
+    this.#resting?.abort();
+  }
+
+  async #readAgainAndAgain(): Promise<void> {
+    const { pollMs, pollMaxMs } = this.#options.rhythm;
+    const { clock } = this.#ports;
+    // Whoever began has just read: there is nothing to do until something changes.
+    let found: Found = "nothing";
+    for (let waitMs = pollMs; this.#state === "open"; ) {
+      if (found !== "more") await this.#rest(found, waitMs);
+      if (this.#state !== "open") return;
+      const startedMs = clock.monotonicMs();
+      const isWoken = this.#woken;
+      this.#woken = false;
+      found = await this.#read();
+      const isQuiet = (found === "nothing" && !isWoken) || found === "trouble";
+      waitMs = isQuiet ? Math.min(pollMaxMs, waitMs * 2) : pollMs;
+      if (found !== "more") await this.#keepGap(startedMs);
+    }
+  }
+
+  async #rest(found: Found, waitMs: number): Promise<void> {
+    const { clock, random } = this.#ports;
+    if (this.#woken && found !== "trouble") return;
+    const resting = new AbortController();
+    this.#resting = resting;
+    if (this.#options.rhythm.reads === "woken" && found !== "trouble") await aborted(resting.signal);
+    else await clock.sleep(waitDelayMs("jitter", around(waitMs), 0, random.fraction()), resting.signal);
+    this.#resting = undefined;
+  }
+
+  async #keepGap(startedMs: number): Promise<void> {
+    const { clock } = this.#ports;
+    const leftMs = startedMs + this.#options.rhythm.gapMs - clock.monotonicMs();
+    if (leftMs > 0 && this.#state === "open") await clock.sleep(leftMs);
+  }
+
+  async #read(): Promise<Found> {
+    const position = this.position();
+    const reading = await this.#source.read(position, "tail");
+    if (this.#state !== "open") return "nothing";
+    if (reading.kind === "unknown" || reading.kind === "unavailable") return "trouble";
+    if (reading.kind === "gone") return this.#finish({ reason: "run_deleted" });
+    const { rows, last, end } = reading;
+    if (last < position) return this.#rewind(last, end);
+    const [oldest] = rows;
+    if (oldest === undefined) return end === undefined ? "nothing" : this.#finish(end);
+    if (this.#source.numberOf(oldest) !== position + 1) this.#rows.length = 0;
+    this.#rows.push(...rows);
+    this.#rows.splice(0, this.#rows.length - this.#options.rowsMax);
+    this.#position = this.#source.numberOf(rows.at(-1) as Row);
+    this.#end = this.#position < last ? undefined : end;
+    this.#tell({ kind: "rows", rows });
+    return this.#position < last ? "more" : "rows";
+  }
+
+  #rewind(last: number, end: End | undefined): Found {
+    this.#ports.log.warn("the store's numbers went back: those who watch start again", {
+      from: this.position(),
+      to: last,
+    });
+    this.#rows.length = 0;
+    this.#position = last;
+    this.#end = end;
+    this.#rewinds += 1;
+    this.#tell({ kind: "rewound" });
+    return "rows";
+  }
+
+  #finish(end: End): Found {
+    this.#end = end;
+    this.#tell({ kind: "ended" });
+    return "nothing";
+  }
+
+  #tell(news: News<Row>): void {
+    for (const listener of [...this.#listeners]) listener(news);
+  }
+}
+
+/** Tails of many processes that began together do not read together. */
+const around = (baseMs: number) => ({ kind: "around", baseMs, jitterFraction: 0.2 }) as const;
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,27 @@
+// Does the jobs of notify steps that name no topic of their own: each notification becomes one line of the log.
+import type { JsonValue } from "../../domain/fingerprint.ts";
+import type { ClaimToken, JobHint } from "../../domain/job.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import { type Engine, storeLimits } from "../engine/engine.ts";
+import { reportResult } from "./report-result.ts";
+
+/** Whoever watches the run's events has seen the notification when its job was put up. */
+export async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHint): Promise<void> {
+  const { ports, config } = engine;
+  const worker = `notifier ${ports.instance}`;
+  const token = ports.random.token() as ClaimToken;
+  const terms = { token, worker, leaseMs: config["jobs.leaseMs"] };
+  const answer = await askUntilKnown(ports, "claimJobs", storeLimits(config), (deadlineMs) =>
+    ports.store.claimJobs({ tenant, claims: [{ jobId, terms }] }, { deadlineMs }),
+  );
+  const [claim] = answer.kind === "judged" ? answer.answers : [];
+  // Another process has it, or nobody wants it any more.
+  if (claim?.kind !== "claimed") return;
+  const input = JSON.parse(claim.input) as { readonly level?: JsonValue; readonly message?: JsonValue };
+  const fields = { tenant, run: claim.job.runId, step: claim.job.step, notification: JSON.stringify(input) };
+  if (input.level === "error" || input.level === "warn") ports.log.warn("workflow notification", fields);
+  else ports.log.info("workflow notification", fields);
+  const report = { jobId, token, outcome: "succeeded", output: { notified: true } } as const;
+  await reportResult(engine, { tenant, actor: worker }, report, "gateway");
+}

@@ -1,0 +1,291 @@
+// Acquires a public lock for a caller that may wait: one identity from the first try to the last, within its time.
+
+import type { Instant } from "../../domain/lease.ts";
+import type { LockToken } from "../../domain/lock.ts";
+import { askAgainInMs, type LockPace, leaseLeftMs } from "../../domain/lock-wait.ts";
+import { waitDelayMs } from "../../domain/wait.ts";
+import type { Answer } from "../../ports/store.ts";
+import type { Trouble } from "../control-api.ts";
+import { storeLimits } from "../engine/engine.ts";
+import { giveBack } from "./give-back.ts";
+import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
+import type { AcquireLockAnswer, AcquireLockRequest } from "./lock-api.ts";
+import { type LockDesk, publicLock } from "./lock-desk.ts";
+import type { Handover, Waiter } from "./lock-waiters.ts";
+
+export async function acquirePublicLock(
+  desk: LockDesk,
+  request: AcquireLockRequest,
+  signal?: AbortSignal,
+): Promise<AcquireLockAnswer> {
+  const { ports } = desk.engine;
+  const startedMs = ports.clock.monotonicMs();
+  const answer = await new Acquisition(desk, request, signal).run();
+  const seconds = (ports.clock.monotonicMs() - startedMs) / 1_000;
+  ports.metrics.observe("lock_acquire_seconds", { lock: "public", outcome: answer.kind }, seconds);
+  return answer;
+}
+
+/** Between tries without an answer. */
+const betweenTries = { kind: "exponential", baseMs: 10, maxMs: 160 } as const;
+
+const tooLate = { kind: "unavailable", cause: "granted too late to be used" } as const;
+
+/** What a try tells of a grant, whoever made it. */
+type Grant = Pick<Handover, "fence" | "expiresInMs" | "since" | "storeTimeMs">;
+
+/** One request for a lock, from its first try to its answer. */
+class Acquisition {
+  readonly #desk: LockDesk;
+  readonly #request: AcquireLockRequest;
+  readonly #signal: AbortSignal | undefined;
+  readonly #target: LeaseTarget;
+  readonly #owner: string;
+  readonly #pace: LockPace;
+  readonly #startedMs: number;
+  #token: LockToken;
+  #waiter: Waiter | undefined;
+  /** Something of this token may be in the store: a place in the queue, or a grant. */
+  #mayHold = false;
+  /** Store time until which a try without an answer may still arrive. */
+  #openUntilMs: number | undefined;
+  /** Since when the store has not answered. */
+  #troubleSinceMs: number | undefined;
+  #retries = 0;
+
+  constructor(desk: LockDesk, request: AcquireLockRequest, signal: AbortSignal | undefined) {
+    const { ports, config } = desk.engine;
+    this.#desk = desk;
+    this.#request = request;
+    this.#signal = signal;
+    this.#target = { tenant: request.caller.tenant, lock: publicLock(request.resource) };
+    this.#owner = request.owner ?? request.caller.actor;
+    this.#pace = {
+      queueMs: config["locks.public.askEveryMs"],
+      retry: {
+        kind: "exponential",
+        baseMs: config["locks.public.retryMs"],
+        maxMs: config["locks.public.retryMaxMs"],
+      },
+    };
+    this.#startedMs = ports.clock.monotonicMs();
+    this.#token = request.token ?? (ports.random.token() as LockToken);
+  }
+
+  async run(): Promise<AcquireLockAnswer> {
+    const wake = () => this.#waiter?.wake();
+    if (!this.#joinWaiters()) return { kind: "too_many_waiters" };
+    this.#signal?.addEventListener("abort", wake);
+    try {
+      for (;;) {
+        const decided = await this.#try();
+        if (decided !== undefined) return decided;
+      }
+    } finally {
+      this.#signal?.removeEventListener("abort", wake);
+      this.#waiter?.leave();
+    }
+  }
+
+  /** Before the first try: whoever releases the lock right after it must find this waiter. */
+  #joinWaiters(): boolean {
+    if (this.#request.waitMs === 0) return true;
+    this.#waiter?.leave();
+    const waiter = this.#desk.waiters.join(this.#target, this.#token);
+    if (waiter === "full") return false;
+    this.#waiter = waiter;
+    return true;
+  }
+
+  /** One try and the rest after it; undefined means: try again. */
+  async #try(): Promise<AcquireLockAnswer | undefined> {
+    const since = this.#now();
+    if (this.#isOver()) return this.#cancel();
+    const answer = await this.#ask();
+    const handover = this.#waiter?.take();
+    if (this.#isOver()) {
+      this.#mayHold ||= answer.kind === "acquired";
+      return this.#cancel();
+    }
+    if (answer.kind === "acquired") return this.#grantedBy("ask", { ...answer, since });
+    if (handover !== undefined) return this.#grantedBy("handover", handover);
+    switch (answer.kind) {
+      case "busy":
+        return this.#busy(answer);
+      case "already_released":
+        return this.#startAfresh();
+      case "credential_revoked":
+      case "tenant_stopped":
+        if (this.#mayHold) await this.#giveBack();
+        return { kind: answer.kind };
+      case "unknown":
+        this.#mayHold = true;
+        this.#openUntilMs = Math.max(this.#openUntilMs ?? 0, answer.notAfterMs);
+        return this.#trouble(answer, since);
+      case "unavailable":
+        return this.#trouble(answer, since);
+    }
+  }
+
+  async #ask(): Promise<Answer<"acquireLock">> {
+    const { ports, config } = this.#desk.engine;
+    const { caller, ttlMs, wait, waitMs } = this.#request;
+    const { credential } = caller;
+    const answer = await ports.store.acquireLock(
+      {
+        ...this.#target,
+        token: this.#token,
+        instance: ports.instance,
+        ttlMs,
+        owner: this.#owner,
+        ...(wait === "queue" && waitMs > 0 ? { ticketMs: config["locks.public.ticketMs"] } : {}),
+        ...(credential === undefined ? {} : { credential }),
+      },
+      { deadlineMs: this.#callTimeoutMs() },
+    );
+    if (answer.kind === "unknown")
+      ports.metrics.count("unknown_outcomes_total", { operation: "acquireLock" });
+    if ("storeTimeMs" in answer) {
+      this.#troubleSinceMs = undefined;
+      if (this.#openUntilMs !== undefined && answer.storeTimeMs > this.#openUntilMs) {
+        this.#openUntilMs = undefined;
+      }
+    }
+    return answer;
+  }
+
+  /** A grant whose time is over by now is no grant: the next try finds out what became of the lock. */
+  async #grantedBy(way: "ask" | "handover", grant: Grant): Promise<AcquireLockAnswer | undefined> {
+    const { metrics } = this.#desk.engine.ports;
+    const expiresInMs = leaseLeftMs(grant, this.#now());
+    if (expiresInMs <= 0) {
+      this.#mayHold = true;
+      if (this.#leftMs() <= 0) return (await this.#giveUp()) ?? tooLate;
+      await this.#rest(this.#pace.retry.baseMs);
+      return undefined;
+    }
+    if (this.#request.wait === "queue" && this.#retries > 0) metrics.count("lock_handovers_total", { way });
+    const expiresAtMs = grant.storeTimeMs + grant.expiresInMs;
+    const { fence } = grant;
+    const waitedMs = this.#waitedMs();
+    return {
+      kind: "acquired",
+      token: this.#token,
+      fence,
+      owner: this.#owner,
+      expiresAtMs,
+      expiresInMs,
+      waitedMs,
+    };
+  }
+
+  async #busy(
+    found: Extract<Answer<"acquireLock">, { kind: "busy" }>,
+  ): Promise<AcquireLockAnswer | undefined> {
+    const { ports } = this.#desk.engine;
+    const { wait } = this.#request;
+    this.#mayHold = found.ahead !== undefined || this.#openUntilMs !== undefined;
+    const leftMs = this.#leftMs();
+    if (leftMs <= 0) return (await this.#giveUp()) ?? (await this.#refusal(found.instance));
+    const terms = { wait, pace: this.#pace };
+    const chance = { retry: this.#retries, fraction: ports.random.fraction() };
+    // The last try is at the very end: somebody may have handed the lock on since the one before.
+    const delayMs = Math.min(leftMs, askAgainInMs(terms, found, chance));
+    ports.metrics.count("lock_busy_retries_total", { path: "public", policy: wait });
+    ports.metrics.observe("lock_busy_retry_delay_seconds", { policy: wait }, delayMs / 1_000);
+    this.#retries += 1;
+    await this.#rest(delayMs);
+    const handover = this.#waiter?.take();
+    if (handover === undefined || this.#isOver()) return undefined;
+    return this.#grantedBy("handover", handover);
+  }
+
+  /** Asks again for a while, since most trouble passes; then what is not known is said to be unknown. */
+  async #trouble({ cause }: Trouble, since: Instant): Promise<AcquireLockAnswer | undefined> {
+    const { random } = this.#desk.engine.ports;
+    if (!this.#mayHold) return { kind: "unavailable", cause };
+    this.#troubleSinceMs ??= since.monotonicMs;
+    const pauseMs = waitDelayMs("jitter", betweenTries, this.#retries, random.fraction());
+    if (pauseMs >= this.#troubleLeftMs()) return { kind: "unknown", cause, token: this.#token };
+    this.#retries += 1;
+    await this.#rest(pauseMs);
+    return undefined;
+  }
+
+  /** A token that was granted and given back owns nothing again. A caller's own is spent; ours is replaced. */
+  #startAfresh(): AcquireLockAnswer | undefined {
+    this.#mayHold = false;
+    this.#openUntilMs = undefined;
+    if (this.#request.token !== undefined) return { kind: "token_used" };
+    if (this.#leftMs() < 0) return tooLate;
+    this.#token = this.#desk.engine.ports.random.token() as LockToken;
+    return this.#joinWaiters() ? undefined : { kind: "too_many_waiters" };
+  }
+
+  /**
+   * Nobody learns of a token that we made, so what it may hold is given back, without keeping anybody waiting. A caller's own
+   * token may be under way again, here or elsewhere: to give it back could take a lock from a caller who was told it holds it.
+   */
+  #cancel(): AcquireLockAnswer {
+    const isOurs = this.#request.token === undefined;
+    if (this.#mayHold && isOurs && this.#waiter?.dismissed() !== true) {
+      this.#desk.engine.background.run("giving a lock back", () => this.#giveBack());
+    }
+    return { kind: "cancelled" };
+  }
+
+  /** The answer waits for the release: whoever reads it may ask again with the same token at once. */
+  async #giveUp(): Promise<AcquireLockAnswer | undefined> {
+    this.#waiter?.leave();
+    if (!this.#mayHold || (await this.#giveBack()) === "given_back") return undefined;
+    return { kind: "unknown", cause: "the place in the queue could not be given back", token: this.#token };
+  }
+
+  #giveBack(): Promise<"given_back" | "unknown"> {
+    return giveBack(this.#desk, this.#target, this.#token, this.#openUntilMs);
+  }
+
+  /** Names the holder if the store says who it is: without it the refusal only says less. */
+  async #refusal(instance: string): Promise<AcquireLockAnswer> {
+    const { ports, config } = this.#desk.engine;
+    const waitedMs = this.#waitedMs();
+    const deadlineMs = config["store.callTimeoutMs"];
+    const found = await ports.store.inspectLock(this.#target, { deadlineMs });
+    const holder = found.kind === "held" ? found : undefined;
+    ports.log.info("public lock busy", { ...logFields(this.#target), holder: holder?.owner ?? instance });
+    return { kind: "busy", ...(holder === undefined ? {} : { holder }), waitedMs };
+  }
+
+  async #rest(ms: number): Promise<void> {
+    if (this.#isOver()) return;
+    if (this.#waiter === undefined) await this.#desk.engine.ports.clock.sleep(ms, this.#signal);
+    else await this.#waiter.rest(ms);
+  }
+
+  /** How much longer the store may not answer before the outcome is called unknown. */
+  #troubleLeftMs(): number {
+    const { ports, config } = this.#desk.engine;
+    const nowMs = ports.clock.monotonicMs();
+    return storeLimits(config).budgetMs - (nowMs - (this.#troubleSinceMs ?? nowMs));
+  }
+
+  #callTimeoutMs(): number {
+    return Math.max(1, Math.min(this.#desk.engine.config["store.callTimeoutMs"], this.#troubleLeftMs()));
+  }
+
+  #isOver(): boolean {
+    return this.#signal?.aborted === true || this.#waiter?.dismissed() === true;
+  }
+
+  #leftMs(): number {
+    return this.#request.waitMs - this.#waitedMs();
+  }
+
+  #waitedMs(): number {
+    return this.#desk.engine.ports.clock.monotonicMs() - this.#startedMs;
+  }
+
+  #now(): Instant {
+    return instantOf(this.#desk.engine.ports.clock);
+  }
+}

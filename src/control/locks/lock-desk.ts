@@ -1,0 +1,49 @@
+// What the flows of public locks share, and how every one of them gives a lock back: whoever it goes to is told at once.
+import type { LockName, LockToken } from "../../domain/lock.ts";
+import type { LockGrant } from "../../ports/lock-operations.ts";
+import type { Answer } from "../../ports/store.ts";
+import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
+import type { Engine } from "../engine/engine.ts";
+import { instantOf, type LeaseTarget } from "./lease-target.ts";
+import { createLockWaiters, type Handover, type LockWaiters } from "./lock-waiters.ts";
+
+export type LockDesk = {
+  readonly engine: Pick<Engine, "ports" | "config" | "background">;
+  readonly waiters: LockWaiters;
+};
+
+export function createLockDesk(engine: LockDesk["engine"]): LockDesk {
+  return { engine, waiters: createLockWaiters(engine.ports, engine.config["locks.public.waitersMax"]) };
+}
+
+export function publicLock(resource: string): LockName {
+  return { namespace: "public", name: resource };
+}
+
+export async function releaseAndHandOver(
+  desk: LockDesk,
+  target: LeaseTarget,
+  token: LockToken,
+  limits: AskLimits,
+): Promise<Answer<"releaseLock">> {
+  const { ports } = desk.engine;
+  let since = instantOf(ports.clock);
+  const answer = await askUntilKnown(ports, "releaseLock", limits, (deadlineMs) => {
+    since = instantOf(ports.clock);
+    return ports.store.releaseLock({ ...target, token }, { deadlineMs });
+  });
+  if (answer.kind === "released") handOn(desk, target, answer.granted, { ...answer, since });
+  return answer;
+}
+
+/** The grant was made by a call sent at `since`, so its time cannot have begun earlier. */
+export function handOn(
+  { waiters }: LockDesk,
+  target: LeaseTarget,
+  granted: LockGrant | undefined,
+  { since, storeTimeMs }: Pick<Handover, "since" | "storeTimeMs">,
+): void {
+  if (granted === undefined) return;
+  const { token, fence, expiresInMs } = granted;
+  waiters.handOver(target, token, { fence, expiresInMs, since, storeTimeMs });
+}

@@ -1,0 +1,119 @@
+// Who waits for which public lock in this process: a release that hands the lock on finds the new owner here.
+import type { Instant } from "../../domain/lease.ts";
+import type { LockToken } from "../../domain/lock.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { LockGrant } from "../../ports/lock-operations.ts";
+import type { Ports } from "../../ports/ports.ts";
+import type { LeaseTarget } from "./lease-target.ts";
+
+/** A grant that somebody else's release or break made; `since` is when that call was sent. */
+export type Handover = Omit<LockGrant, "token"> & {
+  readonly since: Instant;
+  readonly storeTimeMs: number;
+};
+
+export type Waiter = {
+  /** Until the time is over or there is news: the lock was handed over, or the wait is no longer wanted. */
+  rest(ms: number): Promise<void>;
+  wake(): void;
+  /** The grant that was handed over, once. */
+  take(): Handover | undefined;
+  /** The same token asks again, or was released: what it gets belongs to somebody else from now on. */
+  dismissed(): boolean;
+  leave(): void;
+};
+
+/**
+ * A wake-up is only ever a hint. When one comes from another process it will name the tenant and the lock alone, and the
+ * waiter whose turn it may be asks the store; a token never travels.
+ */
+export type LockWaiters = {
+  /** Whoever waits with the same token is dismissed. */
+  join(target: LeaseTarget, token: LockToken): Waiter | "full";
+  /** Whether the new owner waits here; otherwise it finds out when it asks again. */
+  handOver(target: LeaseTarget, token: LockToken, handover: Handover): boolean;
+  dismiss(target: LeaseTarget, token: LockToken): void;
+};
+
+export function createLockWaiters(
+  { clock, metrics }: Pick<Ports, "clock" | "metrics">,
+  waitersMax: number,
+): LockWaiters {
+  const waiting = new Map<string, OneWaiter>();
+  const show = () => metrics.set("lock_waiters", {}, waiting.size);
+  const dismiss = (target: LeaseTarget, token: LockToken) => {
+    const waiter = waiting.get(keyOf(target, token));
+    if (waiter === undefined) return;
+    waiter.dismiss();
+    waiter.leave();
+  };
+  return {
+    join(target, token) {
+      dismiss(target, token);
+      if (waiting.size >= waitersMax) return "full";
+      const key = keyOf(target, token);
+      const waiter = new OneWaiter(clock, () => {
+        // A later one of the same token may have its place by now.
+        if (waiting.get(key) === waiter) waiting.delete(key);
+        show();
+      });
+      waiting.set(key, waiter);
+      show();
+      return waiter;
+    },
+    handOver(target, token, handover) {
+      const waiter = waiting.get(keyOf(target, token));
+      waiter?.give(handover);
+      return waiter !== undefined;
+    },
+    dismiss,
+  };
+}
+
+class OneWaiter implements Waiter {
+  readonly leave: () => void;
+  readonly #clock: Clock;
+  #resting: AbortController | undefined;
+  #handover: Handover | undefined;
+  #dismissed = false;
+
+  constructor(clock: Clock, leave: () => void) {
+    this.#clock = clock;
+    this.leave = leave;
+  }
+
+  async rest(ms: number): Promise<void> {
+    if (this.#handover !== undefined || this.#dismissed) return;
+    const resting = new AbortController();
+    this.#resting = resting;
+    await this.#clock.sleep(ms, resting.signal);
+  }
+
+  wake(): void {
+    this.#resting?.abort();
+  }
+
+  give(handover: Handover): void {
+    this.#handover = handover;
+    this.wake();
+  }
+
+  take(): Handover | undefined {
+    const handover = this.#handover;
+    this.#handover = undefined;
+    return handover;
+  }
+
+  dismiss(): void {
+    this.#dismissed = true;
+    this.wake();
+  }
+
+  dismissed(): boolean {
+    return this.#dismissed;
+  }
+}
+
+function keyOf({ tenant, lock }: LeaseTarget, token: LockToken): string {
+  return JSON.stringify([tenant, lock.namespace, lock.name, token]);
+}

@@ -1,0 +1,182 @@
+// Gathers what is known of a run and explains why it does not move. Only the run itself must be readable; the rest is told as missing.
+import { errorOf, readLetter } from "../../domain/dead-letter.ts";
+import { runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
+import { type RunState, readError, readRunState, readStepRecord } from "../../domain/engine/records.ts";
+import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import { explainEndedRun } from "../../domain/why/explain-ended-run.ts";
+import { explainLiveRun } from "../../domain/why/explain-live-run.ts";
+import type { Explanation } from "../../domain/why/explanation.ts";
+import type {
+  EndedRunFacts,
+  LetterFacts,
+  LockFacts,
+  Part,
+  SlotFacts,
+  WorkerFacts,
+} from "../../domain/why/facts.ts";
+import type { SlotHolders } from "../admission/slot-holders.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { Trouble } from "../control-api.ts";
+import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Workers } from "../jobs/workers.ts";
+import { gatherSteps } from "./gather-steps.ts";
+
+export type WhyDesk = {
+  readonly engine: Engine;
+  readonly workers: Workers;
+  readonly holders: SlotHolders;
+};
+
+export type WhyAnswer =
+  | { readonly kind: "explained"; readonly explanation: Explanation }
+  | { readonly kind: "not_found" }
+  | Trouble;
+
+/** A run as it was read first. */
+export type SeenRun = {
+  readonly tenant: TenantId;
+  readonly header: RunHeader;
+  readonly run: RunState | undefined;
+  readonly nowMs: number;
+};
+
+export async function explainRun(desk: WhyDesk, tenant: TenantId, runId: RunId): Promise<WhyAnswer> {
+  const { ports, config } = desk.engine;
+  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
+    ports.store.loadRun({ tenant, runId, records: [runRecordKey] }, { deadlineMs }),
+  );
+  if (answer.kind === "not_found") return answer;
+  if (answer.kind !== "run") return { kind: answer.kind, cause: answer.cause };
+  const { header, records, storeTimeMs: nowMs } = answer;
+  const body = records[0]?.body;
+  const seen = { tenant, header, run: body === undefined ? undefined : readRunState(body), nowMs };
+  const explanation = isTerminal(header.status)
+    ? await explainEnded(desk, seen)
+    : await explainLive(desk, seen);
+  return { kind: "explained", explanation };
+}
+
+async function explainLive(desk: WhyDesk, seen: SeenRun): Promise<Explanation> {
+  const { engine } = desk;
+  const [lock, slots, gathered] = await Promise.all([
+    readLock(engine, seen),
+    readSlots(engine, seen.tenant),
+    gatherSteps(engine, seen),
+  ]);
+  const { header, run, nowMs } = seen;
+  const { steps, unanswered } = gathered;
+  const workers = workersOf(desk, seen.tenant, new Set(steps.flatMap(topicOf)));
+  const { instance } = engine.ports;
+  const facts = { header, nowMs, lock, slots, steps, workers, instance, unanswered };
+  return explainLiveRun(run === undefined ? facts : { ...facts, run });
+}
+
+type StepWithJob = Awaited<ReturnType<typeof gatherSteps>>["steps"][number];
+
+function topicOf({ job }: StepWithJob): readonly string[] {
+  return job?.kind === "known" ? [job.value.topic] : [];
+}
+
+/** Every worker of the tenant, with its free places where it asks for jobs of these topics now. */
+function workersOf(
+  { engine, workers }: WhyDesk,
+  tenant: TenantId,
+  topics: ReadonlySet<string>,
+): readonly WorkerFacts[] {
+  const waiting = new Set([...topics].flatMap((topic) => engine.offers.waiting(tenant, topic)));
+  const free = new Map<string, number>();
+  for (const { worker, places } of waiting) free.set(worker, (free.get(worker) ?? 0) + Math.max(0, places));
+  return workers.list(tenant).map((worker) => {
+    const places = free.get(worker.worker);
+    return places === undefined ? worker : { ...worker, free: places };
+  });
+}
+
+async function readLock({ ports, config }: Engine, { tenant, header }: SeenRun): Promise<Part<LockFacts>> {
+  const lock = { namespace: "run", name: header.runId } as const;
+  const deadlineMs = config["store.callTimeoutMs"];
+  const answer = await ports.store.inspectLock({ tenant, lock }, { deadlineMs });
+  if (answer.kind === "held" || answer.kind === "free") return { kind: "known", value: answer };
+  return { kind: "unanswered" };
+}
+
+async function readSlots({ ports, config }: Engine, tenant: TenantId): Promise<Part<SlotFacts>> {
+  const deadlineMs = config["store.callTimeoutMs"];
+  const answer = await ports.store.countActive({ tenant }, { deadlineMs });
+  return answer.kind === "counted" ? { kind: "known", value: answer } : { kind: "unanswered" };
+}
+
+async function explainEnded({ engine, holders }: WhyDesk, seen: SeenRun): Promise<Explanation> {
+  const { tenant, header, run, nowMs } = seen;
+  const didFail = header.status !== "succeeded" && header.status !== "cancelled";
+  const [failed, letter, slots] = await Promise.all([
+    readFailedStep(engine, seen),
+    didFail ? readLetterOf(engine, seen) : ({ kind: "absent" } as const),
+    readSlots(engine, tenant),
+  ]);
+  const isFull =
+    slots.kind === "known" && slots.value.active >= (slots.value.limit ?? Number.POSITIVE_INFINITY);
+  const named = letter.kind === "known" && isFull ? await holders.of(tenant) : undefined;
+  const { failedStep, unanswered } = failed;
+  return explainEndedRun({
+    ...{ header, nowMs, slots, letter, unanswered },
+    ...(run === undefined ? {} : { run }),
+    ...(failedStep === undefined ? {} : { failedStep }),
+    ...(named === undefined ? {} : { holders: { kind: "known", value: named } }),
+  });
+}
+
+type FailedStep = {
+  readonly failedStep?: NonNullable<EndedRunFacts["failedStep"]>;
+  readonly unanswered: readonly string[];
+};
+
+/** The step that decided the end, and what its worker said. */
+async function readFailedStep(engine: Engine, { tenant, header, run }: SeenRun): Promise<FailedStep> {
+  const stepId = run?.failure?.step;
+  if (stepId === undefined) return { unanswered: [] };
+  const { runId } = header;
+  const body = await readRecord(engine, { tenant, runId }, stepRecordKey(stepId));
+  if (body.kind !== "known") return { unanswered: [`step ${stepId}`] };
+  const record = readStepRecord(body.value);
+  const found =
+    record.errorKey === undefined ? undefined : await readRecord(engine, { tenant, runId }, record.errorKey);
+  const error = found?.kind === "known" ? errorOf(readError(found.value)) : undefined;
+  return {
+    failedStep: { stepId, record, ...(error === undefined ? {} : { error }) },
+    unanswered: found?.kind === "unanswered" ? [`the error of step ${stepId}`] : [],
+  };
+}
+
+async function readRecord(
+  { ports, config }: Engine,
+  { tenant, runId }: { readonly tenant: TenantId; readonly runId: RunId },
+  key: string,
+): Promise<Part<string>> {
+  const deadlineMs = config["store.callTimeoutMs"];
+  const answer = await ports.store.loadRun({ tenant, runId, records: [key] }, { deadlineMs });
+  if (answer.kind !== "run") return { kind: answer.kind === "not_found" ? "absent" : "unanswered" };
+  const body = answer.records[0]?.body;
+  return body === undefined ? { kind: "absent" } : { kind: "known", value: body };
+}
+
+/** Letters of one run; more than one step may have left some. */
+const lettersMax = 10;
+
+/** An open letter of the run if there is one, else any: their ids begin with that of the run. */
+async function readLetterOf(
+  { ports, config }: Engine,
+  { tenant, header }: SeenRun,
+): Promise<Part<LetterFacts>> {
+  const deadlineMs = config["store.callTimeoutMs"];
+  const prefix = `${header.runId}:`;
+  const answer = await ports.store.listDocuments(
+    { tenant, collection: "deadLetter", after: prefix, limit: lettersMax },
+    { deadlineMs },
+  );
+  if (answer.kind !== "listed") return { kind: "unanswered" };
+  const letters = answer.documents.filter(({ id }) => id.startsWith(prefix)).map(readLetter);
+  const letter = letters.find(({ state }) => state === "open") ?? letters.at(-1);
+  return letter === undefined ? { kind: "absent" } : { kind: "known", value: letter };
+}

@@ -1,0 +1,67 @@
+// What may be asked of runs beyond starting and ending them: reading, rerunning, trying out.
+import { type DryRun, dryRun } from "../../domain/engine/dry-run.ts";
+import type { JsonValue } from "../../domain/fingerprint.ts";
+import type { RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { Problem } from "../../domain/workflow/compiled.ts";
+import type { RunDetails, StartWorkflowAnswer, Trouble } from "../control-api.ts";
+import { type Engine, engineLimits } from "../engine/engine.ts";
+import { getRun, type ItemsAnswer, type ItemsPage, listItems } from "./read-run.ts";
+import {
+  type PlannedRerun,
+  planRerunOf,
+  type RerunRefusal,
+  type RerunRequest,
+  rerunRun,
+} from "./rerun-run.ts";
+
+export type DryRunRequest = {
+  readonly tenant: TenantId;
+  readonly workflow: string;
+  readonly input: JsonValue;
+  /** What workers and child runs would answer, by step. */
+  readonly outputs: Readonly<Record<string, JsonValue>>;
+};
+
+export type DryRunAnswer =
+  | { readonly kind: "played"; readonly play: DryRun }
+  | { readonly kind: "workflow_not_found" }
+  | { readonly kind: "input_invalid"; readonly problems: readonly Problem[] }
+  | Trouble;
+
+export type RunApi = {
+  /** Without the items of its lists: those are read with `listItems`. */
+  getRun(
+    tenant: TenantId,
+    runId: RunId,
+  ): Promise<{ readonly kind: "run"; readonly run: RunDetails } | { readonly kind: "not_found" } | Trouble>;
+  listItems(tenant: TenantId, runId: RunId, step: string, page: ItemsPage): Promise<ItemsAnswer>;
+  rerunRun(
+    request: RerunRequest,
+    signal?: AbortSignal,
+  ): Promise<StartWorkflowAnswer | RerunRefusal | Trouble>;
+  planRerun(request: RerunRequest): Promise<PlannedRerun | RerunRefusal | Trouble>;
+  dryRun(request: DryRunRequest): Promise<DryRunAnswer>;
+};
+
+export function createRunApi(engine: Engine): RunApi {
+  return {
+    getRun: (tenant, runId) => getRun(engine, tenant, runId),
+    listItems: (tenant, runId, step, page) => listItems(engine, tenant, runId, step, page),
+    rerunRun: (request, signal) => rerunRun(engine, request, signal),
+    planRerun: (request) => planRerunOf(engine, request),
+    dryRun: (request) => playThrough(engine, request),
+  };
+}
+
+async function playThrough(engine: Engine, request: DryRunRequest): Promise<DryRunAnswer> {
+  const { tenant, workflow, input, outputs } = request;
+  const current = await engine.definitions.current(tenant, workflow);
+  if (current.kind === "not_found") return { kind: "workflow_not_found" };
+  if (current.kind !== "current") return current;
+  const problems = current.definition.problemsOfInput(input);
+  if (problems.length > 0) return { kind: "input_invalid", problems };
+  const nowMs = engine.storeTime.nowMs();
+  const limits = engineLimits(engine.config);
+  return { kind: "played", play: dryRun(current.definition, { tenant, input, outputs, nowMs }, limits) };
+}
