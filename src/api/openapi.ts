@@ -1,8 +1,9 @@
 // The routes table as an OpenAPI 3.1 document.
 import * as z from "zod";
 import { errors } from "../errors.ts";
+import { jsonMediaType, yamlMediaTypes } from "./media-types.ts";
 import { problemBody, problemMediaType } from "./problem.ts";
-import { errorsOf, type Route } from "./route.ts";
+import { errorsOf, eventStreamType, type Route } from "./route.ts";
 import { operations, routes } from "./routes.ts";
 
 type Json = { readonly [name: string]: unknown };
@@ -49,7 +50,11 @@ export function openApiDocument(): Json {
 
 function operationObject(operation: string, route: Route, components: Record<string, unknown>): Json {
   const roles = typeof route.access === "string" ? [] : route.access;
-  const parameters = [...pathParameters(route), ...queryParameters(route, components), ...headers(operation)];
+  const parameters = [
+    ...pathParameters(route),
+    ...queryParameters(route, components),
+    ...headers(operation, route),
+  ];
   return {
     operationId: operation,
     summary: route.summary,
@@ -57,9 +62,15 @@ function operationObject(operation: string, route: Route, components: Record<str
     ...(roles.length === 0 ? {} : { description: `Roles: ${roles.join(", ")}.`, "x-roles": roles }),
     ...(route.access === "open" ? { security: [] } : {}),
     ...(parameters.length === 0 ? {} : { parameters }),
-    ...(route.body === undefined ? {} : { requestBody: content(route.body, components, "application/json") }),
+    ...(route.body === undefined ? {} : { requestBody: requestBody(route, route.body, components) }),
     responses: { ...successes(operation, route, components), ...failures(route, components) },
   };
+}
+
+function requestBody(route: Route, body: z.core.$ZodType, components: Record<string, unknown>): Json {
+  const types = route.takesYaml === true ? [jsonMediaType, yamlMediaTypes[0]] : [jsonMediaType];
+  const schema = schemaOf(body, components);
+  return { content: Object.fromEntries(types.map((type) => [type, { schema }])) };
 }
 
 function pathParameters({ path }: Route): Json[] {
@@ -78,7 +89,18 @@ function queryParameters({ query }: Route, components: Record<string, unknown>):
 
 const isOptional = (schema: z.core.$ZodType): boolean => z.object({ it: schema }).safeParse({}).success;
 
-function headers(operation: string): Json[] {
+function headers(operation: string, { mediaType }: Route): Json[] {
+  if (mediaType === eventStreamType) {
+    return [
+      {
+        name: "Last-Event-ID",
+        in: "header",
+        required: false,
+        description: "The id of the last event received: the stream goes on after it.",
+        schema: { type: "string", pattern: "^[0-9]{1,15}$" },
+      },
+    ];
+  }
   if (operation !== "startRun") return [];
   return [
     {
@@ -92,7 +114,7 @@ function headers(operation: string): Json[] {
 }
 
 function successes(operation: string, route: Route, components: Record<string, unknown>): Json {
-  const mediaType = operation === "metrics" ? "text/plain" : "application/json";
+  const { mediaType = operation === "metrics" ? "text/plain" : "application/json" } = route;
   return Object.fromEntries(
     Object.entries(route.replies).map(([status, schema]) => [
       status,

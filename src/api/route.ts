@@ -3,6 +3,9 @@ import type * as z from "zod";
 import type { KeyRole } from "../domain/api-key.ts";
 import type { ErrorCode } from "../errors.ts";
 
+/** Replies of this type do not end by themselves. */
+export const eventStreamType = "text/event-stream";
+
 export type Route = {
   readonly method: "GET" | "POST" | "PATCH" | "DELETE";
   /** With names in braces: `/api/v1/workflows/{id}`. */
@@ -12,6 +15,10 @@ export type Route = {
   readonly access: readonly KeyRole[] | "open" | "metrics";
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
+  /** The body may come as YAML instead of JSON. */
+  readonly takesYaml?: true;
+  /** Of a success; JSON when absent. */
+  readonly mediaType?: "text/plain" | typeof eventStreamType;
   /** Success only: a schema by status. */
   readonly replies: { readonly [status: number]: z.ZodType };
   /** What the operation itself may refuse; what any request may meet is added by `errorsOf`. */

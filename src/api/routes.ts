@@ -1,8 +1,12 @@
 // Every operation of the HTTP API in one table: the router, the OpenAPI document and the tests are made from it.
 import * as z from "zod";
 import type { KeyRole } from "../domain/api-key.ts";
+import { deadLetterRoutes } from "./dead-letter-routes.ts";
+import { eventRoutes } from "./event-routes.ts";
 import { anyJson, nothing, pageOf, pageQuery, tenantName, topic } from "./fields.ts";
+import { lockRoutes } from "./lock-routes.ts";
 import type { Route } from "./route.ts";
+import { runRoutes } from "./run-routes.ts";
 import * as schemas from "./schemas.ts";
 import * as tenantSchemas from "./tenant-schemas.ts";
 
@@ -33,8 +37,19 @@ const workflowRoutes = {
     summary: "Create a workflow, or replace the one with the same id.",
     access: admins,
     body: anyJson,
+    takesYaml: true,
     replies: { 201: schemas.savedWorkflow },
     errors: ["workflow_invalid", "effect_unknown"],
+  },
+  validateWorkflow: {
+    method: "POST",
+    path: "/api/v1/workflows/validate",
+    summary: "Check a definition without saving it: all problems at once, with their places.",
+    access: readers,
+    body: anyJson,
+    takesYaml: true,
+    replies: { 200: schemas.validatedWorkflow },
+    errors: [],
   },
   getWorkflow: {
     method: "GET",
@@ -51,99 +66,6 @@ const workflowRoutes = {
     access: admins,
     replies: { 204: nothing },
     errors: ["workflow_not_found", "effect_unknown"],
-  },
-} as const satisfies Record<string, Route>;
-
-const runRoutes = {
-  startRun: {
-    method: "POST",
-    path: "/api/v1/workflows/{id}/runs",
-    summary: "Start a run; the body is its input. Repeat safely with an Idempotency-Key.",
-    access: operators,
-    query: z.object({
-      team_id: z.string().max(128).exactOptional(),
-      dry_run: z.enum(["true", "false"]).exactOptional(),
-    }),
-    body: anyJson,
-    replies: { 200: schemas.startedRun },
-    errors: [
-      "input_invalid",
-      "tenant_stopped",
-      "workflow_not_found",
-      "idempotency_key_in_flight",
-      "idempotency_key_reused",
-      "idempotency_quota_reached",
-      "version_conflict",
-      "max_concurrent_runs_reached",
-      "concurrency_gate_unavailable",
-      "outcome_unknown",
-      "request_cancelled",
-    ],
-  },
-  listRunsOfWorkflow: {
-    method: "GET",
-    path: "/api/v1/workflows/{id}/runs",
-    summary: "List the runs of a workflow, newest first.",
-    access: readers,
-    query: page,
-    replies: { 200: pageOf(schemas.runSummary) },
-    errors: ["workflow_not_found"],
-  },
-  cancelRunOfWorkflow: {
-    method: "POST",
-    path: "/api/v1/workflows/{id}/runs/{run_id}/cancel",
-    summary: "Cancel a run of a workflow.",
-    access: operators,
-    body: schemas.cancelBody,
-    replies: { 204: nothing },
-    errors: ["run_not_found", "run_ended", "effect_unknown"],
-  },
-  listRuns: {
-    method: "GET",
-    path: "/api/v1/workflow-runs",
-    summary: "List runs, newest first.",
-    access: readers,
-    query: z.strictObject({
-      ...pageQuery,
-      status: schemas.runStatus.exactOptional(),
-      workflow_id: z.string().min(1).max(256).exactOptional(),
-    }),
-    replies: { 200: pageOf(schemas.runSummary) },
-    errors: [],
-  },
-  getRun: {
-    method: "GET",
-    path: "/api/v1/workflow-runs/{id}",
-    summary: "Show a run with its steps.",
-    access: readers,
-    replies: { 200: schemas.run },
-    errors: ["run_not_found"],
-  },
-  deleteRun: {
-    method: "DELETE",
-    path: "/api/v1/workflow-runs/{id}",
-    summary: "Delete a run and all that belongs to it; one that has not ended is cancelled first.",
-    access: admins,
-    replies: { 204: nothing },
-    errors: ["run_not_found", "run_not_ended", "effect_unknown"],
-  },
-  cancelRun: {
-    method: "POST",
-    path: "/api/v1/workflow-runs/{id}/cancel",
-    summary: "Cancel a run.",
-    access: operators,
-    body: schemas.cancelBody,
-    replies: { 204: nothing },
-    errors: ["run_not_found", "run_ended", "effect_unknown"],
-  },
-  readTimeline: {
-    method: "GET",
-    path: "/api/v1/workflow-runs/{id}/timeline",
-    summary: "Read what happened in a run, oldest first.",
-    access: readers,
-    query: page,
-    replies: { 200: pageOf(schemas.timelineRow) },
-    errors: ["run_not_found"],
   },
 } as const satisfies Record<string, Route>;
 
@@ -249,15 +171,6 @@ const approvalRoutes = {
     body: schemas.decisionBody,
     replies: { 200: schemas.approval },
     errors: decisionErrors,
-  },
-  listDeadLetters: {
-    method: "GET",
-    path: "/api/v1/dlq",
-    summary: "List the work that was given up.",
-    access: readers,
-    query: page,
-    replies: { 200: pageOf(schemas.deadLetter) },
-    errors: [],
   },
 } as const satisfies Record<string, Route>;
 
@@ -382,7 +295,10 @@ export const routes = {
   ...runRoutes,
   ...jobRoutes,
   ...approvalRoutes,
+  ...deadLetterRoutes,
+  ...lockRoutes,
   ...tenantRoutes,
+  ...eventRoutes,
   ...serverRoutes,
 };
 

@@ -17,8 +17,32 @@ export const workflow = z
 export const savedWorkflow = z.object({ id: z.string(), revision: z.number() }).meta({ id: "SavedWorkflow" });
 
 export const problem = z
-  .object({ path: z.string(), message: z.string() })
+  .object({
+    path: z.string(),
+    message: z.string(),
+    line: z.number().exactOptional().meta({ description: "In a text in YAML, counted from 1." }),
+    column: z.number().exactOptional(),
+  })
   .meta({ id: "PlaceOfProblem", description: "Something wrong at a place, such as steps.review.topic." });
+
+export const validatedWorkflow = z
+  .object({
+    valid: z.boolean(),
+    steps: z.number().exactOptional().meta({ description: "How many steps a valid definition has." }),
+    hash: z
+      .string()
+      .exactOptional()
+      .meta({ description: "What runs of it would be pinned to; absent without an id." }),
+    problems: z
+      .array(problem)
+      .exactOptional()
+      .meta({ description: "All that is wrong, when it is not valid." }),
+    warnings: z
+      .array(problem)
+      .exactOptional()
+      .meta({ description: "What would only fail when a run gets there." }),
+  })
+  .meta({ id: "ValidatedWorkflow" });
 
 // Runs
 
@@ -37,6 +61,12 @@ const runFields = {
   updated_at: time,
   completed_at: time.exactOptional(),
   cancel_requested: z.boolean(),
+  parent_run_id: z
+    .string()
+    .exactOptional()
+    .meta({ description: "For a run that a step of another run has started." }),
+  parent_step_id: z.string().exactOptional(),
+  root_run_id: z.string().exactOptional(),
 };
 
 export const runSummary = z.object(runFields).meta({ id: "RunSummary" });
@@ -61,6 +91,12 @@ export const step = z
     output: anyJson.exactOptional(),
     skipped_because: z.string().exactOptional(),
     handles: z.string().exactOptional(),
+    children: z
+      .object({ total: z.number(), open: z.number(), succeeded: z.number(), failed: z.number() })
+      .exactOptional(),
+    iteration: z.number().exactOptional(),
+    child_run_id: z.string().exactOptional(),
+    output_omitted: z.literal(true).exactOptional(),
   })
   .meta({ id: "Step" });
 
@@ -209,7 +245,10 @@ export const worker = z
     worker_id: z.string(),
     topics: z.array(z.string()),
     places: z.number(),
+    labels: z.record(z.string(), z.string()),
+    capabilities: z.array(z.string()),
     running: z.number(),
+    jobs: z.array(z.string()).meta({ description: "What it works on; only some when there are many." }),
     last_seen_ms_ago: z.number(),
   })
   .meta({ id: "Worker" });
@@ -248,10 +287,6 @@ export const decisionBody = z
     reason: freeText(512).exactOptional(),
   })
   .meta({ id: "Decision" });
-
-export const deadLetter = z
-  .looseObject({ id: z.string(), at: time })
-  .meta({ id: "DeadLetter", description: "Work that was given up, with what is known about it." });
 
 // Operations
 

@@ -40,7 +40,7 @@ export async function authenticateRequest(
 const refusedKey = { kind: "refused" } as const;
 
 /** One key: `X-API-Key`, or `Authorization: Bearer`. Two different ones are as good as none. */
-function keyTextOf(headers: RequestHeaders): string | undefined {
+export function keyTextOf(headers: RequestHeaders): string | undefined {
   const own = headers["x-api-key"];
   const authorization = headers.authorization;
   const bearer =

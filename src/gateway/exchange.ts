@@ -1,10 +1,11 @@
 // One request on its way to its reply, and the desk that knows all that are under way.
-import type { Operation } from "../api/routes.ts";
+import { eventStreamType, type Route } from "../api/route.ts";
+import { type Operation, routes } from "../api/routes.ts";
 import type { ApiKeyRecord } from "../domain/api-key.ts";
 import { errors } from "../errors.ts";
 import { createFailedAuthentications, type FailedAuthentications } from "./failed-authentications.ts";
-import type { Failure, RequestHeaders, Service } from "./handler.ts";
-import { failureReply, type HttpReply } from "./http-reply.ts";
+import type { Failure, RequestHeaders, Service, Streaming } from "./handler.ts";
+import { failureReply, type HttpReply, streamReply } from "./http-reply.ts";
 import { createInFlight, type InFlight, type Place } from "./in-flight.ts";
 import { redacted } from "./redacted.ts";
 
@@ -36,8 +37,10 @@ export type Desk = {
   readonly service: Service;
   readonly failures: FailedAuthentications;
   readonly inFlight: InFlight;
-  /** Polls that a stop of the server wakes up. */
+  /** Polls and streams that a stop of the server ends. */
   readonly waiting: Set<AbortController>;
+  /** Streams that are open. */
+  streams: number;
   nextRequestId(): string;
 };
 
@@ -49,9 +52,13 @@ export function openDesk(service: Service): Desk {
     failures: createFailedAuthentications(clock, perMinute),
     inFlight: createInFlight(service.config),
     waiting: new Set(),
+    streams: 0,
     nextRequestId: requestIds(random.token()),
   };
 }
+
+/** Operations whose callers may wait for something to happen. */
+const waiting: ReadonlySet<Operation> = new Set(["pollJobs", "acquireLock"]);
 
 export function beginExchange(desk: Desk, operation: Operation, head: Head): Exchange {
   return {
@@ -59,7 +66,7 @@ export function beginExchange(desk: Desk, operation: Operation, head: Head): Exc
     head,
     requestId: requestIdOf(desk, head.headers),
     startedMs: desk.service.ports.clock.monotonicMs(),
-    place: operation === "pollJobs" ? "poll" : "request",
+    place: placeOf(operation),
     key: undefined,
     query: undefined,
     state: "new",
@@ -67,18 +74,58 @@ export function beginExchange(desk: Desk, operation: Operation, head: Head): Exc
   };
 }
 
+function placeOf(operation: Operation): Place {
+  const route: Route = routes[operation];
+  if (route.mediaType === eventStreamType) return "stream";
+  return waiting.has(operation) ? "poll" : "request";
+}
+
 /** Gives its places back and counts it; once, whoever comes first. */
 export function finish(desk: Desk, exchange: Exchange, reply: HttpReply): HttpReply {
   if (exchange.state === "finished") return reply;
-  const { key, operation, place, state, startedMs } = exchange;
-  const { clock, metrics } = desk.service.ports;
+  leave(desk, exchange);
+  measure(desk, exchange, reply.status);
+  return reply;
+}
+
+/** Counted when its head is sent; its places are given back when it has ended. */
+export function beginStream(desk: Desk, exchange: Exchange, stream: Streaming): HttpReply {
+  const { log, metrics } = desk.service.ports;
+  const stopping = signalOf(desk, exchange);
+  measure(desk, exchange, 200);
+  const count = (difference: number) => {
+    desk.streams += difference;
+    metrics.set("event_streams", {}, desk.streams);
+  };
+  count(1);
+  return {
+    ...streamReply(exchange.requestId),
+    async stream(sink) {
+      try {
+        await stream(sink, stopping);
+      } catch (error) {
+        log.error("a stream failed", { request: exchange.requestId, cause: redacted(String(error)) });
+        sink.cut();
+      } finally {
+        count(-1);
+        leave(desk, exchange);
+      }
+    },
+  };
+}
+
+function leave(desk: Desk, exchange: Exchange): void {
+  const { key, place, state } = exchange;
   if (state === "entered_tenant" && key !== undefined) desk.inFlight.leaveTenant(place, key.tenant);
   if (state !== "new") desk.inFlight.leave(place);
   if (exchange.waiting !== undefined) desk.waiting.delete(exchange.waiting);
   exchange.state = "finished";
-  metrics.count("http_requests_total", { operation, status: String(reply.status) });
+}
+
+function measure(desk: Desk, { operation, startedMs }: Exchange, status: number): void {
+  const { clock, metrics } = desk.service.ports;
+  metrics.count("http_requests_total", { operation, status: String(status) });
   metrics.observe("http_request_seconds", { operation }, (clock.monotonicMs() - startedMs) / 1_000);
-  return reply;
 }
 
 export function fail(desk: Desk, exchange: Exchange, failure: Failure): HttpReply {
@@ -93,9 +140,9 @@ export function failUnrouted(desk: Desk, headers: RequestHeaders, failure: Failu
   return failureReply(desk.service, failure, requestIdOf(desk, headers));
 }
 
-/** Aborts when the caller goes away. A start goes on when the server stops; a poll has nothing to lose. */
+/** Aborts when the caller goes away. A start goes on when the server stops; whoever waits has nothing to lose. */
 export function signalOf(desk: Desk, exchange: Exchange): AbortSignal {
-  if (exchange.place !== "poll") return exchange.head.connection();
+  if (exchange.place === "request") return exchange.head.connection();
   if (exchange.waiting !== undefined) return exchange.waiting.signal;
   const controller = new AbortController();
   exchange.waiting = controller;

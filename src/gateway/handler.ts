@@ -1,12 +1,14 @@
 // What a handler gets and gives: typed by its row of the routes table, so that it can answer only what the row declares.
-import type { BodyOf, ParamsOf, QueryOf, SharedCode, SuccessOf } from "../api/route.ts";
+import type { BodyOf, eventStreamType, ParamsOf, QueryOf, SharedCode, SuccessOf } from "../api/route.ts";
 import type { Operation, RouteOf } from "../api/routes.ts";
 import type { Config } from "../config.ts";
 import type { Caller, ControlApi, Trouble } from "../control/control-api.ts";
 import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
 import { retryAfterSeconds } from "../domain/wait.ts";
+import type { TextPlace } from "../domain/workflow/yaml-text.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
+import type { EventSink } from "./event-sink.ts";
 
 /** Everything that handlers share. */
 export type Service = {
@@ -26,6 +28,8 @@ export type Asked<Name extends Operation> = {
   readonly params: ParamsOf<RouteOf<Name>>;
   readonly query: QueryOf<RouteOf<Name>>;
   readonly body: BodyOf<RouteOf<Name>>;
+  /** Where a place of a body in YAML stands in its text. */
+  readonly placeOf: (path: string) => TextPlace | undefined;
   readonly headers: RequestHeaders;
   readonly key: RouteOf<Name>["access"] extends readonly KeyRole[] ? ApiKeyRecord : undefined;
   /** Aborts when the caller goes away, and when the server stops waiting. Made when it is asked for. */
@@ -46,7 +50,14 @@ export type Failure<Code extends ErrorCode = ErrorCode> = {
 
 type CodeOf<Name extends Operation> = RouteOf<Name>["errors"][number] | SharedCode;
 
-export type Reply<Name extends Operation> = SuccessOf<RouteOf<Name>> | Failure<CodeOf<Name>>;
+/** Sends events until there are no more, the connection is closed, or `stopping` aborts. */
+export type Streaming = (sink: EventSink, stopping: AbortSignal) => Promise<void>;
+export type Streamed = { readonly status: 200; readonly stream: Streaming };
+
+export type Reply<Name extends Operation> =
+  | SuccessOf<RouteOf<Name>>
+  | (RouteOf<Name> extends { readonly mediaType: typeof eventStreamType } ? Streamed : never)
+  | Failure<CodeOf<Name>>;
 
 export type Handler<Name extends Operation> = (
   service: Service,

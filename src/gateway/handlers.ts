@@ -1,8 +1,11 @@
 // One handler per operation; a missing one does not compile.
 import type { Handlers } from "./handler.ts";
 import { approvalHandlers } from "./handlers/approval-handlers.ts";
+import { deadLetterHandlers } from "./handlers/dead-letter-handlers.ts";
+import { eventHandlers } from "./handlers/event-handlers.ts";
 import { jobHandlers } from "./handlers/job-handlers.ts";
 import { keyHandlers } from "./handlers/key-handlers.ts";
+import { lockHandlers } from "./handlers/lock-handlers.ts";
 import { runHandlers } from "./handlers/run-handlers.ts";
 import { serverHandlers } from "./handlers/server-handlers.ts";
 import { startHandlers } from "./handlers/start-handler.ts";
@@ -15,7 +18,10 @@ export const handlers: Handlers = {
   ...runHandlers,
   ...jobHandlers,
   ...approvalHandlers,
+  ...deadLetterHandlers,
+  ...lockHandlers,
   ...tenantHandlers,
   ...keyHandlers,
+  ...eventHandlers,
   ...serverHandlers,
 };

@@ -1,12 +1,16 @@
 // Turns what a handler answered into status, fields and text; every reply of the gateway is made here.
 import { problemMediaType, problemOf } from "../api/problem.ts";
+import { eventStreamType } from "../api/route.ts";
 import { errors } from "../errors.ts";
+import type { EventSink } from "./event-sink.ts";
 import { type Failure, type Service, spreadRetryAfter } from "./handler.ts";
 
 export type HttpReply = {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | undefined;
+  /** Instead of a body: must be called, also when the connection is already closed. Never rejects. */
+  readonly stream?: (sink: EventSink) => Promise<void>;
 };
 
 export type Success = {
@@ -41,6 +45,19 @@ export function successReply(success: Success, requestId: string): HttpReply {
   headers["content-type"] = rendered?.mediaType ?? "application/json; charset=utf-8";
   headers["content-length"] = String(bytes.length);
   return { status, headers, body: bytes };
+}
+
+/** The head of a stream. Its connection is not used again, so that a stop of the server need not wait for it. */
+export function streamReply(requestId: string): HttpReply {
+  const headers = {
+    ...fixedHeaders,
+    "x-request-id": requestId,
+    "content-type": `${eventStreamType}; charset=utf-8`,
+    connection: "close",
+    // Proxies that gather replies would hold events back.
+    "x-accel-buffering": "no",
+  };
+  return { status: 200, headers, body: undefined };
 }
 
 export function failureReply(

@@ -2,8 +2,8 @@
 import type { Config } from "../config.ts";
 import type { TenantId } from "../domain/tenant.ts";
 
-/** Waiting polls are many and cost little: they have a limit of their own. */
-export type Place = "request" | "poll";
+/** Waiting polls and open streams are many and cost little: they have limits of their own. */
+export type Place = "request" | "poll" | "stream";
 
 export type InFlight = {
   /** Before anything is known of the caller. */
@@ -11,24 +11,34 @@ export type InFlight = {
   leave(place: Place): void;
   enterTenant(place: Place, tenant: TenantId): "entered" | "too_many_requests";
   leaveTenant(place: Place, tenant: TenantId): void;
-  /** Requests and polls under way. */
+  /** Requests, polls and streams under way. */
   total(): number;
   /** Resolves when nothing is under way. */
   idle(): Promise<void>;
 };
 
 export function createInFlight(config: Config): InFlight {
-  const totals = { request: 0, poll: 0 };
-  const byTenant = { request: new Map<TenantId, number>(), poll: new Map<TenantId, number>() };
+  const totals = { request: 0, poll: 0, stream: 0 };
+  const totalMax = {
+    request: config["gateway.requestsInFlightMax"],
+    poll: Number.POSITIVE_INFINITY,
+    stream: config["events.streamsMax"],
+  };
+  const byTenant = {
+    request: new Map<TenantId, number>(),
+    poll: new Map<TenantId, number>(),
+    stream: new Map<TenantId, number>(),
+  };
   const tenantMax = {
     request: config["gateway.tenantRequestsInFlightMax"],
     poll: config["gateway.tenantPollsMax"],
+    stream: config["events.tenantStreamsMax"],
   };
   const waiters: Array<() => void> = [];
-  const total = () => totals.request + totals.poll;
+  const total = () => totals.request + totals.poll + totals.stream;
   return {
     enter(place) {
-      if (place === "request" && totals.request >= config["gateway.requestsInFlightMax"]) return "overloaded";
+      if (totals[place] >= totalMax[place]) return "overloaded";
       totals[place] += 1;
       return "entered";
     },

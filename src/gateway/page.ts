@@ -24,8 +24,12 @@ export function readPage(list: ListName, { limit = pageLimitDefault, cursor }: P
 
 /** `next` is where the following page begins, if there is one. */
 export function pageReply<Item>(list: ListName, items: Item[], next: string | undefined) {
-  const next_cursor = next === undefined ? null : writeCursor({ ...nameOf(list), after: next });
+  const next_cursor = next === undefined ? null : cursorAfter(list, next);
   return { status: 200, body: { items, next_cursor } } as const;
+}
+
+export function cursorAfter(list: ListName, after: string): string {
+  return writeCursor({ ...nameOf(list), after });
 }
 
 /** For lists that do not say whether there is more: a full page may have a successor. */

@@ -2,21 +2,30 @@
 import { isUtf8 } from "node:buffer";
 import * as z from "zod";
 import { beyondLimits } from "../api/json-limits.ts";
+import { isYamlType, mediaTypesOf } from "../api/media-types.ts";
 import { readJsonQuickly } from "../api/quick-json.ts";
 import type { Route } from "../api/route.ts";
 import { type ApiKeyRecord, isPlatformKey } from "../domain/api-key.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
+import { readYaml, type TextPlace } from "../domain/workflow/yaml-text.ts";
 import type { Failure } from "./handler.ts";
 import { foreignTenant, isNamed, type Named, tenantNames, withoutTenantNames } from "./tenant-claims.ts";
 
 export type Reading<Value> =
   | { readonly kind: "value"; readonly value: Value }
-  | { readonly kind: "refused"; readonly failure: Failure<"invalid_request" | "tenant_mismatch"> };
+  | {
+      readonly kind: "refused";
+      readonly failure: Failure<"invalid_request" | "tenant_mismatch" | "unsupported_media_type">;
+    };
+
+/** Where a place of the body, as steps.review.topic, stands in its text; unknown for JSON. */
+export type PlaceOf = (path: string) => TextPlace | undefined;
 
 /** A row made ready: what its schemas know is looked up once. */
 export type Schemas = {
   readonly query: z.ZodType | undefined;
   readonly body: z.ZodType | undefined;
+  readonly takesYaml: boolean;
   /** Names of a tenant that are fields of the operation itself. */
   readonly ownTenantNames: readonly string[];
   /** The body is passed on as it is. */
@@ -25,13 +34,14 @@ export type Schemas = {
   readonly withoutQuery: Reading<unknown> | undefined;
 };
 
-export function schemasOf({ query, body }: Route): Schemas {
+export function schemasOf({ query, body, takesYaml }: Route): Schemas {
   const bodyNames = body instanceof z.ZodObject ? Object.keys(body.shape) : [];
   const withoutQuery = query === undefined ? noFields : parse(query, {});
   const names = [...Object.keys(query?.shape ?? {}), ...bodyNames];
   return {
     query,
     body,
+    takesYaml: takesYaml === true,
     ownTenantNames: tenantNames.filter((name) => names.includes(name)),
     withoutQuery: withoutQuery.kind === "value" ? withoutQuery : undefined,
     bodyIsOpen: body !== undefined && !(body instanceof z.ZodObject),
@@ -55,17 +65,22 @@ function hasNoNames(fields: Named): boolean {
   return true;
 }
 
+/** A body's bytes, and what its sender says they are. */
+export type SentBody = { readonly bytes: Buffer | undefined; readonly contentType: string | undefined };
+
 export function readBody(
   schemas: Schemas,
-  bytes: Buffer | undefined,
+  { bytes, contentType }: SentBody,
   key: ApiKeyRecord | undefined,
-): Reading<unknown> {
+): Reading<unknown> & { readonly placeOf?: PlaceOf } {
   if (schemas.body === undefined) {
     return bytes === undefined || bytes.length === 0
       ? { kind: "value", value: undefined }
       : refuse("this operation has no body");
   }
-  const json = readText(bytes);
+  const isYaml = isYamlType(contentType);
+  if (isYaml && !schemas.takesYaml) return { kind: "refused", failure: wrongMediaType({}) };
+  const json = isYaml ? readYamlText(bytes) : readText(bytes);
   if (json.kind === "refused") return json;
   const fields = isNamed(json.value) ? json.value : undefined;
   const foreign = key === undefined || fields === undefined ? undefined : foreignField(schemas, fields, key);
@@ -75,6 +90,30 @@ export function readBody(
     schemas.body,
     fields === undefined ? json.value : withoutTenantNames(fields, schemas.ownTenantNames),
   );
+}
+
+/** Tells what an operation takes. */
+export function wrongMediaType(route: Pick<Route, "takesYaml">): Failure<"unsupported_media_type"> {
+  const types = mediaTypesOf(route).join(", ");
+  return { code: "unsupported_media_type", detail: `this operation takes ${types}, in UTF-8` };
+}
+
+function readYamlText(bytes: Buffer | undefined): Reading<JsonValue> & { readonly placeOf?: PlaceOf } {
+  if (bytes === undefined || bytes.length === 0) return { kind: "value", value: {} };
+  if (!isUtf8(bytes)) return refuse("the body is not UTF-8");
+  const reading = readYaml(bytes.toString("utf8"));
+  if (reading.kind === "invalid") {
+    const [first] = reading.problems;
+    const place = first?.line === undefined ? "" : ` (line ${first.line}, column ${first.column})`;
+    const detail = `the body is not valid YAML: ${first?.message}${place}`;
+    return {
+      kind: "refused",
+      failure: { code: "invalid_request", detail, more: { problems: reading.problems } },
+    };
+  }
+  const beyond = beyondLimits(reading.value);
+  if (beyond !== undefined) return refuse(beyond);
+  return { kind: "value", value: reading.value, placeOf: reading.placeOf };
 }
 
 /** No body at all counts as an empty object: what it lacks is then named field by field. */

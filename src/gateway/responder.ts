@@ -5,6 +5,7 @@ import { errors, InterlockError } from "../errors.ts";
 import { authenticateRequest } from "./authenticate-request.ts";
 import {
   beginExchange,
+  beginStream,
   type Desk,
   type Exchange,
   fail,
@@ -14,10 +15,10 @@ import {
   openDesk,
   signalOf,
 } from "./exchange.ts";
-import type { Asked, Failure, RequestHeaders, Service } from "./handler.ts";
+import type { Asked, Failure, RequestHeaders, Service, Streamed } from "./handler.ts";
 import { handlers } from "./handlers.ts";
 import { type HttpReply, type Success, successReply } from "./http-reply.ts";
-import { readBody, readQuery, type Schemas, schemasOf } from "./read-request.ts";
+import { type PlaceOf, readBody, readQuery, type Schemas, schemasOf } from "./read-request.ts";
 
 export type Responder = {
   begin(operation: Operation, head: Head): Exchange;
@@ -26,7 +27,7 @@ export type Responder = {
   answer(exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply>;
   /** For what the framework finds wrong; `exchange` is absent when no route was found. */
   refuse(exchange: Exchange | undefined, failure: Failure, headers: RequestHeaders): HttpReply;
-  /** Answers waiting polls. */
+  /** Answers waiting polls and ends streams. */
   wakePolls(): void;
   inFlight(): number;
   /** Resolves when nothing is under way. */
@@ -49,7 +50,10 @@ export function createResponder(service: Service): Responder {
   };
 }
 
-type AnyHandler = (service: Service, asked: unknown) => Success | Failure | Promise<Success | Failure>;
+type AnyReply = Success | Streamed | Failure;
+const placeUnknown: PlaceOf = () => undefined;
+
+type AnyHandler = (service: Service, asked: unknown) => AnyReply | Promise<AnyReply>;
 type PreparedRoute = { readonly route: Route; readonly schemas: Schemas; readonly handle: AnyHandler };
 
 const prepared = Object.fromEntries(
@@ -89,17 +93,21 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
 
 async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply> {
   const { schemas, handle } = prepared[exchange.operation];
-  const body = readBody(schemas, bytes, exchange.key);
+  const { headers } = exchange.head;
+  const contentType = typeof headers["content-type"] === "string" ? headers["content-type"] : undefined;
+  const body = readBody(schemas, { bytes, contentType }, exchange.key);
   if (body.kind === "refused") return fail(desk, exchange, body.failure);
   const reply = await handle(desk.service, {
     params: exchange.head.params,
     query: exchange.query,
     body: body.value,
+    placeOf: body.placeOf ?? placeUnknown,
     headers: exchange.head.headers,
     key: exchange.key,
     signal: () => signalOf(desk, exchange),
   });
   if ("code" in reply) return fail(desk, exchange, reply);
+  if ("stream" in reply) return beginStream(desk, exchange, reply.stream);
   return finish(desk, exchange, successReply(reply, exchange.requestId));
 }
 

@@ -3,6 +3,7 @@ import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import underPressure from "@fastify/under-pressure";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import { jsonMediaType, yamlMediaTypes } from "../api/media-types.ts";
 import type { Route } from "../api/route.ts";
 import { operations, routes } from "../api/routes.ts";
 import type { Config } from "../config.ts";
@@ -10,9 +11,11 @@ import type { ControlApi } from "../control/control-api.ts";
 import { InterlockError } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
 import { isLoopback } from "./authenticate-request.ts";
+import { sinkOf } from "./event-sink.ts";
 import type { Exchange, Head } from "./exchange.ts";
 import type { Failure, Service } from "./handler.ts";
 import type { HttpReply } from "./http-reply.ts";
+import { wrongMediaType } from "./read-request.ts";
 import { createResponder, type Responder } from "./responder.ts";
 
 export type GatewayDependencies = {
@@ -27,9 +30,9 @@ export type GatewayDependencies = {
 export type Gateway = {
   /** By default where the configuration says. Refuses an address that other machines reach unless it is allowed. */
   listen(where?: { readonly host?: string; readonly port?: number }): Promise<{ readonly url: string }>;
-  /** Refuses new requests, answers waiting polls, lets the others finish, and cuts what is left after gateway.drainMs. */
+  /** Refuses new requests, ends polls and streams, lets the others finish, and cuts what is left after gateway.drainMs. */
   close(): Promise<void>;
-  /** Requests and polls under way. */
+  /** Requests, polls and streams under way. */
   inFlight(): number;
 };
 
@@ -111,11 +114,13 @@ function createServer(config: Config, responder: Responder): FastifyInstance {
   });
   app.server.maxConnections = config["gateway.connectionsMax"];
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => {
+  const types = [jsonMediaType, ...yamlMediaTypes];
+  app.addContentTypeParser(types, { parseAs: "buffer" }, (_request, body, done) => {
     done(null, body);
   });
   app.setErrorHandler<Error>((error, request, reply) => {
-    send(reply, responder.refuse(exchangeOf(request), failureOf(error), request.headers));
+    const exchange = exchangeOf(request);
+    send(reply, responder.refuse(exchange, failureOf(error, exchange), request.headers));
   });
   app.setNotFoundHandler((request, reply) => {
     send(reply, responder.refuse(undefined, unroutable(request), request.headers));
@@ -193,11 +198,12 @@ function connectionSignal(socket: Socket): AbortSignal {
 }
 
 /** Written by hand: the framework's way of sending would look at every field again. */
-function send(reply: FastifyReply, { status, headers, body }: HttpReply): void {
+function send(reply: FastifyReply, { status, headers, body, stream }: HttpReply): void {
   const { raw } = reply.hijack();
-  if (raw.headersSent || raw.destroyed) return;
-  raw.writeHead(status, headers as Record<string, string>);
-  raw.end(body);
+  const isOpen = !raw.headersSent && !raw.destroyed;
+  if (isOpen) raw.writeHead(status, headers as Record<string, string>);
+  if (isOpen && (stream === undefined || raw.req.method === "HEAD")) raw.end(body);
+  if (stream !== undefined) void stream(sinkOf(raw));
 }
 
 /** Whoever keeps the connection open must look for another process. */
@@ -211,12 +217,17 @@ const frameworkFailures: Readonly<Record<string, Failure>> = {
     code: "payload_too_large",
     detail: "the body is larger than gateway.bodyBytesMax",
   },
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: { code: "unsupported_media_type" },
   FST_ERR_MAX_PARAM_LENGTH: { code: "route_not_found" },
   FST_ERR_BAD_URL: { code: "invalid_request", detail: "the path is not spelt correctly" },
 };
 
-function failureOf(error: Error & { readonly code?: string; readonly statusCode?: number }): Failure {
+function failureOf(
+  error: Error & { readonly code?: string; readonly statusCode?: number },
+  exchange?: Exchange,
+): Failure {
+  if (error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
+    return wrongMediaType(exchange === undefined ? {} : (routes[exchange.operation] as Route));
+  }
   const known = frameworkFailures[error.code ?? ""];
   if (known !== undefined) return known;
   if (error.statusCode !== undefined && error.statusCode < 500) {

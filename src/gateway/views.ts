@@ -5,10 +5,9 @@ import type * as tenantSchemas from "../api/tenant-schemas.ts";
 import type { ClaimedJob, RunDetails, WorkflowInfo } from "../control/control-api.ts";
 import type { ApiKeyRecord } from "../domain/api-key.ts";
 import type { Approval } from "../domain/approval.ts";
-import type { Document } from "../domain/document.ts";
 import { inputRecordKey } from "../domain/engine/keys.ts";
 import { formatTime } from "../domain/engine/rfc3339.ts";
-import { describeHeader, describeRun } from "../domain/engine/views.ts";
+import { describeHeader, describeRun, describer } from "../domain/engine/views.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { Job } from "../domain/job.ts";
 import type { RunHeader } from "../domain/run.ts";
@@ -37,6 +36,13 @@ export function runView({ header, records, definition }: RunDetails): View<typeo
     open_steps: 0,
     steps: {},
   };
+}
+
+/** The items of a `for_each`; those that have not begun are pending. */
+export function itemViews({ header, records, definition }: RunDetails, ids: readonly string[]) {
+  if (definition === undefined) return [];
+  const describe = describer(definition, header.runId, records);
+  return ids.flatMap((id) => describe(id) ?? []) as Array<View<typeof schemas.step>>;
 }
 
 /** A row of the timeline holds the events of one commit. */
@@ -110,12 +116,6 @@ export function approvalView(approval: Approval): View<typeof schemas.approval> 
     ...(approval.decidedBy === undefined ? {} : { decided_by: approval.decidedBy }),
     ...(approval.reason === undefined ? {} : { reason: approval.reason }),
   };
-}
-
-export function deadLetterView({ id, body, savedAtMs }: Document): View<typeof schemas.deadLetter> {
-  const letter = jsonOf(body);
-  const fields = typeof letter === "object" && !Array.isArray(letter) ? letter : { letter };
-  return { ...fields, id, at: formatTime(savedAtMs) };
 }
 
 export function tenantView(

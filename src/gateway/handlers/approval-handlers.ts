@@ -1,4 +1,4 @@
-// Approvals and dead letters over HTTP.
+// Approvals over HTTP.
 import type { DecideAnswer } from "../../control/control-api.ts";
 import type { Decision } from "../../domain/approval.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
@@ -11,13 +11,10 @@ import {
   type Service,
   writingTrouble,
 } from "../handler.ts";
-import { lastOf, pageReply, readPage } from "../page.ts";
-import { approvalView, deadLetterView } from "../views.ts";
+import { pageReply, readPage } from "../page.ts";
+import { approvalView } from "../views.ts";
 
-type ApprovalHandlers = Pick<
-  Handlers,
-  "listApprovals" | "approvalContext" | "approve" | "reject" | "listDeadLetters"
->;
+type ApprovalHandlers = Pick<Handlers, "listApprovals" | "approvalContext" | "approve" | "reject">;
 
 export const approvalHandlers: ApprovalHandlers = {
   async listApprovals({ api }, { query, key: { tenant } }) {
@@ -44,16 +41,6 @@ export const approvalHandlers: ApprovalHandlers = {
 
   approve: (service, asked) => decide(service, "approved", asked),
   reject: (service, asked) => decide(service, "rejected", asked),
-
-  async listDeadLetters({ api }, { query, key: { tenant } }) {
-    const list = { operation: "listDeadLetters", tenant } as const;
-    const page = readPage(list, query);
-    if (page.kind === "bad_cursor") return page.failure;
-    const answer = await api.listDeadLetters(tenant, { after: page.after ?? "", limit: page.limit });
-    if (answer.kind !== "listed") return readingTrouble(answer);
-    const next = lastOf(answer.letters, page.limit, ({ id }) => id);
-    return pageReply(list, answer.letters.map(deadLetterView), next);
-  },
 };
 
 async function decide(

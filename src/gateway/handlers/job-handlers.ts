@@ -90,7 +90,10 @@ export const jobHandlers: JobHandlers = {
       worker_id: worker.worker,
       topics: [...worker.topics],
       places: worker.places,
+      labels: { ...worker.labels },
+      capabilities: [...worker.capabilities],
       running: worker.running,
+      jobs: [...worker.jobs],
       last_seen_ms_ago: Math.round(worker.lastSeenMsAgo),
     }));
     return pageReply({ operation: "listWorkers", tenant }, items, undefined);

@@ -1,9 +1,11 @@
 // Runs over HTTP: reading, cancelling and deleting them.
+import type { z } from "zod";
+import type { explanation } from "../../api/explanation-schemas.ts";
 import type { CancelAnswer } from "../../control/control-api.ts";
 import { parseRunId, type RunId } from "../../domain/run.ts";
 import { callerOf, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
 import { pageReply, readPage } from "../page.ts";
-import { runSummaryView, runView, timelineViews } from "../views.ts";
+import { itemViews, runSummaryView, runView, timelineViews } from "../views.ts";
 
 type RunHandlers = Pick<
   Handlers,
@@ -11,9 +13,11 @@ type RunHandlers = Pick<
   | "cancelRunOfWorkflow"
   | "listRuns"
   | "getRun"
+  | "explainRun"
   | "deleteRun"
   | "cancelRun"
   | "readTimeline"
+  | "listItems"
 >;
 
 const unknownRun = { code: "run_not_found" } as const;
@@ -67,6 +71,15 @@ export const runHandlers: RunHandlers = {
     return answer.kind === "not_found" ? unknownRun : readingTrouble(answer);
   },
 
+  async explainRun({ api }, { params, key }) {
+    const runId = parseRunId(params.id);
+    if (runId === undefined) return unknownRun;
+    const answer = await api.explainRun(key.tenant, runId);
+    if (answer.kind === "not_found") return unknownRun;
+    if (answer.kind !== "explained") return readingTrouble(answer);
+    return { status: 200, body: answer.explanation as z.output<typeof explanation> };
+  },
+
   async deleteRun({ api }, { params, key }) {
     const runId = parseRunId(params.id);
     if (runId === undefined) return unknownRun;
@@ -105,6 +118,20 @@ export const runHandlers: RunHandlers = {
     const last = answer.rows.at(-1)?.version;
     const next = last === undefined || last >= answer.version ? undefined : String(last);
     return pageReply(list, answer.rows.flatMap(timelineViews), next);
+  },
+
+  async listItems({ api }, { params, query, key: { tenant } }) {
+    const runId = parseRunId(params.id);
+    if (runId === undefined) return unknownRun;
+    const list = { operation: "listItems", tenant, detail: `${runId} ${params.step_id}` } as const;
+    const page = readPage(list, query);
+    if (page.kind === "bad_cursor") return page.failure;
+    const after = Number(page.after ?? 0);
+    const answer = await api.listItems(tenant, runId, params.step_id, { after, limit: page.limit });
+    if (answer.kind === "not_found") return answer.what === "run" ? unknownRun : { code: "step_not_found" };
+    if (answer.kind !== "items") return readingTrouble(answer);
+    const end = after + answer.ids.length;
+    return pageReply(list, itemViews(answer.run, answer.ids), end < answer.total ? String(end) : undefined);
   },
 };
 

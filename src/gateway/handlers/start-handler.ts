@@ -1,16 +1,26 @@
 // Starts a run over HTTP: reads the key, makes the fingerprint, and turns every answer into its status and fields.
-import type { StartWorkflowAnswer } from "../../control/control-api.ts";
+import type { StartWorkflowAnswer, Trouble } from "../../control/control-api.ts";
+import type { RerunRefusal } from "../../control/runs/rerun-run.ts";
+import type { DryRunAnswer } from "../../control/runs/run-api.ts";
+import type { DryRunStep } from "../../domain/engine/dry-run.ts";
+import type { StepStatus } from "../../domain/engine/records.ts";
 import { fingerprintOf, type JsonValue } from "../../domain/fingerprint.ts";
 import { type KeyReading, readIdempotencyKey } from "../../domain/idempotency-key.ts";
-import { callerOf, type Handlers, type Reply, type RequestHeaders } from "../handler.ts";
+import { parseRunId } from "../../domain/run.ts";
+import { slotHolder } from "../../domain/why/explanation.ts";
+import { callerOf, type Handlers, type Reply, type RequestHeaders, readingTrouble } from "../handler.ts";
 
-export const startHandlers: Pick<Handlers, "startRun"> = {
+/** Whatever starts a run is answered alike. */
+type StartReply = Reply<"startRun"> & Reply<"rerunRun">;
+
+export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "rerunRun"> = {
   async startRun({ api }, { params, query, body, headers, key, signal }) {
-    if (query.dry_run === "true") {
-      return { code: "invalid_request", detail: "dry_run: not supported yet" };
-    }
     if (typeof body !== "object" || body === null || Array.isArray(body)) {
       return { code: "invalid_request", detail: "the body must be the run's input: a JSON object" };
+    }
+    if (query.dry_run === "true") {
+      const asked = { tenant: key.tenant, workflow: params.id, input: body, outputs: {} };
+      return dryRunReply(await api.dryRun(asked));
     }
     const reading = keyOf(headers);
     if (reading.kind === "invalid") {
@@ -29,7 +39,103 @@ export const startHandlers: Pick<Handlers, "startRun"> = {
     );
     return replyTo(answer);
   },
+
+  async dryRunWorkflow({ api }, { params, body, key }) {
+    const { input = {}, outputs = {} } = body;
+    return dryRunReply(await api.dryRun({ tenant: key.tenant, workflow: params.id, input, outputs }));
+  },
+
+  async rerunRun({ api }, { params, body, headers, key, signal }) {
+    const runId = parseRunId(params.id);
+    if (runId === undefined) return { code: "run_not_found" };
+    const reading = keyOf(headers);
+    if (reading.kind === "invalid") {
+      return { code: "invalid_request", detail: `Idempotency-Key: ${reading.why}` };
+    }
+    const traceparent = traceOf(headers);
+    const path = `/api/v1/workflow-runs/${runId}/rerun`;
+    const request = {
+      caller: callerOf(key),
+      runId,
+      fromStep: body.from_step,
+      ...(reading.kind === "none"
+        ? {}
+        : {
+            key: {
+              text: reading.text,
+              fingerprint: fingerprintOf({ method: "POST", path, query: {}, body }),
+            },
+          }),
+      ...(traceparent === undefined ? {} : { traceparent }),
+    };
+    if (body.dry_run === true) {
+      const planned = await api.planRerun(request);
+      if (planned.kind !== "planned") return rerunRefusal(planned);
+      const { kept, again } = planned;
+      return {
+        status: 200,
+        body: { dry_run: true, from_step: body.from_step, kept: [...kept], again: [...again] },
+      };
+    }
+    const answer = await api.rerunRun(request, signal());
+    return isRefusal(answer) ? rerunRefusal(answer) : replyTo(answer);
+  },
 };
+
+function dryRunReply(answer: DryRunAnswer) {
+  switch (answer.kind) {
+    case "played": {
+      const { status, truncated, steps } = answer.play;
+      return { status: 200, body: { dry_run: true, status, truncated, steps: shownSteps(steps) } } as const;
+    }
+    case "workflow_not_found":
+      return { code: "workflow_not_found" } as const;
+    case "input_invalid":
+      return { code: "input_invalid", more: { problems: answer.problems } } as const;
+    case "unavailable":
+    case "unknown":
+      return readingTrouble(answer);
+  }
+}
+
+function shownSteps(steps: readonly DryRunStep[]) {
+  return steps.map((step) => ({ ...step, status: step.status as StepStatus }));
+}
+
+type Refusal = RerunRefusal | Trouble;
+
+function isRefusal(answer: StartWorkflowAnswer | Refusal): answer is Refusal {
+  return Object.hasOwn(refusals, answer.kind);
+}
+
+const refusals: Readonly<Record<Refusal["kind"], true>> = {
+  not_found: true,
+  definition_missing: true,
+  no_such_step: true,
+  controlled: true,
+  not_reached: true,
+  unavailable: true,
+  unknown: true,
+};
+
+function rerunRefusal(answer: Refusal) {
+  const impossible = (detail: string) => ({ code: "rerun_not_possible", detail }) as const;
+  switch (answer.kind) {
+    case "not_found":
+      return { code: "run_not_found" } as const;
+    case "definition_missing":
+      return impossible("the definition that the run is pinned to is gone");
+    case "no_such_step":
+      return impossible("from_step: the run's workflow has no such step");
+    case "controlled":
+      return impossible(`from_step: it is begun by "${answer.by}"; rerun from that step`);
+    case "not_reached":
+      return impossible(`from_step: it depends on ${answer.missing.join(", ")}, which did not succeed`);
+    case "unavailable":
+    case "unknown":
+      return readingTrouble(answer);
+  }
+}
 
 function keyOf(headers: RequestHeaders): KeyReading {
   const values = [headers["idempotency-key"], headers["x-idempotency-key"]];
@@ -50,7 +156,7 @@ function traceOf(headers: RequestHeaders): string | undefined {
     : undefined;
 }
 
-function replyTo(answer: StartWorkflowAnswer): Reply<"startRun"> {
+function replyTo(answer: StartWorkflowAnswer): StartReply {
   switch (answer.kind) {
     case "admitted":
       return admitted(answer);
@@ -99,7 +205,7 @@ function replyTo(answer: StartWorkflowAnswer): Reply<"startRun"> {
   }
 }
 
-function admitted(answer: Extract<StartWorkflowAnswer, { kind: "admitted" }>): Reply<"startRun"> {
+function admitted(answer: Extract<StartWorkflowAnswer, { kind: "admitted" }>): StartReply {
   const { runId, status, active, limit } = answer;
   const body = { run_id: runId, status };
   if (limit === undefined) return { status: 200, body };
@@ -118,12 +224,13 @@ function policyOf(limit: number): string {
 }
 
 /** The fields of draft-ietf-httpapi-ratelimit-headers: the quota is of runs under way, not of requests per time. */
-function limitReached(answer: Extract<StartWorkflowAnswer, { kind: "limit_reached" }>): Reply<"startRun"> {
-  const { limit, active, retryAfterSeconds } = answer;
+function limitReached(answer: Extract<StartWorkflowAnswer, { kind: "limit_reached" }>): StartReply {
+  const { limit, active, retryAfterSeconds, holders } = answer;
+  const runs = holders === undefined ? {} : { runs: holders.map(slotHolder) };
   return {
     code: "max_concurrent_runs_reached",
     retryAfterSeconds,
-    more: { limit, active },
+    more: { limit, active, ...runs },
     headers: {
       "ratelimit-policy": policyOf(limit),
       ratelimit: `"max_concurrent_runs";r=${Math.max(0, limit - active)};t=${retryAfterSeconds}`,

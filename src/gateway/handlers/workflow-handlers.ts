@@ -1,9 +1,14 @@
 // Workflows over HTTP.
+import type { Problem } from "../../domain/workflow/compiled.ts";
+import type { PlacedProblem, TextPlace } from "../../domain/workflow/yaml-text.ts";
 import { callerOf, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
 import { workflowView } from "../views.ts";
 
-type WorkflowHandlers = Pick<Handlers, "listWorkflows" | "saveWorkflow" | "getWorkflow" | "removeWorkflow">;
+type WorkflowHandlers = Pick<
+  Handlers,
+  "listWorkflows" | "saveWorkflow" | "validateWorkflow" | "getWorkflow" | "removeWorkflow"
+>;
 
 export const workflowHandlers: WorkflowHandlers = {
   async listWorkflows({ api }, { query, key: { tenant } }) {
@@ -16,7 +21,7 @@ export const workflowHandlers: WorkflowHandlers = {
     return pageReply(list, answer.workflows.map(workflowView), next);
   },
 
-  async saveWorkflow({ api }, { body, key }) {
+  async saveWorkflow({ api }, { body, key, placeOf }) {
     const answer = await api.saveWorkflow(callerOf(key), body);
     switch (answer.kind) {
       case "saved":
@@ -28,12 +33,32 @@ export const workflowHandlers: WorkflowHandlers = {
             .map(({ path, message }) => `${path}: ${message}`)
             .join("; ")
             .slice(0, 2_000),
-          more: { problems: answer.problems },
+          more: { problems: answer.problems.map((problem) => placedProblem(problem, placeOf)) },
         };
       case "unavailable":
       case "unknown":
         return writingTrouble(answer);
     }
+  },
+
+  async validateWorkflow({ api }, { body, key, placeOf }) {
+    const answer = await api.validateWorkflow(key.tenant, body);
+    if (answer.kind === "unavailable" || answer.kind === "unknown") return readingTrouble(answer);
+    const placed = (problems: readonly Problem[]) =>
+      problems.map((problem) => placedProblem(problem, placeOf));
+    if (answer.kind === "invalid") {
+      return { status: 200, body: { valid: false, problems: placed(answer.problems) } };
+    }
+    const { steps, hash, warnings } = answer;
+    return {
+      status: 200,
+      body: {
+        valid: true,
+        steps,
+        ...(hash === undefined ? {} : { hash }),
+        ...(warnings.length === 0 ? {} : { warnings: placed(warnings) }),
+      },
+    };
   },
 
   async getWorkflow({ api }, { params, key }) {
@@ -48,3 +73,10 @@ export const workflowHandlers: WorkflowHandlers = {
     return answer.kind === "not_found" ? { code: "workflow_not_found" } : writingTrouble(answer);
   },
 };
+
+function placedProblem(
+  { path, message }: Problem,
+  placeOf: (path: string) => TextPlace | undefined,
+): PlacedProblem {
+  return { path, message, ...placeOf(path) };
+}

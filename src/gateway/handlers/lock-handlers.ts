@@ -1,0 +1,176 @@
+// Locks over HTTP: agents' own, and every lock for operators.
+import type { z } from "zod";
+import type * as schemas from "../../api/lock-schemas.ts";
+import type { AcquireLockAnswer, TenantLock } from "../../control/locks/lock-api.ts";
+import { type ApiKeyRecord, isPlatformKey } from "../../domain/api-key.ts";
+import { formatTime } from "../../domain/engine/rfc3339.ts";
+import type { Fence, LockToken } from "../../domain/lock.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { HeldLock } from "../../ports/lock-operations.ts";
+import {
+  type Asked,
+  callerOf,
+  type Handlers,
+  type Reply,
+  readingTrouble,
+  type Service,
+  writingTrouble,
+} from "../handler.ts";
+import { type PageQuery, pageReply, readPage } from "../page.ts";
+
+type LockHandlers = Pick<
+  Handlers,
+  "listLocks" | "acquireLock" | "renewLock" | "releaseLock" | "listAllLocks" | "breakLock"
+>;
+
+export const lockHandlers: LockHandlers = {
+  listLocks(service, { query, key: { tenant } }) {
+    const { resource, ...page } = query;
+    return resource === undefined ? listPublic(service, tenant, page) : showOne(service, tenant, resource);
+  },
+
+  async acquireLock(service, { body, key, signal }) {
+    const { owner, token } = body;
+    const answer = await service.api.acquireLock(
+      {
+        caller: callerOf(key),
+        resource: body.resource,
+        ttlMs: body.ttl_ms,
+        waitMs: body.wait_ms,
+        wait: body.wait,
+        ...(owner === undefined ? {} : { owner }),
+        ...(token === undefined ? {} : { token: token as LockToken }),
+      },
+      signal(),
+    );
+    return acquireReply(service, body, answer);
+  },
+
+  async renewLock({ api }, { body, key }) {
+    const { resource, ttl_ms } = body;
+    const grant = { resource, token: body.token as LockToken, ttlMs: ttl_ms };
+    const answer = await api.renewLock(key.tenant, grant);
+    if (answer.kind === "not_owned") return { code: "lock_not_owned" };
+    if (answer.kind !== "renewed") return writingTrouble(answer);
+    return { status: 200, body: { resource, fence: Number(answer.fence), ...expiryView(ttl_ms, answer) } };
+  },
+
+  async releaseLock({ api }, { body: { resource, token }, key }) {
+    const answer = await api.releaseLock(key.tenant, { resource, token: token as LockToken });
+    if (answer.kind === "not_owned") return { code: "lock_not_owned" };
+    if (answer.kind !== "released") return writingTrouble(answer);
+    return { status: 200, body: { resource, released: true } };
+  },
+
+  async listAllLocks({ api }, { query, key }) {
+    const tenant = chosenTenant(key, query.tenant);
+    const list = { operation: "listAllLocks", tenant: key.tenant, detail: tenant ?? "" } as const;
+    const page = readPage(list, query);
+    if (page.kind === "bad_cursor") return page.failure;
+    const answer = await api.listAllLocks(tenant, { after: page.after ?? "", limit: page.limit });
+    if (answer.kind !== "listed") return readingTrouble(answer);
+    return pageReply(list, answer.locks.map(anyLockView), answer.next);
+  },
+
+  async breakLock({ api }, { body, key }) {
+    const tenant = chosenTenant(key, body.tenant);
+    if (tenant === undefined) return { code: "invalid_request", detail: "tenant: name whose lock it is" };
+    const { namespace, name, fence, reason } = body;
+    const lock = { namespace, name };
+    const answer = await api.breakLock({ actor: key.keyId, tenant, lock, fence: fence as Fence, reason });
+    switch (answer.kind) {
+      case "broken":
+        return { status: 200, body: { tenant, namespace, name, fence, released: true } };
+      case "superseded":
+        return { code: "lock_superseded", more: { fence: Number(answer.fence) } };
+      case "free":
+        return { code: "lock_not_found" };
+      case "unavailable":
+      case "unknown":
+        return writingTrouble(answer);
+    }
+  },
+};
+
+/** A platform key may choose, or mean all; another key's tenant was already compared with what the request names. */
+function chosenTenant(key: ApiKeyRecord, named: string | undefined): TenantId | undefined {
+  return isPlatformKey(key) ? (named as TenantId | undefined) : key.tenant;
+}
+
+async function showOne({ api }: Service, tenant: TenantId, resource: string): Promise<Reply<"listLocks">> {
+  const answer = await api.inspectLock(tenant, resource);
+  if (answer.kind === "free") return { code: "lock_not_found" };
+  if (answer.kind !== "held") return readingTrouble(answer);
+  return { status: 200, body: { resource, ...heldView(answer) } };
+}
+
+async function listPublic({ api }: Service, tenant: TenantId, query: PageQuery): Promise<Reply<"listLocks">> {
+  const list = { operation: "listLocks", tenant } as const;
+  const page = readPage(list, query);
+  if (page.kind === "bad_cursor") return page.failure;
+  const answer = await api.listLocks(tenant, { after: page.after ?? "", limit: page.limit });
+  if (answer.kind !== "listed") return readingTrouble(answer);
+  const items = answer.locks.map((held) => ({ resource: held.resource, ...heldView(held) }));
+  return pageReply(list, items, answer.next);
+}
+
+function acquireReply(
+  service: Service,
+  { resource, ttl_ms }: Asked<"acquireLock">["body"],
+  answer: AcquireLockAnswer,
+): Reply<"acquireLock"> {
+  switch (answer.kind) {
+    case "acquired": {
+      const { owner, token, fence } = answer;
+      const times = { ...expiryView(ttl_ms, answer), waited_ms: Math.round(answer.waitedMs) };
+      return { status: 200, body: { resource, owner, token, fence: Number(fence), ...times } };
+    }
+    case "busy": {
+      const { holder, waitedMs } = answer;
+      const held = holder === undefined ? {} : { holder: heldView(holder) };
+      return { code: "lock_unavailable", more: { resource, ...held, waited_ms: Math.round(waitedMs) } };
+    }
+    case "token_used":
+      return { code: "lock_token_used" };
+    case "tenant_stopped":
+      return { code: "tenant_stopped" };
+    case "credential_revoked":
+      return { code: "unauthenticated" };
+    case "too_many_waiters":
+      return { code: "overloaded", detail: "too many callers wait for locks here: repeat after Retry-After" };
+    case "cancelled":
+      // A server that stops ends the waits of callers who are still there.
+      return { code: service.isDraining() ? "draining" : "request_cancelled" };
+    case "unavailable":
+      return readingTrouble(answer);
+    case "unknown":
+      return {
+        code: "lock_outcome_unknown",
+        cause: answer.cause,
+        more: { outcome: "unknown", resource, token: answer.token },
+      };
+  }
+}
+
+function expiryView(ttlMs: number, grant: { readonly expiresAtMs: number; readonly expiresInMs: number }) {
+  return {
+    ttl_ms: ttlMs,
+    expires_at: formatTime(grant.expiresAtMs),
+    expires_in_ms: Math.floor(grant.expiresInMs),
+  };
+}
+
+function heldView(held: HeldLock): Omit<z.output<typeof schemas.heldLock>, "resource"> {
+  return {
+    ...(held.owner === undefined ? {} : { owner: held.owner }),
+    fence: Number(held.fence),
+    held_for_ms: Math.round(held.heldForMs),
+    expires_in_ms: Math.round(held.expiresInMs),
+    waiting: held.waiting,
+  };
+}
+
+function anyLockView(held: TenantLock): z.output<typeof schemas.anyLock> {
+  const { tenant, lock, instance } = held;
+  return { tenant, namespace: lock.namespace, name: lock.name, instance, ...heldView(held) };
+}
