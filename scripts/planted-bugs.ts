@@ -1,6 +1,8 @@
 // The planted bugs in locks, admission and the stores, and the list of all planted bugs.
 import type { PlantedBug } from "./planted-bug.ts";
+import { plantedLockBugs } from "./planted-lock-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
+import { plantedTreeBugs } from "./planted-tree-bugs.ts";
 
 const conformance = "test/conformance/store.test.ts";
 
@@ -244,5 +246,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
     tests: ["test/unit"],
   },
+  ...plantedLockBugs,
   ...plantedRunBugs,
+  ...plantedTreeBugs,
 ];

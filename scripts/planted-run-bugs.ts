@@ -46,8 +46,8 @@ export const plantedRunBugs: readonly PlantedBug[] = [
     "proposal-without-version",
     "a commit decided in advance is applied whatever the run has become",
     inbox,
-    `free && state.version === proposal.expectedVersion) {`,
-    `free) {`,
+    `  if (state.version !== expectedVersion || isTerminal(state.status)) return false;`,
+    `  if (isTerminal(state.status)) return false;`,
   ),
   bug(
     "proposal-past-an-owner",
@@ -66,7 +66,7 @@ export const plantedRunBugs: readonly PlantedBug[] = [
   bug(
     "inbox-without-attention",
     "an entry does not put its run where the sweep looks: if its owner dies, nobody ever applies it",
-    inbox,
+    "src/adapters/operations/run-records.ts",
     `  return state.attentionAtMs === undefined
     ? withAttention(context, next, context.settings.attentionMs)
     : next;`,

@@ -17,6 +17,7 @@ export {
   type LeaseTerms,
   runLockTerms,
 } from "./control/locks/lease-terms.ts";
+export type * from "./control/locks/lock-api.ts";
 export { type Lease, type LeaseOutcome, withLease } from "./control/locks/with-lease.ts";
 export { type ControlPlane, type ControlPlaneOptions, createControlPlane } from "./control-plane.ts";
 export { type FingerprintedRequest, fingerprintOf, type JsonValue } from "./domain/fingerprint.ts";

@@ -102,6 +102,14 @@ function crossChecks(config: Config): string[] {
   if (config["locks.admission.pollMaxMs"] < config["locks.admission.pollMs"]) {
     problems.push("locks.admission.pollMaxMs must not be below locks.admission.pollMs");
   }
+  if (config["locks.public.retryMaxMs"] < config["locks.public.retryMs"]) {
+    problems.push("locks.public.retryMaxMs must not be below locks.public.retryMs");
+  }
+  if (config["locks.public.ticketMs"] < 2 * config["locks.public.askEveryMs"]) {
+    problems.push(
+      "locks.public.ticketMs must be at least twice locks.public.askEveryMs: one lost try would cost the place",
+    );
+  }
   for (const lock of ["admission", "approval"] as const) {
     const ttlMs = config[`locks.${lock}.ttlMs`];
     const waitMs = config[`locks.${lock}.waitMs`];
@@ -113,6 +121,9 @@ function crossChecks(config: Config): string[] {
   }
   if (config["admission.resolveMs"] < config["admission.callTimeoutMs"]) {
     problems.push("admission.resolveMs must not be below admission.callTimeoutMs");
+  }
+  if (config["events.pollMaxMs"] < config["events.pollMs"]) {
+    problems.push("events.pollMaxMs must not be below events.pollMs");
   }
   return problems;
 }

@@ -93,6 +93,8 @@ async function endUnder(
       return { kind: "busy" };
     case "not_found":
       return { kind: "not_found" };
+    case "tree_full":
+      throw new Error("a commit without children fits every tree");
     case "unavailable":
     case "unknown":
       return { kind: answer.kind, cause: answer.cause };

@@ -22,6 +22,7 @@ const settings: StoreSettings = {
   sweepEveryMs: 0,
   attentionMs: 0,
   proveEveryMs: 0,
+  runsPerRootMax: 4,
 };
 const numRuns = 150;
 /** Shrinking replays sequences in real time: this bounds how long a failure takes to be told. */

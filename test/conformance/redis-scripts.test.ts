@@ -226,7 +226,7 @@ describe("Redis forgets or refuses", () => {
     const starts = await prepared(begins);
     const goes = await prepared([
       ...(["releaseLock", "cancelReservation", "heartbeatJobs", "takeRun", "deleteRun"] as const),
-      ...(["removeDocument", "sweep"] as const),
+      ...(["removeDocument", "breakLock", "sweep"] as const),
       ...scenarioNames.filter((name) => /^(deliver|commit)/.test(name)),
     ]);
     await server.command("CONFIG", "SET", "maxmemory", "1");

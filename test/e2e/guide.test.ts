@@ -17,6 +17,7 @@ const refusals: Readonly<Record<string, readonly string[]>> = {
   "approvals.md": ["approval_already_decided"],
   "getting-started.md": [],
   "limits-and-idempotency.md": ["idempotency_key_reused", "max_concurrent_runs_reached"],
+  "locks.md": ["lock_unavailable", "lock_not_owned"],
   "workers.md": [],
   "workflows.md": ["workflow_invalid"],
 };
@@ -54,6 +55,7 @@ test.each(pages)(
       expect(stdout).toContain('"letter":"Dear Ada, welcome","letters":3');
       expect(stdout).toMatch(/steps\.a\.condition.*steps\.c\.depends_on/);
     }
+    if (page === "locks.md") expect(stdout).toMatch(/"owner":"agent 8".*"waited_ms":.*"released":true/s);
     if (page === "workers.md") expect(stdout).toContain('"kind":"accepted"');
     if (page === "limits-and-idempotency.md") expect(stdout).toMatch(/^idempotent-replayed: true/m);
     if (page === "approvals.md") expect(stdout).toContain('"reason":"known customer"');

@@ -21,6 +21,8 @@ export type ChangeChoice = {
   readonly voidsJob: boolean;
   readonly closesApproval: boolean;
   readonly letter: boolean;
+  readonly children: number;
+  readonly cancelsChildren: boolean;
 };
 
 export type CallCommand = {
@@ -28,10 +30,14 @@ export type CallCommand = {
   readonly name: OperationName;
   readonly tenant: number;
   readonly run: number;
+  /** How many generations below that run, as far as there are any. */
+  readonly generation: number;
   /** Which of the known jobs, approvals or documents. */
   readonly pick: number;
   readonly token: number;
   readonly lock: number;
+  /** Asks for a place in the queue, or gives one back. */
+  readonly queues: boolean;
   readonly key: number | undefined;
   readonly fingerprint: number;
   readonly ttl: Ttl;
@@ -63,10 +69,12 @@ export type Command =
 
 /** Weighted so that grants, entries, jobs and commits meet each other often in short sequences. */
 const weights: { readonly [Name in OperationName]: number } = {
-  acquireLock: 8,
+  acquireLock: 14,
   renewLock: 2,
-  releaseLock: 3,
+  releaseLock: 6,
   inspectLock: 1,
+  listLocks: 2,
+  breakLock: 2,
   getTenant: 1,
   setTenant: 3,
   admit: 14,
@@ -113,7 +121,7 @@ function seldom<Value>(usual: Value, other: Value, often = 6): fc.Arbitrary<Valu
 const change: fc.Arbitrary<ChangeChoice> = fc.record({
   status: fc.oneof(
     { weight: 9, arbitrary: fc.constantFrom<RunStatus>("running", "waiting") },
-    { weight: 1, arbitrary: fc.constantFrom<RunStatus>("succeeded", "failed", "cancelled") },
+    { weight: 1, arbitrary: fc.constantFrom<RunStatus>("succeeded", "failed", "failed", "cancelled") },
   ),
   jobs: fc.nat({ max: 2 }),
   bornClaimed: fc.boolean(),
@@ -123,15 +131,19 @@ const change: fc.Arbitrary<ChangeChoice> = fc.record({
   voidsJob: seldom(false, true),
   closesApproval: seldom(false, true),
   letter: seldom(false, true),
+  children: fc.constantFrom(0, 0, 0, 1, 2),
+  cancelsChildren: seldom(false, true, 4),
 });
 
 const choices = {
   kind: fc.constant("call" as const),
   tenant: seldom(0, 1, 12),
   run: fc.constantFrom(0, 0, 0, 0, 1, 1, 2),
+  generation: fc.constantFrom(0, 0, 0, 0, 1, 1, 2),
   pick: fc.nat({ max: 5 }),
   token: fc.nat({ max: 2 }),
   lock: fc.constantFrom(0, 1, 1, 2),
+  queues: fc.boolean(),
   key: fc.option(fc.nat({ max: 2 }), { nil: undefined, freq: 2 }),
   fingerprint: seldom(0, 1),
   ttl: seldom<Ttl>("long", "short", 8),
@@ -143,7 +155,15 @@ const choices = {
   credential: fc.constantFrom(undefined, undefined, "key_1", "key_2"),
   versionOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, -1, 1),
   change,
-  entry: fc.constantFrom<NewEntry["kind"]>("result", "result", "result", "decision", "cancel", "timer"),
+  entry: fc.constantFrom<NewEntry["kind"]>(
+    "result",
+    "result",
+    "result",
+    "decision",
+    "cancel",
+    "timer",
+    "retry",
+  ),
   proposes: fc.constantFrom(false, false, true),
   whenBusy: seldom<"append" | "refuse">("append", "refuse"),
   consumed: fc.nat({ max: 3 }),

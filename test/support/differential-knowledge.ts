@@ -22,6 +22,7 @@ type RunFacts = {
   readonly owners: Set<string>;
   readonly jobs: JobId[];
   readonly approvals: ApprovalId[];
+  readonly children: RunId[];
 };
 
 export class Knowledge {
@@ -50,7 +51,7 @@ export class Knowledge {
   run(runId: RunId): RunFacts {
     let facts = this.#runs.get(runId);
     if (facts === undefined) {
-      facts = { version: 0, ended: false, owners: new Set(), jobs: [], approvals: [] };
+      facts = { version: 0, ended: false, owners: new Set(), jobs: [], approvals: [], children: [] };
       this.#runs.set(runId, facts);
     }
     return facts;
@@ -69,6 +70,12 @@ export class Knowledge {
   existing(tenant: TenantId, wanted: number): RunId {
     const runIds = [wanted, 0, 1, 2].map((run) => this.runId(tenant, run));
     return runIds.find((runId) => this.run(runId).version > 0) ?? this.runId(tenant, wanted);
+  }
+
+  /** A run so many generations below this one, or as far down as there is one. */
+  descendant(runId: RunId, generation: number): RunId {
+    const child = this.run(runId).children.at(-1);
+    return generation === 0 || child === undefined ? runId : this.descendant(child, generation - 1);
   }
 
   claimToken(jobId: JobId): ClaimToken | undefined {
@@ -93,6 +100,7 @@ export class Knowledge {
       const { tenant, lock, token } = exchange.request;
       this.#granted(tenant, lock, token, exchange);
     }
+    if (name === "releaseLock" || name === "breakLock") this.#learnHandOver(exchange);
     if (name === "setTenant") this.#learnSettings(exchange);
     if (name === "putDocument") this.#learnRevision(exchange);
     if (name === "admit" || name === "createRun") this.#learnStart(exchange);
@@ -116,6 +124,11 @@ export class Knowledge {
     if (lock.namespace === "run") this.run(lock.name as RunId).owners.add(token);
   }
 
+  #learnHandOver({ request, answer }: Extract<Exchange, { name: "releaseLock" | "breakLock" }>): void {
+    if (!("granted" in answer) || answer.granted === undefined) return;
+    this.#granted(request.tenant, request.lock, answer.granted.token, { answer: answer.granted });
+  }
+
   #learnRevision({ request, answer }: Extract<Exchange, { name: "putDocument" }>): void {
     if (answer.kind !== "saved" && answer.kind !== "revision_conflict") return;
     this.#revisions.set(`${request.tenant} ${request.collection} ${request.id}`, answer.revision);
@@ -135,6 +148,8 @@ export class Knowledge {
 
   #learnDelivery({ request, answer }: Extract<Exchange, { name: "deliver" }>): void {
     if (answer.kind === "delivered") this.#learnOwner(request, answer.run);
+    // Opened again, as only a retry can do.
+    if (answer.kind === "delivered" && answer.run.kind === "owned") this.run(request.runId).ended = false;
     if (answer.kind === "applied" && request.proposal !== undefined)
       this.#changed(request.runId, answer.version, request.proposal.change);
   }
@@ -160,6 +175,11 @@ export class Knowledge {
       if (claim !== undefined) this.#claims.set(jobId, claim.token);
     }
     for (const { approvalId } of change.approvals) facts.approvals.push(approvalId);
+    for (const child of change.children) {
+      if (!facts.children.includes(child.runId)) facts.children.push(child.runId);
+      const born = this.run(child.runId);
+      born.version = Math.max(1, born.version);
+    }
   }
 
   #forget(tenant: TenantId, runId: RunId): void {

@@ -5,7 +5,7 @@ import { type ClaimToken, type JobId, type JobSpec, makeJobId } from "../../src/
 import type { Guard, LockName, LockToken } from "../../src/domain/lock.ts";
 import { partitionOf } from "../../src/domain/partition.ts";
 import type { RunId } from "../../src/domain/run.ts";
-import { type RunChange, unchanged } from "../../src/domain/run-change.ts";
+import { type ChildRun, type RunChange, unchanged } from "../../src/domain/run-change.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { NewRun } from "../../src/ports/admission-operations.ts";
 import type { OperationName, RequestOf } from "../../src/ports/store.ts";
@@ -31,7 +31,9 @@ export function requestOf(
 ): RequestOf<OperationName> {
   const { tenant } = place;
   const isNew = command.stranger || ["admit", "createRun", "reserve"].includes(command.name);
-  const runId = isNew ? known.runId(tenant, command.run) : known.existing(tenant, command.run);
+  const runId = isNew
+    ? known.runId(tenant, command.run)
+    : known.descendant(known.existing(tenant, command.run), command.generation);
   const scene: Scene = { command, known, ...place, runId };
   return builders[command.name](scene);
 }
@@ -39,11 +41,30 @@ export function requestOf(
 const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<Name> } = {
   acquireLock: (scene) => ({
     ...{ tenant: scene.tenant, lock: lockOf(scene), token: `token${scene.command.token}` as LockToken },
-    ...{ instance: "host:1", ttlMs: ttlOf(scene) },
+    ...{ instance: "host:1", ttlMs: ttlOf(scene), ...credential(scene) },
+    ...(scene.command.proposes ? { owner: 'an "owner" %' } : {}),
+    ...(scene.command.queues ? ticketOf(scene) : {}),
   }),
   renewLock: (scene) => ({ ...lockRequest(scene), ttlMs: ttlOf(scene) }),
-  releaseLock: lockRequest,
+  releaseLock: (scene) => ({
+    ...lockRequest(scene),
+    ...(scene.command.queues && scene.command.inbox ? { token: ticketOf(scene).token } : {}),
+  }),
   inspectLock: (scene) => ({ tenant: scene.tenant, lock: lockOf(scene) }),
+  listLocks: (scene) => ({
+    ...{ tenant: scene.tenant, limit: scene.command.page },
+    after: scene.command.inbox ? `${lockOf(scene).namespace}/${lockOf(scene).name}` : "",
+  }),
+  breakLock: (scene) => {
+    const { tenant, lock, token } = lockRequest(scene);
+    return {
+      tenant,
+      lock,
+      fence: scene.known.fence(tenant, lock, token),
+      actor: "a b",
+      reason: 'it "hangs"',
+    };
+  },
   getTenant: ({ tenant }) => ({ tenant }),
   setTenant: ({ command, known, tenant, step }) => ({
     ...{ tenant, changeId: `change${step}`, actor: "a" },
@@ -137,7 +158,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
   }),
   removeDocument: (scene) => ({ tenant: scene.tenant, ...documentOf(scene), actor: "a" }),
   sweep: ({ tenant }) => ({ partition: partitionOf(tenant) }),
-  listActive: ({ tenant }) => ({ tenant, limit: 10 }),
+  listActive: ({ tenant, command }) => ({ tenant, limit: 10, describe: command.page }),
   inspectReservation: (scene) => ({ tenant: scene.tenant, digest: keyOf(scene).digest }),
   readEvents: ({ tenant, command }) => ({ tenant, after: command.consumed, limit: 1 + command.page }),
 };
@@ -152,9 +173,17 @@ function lockRequest(scene: Scene) {
   };
 }
 
+/** New tokens come up all the time: one that gave its place back is not used again. The lock is granted for long. */
+function ticketOf({ command, step }: Scene) {
+  const token = `ticket %${command.pick % 4} ${Math.floor(step / 8)}` as LockToken;
+  return { token, ticketMs: ttls[command.ttl], ttlMs: ttls.long };
+}
+
 function lockOf({ command, runId }: Scene): LockName {
   if (command.lock === 0) return admission;
-  return command.lock === 1 ? { namespace: "run", name: runId } : { namespace: "public", name: "a:b %{}" };
+  return command.lock === 1 && !command.queues
+    ? { namespace: "run", name: runId }
+    : { namespace: "public", name: "a:b %{}" };
 }
 
 function ttlOf({ command }: Scene): number {
@@ -224,10 +253,26 @@ function changeOf(scene: Scene, version: number): RunChange {
     approvals: approvalsOf(scene, version),
     closeApprovals:
       change.closesApproval && closed !== undefined ? [{ approvalId: closed, state: "cancelled" }] : [],
-    deadLetters: change.letter
-      ? [{ id: `letter ${command.pick}`, reason: "claims_lost", body: `${step}` }]
-      : [],
+    deadLetters:
+      change.letter || change.status === "failed"
+        ? [{ id: letterId(scene), reason: "claims_lost", body: `${step}` }]
+        : [],
+    children: Array.from({ length: change.children }, (_, index) => childRun(scene, index)),
+    cancelChildren: change.cancelsChildren ? facts.children : [],
   };
+}
+
+/** Few names, so that some of them exist already. */
+function childRun({ command, runId, step }: Scene, index: number): ChildRun {
+  return {
+    runId: `${runId}k${(index + command.pick) % 3}` as RunId,
+    ...{ workflow: `w${index}`, definition: "d", step: `s "${index}" 0`, attempt: step },
+    records: [{ key: "step/0", body: `{"at": ${step}}` }],
+  };
+}
+
+function letterId({ command }: Scene): string {
+  return `letter ${command.pick % 2}`;
 }
 
 function jobSpec({ command, runId, step }: Scene, index: number, version: number): JobSpec {
@@ -283,9 +328,10 @@ function deliveryOf(scene: Scene): RequestOf<"deliver"> {
 }
 
 function entryOf(scene: Scene): NewEntry {
-  const { command, step } = scene;
+  const { command, known, runId, step } = scene;
   const entryId = `entry ${step}`;
-  switch (command.entry) {
+  // Of a run that has ended, only a letter is of interest.
+  switch (known.run(runId).ended && command.entry === "result" ? "retry" : command.entry) {
     case "result": {
       const jobId = jobAt(scene, command.pick);
       const outcome = command.stranger ? "failed" : "succeeded";
@@ -304,6 +350,11 @@ function entryOf(scene: Scene): NewEntry {
       return { kind: "cancel", entryId, actor: "c d", reason: 'no "need"' };
     case "timer":
       return { kind: "timer", entryId, timerId: `t${command.pick % 2}` };
+    case "retry":
+      return {
+        ...{ kind: "retry", entryId, letterId: letterId(scene) },
+        ...{ jobId: jobAt(scene, command.pick), actor: "d e" },
+      };
   }
 }
 
@@ -323,7 +374,8 @@ function approvalAt({ command, known, runId }: Scene): ApprovalId {
   return known.run(runId).approvals.at(-1 - (command.pick % 2)) ?? (`${runId}:none@1` as ApprovalId);
 }
 
-function documentOf({ command }: Scene) {
+function documentOf(scene: Scene) {
+  const { command } = scene;
   const collection = command.lock === 0 ? ("deadLetter" as const) : ("workflow" as const);
-  return { collection, id: collection === "workflow" ? `w${command.pick % 3}` : `letter ${command.pick}` };
+  return { collection, id: collection === "workflow" ? `w${command.pick % 3}` : letterId(scene) };
 }

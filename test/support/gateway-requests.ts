@@ -22,16 +22,23 @@ export const examples: { readonly [Name in Operation]: (things: Things) => Examp
   saveWorkflow: () => ({
     body: { id: "another", name: "Another", steps: { one: { type: "worker", topic: "t" } } },
   }),
+  validateWorkflow: () => ({
+    body: { id: "another", name: "Another", steps: { one: { type: "worker", topic: "t" } } },
+  }),
   getWorkflow: () => ({ params: { id: "simple" } }),
   removeWorkflow: () => ({ params: { id: "simple" } }),
   startRun: () => ({ params: { id: "simple" }, body: { customer: "c-2" } }),
+  dryRunWorkflow: () => ({ params: { id: "simple" }, body: { input: {}, outputs: { one: { done: true } } } }),
   listRunsOfWorkflow: () => ({ params: { id: "simple" } }),
   cancelRunOfWorkflow: ({ runId }) => ({ params: { id: "simple", run_id: runId }, body: { reason: "over" } }),
   listRuns: () => ({ query: "status=running&workflow_id=simple&limit=10" }),
   getRun: ({ runId }) => ({ params: { id: runId } }),
+  explainRun: ({ runId }) => ({ params: { id: runId } }),
   deleteRun: ({ runId }) => ({ params: { id: runId } }),
   cancelRun: ({ runId }) => ({ params: { id: runId }, body: {} }),
   readTimeline: ({ runId }) => ({ params: { id: runId } }),
+  listItems: ({ listRunId }) => ({ params: { id: listRunId, step_id: "each" }, query: "limit=2" }),
+  rerunRun: ({ runId }) => ({ params: { id: runId }, body: { from_step: "one" } }),
   listReadyJobs: () => ({ query: "topic=work" }),
   getJob: ({ jobId }) => ({ params: { id: jobId } }),
   pollJobs: () => ({ body: { worker_id: "w-2", topics: ["work"], poll_id: "p-2", max_jobs: 1, wait_ms: 0 } }),
@@ -52,7 +59,22 @@ export const examples: { readonly [Name in Operation]: (things: Things) => Examp
     body: { hash: approvalHash, reason: "seen" },
   }),
   reject: ({ approvalId }) => ({ params: { job_id: approvalId }, body: {} }),
-  listDeadLetters: () => ({}),
+  listDeadLetters: () => ({ query: "state=open&reason=retries_exhausted" }),
+  listDeadLetterPage: () => ({}),
+  inspectDeadLetter: ({ letterId }) => ({ params: { id: letterId } }),
+  retryDeadLetter: ({ letterId }) => ({ params: { id: letterId }, body: {} }),
+  removeDeadLetter: ({ letterId }) => ({ params: { id: letterId } }),
+  purgeDeadLetters: () => ({
+    body: { reason: "claims_lost", state: "retried", before: "2026-01-01T00:00:00Z" },
+  }),
+  listLocks: () => ({}),
+  acquireLock: () => ({ body: { resource: "invoice/8", owner: "agent 8", ttl_ms: 60_000 } }),
+  renewLock: ({ lockToken }) => ({ body: { resource: "invoice/7", token: lockToken, ttl_ms: 60_000 } }),
+  releaseLock: ({ lockToken }) => ({ body: { resource: "invoice/7", token: lockToken } }),
+  listAllLocks: () => ({}),
+  breakLock: ({ lockFence }) => ({
+    body: { namespace: "public", name: "invoice/7", fence: lockFence, reason: "its agent is gone" },
+  }),
   listTenants: () => ({}),
   createTenant: () => ({ body: { id: "initech", max_concurrent_runs: 3 } }),
   getTenant: () => ({ params: { id: "acme" } }),
@@ -60,6 +82,9 @@ export const examples: { readonly [Name in Operation]: (things: Things) => Examp
   listKeys: () => ({}),
   createKey: () => ({ body: { role: "viewer", name: "new", tenant: "acme" } }),
   revokeKey: ({ keyId }) => ({ params: { id: keyId } }),
+  readEvents: () => ({ query: "limit=10" }),
+  streamEvents: () => ({}),
+  streamRunEvents: ({ runId }) => ({ params: { id: runId } }),
   lookUpKey: () => ({ params: { key: "bound-key" } }),
   getStatus: () => ({}),
   openApi: () => ({}),
@@ -120,6 +145,7 @@ export function expectSuccess(row: Row, answer: Received): void {
   expect(Object.keys(row.replies), answer.text).toContain(String(answer.status));
   const schema = row.replies[answer.status];
   if (answer.status === 204) expect(answer.text).toBe("");
+  else if (row.mediaType !== undefined) expect(answer.headers.get("content-type")).toContain(row.mediaType);
   else if (row.operation !== "metrics") expect(schema?.parse(answer.json)).toEqual(answer.json);
   expectHeaders(answer);
 }

@@ -47,11 +47,15 @@ export type GatewayWorld = {
   close(): Promise<void>;
 };
 
-export async function openGatewayWorld(overrides: Partial<Config> = {}): Promise<GatewayWorld> {
+/** On a memory store of its own, unless one is given; that is closed with the world, too. */
+export async function openGatewayWorld(
+  overrides: Partial<Config> = {},
+  base: Store = createMemoryStore({ clock: systemClock, settings: defaultStoreSettings }),
+): Promise<GatewayWorld> {
   const logged: string[] = [];
   const write = (message: string, fields: object = {}) => logged.push(JSON.stringify({ message, ...fields }));
   const log: Log = { info: write, warn: write, error: write };
-  const { store, setStore } = switchableStore();
+  const { store, setStore } = switchableStore(base);
   const metrics = createPrometheusMetrics(10);
   const plane = await createControlPlane({ overrides, ports: { log, store, metrics } });
   const gateway = createGateway({ ...plane, version: "test", metricsText: () => metrics.text() });
@@ -73,10 +77,9 @@ export async function openGatewayWorld(overrides: Partial<Config> = {}): Promise
   };
 }
 
-/** A memory store that can be told to fail, as a store across a network would. */
-function switchableStore(): { readonly store: Store; setStore: GatewayWorld["setStore"] } {
-  const memory = createMemoryStore({ clock: systemClock, settings: defaultStoreSettings });
-  const execute = executeOn(memory);
+/** A store that can be told to fail, as one across a network would. */
+function switchableStore(base: Store): { readonly store: Store; setStore: GatewayWorld["setStore"] } {
+  const execute = executeOn(base);
   let mode: "answering" | "unavailable" | "unknown" = "answering";
   const store = storeFrom(
     async (name, request, options) => {
@@ -85,7 +88,7 @@ function switchableStore(): { readonly store: Store; setStore: GatewayWorld["set
       if (mode === "unknown") return { kind: "unknown", cause: "no answer", notAfterMs: 0 };
       return execute(name, request, options);
     },
-    () => memory.close(),
+    () => base.close(),
   );
   return {
     store,
@@ -124,7 +127,7 @@ function asker(url: string): GatewayWorld["ask"] {
       ...(payload === undefined ? {} : { body: payload }),
       ...(signal === undefined ? {} : { signal }),
     });
-    const received = await response.text();
+    const received = await textOf(response);
     const isJson = response.headers.get("content-type")?.includes("json") === true && received !== "";
     return {
       status: response.status,
@@ -133,6 +136,15 @@ function asker(url: string): GatewayWorld["ask"] {
       json: isJson ? (JSON.parse(received) as Received["json"]) : {},
     };
   };
+}
+
+/** Of a stream, which has no end, only what it begins with. */
+async function textOf(response: Response): Promise<string> {
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.text();
+  const reader = response.body?.getReader();
+  const { value } = (await reader?.read()) ?? {};
+  await reader?.cancel();
+  return new TextDecoder().decode(value);
 }
 
 export const simpleWorkflow = {
@@ -150,16 +162,27 @@ export const guardedWorkflow = {
   },
 };
 
+export const listWorkflow = {
+  id: "list",
+  name: "List",
+  steps: { each: { type: "worker", topic: "list", for_each: "[1, 2, 3]", input: { number: "${item}" } } },
+};
+
 export type Things = {
   readonly runId: string;
+  /** A run with a list of items. */
+  readonly listRunId: string;
   readonly jobId: string;
   readonly claimToken: string;
   readonly approvalId: string;
   readonly approvalHash: string;
   readonly keyId: string;
+  readonly letterId: string;
+  readonly lockToken: string;
+  readonly lockFence: number;
 };
 
-/** One of everything, of tenant acme: a run with a claimed job, an approval, a bound key, an API key to spare. */
+/** One of everything, of tenant acme: a run with a claimed job, an approval, a bound key, an API key to spare, a lock. */
 export async function makeThings({ ask, acme: keys, plane }: GatewayWorld): Promise<Things> {
   await ask("POST", "/api/v1/workflows", { key: keys.admin, body: simpleWorkflow });
   await ask("POST", "/api/v1/workflows", { key: keys.admin, body: guardedWorkflow });
@@ -178,12 +201,47 @@ export async function makeThings({ ask, acme: keys, plane }: GatewayWorld): Prom
   const [approval] = approvals.json.items as Array<{ job_id: string; hash: string }>;
   if (job === undefined || approval === undefined) throw new Error(`${polled.text} ${approvals.text}`);
   const spare = await makeKey(plane, acme, "viewer");
+  await ask("POST", "/api/v1/workflows", { key: keys.admin, body: listWorkflow });
+  const list = await ask("POST", "/api/v1/workflows/list/runs", { key: keys.operator, body: {} });
+  const lock = await ask("POST", "/api/v1/locks/acquire", {
+    key: keys.worker,
+    body: { resource: "invoice/7", owner: "agent 7", ttl_ms: 3_600_000 },
+  });
   return {
     runId: String(started.json.run_id),
+    listRunId: String(list.json.run_id),
     jobId: job.job_id,
     claimToken: job.claim_token,
     approvalId: approval.job_id,
     approvalHash: approval.hash,
     keyId: spare.key.keyId,
+    letterId: await makeLetter(ask, keys),
+    lockToken: String(lock.json.token),
+    lockFence: Number(lock.json.fence),
   };
+}
+
+export const fragileWorkflow = {
+  id: "fragile",
+  name: "Fragile",
+  steps: { break: { type: "worker", topic: "fragile" } },
+};
+
+/** A run that failed and left a dead letter. */
+async function makeLetter(ask: GatewayWorld["ask"], keys: TenantKeys): Promise<string> {
+  await ask("POST", "/api/v1/workflows", { key: keys.admin, body: fragileWorkflow });
+  await ask("POST", "/api/v1/workflows/fragile/runs", { key: keys.operator, body: { part: 1 } });
+  const polled = await ask("POST", "/api/v1/jobs/poll", {
+    key: keys.worker,
+    body: { worker_id: "w-3", topics: ["fragile"], poll_id: "p-3", max_jobs: 1, wait_ms: 5_000 },
+  });
+  const [job] = polled.json.jobs as Array<{ job_id: string; claim_token: string }>;
+  if (job === undefined) throw new Error(polled.text);
+  const { job_id, claim_token } = job;
+  const result = { job_id, claim_token, status: "failed", error: { message: "it broke", code: "broken" } };
+  await ask("POST", "/api/v1/jobs/results", {
+    key: keys.worker,
+    body: { worker_id: "w-3", results: [result] },
+  });
+  return job_id;
 }

@@ -1,8 +1,9 @@
 // Every operation in the state in which it writes all the Redis keys it ever can, with those keys named.
 import { createKeys, type TenantKeys } from "../../src/adapters/redis/keys.ts";
-import { admissionLock, type LockName } from "../../src/domain/lock.ts";
+import { admissionLock } from "../../src/domain/lock.ts";
 import { executeOn, type OperationName, operationNames, type RequestOf } from "../../src/ports/store.ts";
 import { call, type Harness, key } from "../../src/testing/conformance/harness.ts";
+import { lockPreparations, lockVariants } from "./lock-scenarios.ts";
 import { runPreparations, runVariants } from "./run-scenarios.ts";
 
 export type Scenario<Name extends OperationName = OperationName> = {
@@ -18,12 +19,14 @@ export type Scenario<Name extends OperationName = OperationName> = {
 
 export const prefix = "interlock";
 
+const variants = { ...runVariants, ...lockVariants };
+
 /** An operation, or one of its variants: `<operation>: <what is different>`. */
-export type ScenarioName = OperationName | keyof typeof runVariants;
+export type ScenarioName = OperationName | keyof typeof variants;
 
 export const scenarioNames = [
   ...operationNames,
-  ...Object.keys(runVariants),
+  ...Object.keys(variants),
 ] as unknown as readonly ScenarioName[];
 
 /** Puts the harness' tenant into the state that the operation needs. */
@@ -34,8 +37,8 @@ export async function prepareScenario(
 ): Promise<Scenario> {
   const keys = createKeys(prefix).forTenant(harness.tenant);
   const name = scenario.split(":")[0] as OperationName;
-  const prepare = Object.hasOwn(runVariants, scenario)
-    ? runVariants[scenario as keyof typeof runVariants]
+  const prepare = Object.hasOwn(variants, scenario)
+    ? variants[scenario as keyof typeof variants]
     : preparations[name];
   return { name, ...(await prepare(harness, keys, remove)) };
 }
@@ -61,29 +64,9 @@ export type Preparation<Name extends OperationName> = (
   remove: RemoveKey,
 ) => Promise<Omit<Scenario<Name>, "name">>;
 
-const lock: LockName = { namespace: "public", name: "printer {1}: 50 %" };
-
 const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
   ...runPreparations,
-  async acquireLock(harness, keys) {
-    const { tenant } = harness;
-    const request = { tenant, lock, token: harness.token(), instance: "host:1", ttlMs: 60_000 };
-    return { request, writes: [keys.lock(lock), keys.grant(lock), keys.fence], kind: "acquired" };
-  },
-  async renewLock(harness, keys) {
-    const { token } = await harness.acquire(lock, 60_000);
-    const request = { tenant: harness.tenant, lock, token, ttlMs: 120_000 };
-    return { request, writes: [keys.lock(lock), keys.grant(lock)], kind: "renewed" };
-  },
-  async releaseLock(harness, keys) {
-    const { token } = await harness.acquire(lock, 60_000);
-    const request = { tenant: harness.tenant, lock, token };
-    return { request, writes: [keys.lock(lock), keys.grant(lock)], kind: "released" };
-  },
-  async inspectLock(harness) {
-    await harness.acquire(lock, 60_000);
-    return { request: { tenant: harness.tenant, lock }, writes: [], kind: "held" };
-  },
+  ...lockPreparations,
   async getTenant(harness) {
     await harness.set({ maxConcurrentRuns: 3 });
     return { request: { tenant: harness.tenant }, writes: [], kind: "tenant" };

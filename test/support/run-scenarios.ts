@@ -9,6 +9,7 @@ import {
   approvalOf,
   cancelOf,
   changeOf,
+  childOf,
   commitOf,
   decisionOf,
   deliver,
@@ -16,13 +17,15 @@ import {
   deliveryOf,
   jobOf,
   resultOf,
+  retryOf,
   runLock,
 } from "../../src/testing/conformance/run-steps.ts";
 import type { Preparation } from "./operation-scenarios.ts";
 
 type RunOperationName = Exclude<
   OperationName,
-  | ("acquireLock" | "renewLock" | "releaseLock" | "inspectLock" | "getTenant" | "setTenant" | "reserve")
+  | ("acquireLock" | "renewLock" | "releaseLock" | "inspectLock" | "listLocks" | "breakLock")
+  | ("getTenant" | "setTenant" | "reserve")
   | ("cancelReservation" | "countActive" | "createRun" | "listActive" | "inspectReservation" | "readEvents")
 >;
 
@@ -33,10 +36,12 @@ export const runPreparations: { readonly [Name in RunOperationName]: Preparation
       await harness.end(await harness.admit(harness.newRun({ key: key(text) })));
     const runId = harness.runId();
     const jobs = [jobOf(runId, { step: "a", claim: harness.claim() }), jobOf(runId, { step: "b" })];
-    const change = { jobs, approvals: [approvalOf(runId)], deadLetters: [letter] };
+    const children = [childOf(harness, { runId: oldChild(runId) })];
+    const change = { jobs, approvals: [approvalOf(runId)], deadLetters: [letter], children };
     const run = harness.newRun({ runId, key: key("k"), start: "inbox", change });
     const writes = [
       ...[keys.run(runId), keys.runs, keys.active, keys.events, keys.due, keys.fence, keys.inbox(runId)],
+      ...[keys.run(oldChild(runId)), keys.inbox(oldChild(runId))],
       ...[keys.reservation(key("k").digest), keys.keyed, keys.ready("shell")],
       ...[keys.approvals, keys.approval(approvalOf(runId).approvalId)],
       ...[keys.documents("deadLetter"), keys.documentIds("deadLetter")],
@@ -199,6 +204,35 @@ export const runVariants = {
     const writes = [keys.run(runId), keys.inbox(runId), keys.events, keys.due, ...locks];
     return { request, writes, kind: "committed" };
   },
+  async "commit: a child run ends, which starts one more"(harness, keys) {
+    const root = await harness.admit();
+    const parent = childOf(harness);
+    await harness.commit(root, { children: [parent] });
+    const child = childOf(harness);
+    await harness.commit(parent.runId, { children: [child] });
+    const born = childOf(harness);
+    const guard = await harness.acquire(runLock(child.runId), 60_000);
+    const change = { status: "failed", children: [born] } as const;
+    const request = commitOf(harness, child.runId, guard, { change });
+    const writes = [
+      ...[keys.run(child.runId), keys.inbox(child.runId), keys.lock(guard.lock), keys.grant(guard.lock)],
+      ...[keys.run(root), keys.inbox(parent.runId), keys.run(born.runId), keys.inbox(born.runId)],
+      ...[keys.runs, keys.events, keys.due],
+    ];
+    return { request, writes, kind: "committed" };
+  },
+  async "deliver: a retry that opens a run again"(harness, keys) {
+    const { runId, jobId } = await richRun(harness);
+    await harness.commit(runId, { status: "failed", deadLetters: [letter] });
+    const request = deliveryOf(harness, runId, retryOf(harness, jobId, { letterId: letter.id }));
+    const lock = runLock(runId);
+    const writes = [
+      ...[keys.run(runId), keys.active, keys.reservation(key("k").digest), keys.keyed, keys.events],
+      ...[keys.documents("deadLetter"), keys.inbox(runId), keys.due, keys.fence],
+      ...[keys.lock(lock), keys.grant(lock)],
+    ];
+    return { request, writes, kind: "delivered" };
+  },
 } satisfies Record<string, Preparation<"deliver"> | Preparation<"commit">>;
 
 const letter = { id: "letter", reason: "claims_lost", body: "{}" } as const;
@@ -211,15 +245,24 @@ function letterWrites(keys: TenantKeys): readonly string[] {
   return [keys.documents("deadLetter"), keys.documentIds("deadLetter"), keys.events, keys.due];
 }
 
-/** A run with a key, a claimed job, a ready one of the topic `old`, a timer and an approval that waits. */
+/** A run with a key, a claimed job, a ready one of the topic `old`, a timer, an approval that waits and a child. */
 async function richRun(harness: Harness, start: "applied" | "inbox" = "applied") {
   const runId = harness.runId();
   const terms = harness.claim();
   const jobs = [jobOf(runId, { claim: terms }), jobOf(runId, { step: "ready", topic: "old" })];
   const timers = [{ timerId: "old", dueAtMs: 9_000_000_000_000 }];
-  const change = { jobs, timers, approvals: [approvalOf(runId)] };
+  const children = [childOf(harness, { runId: oldChild(runId) })];
+  const change = { jobs, timers, approvals: [approvalOf(runId)], children };
   await harness.admit(harness.newRun({ runId, key: key("k"), start, change }));
   return { runId, jobId: jobOf(runId).jobId, token: terms.token };
+}
+
+/** The child that a rich run begins with, and the one that its change starts. */
+function oldChild(runId: RunId): RunId {
+  return `${runId}old` as RunId;
+}
+function newChild(runId: RunId): RunId {
+  return `${runId}new` as RunId;
 }
 
 /** A change of such a run that has something of everything. */
@@ -233,6 +276,8 @@ function richChange(harness: Harness, runId: RunId): Partial<RunChange> {
     approvals: [approvalOf(runId, { step: "second" })],
     closeApprovals: [{ approvalId: approvalOf(runId).approvalId, state: "cancelled" }],
     deadLetters: [letter],
+    children: [childOf(harness, { runId: newChild(runId) })],
+    cancelChildren: [oldChild(runId)],
   };
 }
 
@@ -241,6 +286,8 @@ function changeWrites(keys: TenantKeys, runId: RunId): readonly string[] {
     ...[keys.run(runId), keys.events, keys.due, keys.fence, keys.ready("old"), keys.ready("shell")],
     ...[keys.approvals, keys.approval(approvalOf(runId).approvalId)],
     ...[keys.approval(approvalOf(runId, { step: "second" }).approvalId)],
+    ...[oldChild(runId), newChild(runId)].flatMap((child) => [keys.run(child), keys.inbox(child)]),
+    keys.runs,
     ...[keys.documents("deadLetter"), keys.documentIds("deadLetter")],
   ];
 }

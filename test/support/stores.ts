@@ -16,21 +16,39 @@ export const storeNames = ["memory", "sqlite", "redis", "redis cluster"] as cons
 export type StoreName = (typeof storeNames)[number];
 
 /** Where stores of one kind can be opened. Each has its own data; all are closed with it. */
-export type StoreHost = { open(settings: StoreSettings): Promise<Store>; close(): Promise<void> };
+export type StoreHost = {
+  open(settings: StoreSettings): Promise<Store>;
+  /** Closes a store and opens its data again. What is only in memory stays as it is. */
+  reopen(store: Store, settings: StoreSettings): Promise<Store>;
+  close(): Promise<void>;
+};
 
 type Place = { open(settings: StoreSettings, prefix: string): Promise<Store>; stop(): Promise<unknown> };
 
 export async function startStoreHost(name: StoreName): Promise<StoreHost> {
   const place = await places[name]();
-  const opened: Store[] = [];
+  const opened = new Map<Store, string>();
+  let made = 0;
   return {
     async open(settings) {
-      const store = await place.open(settings, `interlock${opened.length}`);
-      opened.push(store);
+      const prefix = `interlock${made}`;
+      made += 1;
+      const store = await place.open(settings, prefix);
+      opened.set(store, prefix);
       return store;
     },
+    async reopen(store, settings) {
+      const prefix = opened.get(store);
+      if (prefix === undefined) throw new Error("this store was not opened here");
+      if (name === "memory") return store;
+      opened.delete(store);
+      await store.close();
+      const again = await place.open(settings, prefix);
+      opened.set(again, prefix);
+      return again;
+    },
     async close() {
-      await Promise.all(opened.map((store) => store.close()));
+      await Promise.all([...opened.keys()].map((store) => store.close()));
       await place.stop();
     },
   };

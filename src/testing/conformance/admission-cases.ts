@@ -200,9 +200,26 @@ export const admissionCases: readonly ConformanceCase[] = [
         assert.deepEqual(seen, runIds);
       }
       const two = await harness.store.listActive({ tenant: harness.tenant, limit: 2 }, call);
-      assertOutcome(two, { kind: "listed", runIds: runIds.slice(0, 2) });
+      assertOutcome(two, { kind: "listed", runIds: runIds.slice(0, 2), runs: [] });
       const counted = await harness.store.countActive({ tenant: harness.tenant }, call);
       assertOutcome(counted, { kind: "counted", active: 5, stopped: false });
+    },
+  },
+  {
+    name: "the oldest of the active runs are described as their headers are",
+    async check(harness) {
+      const { tenant, store } = harness;
+      const runIds = [await harness.admit(), await harness.admit(), await harness.admit()];
+      const listed = await store.listActive({ tenant, limit: 3, describe: 2 }, call);
+      const headers = [];
+      for (const runId of runIds.slice(0, 2)) {
+        const loaded = await store.loadRun({ tenant, runId, records: [] }, call);
+        if (loaded.kind === "run") headers.push(loaded.header);
+      }
+      assert.equal(headers.length, 2);
+      assertOutcome(listed, { kind: "listed", runIds, runs: headers });
+      const few = await store.listActive({ tenant, limit: 1, describe: 10 }, call);
+      assertOutcome(few, { kind: "listed", runIds: runIds.slice(0, 1), runs: headers.slice(0, 1) });
     },
   },
 ];

@@ -259,16 +259,15 @@ export const commitCases: readonly ConformanceCase[] = [
     },
   },
   {
-    name: "a commit keeps dead letters, and a letter written again is another revision",
+    name: "a commit keeps dead letters, and a letter written again is a new one",
     async check(harness) {
       const runId = await harness.admit();
-      const letter = { id: `${runId}:build@1`, reason: "retries_exhausted", body: '{"n":1}' } as const;
+      const letter = { id: `${runId}:build@1`, reason: "retries_exhausted" } as const;
       const request = { tenant: harness.tenant, collection: "deadLetter", id: letter.id } as const;
-      for (const revision of [1, 2]) {
-        const body = `{"n":${revision}}`;
+      for (const body of ['{"n":1}', '{"n":2}']) {
         await harness.commit(runId, { deadLetters: [{ ...letter, body }] });
         const { document } = only(await harness.store.getDocument(request, call), "document");
-        assert.deepEqual([document.revision, document.body], [revision, body]);
+        assert.deepEqual([document.revision, document.body], [1, body]);
       }
     },
   },

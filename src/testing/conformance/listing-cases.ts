@@ -74,7 +74,7 @@ export const listingCases: readonly ConformanceCase[] = [
     },
   },
   {
-    name: "a timeline is read after a version, up to a limit, with the version that the run has",
+    name: "a timeline is read after a version, up to a limit, with the version and status that the run has",
     async check(harness) {
       const runId = await harness.admit();
       for (let index = 0; index < 4; index += 1) await harness.commit(runId);
@@ -82,9 +82,30 @@ export const listingCases: readonly ConformanceCase[] = [
       assert.deepEqual(await versions(harness, runId, 2, 2), [3, 4]);
       assert.deepEqual(await versions(harness, runId, 5), []);
       const request = { tenant: harness.tenant, runId, after: 5, limit: 1 };
-      assert.equal(only(await harness.store.readTimeline(request, call), "timeline").version, 5);
+      const read = only(await harness.store.readTimeline(request, call), "timeline");
+      assert.deepEqual([read.version, read.status], [5, "running"]);
+      await harness.end(runId, "failed");
+      const ended = only(await harness.store.readTimeline(request, call), "timeline");
+      assert.deepEqual([ended.version, ended.status, ended.rows.length], [6, "failed", 1]);
       const missing = await harness.store.readTimeline({ ...request, runId: harness.runId() }, call);
       assertOutcome(missing, { kind: "not_found" });
+    },
+  },
+  {
+    name: "event rows are read after a number, and every answer says from where to where they reach",
+    async check(harness) {
+      const read = async (after: number, limit: number) => {
+        const request = { tenant: harness.tenant, after, limit };
+        const { events, first, last } = only(await harness.store.readEvents(request, call), "events");
+        return { numbers: events.map(({ sequence }) => sequence), first, last };
+      };
+      assert.deepEqual(await read(0, 9), { numbers: [], first: 1, last: 0 });
+      const runId = await harness.admit();
+      for (let index = 0; index < 2; index += 1) await harness.commit(runId);
+      assert.deepEqual(await read(0, 2), { numbers: [1, 2], first: 1, last: 3 });
+      assert.deepEqual(await read(2, 9), { numbers: [3], first: 1, last: 3 });
+      assert.deepEqual(await read(3, 9), { numbers: [], first: 1, last: 3 });
+      assert.deepEqual(await read(Number.MAX_SAFE_INTEGER, 1), { numbers: [], first: 1, last: 3 });
     },
   },
   {
@@ -176,11 +197,12 @@ export const trimmingCases: readonly ConformanceCase[] = [
       const runId = await harness.admit();
       for (let index = 0; index < 6; index += 1) await harness.commit(runId);
       const request = { tenant: harness.tenant, after: 0, limit: 100 };
-      const { events } = only(await harness.store.readEvents(request, call), "events");
+      const { events, first, last } = only(await harness.store.readEvents(request, call), "events");
       assert.deepEqual(
         events.map(({ sequence }) => sequence),
         [3, 4, 5, 6, 7],
       );
+      assert.deepEqual([first, last], [3, 7]);
     },
   },
 ];

@@ -40,7 +40,8 @@ export const poisonCases: readonly ConformanceCase[] = [
       const [letter, ...more] = await deadLetters(harness);
       assert.deepEqual(more, []);
       const { savedAtMs: _at, ...rest } = letter as NonNullable<typeof letter>;
-      assert.deepEqual(rest, { id: `${runId}:${runId}`, body: was, revision: 1 });
+      const body = `{"reason":"poisoned_entry","run_id":"${runId}","entry":${was}}`;
+      assert.deepEqual(rest, { id: `${runId}:${runId}`, body, revision: 1 });
       only(await commit(harness, runId, guardOf(runId, owned, take), { consumed: 2 }), "committed");
     },
   },

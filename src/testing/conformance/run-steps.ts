@@ -4,8 +4,8 @@ import type { ApprovalId, ApprovalRequest, Decision } from "../../domain/approva
 import type { NewEntry } from "../../domain/inbox.ts";
 import { type ClaimToken, type JobId, type JobSpec, makeJobId } from "../../domain/job.ts";
 import type { Guard, LockName } from "../../domain/lock.ts";
-import type { RunId } from "../../domain/run.ts";
-import { type RunChange, unchanged } from "../../domain/run-change.ts";
+import type { RunHeader, RunId } from "../../domain/run.ts";
+import { type ChildRun, type RunChange, unchanged } from "../../domain/run-change.ts";
 import type { OwnedRun, TakeTerms } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { call, type Harness, only } from "./harness.ts";
@@ -72,6 +72,52 @@ export function cancelOf(harness: Harness): EntryOf<"cancel"> {
 
 export function timerOf(timerId: string): EntryOf<"timer"> {
   return { kind: "timer", entryId: `timer:${timerId}`, timerId };
+}
+
+export function retryOf(
+  harness: Harness,
+  jobId: JobId,
+  options: Partial<EntryOf<"retry">> = {},
+): EntryOf<"retry"> {
+  const ids = { entryId: harness.id("retry"), letterId: jobId, jobId };
+  return { kind: "retry", ...ids, actor: "dora", ...options };
+}
+
+export function childOf(harness: Harness, options: Partial<ChildRun> = {}): ChildRun {
+  return {
+    runId: harness.runId(),
+    workflow: "notify",
+    definition: "sha256:2",
+    step: "call",
+    attempt: 1,
+    records: [{ key: "input/run", body: '{"child":true}' }],
+    ...options,
+  };
+}
+
+/** A root and one child of its step `call`. */
+export async function family(harness: Harness, options: Partial<ChildRun> = {}) {
+  const parent = await harness.admit();
+  const child = childOf(harness, options);
+  await harness.commit(parent, { children: [child] });
+  return { parent, child: child.runId };
+}
+
+export async function headerOf({ store, tenant }: Harness, runId: RunId): Promise<RunHeader> {
+  return only(await store.loadRun({ tenant, runId, records: [] }, call), "run").header;
+}
+
+/** A commit that applies all that waits, so that the lock is given back. */
+export async function applyAll(harness: Harness, runId: RunId, change: Partial<RunChange>): Promise<void> {
+  const { version } = await headerOf(harness, runId);
+  const guard = await harness.acquire(runLock(runId), 60_000);
+  const options = { consumed: 100, expectedVersion: version, change };
+  only(await commit(harness, runId, guard, options), "committed");
+}
+
+/** The runs that hold slots, oldest first. */
+export async function activeRuns({ store, tenant }: Harness): Promise<readonly RunId[]> {
+  return only(await store.listActive({ tenant, limit: 100 }, call), "listed").runIds;
 }
 
 type DeliverOptions = Partial<Omit<RequestOf<"deliver">, "runId" | "entry">>;

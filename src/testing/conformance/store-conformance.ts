@@ -2,6 +2,7 @@
 import { defaultStoreSettings, type StoreSettings } from "../../ports/store.ts";
 import { admissionCases } from "./admission-cases.ts";
 import { approvalCases } from "./approval-cases.ts";
+import { childCases, treeLimitCases } from "./child-cases.ts";
 import { commitCases } from "./commit-cases.ts";
 import { documentCases } from "./document-cases.ts";
 import type { ConformanceSuite } from "./harness.ts";
@@ -12,11 +13,15 @@ import { keyQuotaCases, keyRetentionCases, keysForEverCases } from "./key-cases.
 import { lateCases } from "./late-cases.ts";
 import { listingCases, trimmingCases } from "./listing-cases.ts";
 import { lockCases } from "./lock-cases.ts";
+import { lockOperatorCases } from "./lock-operator-cases.ts";
+import { lockQueueCases } from "./lock-queue-cases.ts";
 import { lockStrategyCases } from "./lock-strategy-cases.ts";
 import { poisonCases } from "./poison-cases.ts";
 import { proposalCases } from "./proposal-cases.ts";
+import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
 import { sweepCases } from "./sweep-cases.ts";
+import { treeSweepCases } from "./tree-sweep-cases.ts";
 
 const { keyRetentionMs: _keyRetentionMs, ...keysForEver } = defaultStoreSettings;
 
@@ -38,6 +43,8 @@ export const storeConformance: readonly ConformanceSuite[] = [
     settings: defaultStoreSettings,
     cases: [
       ...lockCases,
+      ...lockQueueCases,
+      ...lockOperatorCases,
       ...admissionCases,
       ...lockStrategyCases,
       ...runCases,
@@ -45,6 +52,8 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...poisonCases,
       ...proposalCases,
       ...commitCases,
+      ...childCases,
+      ...retryCases,
       ...jobCases,
       ...approvalCases,
       ...documentCases,
@@ -53,11 +62,16 @@ export const storeConformance: readonly ConformanceSuite[] = [
     ],
   },
   { name: "swept at the usual pace", settings: defaultStoreSettings, cases: sweepCases },
-  { name: "swept in haste", settings: hasty, cases: hastySweepCases },
+  { name: "swept in haste", settings: hasty, cases: [...hastySweepCases, ...treeSweepCases] },
+  {
+    name: "three runs in a tree",
+    settings: { ...defaultStoreSettings, runsPerRootMax: 3 },
+    cases: treeLimitCases,
+  },
   {
     name: "keys kept for 60 ms",
     settings: { ...defaultStoreSettings, keyRetentionMs: 60 },
-    cases: keyRetentionCases,
+    cases: [...keyRetentionCases, ...retryKeyCases],
   },
   { name: "keys kept for ever", settings: keysForEver, cases: keysForEverCases },
   {

@@ -8,7 +8,7 @@ import { isRemoval } from "./run-checks.ts";
 
 /** Outcomes that may have changed something; all others are refusals and reads. */
 const effects = new Set([
-  ...["acquired", "renewed", "released", "saved", "removed"],
+  ...["acquired", "renewed", "released", "broken", "saved", "removed"],
   ...["admitted", "created", "reserved", "cancelled"],
   ...["delivered", "applied", "owned", "committed", "deleted", "more", "swept"],
 ]);
@@ -20,6 +20,8 @@ export function mayHaveEffect({ name, outcome }: StoreExecution): boolean {
   if (name === "heartbeatJobs" && outcome.kind === "judged") {
     return outcome.answers.some(({ kind }) => kind === "extended");
   }
+  // Whoever is told its place in a queue may have got it just now.
+  if (name === "acquireLock" && outcome.kind === "busy") return outcome.ahead !== undefined;
   return effects.has(outcome.kind);
 }
 
@@ -40,6 +42,8 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "ready":
     case "timer":
     case "document":
+    case "ticket":
+    case "spent":
       return tenant === undefined || scope.startsWith(`${tenant}/`);
     case "lock":
     case "tenant":
@@ -54,7 +58,7 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
   }
 }
 
-/** One row for every commit, decision, cancellation, deletion, document and setting, and none besides. */
+/** One row for every commit, decision, cancellation, deletion, document, setting and broken lock, and none besides. */
 export function eventsWanted({ name }: StoreExecution, changes: readonly Change[]): number {
   let wanted = 0;
   for (const change of changes) {
@@ -70,6 +74,7 @@ export function eventsWanted({ name }: StoreExecution, changes: readonly Change[
       wanted += 1;
     }
     if (change.kind === "document" && (name === "putDocument" || name === "removeDocument")) wanted += 1;
+    if (change.kind === "lock" && name === "breakLock" && change.before?.broken === undefined) wanted += 1;
     if (change.kind === "tenant" && change.after?.version !== (change.before?.version ?? 0)) wanted += 1;
   }
   return wanted;

@@ -125,6 +125,8 @@ function endAnswerOf(answer: Answer<"commit">, status: TerminalStatus): EndAnswe
     case "stale_version":
     case "stale_fence":
       return { kind: "busy" };
+    case "tree_full":
+      throw new Error("a commit without children fits every tree");
     case "not_found":
     case "unavailable":
     case "unknown":

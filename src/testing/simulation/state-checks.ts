@@ -158,8 +158,10 @@ export class StateChecks {
       case "keyed":
       case "proof":
       case "ready":
+      case "spent":
       case "sweepMark":
       case "tenant":
+      case "ticket":
         return;
     }
   }

@@ -1,0 +1,61 @@
+// Processes that take public locks of one simulated store, for tests of the flows: virtual time and scripted faults.
+import type { Config } from "../../src/config.ts";
+import { createBackground } from "../../src/control/engine/background.ts";
+import type { AcquireLockAnswer, AcquireLockRequest, LockApi } from "../../src/control/locks/lock-api.ts";
+import { createLockApi } from "../../src/control/locks/public-locks.ts";
+import type { LockToken } from "../../src/domain/lock.ts";
+import type { TenantId } from "../../src/domain/tenant.ts";
+import { loadConfig } from "../../src/load-config.ts";
+import {
+  createWorld,
+  join,
+  type Member,
+  type MemberOptions,
+  type World,
+  type WorldOptions,
+} from "./simulated-ports.ts";
+
+export const acme = "acme" as TenantId;
+export const caller = { tenant: acme, actor: "ann" };
+export const report = "report";
+
+export type LockProcess = Member & {
+  readonly api: LockApi;
+  /** With a wait of 10 s in the queue, unless said otherwise. */
+  acquire(request?: Partial<AcquireLockRequest>, signal?: AbortSignal): Promise<AcquireLockAnswer>;
+  release(token: string, resource?: string): ReturnType<LockApi["releaseLock"]>;
+};
+
+export type LockWorld = World & {
+  process(name: string, options?: MemberOptions & { readonly overrides?: Partial<Config> }): LockProcess;
+};
+
+export function lockWorld(options?: WorldOptions): LockWorld {
+  const world = createWorld(options);
+  return {
+    ...world,
+    process(name, { overrides = {}, ...memberOptions } = {}) {
+      const member = join(world, name, memberOptions);
+      const { config } = loadConfig({ overrides });
+      const { ports } = member;
+      const api = createLockApi({ ports, config, background: createBackground(ports.log) });
+      return {
+        ...member,
+        api,
+        acquire: (request = {}, signal) =>
+          api.acquireLock(
+            { caller, resource: report, ttlMs: 30_000, waitMs: 10_000, wait: "queue", ...request },
+            signal,
+          ),
+        release: (token, resource = report) => api.releaseLock(acme, { resource, token: token as LockToken }),
+      };
+    },
+  };
+}
+
+export type Acquired = Extract<AcquireLockAnswer, { kind: "acquired" }>;
+
+export function acquired(answer: AcquireLockAnswer): Acquired {
+  if (answer.kind !== "acquired") throw new Error(`expected a lock, got ${JSON.stringify(answer)}`);
+  return answer;
+}
