@@ -1,6 +1,6 @@
 // Applies each planted bug to a copy of the tree and runs the tests that must catch it: npm run plant-bugs [-- name ...]
 import { execFileSync, spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { PlantedBug } from "./planted-bug.ts";
 import { plantedBugs } from "./planted-bugs.ts";
@@ -61,7 +61,8 @@ function copyTree(copy: string): void {
     cwd: root,
     encoding: "utf8",
   });
-  for (const path of listed.split("\n").filter((line) => line !== "")) {
+  // What has just been deleted does not count.
+  for (const path of listed.split("\n").filter((line) => line !== "" && existsSync(join(root, line)))) {
     cpSync(join(root, path), join(copy, path), { recursive: true });
   }
 }

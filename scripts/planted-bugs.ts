@@ -1,8 +1,11 @@
 // The planted bugs in locks, admission and the stores, and the list of all planted bugs.
 import type { PlantedBug } from "./planted-bug.ts";
+import { plantedEventBugs } from "./planted-event-bugs.ts";
 import { plantedLockBugs } from "./planted-lock-bugs.ts";
+import { plantedPublicLockBugs } from "./planted-public-lock-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
 import { plantedTreeBugs } from "./planted-tree-bugs.ts";
+import { plantedWhyBugs } from "./planted-why-bugs.ts";
 
 const conformance = "test/conformance/store.test.ts";
 
@@ -13,10 +16,10 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: "src/adapters/operations/locks.ts",
-        find: `  if (last === undefined || last.token !== token) return { kind: "not_owned" };
-  if (last.released)`,
-        replace: `  if (last === undefined) return { kind: "not_owned" };
-  if (last.released)`,
+        find: `  if (last?.token === token) {
+    if (last.released)`,
+        replace: `  if (last !== undefined) {
+    if (last.released)`,
       },
     ],
     tests: [conformance],
@@ -27,8 +30,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/release-lock.lua",
-        find: `if token ~= ARGV[2] then return { "not_owned", now } end`,
-        replace: `if token == "" then return { "not_owned", now } end`,
+        find: "if not lock or token ~= ARGV[2] then",
+        replace: "if not lock then",
       },
     ],
     tests: [conformance],
@@ -246,7 +249,10 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
     tests: ["test/unit"],
   },
+  ...plantedEventBugs,
   ...plantedLockBugs,
+  ...plantedPublicLockBugs,
   ...plantedRunBugs,
   ...plantedTreeBugs,
+  ...plantedWhyBugs,
 ];

@@ -1,94 +1,106 @@
-// The planted bugs in the flows of public locks.
+// The planted bugs in the queues of locks and in the breaking of locks.
 import type { PlantedBug } from "./planted-bug.ts";
 
-const acquire = "src/control/locks/acquire-public-lock.ts";
-const queue = "test/unit/public-lock-queue.test.ts";
-const trouble = "test/unit/public-lock-trouble.test.ts";
+const conformance = "test/conformance/store.test.ts";
 
 export const plantedLockBugs: readonly PlantedBug[] = [
   {
-    name: "own-token-given-back",
-    what: "a caller's own token is given back when it disconnects, although it may hold the lock over another connection by then",
+    name: "overtake-queue",
+    what: "whoever asks first takes a lock that has expired: those who queue for it are overtaken",
     edits: [
       {
-        file: acquire,
-        find: "if (this.#mayHold && isOurs &&",
-        replace: "if (this.#mayHold && (isOurs || true) &&",
+        file: "src/adapters/operations/locks.ts",
+        find: "if (holder === undefined && (head === undefined || head.token === token)) {",
+        replace: "if (holder === undefined) {",
       },
     ],
-    tests: [trouble],
+    tests: [conformance],
   },
   {
-    name: "place-left-in-queue",
-    what: "whoever waited too long keeps its place: the lock goes to nobody",
+    name: "overtake-queue-lua",
+    what: "the same in the Redis script",
     edits: [
       {
-        file: acquire,
-        find: "if (!this.#mayHold || (await this.#giveBack())",
-        replace: "if (this.#mayHold || (await this.#giveBack())",
+        file: "src/adapters/redis/lua/acquire-lock.lua",
+        find: "if not lock and (not head or head == token) then",
+        replace: "if not lock then",
       },
     ],
-    tests: [trouble],
+    tests: [conformance],
   },
   {
-    name: "disconnected-keeps-place",
-    what: "whoever went away keeps its place: the lock goes to nobody",
+    name: "grant-silent-ticket",
+    what: "a lock is handed on to a waiter that was not heard of for too long: nobody uses it for a whole ttl",
     edits: [
       {
-        file: acquire,
-        find: `      this.#desk.engine.background.run("giving a lock back", () => this.#giveBack());
+        file: "src/adapters/operations/tickets.ts",
+        find: "live: tickets.filter(({ expiresAtMs }) => now <= expiresAtMs),",
+        replace: "live: tickets,",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "grant-silent-ticket-lua",
+    what: "the same in the Redis script",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/parts/lock-queue.lua",
+        find: `silent = redis.call("ZRANGE", endsKey, "-inf", "(" .. now, "BYSCORE")`,
+        replace: `silent = redis.call("ZRANGE", endsKey, "-inf", "(0", "BYSCORE")`,
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "break-without-fence",
+    what: "an operator who saw an old holder takes the lock from the new one",
+    edits: [
+      {
+        file: "src/adapters/operations/locks.ts",
+        find: `  if (last.fence !== fence) return { kind: "superseded", fence: last.fence };
 `,
         replace: "",
       },
     ],
-    tests: [trouble],
+    tests: [conformance],
   },
   {
-    name: "public-lease-from-reply",
-    what: "a public lock's time counts from the reply instead of the send: the holder believes in it after it has expired",
+    name: "break-without-fence-lua",
+    what: "the same in the Redis script",
     edits: [
       {
-        file: acquire,
-        find: `this.#grantedBy("ask", { ...answer, since })`,
-        replace: `this.#grantedBy("ask", { ...answer, since: this.#now() })`,
+        file: "src/adapters/redis/lua/break-lock.lua",
+        find: `if fence ~= ARGV[2] then return { "superseded", now, fence } end
+`,
+        replace: "",
       },
     ],
-    tests: [trouble],
+    tests: [conformance],
   },
   {
-    name: "public-unknown-as-busy",
-    what: "a store that does not answer counts as a busy lock: the caller gives up a lock that it has",
+    name: "broken-holder-continues",
+    what: "a holder that goes on after its lock expired takes a broken lock again with its next write",
     edits: [
       {
-        file: acquire,
-        find: `if (pauseMs >= this.#troubleLeftMs()) return { kind: "unknown", cause, token: this.#token };`,
-        replace: `if (pauseMs >= this.#troubleLeftMs()) return { kind: "busy", waitedMs: this.#waitedMs() };`,
+        file: "src/adapters/operations/locks.ts",
+        find: `  return guard.policy === "continue" && !hasGivenUp(last) ? "retake" : "stale";`,
+        replace: `  return guard.policy === "continue" && !last.released ? "retake" : "stale";`,
       },
     ],
-    tests: [trouble],
+    tests: [conformance],
   },
   {
-    name: "handover-not-told",
-    what: "a release hands the lock on but does not tell the new owner in the same process, who polls for it",
+    name: "left-token-queues-again",
+    what: "a late duplicate of an ask takes a place for somebody who has left: the lock is handed on to nobody",
     edits: [
       {
-        file: "src/control/locks/lock-desk.ts",
-        find: "  if (granted === undefined) return;",
-        replace: "  if (granted !== undefined) return;",
+        file: "src/adapters/redis/lua/acquire-lock.lua",
+        find: `if queues and isSpent(token) then return { "already_released", now } end
+`,
+        replace: "",
       },
     ],
-    tests: [queue],
-  },
-  {
-    name: "late-try-forgotten",
-    what: "what a try without an answer may still get is not given back",
-    edits: [
-      {
-        file: "src/control/locks/give-back.ts",
-        find: "if (openUntilMs !== undefined && ",
-        replace: "if (openUntilMs === undefined && ",
-      },
-    ],
-    tests: [trouble],
+    tests: [conformance],
   },
 ];

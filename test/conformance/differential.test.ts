@@ -6,7 +6,7 @@ import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { StoreSettings } from "../../src/ports/store.ts";
 import { type Candidate, compare } from "../support/differential.ts";
-import { sequences } from "../support/differential-commands.ts";
+import { sequences, treeSequences } from "../support/differential-commands.ts";
 import { type StoreHost, startStoreHost, storeNames } from "../support/stores.ts";
 
 /** Few are kept, so that old ones are dropped within a sequence; what becomes due does so at once, on every store. */
@@ -24,7 +24,6 @@ const settings: StoreSettings = {
   proveEveryMs: 0,
   runsPerRootMax: 4,
 };
-const numRuns = 150;
 /** Shrinking replays sequences in real time: this bounds how long a failure takes to be told. */
 const shrinkWithinMs = 240_000;
 
@@ -43,11 +42,19 @@ beforeAll(async () => {
 
 afterAll(() => Promise.all(hosts.map((host) => host.close())));
 
-test("random sequences give the same outcomes on every store", { timeout: 400_000 }, async () => {
+test("random sequences give the same outcomes on every store", { timeout: 400_000 }, () =>
+  proveSame(sequences, 150),
+);
+
+test("random trees of runs give the same outcomes on every store", { timeout: 400_000 }, () =>
+  proveSame(treeSequences, 80),
+);
+
+async function proveSame(chosen: typeof sequences, numRuns: number): Promise<void> {
   let slow = 0;
   let total = 0;
   await fc.assert(
-    fc.asyncProperty(sequences, async (commands) => {
+    fc.asyncProperty(chosen, async (commands) => {
       total += 1;
       const verdict = await compare(candidates, commands, randomBytes(6).toString("hex"));
       if (verdict.kind === "too_slow") slow += 1;
@@ -56,4 +63,4 @@ test("random sequences give the same outcomes on every store", { timeout: 400_00
   );
   // Sequences in which a short time could not be compared prove nothing: most must not be of that kind.
   expect(slow).toBeLessThan(total / 2);
-});
+}

@@ -7,7 +7,14 @@ import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key, only } from "../../src/testing/conformance/harness.ts";
-import { approvalOf, cancelOf, deliver, jobOf, runLock } from "../../src/testing/conformance/run-steps.ts";
+import {
+  approvalOf,
+  cancelOf,
+  childOf,
+  deliver,
+  jobOf,
+  runLock,
+} from "../../src/testing/conformance/run-steps.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { changedKeys, takeSnapshot } from "../support/redis-snapshot.ts";
 import { silentLog } from "../support/silent-log.ts";
@@ -90,18 +97,21 @@ describe("idle", () => {
 describe("repairs", () => {
   const proof = () => hasten(`proof ${harness.tenant} `);
 
-  test("a slot of a run that is gone, or has ended, is freed", async () => {
+  test("a slot of a run that is gone, has ended or is a child is freed", async () => {
     const { tenant } = harness;
     const live = await harness.admit();
     const ended = await harness.admit();
     await harness.end(ended);
     const gone = harness.runId();
-    await server.command("ZADD", keys.active, "1", gone, "2", ended);
+    const child = childOf(harness);
+    await harness.commit(live, { children: [child] });
+    await server.command("ZADD", keys.active, "1", gone, "2", ended, "3", child.runId);
     await proof();
     const { repairs } = await sweep();
     expect(repairs).toEqual([
       { tenant, repair: "slot_freed", runId: gone },
       { tenant, repair: "slot_freed", runId: ended },
+      { tenant, repair: "slot_freed", runId: child.runId },
     ]);
     expect(await store.listActive({ tenant, limit: 9 }, call)).toMatchObject({ runIds: [live] });
     await proof();

@@ -90,7 +90,7 @@ describe("the file", () => {
     expect(await store.admit(admission(1), call)).toMatchObject({ active: 2, limit: 3 });
     await store.close();
     const again = await openCoreIn(directory);
-    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 3 });
+    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 4 });
     again.close();
   });
 
@@ -135,6 +135,21 @@ describe("the file", () => {
     const left = await later.listRuns({ tenant, limit: 10 }, call);
     expect(left).toMatchObject({ runs: [{ runId, status: "running", version: 2 }] });
     await later.close();
+  });
+
+  test("version 3 is migrated: a lock that is held stays so, without an owner, and gets a queue", async () => {
+    const dump = readFileSync(join(import.meta.dirname, "../fixtures/sqlite-schema-3.sql"), "utf8");
+    await runSql(directory, dump);
+    const store = await openStoreIn(directory, { clock: clockAt(() => 1_763_200_001_000) });
+    const lock = { namespace: "public", name: "printer" } as const;
+    const held = { lock, instance: "host:1", fence: 1_763_200_000_004_000, heldForMs: 996, waiting: 0 };
+    const listed = await store.listLocks({ tenant, after: "", limit: 10 }, call);
+    expect(listed).toMatchObject({ locks: [{ ...held, expiresInMs: 3_599_004 }] });
+    const asked = { tenant, lock, token: "next" as LockToken, instance: "host:2", ttlMs: 1_000 };
+    expect(await store.acquireLock({ ...asked, ticketMs: 1_000 }, call)).toMatchObject({ ahead: 0 });
+    const release = { tenant, lock, token: "held-token" as LockToken };
+    expect(await store.releaseLock(release, call)).toMatchObject({ granted: { token: "next" } });
+    await store.close();
   });
 
   test("another program's database is refused and left alone", async () => {

@@ -2,6 +2,7 @@
 import { rmSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import type { LockName, LockToken } from "../../src/domain/lock.ts";
 import { partitionOf } from "../../src/domain/partition.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { Harness, only } from "../../src/testing/conformance/harness.ts";
@@ -90,5 +91,53 @@ describe("repairs", () => {
     const keyed = core.database.prepare("SELECT COUNT(*) AS amount FROM keyed").get();
     expect(keyed).toMatchObject({ amount: 1 });
     core.close();
+  });
+});
+
+describe("locks", () => {
+  const lock: LockName = { namespace: "public", name: "printer" };
+  const ask = (token: string, ticketMs = 30_000) => ({
+    ...{ tenant, lock, token: token as LockToken, instance: "host:1", ttlMs: 1_000 },
+    ticketMs,
+  });
+  const minuteMs = 60_000;
+
+  async function rowsOf(tables: readonly string[]): Promise<readonly unknown[]> {
+    const core = await openCoreIn(directory);
+    const rows = tables.flatMap((table) => core.database.prepare(`SELECT member FROM ${table}`).all());
+    core.close();
+    return rows;
+  }
+
+  test("one that nobody uses any more is forgotten, with its silent tickets and those who left its queue", async () => {
+    let nowMs = systemClock.wallMs();
+    const store = await openStoreIn(directory, { clock: clockAt(() => nowMs) });
+    only(await store.acquireLock(ask("holder"), call), "acquired");
+    for (const token of ["leaving", "silent"]) only(await store.acquireLock(ask(token), call), "busy");
+    only(await store.releaseLock({ tenant, lock, token: "leaving" as LockToken }, call), "released");
+    nowMs += 9 * minuteMs;
+    await store.sweep({ partition }, call);
+    only(
+      await store.renewLock({ tenant, lock, token: "holder" as LockToken, ttlMs: 1_000 }, call),
+      "not_owned",
+    );
+    nowMs += 2 * minuteMs;
+    only(await store.sweep({ partition }, call), "swept");
+    await store.close();
+    expect(await rowsOf(["lock", "ticket", "spent", "due"])).toEqual([]);
+  });
+
+  test("one that is still in use stays, and is visited again", async () => {
+    let nowMs = systemClock.wallMs();
+    const store = await openStoreIn(directory, { clock: clockAt(() => nowMs) });
+    const { fence } = only(await store.acquireLock(ask("holder"), call), "acquired");
+    for (let minute = 0; minute < 12; minute += 1) {
+      const held = { tenant, lock, token: "holder" as LockToken, ttlMs: 2 * minuteMs };
+      expect(await store.renewLock(held, call)).toMatchObject({ kind: "renewed", fence });
+      nowMs += minuteMs;
+      only(await store.sweep({ partition }, call), "swept");
+    }
+    await store.close();
+    expect(await rowsOf(["lock", "due"])).toHaveLength(2);
   });
 });

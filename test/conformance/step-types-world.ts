@@ -1,6 +1,7 @@
 // Whole flows on a real store: processes that may die in the middle, workers that outlive them, and what a run came to.
 import { expect } from "vitest";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemRandom } from "../../src/adapters/system/system-random.ts";
 import type { Config } from "../../src/config.ts";
 import type { ControlApi } from "../../src/control/control-api.ts";
 import type { InProcessJob } from "../../src/control/jobs/in-process-worker.ts";
@@ -14,6 +15,7 @@ import type { Log } from "../../src/ports/log.ts";
 import {
   defaultStoreSettings,
   executeOn,
+  type OperationName,
   type Store,
   type StoreSettings,
   storeFrom,
@@ -55,6 +57,7 @@ export class World {
   readonly #host: StoreHost;
   readonly #settings: StoreSettings;
   readonly #overrides: Partial<Config>;
+  readonly #sweep: WorldOptions["sweep"];
   readonly #over = new AbortController();
   #store: Store;
   #process: Process;
@@ -64,6 +67,7 @@ export class World {
     this.#host = host;
     this.#settings = parts.settings;
     this.#overrides = parts.overrides;
+    this.#sweep = parts.sweep;
     this.errors = parts.errors;
     this.#store = store;
     this.#process = process;
@@ -72,7 +76,7 @@ export class World {
   static async open(host: StoreHost, options: WorldOptions = {}): Promise<World> {
     const settings = { ...defaultStoreSettings, attentionMs: 1_500, ...options.settings };
     const overrides = { "locks.run.handoffTtlMs": 1_500, ...options.overrides };
-    const parts: Parts = { settings, overrides, errors: [] };
+    const parts: Parts = { ...options, settings, overrides, errors: [] };
     const store = await host.open(settings);
     return new World(host, parts, store, await startProcess(store, parts));
   }
@@ -89,6 +93,11 @@ export class World {
     return this.#life;
   }
 
+  /** Resolves when the process has died where it was told to. */
+  get dead(): Promise<void> {
+    return this.#process.dead;
+  }
+
   /** Aborted when all is over: work that waits for ever waits for this. */
   get over(): AbortSignal {
     return this.#over.signal;
@@ -99,10 +108,11 @@ export class World {
     this.#process.die();
     this.#store = await this.#host.reopen(this.#store, this.#settings);
     this.#life += 1;
-    const parts = {
+    const parts: Parts = {
       settings: this.#settings,
       overrides: { ...this.#overrides, ...overrides },
       errors: this.errors,
+      ...(this.#sweep === undefined ? {} : { sweep: this.#sweep }),
     };
     this.#process = await startProcess(this.#store, parts);
   }
@@ -112,33 +122,56 @@ export class World {
   }
 
   async close(): Promise<void> {
+    if (this.#over.signal.aborted) return;
     this.#over.abort();
-    await this.#process.plane.close();
+    // What a dead one waits for never comes.
+    if (this.#process.isAlive()) await this.#process.plane.close();
   }
 }
 
 export type WorldOptions = {
   readonly settings?: Partial<StoreSettings>;
   readonly overrides?: Partial<Config>;
+  /** `none`: whoever waits for the sweep waits for a minute. */
+  readonly sweep?: "usual" | "none";
+  /** Whether the first process dies at this call of the store: before it has its effect, or after it. */
+  readonly diesAt?: (name: OperationName, request: object) => "before" | "after" | undefined;
 };
 
-type Parts = {
+type Parts = Pick<WorldOptions, "sweep" | "diesAt"> & {
   readonly settings: StoreSettings;
   readonly overrides: Partial<Config>;
   readonly errors: string[];
 };
 
-type Process = { readonly plane: ControlPlane; die(): void };
+type Process = {
+  readonly plane: ControlPlane;
+  readonly dead: Promise<void>;
+  isAlive(): boolean;
+  die(): void;
+};
 
 /** A process over a store that it can lose at any time: its calls are never answered from then on. */
-async function startProcess(store: Store, { overrides, errors }: Parts): Promise<Process> {
+async function startProcess(store: Store, parts: Parts): Promise<Process> {
+  const { errors, sweep, diesAt } = parts;
   const execute = executeOn(store);
   const never = new Promise<never>(() => {});
   let isAlive = true;
+  let tell = () => {};
+  const dead = new Promise<void>((resolve) => {
+    tell = resolve;
+  });
+  const die = () => {
+    isAlive = false;
+    tell();
+  };
   const mortal = storeFrom(
     async (name, request, options) => {
+      const death = isAlive ? diesAt?.(name, request) : undefined;
+      if (death === "before") die();
       if (!isAlive) return never;
       const answer = await execute(name, request, options);
+      if (death === "after") die();
       return isAlive ? answer : never;
     },
     async () => {},
@@ -148,13 +181,10 @@ async function startProcess(store: Store, { overrides, errors }: Parts): Promise
     warn: () => {},
     error: (message, fields) => void (isAlive && errors.push(`${message} ${JSON.stringify(fields)}`)),
   };
-  const plane = await createControlPlane({ overrides, ports: { store: mortal, log } });
-  return {
-    plane,
-    die: () => {
-      isAlive = false;
-    },
-  };
+  const random = sweep === "none" ? { random: { ...systemRandom, fraction: () => 0.999 } } : {};
+  const overrides = { ...parts.overrides, ...(sweep === "none" ? { "sweep.everyMs": 60_000 } : {}) };
+  const plane = await createControlPlane({ overrides, ports: { store: mortal, log, ...random } });
+  return { plane, dead, isAlive: () => isAlive, die };
 }
 
 /** One tenant of a world: what a test does there, in few words. */

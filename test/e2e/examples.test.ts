@@ -5,7 +5,9 @@ import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
+import { compileDefinition } from "../../src/domain/workflow/compile.ts";
 import { readDefinition } from "../../src/domain/workflow/definition.ts";
+import { readYaml } from "../../src/domain/workflow/yaml-text.ts";
 import { createHttpClient } from "../support/http-client.ts";
 import { servedBy, startProgram } from "../support/program.ts";
 import { diskFolder } from "../support/stores.ts";
@@ -30,6 +32,12 @@ decided
 `,
 };
 
+function yamlValue(text: string): JsonValue {
+  const reading = readYaml(text);
+  if (reading.kind === "invalid") throw new Error(JSON.stringify(reading.problems));
+  return reading.value;
+}
+
 test("every example is tested", () => {
   expect(examples).toEqual([...Object.keys(expected), "04-worker-over-http.ts"]);
 });
@@ -44,7 +52,10 @@ test.each(Object.entries(expected))("%s runs", (file, output) => {
 
 test.each(workflows)("%s is a valid workflow", (file) => {
   const text = readFileSync(join(root, "examples/workflows", file), "utf8");
-  expect(readDefinition(JSON.parse(text) as JsonValue)).toMatchObject({ kind: "valid" });
+  const value = file.endsWith(".yaml") ? yamlValue(text) : (JSON.parse(text) as JsonValue);
+  const reading = readDefinition(value);
+  expect(reading).toMatchObject({ kind: "valid" });
+  if (reading.kind === "valid") expect(compileDefinition(file, reading.definition).roots).not.toEqual([]);
 });
 
 test("04-worker-over-http.ts does the jobs of a running server", async () => {

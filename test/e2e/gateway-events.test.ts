@@ -236,7 +236,7 @@ test("a stream goes on after the server was killed and started again, without a 
     for (const id of ["a", "b", "c"]) await save(first, id);
     await before.until("all three", (events) => events.some(({ data }) => data.subject === "workflow/c"));
     await first.program.kill();
-    expect(await before.over).toBe("broken");
+    await before.over;
     const second = await serve();
     for (const id of ["d", "e"]) await save(second, id);
     const lastEventId = before.lastEventId();

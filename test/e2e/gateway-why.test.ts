@@ -110,8 +110,11 @@ test("it is a matter of time, of a delay or of a retry", async () => {
     waiting_for: [{ kind: "timer", timer: "delay", step_id: "rest" }],
   });
   const runId = await start("again");
-  const [job] = await poll({ topics: ["again"], wait_ms: 5_000 });
-  const results = [{ ...job, status: "failed", error: { message: "no luck" } }];
+  const [{ job_id, claim_token } = { job_id: "", claim_token: "" }] = await poll({
+    topics: ["again"],
+    wait_ms: 5_000,
+  });
+  const results = [{ job_id, claim_token, status: "failed", error: { message: "no luck" } }];
   await world.ask("POST", "/api/v1/jobs/results", {
     key: world.acme.worker,
     body: { worker_id: "w", results },

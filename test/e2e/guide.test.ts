@@ -15,6 +15,8 @@ const pages = readdirSync(join(root, "docs/guide"))
 /** The refusals that a page shows on purpose, in their order. */
 const refusals: Readonly<Record<string, readonly string[]>> = {
   "approvals.md": ["approval_already_decided"],
+  "events.md": [],
+  "explanations.md": [],
   "getting-started.md": [],
   "limits-and-idempotency.md": ["idempotency_key_reused", "max_concurrent_runs_reached"],
   "locks.md": ["lock_unavailable", "lock_not_owned"],
@@ -54,8 +56,16 @@ test.each(pages)(
     if (page === "workflows.md") {
       expect(stdout).toContain('"letter":"Dear Ada, welcome","letters":3');
       expect(stdout).toMatch(/steps\.a\.condition.*steps\.c\.depends_on/);
+      expect(stdout).toMatch(/"valid":true,"steps":5,"hash":"\w+","warnings".*demo-refund.*"line":\d+/);
+      expect(stdout).toMatch(/"valid":false.*steps\.again\.input\.until.*"line":5/);
     }
     if (page === "locks.md") expect(stdout).toMatch(/"owner":"agent 8".*"waited_ms":.*"released":true/s);
+    if (page === "events.md") expect(stdout).toMatch(/^event: run_completed$[\s\S]*^event: end$/m);
+    if (page === "explanations.md") {
+      expect(stdout).toMatch(/"because":"no_worker_for_topic".*"similar_topics":\["translate"\]/);
+      expect(stdout).toMatch(/bank is down[\s\S]*"status":"retrying","already":false[\s\S]*"already":true/);
+      expect(stdout).toContain('{"purged":0,"more":false}');
+    }
     if (page === "workers.md") expect(stdout).toContain('"kind":"accepted"');
     if (page === "limits-and-idempotency.md") expect(stdout).toMatch(/^idempotent-replayed: true/m);
     if (page === "approvals.md") expect(stdout).toContain('"reason":"known customer"');

@@ -105,10 +105,33 @@ const weights: { readonly [Name in OperationName]: number } = {
   readEvents: 2,
 };
 
-const names = Object.entries(weights).map(([name, weight]) => ({
-  weight,
-  arbitrary: fc.constant(name as OperationName),
-}));
+/** Of a tree: what starts, ends, cancels and opens runs again, and what shows it. */
+const treeWeights: Partial<Record<OperationName, number>> = {
+  acquireLock: 10,
+  setTenant: 4,
+  admit: 6,
+  countActive: 2,
+  loadRun: 4,
+  listRuns: 3,
+  readTimeline: 2,
+  deleteRun: 1,
+  deliver: 22,
+  takeRun: 16,
+  commit: 34,
+  getDocument: 2,
+  sweep: 2,
+  listActive: 3,
+  inspectReservation: 2,
+  readEvents: 3,
+};
+
+function chosenFrom(amounts: Partial<Record<OperationName, number>>): fc.Arbitrary<OperationName> {
+  const names = Object.entries(amounts).map(([name, weight]) => ({
+    weight,
+    arbitrary: fc.constant(name as OperationName),
+  }));
+  return fc.oneof(...names);
+}
 
 /** The first, but one time in `often` the second. */
 function seldom<Value>(usual: Value, other: Value, often = 6): fc.Arbitrary<Value> {
@@ -118,10 +141,12 @@ function seldom<Value>(usual: Value, other: Value, often = 6): fc.Arbitrary<Valu
   );
 }
 
-const change: fc.Arbitrary<ChangeChoice> = fc.record({
+const goingOn = fc.constantFrom<RunStatus>("running", "waiting");
+
+const changes = {
   status: fc.oneof(
-    { weight: 9, arbitrary: fc.constantFrom<RunStatus>("running", "waiting") },
-    { weight: 1, arbitrary: fc.constantFrom<RunStatus>("succeeded", "failed", "failed", "cancelled") },
+    { weight: 9, arbitrary: goingOn },
+    { weight: 1, arbitrary: fc.constantFrom<RunStatus>("succeeded", "failed", "cancelled") },
   ),
   jobs: fc.nat({ max: 2 }),
   bornClaimed: fc.boolean(),
@@ -133,7 +158,20 @@ const change: fc.Arbitrary<ChangeChoice> = fc.record({
   letter: seldom(false, true),
   children: fc.constantFrom(0, 0, 0, 1, 2),
   cancelsChildren: seldom(false, true, 4),
-});
+};
+
+const treeChanges = {
+  ...changes,
+  status: fc.oneof(
+    { weight: 3, arbitrary: goingOn },
+    {
+      weight: 1,
+      arbitrary: fc.constantFrom<RunStatus>("failed", "failed", "failed", "timed_out", "succeeded"),
+    },
+  ),
+  children: fc.constantFrom(0, 1, 1, 2),
+  letter: seldom(true, false, 3),
+};
 
 const choices = {
   kind: fc.constant("call" as const),
@@ -154,7 +192,7 @@ const choices = {
   revoked: seldom(false, true),
   credential: fc.constantFrom(undefined, undefined, "key_1", "key_2"),
   versionOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, -1, 1),
-  change,
+  change: fc.record(changes),
   entry: fc.constantFrom<NewEntry["kind"]>(
     "result",
     "result",
@@ -173,21 +211,42 @@ const choices = {
   twice: fc.boolean(),
 };
 
-const firstCall: fc.Arbitrary<Command> = fc.record({
+/** Few runs, and those who own them: children are started, end and are cancelled, and what failed is opened again. */
+const treeChoices: typeof choices = {
   ...choices,
-  name: fc.constant("admit" as const),
-});
-
-const laterCommands: fc.Arbitrary<Command[]> = fc.array(
-  fc.oneof(
-    { weight: 40, arbitrary: fc.record({ ...choices, name: fc.oneof(...names) }) },
-    { weight: 4, arbitrary: fc.record({ kind: fc.constant("again" as const), back: fc.nat({ max: 12 }) }) },
-    { weight: 1, arbitrary: fc.constant({ kind: "wait" } as const) },
-  ),
-  { minLength: 10, maxLength: 60, size: "max" },
-);
+  tenant: fc.constant(0),
+  run: seldom(0, 1),
+  generation: fc.constantFrom(0, 0, 1, 1, 2),
+  lock: fc.constant(1),
+  ttl: fc.constant<Ttl>("long"),
+  limit: fc.option(fc.integer({ min: 1, max: 2 }), { nil: undefined }),
+  strategy: fc.constant(undefined),
+  stopped: seldom(false, true, 20),
+  revoked: fc.constant(false),
+  versionOffset: seldom(0, 1, 20),
+  change: fc.record(treeChanges),
+  entry: fc.constantFrom<NewEntry["kind"]>("result", "retry", "retry", "cancel"),
+  consumed: fc.constantFrom(0, 2, 3),
+  stranger: seldom(false, true, 30),
+};
 
 /** Every sequence begins with an admission, so that there is something to work on. */
-export const sequences: fc.Arbitrary<readonly Command[]> = fc
-  .tuple(firstCall, laterCommands)
-  .map(([first, later]) => [first, ...later]);
+function sequencesOf(
+  choice: typeof choices,
+  amounts: Partial<Record<OperationName, number>>,
+): fc.Arbitrary<readonly Command[]> {
+  const first: fc.Arbitrary<Command> = fc.record({ ...choice, name: fc.constant("admit" as const) });
+  const later: fc.Arbitrary<Command[]> = fc.array(
+    fc.oneof(
+      { weight: 40, arbitrary: fc.record({ ...choice, name: chosenFrom(amounts) }) },
+      { weight: 4, arbitrary: fc.record({ kind: fc.constant("again" as const), back: fc.nat({ max: 12 }) }) },
+      { weight: 1, arbitrary: fc.constant({ kind: "wait" } as const) },
+    ),
+    { minLength: 10, maxLength: 60, size: "max" },
+  );
+  return fc.tuple(first, later).map(([admission, others]) => [admission, ...others]);
+}
+
+export const sequences = sequencesOf(choices, weights);
+
+export const treeSequences = sequencesOf(treeChoices, treeWeights);

@@ -243,5 +243,12 @@ async function makeLetter(ask: GatewayWorld["ask"], keys: TenantKeys): Promise<s
     key: keys.worker,
     body: { worker_id: "w-3", results: [result] },
   });
-  return job_id;
+  const path = `/api/v1/dlq/${encodeURIComponent(job_id)}`;
+  const endMs = performance.now() + 5_000;
+  for (;;) {
+    const letter = await ask("GET", path, { key: keys.viewer });
+    if (letter.json.run_status === "failed") return job_id;
+    if (performance.now() > endMs) throw new Error(letter.text);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
 }

@@ -59,3 +59,23 @@ export function acquired(answer: AcquireLockAnswer): Acquired {
   if (answer.kind !== "acquired") throw new Error(`expected a lock, got ${JSON.stringify(answer)}`);
   return answer;
 }
+
+export async function until(world: LockWorld, atMs: number): Promise<void> {
+  await world.kernel.run({ untilMs: atMs });
+}
+
+const lock = { namespace: "public", name: report } as const;
+
+/** Somebody from outside all processes has the lock; gives what frees it. */
+export async function occupied(world: LockWorld, ttlMs = 600_000) {
+  const token = "occupant" as LockToken;
+  const request = { tenant: acme, lock, token, instance: "x", ttlMs, owner: "bob" };
+  const answer = await world.store.acquireLock(request, { deadlineMs: 1 });
+  if (answer.kind !== "acquired") throw new Error(`the lock could not be occupied: ${answer.kind}`);
+  return () => world.store.releaseLock({ tenant: acme, lock, token }, { deadlineMs: 1 });
+}
+
+/** What the store itself says of the lock. */
+export function held(world: LockWorld) {
+  return world.store.inspectLock({ tenant: acme, lock }, { deadlineMs: 1 });
+}

@@ -261,3 +261,33 @@ test("a revoked key claims nothing, whatever this process still remembers of it"
     ).jobs,
   ).toHaveLength(1);
 });
+
+describe("jobs that were called off", () => {
+  test("do not keep a worker with one place from the job behind them", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    await plane.save("w", { a: work() });
+    const cancelled = [await plane.start("w"), await plane.start("w"), await plane.start("w")];
+    for (const runId of cancelled) {
+      await flow.finish(plane.api.cancelRun(ann, runId, "over"));
+      expect(await flow.ended(runId)).toBe("cancelled");
+    }
+    const runId = await plane.start("w");
+    const startedMs = flow.nowMs();
+    const job = single(await plane.poll({ places: 1, waitMs: 20_000 }));
+    expect(job.job.runId).toBe(runId);
+    expect(flow.nowMs() - startedMs).toBeLessThan(1_000);
+  });
+
+  test("are asked for no more than once each, also when the store does not answer", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p");
+    await plane.save("w", { a: work() });
+    await plane.start("w");
+    plane.member.fail({ claimJobs: "unavailable" });
+    expect(await plane.poll({ places: 1 })).toEqual([]);
+    expect(plane.member.callsOf("claimJobs").length).toBeLessThan(100);
+    plane.member.fail({});
+    single(await plane.poll({ places: 1 }));
+  });
+});

@@ -227,6 +227,17 @@ describe("what is checked together", () => {
     expect(at(10)).toEqual([]);
   });
 
+  test("public locks are retried within their ceiling, and a ticket outlives a lost try", () => {
+    const retryMax = (ms: number) => problemsOf({ overrides: { "locks.public.retryMaxMs": ms } });
+    expect(retryMax(24)).toEqual(["locks.public.retryMaxMs must not be below locks.public.retryMs"]);
+    expect(retryMax(25)).toEqual([]);
+    const ticket = (ms: number) => problemsOf({ overrides: { "locks.public.ticketMs": ms } });
+    expect(ticket(499)).toEqual([
+      "locks.public.ticketMs must be at least twice locks.public.askEveryMs: one lost try would cost the place",
+    ]);
+    expect(ticket(500)).toEqual([]);
+  });
+
   test("the time to resolve an unknown outcome must hold at least one call", () => {
     const at = (resolveMs: number) => problemsOf({ overrides: { "admission.resolveMs": resolveMs } });
     expect(at(999)).toEqual(["admission.resolveMs must not be below admission.callTimeoutMs"]);

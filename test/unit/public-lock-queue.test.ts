@@ -1,14 +1,10 @@
 // Waiting in the queue of a public lock: fair, cheap, and handed on without another call where that is possible.
 import { describe, expect, test } from "vitest";
-import { acme, acquired, type LockProcess, lockWorld, report } from "../support/public-locks.ts";
+import { acme, acquired, type LockProcess, lockWorld, report, until } from "../support/public-locks.ts";
 import { isIdle } from "../support/simulated-ports.ts";
 
 /** Lets what is on its way arrive. */
 const soon = 1;
-
-async function until(world: ReturnType<typeof lockWorld>, atMs: number): Promise<void> {
-  await world.kernel.run({ untilMs: atMs });
-}
 
 /** Takes the lock, keeps it for a while and gives it back; notes when it had it. */
 async function useOnce(

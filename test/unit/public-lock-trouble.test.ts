@@ -1,30 +1,10 @@
 // What a wait for a public lock does when its time is over, its caller goes away or the store does not answer.
 import { describe, expect, test } from "vitest";
 import type { LockToken } from "../../src/domain/lock.ts";
-import { acme, acquired, lockWorld, report } from "../support/public-locks.ts";
+import { acme, acquired, held, lockWorld, occupied, until } from "../support/public-locks.ts";
 import { isIdle } from "../support/simulated-ports.ts";
 
 const mine = "my-own-token-0000000001" as LockToken;
-const lock = { namespace: "public", name: report } as const;
-
-type World = ReturnType<typeof lockWorld>;
-
-async function until(world: World, atMs: number): Promise<void> {
-  await world.kernel.run({ untilMs: atMs });
-}
-
-/** Somebody else has the lock. */
-async function occupied(world: World, ttlMs = 600_000) {
-  const request = { tenant: acme, lock, token: "occupant" as LockToken, instance: "x", ttlMs, owner: "bob" };
-  expect((await world.store.acquireLock(request, { deadlineMs: 1 })).kind).toBe("acquired");
-  return () =>
-    world.store.releaseLock({ tenant: acme, lock, token: "occupant" as LockToken }, { deadlineMs: 1 });
-}
-
-async function held(world: World) {
-  return world.store.inspectLock({ tenant: acme, lock }, { deadlineMs: 1 });
-}
-
 describe("a wait", () => {
   test("of nothing asks once, queues nowhere and tells who holds the lock", async () => {
     const world = lockWorld();
@@ -311,68 +291,6 @@ describe("a store that does not answer", () => {
     gone.abort();
     expect(await world.kernel.complete(waiting)).toEqual({ kind: "cancelled" });
     await world.kernel.run({});
-    expect((await held(world)).kind).toBe("free");
-  });
-});
-
-describe("the time that a lock is told to last", () => {
-  test("counts from when the call was sent that made the grant, however late its answer", async () => {
-    const world = lockWorld();
-    const p = world.process("p");
-    const first = acquired(await world.kernel.complete(p.acquire()));
-    const second = p.acquire({ ttlMs: 5_000 });
-    await until(world, 100);
-    p.fail({ releaseLock: { requestAfterMs: 300, replyAfterMs: 700 } });
-    const releasing = p.release(first.token);
-    p.fail({ acquireLock: { requestAfterMs: 1_500 } });
-    await world.kernel.complete(releasing);
-    const next = acquired(await world.kernel.complete(second));
-    // Sent at 100, granted at 400, told at 1,100 or when the ask that was under way came back.
-    const toldAfterMs = world.kernel.nowMs() - 100;
-    expect(next.expiresInMs).toBeLessThanOrEqual(5_000 - toldAfterMs);
-    expect((await held(world)).kind).toBe("held");
-    const truth = await held(world);
-    if (truth.kind === "held") expect(next.expiresInMs).toBeLessThanOrEqual(truth.expiresInMs);
-  });
-
-  test("is never more than the store's own, whatever is slow or paused", async () => {
-    for (let seed = 1; seed <= 30; seed += 1) {
-      const world = lockWorld({ seed, travelMsMax: 120 });
-      const p = world.process("p");
-      const q = world.process("q", { clockRate: 1.01 });
-      const users = [p, q, p, q, p].map(async (process, index) => {
-        await process.process.clock.sleep(index * 30);
-        const answer = await process.acquire({ ttlMs: 1_500, waitMs: 20_000 });
-        const truth = await held(world);
-        if (answer.kind !== "acquired") return answer.kind;
-        if (truth.kind === "held" && truth.fence === answer.fence) {
-          expect(answer.expiresInMs).toBeLessThanOrEqual(truth.expiresInMs + 1);
-        } else {
-          throw new Error(`seed ${seed}: told of a lock that was over`);
-        }
-        await process.process.clock.sleep(50);
-        await process.release(answer.token);
-        return answer.kind;
-      });
-      world.kernel.after(200, () => p.process.pause(400));
-      const answers = await world.kernel.complete(Promise.all(users));
-      expect(answers).toEqual(["acquired", "acquired", "acquired", "acquired", "acquired"]);
-    }
-  });
-
-  test("of a grant that came too late to be used is not told: the lock is asked for anew", async () => {
-    const world = lockWorld();
-    const p = world.process("p", { failing: { acquireLock: [{ replyAfterMs: 300 }] } });
-    const answer = acquired(await world.kernel.complete(p.acquire({ ttlMs: 200 })));
-    expect(answer.expiresInMs).toBe(200);
-    expect(p.callsOf("acquireLock")).toHaveLength(2);
-  });
-
-  test("of a grant that always comes too late is told to nobody", async () => {
-    const world = lockWorld();
-    const p = world.process("p", { failing: { acquireLock: { replyAfterMs: 300 } } });
-    const answer = await world.kernel.complete(p.acquire({ ttlMs: 200, waitMs: 1_000 }));
-    expect(answer).toEqual({ kind: "unavailable", cause: "granted too late to be used" });
     expect((await held(world)).kind).toBe("free");
   });
 });

@@ -1,6 +1,5 @@
 // Trees of runs: a commit creates and cancels children in its own operation, and the end of a child tells its parent.
-import type { RunId, TerminalStatus } from "../../domain/run.ts";
-import { isTerminal } from "../../domain/run.ts";
+import { isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts";
 import type { ChildRun, RunChange } from "../../domain/run-change.ts";
 import { type Context, nowMs } from "./context.ts";
 import { orderedNumber, type RunState } from "./records.ts";
@@ -85,7 +84,7 @@ function insertChild(context: Context, state: RunState, child: ChildRun): void {
 }
 
 /** The first timeline row of a child: its parent's commit has no row for it. */
-export const admittedRow = '[{"type":"run_admitted"}]';
+const admittedRow = '[{"type":"run_admitted"}]';
 
 function cancelChild(context: Context, { tenant, runId: actor, version }: RunState, runId: RunId): void {
   const child = context.records.get("run", tenant, runId);
@@ -98,7 +97,7 @@ function cancelChild(context: Context, { tenant, runId: actor, version }: RunSta
   appendEvent(context, tenant, { type: "cancel_requested", subject: runId, actor, detail: cancelReason });
 }
 
-export const cancelReason = "parent run ended";
+const cancelReason = "parent run ended";
 
 /** Runs that ended count as well: what is bounded is how many a tree ever starts. */
 function countRuns(context: Context, state: RunState, created: number): RunState {

@@ -25,8 +25,9 @@ import {
   isSpent,
   isStopped,
   keepTicket,
-  liveTickets,
+  type LockQueue,
   type Queued,
+  queueOf,
   spendToken,
 } from "./tickets.ts";
 
@@ -43,15 +44,15 @@ export function acquireLock(context: Context, request: RequestOf<"acquireLock">)
   if (queues && isSpent(context, tenant, lock, token)) return { kind: "already_released" };
   if (isRevoked(context, tenant, request.credential)) return { kind: "credential_revoked" };
   if (isStopped(context, tenant, lock)) return { kind: "tenant_stopped" };
-  const queue = liveTickets(context, tenant, lock);
-  const [head] = queue;
+  const queue = queueOf(context, tenant, lock);
+  const [head] = queue.live;
   if (holder === undefined && (head === undefined || head.token === token)) {
     if (queues && last?.released) spendToken(context, tenant, lock, last.token);
-    return { kind: "acquired", ...grantInTurn(context, tenant, lock, request, head) };
+    return { kind: "acquired", ...grantInTurn(context, request, request, { queue, ticket: head }) };
   }
   const ahead = queues
     ? keepTicket(context, request, queue)
-    : placeOf(queue.findIndex((ticket) => ticket.token === token));
+    : placeOf(queue.live.findIndex((ticket) => ticket.token === token));
   const { instance, freeInMs } =
     holder === undefined
       ? { instance: head?.instance ?? "", freeInMs: 0 }
@@ -83,9 +84,10 @@ export function releaseLock(context: Context, request: RequestOf<"releaseLock">)
       return { kind: "released", granted };
     }
   }
-  const ticket = liveTickets(context, tenant, lock).find((each) => each.token === token);
+  const queue = queueOf(context, tenant, lock);
+  const ticket = queue.live.find((each) => each.token === token);
   if (ticket !== undefined) {
-    dropTicket(context, tenant, lock, ticket);
+    dropTicket(context, queue, ticket);
     spendToken(context, tenant, lock, token);
     return { kind: "released" };
   }
@@ -129,7 +131,7 @@ export function describeHolder(
     ...(owner === undefined ? {} : { owner }),
     // After the clock was set back, fences are ahead of it for a while.
     heldForMs: Math.max(0, now - Math.floor(fence / 1000)),
-    waiting: liveTickets(context, tenant, lock).length,
+    waiting: queueOf(context, tenant, lock).live.length,
   };
 }
 
@@ -187,10 +189,9 @@ type GrantTerms = Pick<Ticket, "token" | "instance" | "ttlMs" | "owner">;
 /** Grants a free lock to whoever is next, who then needs no ticket, and makes sure that the lock is forgotten some day. */
 function grantInTurn(
   context: Context,
-  tenant: TenantId,
-  lock: LockName,
+  { tenant, lock }: { readonly tenant: TenantId; readonly lock: LockName },
   { token, instance, ttlMs, owner }: GrantTerms,
-  ticket: Queued | undefined,
+  { queue, ticket }: { readonly queue: LockQueue; readonly ticket: Queued | undefined },
 ): { readonly fence: Fence; readonly expiresInMs: number } {
   const visitAtMs = isVisited(lock) ? planVisit(context, tenant, lock, ttlMs) : undefined;
   const fence = nextFence(context, tenant);
@@ -199,16 +200,17 @@ function grantInTurn(
     ...(owner === undefined ? {} : { owner }),
     ...(visitAtMs === undefined ? {} : { visitAtMs }),
   });
-  if (ticket !== undefined) dropTicket(context, tenant, lock, ticket);
-  dropSilent(context, tenant, lock);
+  if (ticket !== undefined) dropTicket(context, queue, ticket);
+  dropSilent(context, queue);
   return { fence, expiresInMs: ttlMs };
 }
 
 /** Grants a lock that has just become free to the first in its queue. */
 function handOver(context: Context, tenant: TenantId, lock: LockName): LockGrant | undefined {
-  const heir = heirOf(context, tenant, lock);
+  const queue = queueOf(context, tenant, lock);
+  const heir = heirOf(context, tenant, lock, queue);
   if (heir === undefined) return undefined;
-  return { token: heir.token, ...grantInTurn(context, tenant, lock, heir, heir) };
+  return { token: heir.token, ...grantInTurn(context, { tenant, lock }, heir, { queue, ticket: heir }) };
 }
 
 /** Run locks go with their run, and a tenant has one admission lock: of all others there may be any number. */

@@ -3,69 +3,83 @@ import { type LockName, type LockToken, ticketLifeMs, ticketsMax } from "../../d
 import type { TenantId } from "../../domain/tenant.ts";
 import type { RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
-import { lastMember, orderedNumber, type Ticket } from "./records.ts";
+import { orderedNumber, type Ticket } from "./records.ts";
 import { isRevoked, readTenant } from "./tenants.ts";
 
 /** A ticket with its place in the queue. */
 export type Queued = Ticket & { readonly place: string };
 
-/** The tickets that were asked for in time, first come first. Reading costs nothing where nobody queues. */
-export function liveTickets(context: Context, tenant: TenantId, lock: LockName): readonly Queued[] {
+/** The queue of a lock as an operation finds it, first come first: who asked in time, and who was silent for too long. */
+export type LockQueue = {
+  readonly scope: string;
+  readonly live: readonly Queued[];
+  readonly silent: readonly Queued[];
+};
+
+/** Costs nothing where nobody queues, and one scan of at most a thousand rows elsewhere. */
+export function queueOf(context: Context, tenant: TenantId, lock: LockName): LockQueue {
   const scope = queueScope(tenant, lock);
-  if (context.records.size("ticket", scope) === 0) return [];
+  if (context.records.size("ticket", scope) === 0) return { scope, live: [], silent: [] };
   const now = nowMs(context);
-  return allTickets(context, scope).filter(({ expiresAtMs }) => now <= expiresAtMs);
+  const tickets = context.records
+    .scan("ticket", scope, "", ticketsMax)
+    .map(({ member, value }) => ({ ...value, place: member }));
+  return {
+    scope,
+    live: tickets.filter(({ expiresAtMs }) => now <= expiresAtMs),
+    silent: tickets.filter(({ expiresAtMs }) => now > expiresAtMs),
+  };
 }
 
-/** Keeps the caller's place, or gives it the last one. Run locks have no queue: whoever drains a run takes no ticket. */
+/** Run locks have no queue: whoever drains a run takes no ticket. */
 export function isQueueing(request: RequestOf<"acquireLock">): boolean {
   return request.ticketMs !== undefined && request.lock.namespace !== "run";
 }
 
-/** Gives how many tickets come first, or undefined if the queue is full and the caller has no place in it. */
+/**
+ * Keeps the caller's place, or gives it the last one. Gives how many tickets come first, or undefined if the queue is full and
+ * the caller has no place in it.
+ */
 export function keepTicket(
   context: Context,
   request: RequestOf<"acquireLock">,
-  queue: readonly Queued[],
+  queue: LockQueue,
 ): number | undefined {
-  const { tenant, lock, token, instance, ttlMs, ticketMs, owner, credential } = request;
-  const scope = queueScope(tenant, lock);
-  const index = queue.findIndex((ticket) => ticket.token === token);
-  if (index === -1 && queue.length >= ticketsMax) return undefined;
-  dropSilent(context, tenant, lock);
+  const { token, instance, ttlMs, ticketMs, owner, credential } = request;
+  const { scope, live, silent } = queue;
+  const index = live.findIndex((ticket) => ticket.token === token);
+  if (index === -1 && live.length >= ticketsMax) return undefined;
+  dropSilent(context, queue);
   const expiresAtMs = nowMs(context) + ticketLifeMs(ticketMs ?? 0);
-  const [last] = context.records.scanBack("ticket", scope, lastMember, 1);
-  const place = queue[index]?.place ?? orderedNumber(Number(last?.member ?? 0) + 1);
-  context.records.put("ticket", scope, place, {
+  const last = Math.max(Number(live.at(-1)?.place ?? 0), Number(silent.at(-1)?.place ?? 0));
+  context.records.put("ticket", scope, live[index]?.place ?? orderedNumber(last + 1), {
     ...{ token, instance, ttlMs, expiresAtMs },
     ...(owner === undefined ? {} : { owner }),
     ...(credential === undefined ? {} : { credential }),
   });
-  return index === -1 ? queue.length : index;
+  return index === -1 ? live.length : index;
 }
 
-export function dropTicket(context: Context, tenant: TenantId, lock: LockName, ticket: Queued): void {
-  context.records.erase("ticket", queueScope(tenant, lock), ticket.place);
+export function dropTicket(context: Context, { scope }: LockQueue, ticket: Queued): void {
+  context.records.erase("ticket", scope, ticket.place);
 }
 
-/** Removes the tickets that nobody asked for in time; at most as many as a queue may have. */
-export function dropSilent(context: Context, tenant: TenantId, lock: LockName): void {
-  const scope = queueScope(tenant, lock);
-  if (context.records.size("ticket", scope) === 0) return;
-  const now = nowMs(context);
-  for (const { place, expiresAtMs } of allTickets(context, scope)) {
-    if (now > expiresAtMs) context.records.erase("ticket", scope, place);
-  }
+export function dropSilent(context: Context, { scope, silent }: LockQueue): void {
+  for (const { place } of silent) context.records.erase("ticket", scope, place);
 }
 
 /**
  * Who is granted a lock that becomes free: the first ticket whose holder is there and may still have locks. Where the tenant
  * was stopped, nobody: the lock is free, and whoever asks is told.
  */
-export function heirOf(context: Context, tenant: TenantId, lock: LockName): Queued | undefined {
-  const queue = liveTickets(context, tenant, lock);
-  if (queue.length === 0 || isStopped(context, tenant, lock)) return undefined;
-  return queue.find(({ credential }) => !isRevoked(context, tenant, credential));
+export function heirOf(
+  context: Context,
+  tenant: TenantId,
+  lock: LockName,
+  { live }: LockQueue,
+): Queued | undefined {
+  if (live.length === 0 || isStopped(context, tenant, lock)) return undefined;
+  return live.find(({ credential }) => !isRevoked(context, tenant, credential));
 }
 
 /** The kill switch stops the locks that callers take for themselves; what the control plane locks goes on. */
@@ -110,7 +124,7 @@ export function clearQueue(context: Context, tenant: TenantId, lock: LockName): 
   const { records } = context;
   const scope = queueScope(tenant, lock);
   const now = nowMs(context);
-  dropSilent(context, tenant, lock);
+  dropSilent(context, queueOf(context, tenant, lock));
   for (const { member } of records.scan("spent", scope, byTime, spentMax)) {
     const { untilMs, token } = readByTime(member);
     if (now > untilMs) forgetToken(context, scope, token);
@@ -133,12 +147,6 @@ function forgetToken(context: Context, scope: string, token: LockToken): void {
   if (spent === undefined) return;
   records.erase("spent", scope, byToken + token);
   records.erase("spent", scope, `${byTime}${orderedNumber(spent.untilMs)} ${token}`);
-}
-
-function allTickets(context: Context, scope: string): readonly Queued[] {
-  return context.records
-    .scan("ticket", scope, "", ticketsMax)
-    .map(({ member, value }) => ({ ...value, place: member }));
 }
 
 function queueScope(tenant: TenantId, { namespace, name }: LockName): string {

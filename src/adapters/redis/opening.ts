@@ -28,6 +28,8 @@ export async function checkServers(masters: readonly Connection[], mode: RedisMo
 }
 
 async function checkServer(server: Connection, mode: RedisMode): Promise<void> {
+  // A node of a Cluster that was only just heard of may still be connecting: a start waits longer for it than a call would.
+  await server.untilTried(openWithinMs);
   const [about, memory] = await Promise.all([readInfo(server, "server"), readInfo(server, "memory")]);
   const problems = [
     Number.parseInt(about("redis_version"), 10) < versionMin &&

@@ -89,18 +89,18 @@ async function deliverRetry(
   }
 }
 
+/** Whatever else is refused has nothing to do with dead letters, or is judged before. */
+const refusals: { readonly [Because in DeliveryRefusal]?: RetryAnswer } = {
+  letter_not_found: { kind: "not_found" },
+  run_not_found: { kind: "not_retryable", because: "its run is gone" },
+  tenant_stopped: { kind: "tenant_stopped" },
+  credential_revoked: { kind: "credential_revoked" },
+};
+
 function refusalOf(because: DeliveryRefusal): RetryAnswer {
-  switch (because) {
-    case "letter_not_found":
-      return { kind: "not_found" };
-    case "run_not_found":
-      return { kind: "not_retryable", because: "its run is gone" };
-    case "tenant_stopped":
-    case "credential_revoked":
-      return { kind: because };
-    default:
-      return { kind: "not_retryable", because: "its run ended in a way that no retry can mend" };
-  }
+  return (
+    refusals[because] ?? { kind: "not_retryable", because: "its run ended in a way that no retry can mend" }
+  );
 }
 
 /** Names who holds the slots, where the store says so. */

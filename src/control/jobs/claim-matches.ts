@@ -9,16 +9,27 @@ import type { Match, Offer } from "./offers.ts";
 /** Jobs claimed by one operation: it stays within its budget of 2 ms. */
 const batchMax = 64;
 
+/** Why no job may be claimed at all. */
+type ClaimRefusal = "tenant_stopped" | "credential_revoked";
+
 /** Matches what is remembered for these topics and claims it. Says why nothing could be claimed, if so. */
 export async function claimMatches(
   engine: Engine,
   tenant: TenantId,
   topics: readonly string[],
-): Promise<"tenant_stopped" | "credential_revoked" | undefined> {
-  const matches = engine.offers.match(tenant, topics);
-  let refusal: "tenant_stopped" | "credential_revoked" | undefined;
-  for (const batch of batches(matches)) refusal = (await claimBatch(engine, tenant, batch)) ?? refusal;
-  return refusal;
+): Promise<ClaimRefusal | undefined> {
+  for (;;) {
+    const matches = engine.offers.match(tenant, topics);
+    let refusal: ClaimRefusal | undefined;
+    let gone = 0;
+    for (const batch of batches(matches)) {
+      const claimed = await claimBatch(engine, tenant, batch);
+      refusal = claimed.refusal ?? refusal;
+      gone += claimed.gone;
+    }
+    // Places that jobs gone meanwhile had taken are free again: those behind them get their turn.
+    if (refusal !== undefined || gone === 0) return refusal;
+  }
 }
 
 /** One operation acts for one key: matches are grouped by the credential of their worker. */
@@ -48,7 +59,8 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
     ports.store.claimJobs(request, { deadlineMs }),
   );
   const given = new Map<Offer, ClaimedJob[]>();
-  let refusal: "tenant_stopped" | "credential_revoked" | undefined;
+  let refusal: ClaimRefusal | undefined;
+  let gone = 0;
   for (const [index, { offer, hint, token }] of wanted.entries()) {
     const outcome = answer.kind === "judged" ? answer.answers[index] : undefined;
     if (outcome?.kind === "claimed") {
@@ -61,8 +73,8 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
     if (outcome === undefined) engine.offers.learn(tenant, hint);
     else if (outcome.because === "tenant_stopped" || outcome.because === "credential_revoked") {
       refusal = outcome.because;
-    }
+    } else gone += 1;
   }
   for (const [offer, jobs] of given) offer.give(jobs);
-  return refusal;
+  return { refusal, gone };
 }

@@ -105,7 +105,8 @@ async function withItsParts(engine: Engine, seen: SeenRun, { stepId, record }: O
   const { runId } = seen.header;
   const name = { step: stepId, attempt: record.attempt };
   const facts = { stepId, record };
-  switch (record.waitingFor) {
+  const { waitingFor = "job" } = record;
+  switch (waitingFor) {
     case "approval": {
       const approvalId = approvalIdOf(runId, name);
       const answer = await store.getApproval({ tenant, approvalId }, { deadlineMs });
@@ -120,7 +121,7 @@ async function withItsParts(engine: Engine, seen: SeenRun, { stepId, record }: O
     case "delay":
     case "children":
       return facts;
-    default: {
+    case "job": {
       const answer = await store.getJob({ tenant, jobId: makeJobId({ runId, ...name }) }, { deadlineMs });
       return { ...facts, job: partOf(answer, answer.kind === "job" ? answer.job : undefined) };
     }

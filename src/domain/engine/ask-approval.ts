@@ -23,7 +23,8 @@ export function askForApproval(draft: Draft, beginning: Beginning): void {
     return;
   }
   const facts = bodyOf(draft, factsRecordKey);
-  const tenantSeparates = typeof facts === "string" && readFacts(facts).separateDuties;
+  const { separateDuties = false, requester = draft.actor } =
+    typeof facts === "string" ? readFacts(facts) : {};
   const expiresAtMs = step.timeoutMs === undefined ? undefined : draft.nowMs + step.timeoutMs;
   putPayload(draft, approvalKey(name), shown);
   draft.approvals.push({
@@ -31,8 +32,9 @@ export function askForApproval(draft: Draft, beginning: Beginning): void {
     step: step.id,
     hash: hash("sha256", shown),
     payloadKey: approvalKey(name),
-    requester: draft.actor,
-    separateDuties: step.separateDuties || tenantSeparates,
+    // Through a run in between, nobody approves what they have asked for themselves.
+    requester,
+    separateDuties: step.separateDuties || separateDuties,
     ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
   });
   if (expiresAtMs !== undefined) {

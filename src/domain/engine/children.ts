@@ -3,12 +3,12 @@ import type { JsonValue } from "../fingerprint.ts";
 import type { CompiledStep } from "../workflow/compiled.ts";
 import { succeedWith } from "./begin-inline.ts";
 import { type Beginning, failToBegin } from "./beginning.ts";
-import { type Draft, isFull, putPayload, putStep, stepOf } from "./draft.ts";
+import { bodyOf, type Draft, isFull, putPayload, putStep, stepOf } from "./draft.ts";
 import { childAt, itemsPerChunk } from "./instances.ts";
-import { itemsKey, stepRecordKey } from "./keys.ts";
-import type { Children, StepRecord, WorkItem } from "./records.ts";
+import { inputRecordKey, itemsKey, stepRecordKey } from "./keys.ts";
+import type { Children, FailedStatus, StepRecord, WorkItem } from "./records.ts";
 import { evaluate, hasSteps, surroundingsOf } from "./scope.ts";
-import { fail } from "./settle-step.ts";
+import { callOffAttempt, fail } from "./settle-step.ts";
 import { setTimeLimit, wait } from "./wait.ts";
 import { withdrawChildren } from "./withdraw.ts";
 
@@ -66,7 +66,9 @@ export function freeze(draft: Draft, item: WorkItem & { readonly kind: "freeze" 
   const record = step === undefined ? undefined : stepOf(draft, step.id);
   if (step?.forEach === undefined || record === undefined) return;
   const surroundings = surroundingsOf(draft, step);
-  if (!hasSteps(draft, step.forEach.items.steps) || surroundings === undefined) return;
+  const isComplete = hasSteps(draft, step.forEach.items.steps);
+  const input = bodyOf(draft, inputRecordKey);
+  if (!isComplete || input === undefined || surroundings === undefined) return;
   const items = itemsOf(draft, { step, record, surroundings });
   if (!Array.isArray(items)) throw new Error(`the items of ${step.id} cannot be read again`);
   for (let chunk = item.from; chunk * itemsPerChunk < items.length; chunk += 1) {
@@ -134,13 +136,11 @@ export function hearChild(draft: Draft, item: WorkItem & { readonly kind: "hear"
   if (step === undefined || record?.children === undefined) return;
   if (record.waitingFor !== "children" || record.children.closing) return;
   const { met, broken, open, total, next } = record.children;
-  const isMet = item.outcome === "met";
-  const children: Children = {
-    ...record.children,
-    open: open - 1,
-    met: met + (isMet ? 1 : 0),
-    broken: broken + (isMet ? 0 : 1),
-  };
+  const counted = { ...record.children, open: open - 1 };
+  const children: Children =
+    item.outcome === "met"
+      ? { ...counted, met: met + 1 }
+      : { ...counted, broken: broken + 1, failures: countedAs(counted, item.outcome, 1) };
   const heard = { ...record, children };
   const required = step.parallel?.required ?? total;
   const onFailure = step.parallel?.onFailure ?? step.forEach?.onFailure ?? "cancel";
@@ -163,16 +163,31 @@ function close(draft: Draft, step: CompiledStep, record: StepRecord): void {
   draft.queue.push({ kind: "collect", step: step.id, from: 0, text: "" });
 }
 
+/** With several failures the worst decides, whichever came first: the end must not depend on the order. */
 function failForChild(
   draft: Draft,
   step: CompiledStep,
   record: StepRecord,
   { child, outcome }: WorkItem & { readonly kind: "hear" },
 ): void {
-  const { broken, total } = record.children as Children;
+  const { broken, total, failures = {} } = record.children as Children;
   const many = broken > 1 ? ` and ${broken - 1} more of ${total}` : "";
-  const message = `${child} ended ${outcome}${many}`;
-  const status = outcome === "met" ? "failed" : outcome;
+  const message =
+    outcome === "met" ? `${broken} of ${total} did not succeed` : `${child} ended ${outcome}${many}`;
+  const status = failedStatuses.find((one) => (failures[one] ?? 0) > 0) ?? "failed";
+  callOffAttempt(draft, { step, record });
   withdrawChildren(draft, step, record);
   fail(draft, { step, record }, status, { error: { code: "child_failed", message } });
+}
+
+/** The worst first. */
+const failedStatuses = ["failed", "denied", "timed_out"] as const satisfies readonly FailedStatus[];
+
+/** One child more, or less, that ended in this way. */
+export function countedAs(
+  { failures = {} }: Children,
+  status: FailedStatus,
+  change: 1 | -1,
+): NonNullable<Children["failures"]> {
+  return { ...failures, [status]: (failures[status] ?? 0) + change };
 }

@@ -77,6 +77,8 @@ export type Children = {
   readonly open: number;
   readonly met: number;
   readonly broken: number;
+  /** How those ended that are broken. */
+  readonly failures?: Partial<Record<FailedStatus, number>>;
   /** After a retry: some have begun before, and only those that were taken back begin again. */
   readonly again?: true;
   /** Enough is known to end the step: those that end now change nothing. */
@@ -151,6 +153,8 @@ export type RunState = {
 export type RunFacts = {
   readonly tenant: string;
   readonly actor: string;
+  /** For a run that a step has started: who asked for the root of its tree. */
+  readonly requester?: string;
   readonly separateDuties: boolean;
   readonly traceparent?: string;
   readonly admittedAtMs: number;

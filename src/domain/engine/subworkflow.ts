@@ -97,6 +97,7 @@ function childFacts(draft: Draft): RunFacts {
   return {
     tenant: draft.tenant,
     actor: draft.runId,
+    requester: own?.requester ?? draft.actor,
     separateDuties: own?.separateDuties ?? false,
     ...(own?.traceparent === undefined ? {} : { traceparent: own.traceparent }),
     admittedAtMs: draft.nowMs,

@@ -24,17 +24,18 @@ export type StepExplanation = {
 };
 
 export function explainStep(facts: LiveRunFacts, step: StepFacts): StepExplanation {
-  switch (step.record.waitingFor) {
+  const { waitingFor = "job" } = step.record;
+  switch (waitingFor) {
     case "approval":
       return explainApproval(step);
     case "delay":
     case "retry":
-      return explainTimer(facts, step, step.record.waitingFor);
+      return explainTimer(facts, step, waitingFor);
     case "child_run":
       return explainChildRun(facts, step);
     case "children":
       return { item: explainChildren(facts, step) };
-    default:
+    case "job":
       return explainJob(facts, step);
   }
 }

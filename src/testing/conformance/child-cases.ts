@@ -271,6 +271,23 @@ export const childCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "one commit starts 128 children, one of them with a thousand records",
+    async check(harness) {
+      const { store, tenant } = harness;
+      const records = Array.from({ length: 1_000 }, (_, index) => ({
+        key: `step/${String(index).padStart(4, "0")}`,
+        body: `{"index":${index}}`,
+      }));
+      const large = childOf(harness, { records });
+      const children = [...Array.from({ length: 127 }, () => childOf(harness)), large];
+      await harness.commit(await harness.admit(), { children });
+      const loaded = await store.loadRun({ tenant, runId: large.runId }, call);
+      assert.deepEqual(only(loaded, "run").records, records);
+      const { runs } = only(await store.listRuns({ tenant, limit: 500 }, call), "listed");
+      assert.equal(runs.filter(({ parent }) => parent !== undefined).length, 128);
+    },
+  },
+  {
     name: "a child that failed is not opened again: its parent has gone on",
     async check(harness) {
       const { child } = await family(harness);

@@ -13,7 +13,7 @@ local now = string.format("%.0f", time[1] * 1000 + math.floor(time[2] / 1000))
 
 local commands = {
   "TIME", "GET", "SET", "DEL", "UNLINK", "SCAN", "PTTL", "PEXPIRE",
-  "HGET", "HMGET", "HGETALL", "HSET", "HDEL", "HLEN", "HKEYS", "HRANDFIELD",
+  "HGET", "HMGET", "HGETALL", "HSET", "HDEL", "HLEN", "HEXISTS", "HKEYS", "HRANDFIELD",
   "ZADD", "ZREM", "ZCARD", "ZCOUNT", "ZSCORE", "ZRANK", "ZRANGE", "XADD", "XRANGE", "XREVRANGE",
   "RPUSH", "LLEN", "LINDEX", "LRANGE", "LSET", "LTRIM",
 }

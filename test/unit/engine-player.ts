@@ -1,0 +1,180 @@
+// Plays drawn workflows on the engine: everybody answers as the oracle says, in an order that chance decides.
+import { expect } from "vitest";
+import { attemptOf, parseTimer } from "../../src/domain/engine/keys.ts";
+import type { JsonValue } from "../../src/domain/fingerprint.ts";
+import { isTerminal } from "../../src/domain/run.ts";
+import { compileDefinition } from "../../src/domain/workflow/compile.ts";
+import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
+import { readDefinition } from "../../src/domain/workflow/definition.ts";
+import { type DrawnWorkflows, drawWorkflows } from "../../src/testing/reference/draw-workflow.ts";
+import { childPath, createOracle, type Oracle, type Place } from "../../src/testing/reference/oracle.ts";
+import type { DrawOptions } from "../../src/testing/reference/sketch.ts";
+import { createSeededRandom, type SeededRandom } from "../../src/testing/seeded-random.ts";
+import { checkSettled } from "./engine-checks.ts";
+import { Cluster, World } from "./engine-world.ts";
+
+/** A step that waits for something, and how it goes on. */
+export type Move = { readonly name: string; make(cluster: Cluster): void };
+
+export type Game = {
+  readonly drawn: DrawnWorkflows;
+  readonly compiled: ReadonlyMap<string, CompiledDefinition>;
+  readonly oracle: Oracle;
+  readonly random: SeededRandom;
+};
+
+export function drawGame(seed: number, options: DrawOptions): Game {
+  const random = createSeededRandom(seed);
+  const drawn = drawWorkflows(random.stream("workflow"), "wf", options);
+  const compiled = new Map(
+    [...drawn.library].map(([id, text]) => [id, compileText(id, text as unknown as JsonValue)]),
+  );
+  const workflows = new Map([["", drawn.root]]);
+  const oracle = createOracle(seed, drawn.moods, (run) => workflows.get(run) ?? workflowAt(drawn, run));
+  return { drawn, compiled, oracle, random: random.stream("order") };
+}
+
+export function compileText(id: string, text: JsonValue): CompiledDefinition {
+  const reading = readDefinition(text);
+  if (reading.kind === "invalid") {
+    throw new Error(`${JSON.stringify(reading.problems)} in ${JSON.stringify(text, undefined, 1)}`);
+  }
+  return compileDefinition(id, reading.definition);
+}
+
+/** The workflow of a run, by the steps on the way to it. */
+function workflowAt({ library, root }: DrawnWorkflows, run: string): string {
+  let workflow = root;
+  for (const part of run.split("/").slice(1)) {
+    const step = library.get(workflow)?.steps[part.slice(0, part.lastIndexOf("@"))];
+    workflow = String((step?.input as { readonly workflow_id?: string } | undefined)?.workflow_id);
+  }
+  return workflow;
+}
+
+export function startGame({ drawn, compiled }: Game): World {
+  const cluster = new Cluster(compiled);
+  const definition = compiled.get(drawn.root) as CompiledDefinition;
+  return new World(definition, { cluster, input: drawn.input });
+}
+
+/** The path of a run from its root, as the reference names it. */
+export function pathOf(world: World): string {
+  const { parent, cluster } = world;
+  const above = parent === undefined ? undefined : cluster.worlds.get(parent.runId);
+  if (parent === undefined || above === undefined) return "";
+  return childPath({ run: pathOf(above), step: parent.step, attempt: parent.attempt });
+}
+
+/** All that can happen next; what gives up waiting comes only when nothing else can, the innermost run first. */
+export function movesOf(oracle: Oracle, root: World): readonly Move[] {
+  const worlds = [...root.cluster.worlds.values()].filter(({ status }) => !isTerminal(status));
+  const moves = worlds.flatMap((world) => movesIn(oracle, world));
+  if (moves.length > 0) return moves;
+  const deepest = worlds.sort((left, right) => (right.parent?.depth ?? 0) - (left.parent?.depth ?? 0));
+  const limits = deepest.map((world) => timersOf(world, (step) => isLimit(world, step)));
+  return limits.find((some) => some.length > 0) ?? [];
+}
+
+function isLimit(world: World, step: string): boolean {
+  const { waitingFor } = world.step(step);
+  return waitingFor === "children" || waitingFor === "child_run";
+}
+
+function timersOf(world: World, isMeant: (step: string) => boolean): readonly Move[] {
+  return [...world.timers.keys()].flatMap((timerId) => {
+    const timer = parseTimer(timerId);
+    if (timer?.kind !== "timeout" || !isMeant(timer.step)) return [];
+    return [move(world, timerId, (it) => it.fire(timerId))];
+  });
+}
+
+function move(world: World, what: string, act: (world: World) => void): Move {
+  const { runId } = world;
+  return {
+    name: `${pathOf(world)} ${what}`,
+    make: (cluster) => act(cluster.worlds.get(runId) as World),
+  };
+}
+
+function movesIn(oracle: Oracle, world: World): readonly Move[] {
+  const run = pathOf(world);
+  const waits = [...world.timers.keys()].filter((timerId) => /^(delay|retry)\//.test(timerId));
+  return [
+    ...world.ready().flatMap(({ jobId, inputKey }) => {
+      const place = { run, ...(attemptOf(world.runId, jobId) as Omit<Place, "run">) };
+      return answer(oracle, world, place, world.body(inputKey) as JsonValue);
+    }),
+    ...[...world.approvals].flatMap(([id, { state }]) =>
+      state === "pending" ? decision(oracle, world, { run, ...(attemptOf(world.runId, id) as Omit<Place, "run">) }) : [],
+    ),
+    ...waits.map((timerId) => move(world, timerId, (it) => it.fire(timerId))),
+  ];
+}
+
+function answer(oracle: Oracle, world: World, place: Place, input: JsonValue): readonly Move[] {
+  const job = `${place.step}@${place.attempt}`;
+  const given = oracle.work(place, input);
+  switch (given.kind) {
+    case "output":
+      return [move(world, `${job} done`, (it) => it.result(job, "succeeded", { output: given.output }))];
+    case "retryable":
+      return [move(world, `${job} retryable`, (it) => it.result(job, "failed_retryable", { error: null }))];
+    case "failed":
+      return [move(world, `${job} failed`, (it) => it.result(job, "failed", { error: { message: "no" } }))];
+    case "timeout":
+      return [move(world, `${job} timeout`, (it) => it.fire(`timeout/${job}`))];
+    case "lost":
+      return [move(world, `${job} lost`, (it) => it.loseClaim(job))];
+    case "never":
+      return [];
+  }
+}
+
+function decision(oracle: Oracle, world: World, place: Place): readonly Move[] {
+  const name = `${place.step}@${place.attempt}`;
+  const verdict = oracle.decide(place);
+  if (verdict === "never") return [];
+  if (verdict === "expired") return [move(world, `${name} expired`, (it) => it.fire(`expiry/${name}`))];
+  return [move(world, `${name} ${verdict}`, (it) => it.decide(name, verdict))];
+}
+
+/** Entries that nobody should notice: results and timers of attempts that are over, or never were. */
+export function disturb(world: World, random: SeededRandom): void {
+  const over = [...world.jobs.values()].filter(({ state }) => state !== "ready");
+  const job = over.length === 0 ? undefined : attemptOf(world.runId, random.pick(over).jobId);
+  if (job !== undefined) {
+    const name = `${job.step}@${job.attempt}`;
+    if (!world.inbox.some((entry) => "jobId" in entry && entry.jobId.endsWith(`:${name}`))) {
+      world.postResult(name, random.pick(["succeeded", "failed", "failed_retryable"]));
+    }
+    world.fire(`retry/${name}`);
+  }
+  const steps = [...world.compiled.steps.keys()];
+  world.fire(`${random.pick(["retry", "delay", "timeout", "expiry"])}/${random.pick(steps)}@77`);
+}
+
+export type Pace = { readonly batch: number; readonly stepsMax: number };
+
+/** Plays to the end, a few moves between two drains. */
+export function playToEnd(
+  { oracle, random }: Game,
+  root: World,
+  pace: () => Pace,
+  onMove: (name: string) => void,
+): void {
+  for (let round = 0; ; round += 1) {
+    expect(round).toBeLessThan(2_000);
+    const { batch, stepsMax } = pace();
+    root.cluster.drain(batch, stepsMax);
+    for (const world of root.cluster.worlds.values()) checkSettled(world);
+    const open = [...movesOf(oracle, root)];
+    if (open.length === 0) return;
+    for (let count = random.integer(1, 3); count > 0 && open.length > 0; count -= 1) {
+      const [chosen] = open.splice(random.integer(0, open.length - 1), 1);
+      onMove(chosen?.name ?? "");
+      chosen?.make(root.cluster);
+    }
+    if (random.chance(0.1)) for (const world of root.cluster.worlds.values()) disturb(world, random);
+  }
+}
