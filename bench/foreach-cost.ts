@@ -15,8 +15,8 @@ import type { TenantId } from "../src/domain/tenant.ts";
 import { loadConfig } from "../src/load-config.ts";
 import { executeOn, type Store, storeFrom } from "../src/ports/store.ts";
 import { type RedisServer, startRedisServer } from "../test/support/redis-server.ts";
+import { type OperationTime, timesChannel } from "./operation-times.ts";
 import type { RunsStore } from "./runs-target.ts";
-import { type OperationTime, timesChannel, transaction } from "./sqlite-timed-operations.ts";
 import { median } from "./statistics.ts";
 
 export type ForEachScale = {
@@ -188,5 +188,3 @@ async function readSlowLog(server: RedisServer): Promise<ReadonlyMap<string, num
   }
   return slowest;
 }
-
-export { transaction };

@@ -2,11 +2,7 @@
 import { BroadcastChannel } from "node:worker_threads";
 import { operations as real } from "../src/adapters/operations/perform.ts";
 import { SqliteCore } from "../src/adapters/sqlite/sqlite-core.ts";
-
-/** Where the times are told: `{name, us}`, each longer than all before it under this name. */
-export const timesChannel = "interlock-bench-operation-times";
-
-export type OperationTime = { readonly name: string; readonly us: number };
+import { type OperationTime, timesChannel, transaction } from "./operation-times.ts";
 
 const longestUs = new Map<string, number>();
 let channel: BroadcastChannel | undefined;
@@ -36,9 +32,6 @@ function timed(name: string, operation: Operation): Operation {
 export const operations = Object.fromEntries(
   Object.entries(real).map(([name, operation]) => [name, timed(name, operation as Operation)]),
 ) as typeof real;
-
-/** A whole transaction: its operations, the rows that they changed, and the commit with its fsync. */
-export const transaction = "transaction";
 
 const perform = SqliteCore.prototype.perform;
 SqliteCore.prototype.perform = function timedPerform(calls, wallMs) {

@@ -60,10 +60,10 @@ export const admissionSettings = {
   "admission.recordBytesMax": amount(
     "ADMISSION_RECORD_BYTES_MAX",
     "bytes",
-    65_536,
-    1_024,
     1_048_576,
-    "Size of those records together; bounds the time it holds the store.",
+    1_024,
+    2_097_152,
+    "Size of those records together, the run's input among them; bounds the time it holds the store.",
   ),
   "admission.keysPerTenantMax": amount(
     "ADMISSION_KEYS_PER_TENANT_MAX",

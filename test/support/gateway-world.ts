@@ -221,7 +221,7 @@ export async function makeThings({ ask, acme: keys, plane }: GatewayWorld): Prom
   };
 }
 
-export const fragileWorkflow = {
+const fragileWorkflow = {
   id: "fragile",
   name: "Fragile",
   steps: { break: { type: "worker", topic: "fragile" } },

@@ -106,7 +106,9 @@ function movesIn(oracle: Oracle, world: World): readonly Move[] {
       return answer(oracle, world, place, world.body(inputKey) as JsonValue);
     }),
     ...[...world.approvals].flatMap(([id, { state }]) =>
-      state === "pending" ? decision(oracle, world, { run, ...(attemptOf(world.runId, id) as Omit<Place, "run">) }) : [],
+      state === "pending"
+        ? decision(oracle, world, { run, ...(attemptOf(world.runId, id) as Omit<Place, "run">) })
+        : [],
     ),
     ...waits.map((timerId) => move(world, timerId, (it) => it.fire(timerId))),
   ];

@@ -263,6 +263,30 @@ describe("a retry", () => {
     expect(await stored(flow, job.job.jobId)).toMatchObject({ document: { revision: 1 } });
   });
 
+  test("of one item of a list lets that item go on, and the step with it", async () => {
+    const { flow, plane } = await scene({
+      each: work({ for_each: "input.items", input: { item: "${item}" }, for_each_on_failure: "continue" }),
+    });
+    const runId = await plane.start("w", { items: ["x", "y", "z"] });
+    await flow.until(async () => ((await flow.step(runId, "each")).children?.open ?? 0) === 3);
+    for (const job of await plane.poll({ waitMs: 1_000 })) {
+      if (job.job.step === "each[1]") await plane.fail(job, "failed_retryable");
+      else await plane.report(job);
+    }
+    expect(await flow.ended(runId)).toBe("failed");
+    const id = `${runId}:each[1]@1`;
+    const found = only(await flow.finish(plane.api.inspectDeadLetter(acme, id)), "letter");
+    expect([found.letter.step, JSON.parse(found.input ?? "{}")]).toEqual(["each[1]", { item: "y" }]);
+    expect(await flow.finish(plane.api.retryDeadLetter(ann, id))).toMatchObject({
+      step: "each[1]",
+      already: false,
+    });
+    const job = single(await plane.poll({ waitMs: 5_000 }));
+    expect(job.job).toMatchObject({ step: "each[1]", attempt: 2 });
+    await plane.report(job);
+    expect(await flow.ended(runId)).toBe("succeeded");
+  });
+
   test("of one branch is taken up while another still runs", async () => {
     const { flow, plane } = await scene({ a: work(), b: work({ topic: "slow" }) });
     const runId = await plane.start("w");

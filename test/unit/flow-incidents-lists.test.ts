@@ -6,7 +6,8 @@ import type { JobId } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { type FlowPlane, FlowWorld, type Steps, single, work, workerCaller } from "../support/flow-world.ts";
 
-const forEach = (more: Steps[string] = {}) => work({ for_each: "input.items", input: { n: "${item}" }, ...more });
+const forEach = (more: Steps[string] = {}) =>
+  work({ for_each: "input.items", input: { n: "${item}" }, ...more });
 
 const numbers = (amount: number) => Array.from({ length: amount }, (_, index) => index);
 
@@ -19,7 +20,11 @@ async function open(steps: Steps, input: JsonValue = {}) {
 }
 
 /** Takes every job there is, in turns, and does with each what the test wants. */
-async function workOff(plane: FlowPlane, act: (job: ClaimedJob) => Promise<unknown>, places = 50): Promise<void> {
+async function workOff(
+  plane: FlowPlane,
+  act: (job: ClaimedJob) => Promise<unknown>,
+  places = 50,
+): Promise<void> {
   for (;;) {
     const jobs = await plane.poll({ places });
     if (jobs.length === 0) return;
@@ -59,7 +64,9 @@ describe("a step with a list of items", () => {
     // The last twenty begin no others any more.
     const last = costs.slice(-120, -20);
     expect(median(last.map(({ calls }) => calls))).toBe(median(first.map(({ calls }) => calls)));
-    expect(median(last.map(({ bytes }) => bytes))).toBeLessThan(1.1 * median(first.map(({ bytes }) => bytes)));
+    expect(median(last.map(({ bytes }) => bytes))).toBeLessThan(
+      1.1 * median(first.map(({ bytes }) => bytes)),
+    );
   });
 
   test("gives every attempt of an item the same item, through retries, lost claims and a restart", async () => {
@@ -85,7 +92,9 @@ describe("a step with a list of items", () => {
     }, 300_000);
     expect(await flow.status(runId)).toBe("succeeded");
     expect(Object.fromEntries(seen)).toEqual(
-      Object.fromEntries(items.map((item, index) => [`it[${index}]`, new Set([JSON.stringify({ n: item })])])),
+      Object.fromEntries(
+        items.map((item, index) => [`it[${index}]`, new Set([JSON.stringify({ n: item })])]),
+      ),
     );
     expect(await outputOf(flow, runId, "it")).toEqual(items.map((item) => JSON.stringify({ n: item })));
   });
@@ -113,7 +122,11 @@ describe("a step with a list of items", () => {
       for (const answer of await flow.finish(Promise.all(reports))) expect(answer.kind).toBe("accepted");
       await flow.pass(100);
     }
-    expect(seen.toSorted()).toEqual(numbers(200).map((index) => `it[${index}]@1`).toSorted());
+    expect(seen.toSorted()).toEqual(
+      numbers(200)
+        .map((index) => `it[${index}]@1`)
+        .toSorted(),
+    );
     expect(await outputOf(flow, runId, "it")).toEqual(numbers(200).map((index) => `it[${index}]`));
   });
 
@@ -192,7 +205,7 @@ describe("when a step fails that has begun others", () => {
     deep: work(),
     call: { type: "subworkflow", input: { workflow_id: "child" } },
     ask: { type: "approval" },
-    nap: { type: "delay", delay_sec: 3_600 },
+    nap: { type: "delay", delay_sec: 60 },
     after: work({ depends_on: ["it"] }),
   };
 
@@ -206,7 +219,13 @@ describe("when a step fails that has begun others", () => {
     const childRunId = (await flow.step(runId, "call")).childRunId as RunId;
     await flow.until(async () => (await flow.step(childRunId, "work")).status === "running");
     const open = await plane.poll();
-    expect(open.map(({ job }) => job.step).toSorted()).toEqual(["body", "deep", "list[0]", "list[1]", "work"]);
+    expect(open.map(({ job }) => job.step).toSorted()).toEqual([
+      "body",
+      "deep",
+      "list[0]",
+      "list[1]",
+      "work",
+    ]);
     await plane.fail(single(await plane.poll({ topics: ["bad"] })));
     expect(await flow.ended(runId)).toBe("failed");
     expect(await flow.ended(childRunId)).toBe("cancelled");
@@ -216,14 +235,17 @@ describe("when a step fails that has begun others", () => {
     for (const job of open) expect((await plane.report(job)).kind).toBe("refused");
     expect(await flow.step(runId, "ask")).toMatchObject({ status: "cancelled" });
     expect(await flow.step(runId, "after")).toMatchObject({ status: "skipped" });
-    await flow.pass(4_000_000);
+    await flow.pass(90_000);
     expect(await flow.status(runId)).toBe("failed");
   });
 });
 
 /** A step of each kind that fails in its own way, and what makes it. */
 const failures: Readonly<
-  Record<string, { readonly steps: Steps; readonly code: string; readonly act?: (plane: FlowPlane) => Promise<unknown> }>
+  Record<
+    string,
+    { readonly steps: Steps; readonly code: string; readonly act?: (plane: FlowPlane) => Promise<unknown> }
+  >
 > = {
   "the timeout of a job": { steps: { it: work({ timeout_sec: 1 }) }, code: "step_timed_out" },
   "the timeout of steps side by side": {
@@ -254,11 +276,20 @@ const failures: Readonly<
   },
   "a list that is none": { steps: { it: work({ for_each: "input.nothing" }) }, code: "expression_failed" },
   "a loop that does not end": {
-    steps: { it: { type: "loop", input: { body: "a", until: "false", max_iterations: 1 } }, a: { type: "transform", input: {} } },
+    steps: {
+      it: { type: "loop", input: { body: "a", until: "false", max_iterations: 1 } },
+      a: { type: "transform", input: {} },
+    },
     code: "iterations_exhausted",
   },
-  "an expression": { steps: { it: { type: "transform", input: { n: "${input.nothing}" } } }, code: "expression_failed" },
-  "an approval that expires": { steps: { it: { type: "approval", timeout_sec: 1 } }, code: "approval_expired" },
+  "an expression": {
+    steps: { it: { type: "transform", input: { n: "${1 / 0}" } } },
+    code: "expression_failed",
+  },
+  "an approval that expires": {
+    steps: { it: { type: "approval", timeout_sec: 1 } },
+    code: "approval_expired",
+  },
 };
 
 describe.each(Object.entries(failures))("on_error takes care of %s", (_, { steps, code, act }) => {
@@ -268,7 +299,7 @@ describe.each(Object.entries(failures))("on_error takes care of %s", (_, { steps
     await plane.save("child", { work: work() });
     const it = { ...steps.it, on_error: "first" };
     const handlers = {
-      first: { type: "transform", input: { n: "${input.nothing}" }, on_error: "second" },
+      first: { type: "transform", input: { n: "${1 / 0}" }, on_error: "second" },
       second: work({ topic: "second", input: { of: "${steps.it.error.code}" } }),
     };
     await plane.save("w", { ...steps, it, ...handlers });
@@ -285,16 +316,20 @@ describe.each(Object.entries(failures))("on_error takes care of %s", (_, { steps
 });
 
 test("a retry of one item's dead letter leaves the other items as they were, and leaves one letter", async () => {
-  const { flow, plane, runId } = await open({ it: forEach(), after: work({ depends_on: ["it"], topic: "after" }) }, { items: numbers(3) });
-  for (const job of await plane.poll()) {
-    if (job.job.step === "it[1]") await plane.fail(job, "failed_retryable");
-    else await plane.report(job, "done");
-  }
+  const { flow, plane, runId } = await open(
+    { it: forEach(), after: work({ depends_on: ["it"], topic: "after" }) },
+    { items: numbers(3) },
+  );
+  const [first, second, third] = (await plane.poll()) as [ClaimedJob, ClaimedJob, ClaimedJob];
+  for (const job of [first, third]) await plane.report(job, "done");
+  await plane.fail(second, "failed_retryable");
   expect(await flow.ended(runId)).toBe("failed");
   const letters = await flow.letters();
   const id = `${runId}:it[1]@1` as JobId;
   expect(letters.map((letter) => letter.id)).toEqual([id]);
-  await flow.finish(plane.api.retryDeadLetter({ tenant: (await flow.header(runId)).tenant, actor: "ann" }, id));
+  await flow.finish(
+    plane.api.retryDeadLetter({ tenant: (await flow.header(runId)).tenant, actor: "ann" }, id),
+  );
   await flow.until(async () => (await flow.step(runId, "it[1]")).status === "running");
   const again = single(await plane.poll());
   expect([again.job.step, again.job.attempt, again.job.runId]).toEqual(["it[1]", 2, runId]);

@@ -285,6 +285,20 @@ describe("an ended run", () => {
     ]);
   });
 
+  test("says so when the store does not name them", async () => {
+    const { flow, plane } = await scene({ a: work() });
+    const failed = await plane.start("w");
+    await plane.fail(single(await plane.poll()), "failed_retryable");
+    await flow.ended(failed);
+    await flow.tenant({ maxConcurrentRuns: 1 });
+    await plane.start("w");
+    plane.member.fail({ listActive: "unavailable" });
+    expect(await why(flow, plane, failed)).toMatchObject({
+      waiting_for: [{ kind: "limit", limit: 1, runs: [] }],
+      unanswered: ["the runs that hold the slots"],
+    });
+  });
+
   test("that succeeded waits for nothing", async () => {
     const { flow, plane } = await scene({ a: work() });
     const runId = await plane.start("w");

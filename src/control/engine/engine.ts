@@ -33,6 +33,8 @@ export function engineLimits(config: Config): EngineLimits {
     ...defaultLimits,
     itemsMax: config["runs.forEachItemsMax"],
     depthMax: config["runs.depthMax"],
+    startRecordsMax: config["admission.recordsMax"],
+    startBytesMax: Math.min(defaultLimits.startBytesMax, config["admission.recordBytesMax"]),
   };
 }
 

@@ -117,14 +117,18 @@ async function explainEnded({ engine, holders }: WhyDesk, seen: SeenRun): Promis
   ]);
   const isFull =
     slots.kind === "known" && slots.value.active >= (slots.value.limit ?? Number.POSITIVE_INFINITY);
-  const named = letter.kind === "known" && isFull ? await holders.of(tenant) : undefined;
+  const named = letter.kind === "known" && isFull ? holdersPart(await holders.of(tenant)) : undefined;
   const { failedStep, unanswered } = failed;
   return explainEndedRun({
     ...{ header, nowMs, slots, letter, unanswered },
     ...(run === undefined ? {} : { run }),
     ...(failedStep === undefined ? {} : { failedStep }),
-    ...(named === undefined ? {} : { holders: { kind: "known", value: named } }),
+    ...(named === undefined ? {} : { holders: named }),
   });
+}
+
+function holdersPart(named: readonly RunHeader[] | undefined): Part<readonly RunHeader[]> {
+  return named === undefined ? { kind: "unanswered" } : { kind: "known", value: named };
 }
 
 type FailedStep = {

@@ -15,6 +15,7 @@ import { restore } from "./revive.ts";
 import { keepOutput } from "./run-output.ts";
 import { hasSteps } from "./scope.ts";
 import { countFailure, lasting, skip } from "./settle-step.ts";
+import { passesOver } from "./take-branch.ts";
 import { withdraw } from "./withdraw.ts";
 
 /** Works until nothing is left or the change is full; what is left stays in the queue. */
@@ -114,11 +115,7 @@ function tellDependents(draft: Draft, item: WorkItem & { readonly kind: "tell" }
 function passedBy(draft: Draft, step: CompiledStep): readonly string[] | undefined {
   if (step.switch === undefined) return [];
   const record = stepOf(draft, step.id);
-  if (record === undefined) return undefined;
-  if (record.status !== "succeeded") return [];
-  const { cases, otherwise } = step.switch;
-  const targets = [...cases.map(({ target }) => target), ...(otherwise === undefined ? [] : [otherwise])];
-  return targets.filter((target) => target !== record.chosen);
+  return record === undefined ? undefined : step.dependents.filter((id) => passesOver(step, record, id));
 }
 
 function tell(draft: Draft, id: string, outcome: Settled | "not_taken"): void {
@@ -131,14 +128,21 @@ function tell(draft: Draft, id: string, outcome: Settled | "not_taken"): void {
     return;
   }
   if (record.status !== "pending") return;
-  if (outcome === "broken" || outcome === "not_taken") {
-    skip(draft, { step, record }, outcome === "broken" ? "dependency" : "branch");
+  if (outcome === "broken") {
+    skip(draft, { step, record }, "dependency");
     return;
   }
   const remaining = (record.remaining ?? step.dependsOn.length) - 1;
   const isReached = outcome === "met" || record.reached === true;
-  if (remaining > 0) putStep(draft, id, { ...record, remaining, ...(isReached ? { reached: true } : {}) });
-  else if (isReached) beginStep(draft, step, lasting(record));
+  const isUntaken = outcome === "not_taken" || record.untaken === true;
+  if (remaining > 0) {
+    // Whether it was passed over or broken must not depend on which of the two was told first.
+    const told = {
+      ...(isReached ? { reached: true as const } : {}),
+      ...(isUntaken ? { untaken: true as const } : {}),
+    };
+    putStep(draft, id, { ...record, remaining, ...told });
+  } else if (isReached && !isUntaken) beginStep(draft, step, lasting(record));
   else skip(draft, { step, record }, "branch");
 }
 

@@ -82,39 +82,49 @@ export function freeze(draft: Draft, item: WorkItem & { readonly kind: "freeze" 
   draft.queue.push({ kind: "spread", step: step.id });
 }
 
-/** Begins children until as many are open as may be. */
+/**
+ * Begins children until as many are open as may be, before anything else goes on: how many fit into one change must not
+ * decide which of them have begun when one of them fails.
+ */
 export function spread(draft: Draft, item: WorkItem & { readonly kind: "spread" }): void {
   const step = draft.compiled.steps.get(item.step);
   if (step === undefined) return;
+  const planned: WorkItem[] = [];
   const parallelMax = step.parallel?.parallelMax ?? step.forEach?.parallelMax ?? 0;
   for (let room = draft.limits.stepsMax - draft.touched.size; ; room -= 1) {
     const record = stepOf(draft, step.id);
-    if (record?.children === undefined || record.waitingFor !== "children") return;
+    if (record?.children === undefined || record.waitingFor !== "children") break;
     const { children } = record;
-    if (children.closing || children.next >= children.total || children.open >= parallelMax) return;
+    if (children.closing || children.next >= children.total || children.open >= parallelMax) break;
     if (room <= 0) {
       // Those planned so far fill this change; the others follow when they have begun.
-      draft.queue.push(item);
-      return;
+      planned.push(item);
+      break;
     }
-    if (!planChild(draft, step, record, children)) return;
+    const plan = planChild(draft, step, record, children);
+    if (plan === "missing") break;
+    if (plan !== "done") planned.push(plan);
   }
+  draft.queue.unshift(...planned);
 }
 
-/** False when the child's record is missing. */
-function planChild(draft: Draft, step: CompiledStep, record: StepRecord, children: Children): boolean {
+function planChild(
+  draft: Draft,
+  step: CompiledStep,
+  record: StepRecord,
+  children: Children,
+): (WorkItem & { readonly kind: "begin" }) | "done" | "missing" {
   const child = childAt(step, children.next);
   let isDone = false;
   if (children.again === true) {
     const before = recordInWindow(draft, step, children);
-    if (before === undefined) return false;
+    if (before === undefined) return "missing";
     isDone = before.status !== "pending" && before.status !== "cancelled";
   }
   const open = children.open + (isDone ? 0 : 1);
   putStep(draft, step.id, { ...record, children: { ...children, next: children.next + 1, open } });
-  const isFresh = !step.repeats && children.again !== true;
-  if (!isDone) draft.queue.push({ kind: "begin", step: child, fresh: isFresh });
-  return true;
+  if (isDone) return "done";
+  return { kind: "begin", step: child, fresh: !step.repeats && children.again !== true };
 }
 
 /** Asks for a number of children's records at once. */

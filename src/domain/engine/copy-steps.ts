@@ -13,6 +13,7 @@ import {
 } from "./records.ts";
 import { isMet } from "./revive.ts";
 import { skip } from "./settle-step.ts";
+import { isUntaken } from "./take-branch.ts";
 
 export type RerunPlan =
   | { readonly kind: "plan"; readonly kept: ReadonlySet<string> }
@@ -137,11 +138,16 @@ function resumeStep(draft: Draft, step: CompiledStep): void {
   const remaining = before.length - ended.length;
   const isReached =
     before.length === 0 || ended.some((dependency) => dependency !== undefined && isMet(dependency));
+  const isPassed = isUntaken(draft.compiled, step, before);
   if (remaining === 0) {
-    if (isReached) beginStep(draft, step, untouched);
+    if (isReached && !isPassed) beginStep(draft, step, untouched);
     else skip(draft, { step, record: untouched }, "branch");
   } else if (ended.length > 0) {
-    putStep(draft, step.id, { ...untouched, remaining, ...(isReached ? { reached: true } : {}) });
+    const told = {
+      ...(isReached ? { reached: true as const } : {}),
+      ...(isPassed ? { untaken: true as const } : {}),
+    };
+    putStep(draft, step.id, { ...untouched, remaining, ...told });
   }
 }
 

@@ -31,9 +31,18 @@ export type EngineLimits = {
   readonly itemsMax: number;
   /** Runs above a run, up to the root. */
   readonly depthMax: number;
+  /** What an admission may write; a run whose beginning is larger is started by the first entry of its inbox. */
+  readonly startRecordsMax: number;
+  readonly startBytesMax: number;
 };
 
-export const defaultLimits: EngineLimits = { stepsMax: changeStepsMax, itemsMax: 10_000, depthMax: 8 };
+export const defaultLimits: EngineLimits = {
+  stepsMax: changeStepsMax,
+  itemsMax: 10_000,
+  depthMax: 8,
+  startRecordsMax: 64,
+  startBytesMax: 64 * 1024,
+};
 
 export type TimelineEvent = {
   readonly type: string;

@@ -38,6 +38,8 @@ export type StepRecord = {
   readonly remaining?: number;
   /** While pending: one of its dependencies was done, rather than passed over by a switch. */
   readonly reached?: true;
+  /** While pending: its switch has gone another way, and it only waits for whether what it depends on has failed. */
+  readonly untaken?: true;
   readonly waitingFor?: "approval" | "delay" | "retry" | "children" | "child_run";
   /** While waiting: when its timer is due. */
   readonly wakeAtMs?: number;

@@ -1,8 +1,10 @@
 // Lets a step go on that had failed for good: with its next attempt, in the same run, as if it had never failed.
 import type { CompiledStep } from "../workflow/compiled.ts";
+import { countedAs } from "./children.ts";
 import { type Draft, isFull, putStep, stepOf } from "./draft.ts";
 import {
   type Children,
+  type FailedStatus,
   hasFailed,
   isOpen,
   type RunState,
@@ -10,6 +12,7 @@ import {
   type WorkItem,
 } from "./records.ts";
 import { forgetFailure, type StepInHand } from "./settle-step.ts";
+import { isUntaken } from "./take-branch.ts";
 import { putUp } from "./try-again.ts";
 import { setTimeLimit } from "./wait.ts";
 
@@ -28,7 +31,9 @@ export function revive(draft: Draft, inHand: StepInHand): boolean {
   if (failed === undefined) return false;
   const { step, record } = inHand;
   const { failures: _failures, lostClaims: _lostClaims, ...fresh } = unfailed(record);
-  for (const controller of failed) goOn(draft, controller);
+  for (const [index, controller] of failed.entries()) {
+    goOn(draft, controller, (failed[index - 1]?.record ?? record).status as FailedStatus);
+  }
   putStep(draft, step.id, { ...fresh, status: "pending" });
   putUp(draft, { step, record: { ...fresh, status: "pending" } });
   const top = failed.at(-1) ?? inHand;
@@ -58,13 +63,13 @@ function failedWith(draft: Draft, { step, record }: StepInHand): readonly StepIn
 }
 
 /** A controller waits for its children again; those that were taken back when it failed begin once more. */
-function goOn(draft: Draft, { step, record }: StepInHand): void {
+function goOn(draft: Draft, { step, record }: StepInHand, childWas: FailedStatus): void {
   const { children } = record;
   const isWaiting = isOpen(record);
   const counted =
     children === undefined
       ? {}
-      : { children: { ...children, ...again(children, isWaiting), broken: children.broken - 1 } };
+      : { children: { ...children, ...again(children, isWaiting), ...withoutFailure(children, childWas) } };
   const next: StepRecord = { ...unfailed(record), status: "waiting", waitingFor: "children", ...counted };
   putStep(draft, step.id, next);
   if (isWaiting) return;
@@ -75,6 +80,10 @@ function goOn(draft: Draft, { step, record }: StepInHand): void {
 function again(children: Children, isWaiting: boolean): Pick<Children, "next" | "open" | "again"> {
   if (!isWaiting) return { next: 0, open: 1, again: true };
   return { next: children.next, open: children.open + 1, ...(children.again ? { again: true } : {}) };
+}
+
+function withoutFailure(children: Children, status: FailedStatus): Pick<Children, "broken" | "failures"> {
+  return { broken: children.broken - 1, failures: countedAs(children, status, -1) };
 }
 
 function unfailed(record: StepRecord): StepRecord {
@@ -109,6 +118,7 @@ function restoreStep(draft: Draft, step: CompiledStep): void {
     attempt: record.attempt,
     remaining: open.length,
     ...(isReached ? { reached: true } : {}),
+    ...(isUntaken(draft.compiled, step, before) ? { untaken: true } : {}),
   });
   draft.queue.push({ kind: "restore", step: step.id, from: 0 });
 }

@@ -2,6 +2,7 @@
 import { makeJobId } from "../job.ts";
 import type { CompiledStep } from "../workflow/compiled.ts";
 import { cancelChild, clearTimer, closeApproval, type Draft, putStep, voidJob } from "./draft.ts";
+import { stepNamed } from "./instances.ts";
 import { approvalIdOf, stepTimer } from "./keys.ts";
 import type { ChildOutcome, FailedStatus, Failure, Settled, StepError, StepRecord } from "./records.ts";
 
@@ -49,8 +50,7 @@ export function fail(
   tellController(draft, step, status);
   const failure: Failure = { step: step.id, status };
   if (step.onError !== undefined) draft.queue.push({ kind: "handle", step: step.onError, failure });
-  // What the failure of a child means is for its controller to say.
-  else if (step.controller === undefined) countFailure(draft, failure);
+  else countFailure(draft, failure);
 }
 
 const skips = {
@@ -82,7 +82,9 @@ const severity: Record<FailedStatus, number> = { timed_out: 1, denied: 2, failed
 
 /** Remembers a failure that nobody handles: the worst one decides how the run ends. */
 export function countFailure(draft: Draft, failure: Failure): void {
-  const { run } = draft;
+  const { run, compiled } = draft;
+  // What the failure of a child means is for its controller to say.
+  if (stepNamed(compiled, failure.step)?.controller !== undefined) return;
   const worst = run.failure;
   if (worst === undefined) {
     run.failure = failure;
@@ -155,6 +157,7 @@ export function lasting(record: StepRecord): StepRecord {
   const {
     remaining: _remaining,
     reached: _reached,
+    untaken: _untaken,
     waitingFor: _waitingFor,
     wakeAtMs: _wakeAtMs,
     ...rest

@@ -9,9 +9,8 @@ import { defaultLimits, type EngineLimits, newRunState, openDraft, toChange } fr
 import { factsRecordKey, inputRecordKey } from "./keys.ts";
 import type { RunFacts } from "./records.ts";
 
-/** Beyond these a run is started by the first entry of its inbox, so that no admission holds the store for long. */
+/** Beyond this, as beyond the limits, a run is started by its inbox, so that no admission holds the store for long. */
 export const startStepsMax = 64;
-export const startBytesMax = 64 * 1024;
 
 export type Start = { readonly change: RunChange; readonly large: boolean };
 
@@ -44,8 +43,12 @@ export function startRun(
   concludeIfDone(draft);
   const change = toChange(draft, "some");
   const records = [...first, ...change.records];
-  const bytes = records.reduce((sum, { body }) => sum + Buffer.byteLength(body), 0);
-  return bytes > startBytesMax ? startLater(first) : { change: { ...change, records }, large: false };
+  const bytes = records.reduce(
+    (sum, { key, body }) => sum + Buffer.byteLength(key) + Buffer.byteLength(body),
+    0,
+  );
+  const isLarge = records.length > limits.startRecordsMax || bytes > limits.startBytesMax;
+  return isLarge ? startLater(first) : { change: { ...change, records }, large: false };
 }
 
 function factsOf(facts: NewRunFacts): RunFacts {

@@ -4,11 +4,14 @@ import { Failure, resultBytesMax } from "./cel-budget.ts";
 import type { Value, ValueMap } from "./cel-operations.ts";
 
 /** How much of the result may still be made; shared by all templates of one value. */
-export type Output = { bytesLeft: number };
+export type Output = { bytesLeft: number; readonly bytesMax: number };
 
-export function newOutput(): Output {
-  return { bytesLeft: resultBytesMax };
+export function newOutput(bytesMax = resultBytesMax): Output {
+  return { bytesLeft: bytesMax, bytesMax };
 }
+
+/** The items of a list are written down in parts, so they may be as large as a whole request: 200 bytes each for 10,000. */
+export const itemsBytesMax = 2_097_152;
 
 /** As deep as JSON is read elsewhere: what is stored must be readable again. */
 const depthMax = 32;
@@ -56,7 +59,7 @@ export function takeName(output: Output, name: string): void {
 export function takeBytes(output: Output, bytes: number): void {
   output.bytesLeft -= bytes;
   if (output.bytesLeft < 0) {
-    throw new Failure("spent", `the result is larger than ${resultBytesMax} bytes`);
+    throw new Failure("spent", `the result is larger than ${output.bytesMax} bytes`);
   }
 }
 

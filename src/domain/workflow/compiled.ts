@@ -121,7 +121,7 @@ export type CompiledStep = {
   readonly storage?: {
     readonly operation: "read" | "write" | "delete";
     readonly path: readonly string[];
-    /** For `write`. */
+    /** What `write` puts there, or what `read` finds there: nothing when it is absent. */
     readonly value?: Expression;
   };
   readonly subworkflow?: {

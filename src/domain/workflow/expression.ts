@@ -5,7 +5,7 @@ import type { Frame } from "./cel-evaluate.ts";
 import { type Cel, readCel } from "./cel-language.ts";
 import { kindOf, type Value } from "./cel-operations.ts";
 import type { Reference } from "./cel-references.ts";
-import { newOutput, type Output, takeBytes, takeName, toJson } from "./cel-result.ts";
+import { itemsBytesMax, newOutput, type Output, takeBytes, takeName, toJson } from "./cel-result.ts";
 import type { Evaluation, Problem, Scope } from "./compiled.ts";
 import { placeIn } from "./place.ts";
 import { splitTemplates } from "./template-text.ts";
@@ -48,9 +48,9 @@ export function readItems(text: string, path: string): ExpressionReading {
   return readText(text, path, {
     misfit: (type) =>
       type.startsWith("list") ? undefined : `for_each goes over a list, this one gives ${type}`,
-    answer: (value, { output }) =>
+    answer: (value) =>
       Array.isArray(value)
-        ? { kind: "value", value: toJson(output, value, 0) }
+        ? { kind: "value", value: toJson(newOutput(itemsBytesMax), value, 0) }
         : { kind: "failed", message: `for_each goes over a list, not over ${kindOf(value)}` },
   });
 }

@@ -6,7 +6,7 @@ import type { RetryAnswer } from "../../control/dead-letters/retry-dead-letter.t
 import type { Letter } from "../../domain/dead-letter.ts";
 import { formatTime, parseTime } from "../../domain/engine/rfc3339.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
-import { letterPath, slotHolder } from "../../domain/why/explanation.ts";
+import { letterPath } from "../../domain/why/explanation.ts";
 import {
   type Asked,
   callerOf,
@@ -17,6 +17,7 @@ import {
   writingTrouble,
 } from "../handler.ts";
 import { pageReply, readPage } from "../page.ts";
+import { slotHolderViews } from "../views.ts";
 
 type DeadLetterHandlers = Pick<
   Handlers,
@@ -135,7 +136,7 @@ function retryReply(answer: RetryAnswer): Reply<"retryDeadLetter"> {
       return { code: "dead_letter_not_retryable", detail: answer.because };
     case "limit_reached": {
       const { limit, active, holders, retryAfterSeconds } = answer;
-      const runs = holders === undefined ? {} : { runs: holders.map(slotHolder) };
+      const runs = holders === undefined ? {} : { runs: slotHolderViews(holders) };
       return { code: "max_concurrent_runs_reached", retryAfterSeconds, more: { limit, active, ...runs } };
     }
     case "tenant_stopped":

@@ -7,8 +7,8 @@ import type { StepStatus } from "../../domain/engine/records.ts";
 import { fingerprintOf, type JsonValue } from "../../domain/fingerprint.ts";
 import { type KeyReading, readIdempotencyKey } from "../../domain/idempotency-key.ts";
 import { parseRunId } from "../../domain/run.ts";
-import { slotHolder } from "../../domain/why/explanation.ts";
 import { callerOf, type Handlers, type Reply, type RequestHeaders, readingTrouble } from "../handler.ts";
+import { slotHolderViews } from "../views.ts";
 
 /** Whatever starts a run is answered alike. */
 type StartReply = Reply<"startRun"> & Reply<"rerunRun">;
@@ -226,7 +226,7 @@ function policyOf(limit: number): string {
 /** The fields of draft-ietf-httpapi-ratelimit-headers: the quota is of runs under way, not of requests per time. */
 function limitReached(answer: Extract<StartWorkflowAnswer, { kind: "limit_reached" }>): StartReply {
   const { limit, active, retryAfterSeconds, holders } = answer;
-  const runs = holders === undefined ? {} : { runs: holders.map(slotHolder) };
+  const runs = holders === undefined ? {} : { runs: slotHolderViews(holders) };
   return {
     code: "max_concurrent_runs_reached",
     retryAfterSeconds,

@@ -52,20 +52,20 @@ function drawRoots(sketch: Sketch): void {
   const { random, options } = sketch;
   const roots: string[] = [];
   for (let left = random.integer(1, options.rootsMax); left > 0; left -= 1) {
-    const before = drawSome(random, roots, 2);
+    const before = drawSome(random, roots, 3);
     const spot: Spot = { before, depth: 0, isInLoop: false, isRacing: false };
-    roots.push(...drawRoot(sketch, random.pick(rootKinds), spot));
+    roots.push(...drawRoot(sketch, random.pick(rootKinds), spot, roots));
   }
 }
 
 /** A step and, for a switch, its targets: all that others may depend on. */
-function drawRoot(sketch: Sketch, kind: string, spot: Spot): readonly string[] {
+function drawRoot(sketch: Sketch, kind: string, spot: Spot, earlier: readonly string[]): readonly string[] {
   const id = addStep(sketch, kind, spot);
   const step = sketch.steps[id] ?? {};
   const more = kind === "storage" ? lastUse(sketch, id) : [];
   sketch.steps[id] = { ...step, depends_on: [...new Set([...spot.before, ...more])] };
   if (kind !== "switch") return [id];
-  return [id, ...drawTargets(sketch, id, spot)];
+  return [id, ...drawTargets(sketch, id, spot, earlier)];
 }
 
 /** Whoever uses a place waits for who used it before. */
@@ -78,15 +78,20 @@ function lastUse({ steps, places }: Sketch, id: string): readonly string[] {
 
 const targetKinds = ["worker", "worker", "transform", "delay", "condition", "parallel", "loop", "for_each"];
 
-function drawTargets(sketch: Sketch, choice: string, { before }: Spot): readonly string[] {
+function drawTargets(
+  sketch: Sketch,
+  choice: string,
+  { before }: Spot,
+  earlier: readonly string[],
+): readonly string[] {
   const { random, steps } = sketch;
   const targets = Array.from({ length: random.integer(1, 3) }, () => {
     const id = addStep(sketch, random.pick(targetKinds), {
       before: random.chance(0.3) ? [...before, choice] : [choice],
       ...{ depth: 0, isInLoop: false, isRacing: false },
     });
-    if (before.length > 0 && random.chance(0.3)) {
-      steps[id] = { ...steps[id], depends_on: [random.pick(before), choice] };
+    if (earlier.length > 0 && random.chance(0.3)) {
+      steps[id] = { ...steps[id], depends_on: [random.pick(earlier), choice] };
     } else if (random.chance(0.2)) steps[id] = { ...steps[id], depends_on: [choice] };
     return id;
   });

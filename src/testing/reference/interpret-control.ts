@@ -124,7 +124,9 @@ function together(children: readonly string[], ends: ReadonlyMap<string, Ended>)
       return [child, { status, output: ended?.kind === "met" ? (ended.output ?? null) : null }];
     }),
   );
-  return [...ends.values()].some(isUnknown) ? { kind: "met", output, isUnknown: true } : { kind: "met", output };
+  return [...ends.values()].some(isUnknown)
+    ? { kind: "met", output, isUnknown: true }
+    : { kind: "met", output };
 }
 
 function repeat(telling: Telling, id: string, around: Around): Ended {

@@ -4,7 +4,14 @@ import { doControl } from "./interpret-control.ts";
 import { doWork } from "./interpret-work.ts";
 import { dependenciesOf, lastSteps, linksOf, type WorkflowText } from "./language.ts";
 import type { Oracle } from "./oracle.ts";
-import { type Ended, isUnknown, type RunPicture, type StepPicture, statusesShown, worstStatuses } from "./picture.ts";
+import {
+  type Ended,
+  isUnknown,
+  type RunPicture,
+  type StepPicture,
+  statusesShown,
+  worstStatuses,
+} from "./picture.ts";
 import { evaluateCondition } from "./small-expressions.ts";
 import {
   type Around,

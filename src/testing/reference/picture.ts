@@ -52,7 +52,9 @@ export function isMet({ kind }: Ended): boolean {
 
 /** Whether it depends on the order of things what it has given, or how it has failed. */
 export function isUnknown(ended: Ended): boolean {
-  return ended.kind === "met" ? ended.isUnknown === true : ended.kind === "broken" && ended.statuses.length > 1;
+  return ended.kind === "met"
+    ? ended.isUnknown === true
+    : ended.kind === "broken" && ended.statuses.length > 1;
 }
 
 /** As an expression sees it. */
