@@ -3,7 +3,7 @@ import type { ApprovalId } from "../domain/approval.ts";
 import { digestOf } from "../domain/reservation.ts";
 import { platformTenant } from "../domain/tenant.ts";
 import type { Answer, OperationName, StoreMethods } from "../ports/store.ts";
-import { createSlotHolders } from "./admission/slot-holders.ts";
+import { createSlotHolders, withHolders } from "./admission/slot-holders.ts";
 import { startWorkflow } from "./admission/start-workflow.ts";
 import { decideApproval } from "./approvals/decide-approval.ts";
 import { askUntilKnown } from "./ask-until-known.ts";
@@ -38,12 +38,8 @@ export function createApi(engine: Engine, workers: Workers): ControlApi {
     getWorkflow: (tenant, id) => getWorkflow(engine, tenant, id),
     listWorkflows: (tenant, page) => listWorkflows(engine, tenant, page),
     removeWorkflow: (caller, id) => removeWorkflow(engine, caller, id),
-    async startWorkflow(request, signal) {
-      const answer = await startWorkflow(engine, request, signal);
-      if (answer.kind !== "limit_reached") return answer;
-      const named = await holders.of(request.caller.tenant);
-      return named === undefined ? answer : { ...answer, holders: named };
-    },
+    startWorkflow: async (request, signal) =>
+      withHolders(holders, request.caller.tenant, await startWorkflow(engine, request, signal)),
     cancelRun: (caller, runId, reason) => cancelRun(engine, caller, runId, reason),
     deleteRun: (caller, runId) => deleteRun(engine, caller, runId),
     pollJobs: (request, signal) => pollJobs(desk, request, signal),
@@ -69,7 +65,7 @@ export function createApi(engine: Engine, workers: Workers): ControlApi {
     authenticate: (text) => authenticate(engine, keys, text),
     followEvents: (tenant, start) => followEvents(engine, tenant, start),
     followRun: (tenant, runId, start) => followRun(engine, { tenant, runId }, start),
-    ...createRunApi(engine),
+    ...createRunApi(engine, holders),
     ...createLockApi(engine),
     ...createDeadLetterApi(engine, holders),
     explainRun: (tenant, runId) => explainRun({ engine, workers, holders }, tenant, runId),

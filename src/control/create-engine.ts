@@ -29,6 +29,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     runs: createRunCache({
       runsMax: config["engine.cachedRunsMax"],
       runBytesMax: config["engine.cachedRunBytesMax"],
+      bytesMax: config["engine.cachedBytesMax"],
     }),
     alarms: createAlarms(ports.clock, ({ tenant, runId, timerId }) => {
       const entry = { kind: "timer", entryId: `timer:${timerId}`, timerId } as const;

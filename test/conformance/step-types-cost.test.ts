@@ -100,7 +100,6 @@ test("a result of a for_each costs as much at the end as at the beginning", asyn
     }
   }
   await plane.close();
-  console.log(JSON.stringify([costs[500], costs[560], costs[2000], costs.at(-101), costs.at(-50), costs.at(-1)], null, 0));
   const worst = (some: readonly Cost[], of: keyof Cost) => Math.max(...some.map((one) => one[of]));
   const early = costs.slice(500, 600);
   // The last ones have no further item to begin, and the very last puts the outputs together.

@@ -118,8 +118,8 @@ describe("a start", () => {
     expectProblem(undefined, await start({}, headers as unknown as Headers), "invalid_request");
   });
 
-  test("that only pretends is refused, since nothing would be pretended", async () => {
-    expectProblem(undefined, await start({}, {}, `${starts}?dry_run=true`), "invalid_request");
+  test("that only pretends says what would happen, and any other way to ask for that is refused", async () => {
+    expect((await start({}, {}, `${starts}?dry_run=true`)).json).toMatchObject({ dry_run: true });
     expect((await start({}, {}, `${starts}?dry_run=false&utm_source=proxy`)).status).toBe(200);
     expectProblem(undefined, await start({}, {}, `${starts}?dry_run=maybe`), "invalid_request");
   });
@@ -146,14 +146,14 @@ describe("a start", () => {
     const own = await openGatewayWorld({ "admission.tenantCacheMs": 100 });
     try {
       await makeThings(own);
-      const limit = { key: own.platform, body: { max_concurrent_runs: 2 } };
-      expect((await own.ask("PATCH", "/api/v1/tenants/acme", limit)).json).toMatchObject({ active_runs: 2 });
+      const limit = { key: own.platform, body: { max_concurrent_runs: 3 } };
+      expect((await own.ask("PATCH", "/api/v1/tenants/acme", limit)).json).toMatchObject({ active_runs: 3 });
       const sent = { key: own.acme.operator, body: {} };
       const refused = await own.ask("POST", starts, sent);
       expectProblem(undefined, refused, "max_concurrent_runs_reached");
-      expect(refused.json).toMatchObject({ limit: 2, active: 2, error: "max concurrent runs reached" });
+      expect(refused.json).toMatchObject({ limit: 3, active: 3, error: "max concurrent runs reached" });
       expect(refused.headers.get("ratelimit-policy")).toBe(
-        '"max_concurrent_runs";q=2;qu="concurrent-requests"',
+        '"max_concurrent_runs";q=3;qu="concurrent-requests"',
       );
       expect(refused.headers.get("ratelimit")).toMatch(/^"max_concurrent_runs";r=0;t=\d+$/);
       const replay = { ...sent, body: { customer: "c-1" }, headers: { "idempotency-key": "bound-key" } };

@@ -137,7 +137,7 @@ describe("a store that", () => {
     "store.callTimeoutMs": 50,
   } as const;
   /** Answered from memory. */
-  const independent = ["listWorkers", "getStatus", "pollJobs"];
+  const independent = ["listWorkers", "getStatus", "pollJobs", "validateWorkflow", "dryRunWorkflow"];
 
   test("cannot be reached is 503 with Retry-After for every operation, and is named in the log alone", async () => {
     const world = await openWorld(quick);

@@ -1,6 +1,6 @@
 // Plays drawn workflows on the engine: everybody answers as the oracle says, in an order that chance decides.
 import { expect } from "vitest";
-import { attemptOf, parseTimer } from "../../src/domain/engine/keys.ts";
+import { type AttemptName, attemptOf, parseTimer } from "../../src/domain/engine/keys.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { isTerminal } from "../../src/domain/run.ts";
 import { compileDefinition } from "../../src/domain/workflow/compile.ts";
@@ -158,25 +158,47 @@ export function disturb(world: World, random: SeededRandom): void {
 
 export type Pace = { readonly batch: number; readonly stepsMax: number };
 
+export type Play = {
+  /** What can happen next; nothing more when it is empty. */
+  moves(): readonly Move[];
+  onMove(name: string): void;
+  readonly disturbs: boolean;
+};
+
 /** Plays to the end, a few moves between two drains. */
-export function playToEnd(
-  { oracle, random }: Game,
-  root: World,
-  pace: () => Pace,
-  onMove: (name: string) => void,
-): void {
+export function playToEnd({ random }: Game, root: World, pace: () => Pace, play: Play): void {
   for (let round = 0; ; round += 1) {
     expect(round).toBeLessThan(2_000);
     const { batch, stepsMax } = pace();
     root.cluster.drain(batch, stepsMax);
     for (const world of root.cluster.worlds.values()) checkSettled(world);
-    const open = [...movesOf(oracle, root)];
+    const open = [...play.moves()];
     if (open.length === 0) return;
     for (let count = random.integer(1, 3); count > 0 && open.length > 0; count -= 1) {
       const [chosen] = open.splice(random.integer(0, open.length - 1), 1);
-      onMove(chosen?.name ?? "");
+      play.onMove(chosen?.name ?? "");
       chosen?.make(root.cluster);
     }
-    if (random.chance(0.1)) for (const world of root.cluster.worlds.values()) disturb(world, random);
+    if (!play.disturbs || !random.chance(0.1)) continue;
+    for (const world of root.cluster.worlds.values()) disturb(world, random);
   }
+}
+
+/** Every dead letter that is to be retried, once. */
+export function retriesIn(
+  world: World,
+  isRetried: (name: AttemptName) => boolean,
+  retried: Set<string>,
+): readonly Move[] {
+  return world.deadLetters.flatMap(({ id }) => {
+    const name = attemptOf(world.runId, id);
+    if (name === undefined || retried.has(id) || !isRetried(name)) return [];
+    const job = `${name.step}@${name.attempt}`;
+    return [
+      move(world, `${job} retried`, (it) => {
+        retried.add(id);
+        it.retry(job);
+      }),
+    ];
+  });
 }

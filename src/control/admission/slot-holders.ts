@@ -8,6 +8,17 @@ export type SlotHolders = {
   of(tenant: TenantId): Promise<readonly RunHeader[] | undefined>;
 };
 
+/** A refusal for want of a slot names the runs that hold them, if that is known; any other answer stays as it is. */
+export async function withHolders<Answer extends { readonly kind: string }>(
+  holders: SlotHolders,
+  tenant: TenantId,
+  answer: Answer,
+): Promise<Answer> {
+  if (answer.kind !== "limit_reached") return answer;
+  const named = await holders.of(tenant);
+  return named === undefined ? answer : { ...answer, holders: named };
+}
+
 /** Named in one answer. */
 const shownMax = 10;
 

@@ -49,14 +49,8 @@ export function remember(engine: Engine, run: CachedRun, change: RunChange, vers
     return;
   }
   for (const { key, body } of change.records) {
-    const known = run.records.get(key);
-    if (isOfInterest(key, body)) {
-      run.bytes += body.length - (known?.length ?? -key.length);
-      run.records.set(key, body);
-    } else if (known !== undefined) {
-      run.bytes -= known.length + key.length;
-      run.records.delete(key);
-    }
+    if (isOfInterest(key, body)) run.records.set(key, body);
+    else run.records.delete(key);
   }
   run.version = version;
   run.status = change.status;

@@ -19,7 +19,7 @@ import { holdLease, type Lease } from "../locks/with-lease.ts";
 import { afterCommit, remember } from "./after-commit.ts";
 import { type Engine, engineLimits, storeLimits } from "./engine.ts";
 import { forgetOutside, loadOutside } from "./load-outside.ts";
-import type { CachedRun } from "./run-cache.ts";
+import { type CachedRun, KnownRecords } from "./run-cache.ts";
 
 export type Ownership = {
   readonly tenant: TenantId;
@@ -241,7 +241,7 @@ async function commitOne(
 }
 
 function viewOf({ tenant, runId, actor, definition, version, status, parent }: RunHeader): CachedRun {
-  const records = new Map<string, string | undefined>();
-  const run = { tenant, runId, actor, definition, version, status, records, bytes: 0, proposing: false };
+  const records = new KnownRecords();
+  const run = { tenant, runId, actor, definition, version, status, records, proposing: false };
   return parent === undefined ? run : { ...run, parent };
 }

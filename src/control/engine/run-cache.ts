@@ -9,13 +9,35 @@ export type CachedRun = {
   readonly actor: string;
   readonly definition: string;
   readonly parent?: ParentStep;
-  readonly records: Map<string, string | undefined>;
+  readonly records: KnownRecords;
   version: number;
   status: RunStatus;
-  bytes: number;
   /** A proposal is on its way: the next result goes to the inbox. */
   proposing: boolean;
 };
+
+/** Records by key, undefined for one that is known to be absent. Whatever is put in counts, however it came here. */
+export class KnownRecords extends Map<string, string | undefined> {
+  #bytes = 0;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  override set(key: string, body: string | undefined): this {
+    this.#bytes += sizeOf(key, body) - (this.has(key) ? sizeOf(key, this.get(key)) : 0);
+    return super.set(key, body);
+  }
+
+  override delete(key: string): boolean {
+    if (this.has(key)) this.#bytes -= sizeOf(key, this.get(key));
+    return super.delete(key);
+  }
+}
+
+function sizeOf(key: string, body: string | undefined): number {
+  return key.length + (body?.length ?? 0);
+}
 
 export type RunCache = {
   get(runId: RunId): CachedRun | undefined;
@@ -23,24 +45,40 @@ export type RunCache = {
   forget(runId: RunId): void;
 };
 
-export function createRunCache(limits: { readonly runsMax: number; readonly runBytesMax: number }): RunCache {
-  const runs = new Map<RunId, CachedRun>();
+export type RunCacheLimits = {
+  readonly runsMax: number;
+  /** Of one run, and of all together. */
+  readonly runBytesMax: number;
+  readonly bytesMax: number;
+};
+
+export function createRunCache(limits: RunCacheLimits): RunCache {
+  const runs = new Map<RunId, { readonly run: CachedRun; readonly bytes: number }>();
+  let bytes = 0;
+  const forget = (runId: RunId) => {
+    bytes -= runs.get(runId)?.bytes ?? 0;
+    runs.delete(runId);
+  };
   return {
     get(runId) {
-      const run = runs.get(runId);
-      if (run === undefined) return undefined;
+      const entry = runs.get(runId);
+      if (entry === undefined) return undefined;
       // Used again: the oldest unused one is the first to go.
       runs.delete(runId);
-      runs.set(runId, run);
-      return run;
+      runs.set(runId, entry);
+      return entry.run;
     },
     put(run) {
-      runs.delete(run.runId);
-      if (run.bytes > limits.runBytesMax || limits.runsMax === 0) return;
-      const [oldest] = runs.keys();
-      if (runs.size >= limits.runsMax && oldest !== undefined) runs.delete(oldest);
-      runs.set(run.runId, run);
+      forget(run.runId);
+      const own = run.records.bytes;
+      if (own > limits.runBytesMax || limits.runsMax === 0) return;
+      runs.set(run.runId, { run, bytes: own });
+      bytes += own;
+      for (const oldest of runs.keys()) {
+        if (runs.size <= limits.runsMax && bytes <= limits.bytesMax) return;
+        forget(oldest);
+      }
     },
-    forget: (runId) => void runs.delete(runId),
+    forget,
   };
 }

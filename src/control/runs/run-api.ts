@@ -4,6 +4,7 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Problem } from "../../domain/workflow/compiled.ts";
+import { type SlotHolders, withHolders } from "../admission/slot-holders.ts";
 import type { RunDetails, StartWorkflowAnswer, Trouble } from "../control-api.ts";
 import { type Engine, engineLimits } from "../engine/engine.ts";
 import { getRun, type ItemsAnswer, type ItemsPage, listItems } from "./read-run.ts";
@@ -44,11 +45,12 @@ export type RunApi = {
   dryRun(request: DryRunRequest): Promise<DryRunAnswer>;
 };
 
-export function createRunApi(engine: Engine): RunApi {
+export function createRunApi(engine: Engine, holders: SlotHolders): RunApi {
   return {
     getRun: (tenant, runId) => getRun(engine, tenant, runId),
     listItems: (tenant, runId, step, page) => listItems(engine, tenant, runId, step, page),
-    rerunRun: (request, signal) => rerunRun(engine, request, signal),
+    rerunRun: async (request, signal) =>
+      withHolders(holders, request.caller.tenant, await rerunRun(engine, request, signal)),
     planRerun: (request) => planRerunOf(engine, request),
     dryRun: (request) => playThrough(engine, request),
   };

@@ -86,8 +86,18 @@ export function evaluate(draft: Draft, expression: Expression, surroundings: Sur
   if (omitted !== undefined) {
     return { kind: "failed", message: `the outputs of "${omitted}" are too large to be read together` };
   }
+  let input: JsonValue | undefined;
+  const scope = {
+    ...scopeOf(draft, expression.steps),
+    ...surroundings,
+    // Read when it is asked for: every item of a for_each comes by here, and the list of all of them may be the run's input.
+    get input() {
+      input ??= runInput(draft);
+      return input;
+    },
+  };
   try {
-    return expression.evaluate({ ...scopeOf(draft, expression.steps), ...surroundings });
+    return expression.evaluate(scope);
   } catch (error) {
     return { kind: "failed", message: error instanceof Error ? error.message : String(error) };
   }
@@ -119,7 +129,7 @@ export function failureShown(draft: Draft, failure: Failure): JsonValue {
   return { step: failure.step, status: failure.status, ...details };
 }
 
-function scopeOf(draft: Draft, ids: readonly string[]): Scope {
+function scopeOf(draft: Draft, ids: readonly string[]): Pick<Scope, "steps" | "ctx"> {
   const steps: Record<string, JsonValue> = {};
   const outputs: Record<string, JsonValue> = {};
   const ctx: Record<string, JsonValue> = { steps: outputs };
@@ -140,7 +150,7 @@ function scopeOf(draft: Draft, ids: readonly string[]): Scope {
     outputs[id] = output;
     if (record.outputKey !== undefined) putInContext(ctx, draft.compiled.steps.get(id), output);
   }
-  return { input: runInput(draft), steps, ctx };
+  return { steps, ctx };
 }
 
 function putInContext(ctx: Place, step: CompiledStep | undefined, output: JsonValue): void {

@@ -39,7 +39,7 @@ function drawParallel(sketch: Sketch, spot: Spot): StepText {
   const { random, options } = sketch;
   const { limit, hangs } = drawLimit(sketch, spot);
   const count = random.integer(1, 4);
-  const strategy = random.pick(["all", "all", "any", "n_of_m"]);
+  const strategy = options.mayDoWithout ? random.pick(["all", "all", "any", "n_of_m"]) : "all";
   const mayRace = options.races && !spot.isInLoop;
   const isOne = random.chance(0.4) || (strategy !== "all" && !mayRace);
   const continues = random.chance(0.5) || (!isOne && !mayRace);

@@ -111,13 +111,14 @@ function drawTargets(
 }
 
 function addStep(sketch: Sketch, kind: string, spot: Spot): string {
-  const { steps, random } = sketch;
+  const { steps, random, options } = sketch;
   const id = `s${Object.keys(steps).length + 1}`;
   steps[id] = {};
   const drawn = drawControl(sketch, kind, spot) ?? drawLeaf(sketch, id, kind, spot);
   const condition = kind === "switch" || kind === "condition" ? {} : drawCondition(sketch, spot);
   steps[id] = { ...drawn, ...condition };
-  if (!spot.isInLoop && !spot.isRacing && random.chance(0.2)) addHandler(sketch, id);
+  const mayHandle = options.mayDoWithout && !spot.isInLoop && !spot.isRacing;
+  if (mayHandle && random.chance(0.2)) addHandler(sketch, id);
   return id;
 }
 

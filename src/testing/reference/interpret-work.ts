@@ -71,23 +71,24 @@ export function work(
   if (evaluated === "failed") return failed;
   const input = step.input === undefined ? telling.input : evaluated === "nothing" ? null : evaluated.value;
   if (!fitsInput(step, input)) return failed;
+  const { oracle } = telling.story;
   let [failures, lost] = [0, 0];
   for (;;) {
-    const attempt = nextAttempt(telling, id);
-    const answer = telling.story.oracle.work({ run: telling.path, step: id, attempt }, input);
+    const place = { run: telling.path, step: id, attempt: nextAttempt(telling, id) };
+    const answer = oracle.work(place, input);
     if (answer.kind === "never") return { kind: "stuck" };
     if (answer.kind === "failed") return failed;
-    if (answer.kind === "lost") {
-      lost += 1;
-      if (lost === lostMax) return failed;
-      continue;
-    }
     const output = answer.kind === "output" ? fittingOutput(step, answer.output) : undefined;
     if (output !== undefined) return { kind: "met", output };
-    failures += 1;
-    if (failures > retriesOf(step)) {
+    if (answer.kind === "lost") lost += 1;
+    else failures += 1;
+    if (lost < lostMax && failures <= retriesOf(step)) continue;
+    // A timeout where nobody asked for retries leaves no letter.
+    const hasLetter = answer.kind !== "timeout" || retriesOf(step) > 0;
+    if (!hasLetter || oracle.isRetried?.(place) !== true) {
       return { kind: "broken", statuses: [answer.kind === "timeout" ? "timed_out" : "failed"] };
     }
+    [failures, lost] = [0, 0];
   }
 }
 

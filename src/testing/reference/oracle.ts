@@ -14,6 +14,8 @@ export type Verdict = "approved" | "rejected" | "expired" | "never";
 export type Oracle = {
   work(place: Place, input: JsonValue): Answer;
   decide(place: Place): Verdict;
+  /** Whether somebody retries the dead letter of an attempt that was the last. */
+  isRetried?(place: Place): boolean;
 };
 
 /**

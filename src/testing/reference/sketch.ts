@@ -10,6 +10,8 @@ export type DrawOptions = {
   readonly childWorkflows: number;
   /** Whether several children may be open where one of them decides about the others. */
   readonly races: boolean;
+  /** Whether failures may be handled, and parallels may do without some of their children. */
+  readonly mayDoWithout: boolean;
   /** Whether steps have time limits, and what waits for ever is given up by them. */
   readonly timeouts: boolean;
   /** How often work may go any way. */
