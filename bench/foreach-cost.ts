@@ -15,7 +15,7 @@ import type { TenantId } from "../src/domain/tenant.ts";
 import { loadConfig } from "../src/load-config.ts";
 import { executeOn, type Store, storeFrom } from "../src/ports/store.ts";
 import { type RedisServer, startRedisServer } from "../test/support/redis-server.ts";
-import { type OperationTime, timesChannel } from "./operation-times.ts";
+import { addTime, type OperationTimes, type Times, type ToldTime, timesChannel } from "./operation-times.ts";
 import type { RunsStore } from "./runs-target.ts";
 import { median } from "./statistics.ts";
 
@@ -32,8 +32,8 @@ export type ForEachCost = {
   readonly lastUs: number;
   /** The last result also puts the outputs of all items together. */
   readonly endMs: number;
-  /** The longest time of each operation; on SQLite also that of a whole transaction. */
-  readonly slowestUs: ReadonlyMap<string, number>;
+  /** Inside the store: on SQLite in the thread that owns the file, on Redis in the server. */
+  readonly operations: OperationTimes;
 };
 
 const tenant = "bench" as TenantId;
@@ -62,7 +62,7 @@ export async function measureForEach(
       firstUs: median(timesUs.slice(warmUp, warmUp + window)),
       lastUs: median(timesUs.slice(-window)),
       endMs: (timesUs.at(-1) ?? Number.NaN) / 1_000,
-      slowestUs: await place.slowest(),
+      operations: await place.times(),
     };
   } finally {
     await plane.close();
@@ -73,7 +73,7 @@ export async function measureForEach(
 async function startRun(plane: ControlPlane, items: number): Promise<RunId> {
   const definition = {
     id: "for-each",
-    steps: { each: { topic, for_each: "input.items", max_parallel: 100, input: { order: "${item}" } } },
+    steps: { each: { topic, for_each: "input.items", max_parallel: 20, input: { order: "${item}" } } },
   };
   const saved = await plane.api.saveWorkflow(caller, definition);
   if (saved.kind !== "saved") throw new Error(`the workflow was not saved: ${JSON.stringify(saved)}`);
@@ -90,7 +90,7 @@ function claimedJobs({ api }: ControlPlane) {
     async next(): Promise<ClaimedJob> {
       if (batch.length === 0) {
         polls += 1;
-        const poll = { worker: "bench", topics: [topic], pollId: String(polls), places: 50, waitMs: 10_000 };
+        const poll = { worker: "bench", topics: [topic], pollId: String(polls), places: 20, waitMs: 10_000 };
         const answer = await api.pollJobs({ caller, ...poll });
         if (answer.kind !== "jobs") throw new Error(`no jobs: ${answer.kind}`);
         batch = [...answer.jobs];
@@ -137,11 +137,7 @@ function createCounter(): Counter {
   };
 }
 
-type Place = {
-  readonly store: Store;
-  slowest(): Promise<ReadonlyMap<string, number>>;
-  close(): Promise<unknown>;
-};
+type Place = { readonly store: Store; times(): Promise<OperationTimes>; close(): Promise<unknown> };
 
 async function openPlace(store: RunsStore, directory: string): Promise<Place> {
   const { config } = loadConfig({});
@@ -150,7 +146,7 @@ async function openPlace(store: RunsStore, directory: string): Promise<Place> {
     const watch = watchThread();
     const operationsModule = new URL("./sqlite-timed-operations.ts", import.meta.url);
     const opened = await openSqliteStore({ ...common, directory, operationsModule });
-    return { store: opened, slowest: watch.slowest, close: async () => watch.close() };
+    return { store: opened, times: watch.times, close: async () => watch.close() };
   }
   const server = await startRedisServer();
   const urls = [server.url];
@@ -158,33 +154,33 @@ async function openPlace(store: RunsStore, directory: string): Promise<Place> {
   await server.command("CONFIG", "SET", "slowlog-max-len", "100000");
   await server.command("CONFIG", "SET", "slowlog-log-slower-than", String(noticedUs));
   await server.command("SLOWLOG", "RESET");
-  return { store: opened, slowest: () => readSlowLog(server), close: () => server.stop() };
+  return { store: opened, times: () => readSlowLog(server), close: () => server.stop() };
 }
 
-/** Times inside the thread that owns the file, as it tells them. */
 function watchThread() {
-  const slowest = new Map<string, number>();
+  const times = new Map<string, Times>();
   const channel = new BroadcastChannel(timesChannel);
   channel.onmessage = (message) => {
-    const { name, us } = (message as { readonly data: OperationTime }).data;
-    slowest.set(name, us);
+    const { name, us } = (message as { readonly data: ToldTime }).data;
+    addTime(times, name, us);
   };
-  return { slowest: async () => slowest, close: () => channel.close() };
+  return { times: async () => times, close: () => channel.close() };
 }
 
-/** Redis writes down what takes longer; what took less than this cannot be told apart, and need not be. */
-export const noticedUs = 200;
+/** Redis writes down what takes longer; what took less cannot be told apart, and need not be. */
+const noticedUs = 200;
 
 type SlowLogRow = readonly [id: number, atSeconds: number, us: number, command: readonly string[]];
 
-/** Times inside the server, by the script that each operation is. */
-async function readSlowLog(server: RedisServer): Promise<ReadonlyMap<string, number>> {
+/** By the script that each operation is. */
+async function readSlowLog(server: RedisServer): Promise<OperationTimes> {
   const names = new Map(Object.entries(loadScripts()).map(([name, { sha1 }]) => [sha1, name]));
-  const slowest = new Map([...names.values()].map((name) => [name, noticedUs]));
+  const times = new Map<string, Times>();
+  for (const name of names.values()) addTime(times, name, noticedUs);
   const rows = await server.command<readonly SlowLogRow[]>("SLOWLOG", "GET", "-1");
   for (const [, , us, [, sha1 = ""]] of rows) {
     const name = names.get(sha1);
-    if (name !== undefined) slowest.set(name, Math.max(us, slowest.get(name) ?? 0));
+    if (name !== undefined) addTime(times, name, us);
   }
-  return slowest;
+  return times;
 }

@@ -1,10 +1,12 @@
 // The bars of the runs benchmark, and its tables.
 import type { Bar } from "./bars.ts";
 import { formatNumber, formatTable, type Lookup } from "./report.ts";
+import { forEachBars, forEachTables } from "./runs-foreach.ts";
 import { resultStrategies } from "./runs-results.ts";
 import { runsStores } from "./runs-target.ts";
 
-export function runsBars({ value }: Lookup): readonly Bar[] {
+export function runsBars(lookup: Lookup): readonly Bar[] {
+  const { value } = lookup;
   const peer = value("peer.bullmq.three_step.per_s");
   const embedded = value("runs.embedded.three_step.inprocess.per_s");
   return [
@@ -37,10 +39,12 @@ export function runsBars({ value }: Lookup): readonly Bar[] {
       measured: value("results.handoff.n200.busy_retries"),
       bound: { kind: "at_most", value: 0 },
     },
+    ...forEachBars(lookup),
   ];
 }
 
-export function runsTables({ value }: Lookup): string {
+export function runsTables(lookup: Lookup): string {
+  const { value } = lookup;
   const number = (name: string) => formatNumber(value(name));
   const floors = ["http_echo", "http_evalsha", "http_commit"].map((name) => [
     name,
@@ -79,6 +83,7 @@ export function runsTables({ value }: Lookup): string {
     ],
     ["200 results of one run at once, cut off at 10 s", formatTable(["strategy", ...hotFields], hot)],
     ["Memory of 10,000 runs that wait for an approval", formatTable(["store", "MiB"], parked)],
+    ...forEachTables(lookup),
   ]
     .map(([title, table]) => `${title}\n${table}`)
     .join("\n\n");

@@ -6,6 +6,7 @@ import { startChildProgram } from "../test/support/child-program.ts";
 import { expectSuccess, type HttpLoader } from "./http-load.ts";
 import { closedLoop } from "./load.ts";
 import { floorConnections, floorMeasurements, floorScales, type HttpFloors } from "./runs-floors.ts";
+import { forEachMeasurements, forEachScales } from "./runs-foreach.ts";
 import { bullmqMeasurement, peerScales } from "./runs-peer.ts";
 import { hotRunMeasurements } from "./runs-results.ts";
 import { benchTenant, benchTopic, type RunsStore, type RunsTarget, runsStores } from "./runs-target.ts";
@@ -15,6 +16,8 @@ import { percentile } from "./statistics.ts";
 export type RunsRound = {
   readonly httpFloors: HttpFloors;
   readonly loader: HttpLoader;
+  /** For files of its own, on a real disk. */
+  readonly folder: string;
   open(store: RunsStore): Promise<RunsTarget>;
 };
 
@@ -43,6 +46,7 @@ export function runsPlan(scale: "quick" | "full"): readonly Measurement<RunsRoun
       parkedRuns(store, sizes),
     ]),
     ...hotRunMeasurements({ ...sizes, slices: 1 }),
+    ...forEachMeasurements(forEachScales[scale]),
   ];
 }
 

@@ -46,7 +46,7 @@ async function measure({ scale }: BenchOptions): Promise<readonly Measured[]> {
   const folder = benchFolder();
   const httpFloors = await openHttpFloors(folder);
   const loader = startHttpLoader();
-  const round: RunsRound = { httpFloors, loader, open: (store) => openFresh(store, folder) };
+  const round: RunsRound = { httpFloors, loader, folder, open: (store) => openFresh(store, folder) };
   const rounds = { open: async () => round, close: async () => {}, progress };
   try {
     await measureInSlices({ measurements: warmUp, ...rounds });

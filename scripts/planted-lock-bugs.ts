@@ -91,12 +91,12 @@ export const plantedLockBugs: readonly PlantedBug[] = [
     tests: [conformance],
   },
   {
-    name: "left-token-queues-again",
-    what: "a late duplicate of an ask takes a place for somebody who has left: the lock is handed on to nobody",
+    name: "given-token-queues-again",
+    what: "a late duplicate of an ask takes a place for somebody who gave the lock back: it is handed on to nobody",
     edits: [
       {
         file: "src/adapters/redis/lua/acquire-lock.lua",
-        find: `if queues and isSpent(token) then return { "already_released", now } end
+        find: `if queues and isEnded("given " .. token) then return { "already_released", now } end
 `,
         replace: "",
       },

@@ -169,6 +169,25 @@ describe("planted bugs", () => {
   });
 });
 
+describe("incidents", () => {
+  const page = textOf("docs/incidents.md");
+  const rows = page.split("\n").filter((line) => line.startsWith("| ") && !line.startsWith("| what "));
+  const cited = [...page.matchAll(/`((?:src|test)\/[^`]+\.ts)`: (.+?)(?=<br>| \|)/g)];
+  const tests = cited.map(([, file = "", name = ""]) => ({ file, name }));
+
+  test("every row names a test, and every name was understood", () => {
+    const silent = rows.filter((row) => !tests.some(({ name }) => row.includes(`: ${name}`)));
+    expect([rows.length > 50, silent]).toEqual([true, []]);
+    expect(tests).toHaveLength(page.match(/`(?:src|test)\/[^`]+\.ts`: /g)?.length ?? 0);
+  });
+
+  test.each(tests)("$file has the test: $name", ({ file, name }) => {
+    const text = textOf(file);
+    // A test inside a describe is told by both names.
+    for (const part of name.split(" › ")) expect(text).toContain(`"${part}"`);
+  });
+});
+
 describe("tables", () => {
   const used = sources
     .filter((path) => !tables.includes(path))

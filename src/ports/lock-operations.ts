@@ -4,9 +4,9 @@ import type { TenantId } from "../domain/tenant.ts";
 
 export type LockOperations = {
   /**
-   * Takes a free lock, or finds that this token already holds it (without extending it). With a `ticket` it queues: the token
-   * keeps its place while it asks again within `ticketMs`, and only the first in the queue may take the lock. Without one it
-   * never overtakes a queue.
+   * Takes a free lock, or finds that this token already holds it (without extending it). With `ticketMs` it queues: the token
+   * keeps its place while it asks again in time, and only the first in the queue may take the lock. Without it nobody overtakes
+   * a queue. The locks of runs have no queue: drains take them, and nobody waits for them.
    */
   acquireLock: {
     request: {
@@ -15,7 +15,7 @@ export type LockOperations = {
       readonly token: LockToken;
       readonly instance: string;
       readonly ttlMs: number;
-      /** How long the place in the queue is kept without being asked for again. */
+      /** How long the place in the queue is kept without being asked for again; a minute at most. */
       readonly ticketMs?: number;
       /** What the holder says of itself, for people. */
       readonly owner?: string;
@@ -23,7 +23,10 @@ export type LockOperations = {
     };
     outcome:
       | { readonly kind: "acquired"; readonly fence: Fence; readonly expiresInMs: number }
-      /** `ahead`: how many tickets come first; 0 for the next in line, absent for whoever has no ticket. */
+      /**
+       * `ahead`: how many tickets come first; 0 for the next in line, absent for whoever has no ticket. A queue of a thousand is
+       * full: who comes then has none, and may ask again. For a free lock that somebody else is next for, `instance` is theirs.
+       */
       | {
           readonly kind: "busy";
           readonly instance: string;
@@ -53,16 +56,17 @@ export type LockOperations = {
    */
   releaseLock: {
     request: { readonly tenant: TenantId; readonly lock: LockName; readonly token: LockToken };
-    outcome:
-      | { readonly kind: "released"; readonly granted?: LockGrant }
-      | { readonly kind: "not_owned" };
+    outcome: { readonly kind: "released"; readonly granted?: LockGrant } | { readonly kind: "not_owned" };
   };
   /** Who holds a lock, for people; the token stays secret. */
   inspectLock: {
     request: { readonly tenant: TenantId; readonly lock: LockName };
     outcome: ({ readonly kind: "held" } & HeldLock) | { readonly kind: "free" };
   };
-  /** Locks held now, in the order of their names: every lock that was acquired, and the run locks of runs being drained. */
+  /**
+   * Locks held now, in the order of their names: every lock that was acquired, and the run locks of runs being drained, as far
+   * as they are among what the partition's sweep looks at next. A page may be shorter than asked for: `next` says if there is more.
+   */
   listLocks: {
     request: {
       readonly tenant: TenantId;
@@ -76,7 +80,10 @@ export type LockOperations = {
       readonly next?: string;
     };
   };
-  /** Takes a lock from its holder, whoever that is: an operator's last resort. Audited. The old holder's writes are refused. */
+  /**
+   * Takes a lock from its holder, whoever that is: an operator's last resort. Audited. The old holder's writes are refused. If
+   * somebody queues, the lock goes to the first, as at a release. A repeat is told `broken` again, and has no second effect.
+   */
   breakLock: {
     request: {
       readonly tenant: TenantId;

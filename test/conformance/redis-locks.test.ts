@@ -49,7 +49,9 @@ async function commandsOf(act: () => Promise<unknown>): Promise<readonly string[
   return lines
     .flatMap((line) => {
       const [, name = "", calls = "0"] = /^cmdstat_([a-z]+)[^:]*:calls=(\d+)/.exec(line) ?? [];
-      return /^(|evalsha|eval|config|info|hello|ping)$/.test(name) ? [] : Array<string>(Number(calls)).fill(name);
+      return /^(|evalsha|eval|config|info|hello|ping)$/.test(name)
+        ? []
+        : Array<string>(Number(calls)).fill(name);
     })
     .sort();
 }
@@ -147,8 +149,8 @@ describe("when nobody uses a lock any more", () => {
     const [leaving, staying] = [harness.token(), harness.token()];
     for (const each of [leaving, staying]) await ask(each, 3_600_000);
     await harness.release({ lock, token: leaving });
-    const { places, tickets, ends, spent } = keys.queue(lock);
-    for (const name of [places, tickets, ends, spent]) {
+    const { places, tickets, ends, endings } = keys.queue(lock);
+    for (const name of [places, tickets, ends, endings]) {
       const leftMs = await server.command<number>("PTTL", name);
       expect(leftMs, name).toBeGreaterThan(55_000);
       expect(leftMs, name).toBeLessThanOrEqual(61_000);
@@ -159,15 +161,15 @@ describe("when nobody uses a lock any more", () => {
     await harness.release({ lock, token });
   });
 
-  test("of the tokens that gave up, the last thousand are remembered", async () => {
+  test("of what has ended on a lock, the last thousand are remembered", async () => {
     const { token } = await harness.acquire(lock, 60_000);
-    const { spent } = keys.queue(lock);
+    const { endings } = keys.queue(lock);
     for (let index = 0; index < 1_000; index += 1)
-      await server.command("ZADD", spent, String(9_000_000_000_000 + index), `token-${index}`);
+      await server.command("ZADD", endings, String(9_000_000_000_000 + index), `left token-${index}`);
     const leaving = harness.token();
     await ask(leaving);
     await harness.release({ lock, token: leaving });
-    expect(await server.command("ZCARD", spent)).toBe(1_000);
+    expect(await server.command("ZCARD", endings)).toBe(1_000);
     await harness.release({ lock, token });
   });
 });

@@ -124,7 +124,7 @@ describe("locks", () => {
     nowMs += 2 * minuteMs;
     only(await store.sweep({ partition }, call), "swept");
     await store.close();
-    expect(await rowsOf(["lock", "ticket", "spent", "due"])).toEqual([]);
+    expect(await rowsOf(["lock", "ticket", "ending", "due"])).toEqual([]);
   });
 
   test("one that is still in use stays, and is visited again", async () => {

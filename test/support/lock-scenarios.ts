@@ -19,7 +19,13 @@ export const lockPreparations: { readonly [Name in LockOperationName]: Preparati
     await harness.release({ lock, token });
     await harness.set({ stopped: false });
     await remove(keys.due);
-    const writes = [...grantWrites(keys), keys.locks, keys.due, ...queueWrites(keys), keys.queue(lock).spent];
+    const writes = [
+      ...grantWrites(keys),
+      keys.locks,
+      keys.due,
+      ...queueWrites(keys),
+      keys.queue(lock).endings,
+    ];
     return { request: askOf(harness, head), writes, kind: "acquired" };
   },
   async renewLock(harness, keys) {
@@ -29,7 +35,13 @@ export const lockPreparations: { readonly [Name in LockOperationName]: Preparati
   },
   async releaseLock(harness, keys, remove) {
     const { token } = await heldWithQueue(harness, keys, remove);
-    const writes = [...grantWrites(keys), keys.locks, keys.due, ...queueWrites(keys), keys.queue(lock).spent];
+    const writes = [
+      ...grantWrites(keys),
+      keys.locks,
+      keys.due,
+      ...queueWrites(keys),
+      keys.queue(lock).endings,
+    ];
     return { request: { tenant: harness.tenant, lock, token }, writes, kind: "released" };
   },
   async inspectLock(harness) {
@@ -42,7 +54,8 @@ export const lockPreparations: { readonly [Name in LockOperationName]: Preparati
   },
   async breakLock(harness, keys, remove) {
     const { fence } = await heldWithQueue(harness, keys, remove);
-    const writes = [...grantWrites(keys), keys.locks, keys.due, ...queueWrites(keys), keys.events];
+    const { endings } = keys.queue(lock);
+    const writes = [...grantWrites(keys), keys.locks, keys.due, ...queueWrites(keys), endings, keys.events];
     return { request: { ...breaking(harness), fence }, writes, kind: "broken" };
   },
 };
@@ -65,7 +78,7 @@ export const lockVariants = {
   async "releaseLock: a place in the queue"(harness, keys) {
     await harness.acquire(lock, 60_000);
     const [token] = await queue(harness);
-    const writes = [...queueWrites(keys), keys.queue(lock).spent];
+    const writes = [...queueWrites(keys), keys.queue(lock).endings];
     return { request: { tenant: harness.tenant, lock, token }, writes, kind: "released" };
   },
   async "breakLock: nobody queues"(harness, keys) {

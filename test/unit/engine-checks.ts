@@ -1,5 +1,5 @@
 // What every commit of a run must keep, checked by looking at all its records: counters, open children, nothing left behind.
-import { expect } from "vitest";
+import assert from "node:assert/strict";
 import { childAt } from "../../src/domain/engine/instances.ts";
 import { attemptOf, parseTimer } from "../../src/domain/engine/keys.ts";
 import { isOpen, readStepRecord, type StepStatus } from "../../src/domain/engine/records.ts";
@@ -16,8 +16,11 @@ export function checkCounts(world: World): void {
   for (const status of Object.values(world.shown)) {
     if (status !== "pending") counted[status] = (counted[status] ?? 0) + 1;
   }
-  expect(Object.fromEntries(Object.entries(run.counts).filter(([, count]) => count !== 0))).toEqual(counted);
-  expect(run.items ?? none).toEqual(openItems(world));
+  assert.deepEqual(
+    Object.fromEntries(Object.entries(run.counts).filter(([, count]) => count !== 0)),
+    counted,
+  );
+  assert.deepEqual(run.items ?? none, openItems(world));
   if (run.work === undefined && run.callOff === undefined) checkControllers(world);
 }
 
@@ -38,7 +41,7 @@ function checkControllers(world: World): void {
     const { children } = record;
     if (step.loop !== undefined) {
       const isBodyOpen = isOpen(world.step(step.loop.body));
-      expect({ step: step.id, isBodyOpen }).toEqual({ step: step.id, isBodyOpen: isOpen(record) });
+      assert.deepEqual({ step: step.id, isBodyOpen }, { step: step.id, isBodyOpen: isOpen(record) });
     }
     if (children === undefined) continue;
     let open = 0;
@@ -46,24 +49,27 @@ function checkControllers(world: World): void {
       if (isOpen(world.step(childAt(step, index)))) open += 1;
     }
     const expected = isOpen(record) ? children.open : 0;
-    expect({ step: step.id, open }).toEqual({ step: step.id, open: expected });
+    assert.deepEqual({ step: step.id, open }, { step: step.id, open: expected });
   }
 }
 
 /** An ended run leaves nothing behind that could still happen. */
 export function checkNothingLeft(world: World): void {
   const { run, jobs, timers, approvals } = world;
-  expect(run.ended).toBe(world.status);
+  assert.equal(run.ended, world.status);
   const open = [...jobs.values()].filter(({ state }) => state === "ready").map(({ jobId }) => jobId);
-  expect({ open, timers: [...timers.keys()] }).toEqual({ open: [], timers: [] });
-  expect([...approvals.values()].filter(({ state }) => state === "pending")).toEqual([]);
-  expect(openItems(world)).toEqual(none);
-  for (const child of world.children) expect(isTerminal(child.status) || child.isCancelling).toBe(true);
+  assert.deepEqual({ open, timers: [...timers.keys()] }, { open: [], timers: [] });
+  assert.deepEqual(
+    [...approvals.values()].filter(({ state }) => state === "pending"),
+    [],
+  );
+  assert.deepEqual(openItems(world), none);
+  for (const child of world.children) assert.ok(isTerminal(child.status) || child.isCancelling, child.runId);
 }
 
 /** With an empty inbox every open step waits for something that will come, and nothing is out that no step waits for. */
 export function checkSettled(world: World): void {
-  expect(world.inbox).toEqual([]);
+  assert.deepEqual(world.inbox, []);
   const waitedFor = new Set<string>();
   for (const [key, body] of world.records) {
     if (!key.startsWith("step/")) continue;
@@ -76,7 +82,7 @@ export function checkSettled(world: World): void {
     if (record.waitingFor === "retry") waitedFor.add(`timer retry/${step}@${attempt + 1}`);
     if (record.waitingFor === "child_run") waitedFor.add(`run ${record.childRunId}`);
   }
-  expect([...out(world)].sort()).toEqual([...waitedFor].sort());
+  assert.deepEqual([...out(world)].sort(), [...waitedFor].sort());
 }
 
 function out(world: World): Set<string> {

@@ -67,9 +67,9 @@ export function pathOf(world: World): string {
 }
 
 /** All that can happen next; what gives up waiting comes only when nothing else can, the innermost run first. */
-export function movesOf(oracle: Oracle, root: World): readonly Move[] {
+export function movesOf(oracle: Oracle, root: World, more: readonly Move[] = []): readonly Move[] {
   const worlds = [...root.cluster.worlds.values()].filter(({ status }) => !isTerminal(status));
-  const moves = worlds.flatMap((world) => movesIn(oracle, world));
+  const moves = [...more, ...worlds.flatMap((world) => movesIn(oracle, world))];
   if (moves.length > 0) return moves;
   const deepest = worlds.sort((left, right) => (right.parent?.depth ?? 0) - (left.parent?.depth ?? 0));
   const limits = deepest.map((world) => timersOf(world, (step) => isLimit(world, step)));

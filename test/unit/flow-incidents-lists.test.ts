@@ -154,6 +154,22 @@ describe("a step with a list of items", () => {
   });
 });
 
+describe("a run whose first steps need more records than an admission may write", () => {
+  const side = Array.from(
+    { length: 40 },
+    (_, index) => [`s${index}`, work({ input: { n: index } })] as const,
+  );
+
+  test.each([
+    ["many steps with inputs of their own", Object.fromEntries(side), 40],
+    ["a list of ten thousand items", { it: forEach() }, 100],
+  ])("is started all the same: %s", async (_, steps, jobs) => {
+    const { flow, plane, runId } = await open(steps, { items: numbers(10_000) });
+    await flow.until(async () => (await flow.status(runId)) === "running");
+    expect(await plane.poll({ places: 100 })).toHaveLength(jobs);
+  });
+});
+
 async function outputOf(flow: FlowWorld, runId: RunId, step: string): Promise<JsonValue> {
   const key = (await flow.step(runId, step)).outputKey ?? "";
   const request = { tenant: (await flow.header(runId)).tenant, runId, records: [key] };

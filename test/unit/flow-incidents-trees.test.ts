@@ -113,6 +113,44 @@ describe("a run that another one has started", () => {
   });
 });
 
+describe("a run that is deleted before its parent has heard of its end", () => {
+  test.each([
+    ["with what it gave", {}],
+    ["with what a mapping reads of it", { output_mapping: { got: "${child.steps.it.output}" } }],
+  ])("%s fails the step that started it, in words, and never gives it nothing", async (_, mapping) => {
+    const { flow, plane } = await open({
+      child: { it: work() },
+      parent: { call: { type: "subworkflow", input: { workflow_id: "child", ...mapping } } },
+    });
+    const runId = await plane.start("parent");
+    const child = await childOf(flow, runId, "call");
+    const { release } = await flow.occupy(runId);
+    await plane.report(single(await plane.poll({ waitMs: 1_000 })), "something");
+    expect(await flow.ended(child)).toBe("succeeded");
+    expect(await flow.finish(plane.api.deleteRun(ann, child))).toEqual({ kind: "deleted" });
+    await release();
+    expect(await flow.ended(runId)).toBe("failed");
+    expect((await flow.step(runId, "call")).error?.code).toBe("child_run_lost");
+  });
+});
+
+test("an approval of a run whose parent was cancelled takes no decision", async () => {
+  const { flow, plane } = await open({
+    child: { ask: { type: "approval" } },
+    parent: { call: calls("child") },
+  });
+  const runId = await plane.start("parent");
+  const child = await childOf(flow, runId, "call");
+  await flow.until(async () => (await flow.step(child, "ask")).status === "waiting");
+  await flow.finish(plane.api.cancelRun(ann, runId, "enough"));
+  await flow.ended(child);
+  const decision = { caller: ben, approvalId: `${child}:ask@1`, decision: "approved" } as const;
+  expect(await flow.finish(plane.api.decideApproval(decision))).toMatchObject({
+    kind: "already_decided",
+    approval: { state: "cancelled" },
+  });
+});
+
 /** Every kind of step that has others, one after the other, and a run of its own among them. */
 const everything: Readonly<Record<string, Steps>> = {
   child: { first: work(), second: work({ depends_on: ["first"] }) },
@@ -169,15 +207,14 @@ describe("a process that dies", () => {
     const { calls: all } = await diesAtCall(Number.POSITIVE_INFINITY, "sent");
     expect(all).toBeGreaterThan(20);
     for (let nth = 1; nth <= all; nth += 1) {
-      for (const last of ["lost", "sent"] as const) {
-        const { flow, runId } = await diesAtCall(nth, last);
-        expect([nth, await flow.status(runId)]).toEqual([nth, "succeeded"]);
-        const runs = await allRuns(flow);
-        expect(runs).toHaveLength(2);
-        const events = await Promise.all(runs.map((one) => flow.events(one)));
-        const completed = events.flat().filter((event) => event.startsWith("step_completed"));
-        expect(completed.toSorted()).toEqual(completedOnce);
-      }
+      const last = nth % 4 < 2 ? "lost" : "sent";
+      const { flow, runId } = await diesAtCall(nth, last);
+      expect([nth, await flow.status(runId)]).toEqual([nth, "succeeded"]);
+      const runs = await allRuns(flow);
+      expect(runs).toHaveLength(2);
+      const events = await Promise.all(runs.map((one) => flow.events(one)));
+      const completed = events.flat().filter((event) => event.startsWith("step_completed"));
+      expect(completed.toSorted()).toEqual(completedOnce);
     }
   });
 });

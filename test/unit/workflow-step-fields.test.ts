@@ -57,6 +57,8 @@ describe("times", () => {
     [{ delay_sec: -1 }, "delay_sec"],
     [{ delay_sec: 1, delay_until: "2026-11-15T08:30:00Z" }, "delay_until"],
     [{ delay_until: "tomorrow" }, "delay_until"],
+    [{ delay_sec: 10, timeout_sec: 5 }, "timeout_sec"],
+    [{ delay_until: "2026-11-15T08:30:00Z", timeout_sec: 5 }, "timeout_sec"],
     [{ delay_until: "2026-02-30T08:30:00Z" }, "delay_until"],
     [{ delay_until: `\${input.` }, "delay_until"],
   ])("a delay of %j is refused", (fields, name) => {

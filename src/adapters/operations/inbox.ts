@@ -270,7 +270,11 @@ function poisonHead(context: Context, state: RunState): RunState {
   if (head === undefined || head.kind === "poisoned") return state;
   const was = JSON.stringify(head);
   const id = `${state.runId}:${head.entryId}`;
-  saveDeadLetter(context, state.tenant, { id, reason: "poisoned_entry", body: poisonedBody(state.runId, was) });
+  saveDeadLetter(context, state.tenant, {
+    id,
+    reason: "poisoned_entry",
+    body: poisonedBody(state.runId, was),
+  });
   context.records.put("inbox", scope, member, { kind: "poisoned", entryId: head.entryId, was });
   return { ...state, drains: 0 };
 }

@@ -20,15 +20,16 @@ import {
   clearQueue,
   dropSilent,
   dropTicket,
+  forgetEnding,
   heirOf,
+  isEnded,
   isQueueing,
-  isSpent,
   isStopped,
   keepTicket,
   type LockQueue,
+  noteEnding,
   type Queued,
   queueOf,
-  spendToken,
 } from "./tickets.ts";
 
 export function acquireLock(context: Context, request: RequestOf<"acquireLock">): OutcomeOf<"acquireLock"> {
@@ -41,13 +42,14 @@ export function acquireLock(context: Context, request: RequestOf<"acquireLock">)
   }
   const queues = isQueueing(request);
   if (last?.token === token && hasGivenUp(last)) return { kind: "already_released" };
-  if (queues && isSpent(context, tenant, lock, token)) return { kind: "already_released" };
+  if (queues && isEnded(context, tenant, lock, `given ${token}`)) return { kind: "already_released" };
   if (isRevoked(context, tenant, request.credential)) return { kind: "credential_revoked" };
   if (isStopped(context, tenant, lock)) return { kind: "tenant_stopped" };
   const queue = queueOf(context, tenant, lock);
   const [head] = queue.live;
   if (holder === undefined && (head === undefined || head.token === token)) {
-    if (queues && last?.released) spendToken(context, tenant, lock, last.token);
+    if (queues && last?.released) noteEnding(context, tenant, lock, `given ${last.token}`);
+    if (queues) forgetEnding(context, tenant, lock, `left ${token}`);
     return { kind: "acquired", ...grantInTurn(context, request, request, { queue, ticket: head }) };
   }
   const ahead = queues
@@ -80,7 +82,7 @@ export function releaseLock(context: Context, request: RequestOf<"releaseLock">)
       endGrant(context, tenant, lock);
       const granted = handOver(context, tenant, lock);
       if (granted === undefined) return { kind: "released" };
-      spendToken(context, tenant, lock, token);
+      noteEnding(context, tenant, lock, `given ${token}`);
       return { kind: "released", granted };
     }
   }
@@ -88,10 +90,12 @@ export function releaseLock(context: Context, request: RequestOf<"releaseLock">)
   const ticket = queue.live.find((each) => each.token === token);
   if (ticket !== undefined) {
     dropTicket(context, queue, ticket);
-    spendToken(context, tenant, lock, token);
+    noteEnding(context, tenant, lock, `left ${token}`);
     return { kind: "released" };
   }
-  return { kind: isSpent(context, tenant, lock, token) ? "released" : "not_owned" };
+  const isRepeat =
+    isEnded(context, tenant, lock, `given ${token}`) || isEnded(context, tenant, lock, `left ${token}`);
+  return { kind: isRepeat ? "released" : "not_owned" };
 }
 
 export function inspectLock(context: Context, request: RequestOf<"inspectLock">): OutcomeOf<"inspectLock"> {
@@ -108,14 +112,17 @@ export function breakLock(context: Context, request: RequestOf<"breakLock">): Ou
   const now = nowMs(context);
   const last = lastGrant(context, tenant, lock);
   if (last === undefined) return { kind: "free" };
-  if (last.fence === fence && last.broken) return { kind: "broken" };
+  const isRepeat = last.fence === fence ? last.broken : isEnded(context, tenant, lock, `broken ${fence}`);
+  if (isRepeat) return { kind: "broken" };
   if (!isHeld(last, now)) return { kind: "free" };
   if (last.fence !== fence) return { kind: "superseded", fence: last.fence };
   const subject = lockMember(lock);
   appendEvent(context, tenant, { type: "lock_broken", subject, actor, detail: breakDetail(reason) });
   putGrant(context, tenant, lock, { ...last, expiresAtMs: now, broken: true });
   const granted = handOver(context, tenant, lock);
-  return granted === undefined ? { kind: "broken" } : { kind: "broken", granted };
+  if (granted === undefined) return { kind: "broken" };
+  noteEnding(context, tenant, lock, `broken ${fence}`);
+  return { kind: "broken", granted };
 }
 
 /** What people are told of a lock that is held. The fence began as the time of the grant: it says since when. */
@@ -227,7 +234,7 @@ function planVisit(context: Context, tenant: TenantId, lock: LockName, ttlMs: nu
   return visitAtMs;
 }
 
-/** By then the last grant is forgotten, and so is every token. */
+/** By then the last grant is forgotten, and everything else that has ended. */
 const visitAfterMs = grantMemoryMs + 1;
 
 function visitOf(tenant: TenantId, lock: LockName) {

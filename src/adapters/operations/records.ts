@@ -65,8 +65,8 @@ export type RecordKinds = {
   lock: Grant;
   /** Members are the place in the queue in 16 digits. */
   ticket: Ticket;
-  /** Tokens that gave back a place or a grant: members are `token <token>` and `until <untilMs, 16 digits> <token>`. */
-  spent: { readonly untilMs: number };
+  /** What has ended on a lock lately: members are `name <what>` and `until <untilMs, 16 digits> <what>`. */
+  ending: { readonly untilMs: number };
   tenant: {
     readonly settings: TenantSettings;
     readonly version: number;
@@ -111,7 +111,7 @@ export const recordKinds = Object.keys({
   fence: 0,
   lock: 0,
   ticket: 0,
-  spent: 0,
+  ending: 0,
   tenant: 0,
   run: 0,
   runRecord: 0,

@@ -1,5 +1,5 @@
-// The queue of a lock: tickets in the order in which they came, and the tokens that gave theirs or their grant back.
-import { type LockName, type LockToken, ticketLifeMs, ticketsMax } from "../../domain/lock.ts";
+// The queue of a lock: tickets in the order in which they came, and what has ended lately.
+import { type Fence, type LockName, type LockToken, ticketLifeMs, ticketsMax } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
@@ -45,11 +45,12 @@ export function keepTicket(
   request: RequestOf<"acquireLock">,
   queue: LockQueue,
 ): number | undefined {
-  const { token, instance, ttlMs, ticketMs, owner, credential } = request;
+  const { tenant, lock, token, instance, ttlMs, ticketMs, owner, credential } = request;
   const { scope, live, silent } = queue;
   const index = live.findIndex((ticket) => ticket.token === token);
   if (index === -1 && live.length >= ticketsMax) return undefined;
   dropSilent(context, queue);
+  if (index === -1) forgetEnding(context, tenant, lock, `left ${token}`);
   const expiresAtMs = nowMs(context) + ticketLifeMs(ticketMs ?? 0);
   const last = Math.max(Number(live.at(-1)?.place ?? 0), Number(silent.at(-1)?.place ?? 0));
   context.records.put("ticket", scope, live[index]?.place ?? orderedNumber(last + 1), {
@@ -87,66 +88,74 @@ export function isStopped(context: Context, tenant: TenantId, lock: LockName): b
   return lock.namespace === "public" && readTenant(context, tenant).settings.stopped === true;
 }
 
-/** Tokens remembered per lock; the one that would be forgotten first makes room. */
-const spentMax = 1_000;
+/**
+ * What has ended on a lock lately, and would leave no trace otherwise: a token gave its grant back and another one followed, a
+ * token left the queue, an operator broke a grant and another one followed.
+ */
+export type Ending = `given ${LockToken}` | `left ${LockToken}` | `broken ${Fence}`;
 
-/** No call is under way for longer than a minute: after that no duplicate of it can come. */
-const spentMs = 60_000;
+/** Endings remembered per lock; the one that would be forgotten first makes room. */
+const endingsMax = 1_000;
+
+/** No call is under way for longer than a minute: after that no repeat and no late duplicate of it can come. */
+const endingMs = 60_000;
 
 /**
- * Remembers a token that gave back its place, or a grant that another one follows at once. A late duplicate of its acquire must
- * not queue again, since nobody would use the lock then; and a repeat of its release is told that it was released.
+ * Repeats are answered by it as the first time; and a late duplicate of an ask does not queue for somebody who has had the
+ * lock, since nobody would use it then.
  */
-export function spendToken(context: Context, tenant: TenantId, lock: LockName, token: LockToken): void {
+export function noteEnding(context: Context, tenant: TenantId, lock: LockName, ending: Ending): void {
   const { records } = context;
   const scope = queueScope(tenant, lock);
-  forgetToken(context, scope, token);
+  forgetEnding(context, tenant, lock, ending);
   const now = nowMs(context);
-  const isFull = records.size("spent", scope) >= 2 * spentMax;
-  for (const [index, { member }] of records.scan("spent", scope, byTime, 2).entries()) {
-    const { untilMs, token: oldest } = readByTime(member);
-    if (now > untilMs || (isFull && index === 0)) forgetToken(context, scope, oldest);
+  const isFull = records.size("ending", scope) >= 2 * endingsMax;
+  for (const [index, { member }] of records.scan("ending", scope, byTime, 2).entries()) {
+    const { untilMs, ending: oldest } = readByTime(member);
+    if (now > untilMs || (isFull && index === 0)) forgetEnding(context, tenant, lock, oldest);
   }
-  const untilMs = now + spentMs;
-  records.put("spent", scope, byToken + token, { untilMs });
-  records.put("spent", scope, `${byTime}${orderedNumber(untilMs)} ${token}`, { untilMs });
+  const untilMs = now + endingMs;
+  records.put("ending", scope, byName + ending, { untilMs });
+  records.put("ending", scope, `${byTime}${orderedNumber(untilMs)} ${ending}`, { untilMs });
 }
 
-export function isSpent(context: Context, tenant: TenantId, lock: LockName, token: LockToken): boolean {
+export function isEnded(context: Context, tenant: TenantId, lock: LockName, ending: Ending): boolean {
   const scope = queueScope(tenant, lock);
-  if (context.records.size("spent", scope) === 0) return false;
-  const spent = context.records.get("spent", scope, byToken + token);
-  return spent !== undefined && nowMs(context) <= spent.untilMs;
+  if (context.records.size("ending", scope) === 0) return false;
+  const found = context.records.get("ending", scope, byName + ending);
+  return found !== undefined && nowMs(context) <= found.untilMs;
 }
 
-/** Whether nobody queues any more and no token need be remembered; removes what is left of them. */
+export function forgetEnding(context: Context, tenant: TenantId, lock: LockName, ending: Ending): void {
+  const { records } = context;
+  const scope = queueScope(tenant, lock);
+  if (records.size("ending", scope) === 0) return;
+  const found = records.get("ending", scope, byName + ending);
+  if (found === undefined) return;
+  records.erase("ending", scope, byName + ending);
+  records.erase("ending", scope, `${byTime}${orderedNumber(found.untilMs)} ${ending}`);
+}
+
+/** Removes what is left of a queue that nobody uses any more. Gives whether that is all. */
 export function clearQueue(context: Context, tenant: TenantId, lock: LockName): boolean {
   const { records } = context;
   const scope = queueScope(tenant, lock);
   const now = nowMs(context);
   dropSilent(context, queueOf(context, tenant, lock));
-  for (const { member } of records.scan("spent", scope, byTime, spentMax)) {
-    const { untilMs, token } = readByTime(member);
-    if (now > untilMs) forgetToken(context, scope, token);
+  for (const { member } of records.scan("ending", scope, byTime, endingsMax)) {
+    const { untilMs, ending } = readByTime(member);
+    if (now > untilMs) forgetEnding(context, tenant, lock, ending);
   }
-  return records.size("ticket", scope) === 0 && records.size("spent", scope) === 0;
+  return records.size("ticket", scope) === 0 && records.size("ending", scope) === 0;
 }
 
-/** Every spent token stands twice: to be found, and in the order in which they are forgotten. */
-const byToken = "token ";
+/** Every ending stands twice: to be found, and in the order in which they are forgotten. */
+const byName = "name ";
 const byTime = "until ";
 
-function readByTime(member: string): { readonly untilMs: number; readonly token: LockToken } {
+function readByTime(member: string): { readonly untilMs: number; readonly ending: Ending } {
   const rest = member.slice(byTime.length);
-  return { untilMs: Number(rest.slice(0, 16)), token: rest.slice(17) as LockToken };
-}
-
-function forgetToken(context: Context, scope: string, token: LockToken): void {
-  const { records } = context;
-  const spent = records.get("spent", scope, byToken + token);
-  if (spent === undefined) return;
-  records.erase("spent", scope, byToken + token);
-  records.erase("spent", scope, `${byTime}${orderedNumber(spent.untilMs)} ${token}`);
+  return { untilMs: Number(rest.slice(0, 16)), ending: rest.slice(17) as Ending };
 }
 
 function queueScope(tenant: TenantId, { namespace, name }: LockName): string {

@@ -47,12 +47,12 @@ export type TenantKeys = PartitionKeys & {
   documentIds(collection: Collection): string;
 };
 
-/** The queue of a lock: tokens by place, what they asked for, until when they are kept, and those that gave up. */
+/** The queue of a lock: tokens by place, what they asked for, until when they are kept, and what has ended lately. */
 export type LockQueueKeys = {
   readonly places: string;
   readonly tickets: string;
   readonly ends: string;
-  readonly spent: string;
+  readonly endings: string;
 };
 
 export type Keys = {
@@ -117,7 +117,7 @@ function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
         places: `${start}queue:${rest}`,
         tickets: `${start}tickets:${rest}`,
         ends: `${start}ticket-ends:${rest}`,
-        spent: `${start}spent:${rest}`,
+        endings: `${start}endings:${rest}`,
       };
     },
     run: (runId) => runPrefix + unencoded("run id", runId),

@@ -173,8 +173,8 @@ function grantKeys(keys: TenantKeys, lock: LockName): readonly string[] {
 /** Run locks have no queue, and are in no list: their grants cost what they did before there were queues. */
 function queueKeys(keys: TenantKeys, lock: LockName): readonly string[] {
   if (lock.namespace === "run") return [];
-  const { places, tickets, ends, spent } = keys.queue(lock);
-  return [places, tickets, ends, spent, keys.locks, keys.due];
+  const { places, tickets, ends, endings } = keys.queue(lock);
+  return [places, tickets, ends, endings, keys.locks, keys.due];
 }
 
 /** The kill switch stops the locks that callers take for themselves; what the control plane locks goes on. */

@@ -87,7 +87,7 @@ const admissionKinds = [
   "event",
 ] as const satisfies readonly RecordKind[];
 
-const lockQueueKinds = ["ticket", "spent"] as const satisfies readonly RecordKind[];
+const lockQueueKinds = ["ticket", "ending"] as const satisfies readonly RecordKind[];
 
 function createAdmissionTables(database: Database): void {
   createRecordTables(database, admissionKinds);

@@ -8,6 +8,7 @@ import type { StartWorkflowAnswer, StartWorkflowRequest } from "../control-api.t
 import { afterCommit, remember } from "../engine/after-commit.ts";
 import { drainRun } from "../engine/drain-run.ts";
 import { type Engine, engineLimits, settingsOf } from "../engine/engine.ts";
+import { KnownRecords } from "../engine/run-cache.ts";
 import type { CurrentWorkflow } from "../workflows/definitions.ts";
 import type { StartAnswer } from "./start-answer.ts";
 import { startRun } from "./start-run.ts";
@@ -128,10 +129,9 @@ export async function startBy(
     definition: hash,
     version: 0,
     status: change.status,
-    bytes: 0,
     proposing: false,
   };
-  remember(engine, { ...run, records: new Map() }, change, 1);
+  remember(engine, { ...run, records: new KnownRecords() }, change, 1);
   afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
   return answer;
 }

@@ -94,6 +94,8 @@ function isInterrupted(draft: Draft): boolean {
 function continueWork(draft: Draft, entry: InboxEntry): "applied" {
   // What five owners could not finish will not be finished by a sixth.
   if (entry.kind === "poisoned" && brokeWork(draft, entry)) {
+    // Unless giving up has failed before, what was being taken back still is.
+    if (draft.run.entryKind !== "poisoned") draft.queue = [...(draft.run.work ?? [])];
     failRun(draft);
     return "applied";
   }

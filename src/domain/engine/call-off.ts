@@ -8,9 +8,9 @@ import { takeBack } from "./withdraw.ts";
 /** Steps looked at in one commit. Reading is cheaper than writing, and most steps of a large run are not open. */
 const lookedAtMax = 256;
 
-/** What an interrupted entry had left to do is dropped with the run. */
+/** What an interrupted entry had left to do is dropped with the run, but for taking back what has no step any more. */
 export function beginCallOff(draft: Draft, status: CallOff["status"]): void {
-  draft.queue = [];
+  draft.queue = draft.queue.filter(({ kind }) => kind === "withdraw");
   draft.run.callOff = { status, from: 0 };
 }
 

@@ -106,6 +106,14 @@ export function spread(draft: Draft, item: WorkItem & { readonly kind: "spread" 
     if (plan !== "done") planned.push(plan);
   }
   draft.queue.unshift(...planned);
+  const record = stepOf(draft, step.id);
+  if (planned.length === 0 && record !== undefined && isOver(record)) failForChild(draft, step, record);
+}
+
+/** After a retry all others may have ended before: then nobody is left to be heard of. */
+function isOver({ children, waitingFor }: StepRecord): boolean {
+  if (children?.again !== true || waitingFor !== "children" || children.closing) return false;
+  return children.open === 0 && children.next >= children.total;
 }
 
 function planChild(
@@ -159,9 +167,9 @@ export function hearChild(draft: Draft, item: WorkItem & { readonly kind: "hear"
     return;
   }
   const isHopeless = total - children.broken < required;
-  const isOver = children.open === 0 && next >= total;
+  const isLast = children.open === 0 && next >= total;
   putStep(draft, step.id, heard);
-  if (isHopeless && (onFailure === "cancel" || isOver)) failForChild(draft, step, heard, item);
+  if (isHopeless && (onFailure === "cancel" || isLast)) failForChild(draft, step, heard, item);
   else draft.queue.push({ kind: "spread", step: step.id });
 }
 
@@ -178,12 +186,14 @@ function failForChild(
   draft: Draft,
   step: CompiledStep,
   record: StepRecord,
-  { child, outcome }: WorkItem & { readonly kind: "hear" },
+  heard?: WorkItem & { readonly kind: "hear" },
 ): void {
   const { broken, total, failures = {} } = record.children as Children;
   const many = broken > 1 ? ` and ${broken - 1} more of ${total}` : "";
   const message =
-    outcome === "met" ? `${broken} of ${total} did not succeed` : `${child} ended ${outcome}${many}`;
+    heard === undefined || heard.outcome === "met"
+      ? `${broken} of ${total} did not succeed`
+      : `${heard.child} ended ${heard.outcome}${many}`;
   const status = failedStatuses.find((one) => (failures[one] ?? 0) > 0) ?? "failed";
   callOffAttempt(draft, { step, record });
   withdrawChildren(draft, step, record);

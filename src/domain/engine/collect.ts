@@ -3,7 +3,7 @@ import type { CompiledStep } from "../workflow/compiled.ts";
 import { bodyOf, type Draft, putPayload, stepOf } from "./draft.ts";
 import { childAt } from "./instances.ts";
 import { outputRecordKey } from "./keys.ts";
-import { type Children, readOutput, type StepRecord, type WorkItem } from "./records.ts";
+import { type Children, readOutput, type StepRecord, untouched, type WorkItem } from "./records.ts";
 import { callOffAttempt, succeed } from "./settle-step.ts";
 
 /** As large as a worker's result may be. Beyond it the outputs stay with the children, and nobody reads them together. */
@@ -48,14 +48,16 @@ function finish(draft: Draft, step: CompiledStep, record: StepRecord, key?: stri
 }
 
 /** Undefined when a record is missing. */
-function partOf(draft: Draft, step: CompiledStep, index: number, { next }: Children): string | undefined {
+function partOf(draft: Draft, step: CompiledStep, index: number, children: Children): string | undefined {
   const id = childAt(step, index);
-  const record = index < next ? stepOf(draft, id) : { status: "skipped" as const, attempt: 0 };
+  const mayHaveBegun = index < children.next || children.again === true;
+  const record = mayHaveBegun ? stepOf(draft, id) : untouched;
   if (record === undefined) return undefined;
-  const key = "outputKey" in record ? record.outputKey : undefined;
+  const key = record.outputKey;
   const body = key === undefined ? undefined : bodyOf(draft, key);
   if (key !== undefined && body === undefined) return undefined;
   const output = JSON.stringify(typeof body === "string" ? readOutput(body) : null);
   if (step.parallel === undefined) return output;
-  return `${JSON.stringify(id)}:{"status":${JSON.stringify(record.status)},"output":${output}}`;
+  const status = record.status === "pending" ? "skipped" : record.status;
+  return `${JSON.stringify(id)}:{"status":${JSON.stringify(status)},"output":${output}}`;
 }

@@ -98,6 +98,7 @@ function addEntry(guess: Guess, entry: InboxEntry): void {
 function addOutputOfChild(guess: Guess, entry: InboxEntry & { readonly kind: "child_ended" }): void {
   const mapping = stepNamed(guess.compiled, entry.step)?.subworkflow?.output;
   guess.keys.add(foreignKey(entry.runId, runOutputKey));
+  guess.keys.add(foreignKey(entry.runId, runRecordKey));
   for (const id of mapping?.childSteps ?? []) guess.keys.add(foreignKey(entry.runId, stepRecordKey(id)));
 }
 

@@ -13,6 +13,7 @@ import {
   inputRecordKey,
   jobInputKey,
   runOutputKey,
+  runRecordKey,
   stepRecordKey,
   stepTimer,
   treeFullKey,
@@ -108,13 +109,20 @@ function childFacts(draft: Draft): RunFacts {
 export function takeOver(draft: Draft, { step, record }: StepInHand, childRunId: RunId): boolean {
   const mapping = step.subworkflow?.output;
   const body = bodyOf(draft, foreignKey(childRunId, runOutputKey));
+  const state = bodyOf(draft, foreignKey(childRunId, runRecordKey));
   const steps = stepsOfChild(draft, childRunId, mapping?.childSteps ?? []);
   const around = surroundingsOf(draft, step);
   const isComplete = mapping === undefined || hasSteps(draft, mapping.steps);
-  if (body === undefined || steps === undefined || around === undefined || !isComplete) return false;
+  if (body === undefined || state === undefined || steps === undefined) return false;
+  if (around === undefined || !isComplete) return false;
   if (mapping !== undefined && bodyOf(draft, inputRecordKey) === undefined) return false;
   if (step.timeoutMs !== undefined) {
     clearTimer(draft, stepTimer("timeout", { step: step.id, attempt: record.attempt }));
+  }
+  if (typeof state !== "string") {
+    // Every run has a state: this one was deleted, and what it gave with it.
+    failToBegin(draft, { step, record }, `run ${childRunId} is gone with its output`, "child_run_lost");
+    return true;
   }
   const output = typeof body === "string" ? readOutput(body) : null;
   if (mapping === undefined) {

@@ -15,8 +15,10 @@ export function withdrawChildren(draft: Draft, step: CompiledStep, record: StepR
     draft.queue.push({ kind: "withdraw", step: step.id, from: 0, open: 1 });
     return;
   }
-  const { open = 0, next = 0 } = record.children ?? {};
-  if (open > 0) draft.queue.push({ kind: "withdraw", step: step.id, from: next - 1, open });
+  const { open = 0, next = 0, total = 0, again } = record.children ?? {};
+  // After a retry those are open too that had begun before, wherever they stand.
+  const from = (again === true ? total : next) - 1;
+  if (open > 0) draft.queue.push({ kind: "withdraw", step: step.id, from, open });
 }
 
 export function withdraw(draft: Draft, item: WorkItem & { readonly kind: "withdraw" }): void {

@@ -86,7 +86,12 @@ export function readDelay(
     if (!at.includes("${") && parseTime(at) === undefined) {
       report(reading, "delay_until", "must be a time as 2026-11-15T08:30:00Z, or a template that gives one");
     }
+    if (timeoutMs !== undefined)
+      report(reading, "timeout_sec", "a delay has no time limit besides its own end");
     return { kind: "until", at };
+  }
+  if (ms !== undefined && timeoutMs !== undefined && timeoutMs < ms) {
+    report(reading, "timeout_sec", "is shorter than delay_sec: the step would always time out");
   }
   if (ms !== undefined) return { kind: "for", ms };
   if (fieldOf(reading, "delay_sec") === 0) return { kind: "for", ms: 0 };

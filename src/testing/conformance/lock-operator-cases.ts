@@ -106,7 +106,7 @@ export const lockOperatorCases: readonly ConformanceCase[] = [
     },
   },
   {
-    name: "a broken lock goes to the first in its queue, and a repeat does not break the new grant",
+    name: "a broken lock goes to the first in its queue, and a repeat is told the same and leaves the new grant alone",
     async check(harness) {
       const { store, tenant } = harness;
       const broken = await harness.acquire(lock, 10_000);
@@ -117,7 +117,9 @@ export const lockOperatorCases: readonly ConformanceCase[] = [
       assert.deepEqual([granted?.token, granted?.expiresInMs], [token, 5_000]);
       const fence = only(await store.acquireLock(asked, call), "acquired").fence;
       assert.equal(fence, granted?.fence);
-      assertOutcome(await breakIt(harness, broken.fence), { kind: "superseded", fence });
+      assertOutcome(await breakIt(harness, broken.fence), { kind: "broken" });
+      const held = only(await store.inspectLock({ tenant, lock }, call), "held");
+      assert.deepEqual([held.fence, held.instance], [fence, "host:2"]);
       assert.equal((await breaksOf(harness)).length, 1);
     },
   },

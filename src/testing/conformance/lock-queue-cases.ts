@@ -144,15 +144,19 @@ export const lockQueueCases: readonly ConformanceCase[] = [
     },
   },
   {
-    name: "a waiter that leaves loses its place, its repeats are told the same, and its late asks do not queue again",
+    name: "a waiter that leaves loses its place, its repeats are told the same, and it comes last when it asks again",
     async check(harness) {
       const { token } = await harness.acquire(lock, 10_000);
       const [leaving, staying] = [await queued(harness, 0), await queued(harness, 1)];
       for (let times = 0; times < 2; times += 1)
         assertOutcome(await release(harness, leaving), { kind: "released" });
-      assertOutcome(await queue(harness, leaving), { kind: "already_released" });
       assert.equal(only(await queue(harness, staying), "busy").ahead, 0);
+      assert.equal(only(await queue(harness, leaving), "busy").ahead, 1);
       assert.equal(await heirOf(harness, token), staying);
+      const { granted } = only(await release(harness, staying), "released");
+      assert.equal(granted?.token, leaving);
+      await expire(harness, leaving);
+      assertOutcome(await release(harness, leaving), { kind: "not_owned" });
     },
   },
   {

@@ -43,7 +43,7 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "timer":
     case "document":
     case "ticket":
-    case "spent":
+    case "ending":
       return tenant === undefined || scope.startsWith(`${tenant}/`);
     case "lock":
     case "tenant":

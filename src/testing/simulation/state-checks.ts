@@ -154,11 +154,11 @@ export class StateChecks {
         return;
       case "document":
       case "due":
+      case "ending":
       case "fence":
       case "keyed":
       case "proof":
       case "ready":
-      case "spent":
       case "sweepMark":
       case "tenant":
       case "ticket":

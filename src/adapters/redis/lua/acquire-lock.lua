@@ -9,7 +9,7 @@
   KEYS[5] queue: sorted set of tokens by their place; this key and the following are absent for the lock of a run
   KEYS[6] tickets: hash of "<ttlMs> <instance> <owner or -> <credential or ->" by token
   KEYS[7] ends: sorted set of tokens by the time until which their place is kept
-  KEYS[8] spent: sorted set of tokens that gave a place or a grant back, by how long that is remembered
+  KEYS[8] endings: sorted set of what has ended lately, by how long it is remembered (parts/lock-queue.lua)
   KEYS[9] locks: sorted set of the locks that are held, all with score 0
   KEYS[10] due: sorted set of "<kind> <tenant> <subject>" by time
   ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] instance  ARGV[4] ttlMs  ARGV[5] grantMemoryMs  ARGV[6] ticketMs or ""
@@ -25,7 +25,7 @@ local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local queueKey, ticketsKey, endsKey, spentKey, locksKey, dueKey = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local queueKey, ticketsKey, endsKey, endingsKey, locksKey, dueKey = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local token, instance, ttlMs, grantMemoryMs, ticketMs = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local owner, credential, stoppable, tenant, listed = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 local queues = queueKey and ticketMs ~= ""
@@ -41,7 +41,7 @@ end
 local lastToken, lastState = string.match(grant or "", "^([^ ]+) [^ ]+ [^ ]+.- ([^ ]+)$")
 if lastToken == token and lastState ~= "held" then return { "already_released", now } end
 --@include lock-queue
-if queues and isSpent(token) then return { "already_released", now } end
+if queues and isEnded("given " .. token) then return { "already_released", now } end
 if credential ~= "" or stoppable ~= "" then
   local settings = redis.call("HMGET", tenantKey, "stopped", "revoked")
   if credential ~= "" and string.find(settings[2] or "", " " .. credential .. " ", 1, true) then
@@ -55,9 +55,10 @@ if not lock and (not head or head == token) then
   local newToken, newInstance, newTtlMs, newOwner = token, instance, ttlMs, owner
   --@include plan-grant
   local follows = queues and lastState == "released"
-  if follows then planSpend() end
+  if follows then planEnding() end
   if head then redis.call("HLEN", ticketsKey) end -- Refuses a key of another type while nothing is written yet.
-  if follows then writeSpend(lastToken) end
+  if follows then writeEnding("given " .. lastToken) end
+  if queues then redis.call("ZREM", endingsKey, "left " .. token) end
   if head then writeDrop(token) end
   --@include write-grant
   return { "acquired", now, nextFence, tonumber(ttlMs) }
@@ -79,10 +80,12 @@ if not place and queued - #silent >= tonumber(ARGV[12]) then return { "busy", no
 
 redis.call("HLEN", ticketsKey) -- Refuses a key of another type while nothing is written yet, as does the next line.
 redis.call("ZCARD", endsKey)
-if not place then
+local comes = not place
+if comes then
   local last = redis.call("ZRANGE", queueKey, -1, -1, "WITHSCORES")
   place = string.format("%.0f", (last[2] or 0) + 1)
 end
+if comes then redis.call("ZREM", endingsKey, "left " .. token) end
 if #silent > 0 then writeDrop(table.remove(silent)) end
 redis.call("ZADD", queueKey, place, token)
 redis.call("ZADD", endsKey, string.format("%.0f", nowMs + ticketMs), token)

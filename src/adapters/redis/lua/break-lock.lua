@@ -10,7 +10,7 @@
   KEYS[6] queue: sorted set of tokens by their place; this key and the following are absent for the lock of a run
   KEYS[7] tickets: hash of "<ttlMs> <instance> <owner or -> <credential or ->" by token
   KEYS[8] ends: sorted set of tokens by the time until which their place is kept
-  KEYS[9] spent: sorted set of tokens that gave a place or a grant back, by how long that is remembered
+  KEYS[9] endings: sorted set of what has ended lately, by how long it is remembered (parts/lock-queue.lua)
   KEYS[10] locks: sorted set of the locks that are held, all with score 0
   KEYS[11] due: sorted set of "<kind> <tenant> <subject>" by time
   ARGV[1] notAfterMs  ARGV[2] fence  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
@@ -26,23 +26,26 @@ local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local queueKey, ticketsKey, endsKey, spentKey = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local queueKey, ticketsKey, endsKey, endingsKey = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local locksKey, dueKey = KEYS[10], KEYS[11]
 local grantMemoryMs, stoppable, tenant, listed = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lock = redis.call("GET", lockKey)
 local grant = redis.call("GET", grantKey)
 local value, fence, state = string.match(grant or "", "^([^ ]+ [^ ]+ ([^ ]+).-) ([^ ]+)$")
 if fence == ARGV[2] and state == "broken" then return { "broken", now } end
+--@include lock-queue
+if queueKey and grant and fence ~= ARGV[2] and isEnded("broken " .. ARGV[2]) then return { "broken", now } end
 if not lock then return { "free", now } end
 if fence ~= ARGV[2] then return { "superseded", now, fence } end
 
---@include lock-queue
 --@include find-heir
 --@include plan-grant
+if newToken then planEnding() end
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
 redis.call("XADD", KEYS[5], "MAXLEN", "~", ARGV[10], "0-*",
   "at", now, "type", "lock_broken", "subject", ARGV[7], "actor", ARGV[8], "detail", ARGV[9])
 if newToken then
+  writeEnding("broken " .. fence)
   writeDrop(newToken)
   --@include write-grant
   return { "broken", now, newToken, nextFence, tonumber(newTtlMs) }

@@ -9,7 +9,7 @@
   KEYS[5] queue: sorted set of tokens by their place; this key and the following are absent for the lock of a run
   KEYS[6] tickets: hash of "<ttlMs> <instance> <owner or -> <credential or ->" by token
   KEYS[7] ends: sorted set of tokens by the time until which their place is kept
-  KEYS[8] spent: sorted set of tokens that gave a place or a grant back, by how long that is remembered
+  KEYS[8] endings: sorted set of what has ended lately, by how long it is remembered (parts/lock-queue.lua)
   KEYS[9] locks: sorted set of the locks that are held, all with score 0
   KEYS[10] due: sorted set of "<kind> <tenant> <subject>" by time
   ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
@@ -24,7 +24,7 @@ local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local queueKey, ticketsKey, endsKey, spentKey, locksKey, dueKey = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local queueKey, ticketsKey, endsKey, endingsKey, locksKey, dueKey = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local grantMemoryMs, stoppable, tenant, listed = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lock = redis.call("GET", lockKey)
 local grant = redis.call("GET", grantKey)
@@ -34,19 +34,22 @@ if token == ARGV[2] and state == "released" then return { "released", now } end
 if not lock or token ~= ARGV[2] then
   if not queueKey then return { "not_owned", now } end
   local hasTicket = queued > #silent and not isSilent[ARGV[2]] and redis.call("ZSCORE", queueKey, ARGV[2])
-  if not hasTicket then return { isSpent(ARGV[2]) and "released" or "not_owned", now } end
+  if not hasTicket then
+    local again = isEnded("given " .. ARGV[2]) or isEnded("left " .. ARGV[2])
+    return { again and "released" or "not_owned", now }
+  end
   redis.call("HLEN", ticketsKey) -- Refuses a key of another type while nothing is written yet.
-  planSpend()
+  planEnding()
   writeDrop(ARGV[2])
-  writeSpend(ARGV[2])
+  writeEnding("left " .. ARGV[2])
   return { "released", now }
 end
 
 --@include find-heir
 if newToken then
   --@include plan-grant
-  planSpend()
-  writeSpend(token)
+  planEnding()
+  writeEnding("given " .. token)
   writeDrop(newToken)
   --@include write-grant
   return { "released", now, newToken, nextFence, tonumber(newTtlMs) }

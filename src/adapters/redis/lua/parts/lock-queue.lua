@@ -2,15 +2,16 @@
 --[[
   The queue of a lock. Nothing is written before one of the functions whose name begins with "write" is called; by then
   every key that they write has been read, so that none of them can fail.
-  Reads: queueKey, ticketsKey, endsKey, spentKey (nil for a lock without a queue), now, nowMs
+  Reads: queueKey, ticketsKey, endsKey, endingsKey (nil for a lock without a queue), now, nowMs
   Sets: queued (tickets, also silent ones), silent (tokens that nobody asked for in time), isSilent (the same, by token),
-  firstTicket(accepts), which gives the first live token that is accepted; isSpent(token); planSpend() and
-  writeSpend(token), which remembers a token that gave its place or its grant back; writeDrop(token), which drops that
-  ticket and all silent ones
+  firstTicket(accepts), which gives the first live token that is accepted; isEnded(ending); planEnding() and
+  writeEnding(ending), which remembers it; writeDrop(token), which drops that ticket and all silent ones. Endings are
+  "given <token>": gave its grant back, and another followed; "left <token>": left the queue; "broken <fence>": that grant
+  was broken, and another followed
 ]]
--- No call is under way for longer than a minute: after that no duplicate of it can come.
-local spentMs, spentMax = 60000, 1000
-local queued, silent, isSilent, spentGone = 0, {}, {}, {}
+-- No call is under way for longer than a minute: after that no repeat and no late duplicate of it can come.
+local endingMs, endingsMax = 60000, 1000
+local queued, silent, isSilent, forgotten = 0, {}, {}, {}
 if queueKey then queued = redis.call("ZCARD", queueKey) end
 if queued > 0 then
   silent = redis.call("ZRANGE", endsKey, "-inf", "(" .. now, "BYSCORE")
@@ -25,22 +26,22 @@ local function firstTicket(accepts)
   end
 end
 
-local function isSpent(token)
-  local untilMs = redis.call("ZSCORE", spentKey, token)
+local function isEnded(ending)
+  local untilMs = redis.call("ZSCORE", endingsKey, ending)
   return untilMs and nowMs <= tonumber(untilMs)
 end
 
-local function planSpend()
-  spentGone = redis.call("ZRANGE", spentKey, "-inf", "(" .. now, "BYSCORE", "LIMIT", "0", "100")
-  if #spentGone == 0 and redis.call("ZCARD", spentKey) >= spentMax then
-    spentGone = redis.call("ZRANGE", spentKey, 0, 0)
+local function planEnding()
+  forgotten = redis.call("ZRANGE", endingsKey, "-inf", "(" .. now, "BYSCORE", "LIMIT", "0", "100")
+  if #forgotten == 0 and redis.call("ZCARD", endingsKey) >= endingsMax then
+    forgotten = redis.call("ZRANGE", endingsKey, 0, 0)
   end
 end
 
-local function writeSpend(token)
-  if #spentGone > 0 then redis.call("ZREM", spentKey, unpack(spentGone)) end
-  redis.call("ZADD", spentKey, string.format("%.0f", nowMs + spentMs), token)
-  redis.call("PEXPIRE", spentKey, string.format("%.0f", spentMs + 1000))
+local function writeEnding(ending)
+  if #forgotten > 0 then redis.call("ZREM", endingsKey, unpack(forgotten)) end
+  redis.call("ZADD", endingsKey, string.format("%.0f", nowMs + endingMs), ending)
+  redis.call("PEXPIRE", endingsKey, string.format("%.0f", endingMs + 1000))
 end
 
 local function writeDrop(token)

@@ -1,0 +1,85 @@
+// Runs that a process remembers: everything they hold counts, and what does not fit is forgotten, the longest unused first.
+import { describe, expect, test } from "vitest";
+import { type CachedRun, createRunCache, KnownRecords } from "../../src/control/engine/run-cache.ts";
+import type { RunId } from "../../src/domain/run.ts";
+import type { TenantId } from "../../src/domain/tenant.ts";
+
+const plenty = { runsMax: 100, runBytesMax: 1_000, bytesMax: 10_000 };
+
+/** A run with one record of so many characters, its key included. */
+function run(name: string, size: number): CachedRun {
+  const records = new KnownRecords();
+  records.set("key", "x".repeat(size - 3));
+  return {
+    tenant: "acme" as TenantId,
+    runId: name as RunId,
+    actor: "ann",
+    definition: "hash",
+    version: 1,
+    status: "running",
+    proposing: false,
+    records,
+  };
+}
+
+describe("the records of a run", () => {
+  test("count by what they hold, whoever put them there, overwrote them or took them away", () => {
+    const records = new KnownRecords();
+    records.set("a", "12345").set("bc", undefined);
+    expect(records.bytes).toBe(8);
+    records.set("a", "1").set("bc", "12");
+    expect(records.bytes).toBe(6);
+    records.delete("bc");
+    records.delete("never there");
+    expect(records.bytes).toBe(2);
+    records.delete("a");
+    expect(records.bytes).toBe(0);
+  });
+});
+
+describe("remembering runs", () => {
+  const namesIn = (cache: ReturnType<typeof createRunCache>, names: readonly string[]) =>
+    names.filter((name) => cache.get(name as RunId) !== undefined);
+
+  test("leaves out one that is too large, and forgets what was known of it", () => {
+    const cache = createRunCache(plenty);
+    cache.put(run("a", 1_000));
+    expect(namesIn(cache, ["a"])).toEqual(["a"]);
+    cache.put(run("a", 1_001));
+    expect(namesIn(cache, ["a"])).toEqual([]);
+  });
+
+  test("counts a run that has grown since by what it holds now", () => {
+    const cache = createRunCache(plenty);
+    const growing = run("a", 500);
+    cache.put(growing);
+    growing.records.set("result", "x".repeat(600));
+    cache.put(growing);
+    expect(namesIn(cache, ["a"])).toEqual([]);
+  });
+
+  test("forgets the longest unused when there are too many", () => {
+    const cache = createRunCache({ ...plenty, runsMax: 2 });
+    for (const name of ["a", "b"]) cache.put(run(name, 10));
+    cache.get("a" as RunId);
+    cache.put(run("c", 10));
+    expect(namesIn(cache, ["a", "b", "c"])).toEqual(["a", "c"]);
+  });
+
+  test("forgets the longest unused ones when all together hold too much, and counts what is gone no longer", () => {
+    const cache = createRunCache({ ...plenty, bytesMax: 2_000 });
+    for (const name of ["a", "b", "c"]) cache.put(run(name, 600));
+    cache.put(run("d", 900));
+    expect(namesIn(cache, ["a", "b", "c", "d"])).toEqual(["c", "d"]);
+    cache.forget("d" as RunId);
+    cache.forget("never there" as RunId);
+    for (const name of ["e", "f"]) cache.put(run(name, 700));
+    expect(namesIn(cache, ["c", "d", "e", "f"])).toEqual(["c", "e", "f"]);
+  });
+
+  test("keeps nothing when it is turned off", () => {
+    const cache = createRunCache({ ...plenty, runsMax: 0 });
+    cache.put(run("a", 10));
+    expect(namesIn(cache, ["a"])).toEqual([]);
+  });
+});
