@@ -78,3 +78,6 @@ export const drainsMax = 5;
 
 /** One drain returns at most this much; larger work continues in the next commit. */
 export const drainEntriesMax = 128;
+
+/** Retries of dead letters that may wait in one inbox: a run that ends gives back the letters of all of them at once. */
+export const retriesWaitingMax = 16;

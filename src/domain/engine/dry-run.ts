@@ -9,7 +9,14 @@ import { apply } from "./apply.ts";
 import type { RunView } from "./contract.ts";
 import { defaultLimits, type EngineLimits } from "./draft.ts";
 import { parseItem, stepNamed } from "./instances.ts";
-import { approvalKey, parseOutsideKey, parseTimer, runOutputKey, stepRecordKey } from "./keys.ts";
+import {
+  approvalKey,
+  parseOutsideKey,
+  parseTimer,
+  runOutputKey,
+  runRecordKey,
+  stepRecordKey,
+} from "./keys.ts";
 import { readStepRecord, writeOutput } from "./records.ts";
 import { startRun } from "./start.ts";
 import { describer, type StepDescription } from "./views.ts";
@@ -116,6 +123,8 @@ function playEntry(play: Play, entry: InboxEntry): void {
 function outside({ request, view }: Play, key: string): string | undefined {
   const named = parseOutsideKey(key);
   if (named?.kind === "workflow") return "dry-run";
+  // A child that is only played has a state, too: it is not taken for one that was deleted.
+  if (named?.kind === "run" && named.key === runRecordKey) return "{}";
   if (named?.kind !== "run" || named.key !== runOutputKey) return undefined;
   const steps = [...view.records].flatMap(([name, body]) =>
     name.startsWith("step/") && body?.includes(named.runId) ? [name.slice("step/".length)] : [],

@@ -38,18 +38,18 @@ export async function endedRun(
 }
 
 /** The same of a run that goes on. */
-async function openRun(harness: Harness): Promise<Failed> {
+export async function openRun(harness: Harness): Promise<Failed> {
   const runId = await harness.admit();
   const { jobId } = jobOf(runId);
   await harness.commit(runId, { deadLetters: [letterOf(jobId)] });
   return { runId, jobId };
 }
 
-function letterOf(id: string) {
+export function letterOf(id: string) {
   return { id, reason: "retries_exhausted", body: '{"why":"no"}' } as const;
 }
 
-async function letterRevision({ store, tenant }: Harness, id: string): Promise<number> {
+export async function letterRevision({ store, tenant }: Harness, id: string): Promise<number> {
   const answer = await store.getDocument({ tenant, collection: "deadLetter", id }, call);
   const { document } = only(answer, "document");
   assert.equal(document.body, letterOf(id).body);

@@ -22,6 +22,7 @@ import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
 import { sweepCases } from "./sweep-cases.ts";
 import { treeSweepCases } from "./tree-sweep-cases.ts";
+import { waitingRetryCases } from "./waiting-retry-cases.ts";
 
 const { keyRetentionMs: _keyRetentionMs, ...keysForEver } = defaultStoreSettings;
 
@@ -54,6 +55,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...commitCases,
       ...childCases,
       ...retryCases,
+      ...waitingRetryCases,
       ...jobCases,
       ...approvalCases,
       ...documentCases,

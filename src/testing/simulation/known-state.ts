@@ -1,5 +1,5 @@
 // The checks' own picture of tenants and runs, kept from the changes they saw: what every answer and change is held against.
-import type { RunId, RunStatus } from "../../domain/run.ts";
+import type { ParentStep, RunId, RunStatus } from "../../domain/run.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { KeyRequest } from "../../ports/admission-operations.ts";
 import type { OperationName, RequestOf } from "../../ports/store.ts";
@@ -11,6 +11,8 @@ export type KnownRun = {
   readonly actor: string;
   readonly workflow: string;
   readonly key: KeyRequest | undefined;
+  /** For a run that a step of another has started. */
+  readonly parent: ParentStep | undefined;
   readonly admittedAtMs: number;
   status: RunStatus;
   version: number;
@@ -22,12 +24,14 @@ export type KnownRun = {
   takes: number;
   /** Retention or a deleter removed it after its end. */
   removed: boolean;
+  /** An entry of it was set aside. */
+  poisoned: boolean;
 };
 
 export type KnownTenant = {
   settings: TenantSettings;
   version: number;
-  /** Runs that are not terminal. */
+  /** Runs that are not terminal; those that others have started share the slot of their root. */
   readonly unfinished: Set<RunId>;
   /** Runs that have a slot. */
   readonly active: Set<RunId>;
@@ -59,7 +63,7 @@ export class KnownState {
   add(run: KnownRun): void {
     this.#runs.set(run.runId, run);
     this.#runByActor.set(run.actor, run);
-    this.tenant(run.tenant).unfinished.add(run.runId);
+    if (run.parent === undefined) this.tenant(run.tenant).unfinished.add(run.runId);
   }
 
   run(runId: string): KnownRun | undefined {

@@ -52,6 +52,10 @@ export const markNames = [
   "workflow_saved_again",
   "run_deleted",
   "run_removed_by_retention",
+  "child_run_started",
+  "child_run_ended",
+  "run_foretold",
+  "child_run_foretold",
 ] as const;
 
 export type Mark = (typeof markNames)[number];

@@ -43,6 +43,7 @@ export async function finishWorkflows(world: World): Promise<void> {
   for (const run of known.runs()) {
     if (!run.removed && world.isOfWorkflow(run.runId)) checkEndedRun(world.records, run);
   }
+  world.foretold.check();
   for (const { scope, member } of world.records.all("inbox")) {
     throw new Violation("INV-23", `entry ${member} still waits in ${scope}`);
   }

@@ -9,6 +9,7 @@ import { errors } from "../../errors.ts";
 import type { SeededRandom } from "../seeded-random.ts";
 import { abortedEarly, drawKey } from "./clients.ts";
 import type { EngineNode } from "./engine-node.ts";
+import { foretoldId } from "./foretold.ts";
 import type { StartAttempt } from "./history.ts";
 import { credentials } from "./operators.ts";
 import { drawWorkflow } from "./workflow-shapes.ts";
@@ -34,8 +35,8 @@ export const workflowIds = ["first", "second", "third"] as const;
 export async function saveWorkflows(world: World, node: EngineNode): Promise<void> {
   const random = node.process.random.stream("workflows");
   for (const tenant of world.tenants) {
-    for (const id of workflowIds) {
-      const definition = drawWorkflow(random, id, world.swarm.leaseMs);
+    const plain = workflowIds.map((id) => drawWorkflow(random, id, world.swarm.leaseMs));
+    for (const definition of [...world.foretold.draw(tenant, random), ...plain]) {
       const caller = { tenant, actor: "author" };
       while ((await node.api.saveWorkflow(caller, definition)).kind !== "saved") {
         await node.process.clock.sleep(50);
@@ -55,8 +56,9 @@ export const startWorkflow: Actor = async (world, node, random, who) => {
   const { kernel, history, swarm } = world;
   const tenant = random.pick(world.tenants);
   const key = random.chance(swarm.keylessRate) ? undefined : drawKey(world, random);
-  const workflow = random.pick(workflowIds);
-  const input = { what: random.pick(["a", "b"]), flag: random.chance(0.7) };
+  const workflow = random.pick([...workflowIds, foretoldId]);
+  const numbers = { n: random.integer(0, 4), list: [random.integer(0, 4), random.integer(0, 4)] };
+  const input = { what: random.pick(["a", "b"]), flag: random.chance(0.7), ...numbers };
   for (let attempt = 1; attempt <= 3; attempt += 1) {
     const actor = `${who}/${attempt}`;
     const asked: StartAttempt = key === undefined ? { actor, tenant } : { actor, tenant, key };

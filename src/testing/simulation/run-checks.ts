@@ -4,6 +4,7 @@ import { orderedNumber, type RunState } from "../../adapters/operations/records.
 import { drainsMax, type InboxEntry } from "../../domain/inbox.ts";
 import { partitionLabel, partitionOf } from "../../domain/partition.ts";
 import { isTerminal, type RunId, type RunStatus } from "../../domain/run.ts";
+import type { ChildRun } from "../../domain/run-change.ts";
 import type { StoreExecution } from "../simulated-store.ts";
 import type { ChangeOf, JournaledRecords } from "./journaled-records.ts";
 import type { KnownRun, KnownState } from "./known-state.ts";
@@ -61,7 +62,8 @@ export class RunChecks {
       return;
     }
     if (before === undefined) {
-      const bringers = ["admit", "createRun", "deliver", "sweep"];
+      const bringers = ["admit", "createRun", "deliver", "sweep", "commit"];
+      if (after.kind === "child_ended") this.#judgeEnd(after, scope);
       mustHold(
         bringers.includes(name) && run !== undefined && !isTerminal(run.status),
         "INV-23",
@@ -71,6 +73,23 @@ export class RunChecks {
       return;
     }
     this.#judgePoisoned(execution, { before, after, scope });
+  }
+
+  /** What a parent is told of its child is what the child is. */
+  #judgeEnd({ runId, status, step, attempt }: ChildEnded, scope: string): void {
+    const child = this.#known.run(runId);
+    const { parent } = child ?? {};
+    const isTrue =
+      child?.status === status &&
+      parent?.runId === runOfScope(scope) &&
+      parent.step === step &&
+      parent.attempt === attempt;
+    mustHold(
+      isTrue,
+      "children",
+      () => `${scope} was told that ${runId} ended ${status}: it is ${child?.status}`,
+    );
+    this.#marks.hit("child_run_ended");
   }
 
   /** A new owner; the checks count for themselves. */
@@ -119,6 +138,10 @@ export class RunChecks {
 
   #create(execution: StoreExecution, state: RunState): void {
     const { name, request, caller } = execution;
+    if (state.parent !== undefined) {
+      this.#createChild(execution, state);
+      return;
+    }
     const legal = (name === "admit" || name === "createRun") && state.version === 1;
     mustHold(
       legal && this.#known.run(state.runId) === undefined,
@@ -137,21 +160,7 @@ export class RunChecks {
         () => `${name} by ${caller} made ${runId} for a key that had made ${first?.runId}`,
       );
     }
-    const known: KnownRun = {
-      runId,
-      tenant,
-      actor,
-      workflow,
-      key,
-      admittedAtMs: state.admittedAtMs,
-      status: "pending",
-      version: 1,
-      endedBy: undefined,
-      endedAtMs: undefined,
-      cancelRequested: undefined,
-      takes: 0,
-      removed: false,
-    };
+    const known = newRun({ runId, tenant, actor, workflow, key, parent: undefined }, state);
     this.#known.add(known);
     const limit = settings.maxConcurrentRuns ?? Number.POSITIVE_INFINITY;
     mustHold(
@@ -163,6 +172,24 @@ export class RunChecks {
     known.status = state.status;
     if (isTerminal(state.status)) this.#end(execution, known, runId);
     this.#listener.runCreated(known);
+  }
+
+  /** Only the commit of its parent can have made it, and only once. */
+  #createChild(execution: StoreExecution, state: RunState): void {
+    const { name } = execution;
+    const { runId, tenant, actor, workflow, parent } = state;
+    const asked = childrenOf(execution).find((child) => child.runId === runId);
+    const isAsked = asked?.step === parent?.step && asked?.attempt === parent?.attempt;
+    mustHold(
+      asked !== undefined && isAsked && this.#known.run(runId) === undefined && state.version === 1,
+      "children",
+      () => `${name} made run ${runId} for step ${parent?.step}@${parent?.attempt} of ${parent?.runId}`,
+    );
+    const known = newRun({ runId, tenant, actor, workflow, key: undefined, parent }, state);
+    known.cancelRequested = state.cancelRequested;
+    known.status = state.status;
+    this.#known.add(known);
+    this.#marks.hit("child_run_started");
   }
 
   #change(
@@ -180,7 +207,8 @@ export class RunChecks {
       return;
     }
     if (after.cancelRequested !== before.cancelRequested) {
-      const legal = name === "deliver" && before.cancelRequested === undefined;
+      const isAsked = name === "deliver" || (name === "commit" && run.parent !== undefined);
+      const legal = isAsked && before.cancelRequested === undefined;
       mustHold(legal, "INV-17", () => `${name} changed the cancellation of ${run.runId}`);
       run.cancelRequested = after.cancelRequested;
     }
@@ -206,7 +234,7 @@ export class RunChecks {
     run.endedBy = commitId;
     run.endedAtMs = storeTimeMs;
     this.#known.tenant(run.tenant).unfinished.delete(run.runId);
-    this.#listener.runEnded(run);
+    if (run.parent === undefined) this.#listener.runEnded(run);
   }
 
   #remove({ name }: StoreExecution, run: KnownRun | undefined, member: string): void {
@@ -245,8 +273,34 @@ export class RunChecks {
     mustHold(letter !== undefined, "INV-23", () => `${before.entryId} of ${runId} left no dead letter`);
     this.#marks.hit("entry_poisoned");
     const run = this.#known.run(runId);
-    if (run !== undefined) run.takes = 0;
+    if (run !== undefined) Object.assign(run, { takes: 0, poisoned: true });
   }
+}
+
+type ChildEnded = InboxEntry & { readonly kind: "child_ended" };
+
+type NewRun = Pick<KnownRun, "runId" | "tenant" | "actor" | "workflow" | "key" | "parent">;
+
+function newRun(run: NewRun, { admittedAtMs }: RunState): KnownRun {
+  return {
+    ...run,
+    admittedAtMs,
+    status: "pending",
+    version: 1,
+    endedBy: undefined,
+    endedAtMs: undefined,
+    cancelRequested: undefined,
+    takes: 0,
+    removed: false,
+    poisoned: false,
+  };
+}
+
+/** The runs that a request asks for. */
+function childrenOf({ name, request }: StoreExecution): readonly ChildRun[] {
+  if (name === "admit" || name === "createRun") return request.run.change.children;
+  if (name === "commit") return request.change.children;
+  return name === "deliver" ? (request.proposal?.change.children ?? []) : [];
 }
 
 /** From being there to not being there, whatever is left of it. */

@@ -6,6 +6,7 @@ import type { StoreExecution } from "../simulated-store.ts";
 import { ApprovalChecks } from "./approval-checks.ts";
 import type { Deeds } from "./deeds.ts";
 import { eventsWanted, isWithin, mayHaveEffect } from "./effects.ts";
+import type { Foretold } from "./foretold.ts";
 import type { GrantChecks } from "./grant-checks.ts";
 import { JobChecks } from "./job-checks.ts";
 import type { Change, ChangeOf, JournaledRecords } from "./journaled-records.ts";
@@ -24,6 +25,7 @@ export type StateChecksParts = {
   readonly settings: StoreSettings;
   readonly listener: RunListener;
   readonly deeds: Deeds;
+  readonly foretold: Foretold;
 };
 
 export class StateChecks {
@@ -36,9 +38,11 @@ export class StateChecks {
   readonly #jobs: JobChecks;
   readonly #approvals: ApprovalChecks;
   readonly #deeds: Deeds;
+  readonly #foretold: Foretold;
   readonly #effectOfFirst = new WeakSet<object>();
 
-  constructor({ known, records, grants, marks, settings, listener, deeds }: StateChecksParts) {
+  constructor({ known, records, grants, marks, settings, listener, deeds, foretold }: StateChecksParts) {
+    this.#foretold = foretold;
     this.#deeds = deeds;
     this.#records = records;
     this.#known = known;
@@ -89,7 +93,7 @@ export class StateChecks {
   checkAllSlots(): void {
     const unfinished: string[] = [];
     for (const { scope, value } of this.#records.all("run")) {
-      if (!isTerminal(value.status)) unfinished.push(`${scope} ${value.runId}`);
+      if (!isTerminal(value.status) && value.parent === undefined) unfinished.push(`${scope} ${value.runId}`);
     }
     const active = [...this.#records.all("active")].map(
       ({ scope, member }) => `${scope} ${member.slice(17)}`,
@@ -141,7 +145,8 @@ export class StateChecks {
         this.#judgeEvent(change);
         return;
       case "runRecord":
-        judgeStep(execution, change);
+        if (!this.#foretold.repeats(runOfScope(change.scope), change.member.slice("step/".length)))
+          judgeStep(execution, change);
         this.#deeds.judgeResult(execution, change);
         return;
       case "timer":

@@ -1,5 +1,5 @@
 // The steps of a run by the engine's own records: what is done stays done, and what ended left nothing open (INV-22, 26).
-import { readStepRecord, type StepRecord, type StepStatus } from "../../domain/engine/records.ts";
+import { readStepRecord, type StepRecord, type StepStatus, untouched } from "../../domain/engine/records.ts";
 import { makeJobId } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -38,11 +38,12 @@ export function checkEndedRun(records: JournaledRecords, run: Ended & { readonly
   for (const { member, value } of records.scan("approval", tenant, `${runId}:`, 1_000)) {
     if (!member.startsWith(`${runId}:`)) break;
     const body = records.get("runRecord", scope, `step/${value.step}`)?.body;
-    const status = body === undefined ? "pending" : readStepRecord(body).status;
+    const { status, attempt } = body === undefined ? untouched : readStepRecord(body);
     const what = () =>
       `${member} is ${value.state}, but its step is ${status} in a run that is ${run.status}`;
     mustHold(value.state !== "pending", "INV-26", what);
     // A run that was called off, or an entry set aside, shows: the step is cancelled or failed.
+    if (!member.endsWith(`@${attempt}`)) continue;
     if (value.state === "approved") mustHold(!["timed_out", "denied"].includes(status), "INV-26", what);
     if (value.state === "rejected") mustHold(!["timed_out", "succeeded"].includes(status), "INV-26", what);
   }

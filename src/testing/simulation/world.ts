@@ -14,6 +14,7 @@ import { createSimulatedStore, type SimulatedStore } from "../simulated-store.ts
 import { AnswerChecks } from "./answer-checks.ts";
 import { Deeds } from "./deeds.ts";
 import type { EngineNode } from "./engine-node.ts";
+import { Foretold } from "./foretold.ts";
 import { GrantChecks } from "./grant-checks.ts";
 import { History } from "./history.ts";
 import { JournaledRecords } from "./journaled-records.ts";
@@ -34,6 +35,7 @@ export type World = {
   readonly known: KnownState;
   readonly history: History;
   readonly deeds: Deeds;
+  readonly foretold: Foretold;
   readonly bus: SimulatedBus;
   /** The gateways that run workflows now, by their place; a crashed one stays until it is replaced. */
   readonly gateways: EngineNode[];
@@ -75,7 +77,8 @@ export function createWorld(seed: number, options: WorldOptions): World {
     runEnded: (run: KnownRun) => history.runEnded(run),
   };
   const deeds = new Deeds(known, records, marks);
-  const state = new StateChecks({ known, records, grants, marks, settings, listener, deeds });
+  const foretold = new Foretold(known, records, marks);
+  const state = new StateChecks({ known, records, grants, marks, settings, listener, deeds, foretold });
   const answers = new AnswerChecks(known, grants);
   const server: SimulatedStore = createSimulatedStore(kernel, {
     records,
@@ -102,6 +105,7 @@ export function createWorld(seed: number, options: WorldOptions): World {
     known,
     history,
     deeds,
+    foretold,
     bus: createSimulatedBus(kernel, swarm.busFaults),
     gateways: [],
     peace: { begun: false, over: false },

@@ -1,0 +1,229 @@
+// What every store must do with retries that wait: one that a run's end discards gives its letter back, one that was applied does not.
+import assert from "node:assert/strict";
+import { retriesWaitingMax } from "../../domain/inbox.ts";
+import type { JobId } from "../../domain/job.ts";
+import type { Guard } from "../../domain/lock.ts";
+import type { RunId, TerminalStatus } from "../../domain/run.ts";
+import { assertOutcome, type ConformanceCase, call, type Harness, only } from "./harness.ts";
+import { endedRun, letterOf, letterRevision, openRun } from "./retry-cases.ts";
+import {
+  activeRuns,
+  applyAll,
+  cancelOf,
+  commit,
+  commitOf,
+  deliver,
+  deliverAndOwn,
+  deliveryOf,
+  family,
+  guardOf,
+  headerOf,
+  jobOf,
+  picture,
+  resultOf,
+  retryOf,
+  runWithClaim,
+} from "./run-steps.ts";
+
+/** Texts that a store could take for more than one, or for none. */
+const oddLetters = ["a letter", "2 1 a\n1 1 b", "é 💥"] as const;
+
+type Owned = { readonly runId: RunId; readonly jobId: JobId; readonly guard: Guard };
+
+/** A run at version 1 with these letters, whose owner has the result of a job to apply. */
+async function busyRun(harness: Harness, letters: readonly string[]): Promise<Owned> {
+  const deadLetters = letters.map(letterOf);
+  const { runId, ...job } = await runWithClaim(harness, 60_000, { deadLetters });
+  const { guard } = await deliverAndOwn(harness, runId, resultOf(harness, job));
+  return { runId, jobId: job.jobId, guard };
+}
+
+async function handOver(harness: Harness, { runId, jobId }: Owned, letterId: string): Promise<void> {
+  const answer = await deliver(harness, runId, retryOf(harness, jobId, { letterId }));
+  assert.equal(only(answer, "delivered").run.kind, "handed_over");
+  assert.equal(await letterRevision(harness, letterId), 2);
+}
+
+/** The owner's next commit applies so many entries; gives the kinds of those that are left. */
+async function goOn(harness: Harness, { runId, guard }: Owned, consumed: number): Promise<readonly string[]> {
+  const { version } = await headerOf(harness, runId);
+  const answer = await commit(harness, runId, guard, { consumed, expectedVersion: version });
+  return only(answer, "committed").entries.map(({ kind }) => kind);
+}
+
+/** The same for the last one; gives how many were discarded. */
+async function end(
+  harness: Harness,
+  { runId, guard }: Owned,
+  consumed: number,
+  status: TerminalStatus = "failed",
+): Promise<number> {
+  const { version } = await headerOf(harness, runId);
+  const answer = await commit(harness, runId, guard, {
+    consumed,
+    expectedVersion: version,
+    change: { status },
+  });
+  return only(answer, "committed").discarded;
+}
+
+async function revisions(harness: Harness, letters: readonly string[]): Promise<readonly number[]> {
+  return Promise.all(letters.map((id) => letterRevision(harness, id)));
+}
+
+export const waitingRetryCases: readonly ConformanceCase[] = [
+  {
+    name: "a retry that waits when an earlier entry ends the run gives its letter back: the next retry opens the run",
+    async check(harness) {
+      const { store, tenant } = harness;
+      const run = await busyRun(harness, oddLetters);
+      const { runId, jobId } = run;
+      const letters = async () => {
+        const asked = { tenant, collection: "deadLetter", after: "", limit: 9 } as const;
+        return only(await store.listDocuments(asked, call), "listed").documents;
+      };
+      const before = await letters();
+      const header = await headerOf(harness, runId);
+      for (const letterId of oddLetters) await handOver(harness, run, letterId);
+      assert.deepEqual(await headerOf(harness, runId), header);
+      await harness.untilAfter(await harness.now());
+      assert.equal(await end(harness, run, 1), oddLetters.length);
+      assert.deepEqual(await letters(), before);
+      assert.deepEqual(await activeRuns(harness), []);
+      const again = retryOf(harness, jobId, { letterId: oddLetters[1] });
+      const opened = await deliverAndOwn(harness, runId, again);
+      assert.deepEqual([opened.header.status, opened.header.version], ["running", 2]);
+      assert.deepEqual(
+        opened.entries.map(({ entryId }) => entryId),
+        [again.entryId],
+      );
+      assert.deepEqual(await revisions(harness, oddLetters), [1, 2, 1]);
+      assert.deepEqual(await activeRuns(harness), [runId]);
+    },
+  },
+  {
+    name: "a retry that was applied keeps its letter, by whichever commit, and whatever the end discards after it",
+    async check(harness) {
+      const run = await busyRun(harness, ["first", "second", "third"]);
+      await handOver(harness, run, "first");
+      await handOver(harness, run, "second");
+      assert.deepEqual(await goOn(harness, run, 2), ["retry"]);
+      await handOver(harness, run, "third");
+      assert.deepEqual(await goOn(harness, run, 0), ["retry", "retry"]);
+      assert.equal(await end(harness, run, 1), 1);
+      assert.deepEqual(await revisions(harness, ["first", "second", "third"]), [2, 2, 1]);
+    },
+  },
+  {
+    name: "once all is applied nothing is given back: a later end discards other entries only",
+    async check(harness) {
+      const run = await busyRun(harness, ["letter"]);
+      await handOver(harness, run, "letter");
+      assert.deepEqual(await goOn(harness, run, 2), []);
+      const { guard } = await deliverAndOwn(harness, run.runId, cancelOf(harness));
+      assert.equal(await end(harness, { ...run, guard }, 0), 1);
+      assert.equal(await letterRevision(harness, "letter"), 2);
+    },
+  },
+  {
+    name: "the retry that opened a run again waits like any other",
+    async check(harness) {
+      const { runId, jobId } = await endedRun(harness);
+      const { guard } = await deliverAndOwn(harness, runId, retryOf(harness, jobId));
+      assert.equal(await end(harness, { runId, jobId, guard }, 0, "timed_out"), 1);
+      assert.equal(await letterRevision(harness, jobId), 1);
+      const again = await deliverAndOwn(harness, runId, retryOf(harness, jobId));
+      assert.equal(await end(harness, { runId, jobId, guard: again.guard }, 1), 0);
+      assert.equal(await letterRevision(harness, jobId), 2);
+    },
+  },
+  {
+    name: "letters are given back also where the run cannot be opened again: cancelled, or a child",
+    async check(harness) {
+      const cancelled = await openRun(harness);
+      const { guard } = await deliverAndOwn(harness, cancelled.runId, cancelOf(harness));
+      await handOver(harness, { ...cancelled, guard }, cancelled.jobId);
+      assert.equal(await end(harness, { ...cancelled, guard }, 1, "cancelled"), 1);
+      assert.equal(await letterRevision(harness, cancelled.jobId), 1);
+      const { child } = await family(harness);
+      const { jobId } = jobOf(child);
+      await applyAll(harness, child, { deadLetters: [letterOf(jobId)] });
+      const owned = await deliverAndOwn(harness, child, retryOf(harness, jobId));
+      assert.equal(await end(harness, { runId: child, jobId, guard: owned.guard }, 0), 1);
+      assert.equal(await letterRevision(harness, jobId), 1);
+    },
+  },
+  {
+    name: "a letter that is gone stays gone, and one that the last commit writes anew is the new one",
+    async check(harness) {
+      const { store, tenant } = harness;
+      const run = await busyRun(harness, ["gone", "anew"]);
+      const { runId, guard } = run;
+      await handOver(harness, run, "gone");
+      await handOver(harness, run, "anew");
+      const gone = { tenant, collection: "deadLetter", id: "gone" } as const;
+      only(await store.removeDocument({ ...gone, actor: "tester" }, call), "removed");
+      await harness.untilAfter(await harness.now());
+      const letter = { id: "anew", reason: "claims_lost", body: "{}" } as const;
+      const change = { status: "failed", deadLetters: [letter] } as const;
+      only(await commit(harness, runId, guard, { consumed: 1, change }), "committed");
+      assertOutcome(await store.getDocument(gone, call), { kind: "not_found" });
+      const asked = { tenant, collection: "deadLetter", id: "anew" } as const;
+      const { document } = only(await store.getDocument(asked, call), "document");
+      assert.deepEqual([document.body, document.revision], ["{}", 1]);
+      assert.equal(document.savedAtMs, (await headerOf(harness, runId)).endedAtMs);
+    },
+  },
+  {
+    name: "repeats after a lost reply change nothing: of the retry while it waits, and of the end when the letter was retried anew",
+    async check(harness) {
+      const run = await busyRun(harness, ["letter"]);
+      const { runId, jobId, guard } = run;
+      const retry = deliveryOf(harness, runId, retryOf(harness, jobId, { letterId: "letter" }));
+      for (let times = 0; times < 2; times += 1) {
+        const { run: answer } = only(await harness.store.deliver(retry, call), "delivered");
+        assert.equal(answer.kind, "handed_over");
+      }
+      const last = commitOf(harness, runId, guard, { consumed: 1, change: { status: "failed" } });
+      assert.equal(only(await harness.store.commit(last, call), "committed").discarded, 1);
+      const ended = await picture(harness, runId);
+      only(await harness.store.commit(last, call), "committed");
+      assert.deepEqual(await picture(harness, runId), ended);
+      // What had no effect in the end is not taken for done: the same request opens the run now.
+      only(only(await harness.store.deliver(retry, call), "delivered").run, "owned");
+      const reopened = await picture(harness, runId);
+      only(await harness.store.commit(last, call), "committed");
+      only(only(await harness.store.deliver(retry, call), "delivered").run, "owned");
+      assert.deepEqual(await picture(harness, runId), reopened);
+      assert.equal(await letterRevision(harness, "letter"), 2);
+    },
+  },
+  {
+    name: "so many retries wait and no more: one too many finds the run busy, with or without an owner, and is accepted later",
+    async check(harness) {
+      const letters = Array.from({ length: retriesWaitingMax + 1 }, (_, index) => `letter ${index}`);
+      const last = letters.at(-1) as string;
+      const run = await busyRun(harness, letters);
+      const { runId, jobId, guard } = run;
+      for (const letterId of letters.slice(0, -1)) await handOver(harness, run, letterId);
+      const retry = retryOf(harness, jobId, { letterId: last });
+      const before = await picture(harness, runId);
+      assert.equal(only(await deliver(harness, runId, retry), "run_busy").instance, "host:1");
+      assert.deepEqual(await picture(harness, runId), before);
+      const repeat = await deliver(harness, runId, retryOf(harness, jobId, { letterId: "letter 0" }));
+      assert.equal(only(repeat, "delivered").run.kind, "handed_over");
+      await harness.release(guard);
+      const busy = await deliver(harness, runId, retry);
+      assertOutcome(busy, { kind: "run_busy", instance: "", freeInMs: 0 });
+      const terms = harness.take();
+      const taking = { tenant: harness.tenant, runId, take: terms, records: [] };
+      const owned = only(await harness.store.takeRun(taking, call), "owned");
+      const next = { ...run, guard: guardOf(runId, owned, terms) };
+      assert.equal((await goOn(harness, next, 2)).length, retriesWaitingMax - 1);
+      await handOver(harness, next, last);
+      assert.equal(await end(harness, next, 0), retriesWaitingMax);
+      const given = letters.map((_, index) => (index === 0 ? 2 : 1));
+      assert.deepEqual(await revisions(harness, letters), given);
+    },
+  },
+];
