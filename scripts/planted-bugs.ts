@@ -1,6 +1,7 @@
 // The planted bugs in locks, admission and the stores, and the list of all planted bugs.
 import type { PlantedBug } from "./planted-bug.ts";
 import { plantedEventBugs } from "./planted-event-bugs.ts";
+import { plantedLanguageBugs } from "./planted-language-bugs.ts";
 import { plantedLockBugs } from "./planted-lock-bugs.ts";
 import { plantedPublicLockBugs } from "./planted-public-lock-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
@@ -252,6 +253,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedEventBugs,
   ...plantedLockBugs,
   ...plantedPublicLockBugs,
+  ...plantedLanguageBugs,
   ...plantedRunBugs,
   ...plantedTreeBugs,
   ...plantedWhyBugs,

@@ -5,6 +5,7 @@ const conformance = "test/conformance/store.test.ts";
 const inbox = "src/adapters/operations/inbox.ts";
 const children = "src/adapters/operations/children.ts";
 const reopening = "src/adapters/operations/reopening.ts";
+const retriesLua = "src/adapters/redis/lua/parts/plan-retries.lua";
 const reopeningLua = "src/adapters/redis/lua/parts/plan-reopening.lua";
 
 function bug(name: string, what: string, file: string, find: string, replace: string): PlantedBug {
@@ -115,6 +116,27 @@ export const plantedTreeBugs: readonly PlantedBug[] = [
     inbox,
     `  if (revision > 1) return { kind: "repeat" };\n`,
     "",
+  ),
+  bug(
+    "discarded-retry-is-lost",
+    "a retry that waits when its run ends is lost: its letter says that it was retried, and nothing ever happens",
+    "src/adapters/operations/changes.ts",
+    `  giveLettersBack(context, state);\n`,
+    "",
+  ),
+  bug(
+    "discarded-retry-is-lost-lua",
+    "the same in the Redis script",
+    retriesLua,
+    `discarded[index], "1" .. rest }`,
+    `discarded[index], "2" .. rest }`,
+  ),
+  bug(
+    "applied-retry-is-given-back-lua",
+    "the end of a run opens letters whose retries were applied by earlier commits: they can be retried twice",
+    retriesLua,
+    `retryText(retry.place - consumed, retry.letter)`,
+    `retryText(retry.place, retry.letter)`,
   ),
   bug(
     "any-run-is-reopened",

@@ -109,6 +109,7 @@ export type RunOperations = {
   /**
    * Appends one entry to a run's inbox after its own check-and-set, and takes the run lock if it is free. With `whenBusy: refuse`
    * nothing happens to a busy run. A repeat (same entry id) answers by ownership: whoever holds the lock processes it.
+   * A letter is retried once; a retry that was still waiting when its run ended did not happen, and may be asked for again.
    */
   deliver: {
     request: {
@@ -131,6 +132,10 @@ export type RunOperations = {
           readonly status: RunStatus;
           readonly claims: readonly ClaimGrant[];
         }
+      /**
+       * Nothing happened: somebody owns the run and `whenBusy` is `refuse`; or, for a retry, `retriesWaitingMax` others wait
+       * already (the instance is empty when nobody owns the run). Ask again when they are applied.
+       */
       | { readonly kind: "run_busy"; readonly instance: string; readonly freeInMs: number }
       | {
           readonly kind: "refused";
@@ -175,7 +180,7 @@ export type RunOperations = {
           readonly version: number;
           readonly entries: readonly InboxEntry[];
           readonly claims: readonly ClaimGrant[];
-          /** Entries that the end of the run made pointless. */
+          /** Entries that the end of the run made pointless. The letters of retries among them are open again. */
           readonly discarded: number;
         }
       /** The change would make the tree of runs larger than it may be; nothing was changed. */

@@ -84,7 +84,7 @@ describe.each(storeNames)("%s", (store) => {
     const ended = await here.ended(await here.start("flow", { items: numbers.slice(0, 40) }));
     expect(ended.status).toBe("failed");
     expect(ended.steps.it?.error).toMatchObject({ code: "child_failed" });
-    expect(ended.steps.it?.error?.message).toContain("3 more of 40");
+    expect(ended.steps.it?.error?.message).toContain("4 of 40");
     expect(done).toHaveLength(36);
     await here.expectNothingOpen();
   });

@@ -1,6 +1,6 @@
 // What has gone wrong in systems like this one, on every store: each test is named after what must hold.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { RunId } from "../../src/domain/run.ts";
+import type { RunId, RunRecord } from "../../src/domain/run.ts";
 import type { RunChange } from "../../src/domain/run-change.ts";
 import { InterlockError } from "../../src/errors.ts";
 import type { OperationName } from "../../src/ports/store.ts";
@@ -122,6 +122,36 @@ describe.each(storeNames)("%s", (store) => {
     }
   });
 
+  test.concurrent.each([
+    ["begins its items", "spread"],
+    ["puts the outputs of its items together", "collect"],
+  ])("a crash while a large for_each %s loses no item and does none twice", async (_, kind) => {
+    // Each takes several commits, and what is left to do stands in the run's own record between them.
+    const isMidway = ({ key, body }: RunRecord) => key === "run" && body.includes(`"kind":"${kind}"`);
+    const doomed = await openWorld({
+      ...impatient,
+      diesAt: (operation, request) =>
+        changeIn(operation, request)?.records.some(isMidway) === true ? "after" : undefined,
+    });
+    const here = doomed.scene(kind);
+    await here.save("flow", {
+      it: work({ for_each: "input.items", max_parallel: 300, input: { n: "${item}" } }),
+    });
+    const items = Array.from({ length: 300 }, (__, index) => index);
+    const give: Work = ({ input }) => (input as { readonly n: number }).n;
+    here.worker(give, { concurrency: 100 });
+    const runId = await here.start("flow", { items });
+    await doomed.dead;
+    await doomed.restart({ "jobs.leaseMs": 5_000 });
+    here.worker(give, { concurrency: 100 });
+    const ended = await here.ended(runId);
+    expect(ended.status).toBe("succeeded");
+    expect(ended.steps.it?.output).toEqual(items);
+    expectOnce(ended);
+    await here.expectNothingOpen();
+    await doomed.close();
+  });
+
   test.concurrent("two parallel delays have their own timers, also after a restart", async () => {
     const mortal = await openWorld(impatient);
     const here = mortal.scene("delays");
@@ -153,7 +183,7 @@ describe.each(storeNames)("%s", (store) => {
   test.concurrent("runs with more than 200 waiting ones are all visited", async () => {
     const mortal = await openWorld(impatient);
     const here = mortal.scene("crowd");
-    await here.save("flow", { wait: { type: "delay", delay_sec: 1.5 }, it: work({ depends_on: ["wait"] }) });
+    await here.save("flow", { wait: { type: "delay", delay_sec: 2 }, it: work({ depends_on: ["wait"] }) });
     const runs = await Promise.all(Array.from({ length: 250 }, () => here.start("flow")));
     await mortal.restart();
     here.worker(({ step }) => step, { concurrency: 100 });
@@ -167,23 +197,31 @@ describe.each(storeNames)("%s", (store) => {
 
   test.concurrent("a definition changed while a run is under way does not change the run", async () => {
     const here = world.scene("pinned");
-    await here.save("child", { it: { type: "transform", input: { version: "old" } } });
+    await here.save("child", {
+      gate: { type: "approval" },
+      it: { type: "transform", depends_on: ["gate"], input: { version: "old" } },
+    });
     await here.save("flow", {
+      early: calls("child"),
       ask: { type: "approval" },
       first: work({ depends_on: ["ask"] }),
-      call: { ...calls("child"), depends_on: ["first"] },
+      late: { ...calls("child"), depends_on: ["first"] },
     });
     here.worker(({ step }) => step);
     const runId = await here.start("flow");
-    await here.reaches(runId, "ask", "approval");
+    const child = await here.childOf(runId, "early");
+    await here.reaches(child, "gate", "approval");
     await here.save("flow", { other: work() });
     await here.save("child", { it: { type: "transform", input: { version: "new" } } });
     await here.decide(runId, "ask", "approved");
+    await here.reaches(runId, "late", "succeeded");
+    await here.decide(child, "gate", "approved");
     const ended = await here.ended(runId);
-    expect(Object.keys(ended.steps).toSorted()).toEqual(["ask", "call", "first"]);
+    expect(Object.keys(ended.steps).toSorted()).toEqual(["ask", "early", "first", "late"]);
     expect(ended.status).toBe("succeeded");
+    expect(ended.steps.early?.output).toEqual({ version: "old" });
     // A run that begins now is a new one: it has the definition of now.
-    expect(ended.steps.call?.output).toEqual({ version: "new" });
+    expect(ended.steps.late?.output).toEqual({ version: "new" });
     expect(Object.keys((await here.ended(await here.start("flow"))).steps)).toEqual(["other"]);
   });
 

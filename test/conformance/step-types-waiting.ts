@@ -141,7 +141,7 @@ export const delayRow: Row = {
   },
   restart: {
     shows: "it survives its process and ends once",
-    steps: { it: { type: "delay", delay_sec: 2.5 }, after: work({ depends_on: ["it"] }) },
+    steps: { it: { type: "delay", delay_sec: 3.5 }, after: work({ depends_on: ["it"] }) },
     middle: (scene, runId) => scene.reaches(runId, "it", "delay"),
     ends: {
       status: "succeeded",

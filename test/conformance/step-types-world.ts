@@ -53,14 +53,18 @@ export async function until<Value>(what: string, look: () => Promise<Value | und
 /** One store, and the process that works on it. */
 export class World {
   /** What the control plane called an error of its own. */
-  readonly errors: string[] = [];
+  readonly errors: string[];
+  /** Resolves when all is over: work that waits for ever waits for this. */
+  readonly over: Promise<void>;
   readonly #host: StoreHost;
   readonly #settings: StoreSettings;
   readonly #overrides: Partial<Config>;
   readonly #sweep: WorldOptions["sweep"];
-  readonly #over = new AbortController();
+  #isOver = false;
+  #end = () => {};
   #store: Store;
   #process: Process;
+  readonly #joined: Process[] = [];
   #life = 1;
 
   private constructor(host: StoreHost, parts: Parts, store: Store, process: Process) {
@@ -69,6 +73,9 @@ export class World {
     this.#overrides = parts.overrides;
     this.#sweep = parts.sweep;
     this.errors = parts.errors;
+    this.over = new Promise((resolve) => {
+      this.#end = resolve;
+    });
     this.#store = store;
     this.#process = process;
   }
@@ -98,11 +105,6 @@ export class World {
     return this.#process.dead;
   }
 
-  /** Aborted when all is over: work that waits for ever waits for this. */
-  get over(): AbortSignal {
-    return this.#over.signal;
-  }
-
   /** The process dies: nothing that it does reaches the store any more. Another one finds what was stored. */
   async restart(overrides: Partial<Config> = {}): Promise<void> {
     this.#process.die();
@@ -117,15 +119,25 @@ export class World {
     this.#process = await startProcess(this.#store, parts);
   }
 
+  /** Another process beside the first, on the same store. */
+  async join(): Promise<ControlPlane> {
+    const parts = { settings: this.#settings, overrides: this.#overrides, errors: this.errors };
+    const joined = await startProcess(this.#store, parts);
+    this.#joined.push(joined);
+    return joined.plane;
+  }
+
   scene(tenant: string): Scene {
     return new Scene(this, tenant as TenantId);
   }
 
   async close(): Promise<void> {
-    if (this.#over.signal.aborted) return;
-    this.#over.abort();
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#end();
     // What a dead one waits for never comes.
-    if (this.#process.isAlive()) await this.#process.plane.close();
+    const alive = [this.#process, ...this.#joined].filter((process) => process.isAlive());
+    await Promise.all(alive.map(({ plane }) => plane.close()));
   }
 }
 
@@ -211,9 +223,13 @@ export class Scene {
   }
 
   async start(workflow: string, input: JsonValue = {}): Promise<RunId> {
-    const answer = await this.api.startWorkflow({ caller: this.caller, workflow, input });
-    if (answer.kind !== "admitted") throw new Error(JSON.stringify(answer));
-    return answer.runId;
+    return until("the start is answered", async () => {
+      const answer = await this.api.startWorkflow({ caller: this.caller, workflow, input });
+      // On a busy machine a start may be refused for its time, without an effect.
+      if (answer.kind === "gate_unavailable") return undefined;
+      if (answer.kind !== "admitted") throw new Error(JSON.stringify(answer));
+      return answer.runId;
+    });
   }
 
   /** A worker for the topic `work`, in the process that is alive now. */
@@ -305,11 +321,10 @@ export class Scene {
 
   /** Waits until the worker is told to stop, or all is over. Most work that hangs hears of it like this. */
   hang({ signal }: InProcessJob): Promise<JsonValue> {
-    return new Promise((resolve) => {
-      for (const one of [signal, this.world.over]) {
-        if (one.aborted) resolve(null);
-        one.addEventListener("abort", () => resolve(null), { once: true });
-      }
+    const stopped = new Promise<null>((resolve) => {
+      if (signal.aborted) resolve(null);
+      signal.addEventListener("abort", () => resolve(null), { once: true });
     });
+    return Promise.race([stopped, this.world.over.then(() => null)]);
   }
 }

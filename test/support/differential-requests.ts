@@ -376,6 +376,6 @@ function approvalAt({ command, known, runId }: Scene): ApprovalId {
 
 function documentOf(scene: Scene) {
   const { command } = scene;
-  const collection = command.lock === 0 ? ("deadLetter" as const) : ("workflow" as const);
+  const collection = command.lock === 0 || command.inbox ? ("deadLetter" as const) : ("workflow" as const);
   return { collection, id: collection === "workflow" ? `w${command.pick % 3}` : letterId(scene) };
 }

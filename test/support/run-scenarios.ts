@@ -195,6 +195,18 @@ export const runVariants = {
     ];
     return { request, writes, kind: "committed" };
   },
+  async "commit: the end of a run, with a retry left over"(harness, keys) {
+    const runId = await harness.admit();
+    await harness.commit(runId, { deadLetters: [letter] });
+    const retry = retryOf(harness, jobOf(runId).jobId, { letterId: letter.id });
+    const { guard } = await deliverAndOwn(harness, runId, retry);
+    const request = commitOf(harness, runId, guard, { expectedVersion: 2, change: { status: "failed" } });
+    const writes = [
+      ...[keys.run(runId), keys.active, keys.events, keys.due, keys.documents("deadLetter")],
+      ...[keys.inbox(runId), keys.lock(guard.lock), keys.grant(guard.lock)],
+    ];
+    return { request, writes, kind: "committed" };
+  },
   async "commit: what was consumed leaves the inbox"(harness, keys) {
     const { runId } = await richRun(harness);
     const { guard } = await deliverAndOwn(harness, runId, cancelOf(harness));

@@ -1,13 +1,24 @@
 // Random workflows over the whole language, in random orders: the engine comes to the end that the reference tells beforehand.
 import { describe, expect, test } from "vitest";
-import { isTerminal } from "../../src/domain/run.ts";
+import { planRerun } from "../../src/domain/engine/copy-steps.ts";
+import { isTerminal, parseRunId, type RunId } from "../../src/domain/run.ts";
+import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
 import { interpret } from "../../src/testing/reference/interpret.ts";
 import type { Oracle } from "../../src/testing/reference/oracle.ts";
 import type { RunPicture } from "../../src/testing/reference/picture.ts";
 import type { DrawOptions } from "../../src/testing/reference/sketch.ts";
 import { checkSettled } from "./engine-checks.ts";
-import { drawGame, type Game, movesOf, pathOf, playToEnd, retriesIn, startGame } from "./engine-player.ts";
-import type { World } from "./engine-world.ts";
+import {
+  drawGame,
+  type Game,
+  movesOf,
+  oracleOf,
+  pathOf,
+  playToEnd,
+  retriesIn,
+  startGame,
+} from "./engine-player.ts";
+import { World } from "./engine-world.ts";
 
 const everything: DrawOptions = {
   rootsMax: 7,
@@ -167,4 +178,48 @@ describe("every workflow of the whole language under every schedule", () => {
       expectStory(game, oracle, root);
     });
   });
+
+  test("does again, from any step, what depends on it or was not done, and keeps the rest", () => {
+    const again = parseRunId("run_07_abcdefgh99") as RunId;
+    forSeeds(
+      250,
+      { ...everything, childWorkflows: 1, races: false, timeouts: false },
+      (game, notes, root) => {
+        const { drawn, oracle, random, compiled } = game;
+        const play = { onMove: (name: string) => notes.push(name), disturbs: false };
+        playToEnd(game, root, () => anyPace(game), { ...play, moves: () => movesOf(oracle, root) });
+        const definition = compiled.get(drawn.root) as CompiledDefinition;
+        const fromStep = random.pick([...definition.steps.keys()]);
+        const plan = planRerun(definition, (id) => root.step(id), fromStep);
+        if (plan.kind !== "plan" || leavesHandlers(definition, plan.kept)) return;
+        notes.push(`again from ${fromStep}, keeping ${[...plan.kept]}`);
+        const { cluster } = root;
+        const rerun = { of: root.runId, fromStep };
+        const world = new World(definition, { cluster, input: drawn.input, runId: again, rerun });
+        // Whoever was unwell is well again.
+        const good = oracleOf({ ...drawn, moods: new Map() }, 1);
+        playToEnd(game, world, () => anyPace(game), { ...play, moves: () => movesOf(good, world) });
+        const before = interpret(drawn.library, drawn.root, drawn.input, oracle).get("");
+        const ended = new Map([...(before?.ended ?? [])].filter(([id]) => isKept(plan.kept, id)));
+        const kept = { ended, chosen: before?.chosen ?? new Map() };
+        const picture = interpret(drawn.library, drawn.root, drawn.input, good, kept).get("");
+        if (picture !== undefined) expectPicture(world, withoutItems(picture));
+      },
+    );
+  });
 });
+
+/** The handler of a child that is kept as it failed does not begin again. */
+function leavesHandlers({ steps }: CompiledDefinition, kept: ReadonlySet<string>): boolean {
+  return [...steps.values()].some(
+    ({ id, controller, onError }) =>
+      controller !== undefined && onError !== undefined && kept.has(id) && !kept.has(onError),
+  );
+}
+
+const isKept = (kept: ReadonlySet<string>, id: string) => kept.has(id.replace(/\[\d+\]$/, ""));
+
+/** The items of a step that is kept stay with the earlier run. */
+function withoutItems(picture: RunPicture): RunPicture {
+  return { ...picture, steps: new Map([...picture.steps].filter(([id]) => !id.endsWith("]"))) };
+}

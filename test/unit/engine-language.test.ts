@@ -163,6 +163,12 @@ describe("parallel", () => {
     expect([world.status, world.shown.mend]).toEqual(["succeeded", "skipped"]);
   });
 
+  test("its time limit goes with it when it fails for a child", () => {
+    const world = start({ all: { ...parallel(["a"]), timeout_sec: 9 }, a: {} });
+    expect([...world.timers.keys()]).toEqual(["timeout/all@1"]);
+    expect([...go(world, "a@1 failed").timers.keys()]).toEqual([]);
+  });
+
   test("a time limit takes back all that is below, also items and the runs of others", () => {
     const cluster = new Cluster(new Map([["child", compileText("child", { steps: { work: {} } })]]));
     const steps: Steps = {

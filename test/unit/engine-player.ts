@@ -29,9 +29,11 @@ export function drawGame(seed: number, options: DrawOptions): Game {
   const compiled = new Map(
     [...drawn.library].map(([id, text]) => [id, compileText(id, text as unknown as JsonValue)]),
   );
-  const workflows = new Map([["", drawn.root]]);
-  const oracle = createOracle(seed, drawn.moods, (run) => workflows.get(run) ?? workflowAt(drawn, run));
-  return { drawn, compiled, oracle, random: random.stream("order") };
+  return { drawn, compiled, oracle: oracleOf(drawn, seed), random: random.stream("order") };
+}
+
+export function oracleOf(drawn: DrawnWorkflows, seed: number): Oracle {
+  return createOracle(seed, drawn.moods, (run) => workflowAt(drawn, run));
 }
 
 export function compileText(id: string, text: JsonValue): CompiledDefinition {

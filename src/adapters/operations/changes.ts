@@ -13,6 +13,7 @@ import { orderedNumber, type RunState } from "./records.ts";
 import { putReservation, readReservation } from "./reservation-records.ts";
 import { activeMember, scopeOf } from "./run-records.ts";
 import { appendEvent } from "./tenants.ts";
+import { giveLettersBack } from "./waiting-retries.ts";
 
 /**
  * Writes the change and gives the run as it is now. The caller has checked that the commit may happen, and changes the tree
@@ -108,11 +109,12 @@ function putTimelineRow(
 
 /** Frees the slot, starts the retention of the key and of the run, drops what still waited, and tells the parent. */
 function endRun(context: Context, state: RunState, status: TerminalStatus): RunState {
-  const { tenant, runId, attentionAtMs, ...rest } = state;
+  const { tenant, runId, attentionAtMs, retryLetters: _retryLetters, ...rest } = state;
   const endedAtMs = nowMs(context);
   context.records.erase("active", tenant, activeMember(state));
   if (state.reservation !== undefined) retainKey(context, state, status);
   discardEntries(context, state);
+  giveLettersBack(context, state);
   tellParent(context, state, status);
   clearDue(context, attentionOf(tenant, runId), attentionAtMs);
   const removeAtMs = endedAtMs + context.settings.runRetentionMs;

@@ -90,6 +90,14 @@ export function markRetried(context: Context, tenant: TenantId, id: string): voi
   context.records.put("document", scope, id, { ...letter, revision: letterRevision.retried });
 }
 
+/** Its retry came to nothing: the letter is as it was before, unless it is gone or was written again since. */
+export function reopenLetter(context: Context, tenant: TenantId, id: string): void {
+  const scope = scopeOf(tenant, "deadLetter");
+  const letter = context.records.get("document", scope, id);
+  if (letter?.revision !== letterRevision.retried) return;
+  context.records.put("document", scope, id, { ...letter, revision: letterRevision.saved });
+}
+
 /** Retention: removes the letter if it has not been written again since. */
 export function removeExpiredLetter(context: Context, tenant: TenantId, id: string): void {
   const scope = scopeOf(tenant, "deadLetter");

@@ -30,6 +30,7 @@ import {
   withoutAttention,
 } from "./run-records.ts";
 import { appendEvent, isRevoked } from "./tenants.ts";
+import { forgetApplied, hasRoomForRetry, rememberRetry } from "./waiting-retries.ts";
 
 export function deliver(context: Context, request: RequestOf<"deliver">): OutcomeOf<"deliver"> {
   const { tenant, runId, entry, take, proposal } = request;
@@ -45,7 +46,7 @@ export function deliver(context: Context, request: RequestOf<"deliver">): Outcom
   if (revoked && verdict.kind !== "repeat") return refused("credential_revoked");
   if (verdict.kind === "refused") return verdict;
   if (verdict.kind === "repeat") return { kind: "delivered", run: handedOver(context, holder) };
-  if (holder !== undefined && request.whenBusy === "refuse") {
+  if (verdict.kind === "full" || (holder !== undefined && request.whenBusy === "refuse")) {
     return { ...handedOver(context, holder), kind: "run_busy" };
   }
   const accepted = verdict.accept(state);
@@ -57,7 +58,7 @@ export function deliver(context: Context, request: RequestOf<"deliver">): Outcom
     changeTree(context, next, proposal.change);
     return applied(context, next, proposal);
   }
-  const waiting = appendEntry(context, accepted, verdict.entry);
+  const waiting = rememberRetry(appendEntry(context, accepted, verdict.entry), entry);
   if (holder !== undefined) {
     putState(context, waiting);
     return { kind: "delivered", run: handedOver(context, holder) };
@@ -116,6 +117,8 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
 type EntryVerdict =
   | { readonly kind: "repeat" }
   | { readonly kind: "refused"; readonly because: DeliveryRefusal }
+  /** As many retries wait as may. */
+  | { readonly kind: "full" }
   /** `accept` does the entry's own check-and-set and gives the run as it is then. */
   | { readonly kind: "accepted"; readonly entry: InboxEntry; accept(state: RunState): RunState };
 
@@ -231,6 +234,7 @@ function judgeRetry(
   const revision = revisionOf(context, state.tenant, "deadLetter", letterId);
   if (revision === undefined) return refused("letter_not_found");
   if (revision > 1) return { kind: "repeat" };
+  if (!hasRoomForRetry(state)) return { kind: "full" };
   const ended = isTerminal(state.status);
   const because = ended ? judgeReopening(context, state) : undefined;
   if (because !== undefined) return refused(because);
@@ -315,7 +319,7 @@ function consumeEntries(context: Context, state: RunState, consumed: number): Ru
   for (let index = 0; index < amount; index += 1) {
     context.records.erase("inbox", scopeOf(state.tenant, state.runId), orderedNumber(first + index));
   }
-  return { ...state, entriesWaiting: state.entriesWaiting - amount };
+  return forgetApplied({ ...state, entriesWaiting: state.entriesWaiting - amount });
 }
 
 type Commit = Pick<Proposal, "expectedVersion" | "commitId">;

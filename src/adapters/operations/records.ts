@@ -39,6 +39,8 @@ export type RunState = RunHeader & {
   readonly entriesWaiting: number;
   /** Owners that took the run since its last commit. */
   readonly drains: number;
+  /** The dead letters whose retries wait, oldest first, each with the number of its entry; absent when none does. */
+  readonly retryLetters?: ReadonlyArray<{ readonly entry: number; readonly letterId: string }>;
   /** When the sweep visits the run because entries wait. */
   readonly attentionAtMs?: number;
   /** When retention removes the ended run. */

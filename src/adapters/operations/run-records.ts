@@ -28,6 +28,7 @@ export function headerOf(state: RunState): RunHeader {
     entriesAppended: _appended,
     entriesWaiting: _waiting,
     drains: _drains,
+    retryLetters: _retryLetters,
     attentionAtMs: _attention,
     removeAtMs: _remove,
     removing: _removing,

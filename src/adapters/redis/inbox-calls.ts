@@ -1,5 +1,11 @@
 // The operations on a run's inbox as script calls: deliver, take, commit.
-import { drainEntriesMax, drainsMax, type InboxEntry, type NewEntry } from "../../domain/inbox.ts";
+import {
+  drainEntriesMax,
+  drainsMax,
+  type InboxEntry,
+  type NewEntry,
+  retriesWaitingMax,
+} from "../../domain/inbox.ts";
 import type { Fence } from "../../domain/lock.ts";
 import type { RunStatus } from "../../domain/run.ts";
 import type { DeliveryRefusal, HandedOver, OwnedRun, TakeTerms } from "../../ports/run-operations.ts";
@@ -208,7 +214,7 @@ function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
     case "timer":
       return [entry.timerId];
     case "retry":
-      return [entry.letterId, entry.actor, String(proveEveryMs)];
+      return [entry.letterId, entry.actor, String(proveEveryMs), String(retriesWaitingMax)];
   }
 }
 

@@ -31,7 +31,9 @@ export function planRerun(
 ): RerunPlan {
   const first = compiled.steps.get(fromStep);
   if (first === undefined) return { kind: "no_such_step" };
-  if (first.controller !== undefined) return { kind: "controlled", by: first.controller };
+  const owner = [...compiled.steps.values()].find(({ onError }) => onError === fromStep)?.id;
+  const by = first.controller ?? owner;
+  if (by !== undefined) return { kind: "controlled", by };
   const isDone = (id: string) => {
     const record = recordOf(id);
     return record !== undefined && (isMet(record) || record.skipped === "branch");
@@ -86,7 +88,7 @@ export function copySteps(draft: Draft, item: Copying): void {
       const body = bodyOf(draft, foreignKey(source.of, record.outputKey));
       if (typeof body === "string") putPayload(draft, record.outputKey, body);
     }
-    putStep(draft, id, record);
+    putStep(draft, id, { ...record, takenOver: true });
     draft.events.push({ type: "step_taken_over", step: id });
   }
   draft.queue.push({ kind: "resume", from: 0 });
@@ -130,15 +132,16 @@ export function resumeSteps(draft: Draft, item: WorkItem & { readonly kind: "res
   }
 }
 
+/** Only what was taken over counts: what has just begun may have ended too, and tells its dependents itself. */
 function resumeStep(draft: Draft, step: CompiledStep): void {
   const record = stepOf(draft, step.id);
   const before = step.dependsOn.map((id) => stepOf(draft, id));
   if (record?.status !== "pending" || before.includes(undefined)) return;
-  const ended = before.filter((dependency) => dependency !== undefined && isSettled(dependency));
+  const taken = before.map((dependency) => (dependency?.takenOver === true ? dependency : undefined));
+  const ended = taken.filter((dependency) => dependency !== undefined);
   const remaining = before.length - ended.length;
-  const isReached =
-    before.length === 0 || ended.some((dependency) => dependency !== undefined && isMet(dependency));
-  const isPassed = isUntaken(draft.compiled, step, before);
+  const isReached = before.length === 0 || ended.some(isMet);
+  const isPassed = isUntaken(draft.compiled, step, taken);
   if (remaining === 0) {
     if (isReached && !isPassed) beginStep(draft, step, untouched);
     else skip(draft, { step, record: untouched }, "branch");
@@ -149,9 +152,4 @@ function resumeStep(draft: Draft, step: CompiledStep): void {
     };
     putStep(draft, step.id, { ...untouched, remaining, ...told });
   }
-}
-
-/** What was taken over has ended; what has just begun may have ended too, and tells its dependents itself. */
-function isSettled(record: StepRecord): boolean {
-  return isMet(record) || record.skipped === "branch";
 }

@@ -66,6 +66,8 @@ export type StepRecord = {
   /** For `loop`. */
   readonly iteration?: number;
   readonly lastOutputKey?: string;
+  /** In a rerun: an earlier run has done it. */
+  readonly takenOver?: true;
   /** For `subworkflow`: the run of the latest attempt. */
   readonly childRunId?: RunId;
   /** The outputs of its children are too large to be kept together. */

@@ -17,6 +17,7 @@ import {
   type Around,
   type AskedRun,
   failed,
+  type Kept,
   type Story,
   scopeOf,
   type Telling,
@@ -28,25 +29,27 @@ export function interpret(
   workflow: string,
   input: JsonValue,
   oracle: Oracle,
+  kept?: Kept,
 ): ReadonlyMap<string, RunPicture> {
   const story: Story = {
     ...{ library, oracle, runs: new Map(), begin },
     tellRun: (asked) => tellRun(story, asked),
   };
-  story.tellRun({ path: "", workflow, input });
+  const first = { path: "", workflow, input };
+  story.tellRun(kept === undefined ? first : { ...first, kept });
   return story.runs;
 }
 
-function tellRun(story: Story, { path, workflow, input }: AskedRun): Told {
+function tellRun(story: Story, { path, workflow, input, kept }: AskedRun): Told {
   const text = story.library.get(workflow);
   if (text === undefined) throw new Error(`there is no workflow ${workflow}`);
   const links = linksOf(text);
   const telling: Telling = {
     ...{ story, links, path, input },
-    ended: new Map(),
+    ended: new Map(kept?.ended),
     attempts: new Map(),
-    chosen: new Map(),
-    order: [],
+    chosen: new Map(kept?.chosen),
+    order: [...(kept?.ended.keys() ?? [])],
     iffy: new Set(),
   };
   for (const id of Object.keys(links.steps)) if (!links.controllers.has(id)) settle(telling, id);
@@ -62,7 +65,16 @@ function tellRun(story: Story, { path, workflow, input }: AskedRun): Told {
   const steps = picturesOf(telling, isStuck);
   const output = allowed.includes("succeeded") ? outputOfRun(telling) : null;
   const isOutputUnknown = lastSteps(links).some((id) => isUnknown(telling.ended.get(id) ?? failed));
-  const picture: RunPicture = { workflow, allowed, steps, output, isOutputUnknown, isCertain: true };
+  const picture: RunPicture = {
+    workflow,
+    allowed,
+    steps,
+    output,
+    isOutputUnknown,
+    isCertain: true,
+    ended: telling.ended,
+    chosen: telling.chosen,
+  };
   story.runs.set(path, picture);
   return { picture, isStuck, telling };
 }

@@ -22,6 +22,9 @@ export type RunPicture = {
   /** What the run gives to whoever started it. */
   readonly output: JsonValue;
   readonly isOutputUnknown: boolean;
+  readonly ended: ReadonlyMap<string, Ended>;
+  /** By switch: the step that began. */
+  readonly chosen: ReadonlyMap<string, string>;
   /** False when it depends on the order of things whether the run comes to this end, or is there at all. */
   readonly isCertain: boolean;
 };

@@ -16,7 +16,14 @@ export type Story = {
   tellRun(asked: AskedRun): Told;
 };
 
-export type AskedRun = { readonly path: string; readonly workflow: string; readonly input: JsonValue };
+/** What a rerun takes over from an earlier run. */
+export type Kept = Pick<RunPicture, "ended" | "chosen">;
+export type AskedRun = {
+  readonly path: string;
+  readonly workflow: string;
+  readonly input: JsonValue;
+  readonly kept?: Kept;
+};
 export type Told = { readonly picture: RunPicture; readonly isStuck: boolean; readonly telling: Telling };
 
 /** A run while it is interpreted. */

@@ -40,7 +40,12 @@ export const bornClaimedWhileCancelled: Operations = {
     // Hidden from the operation, and left in the record that it writes back.
     const cancelRequested = context.records.get("run", request.tenant, request.runId)?.cancelRequested;
     const hidden = cancelRequested === undefined ? {} : { cancelRequested };
-    const blind = mapping(context, "run", withoutCancel, (value) => ({ ...value, ...hidden }));
+    const blind = mapping(
+      context,
+      "run",
+      (value) => (value?.runId === request.runId ? withoutCancel(value) : value),
+      (value) => (value.runId === request.runId ? { ...value, ...hidden } : value),
+    );
     return operations.commit(blind, request);
   },
 };

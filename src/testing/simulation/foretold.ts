@@ -99,8 +99,8 @@ export class Foretold {
   #checkTree(root: KnownRun): void {
     const runs = new Map<string, KnownRun>([["", root]]);
     for (const [path, above] of runs) {
-      for (const child of this.#known.runs()) {
-        if (child.parent?.runId !== above.runId) continue;
+      for (const child of this.#known.childrenOf(above.runId)) {
+        if (child.parent === undefined) continue;
         const { step, attempt } = child.parent;
         const childAt = childPath({ run: path, step, attempt });
         mustHold(!runs.has(childAt), "children", () => `${childAt} of ${root.runId} was started twice`);

@@ -48,6 +48,7 @@ export class KnownState {
   readonly #tenants = new Map<TenantId, KnownTenant>();
   readonly #runs = new Map<RunId, KnownRun>();
   readonly #runByActor = new Map<string, KnownRun>();
+  readonly #children = new Map<RunId, KnownRun[]>();
 
   tenant(tenant: TenantId): KnownTenant {
     let known = this.#tenants.get(tenant);
@@ -64,6 +65,12 @@ export class KnownState {
     this.#runs.set(run.runId, run);
     this.#runByActor.set(run.actor, run);
     if (run.parent === undefined) this.tenant(run.tenant).unfinished.add(run.runId);
+    else this.#children.set(run.parent.runId, [...this.childrenOf(run.parent.runId), run]);
+  }
+
+  /** The runs that steps of this one have started. */
+  childrenOf(runId: RunId): readonly KnownRun[] {
+    return this.#children.get(runId) ?? [];
   }
 
   run(runId: string): KnownRun | undefined {

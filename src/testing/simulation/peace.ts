@@ -66,8 +66,12 @@ function isLeft(world: World, { runId, status }: KnownRun): boolean {
   return !isTerminal(status) && world.isOfWorkflow(runId);
 }
 
+function waitsFor(steps: readonly string[], { runId }: KnownRun): boolean {
+  return steps.some((text) => text.includes('"waitingFor":"child_run"') && text.includes(runId));
+}
+
 /** What a run that does not end waits for says which promise was broken. */
-function whyStuck({ records }: World, { tenant, runId, status }: KnownRun): Violation {
+function whyStuck({ records, known }: World, { tenant, runId, status }: KnownRun): Violation {
   const scope = `${tenant}/${runId}`;
   const entries = records.size("inbox", scope);
   if (entries > 0) return new Violation("INV-23", `${entries} entries wait in ${runId}, which is ${status}`);
@@ -84,6 +88,9 @@ function whyStuck({ records }: World, { tenant, runId, status }: KnownRun): Viol
   const timers = records
     .scan("timer", scope, "", 100)
     .map(({ member, value }) => `${member} ${value.dueAtMs}`);
+  const unheard = known.childrenOf(runId).find((child) => isTerminal(child.status) && waitsFor(steps, child));
+  if (unheard !== undefined)
+    return new Violation("children", `${runId} never heard that ${unheard.runId} has ended`);
   const state = `${status}; ${steps.join("; ")}; timers: ${timers.join(", ")}`;
   const invariant = approved !== undefined && timers.length === 0 ? "INV-26" : "INV-3";
   return new Violation(invariant, `run ${runId} does not end: ${state}`);

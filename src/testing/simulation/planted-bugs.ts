@@ -31,6 +31,7 @@ import {
   unknownEndAsUnavailable,
   waitForEver,
 } from "./broken-stores.ts";
+import { plantedChildBugs } from "./planted-child-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
 
 export type PlantedBug = {
@@ -171,4 +172,8 @@ const plantedGateBugs: Readonly<Record<string, PlantedBug>> = {
   },
 };
 
-export const plantedBugs: Readonly<Record<string, PlantedBug>> = { ...plantedGateBugs, ...plantedRunBugs };
+export const plantedBugs: Readonly<Record<string, PlantedBug>> = {
+  ...plantedGateBugs,
+  ...plantedRunBugs,
+  ...plantedChildBugs,
+};

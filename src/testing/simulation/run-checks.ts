@@ -105,6 +105,10 @@ export class RunChecks {
     const { tenant } = run;
     const state = this.#records.get("run", tenant, runId);
     if (state === undefined) return;
+    const left = isTerminal(run.status)
+      ? this.#known.childrenOf(runId).find((child) => !isTerminal(child.status) && !child.cancelRequested)
+      : undefined;
+    mustHold(left === undefined, "children", () => `${runId} is ${run.status}, and ${left?.runId} goes on`);
     const waiting = this.#records.size("inbox", `${tenant}/${runId}`);
     mustHold(
       waiting === state.entriesWaiting,

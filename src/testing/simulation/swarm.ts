@@ -63,7 +63,7 @@ export function drawSwarm(random: SeededRandom): Swarm {
   const longestTtlMs = Math.max(...Object.values(ttls));
   const calm = random.chance(0.1);
   const storeSettings = drawStoreSettings(random);
-  return {
+  return keepingGraves({
     calm,
     chaosMs: random.integer(4_000, 9_000),
     gateways: Array.from({ length: random.integer(1, 5) }, () => ({
@@ -84,7 +84,14 @@ export function drawSwarm(random: SeededRandom): Swarm {
     busFaults: calm ? noBusFaults : drawBusFaults(random),
     faults: calm ? noStoreFaults : keepingRetention(storeSettings, drawStoreFaults(random, longestTtlMs)),
     processFaults: calm ? noProcessFaults : drawProcessFaults(random, longestTtlMs),
-  };
+  });
+}
+
+/** What is left of a deleted run keeps its place for a minute: no start takes longer, unless the clock jumps over it. */
+function keepingGraves(swarm: Swarm): Swarm {
+  const { faults, workflows } = swarm;
+  if (workflows === undefined || workflows.deleters === 0) return swarm;
+  return { ...swarm, faults: { ...faults, clockJumpMsMax: Math.min(faults.clockJumpMsMax, 3_000) } };
 }
 
 type Callers = Pick<

@@ -27,7 +27,7 @@ local tenant, runId, version, at = ARGV[7], ARGV[8], tonumber(ARGV[11]), 14
 local eventsMax, attentionMs = ARGV[9], ARGV[10]
 local committed = string.format("%.0f", version + 1)
 local run = redis.call("HMGET", runKey,
-  "status", "version", "reservation", "drains", "row:" .. committed, "cancel", "parent", "treeSize")
+  "status", "version", "reservation", "drains", "row:" .. committed, "cancel", "parent", "treeSize", "retries")
 if not run[1] then return { "not_found", now } end
 local lock = redis.call("GET", KEYS[4])
 local grant = redis.call("GET", KEYS[5])
@@ -56,6 +56,10 @@ local dueChecked, stopped, revoked, cancelling = waiting > 0, nil, nil, run[6]
 local reportedJob, decidedApproval = nil, nil
 if run[4] and run[4] ~= "0" then fields[1], fields[2] = "drains", "0" end
 if waiting > 0 then redis.call("ZCARD", dueKey) end -- Refuses a key of another type while nothing is written yet.
+local retries = run[9]
+if retries then
+  --@include plan-retries
+end
 --@include plan-change
 local releases = ends or left == 0
 if waiting > 0 and releases then

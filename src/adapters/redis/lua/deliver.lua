@@ -19,7 +19,7 @@
   ARGV[16] the entry as the inbox keeps it  ARGV[17] expectedVersion of the proposal, "" without one
   result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason
-  cancel: entryId, actor, reason; timer: timerId; retry: letterId, actor, proveEveryMs
+  cancel: entryId, actor, reason; timer: timerId; retry: letterId, actor, proveEveryMs, retriesMax
   ARGV[25] number of fields wanted
   ARGV from 26 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
   parts/plan-change.lua describes it
@@ -68,7 +68,7 @@ end
 --@include terminal
 local ended = terminal[run[1]]
 local fields, writes, dueGone, dueAdded = {}, {}, {}, {}
-local event, reportedJob, decidedApproval, refusal, again
+local event, reportedJob, decidedApproval, refusal, again, full, waitingRetry
 if kind == "result" then
   local state, claim, claimToken, report, rest = string.match(run[7] or "",
     "^([^ ]+) ([^ ]+ ([^ ]+) [^ ]+ [^ ]+ [^ ]+ [^ ]+) ([^ ]+) (.*)$")
@@ -112,7 +112,13 @@ elseif kind == "retry" then
   local revision, rest = string.match(redis.call("HGET", lettersKey, "meta:" .. subject) or "", "^([0-9]+)( .*)$")
   if not revision then refusal = "letter_not_found"
   elseif revision ~= "1" then again = true
-  elseif ended then
+  else
+    local retries = redis.call("HGET", runKey, "retries") or ""
+    --@include waiting-retries
+    waitingRetry = function(place) return retries .. retryText(place, subject) end
+    full = #waitingRetries >= tonumber(ARGV[21])
+  end
+  if ended and not refusal and not again then
     --@include plan-reopening
   end
   writes[#writes + 1] = { "HSET", lettersKey, "meta:" .. subject, "2" .. (rest or "") }
@@ -126,10 +132,10 @@ end
 -- What had its effect before the key was revoked is still answered as it was.
 if revokedCaller and not again then refusal = "credential_revoked" end
 if refusal then return { "refused", now, refusal, {} } end
-if lock and (again or ARGV[9] == "refuse") then
+if lock and (again or full or ARGV[9] == "refuse") then
   return { again and "handed_over" or "run_busy", now, holderInstance, redis.call("PTTL", lockKey) }
 end
-if again then return { "handed_over", now, "", 0 } end
+if again or full then return { again and "handed_over" or "run_busy", now, "", 0 } end
 
 local waiting = redis.call("LLEN", inboxKey)
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
@@ -159,6 +165,10 @@ if version and not lock and waiting == 0 and run[2] == ARGV[17] and not ended th
   end
 end
 
+if waitingRetry then
+  fields[#fields + 1] = "retries"
+  fields[#fields + 1] = waitingRetry(waiting + 1)
+end
 local drains = run[4]
 if not lock then
   --@include plan-take
