@@ -27,7 +27,7 @@ export type RunChange = {
   readonly timeline: string;
 };
 
-/** A run started by a step. Its id follows from the step's attempt, so that it can be created only once. */
+/** A run started by a step. It is created with the record that waits for it, in one commit: never twice, never unheard of. */
 export type ChildRun = {
   readonly runId: RunId;
   readonly workflow: string;

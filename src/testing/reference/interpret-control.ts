@@ -17,7 +17,7 @@ export function doControl(telling: Telling, id: string, around: Around): Ended {
 
 function controlled(telling: Telling, id: string, around: Around): Ended {
   const step = telling.links.steps[id] ?? {};
-  switch (step.type) {
+  switch (String(step.type)) {
     case "switch":
       return choose(telling, id, around);
     case "parallel":

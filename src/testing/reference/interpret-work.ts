@@ -8,7 +8,7 @@ import { type Around, failed, type Story, scopeOf, type Telling, type Told } fro
 
 export function doWork(telling: Telling, id: string, around: Around): Ended {
   const step = telling.links.steps[id] ?? {};
-  switch (step.type) {
+  switch (String(step.type)) {
     case "approval":
       return ask(telling, id);
     case "delay":
@@ -52,7 +52,7 @@ function ask(telling: Telling, id: string): Ended {
       return { kind: "broken", statuses: ["denied"] };
     case "expired":
       return { kind: "broken", statuses: ["timed_out"] };
-    default:
+    case "never":
       return { kind: "stuck" };
   }
 }

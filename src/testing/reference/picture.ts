@@ -71,7 +71,9 @@ export function statusSeen(ended: Ended): string {
       return "cancelled";
     case "unbegun":
       return "pending";
-    default:
+    case "branch":
+    case "condition":
+    case "dependency":
       return "skipped";
   }
 }
