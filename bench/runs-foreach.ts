@@ -118,7 +118,7 @@ export function forEachTables({ value }: Lookup): readonly (readonly [title: str
       formatTable(["store", "items", "first us", "last us", "end ms"], costs),
     ],
     [
-      "The longest that an operation held the store meanwhile: SQLite's thread by the clock, Redis by SLOWLOG (200: none took longer)",
+      "The longest that an operation held the store meanwhile: SQLite's thread by the clock without the time it had no processor, Redis by SLOWLOG (200: none took longer)",
       formatTable(heldHeader, held),
     ],
   ];
