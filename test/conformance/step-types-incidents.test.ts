@@ -171,7 +171,8 @@ describe.each(storeNames)("%s", (store) => {
       for (const [step, delayMs] of Object.entries({ inner: 400, longer: 800, outer: 400 })) {
         const { started_at = "", completed_at = "", attempts } = ended.steps[step] ?? {};
         expect(attempts).toBe(1);
-        expect(Date.parse(completed_at) - Date.parse(started_at)).toBeGreaterThanOrEqual(delayMs);
+        // Both times are the process's notion of the store's clock, which is a millisecond or two off now and then.
+        expect(Date.parse(completed_at) - Date.parse(started_at)).toBeGreaterThanOrEqual(delayMs - 10);
       }
       expectOnce(ended);
       const order = ended.commits.flat().filter(({ type }) => type === "step_delay_completed");
