@@ -78,6 +78,20 @@ describe("a rerun", () => {
     await plane.close();
   });
 
+  test("is found again by its key when the run that it went on from is gone", async () => {
+    const { flow, plane, runId } = await failedRun();
+    const key = { text: "again-2", fingerprint: "v1:a" as never };
+    const request = { caller: ann, runId, fromStep: "review", key };
+    const first = await flow.finish(plane.api.rerunRun(request));
+    expect(first.kind).toBe("admitted");
+    expect((await flow.finish(plane.api.deleteRun(ann, runId))).kind).toBe("deleted");
+    const again = await flow.finish(plane.api.rerunRun(request));
+    expect(again).toMatchObject({ kind: "replayed", runId: (first as { runId: RunId }).runId });
+    const other = { ...request, key: { ...key, text: "again-3" } };
+    expect((await flow.finish(plane.api.rerunRun(other))).kind).toBe("not_found");
+    await plane.close();
+  });
+
   test("needs a free slot like any start", async () => {
     const { flow, plane, runId } = await failedRun();
     await flow.tenant({ maxConcurrentRuns: 0 });

@@ -38,12 +38,12 @@ export async function startWorkflow(
  * A key that is bound answers with its run, whatever became of the workflow since. Asked by a revision that no workflow has,
  * the gate judges the key and can admit nothing.
  */
-async function replayOr(
+export async function replayOr<Refusal>(
   engine: Engine,
-  request: StartWorkflowRequest,
-  refusal: StartWorkflowAnswer,
+  request: Pick<StartWorkflowRequest, "caller" | "workflow" | "key">,
+  refusal: Refusal,
   signal: AbortSignal | undefined,
-): Promise<StartWorkflowAnswer> {
+): Promise<StartWorkflowAnswer | Refusal> {
   const { caller, workflow, key } = request;
   if (key === undefined) return refusal;
   const { tenant, actor, credential } = caller;

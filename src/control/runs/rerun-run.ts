@@ -6,7 +6,7 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { Fingerprint } from "../../domain/reservation.ts";
 import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
-import { startBy } from "../admission/start-workflow.ts";
+import { replayOr, startBy } from "../admission/start-workflow.ts";
 import type { Caller, StartWorkflowAnswer, Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { loadRun } from "./read-run.ts";
@@ -59,9 +59,14 @@ export async function rerunRun(
   request: RerunRequest,
   signal?: AbortSignal,
 ): Promise<StartWorkflowAnswer | RerunRefusal | Trouble> {
-  const plan = await planOf(engine, request);
-  if (plan.kind !== "ready") return plan;
   const { caller, runId, fromStep, key, traceparent } = request;
+  const plan = await planOf(engine, request);
+  if (plan.kind === "unavailable" || plan.kind === "unknown") return plan;
+  if (plan.kind !== "ready") {
+    // A key that is bound answers with its run, whatever became of the run that it went on from.
+    const asked = { caller, workflow: "", ...(key === undefined ? {} : { key }) };
+    return replayOr(engine, asked, plan, signal);
+  }
   const { header, definition, input } = plan;
   const start = {
     caller,

@@ -1,16 +1,10 @@
 // A rerun takes over what an earlier run has done, except the step it begins with and all that depends on it.
+import type { RunId } from "../run.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { beginStep } from "./begin-step.ts";
 import { bodyOf, type Draft, isFull, putPayload, putStep, stepOf } from "./draft.ts";
 import { factsRecordKey, foreignKey, stepRecordKey } from "./keys.ts";
-import {
-  type RunFacts,
-  readFacts,
-  readStepRecord,
-  type StepRecord,
-  untouched,
-  type WorkItem,
-} from "./records.ts";
+import { readFacts, readStepRecord, type StepRecord, untouched, type WorkItem } from "./records.ts";
 import { isMet } from "./revive.ts";
 import { skip } from "./settle-step.ts";
 import { isUntaken } from "./take-branch.ts";
@@ -70,9 +64,7 @@ export function copySteps(draft: Draft, item: Copying): void {
   const source = sourceOf(draft);
   if (source === undefined) return;
   if (source.kept === undefined) {
-    const message = `run ${source.of} is gone, or has changed since it was looked at`;
-    draft.run.error = { code: "rerun_source_lost", message };
-    draft.run.callOff = { status: "failed", from: 0 };
+    giveUp(draft, source.of);
     return;
   }
   const steps = [...draft.compiled.steps.values()];
@@ -86,7 +78,11 @@ export function copySteps(draft: Draft, item: Copying): void {
     if (record === undefined) continue;
     if (record.outputKey !== undefined) {
       const body = bodyOf(draft, foreignKey(source.of, record.outputKey));
-      if (typeof body === "string") putPayload(draft, record.outputKey, body);
+      if (typeof body === "object") {
+        giveUp(draft, source.of);
+        return;
+      }
+      if (body !== undefined) putPayload(draft, record.outputKey, body);
     }
     putStep(draft, id, { ...record, takenOver: true });
     draft.events.push({ type: "step_taken_over", step: id });
@@ -94,8 +90,15 @@ export function copySteps(draft: Draft, item: Copying): void {
   draft.queue.push({ kind: "resume", from: 0 });
 }
 
+/** To go on without what was done would be to do something else. */
+function giveUp(draft: Draft, of: RunId): void {
+  const message = `run ${of} is gone, or has changed since it was looked at`;
+  draft.run.error = { code: "rerun_source_lost", message };
+  draft.run.callOff = { status: "failed", from: 0 };
+}
+
 type Source = {
-  readonly of: NonNullable<RunFacts["rerun"]>["of"];
+  readonly of: RunId;
   /** Undefined when there is nothing to begin with any more. */
   readonly kept: ReadonlySet<string> | undefined;
   recordOf(id: string): StepRecord | undefined;

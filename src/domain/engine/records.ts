@@ -183,6 +183,11 @@ export function readError(body: string): JsonValue {
   return (JSON.parse(body) as { error?: JsonValue }).error ?? null;
 }
 
+/** In the place of an output that is too large to be kept. */
+export const omittedOutput = JSON.stringify({ omitted: true });
+
+export const isOmitted = (body: string): boolean => (JSON.parse(body) as { omitted?: true }).omitted === true;
+
 export const writeOutput = (output: JsonValue): string => JSON.stringify({ output });
 
 /** Whether the next entries may read a record: what a for_each has done with is not, or it would fill the memory. */

@@ -4,7 +4,7 @@ import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { outputCharactersMax } from "./collect.ts";
 import { bodyOf, type Draft, putPayload, stepOf } from "./draft.ts";
 import { runOutputKey } from "./keys.ts";
-import { readOutput } from "./records.ts";
+import { omittedOutput, readOutput } from "./records.ts";
 
 /** Steps that nobody depends on, that begin by themselves. */
 export function lastSteps(compiled: CompiledDefinition): readonly CompiledStep[] {
@@ -42,7 +42,8 @@ export function keepOutput(draft: Draft): boolean {
   if (!isComplete) return false;
   const output = outputOfRun(draft.compiled, ({ id }) => outputs.get(id));
   const text = JSON.stringify({ output });
-  // Larger ones stay with the child's steps, where a mapping can name the part it needs.
-  if (text.length <= outputCharactersMax) putPayload(draft, runOutputKey, text);
+  // Larger ones stay with the child's steps, where a mapping can name the part it needs. That is noted too: nothing at all means
+  // that the child was deleted.
+  putPayload(draft, runOutputKey, text.length <= outputCharactersMax ? text : omittedOutput);
   return true;
 }

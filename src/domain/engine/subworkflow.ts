@@ -19,7 +19,7 @@ import {
   treeFullKey,
   workflowKey,
 } from "./keys.ts";
-import { type RunFacts, readError, readFacts, readOutput, readStepRecord } from "./records.ts";
+import { isOmitted, type RunFacts, readError, readFacts, readOutput, readStepRecord } from "./records.ts";
 import { evaluate, hasSteps, runInput, type Surroundings, surroundingsOf } from "./scope.ts";
 import { type StepInHand, succeed } from "./settle-step.ts";
 import { setTimeLimit, wait } from "./wait.ts";
@@ -119,15 +119,15 @@ export function takeOver(draft: Draft, { step, record }: StepInHand, childRunId:
   if (step.timeoutMs !== undefined) {
     clearTimer(draft, stepTimer("timeout", { step: step.id, attempt: record.attempt }));
   }
-  if (typeof state !== "string") {
-    // Every run has a state: this one was deleted, and what it gave with it.
+  if (typeof state !== "string" || typeof body !== "string" || steps === "lost") {
+    // Every run that has succeeded has a state and an output: this one is being deleted, and what it gave with it.
     failToBegin(draft, { step, record }, `run ${childRunId} is gone with its output`, "child_run_lost");
     return true;
   }
-  const output = typeof body === "string" ? readOutput(body) : null;
+  const output = readOutput(body);
   if (mapping === undefined) {
-    if (typeof body === "string") endWith(draft, { step, record }, output);
-    else succeed(draft, { step, record: { ...record, omitted: true } });
+    if (isOmitted(body)) succeed(draft, { step, record: { ...record, omitted: true } });
+    else endWith(draft, { step, record }, output);
     return true;
   }
   const child = { run_id: childRunId, status: "succeeded", output, steps };
@@ -144,20 +144,22 @@ function endWith(draft: Draft, inHand: StepInHand, output: JsonValue): void {
   else succeedNow(draft, inHand, output);
 }
 
-/** The child's steps that the mapping reads, from the child's own records. */
+/** The child's steps that the mapping reads, from the child's own records; undefined while records are missing. */
 function stepsOfChild(
   draft: Draft,
   childRunId: RunId,
   ids: readonly string[],
-): Readonly<Record<string, JsonValue>> | undefined {
+): Readonly<Record<string, JsonValue>> | "lost" | undefined {
   const steps: Record<string, JsonValue> = {};
   let isComplete = true;
+  let isLost = false;
   for (const id of ids) {
     const body = bodyOf(draft, foreignKey(childRunId, stepRecordKey(id)));
     const record = typeof body === "string" ? readStepRecord(body) : undefined;
     const key = record?.outputKey ?? record?.errorKey;
     const payload = key === undefined ? undefined : bodyOf(draft, foreignKey(childRunId, key));
     if (body === undefined || (key !== undefined && payload === undefined)) isComplete = false;
+    if (typeof payload === "object") isLost = true;
     const text = typeof payload === "string" ? payload : "{}";
     steps[id] = {
       status: record?.status ?? "skipped",
@@ -165,5 +167,6 @@ function stepsOfChild(
       error: record?.error ?? readError(text),
     };
   }
-  return isComplete ? steps : undefined;
+  if (!isComplete) return undefined;
+  return isLost ? "lost" : steps;
 }
