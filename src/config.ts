@@ -4,11 +4,13 @@ import { eventsSettings } from "./settings/events.ts";
 import { gatewaySettings } from "./settings/gateway.ts";
 import type { ChoiceSetting, NumberSetting, Setting } from "./settings/kinds.ts";
 import { locksSettings } from "./settings/locks.ts";
+import { processSettings } from "./settings/process.ts";
 import { runsSettings } from "./settings/runs.ts";
 import { storeSettings } from "./settings/store.ts";
 
 /** The first choice of a choice setting is its default. Environment names are prefixed INTERLOCK_. */
 export const settings = {
+  ...processSettings,
   ...storeSettings,
   ...admissionSettings,
   ...locksSettings,

@@ -1,7 +1,15 @@
 // The bus port: carries hints and results quickly, at least once. The store knows the truth; the bus may forget.
-export const busStreams = ["hints", "results"] as const;
-/** `hints` keeps one message per subject, the latest; `results` keeps all until they are done. */
+/**
+ * `hints`: jobs that wait for a worker, told to every process that holds workers' offers. `notices` and `checks`: jobs that the
+ * control plane does itself, each told to one process. `results`: of workers that speak over the bus, each told to one process.
+ */
+export const busStreams = ["hints", "notices", "checks", "results"] as const;
 export type BusStream = (typeof busStreams)[number];
+
+/** All but `results` keep one message per subject, the latest; `results` keeps all until they are done. */
+export function keepsLatest(stream: BusStream): boolean {
+  return stream !== "results";
+}
 
 export type BusMessage = {
   readonly subject: string;
@@ -25,7 +33,7 @@ export type Verdict =
 
 export type ConsumerTerms = {
   readonly stream: BusStream;
-  /** Consumers of one name share the messages between them. */
+  /** Consumers of one name share the messages between them. On `hints` every name gets what is published while it consumes; elsewhere there is one name. */
   readonly name: string;
   /** Without a verdict for this long the message is delivered again. */
   readonly ackWaitMs: number;
@@ -46,8 +54,18 @@ export type Publication =
   | { readonly kind: "published" }
   | { readonly kind: "unavailable"; readonly cause: string };
 
+/** What processes tell each other: changed tenants, freed locks, freed places of a limit, and which workers they see. */
+export const busChannels = ["events", "locks", "places", "workers"] as const;
+export type BusChannel = (typeof busChannels)[number];
+
 export type Bus = {
   publish(stream: BusStream, message: BusMessage): Promise<Publication>;
   consume(terms: ConsumerTerms, handlers: Handlers): Consumer;
+  /**
+   * Reaches the other processes that listen at this moment, once or not at all, and never the one that says it: only for what is
+   * found without it too, later.
+   */
+  announce(channel: BusChannel, body: string): void;
+  listen(channel: BusChannel, hear: (body: string) => void): Consumer;
   close(): Promise<void>;
 };

@@ -69,6 +69,8 @@ class BusServer implements SimulatedBus {
           },
         };
       },
+      announce: () => {},
+      listen: () => ({ stop: async () => {} }),
       close: async () => {},
     };
   }

@@ -9,7 +9,7 @@ import type {
   Handlers,
   Verdict,
 } from "../../ports/bus.ts";
-import { busStreams } from "../../ports/bus.ts";
+import { busStreams, keepsLatest } from "../../ports/bus.ts";
 import type { CancelTimer, Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
 
@@ -18,7 +18,7 @@ type Stored = { readonly subject: string; readonly body: string; deliveries: num
 type Stream = {
   /** Messages that wait for a consumer, oldest first. */
   readonly waiting: Set<Stored>;
-  /** `hints` only: the message of each subject. */
+  /** Where only the latest is kept: the message of each subject. */
   readonly bySubject: Map<string, Stored>;
   /** Messages that wait for their delay: in nobody's hands, so that a hot run's retries hold up nobody else. */
   readonly parked: Map<Stored, CancelTimer>;
@@ -56,13 +56,16 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
       const stream = streamOf(name);
       if (isDuplicate(stream, message, ports.clock.monotonicMs())) return { kind: "published" };
       const stored = { subject: message.subject, body: message.body, deliveries: 0, gone: false };
-      if (name === "hints") replace(stream, stored);
+      if (keepsLatest(name)) replace(stream, stored);
       stream.waiting.add(stored);
       wake(stream);
       return { kind: "published" };
     },
     consume: (terms, handlers) =>
       startConsumer(ports, streamOf(terms.stream), { terms, handlers, closed: closed.signal }),
+    // There is no other process.
+    announce: () => {},
+    listen: () => ({ stop: async () => {} }),
     async close() {
       closed.abort();
       for (const { parked } of streams.values()) for (const cancel of parked.values()) cancel();
