@@ -14,15 +14,14 @@ import { type StartRequest, startRun } from "./control/admission/start-run.ts";
 import type { ControlApi } from "./control/control-api.ts";
 import { createApi } from "./control/create-api.ts";
 import { createEngine } from "./control/create-engine.ts";
-import { hearHints } from "./control/jobs/hear-hints.ts";
-import { hearResults } from "./control/jobs/hear-results.ts";
 import {
   type InProcessWorker,
   type InProcessWorkerOptions,
   startInProcessWorker,
 } from "./control/jobs/in-process-worker.ts";
+import { shareWorkers } from "./control/jobs/worker-views.ts";
 import { createWorkers } from "./control/jobs/workers.ts";
-import { startSweeper } from "./control/sweep/sweeper.ts";
+import { rolesOf, startRoles } from "./control/start-roles.ts";
 import type { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig } from "./load-config.ts";
 import type { Bus } from "./ports/bus.ts";
@@ -75,13 +74,13 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
   const bus = options.bus ?? createInProcessBus(ports);
   const engine = createEngine(ports, bus, config);
   const workers = createWorkers(ports.clock);
-  const running =
-    options.engine === "stopped" ? [] : [startSweeper(engine), hearHints(engine), hearResults(engine)];
+  const shared = shareWorkers(engine, workers);
+  const running = options.engine === "stopped" ? [] : startRoles(engine, shared, rolesOf(config));
   const inProcess = new Set<InProcessWorker>();
   return {
     config,
     ports,
-    api: createApi(engine, workers),
+    api: createApi(engine, workers, shared.views),
     startRun: (request, signal) => startRun(engine, request, signal),
     startWorker(workerOptions) {
       const worker = startInProcessWorker({ engine, workers }, workerOptions);
@@ -94,6 +93,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
       await engine.feeds.close();
       await Promise.all(running.map((part) => part.stop()));
       await engine.background.idle();
+      engine.teller.close();
       await bus.close();
       await store.close();
     },

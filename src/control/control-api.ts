@@ -257,7 +257,7 @@ export type ControlApi = {
       }
     | Trouble
   >;
-  /** Workers that this process has seen lately. */
+  /** Workers that any process has seen lately. */
   listWorkers(tenant: TenantId): readonly WorkerInfo[];
 
   listApprovals(

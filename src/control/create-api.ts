@@ -15,6 +15,7 @@ import { followEvents, followRun } from "./events/follow.ts";
 import { heartbeat } from "./jobs/heartbeat.ts";
 import { createPolledBatches, pollJobs } from "./jobs/poll-jobs.ts";
 import { reportResult } from "./jobs/report-result.ts";
+import type { WorkerViews } from "./jobs/worker-views.ts";
 import type { Workers } from "./jobs/workers.ts";
 import { authenticate, createKey, createKeyCache, listKeys, revokeKey } from "./keys/api-keys.ts";
 import { createLockApi } from "./locks/public-locks.ts";
@@ -28,7 +29,7 @@ import { validateWorkflow } from "./workflows/validate-workflow.ts";
 /** A worker whose answer was lost asks again within this time. */
 const batchKeepMs = 60_000;
 
-export function createApi(engine: Engine, workers: Workers): ControlApi {
+export function createApi(engine: Engine, workers: Workers, views: WorkerViews): ControlApi {
   const keys = createKeyCache(engine, engine.config["admission.tenantCacheMs"]);
   const holders = createSlotHolders(engine);
   const desk = { engine, workers, batches: createPolledBatches(engine, { keepMs: batchKeepMs }) };
@@ -49,7 +50,7 @@ export function createApi(engine: Engine, workers: Workers): ControlApi {
       if (answer.kind !== "run_busy" && !isTrouble(answer)) workers.finished(report.token);
       return answer;
     },
-    listWorkers: (tenant) => workers.list(tenant),
+    listWorkers: (tenant) => views.list(tenant),
     decideApproval: (request) => decideApproval(engine, request),
     createTenant: (actor, tenant, settings) => createTenant(engine, actor, tenant, settings),
     getTenant: (tenant) => getTenant(engine, tenant),
@@ -68,7 +69,7 @@ export function createApi(engine: Engine, workers: Workers): ControlApi {
     ...createRunApi(engine, holders),
     ...createLockApi(engine),
     ...createDeadLetterApi(engine, holders),
-    explainRun: (tenant, runId) => explainRun({ engine, workers, holders }, tenant, runId),
+    explainRun: (tenant, runId) => explainRun({ engine, workers: views, holders }, tenant, runId),
     ...reads(engine),
   };
 }

@@ -1,5 +1,6 @@
 // Puts together what the flows of runs share.
 import type { Config } from "../config.ts";
+import type { TenantId } from "../domain/tenant.ts";
 import type { Bus } from "../ports/bus.ts";
 import type { Ports } from "../ports/ports.ts";
 import { type Execute, executeOn, type Store, storeFrom } from "../ports/store.ts";
@@ -11,14 +12,21 @@ import type { Engine } from "./engine/engine.ts";
 import { createRunCache } from "./engine/run-cache.ts";
 import { createStoreTime, type StoreTime } from "./engine/store-time.ts";
 import { createEventFeeds } from "./events/event-feeds.ts";
-import { createWakes, noticeChange, type Wakes } from "./events/wakes.ts";
+import { createTeller } from "./events/tell-changes.ts";
+import { createWakes, isChange } from "./events/wakes.ts";
 import { createOffers } from "./jobs/offers.ts";
+import { createLockWaiters } from "./locks/lock-waiters.ts";
 import { createDefinitions } from "./workflows/definitions.ts";
 
 export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
   const storeTime = createStoreTime(given.clock);
   const wakes = createWakes();
-  const ports = { ...given, store: teaching(given.store, storeTime, wakes) };
+  const teller = createTeller(given.clock, bus);
+  const changed = (tenant: TenantId) => {
+    wakes.changed(tenant);
+    teller.changed(tenant);
+  };
+  const ports = { ...given, store: teaching(given.store, storeTime, changed) };
   const background = createBackground(ports.log);
   const engine: Engine = {
     ports,
@@ -39,17 +47,20 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     background,
     storeTime,
     feeds: createEventFeeds(ports, config, wakes),
+    wakes,
+    teller,
+    lockWaiters: createLockWaiters(ports, config["locks.public.waitersMax"]),
   };
   return engine;
 }
 
 /** Every answer tells the store's time, the first before the first due time is computed, and whoever watches of its changes. */
-function teaching(store: Store, storeTime: StoreTime, wakes: Wakes): Store {
+function teaching(store: Store, storeTime: StoreTime, changed: (tenant: TenantId) => void): Store {
   const execute = executeOn(store);
   const learn: Execute = async (name, request, options) => {
     const answer = await execute(name, request, options);
     if ("storeTimeMs" in answer) storeTime.learn(answer.storeTimeMs);
-    noticeChange(wakes, { name, request, answer });
+    if ("tenant" in request && isChange(name, answer)) changed(request.tenant);
     return answer;
   };
   return storeFrom(learn, () => store.close());

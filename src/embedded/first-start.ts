@@ -23,10 +23,15 @@ export type KeysOptions = {
   readonly keys: "keep" | "renew";
 };
 
-export async function findKeys(api: ControlApi, { directory, keys }: KeysOptions): Promise<KeysFound> {
-  const tenant = await api.getTenant(defaultTenant);
-  if (tenant.kind === "unknown" || tenant.kind === "unavailable") throw failed(tenant);
-  if (tenant.kind === "not_found" || keys === "renew") return makeKeys(api, directory);
+export async function findKeys(api: ControlApi, options: KeysOptions): Promise<KeysFound> {
+  const { directory, keys } = options;
+  if (keys === "renew") return makeKeys(api, directory);
+  if (await isFirstStart(api)) {
+    const made = await oneAtATime(api, async () =>
+      (await isFirstStart(api)) ? makeKeys(api, directory) : undefined,
+    );
+    if (made !== undefined) return made;
+  }
   if (directory === undefined) return { kind: "elsewhere" };
   const known = readKeys(directory);
   if (known === undefined) return { kind: "elsewhere" };
@@ -36,6 +41,26 @@ export async function findKeys(api: ControlApi, { directory, keys }: KeysOptions
     if (answer.kind !== "authenticated") throw failed(answer);
   }
   return { kind: "known", keys: known };
+}
+
+async function isFirstStart(api: ControlApi): Promise<boolean> {
+  const tenant = await api.getTenant(defaultTenant);
+  if (tenant.kind === "unknown" || tenant.kind === "unavailable") throw failed(tenant);
+  return tenant.kind === "not_found";
+}
+
+const firstStart = { resource: "first-start", ttlMs: 30_000 };
+
+/** Processes that start together on one store make the keys once: the others wait for the one that does. */
+async function oneAtATime<Value>(api: ControlApi, work: () => Promise<Value>): Promise<Value> {
+  const caller = { tenant: platformTenant, actor };
+  const lock = await api.acquireLock({ ...firstStart, caller, waitMs: firstStart.ttlMs, wait: "queue" });
+  if (lock.kind !== "acquired") throw failed({ cause: `the lock of the first start: ${lock.kind}` });
+  try {
+    return await work();
+  } finally {
+    await api.releaseLock(platformTenant, { resource: firstStart.resource, token: lock.token });
+  }
 }
 
 /** The tenant comes last: until it is there every start is a first one, so that no crash leaves data without keys. */
@@ -59,6 +84,6 @@ async function makeKey(api: ControlApi, tenant: TenantId, role: KeyRole): Promis
   return answer.text;
 }
 
-function failed({ cause }: Trouble): InterlockError {
+function failed({ cause }: Pick<Trouble, "cause">): InterlockError {
   return new InterlockError("store_unavailable", `the server's keys could not be looked up: ${cause}`);
 }

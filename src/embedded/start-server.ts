@@ -1,6 +1,7 @@
 // Puts a control plane, its first keys and the gateway together: the whole server in one process.
 import { readFileSync } from "node:fs";
 import type { Config } from "../config.ts";
+import { rolesOf } from "../control/start-roles.ts";
 import { type ControlPlane, createControlPlane, createShownMetrics } from "../control-plane.ts";
 import { InterlockError } from "../errors.ts";
 import { createGateway, type Gateway, type GatewayDependencies } from "../gateway/server.ts";
@@ -35,11 +36,13 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     createControlPlane({ ...options, ports: { metrics } }),
   );
   try {
-    const keys = await findKeys(plane.api, {
-      keys: options.keys,
-      ...(directory === undefined ? {} : { directory }),
-    });
-    const { gateway, url } = await listen({ ...plane, metricsText: () => metrics.text() }, options.port);
+    const isGateway = rolesOf(config).has("gateway");
+    const keys: KeysFound = isGateway
+      ? await findKeys(plane.api, { keys: options.keys, ...(directory === undefined ? {} : { directory }) })
+      : { kind: "elsewhere" };
+    const metricsText = () => metrics.text();
+    const serves = isGateway ? "everything" : "health";
+    const { gateway, url } = await listen({ ...plane, metricsText, serves }, options.port);
     if (directory !== undefined) writeOwnerNote(directory, { pid: process.pid, url });
     return {
       url,

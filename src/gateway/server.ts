@@ -5,7 +5,7 @@ import underPressure from "@fastify/under-pressure";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { jsonMediaType, yamlMediaTypes } from "../api/media-types.ts";
 import type { Route } from "../api/route.ts";
-import { operations, routes } from "../api/routes.ts";
+import { type Operation, operations, routes } from "../api/routes.ts";
 import type { Config } from "../config.ts";
 import type { ControlApi } from "../control/control-api.ts";
 import { InterlockError } from "../errors.ts";
@@ -22,6 +22,8 @@ export type GatewayDependencies = {
   readonly api: ControlApi;
   readonly ports: Pick<Ports, "clock" | "random" | "log" | "metrics" | "instance">;
   readonly config: Config;
+  /** `health` alone is what a process without the role `gateway` answers. */
+  readonly serves?: "everything" | "health";
   /** The product's version, told to authenticated callers only. */
   readonly version?: string;
   metricsText(): Promise<string> | string;
@@ -48,7 +50,7 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
   };
   const responder = createResponder(service);
   const app = createServer(config, responder);
-  addRoutes(app, responder, service);
+  addRoutes(app, responder, { service, serves: dependencies.serves ?? "everything" });
   let closing: Promise<void> | undefined;
 
   const close = async () => {
@@ -134,7 +136,11 @@ type WithExchange = { [exchangeName]: Exchange | undefined };
 const exchangeOf = (request: FastifyRequest): Exchange | undefined =>
   (request as unknown as WithExchange)[exchangeName];
 
-function addRoutes(app: FastifyInstance, responder: Responder, service: Service): void {
+const healthOperations: ReadonlySet<Operation> = new Set(["live", "ready", "metrics"]);
+
+type Served = { readonly service: Service; readonly serves: "everything" | "health" };
+
+function addRoutes(app: FastifyInstance, responder: Responder, { service, serves }: Served): void {
   app.decorateRequest(exchangeName, undefined);
   app.register(underPressure, {
     maxEventLoopDelay: service.config["gateway.eventLoopDelayMs"],
@@ -142,7 +148,9 @@ function addRoutes(app: FastifyInstance, responder: Responder, service: Service)
     // The responder asks by itself, so that health checks pass and refusals look like all others.
     pressureHandler: () => undefined,
   });
-  for (const operation of operations) {
+  const served =
+    serves === "everything" ? operations : operations.filter((name) => healthOperations.has(name));
+  for (const operation of served) {
     const route: Route = routes[operation];
     app.route({
       method: route.method,

@@ -14,7 +14,7 @@ export const gatewaySettings = {
     7_300,
     0,
     65_535,
-    "Where clients find the gateway; 0 takes any free port.",
+    "Where clients find the gateway; 0 takes any free port. A process without the role `gateway` answers health checks and metrics there.",
   ),
   "gateway.allowRemote": choice(
     "GATEWAY_ALLOW_REMOTE",

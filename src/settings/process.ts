@@ -2,7 +2,7 @@
 import { text } from "./kinds.ts";
 
 export const processSettings = {
-  roles: text(
+  "process.roles": text(
     "ROLES",
     "gateway,engine,scheduler",
     /^(gateway|engine|scheduler)(,(gateway|engine|scheduler))*$/,

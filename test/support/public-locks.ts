@@ -1,11 +1,16 @@
 // Processes that take public locks of one simulated store, for tests of the flows: virtual time and scripted faults.
+
+import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
 import type { Config } from "../../src/config.ts";
 import { createBackground } from "../../src/control/engine/background.ts";
 import type { AcquireLockAnswer, AcquireLockRequest, LockApi } from "../../src/control/locks/lock-api.ts";
+import { createLockWaiters } from "../../src/control/locks/lock-waiters.ts";
 import { createLockApi } from "../../src/control/locks/public-locks.ts";
+import { hearHandovers } from "../../src/control/locks/tell-handover.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
+import { createSimulatedBus, noBusFaults } from "../../src/testing/simulated-bus.ts";
 import {
   createWorld,
   join,
@@ -30,15 +35,22 @@ export type LockWorld = World & {
   process(name: string, options?: MemberOptions & { readonly overrides?: Partial<Config> }): LockProcess;
 };
 
-export function lockWorld(options?: WorldOptions): LockWorld {
-  const world = createWorld(options);
+/** `linked` processes tell each other of handed-on locks; others find out when they ask again. */
+export function lockWorld(options: WorldOptions & { readonly linked?: boolean } = {}): LockWorld {
+  const { linked = false, ...worldOptions } = options;
+  const world = createWorld(worldOptions);
+  const shared = createSimulatedBus(world.kernel, noBusFaults);
   return {
     ...world,
     process(name, { overrides = {}, ...memberOptions } = {}) {
       const member = join(world, name, memberOptions);
       const { config } = loadConfig({ overrides });
       const { ports } = member;
-      const api = createLockApi({ ports, config, background: createBackground(ports.log) });
+      const bus = linked ? shared.connect(member.process) : createInProcessBus(ports);
+      const lockWaiters = createLockWaiters(ports, config["locks.public.waitersMax"]);
+      hearHandovers(bus, lockWaiters);
+      const background = createBackground(ports.log);
+      const api = createLockApi({ ports, config, background, bus, lockWaiters });
       return {
         ...member,
         api,

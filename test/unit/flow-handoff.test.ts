@@ -173,6 +173,7 @@ describe("a result decided in advance", () => {
     const jobs = await p.poll();
     const jobOf = (step: string) => single(jobs.filter(({ job }) => job.step === step));
     await q.report(jobOf("b"), true);
+    await flow.pass(1);
     await p.report(jobOf("a"), true);
     await flow.pass(10);
     expect(p.member.callsOf("deliver").map(({ answer }) => answer)).toEqual(["delivered"]);

@@ -223,3 +223,33 @@ describe("fairness", () => {
     expect(await world.kernel.complete(queued)).toMatchObject({ kind: "acquired", owner: "queued" });
   });
 });
+
+describe("a lock handed on to another process", () => {
+  const inLineAt = async (linked: boolean) => {
+    const world = lockWorld({ linked });
+    const [p, q] = [world.process("p"), world.process("q")];
+    const held = acquired(await world.kernel.complete(p.acquire({ owner: "p" })));
+    const waiting = q.acquire({ owner: "q" });
+    await until(world, 1);
+    const another = q.acquire({ owner: "q, second" });
+    await until(world, 300);
+    const callsBefore = q.calls.length;
+    await world.kernel.complete(p.release(held.token));
+    const got = acquired(await world.kernel.complete(waiting));
+    const calls = q.calls.length - callsBefore;
+    await world.kernel.complete(q.release(got.token));
+    await world.kernel.complete(another);
+    return { waitedMs: got.waitedMs, calls };
+  };
+
+  test("is taken up at once when the processes hear of each other, by the one whose turn it is alone", async () => {
+    const { waitedMs, calls } = await inLineAt(true);
+    expect(waitedMs).toBeLessThan(310);
+    expect(calls).toBe(1);
+  });
+
+  test("is found at the next look when they do not", async () => {
+    const { waitedMs } = await inLineAt(false);
+    expect(waitedMs).toBeGreaterThanOrEqual(500);
+  });
+});

@@ -7,7 +7,10 @@ import type { Ports } from "../../ports/ports.ts";
 import type { TenantCache } from "../admission/tenant-cache.ts";
 import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
 import type { EventFeeds } from "../events/event-feeds.ts";
+import type { Teller } from "../events/tell-changes.ts";
+import type { Wakes } from "../events/wakes.ts";
 import type { Offers } from "../jobs/offers.ts";
+import type { LockWaiters } from "../locks/lock-waiters.ts";
 import type { Definitions } from "../workflows/definitions.ts";
 import type { Alarms } from "./alarms.ts";
 import type { Background } from "./background.ts";
@@ -26,6 +29,9 @@ export type Engine = {
   readonly background: Background;
   readonly storeTime: StoreTime;
   readonly feeds: EventFeeds;
+  readonly wakes: Wakes;
+  readonly teller: Teller;
+  readonly lockWaiters: LockWaiters;
 };
 
 export function engineLimits(config: Config): EngineLimits {

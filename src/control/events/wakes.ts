@@ -1,6 +1,6 @@
 // Tells whoever watches a tenant that this process has just changed something of it, so that nobody has to wait for a poll.
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Answer, OperationName, OutcomeOf, RequestOf } from "../../ports/store.ts";
+import type { Answer, OperationName, OutcomeOf } from "../../ports/store.ts";
 
 export type Wakes = {
   /** A hint: what is not told here is found by polling, and what is told twice costs one read. */
@@ -39,10 +39,7 @@ const changing: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf<Nam
   breakLock: ["broken"],
 };
 
-export function noticeChange<Name extends OperationName>(
-  wakes: Wakes,
-  call: { readonly name: Name; readonly request: RequestOf<Name>; readonly answer: Answer<Name> },
-): void {
-  const kinds: readonly string[] | undefined = changing[call.name];
-  if (kinds?.includes(call.answer.kind) && "tenant" in call.request) wakes.changed(call.request.tenant);
+export function isChange<Name extends OperationName>(name: Name, answer: Answer<Name>): boolean {
+  const kinds: readonly string[] | undefined = changing[name];
+  return kinds?.includes(answer.kind) === true;
 }

@@ -9,7 +9,13 @@ import { notify } from "./notify.ts";
 export function hearHints(engine: Engine): Consumer {
   const claiming = new Map<string, Promise<unknown>>();
   return engine.bus.consume(
-    { stream: "hints", name: "offers", ackWaitMs: 30_000, deliveriesMax: 10, pendingMax: 1_024 },
+    {
+      stream: "hints",
+      name: `offers-${engine.ports.instance}`,
+      ackWaitMs: 30_000,
+      deliveriesMax: 10,
+      pendingMax: 1_024,
+    },
     {
       async handle({ body }) {
         const { tenant, hint } = JSON.parse(body) as { readonly tenant: TenantId; readonly hint: JobHint };

@@ -23,7 +23,8 @@ export type Workers = {
   /** A result was reported with this claim. */
   finished(claim: ClaimToken): void;
   running(tenant: TenantId, worker: string): number;
-  list(tenant: TenantId): readonly WorkerInfo[];
+  /** Of one tenant, or of all. */
+  list(tenant?: TenantId): readonly WorkerInfo[];
 };
 
 type Entry = Introduction & { readonly claims: Map<ClaimToken, JobId>; seenAtMs: number };
@@ -104,9 +105,10 @@ export function createWorkers(clock: Clock): Workers {
     list(tenant) {
       const nowMs = clock.monotonicMs();
       return [...workers.values()]
-        .filter((found) => found.tenant === tenant && nowMs - found.entry.seenAtMs < keepMs)
-        .map(({ worker, entry: { claims, seenAtMs, ...introduction } }) => ({
-          tenant,
+        .filter((found) => tenant === undefined || found.tenant === tenant)
+        .filter(({ entry }) => nowMs - entry.seenAtMs < keepMs)
+        .map(({ tenant: owner, worker, entry: { claims, seenAtMs, ...introduction } }) => ({
+          tenant: owner,
           worker,
           ...introduction,
           running: claims.size,

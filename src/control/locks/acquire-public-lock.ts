@@ -91,7 +91,7 @@ class Acquisition {
   #joinWaiters(): boolean {
     if (this.#request.waitMs === 0) return true;
     this.#waiter?.leave();
-    const waiter = this.#desk.waiters.join(this.#target, this.#token);
+    const waiter = this.#desk.engine.lockWaiters.join(this.#target, this.#token);
     if (waiter === "full") return false;
     this.#waiter = waiter;
     return true;

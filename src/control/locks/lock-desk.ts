@@ -5,16 +5,12 @@ import type { Answer } from "../../ports/store.ts";
 import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
 import type { Engine } from "../engine/engine.ts";
 import { instantOf, type LeaseTarget } from "./lease-target.ts";
-import { createLockWaiters, type Handover, type LockWaiters } from "./lock-waiters.ts";
+import type { Handover } from "./lock-waiters.ts";
+import { tellHandover } from "./tell-handover.ts";
 
 export type LockDesk = {
-  readonly engine: Pick<Engine, "ports" | "config" | "background">;
-  readonly waiters: LockWaiters;
+  readonly engine: Pick<Engine, "ports" | "config" | "background" | "lockWaiters" | "bus">;
 };
-
-export function createLockDesk(engine: LockDesk["engine"]): LockDesk {
-  return { engine, waiters: createLockWaiters(engine.ports, engine.config["locks.public.waitersMax"]) };
-}
 
 export function publicLock(resource: string): LockName {
   return { namespace: "public", name: resource };
@@ -38,12 +34,13 @@ export async function releaseAndHandOver(
 
 /** The grant was made by a call sent at `since`, so its time cannot have begun earlier. */
 export function handOn(
-  { waiters }: LockDesk,
+  { engine: { lockWaiters, bus } }: LockDesk,
   target: LeaseTarget,
   granted: LockGrant | undefined,
   { since, storeTimeMs }: Pick<Handover, "since" | "storeTimeMs">,
 ): void {
   if (granted === undefined) return;
   const { token, fence, expiresInMs } = granted;
-  waiters.handOver(target, token, { fence, expiresInMs, since, storeTimeMs });
+  const isHere = lockWaiters.handOver(target, token, { fence, expiresInMs, since, storeTimeMs });
+  if (!isHere) tellHandover(bus, target, token);
 }

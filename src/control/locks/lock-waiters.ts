@@ -23,16 +23,15 @@ export type Waiter = {
   leave(): void;
 };
 
-/**
- * A wake-up is only ever a hint. When one comes from another process it will name the tenant and the lock alone, and the
- * waiter whose turn it may be asks the store; a token never travels.
- */
+/** A wake-up from another process is only ever a hint: the waiter whose turn it may be asks the store. */
 export type LockWaiters = {
   /** Whoever waits with the same token is dismissed. */
   join(target: LeaseTarget, token: LockToken): Waiter | "full";
   /** Whether the new owner waits here; otherwise it finds out when it asks again. */
   handOver(target: LeaseTarget, token: LockToken, handover: Handover): boolean;
   dismiss(target: LeaseTarget, token: LockToken): void;
+  /** Those who wait for this lock and whose token is meant stop resting and ask again. */
+  wake(target: LeaseTarget, isMeant: (token: LockToken) => boolean): void;
 };
 
 export function createLockWaiters(
@@ -67,6 +66,14 @@ export function createLockWaiters(
       return waiter !== undefined;
     },
     dismiss,
+    wake(target, isMeant) {
+      const prefix = keyOf(target, "" as LockToken).slice(0, -2);
+      for (const [key, waiter] of waiting) {
+        if (!key.startsWith(prefix)) continue;
+        const [, , , token] = JSON.parse(key) as [string, string, string, LockToken];
+        if (isMeant(token)) waiter.wake();
+      }
+    },
   };
 }
 

@@ -5,12 +5,12 @@ import { acquirePublicLock } from "./acquire-public-lock.ts";
 import { breakLock } from "./break-lock.ts";
 import { listAllLocks, listPublicLocks } from "./list-locks.ts";
 import type { LockApi } from "./lock-api.ts";
-import { createLockDesk, type LockDesk, publicLock } from "./lock-desk.ts";
+import { type LockDesk, publicLock } from "./lock-desk.ts";
 import { releasePublicLock } from "./release-public-lock.ts";
 import { renewPublicLock } from "./renew-public-lock.ts";
 
 export function createLockApi(engine: LockDesk["engine"]): LockApi {
-  const desk = createLockDesk(engine);
+  const desk = { engine };
   const { ports, config } = engine;
   return {
     acquireLock: (request, signal) => acquirePublicLock(desk, request, signal),

@@ -14,7 +14,7 @@ export async function releasePublicLock(
 ): Promise<ReleaseLockAnswer> {
   const target = { tenant, lock: publicLock(resource) };
   // Whoever still waits with this token would take its place in the queue again.
-  desk.waiters.dismiss(target, token);
+  desk.engine.lockWaiters.dismiss(target, token);
   const answer = await releaseAndHandOver(desk, target, token, storeLimits(desk.engine.config));
   switch (answer.kind) {
     case "released":

@@ -19,12 +19,12 @@ import type { SlotHolders } from "../admission/slot-holders.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
-import type { Workers } from "../jobs/workers.ts";
+import type { WorkerViews } from "../jobs/worker-views.ts";
 import { gatherSteps } from "./gather-steps.ts";
 
 export type WhyDesk = {
   readonly engine: Engine;
-  readonly workers: Workers;
+  readonly workers: WorkerViews;
   readonly holders: SlotHolders;
 };
 

@@ -4,9 +4,12 @@ import type { ControlApi } from "../../control/control-api.ts";
 import { createApi } from "../../control/create-api.ts";
 import { createEngine } from "../../control/create-engine.ts";
 import type { Engine } from "../../control/engine/engine.ts";
+import { hearChanges } from "../../control/events/tell-changes.ts";
 import { hearHints } from "../../control/jobs/hear-hints.ts";
+import { hearNotices } from "../../control/jobs/hear-notices.ts";
 import { hearResults } from "../../control/jobs/hear-results.ts";
 import { createWorkers } from "../../control/jobs/workers.ts";
+import { hearHandovers } from "../../control/locks/tell-handover.ts";
 import { sweepPartition } from "../../control/sweep/sweep-partition.ts";
 import { partitionOf } from "../../domain/partition.ts";
 import type { Node, World } from "./world.ts";
@@ -16,8 +19,12 @@ export type EngineNode = Node & { readonly engine: Engine; readonly api: Control
 export function startEngine(world: World, node: Node): EngineNode {
   const ports = node.ports();
   const engine = createEngine(ports, world.bus.connect(node.process), node.config);
-  const api = createApi(engine, createWorkers(ports.clock));
+  const workers = createWorkers(ports.clock);
+  const api = createApi(engine, workers, workers);
   hearHints(engine);
+  hearNotices(engine);
+  hearChanges(engine.bus, engine.wakes);
+  hearHandovers(engine.bus, engine.lockWaiters);
   hearResults(engine);
   world.keepGoing(node.process, () => sweepOn(world, engine));
   return { ...node, engine, api };

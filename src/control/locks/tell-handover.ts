@@ -1,0 +1,26 @@
+// A lock handed on to somebody who waits in another process: that one is told to look, by what only it can recognise.
+import { createHash } from "node:crypto";
+import type { LockToken } from "../../domain/lock.ts";
+import type { Bus, Consumer } from "../../ports/bus.ts";
+import type { LeaseTarget } from "./lease-target.ts";
+import type { LockWaiters } from "./lock-waiters.ts";
+
+/** A token proves ownership and never travels; its digest only says whose turn it is. */
+export function digestOfToken(token: LockToken): string {
+  return createHash("sha256").update(token).digest("base64url");
+}
+
+type News = { readonly target: LeaseTarget; readonly digest: string };
+
+export function tellHandover(bus: Bus, { tenant, lock }: LeaseTarget, token: LockToken): void {
+  const news: News = { target: { tenant, lock }, digest: digestOfToken(token) };
+  bus.announce("locks", JSON.stringify(news));
+}
+
+/** Whoever is named asks the store, which alone knows whether the lock is its own by now. */
+export function hearHandovers(bus: Bus, waiters: LockWaiters): Consumer {
+  return bus.listen("locks", (body) => {
+    const { target, digest } = JSON.parse(body) as News;
+    waiters.wake(target, (token) => digestOfToken(token) === digest);
+  });
+}
