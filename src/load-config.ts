@@ -1,7 +1,10 @@
 // Reads, parses and cross-checks the configuration. The only file that reads the environment.
 import { bounds, type Config, type SettingName, settings } from "./config.ts";
+import { readConfigFile } from "./config-file.ts";
 import { fencesBeforeExpiry, leaseMarginMs, type RenewalNumbers } from "./domain/lease.ts";
+import { similarTopics } from "./domain/why/similar-topics.ts";
 import { InterlockError } from "./errors.ts";
+import { isSafeAddress } from "./settings/dispatch.ts";
 import type { Setting } from "./settings/kinds.ts";
 
 export type Origin = "default" | "file" | "environment" | "override";
@@ -12,14 +15,15 @@ export type LoadedConfig = {
 };
 
 export type ConfigSources = {
-  /** Values from a configuration file, by setting name. */
+  /** Values from a configuration file, by setting name; without them the file that INTERLOCK_CONFIG names is read. */
   readonly file?: Readonly<Record<string, unknown>>;
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly overrides?: Partial<Config>;
 };
 
 /** Later sources win: defaults, file, environment, overrides. Reports every problem at once. */
-export function loadConfig(sources: ConfigSources = {}): LoadedConfig {
+export function loadConfig(given: ConfigSources = {}): LoadedConfig {
+  const sources = withNamedFile(given);
   const problems: string[] = [];
   const values: Record<string, unknown> = {};
   const origins: Record<string, Origin> = {};
@@ -42,6 +46,12 @@ export function processEnvironment(): Readonly<Record<string, string | undefined
 }
 
 const environmentPrefix = "INTERLOCK_";
+
+function withNamedFile(sources: ConfigSources): ConfigSources {
+  const path = sources.env?.INTERLOCK_CONFIG;
+  if (sources.file !== undefined || path === undefined || path === "") return sources;
+  return { ...sources, file: readConfigFile(path) };
+}
 
 function findValue(
   name: string,
@@ -69,6 +79,7 @@ function parseValue(row: Setting, value: unknown): string | number | undefined {
     case "choice":
       return typeof value === "string" && row.choices.includes(value) ? value : undefined;
     case "text":
+      if (value === "" && row.optional) return "";
       return typeof value === "string" && row.pattern.test(value) ? value : undefined;
   }
 }
@@ -78,8 +89,14 @@ function show(row: Setting, value: unknown): string {
   return row.kind === "text" ? "(not shown)" : (JSON.stringify(value) ?? "missing");
 }
 
-/** A misspelt name must not be silently ignored. Names used by the tooling around the product are known too. */
-const toolingNames = ["INTERLOCK_REDIS_SERVER", "INTERLOCK_NATS_SERVER"];
+/** A misspelt name must not be silently ignored. Names used by clients and the tooling around the product are known too. */
+const toolingNames = [
+  "INTERLOCK_CONFIG",
+  "INTERLOCK_URL",
+  "INTERLOCK_API_KEY",
+  "INTERLOCK_REDIS_SERVER",
+  "INTERLOCK_NATS_SERVER",
+];
 
 function unknownNames(sources: ConfigSources): string[] {
   const environmentNames = new Set(
@@ -91,7 +108,12 @@ function unknownNames(sources: ConfigSources): string[] {
     (name) =>
       name.startsWith(environmentPrefix) && !environmentNames.has(name) && !toolingNames.includes(name),
   );
-  return [...fromFile, ...fromOverrides, ...fromEnvironment].map((name) => `${name} is not a setting`);
+  const named = [...fromFile, ...fromOverrides].map((name) => ({ name, known: Object.keys(settings) }));
+  const inEnvironment = fromEnvironment.map((name) => ({ name, known: [...environmentNames] }));
+  return [...named, ...inEnvironment].map(({ name, known }) => {
+    const [nearest] = similarTopics(name, known);
+    return `${name} is not a setting${nearest === undefined ? "" : `: did you mean ${nearest}?`}`;
+  });
 }
 
 function crossChecks(config: Config): string[] {
@@ -99,6 +121,7 @@ function crossChecks(config: Config): string[] {
   const run = { ...renewalNumbers(config, "run"), failuresMax: 3 };
   const job = { ...renewalNumbers(config, "job"), failuresMax: config["locks.job.failuresMax"] };
   problems.push(...renewalProblem("locks.run", run), ...renewalProblem("locks.job", job));
+  problems.push(...encryptionProblems(config), ...busProblems(config), ...checkUrlProblems(config));
   if (config["locks.admission.pollMaxMs"] < config["locks.admission.pollMs"]) {
     problems.push("locks.admission.pollMaxMs must not be below locks.admission.pollMs");
   }
@@ -126,6 +149,51 @@ function crossChecks(config: Config): string[] {
     problems.push("events.pollMaxMs must not be below events.pollMs");
   }
   return problems;
+}
+
+/** A certificate that is never used would leave its owner believing that the connection is encrypted. */
+function encryptionProblems(config: Config): string[] {
+  const problems: string[] = [];
+  const encrypted = config["store.redisUrls"].split(",").map((url) => url.startsWith("rediss://"));
+  const isEncrypted = encrypted.every((each) => each);
+  if (!isEncrypted && encrypted.some((each) => each)) {
+    problems.push("store.redisUrls holds redis:// and rediss:// addresses: all must be the same");
+  }
+  for (const name of ["store.tlsCaFile", "store.tlsCertFile", "store.tlsKeyFile"] as const) {
+    if (config[name] !== "" && !isEncrypted) problems.push(`${name} needs rediss:// in store.redisUrls`);
+  }
+  if ((config["store.tlsCertFile"] === "") !== (config["store.tlsKeyFile"] === "")) {
+    problems.push("store.tlsCertFile and store.tlsKeyFile are needed together");
+  }
+  if (config["store.redisUser"] !== "" && config["store.redisPassword"] === "") {
+    problems.push("store.redisUser needs store.redisPassword");
+  }
+  return problems;
+}
+
+function busProblems(config: Config): string[] {
+  const problems: string[] = [];
+  const encrypted = config["bus.natsUrls"].split(",").map((url) => url.startsWith("tls://"));
+  const isEncrypted = encrypted.every((each) => each);
+  if (!isEncrypted && encrypted.some((each) => each)) {
+    problems.push("bus.natsUrls holds nats:// and tls:// addresses: all must be the same");
+  }
+  for (const name of ["bus.tlsCaFile", "bus.tlsCertFile", "bus.tlsKeyFile"] as const) {
+    if (config[name] !== "" && !isEncrypted) problems.push(`${name} needs tls:// in bus.natsUrls`);
+  }
+  if ((config["bus.tlsCertFile"] === "") !== (config["bus.tlsKeyFile"] === "")) {
+    problems.push("bus.tlsCertFile and bus.tlsKeyFile are needed together");
+  }
+  if (config["bus.natsUser"] !== "" && config["bus.natsPassword"] === "") {
+    problems.push("bus.natsUser needs bus.natsPassword");
+  }
+  return problems;
+}
+
+function checkUrlProblems(config: Config): string[] {
+  const url = config["dispatch.checkUrl"];
+  if (url === "" || config["dispatch.allowInsecure"] === "yes" || isSafeAddress(url)) return [];
+  return ["dispatch.checkUrl must be https, or http on this machine: or set dispatch.allowInsecure"];
 }
 
 function renewalNumbers(config: Config, lock: "run" | "job"): Omit<RenewalNumbers, "failuresMax"> {

@@ -19,6 +19,10 @@ export type TextSetting = {
   readonly kind: "text";
   readonly default: string;
   readonly pattern: RegExp;
+  /** May be left empty, which means that there is none. */
+  readonly optional?: true;
+  /** Never shown, not even by `interlock config`. */
+  readonly secret?: true;
   readonly env: string;
   readonly why: string;
 };
@@ -35,3 +39,7 @@ export const choice = <Choice extends string>(
 ) => ({ kind: "choice", default: choices[0], choices, env, why }) as const satisfies ChoiceSetting<Choice>;
 export const text = (env: string, byDefault: string, pattern: RegExp, why: string) =>
   ({ kind: "text", default: byDefault, pattern, env, why }) as const satisfies TextSetting;
+export const optionalText = (env: string, pattern: RegExp, why: string) =>
+  ({ kind: "text", default: "", pattern, optional: true, env, why }) as const satisfies TextSetting;
+export const secretText = (env: string, pattern: RegExp, why: string) =>
+  ({ ...optionalText(env, pattern, why), secret: true }) as const satisfies TextSetting;

@@ -1,5 +1,5 @@
 // The settings of the store and of what it keeps.
-import { amount, choice, milliseconds, text } from "./kinds.ts";
+import { amount, choice, milliseconds, optionalText, secretText, text } from "./kinds.ts";
 
 export const storeSettings = {
   "store.kind": choice(
@@ -17,18 +17,52 @@ export const storeSettings = {
     "REDIS_URLS",
     "redis://127.0.0.1:6379",
     /^rediss?:\/\/[^,\s]+(,rediss?:\/\/[^,\s]+)*$/,
-    "One address, or several nodes of a Cluster separated by commas.",
+    "One address, or several nodes of a Cluster or Sentinels separated by commas. rediss:// is encrypted.",
   ),
   "store.redisMode": choice(
     "REDIS_MODE",
-    ["standalone", "cluster"],
-    "Cluster spreads the 64 partitions over its masters.",
+    ["standalone", "sentinel", "cluster"],
+    "Sentinels name the server that is the master now; a Cluster spreads the 64 partitions over its masters.",
+  ),
+  "store.redisMaster": text("REDIS_MASTER", "mymaster", /^\S{1,128}$/, "What the Sentinels call the master."),
+  "store.redisUser": optionalText(
+    "REDIS_USER",
+    /^\S{0,128}$/,
+    "User of the Redis servers where their address names none. The address of a Sentinel names the Sentinel's own user.",
+  ),
+  "store.redisPassword": secretText(
+    "REDIS_PASSWORD",
+    /^.{0,512}$/,
+    "Password of store.redisUser; never shown.",
+  ),
+  "store.tlsCaFile": optionalText(
+    "REDIS_TLS_CA_FILE",
+    /./,
+    "PEM file with the authority that signed the servers' certificates; by default those that Node trusts.",
+  ),
+  "store.tlsCertFile": optionalText(
+    "REDIS_TLS_CERT_FILE",
+    /./,
+    "PEM file with our own certificate, for servers that ask for one.",
+  ),
+  "store.tlsKeyFile": optionalText("REDIS_TLS_KEY_FILE", /./, "PEM file with the key of store.tlsCertFile."),
+  "store.durability": choice(
+    "STORE_DURABILITY",
+    ["auto", "process", "replicated"],
+    "`replicated` answers when a replica has the change as well; `auto` is that with Sentinels and Cluster. See the guide on durability.",
+  ),
+  "store.replicaWaitMs": milliseconds(
+    "STORE_REPLICA_WAIT_MS",
+    500,
+    10,
+    10_000,
+    "How long a replica may take to acknowledge before a change counts as unknown; other calls on the connection wait behind it.",
   ),
   "store.prefix": text(
     "PREFIX",
     "interlock",
     /^[A-Za-z0-9_-]{1,32}$/,
-    "First part of every Redis key, so that several installations can share one server.",
+    "First part of every Redis key and of every NATS stream and subject, so that several installations can share the servers.",
   ),
   "store.callTimeoutMs": milliseconds(
     "STORE_CALL_TIMEOUT_MS",

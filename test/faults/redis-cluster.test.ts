@@ -2,10 +2,12 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Durability } from "../../src/adapters/redis/durability.ts";
 import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
+import type { NewRun } from "../../src/ports/admission-operations.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
 import { prefix } from "../support/operation-scenarios.ts";
@@ -19,8 +21,9 @@ let cluster: RedisCluster;
 let store: Store;
 
 /** One address is enough: the other masters are found through it. */
-function open(from: RedisCluster): Promise<Store> {
+function open(from: RedisCluster, durability: Durability = "process"): Promise<Store> {
   return openRedisStore({
+    durability,
     urls: from.urls.slice(0, 1),
     mode: "cluster",
     prefix,
@@ -60,6 +63,51 @@ async function untilWorking({ store: asked, tenant }: Harness): Promise<void> {
     await wait(20);
   }
 }
+
+describe("durability replicated", () => {
+  test("is refused while one master of the Cluster writes without replicas, by its name", async () => {
+    const [first, ...others] = cluster.servers as [RedisServer, ...RedisServer[]];
+    const want = (server: RedisServer, replicas: string) =>
+      server.command("CONFIG", "SET", "min-replicas-to-write", replicas);
+    for (const other of others) await want(other, "1");
+    try {
+      const detail = expect.stringMatching(`^127\\.0\\.0\\.1:${first.port}: min-replicas-to-write is 0`);
+      const opening = open(cluster, "replicated");
+      await expect(opening).rejects.toMatchObject({ code: "store_unsuitable", detail });
+    } finally {
+      for (const other of others) await want(other, "0");
+    }
+  });
+
+  test("waits for the replica of the master that holds the partition: one that is silent concerns no other", async () => {
+    const own = await startRedisCluster(["--min-replicas-to-write", "1", "--repl-diskless-sync-delay", "0"]);
+    try {
+      const replicas = await Promise.all(own.servers.map((master) => own.addReplica(master)));
+      const store = await open(own, "replicated");
+      const [quiet, other] = await Promise.all(
+        own.servers.slice(0, 2).map(async (server) => {
+          for (;;) {
+            const harness = newHarness(store);
+            if ((await own.holderOf(keysOf(harness.tenant).tenant)) === server) return harness;
+          }
+        }),
+      );
+      const start = async ({ tenant }: Harness, run: NewRun) =>
+        (await store.admit({ tenant, run }, call)).kind;
+      for (const harness of [quiet, other] as Harness[]) {
+        const run = harness.newRun();
+        await expect.poll(() => start(harness, run), { timeout: 10_000 }).toBe("admitted");
+      }
+      replicas[0]?.pause();
+      expect(await start(quiet as Harness, (quiet as Harness).newRun())).toBe("unknown");
+      expect(await start(other as Harness, (other as Harness).newRun())).toBe("admitted");
+      replicas[0]?.resume();
+      await store.close();
+    } finally {
+      await own.stop();
+    }
+  }, 40_000);
+});
 
 describe("one master of three", () => {
   test("hangs: its partitions are unknown in time, the others work, and it is used again when it answers", async () => {

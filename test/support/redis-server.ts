@@ -1,6 +1,6 @@
-// Starts real Redis servers for tests: one alone, or three masters of a Cluster, each in a folder of its own.
+// Starts real Redis servers for tests: one alone, a Sentinel, or three masters of a Cluster, each in a folder of its own.
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
@@ -25,6 +25,8 @@ export type RedisServer = {
 
 export type RedisCluster = {
   readonly servers: readonly RedisServer[];
+  /** In the order of the servers; empty without encryption. */
+  readonly tlsPorts: readonly number[];
   readonly urls: readonly string[];
   /** The server that held a key when the Cluster was formed. */
   holderOf(key: string): Promise<RedisServer>;
@@ -36,14 +38,31 @@ export type RedisCluster = {
 const readyWithinMs = 10_000;
 const startsMax = 5;
 
-export async function startRedisServer(extraArgs: readonly string[] = []): Promise<RedisServer> {
+export function startRedisServer(extraArgs: readonly string[] = []): Promise<RedisServer> {
+  return startIn((folder) => [
+    ...["--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"],
+    ...extraArgs,
+  ]);
+}
+
+/** A Sentinel; it writes what it learns into the file that it was started with. */
+export function startRedisSentinel(lines: readonly string[]): Promise<RedisServer> {
+  return startIn((folder) => {
+    const file = join(folder, "sentinel.conf");
+    if (!existsSync(file))
+      writeFileSync(file, `${["bind 127.0.0.1", `dir ${folder}`, ...lines].join("\n")}\n`);
+    return [file, "--sentinel"];
+  });
+}
+
+async function startIn(argsFor: (folder: string) => readonly string[]): Promise<RedisServer> {
   const program = redisServerPath();
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "interlock-redis-")));
   folders.add(folder);
   for (let start = 1; ; start += 1) {
     const port = await freePort();
     try {
-      return await serverOn({ program, port, folder, extraArgs });
+      return await serverOn({ program, port, folder, args: argsFor(folder) });
     } catch (error) {
       // Somebody else may have taken the port since it was found free.
       if (start < startsMax) continue;
@@ -53,28 +72,36 @@ export async function startRedisServer(extraArgs: readonly string[] = []): Promi
   }
 }
 
-/** Three masters without replicas; a stopped one does not stop the others. */
-export async function startRedisCluster(extraArgs: readonly string[] = []): Promise<RedisCluster> {
+/** Three masters without replicas; a stopped one does not stop the others. With `tlsArgs` each has a TLS port as well. */
+export async function startRedisCluster(
+  extraArgs: readonly string[] = [],
+  tlsArgs?: (port: number) => readonly string[],
+): Promise<RedisCluster> {
   const clusterArgs = [
     ...["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"],
     ...["--cluster-node-timeout", "5000", "--cluster-require-full-coverage", "no"],
   ];
   const servers: RedisServer[] = [];
   const replicas: RedisServer[] = [];
+  const tlsPorts: number[] = [];
   const stop = async () => {
     await Promise.all([...servers, ...replicas].map((server) => server.stop()));
   };
   try {
     for (let node = 0; node < 3; node += 1) {
-      servers.push(await startRedisServer([...clusterArgs, ...extraArgs]));
+      const tlsPort = tlsArgs === undefined ? undefined : await freePort();
+      const ownArgs = tlsPort === undefined ? [] : (tlsArgs?.(tlsPort) ?? []);
+      servers.push(await startRedisServer([...clusterArgs, ...extraArgs, ...ownArgs]));
+      tlsPorts.push(...(tlsPort === undefined ? [] : [tlsPort]));
     }
-    await formCluster(servers);
+    await formCluster(servers, tlsPorts);
   } catch (error) {
     await stop();
     throw error;
   }
   return {
     servers,
+    tlsPorts,
     urls: servers.map((server) => server.url),
     async holderOf(key) {
       const slot = await (servers[0] as RedisServer).command<number>("CLUSTER", "KEYSLOT", key);
@@ -107,14 +134,17 @@ const slotRanges = [
   [10_923, 16_383],
 ] as const;
 
-async function formCluster(servers: readonly RedisServer[]): Promise<void> {
+/** Nodes that encrypt meet at their TLS ports. */
+async function formCluster(servers: readonly RedisServer[], tlsPorts: readonly number[]): Promise<void> {
   for (const [index, server] of servers.entries()) {
     const [first, last] = slotRanges[index] as readonly [number, number];
     await server.command("CLUSTER", "ADDSLOTSRANGE", String(first), String(last));
     await server.command("CLUSTER", "SET-CONFIG-EPOCH", String(index + 1));
   }
   const [first, ...others] = servers as [RedisServer, ...RedisServer[]];
-  for (const other of others) await first.command("CLUSTER", "MEET", "127.0.0.1", String(other.port));
+  for (const [index, other] of others.entries()) {
+    await first.command("CLUSTER", "MEET", "127.0.0.1", String(tlsPorts[index + 1] ?? other.port));
+  }
   for (const server of servers) {
     await until(async () => {
       const info = await server.command<string>("CLUSTER", "INFO");
@@ -149,7 +179,7 @@ type Launch = {
   readonly program: string;
   readonly port: number;
   readonly folder: string;
-  readonly extraArgs: readonly string[];
+  readonly args: readonly string[];
 };
 
 async function serverOn(how: Launch): Promise<RedisServer> {
@@ -191,11 +221,8 @@ function removeFolder(folder: string): void {
 }
 
 /** Starts the server and waits until it answers PING. */
-async function launch({ program, port, folder, extraArgs }: Launch): Promise<ChildProcess> {
-  const args = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder];
-  const child = spawn(program, [...args, "--save", "", "--appendonly", "no", ...extraArgs], {
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+async function launch({ program, port, args }: Launch): Promise<ChildProcess> {
+  const child = spawn(program, [...args, "--port", String(port)], { stdio: ["ignore", "pipe", "pipe"] });
   running.add(child);
   let output = "";
   for (const stream of [child.stdout, child.stderr]) {
@@ -210,7 +237,7 @@ async function launch({ program, port, folder, extraArgs }: Launch): Promise<Chi
   });
   const deadline = performance.now() + readyWithinMs;
   for (;;) {
-    if (await isUp(port, folder)) return child;
+    if (await isUp(port, child.pid)) return child;
     if (child.exitCode !== null || !running.has(child) || performance.now() > deadline) break;
     await delay(10);
   }
@@ -233,12 +260,11 @@ function redisServerPath(): string {
 }
 
 /** Answers PING, and is ours: another server may have taken the port since it was found free. */
-async function isUp(port: number, folder: string): Promise<boolean> {
+async function isUp(port: number, pid: number | undefined): Promise<boolean> {
   const url = `redis://127.0.0.1:${port}`;
   try {
     if ((await runOnce(url, ["PING"])) !== "PONG") return false;
-    const { dir } = await runOnce<Record<string, string>>(url, ["CONFIG", "GET", "dir"]);
-    return dir === folder;
+    return (await runOnce<string>(url, ["INFO", "server"])).includes(`process_id:${pid}\r\n`);
   } catch {
     return false;
   }
@@ -265,7 +291,7 @@ function exited(child: ChildProcess): Promise<void> {
 /** The bus of a Cluster node listens 10,000 above its port, and ports end at 65,535. */
 const portMax = 50_000;
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   for (;;) {
     const port = await new Promise<number>((resolve, reject) => {
       const probe = createServer();

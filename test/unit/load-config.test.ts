@@ -82,8 +82,8 @@ describe("bounds", () => {
     expect(isAccepted(name, 1)).toBe(false);
   });
 
-  test.each(texts)("$name refuses what is not text like its pattern", ({ name }) => {
-    expect(isAccepted(name, "")).toBe(false);
+  test.each(texts)("$name refuses what is not text like its pattern", ({ name, row }) => {
+    expect(isAccepted(name, "")).toBe(row.optional === true);
     expect(isAccepted(name, 7)).toBe(false);
   });
 
@@ -94,6 +94,33 @@ describe("bounds", () => {
     for (const value of ["a:1", "http://a", "redis://a:1,", "redis://a, redis://b"]) {
       expect(isAccepted(name, value)).toBe(false);
     }
+  });
+});
+
+describe("the Redis connection", () => {
+  test("certificates need encrypted addresses, and a certificate its key", () => {
+    const [tls, plain] = ["rediss://a:1,rediss://b:1", "redis://a:1"];
+    const given = (values: Partial<Config>) => problemsOf({ overrides: values });
+    expect(given({ "store.redisUrls": tls, "store.tlsCaFile": "ca.pem" })).toEqual([]);
+    expect(given({ "store.redisUrls": plain, "store.tlsCaFile": "ca.pem" })).toEqual([
+      "store.tlsCaFile needs rediss:// in store.redisUrls",
+    ]);
+    expect(given({ "store.redisUrls": tls, "store.tlsCertFile": "own.pem" })).toEqual([
+      "store.tlsCertFile and store.tlsKeyFile are needed together",
+    ]);
+    expect(given({ "store.redisUrls": `${tls},${plain}` })).toEqual([
+      "store.redisUrls holds redis:// and rediss:// addresses: all must be the same",
+    ]);
+  });
+
+  test("a user needs a password, and a password that is refused is not repeated", () => {
+    expect(problemsOf(override("store.redisUser", "interlock"))).toEqual([
+      "store.redisUser needs store.redisPassword",
+    ]);
+    const [problem, ...others] = problemsOf(override("store.redisPassword", "two\nlines"));
+    expect(problem).toMatch(/^store\.redisPassword is \(not shown\): must be/);
+    expect(others).toEqual([]);
+    expect(settings["store.redisPassword"].secret).toBe(true);
   });
 });
 
@@ -153,9 +180,11 @@ describe("problems", () => {
   });
 
   test("a misspelt name is a problem in every source", () => {
-    expect(problemsOf({ file: { "locks.run.pollms": 1 } })).toEqual(["locks.run.pollms is not a setting"]);
+    expect(problemsOf({ file: { "locks.run.pollms": 1 } })).toEqual([
+      "locks.run.pollms is not a setting: did you mean locks.run.pollMs?",
+    ]);
     expect(problemsOf({ env: { INTERLOCK_LOCK_RUN_POL_MS: "1" } })).toEqual([
-      "INTERLOCK_LOCK_RUN_POL_MS is not a setting",
+      "INTERLOCK_LOCK_RUN_POL_MS is not a setting: did you mean INTERLOCK_LOCK_RUN_POLL_MS?",
     ]);
     const overrides = { misspelt: 1 } as unknown as Partial<Config>;
     expect(problemsOf({ overrides })).toEqual(["misspelt is not a setting"]);

@@ -55,10 +55,20 @@ describe("redirections", () => {
     const known = parseServerAddress("rediss://user:secret@cache.example:7000/0");
     expect(known.name).toBe("cache.example:7000");
     expect(sameClusterAddress(known, "10.0.0.1", 6381)).toEqual({
-      url: "rediss://user:secret@10.0.0.1:6381/0",
       name: "10.0.0.1:6381",
+      host: "10.0.0.1",
+      port: 6381,
+      access: { username: "user", password: "secret", tls: {} },
     });
-    expect(sameClusterAddress(known, "fd00::1", 6381).name).toBe("[fd00::1]:6381");
+    expect(sameClusterAddress(known, "fd00::1", 6381)).toMatchObject({
+      name: "[fd00::1]:6381",
+      host: "fd00::1",
+    });
+    expect(parseServerAddress("redis://[fd00::1]:7000/3")).toMatchObject({
+      name: "[fd00::1]:7000",
+      host: "fd00::1",
+      database: 3,
+    });
     expect(sameClusterAddress(known, undefined, 6381).name).toBe("cache.example:6381");
     expect(parseServerAddress("redis://localhost").name).toBe("localhost:6379");
   });

@@ -4,7 +4,7 @@ import { isTerminal } from "../../domain/run.ts";
 import type { ChildRun, RunChange } from "../../domain/run-change.ts";
 import type { StoreSettings } from "../../ports/store.ts";
 import { approvalArgs } from "./approval-format.ts";
-import { jobTail } from "./job-format.ts";
+import { jobTail, workerWord } from "./job-format.ts";
 import { encode, plain, unencoded } from "./keys.ts";
 import { packEntry, recordField } from "./run-format.ts";
 import { credentialWord, jsonWord, optionalWord, wholeMs } from "./script-call.ts";
@@ -36,6 +36,7 @@ function extentOf(change: RunChange): "tree" | "more" | "" {
   const more =
     change.jobs.length > 0 ||
     change.voidJobs.length > 0 ||
+    change.releaseJobs.length > 0 ||
     change.clearTimers.length > 0 ||
     change.timers.length > 0 ||
     change.approvals.length > 0 ||
@@ -50,14 +51,13 @@ function keyRetention({ keyRetentionMs }: StoreSettings): string {
 }
 
 function pushMore(args: string[], change: RunChange, settings: StoreSettings): void {
-  const { jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters } = change;
-  for (const group of [jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters]) {
-    args.push(String(group.length));
-  }
+  const { jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters, releaseJobs } = change;
+  const groups = [jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters, releaseJobs];
+  for (const group of groups) args.push(String(group.length));
   args.push(String(Math.min(settings.republishAfterMs, settings.republishAfterMaxMs)));
   args.push(String(settings.deadLetterRetentionMs));
   for (const job of jobs) args.push(...jobArgs(job));
-  args.push(...voidJobs, ...clearTimers);
+  args.push(...voidJobs, ...releaseJobs.map(({ jobId }) => jobId), ...clearTimers);
   for (const { timerId, dueAtMs } of timers) {
     args.push(plain("timer id", timerId), wholeMs("dueAtMs", dueAtMs));
   }
@@ -88,13 +88,14 @@ function childArgs({ runId, workflow, definition, step, attempt, records }: Chil
 }
 
 function jobArgs(spec: JobSpec): string[] {
-  const { jobId, topic, claim } = spec;
+  const { jobId, topic } = spec;
+  const claim = spec.held === true ? undefined : spec.claim;
   return [
     plain("job id", jobId),
     encode(topic),
     jobTail(spec),
-    optionalWord(claim?.token),
-    optionalWord(claim?.worker),
+    spec.held === true ? "held" : optionalWord(claim?.token),
+    claim === undefined ? "-" : workerWord(claim),
     claim === undefined ? "0" : wholeMs("leaseMs", claim.leaseMs),
     credentialWord(claim?.credential),
   ];

@@ -3,7 +3,7 @@ import { type Partition, partitionCount, partitionLabel } from "../../domain/par
 import { InterlockError } from "../../errors.ts";
 import { Connection, type ConnectionPorts, type Delivery } from "./connection.ts";
 import { type ServerAddress, sameClusterAddress } from "./server-address.ts";
-import type { Redirection, Topology } from "./topology.ts";
+import { describeDelivery, type Redirection, type Topology } from "./topology.ts";
 
 /** How long one server may take to say who holds which slots. */
 const lookUpMs = 1_000;
@@ -68,7 +68,8 @@ export class ClusterTopology implements Topology {
       await connection.untilTried(withinMs);
       const delivery = await askForSlots(connection, withinMs);
       if (delivery.kind === "reply" && this.#learn(connection.address, delivery.reply as SlotRange[])) return;
-      troubles.push(`${seed.name}: ${describe(delivery)}`);
+      const trouble = delivery.kind === "reply" ? "some slots have no master" : describeDelivery(delivery);
+      troubles.push(`${seed.name}: ${trouble}`);
     }
     throw new InterlockError("store_unavailable", troubles.join("; "));
   }
@@ -127,18 +128,6 @@ function askForSlots(connection: Connection, withinMs: number): Promise<Delivery
 /** A server that does not know its own host leaves it out: then it is the one we asked. */
 function nodeAddress(known: ServerAddress, host: string, port: number): ServerAddress {
   return sameClusterAddress(known, host === "" || host === "?" ? undefined : host, port);
-}
-
-function describe(delivery: Delivery): string {
-  switch (delivery.kind) {
-    case "reply":
-      return "some slots have no master";
-    case "error":
-      return delivery.message;
-    case "not_sent":
-    case "lost":
-      return delivery.cause;
-  }
 }
 
 /** The slot of a key is that of the text in its braces: the CRC-16 (XMODEM) of it. */

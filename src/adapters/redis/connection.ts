@@ -3,6 +3,8 @@ import { ClientClosedError, ClientOfflineError, createClient, ErrorReply } from 
 import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
 import type { Random } from "../../ports/random.ts";
+import { describeFirstTrouble, describeTrouble } from "./connection-trouble.ts";
+import { type Doubt, ReplicaWaits } from "./replica-waits.ts";
 import type { ServerAddress } from "./server-address.ts";
 
 /** What became of a command: an answer, an error that Redis answered, certainly not sent, or sent and then nothing. */
@@ -16,9 +18,15 @@ export type ConnectionPorts = { readonly clock: Clock; readonly log: Log; readon
 
 type Client = ReturnType<typeof openClient>;
 
-type SentCall = {
+export type SendOptions = {
+  /** Sent directly before the command, on the same connection. */
+  readonly preamble?: readonly string[];
+  /** The answer is given when a replica has acknowledged what the command did; without that in time it is lost. */
+  readonly replicaWaitMs?: number;
+};
+
+type SentCall = SendOptions & {
   readonly command: readonly string[];
-  readonly preamble: readonly string[] | undefined;
   readonly withinMs: number;
 };
 
@@ -36,7 +44,9 @@ export class Connection {
   readonly #ports: ConnectionPorts;
   readonly #wakeUps = new Set<() => void>();
   #client: Client | undefined;
+  #waits: ReplicaWaits;
   #closed = false;
+  #wasReady = false;
   #underWay = 0;
   #lastAnswerMs = 0;
   #notReadySinceMs: number;
@@ -47,6 +57,7 @@ export class Connection {
     this.#ports = ports;
     this.#notReadySinceMs = ports.clock.monotonicMs();
     this.#client = this.#connect();
+    this.#waits = new ReplicaWaits(this.#client, ports.clock);
   }
 
   get isReady(): boolean {
@@ -59,12 +70,12 @@ export class Connection {
   }
 
   /**
-   * Sends one command, after `preamble` on the same connection if given. Nothing below re-sends it: a reconnect rejects
-   * what is under way (the offline queue is off), and this class never repeats a command.
+   * Sends one command. Nothing below re-sends it: a reconnect rejects what is under way (the offline queue is off), and
+   * this class never repeats a command.
    */
-  send(command: readonly string[], withinMs: number, preamble?: readonly string[]): Promise<Delivery> {
+  send(command: readonly string[], withinMs: number, options: SendOptions = {}): Promise<Delivery> {
     const client = this.#client;
-    const call = { command, preamble, withinMs };
+    const call = { ...options, command, withinMs };
     return client?.isReady ? this.#deliver(client, call) : this.#deliverWhenReady(call);
   }
 
@@ -87,7 +98,7 @@ export class Connection {
   }
 
   #connect(): Client {
-    const client = openClient(this.address.url, this.#ports.random);
+    const client = openClient(this.address, this.#ports.random);
     client.on("error", (error: Error) => this.#onError(client, error));
     client.on("ready", () => this.#onReady(client));
     client.on("ping-interval", () => {
@@ -102,14 +113,20 @@ export class Connection {
     if (client !== this.#client) return;
     if (this.#trouble !== undefined) this.#ports.log.info("store connection ready", this.#fields());
     this.#trouble = undefined;
+    this.#wasReady = true;
     this.#wake();
   }
 
   #onError(client: Client, error: Error): void {
     if (client !== this.#client) return;
     // The connection is up, yet something is wrong with what came over it: later answers could be taken for others'.
-    if (client.isReady && !(error instanceof ErrorReply)) this.#reset(client, describe(error));
-    else if (!client.isReady) this.#onLost(describe(error));
+    if (client.isReady && !(error instanceof ErrorReply)) this.#reset(client, describeTrouble(error));
+    else if (!client.isReady) this.#onLost(this.#describe(error));
+  }
+
+  #describe(error: Error): string {
+    const isEncrypted = this.address.access.tls !== undefined;
+    return this.#wasReady ? describeTrouble(error) : describeFirstTrouble(error, { isEncrypted });
   }
 
   #onLost(trouble: string): void {
@@ -179,14 +196,22 @@ export class Connection {
         resolve(delivery);
       };
       if (call.preamble !== undefined) client.sendCommand(call.preamble).catch(() => {});
+      const replicated = this.#replicated(call);
       client.sendCommand(call.command).then(
-        (reply) => {
+        async (reply) => {
           this.#lastAnswerMs = clock.monotonicMs();
-          settle({ kind: "reply", reply });
+          const doubt = await replicated;
+          settle(doubt === undefined ? { kind: "reply", reply } : { kind: "lost", cause: doubt });
         },
         (error: unknown) => settle(this.#failure(error)),
       );
     });
+  }
+
+  /** A WAIT that outlasts its caller helps nobody, and the calls behind it wait as well. */
+  #replicated({ replicaWaitMs, withinMs }: SentCall): Promise<Doubt> | undefined {
+    if (replicaWaitMs === undefined) return undefined;
+    return this.#waits.cover(Math.max(1, Math.floor(Math.min(replicaWaitMs, withinMs * 0.75))));
   }
 
   /**
@@ -196,7 +221,7 @@ export class Connection {
   #giveUp(client: Client, sentMs: number, settle: (delivery: Delivery) => void): void {
     settle({ kind: "lost", cause: "no answer within the deadline" });
     const nowMs = this.#ports.clock.monotonicMs();
-    const silentMs = nowMs - Math.max(sentMs, this.#lastAnswerMs);
+    const silentMs = nowMs - Math.max(sentMs, this.#lastAnswerMs, this.#waits.silentUntilMs);
     if (client === this.#client && silentMs >= (nowMs - sentMs) / 2) {
       this.#reset(client, "no answer within the deadline");
     }
@@ -204,6 +229,7 @@ export class Connection {
 
   #reset(client: Client, trouble: string): void {
     this.#client = this.#connect();
+    this.#waits = new ReplicaWaits(this.#client, this.#ports.clock);
     this.#onLost(trouble);
     discard(client);
   }
@@ -214,15 +240,18 @@ export class Connection {
       return { kind: "error", message: error.message };
     }
     if (error instanceof ClientOfflineError || error instanceof ClientClosedError) {
-      return { kind: "not_sent", cause: describe(error) };
+      return { kind: "not_sent", cause: describeTrouble(error) };
     }
-    return { kind: "lost", cause: `connection lost: ${describe(error)}` };
+    return { kind: "lost", cause: `connection lost: ${describeTrouble(error)}` };
   }
 }
 
-function openClient(url: string, random: Random) {
+function openClient({ host, port, database, access }: ServerAddress, random: Random) {
+  const { username, password, tls } = access;
   return createClient({
-    url,
+    ...(username === undefined ? {} : { username }),
+    ...(password === undefined ? {} : { password }),
+    ...(database === undefined ? {} : { database }),
     name: "interlock",
     // A command while disconnected is refused by the client at once, so that nothing is ever sent late.
     disableOfflineQueue: true,
@@ -233,6 +262,9 @@ function openClient(url: string, random: Random) {
     // The client's own timeout does not fire for a command already written, and costs an AbortSignal per command.
     commandOptions: { timeout: 0 },
     socket: {
+      host,
+      port,
+      ...(tls === undefined ? {} : { tls: true, ...tls }),
       connectTimeout: 2_000,
       socketTimeout: 5_000,
       reconnectStrategy: (retries) => reconnectDelayMs(retries, random.fraction()),
@@ -253,11 +285,4 @@ function reconnectDelayMs(retries: number, fraction: number): number {
 function discard(client: Client): void {
   client.on("connect", () => client.destroy());
   client.destroy();
-}
-
-/** A host with several addresses fails with an error that has a code but no message. */
-function describe(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  if (error.message !== "") return error.message;
-  return "code" in error ? String(error.code) : error.name;
 }

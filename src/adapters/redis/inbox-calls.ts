@@ -12,7 +12,7 @@ import type { DeliveryRefusal, HandedOver, OwnedRun, TakeTerms } from "../../por
 import type { OutcomeOf, RequestOf, StoreSettings } from "../../ports/store.ts";
 import { parseApproval } from "./approval-format.ts";
 import { changeArgs } from "./change-args.ts";
-import { parseClaims } from "./job-format.ts";
+import { parseClaims, parseFreed, verdictWords } from "./job-format.ts";
 import { headerFields, packEntry, parseEntry, parseHeader, parseRecords, recordField } from "./run-format.ts";
 import {
   credentialWord,
@@ -42,6 +42,7 @@ export const deliver: ScriptCall<"deliver"> = {
       keys.inbox(runId),
       keys.start,
       ...(entry.kind === "decision" ? [keys.approval(entry.approvalId)] : []),
+      ...(entry.kind === "dispatch" ? [keys.lock({ namespace: "job", name: entry.jobId })] : []),
     ];
   },
   args(request, settings) {
@@ -69,9 +70,9 @@ export const deliver: ScriptCall<"deliver"> = {
   parse(reply, request) {
     switch (reply[0]) {
       case "owned":
-        return { kind: "delivered", run: parseOwned(reply, request) };
+        return { kind: "delivered", run: parseOwned(reply, request), ...parseFreed(reply[5]) };
       case "handed_over":
-        return { kind: "delivered", run: parseHandedOver(reply) };
+        return { kind: "delivered", run: parseHandedOver(reply), ...parseFreed(reply[4]) };
       case "run_busy":
         return { ...parseHandedOver(reply), kind: "run_busy" };
       case "applied":
@@ -80,6 +81,7 @@ export const deliver: ScriptCall<"deliver"> = {
           version: Number(reply[2]),
           status: reply[3] as RunStatus,
           claims: parseClaims(reply[4] as readonly string[]),
+          ...parseFreed(reply[5]),
         };
       case "refused":
         return parseRefused(reply, request.entry);
@@ -189,6 +191,10 @@ function entryToKeep(entry: NewEntry): InboxEntry {
       const { entryId, jobId, actor } = entry;
       return { kind: "retry", entryId, jobId, actor };
     }
+    case "dispatch": {
+      const { entryId, jobId, verdict, reason } = entry;
+      return { kind: "dispatch", entryId, jobId, verdict, reason };
+    }
   }
 }
 
@@ -215,6 +221,10 @@ function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
       return [entry.timerId];
     case "retry":
       return [entry.letterId, entry.actor, String(proveEveryMs), String(retriesWaitingMax)];
+    case "dispatch": {
+      const { jobId, guard } = entry;
+      return [jobId, opaqueWord("token", guard.token), String(guard.fence), ...verdictWords(entry)];
+    }
   }
 }
 

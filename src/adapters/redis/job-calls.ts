@@ -3,7 +3,8 @@ import type { JobId } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
 import type { BeatAnswer, ClaimAnswer } from "../../ports/job-operations.ts";
 import type { RequestOf } from "../../ports/store.ts";
-import { parseHint, parseJob, runIdOf } from "./job-format.ts";
+import { parseHint, parseJob, runIdOf, workerWord } from "./job-format.ts";
+import { encode } from "./keys.ts";
 import {
   credentialWord,
   jsonWord,
@@ -19,16 +20,17 @@ export const claimJobs: ScriptCall<"claimJobs"> = {
     keys.fence,
     keys.due,
     keys.readyPrefix,
+    keys.running,
     ...claims.map(({ jobId }) => keys.run(runIdOf(jobId))),
   ],
   args: ({ tenant, claims, credential }) => [
     tenant,
     credentialWord(credential),
-    ...claims.flatMap(({ jobId, terms: { token, worker, leaseMs } }) => [
+    ...claims.flatMap(({ jobId, terms }) => [
       jobId,
-      jsonWord(token),
-      jsonWord(worker),
-      wholeMs("leaseMs", leaseMs),
+      jsonWord(terms.token),
+      workerWord(terms),
+      wholeMs("leaseMs", terms.leaseMs),
     ]),
   ],
   parse(reply, { claims }) {
@@ -39,7 +41,12 @@ export const claimJobs: ScriptCall<"claimJobs"> = {
 };
 
 export const heartbeatJobs: ScriptCall<"heartbeatJobs"> = {
-  keys: (keys, { beats }) => [keys.tenant, keys.due, ...beats.map(({ jobId }) => keys.run(runIdOf(jobId)))],
+  keys: (keys, { beats }) => [
+    keys.tenant,
+    keys.due,
+    keys.running,
+    ...beats.map(({ jobId }) => keys.run(runIdOf(jobId))),
+  ],
   args: ({ tenant, beats }) => [
     tenant,
     ...beats.flatMap(({ jobId, token, leaseMs, progress }) => [
@@ -78,6 +85,24 @@ export const listReadyJobs: ScriptCall<"listReadyJobs"> = {
     if (reply[0] !== "listed") return unexpected("listReadyJobs", reply);
     const rows = reply[2] as ReadonlyArray<readonly [JobId, string]>;
     return { kind: "listed", jobs: rows.map(([jobId, text]) => parseHint(jobId, text)) };
+  },
+};
+
+export const countJobs: ScriptCall<"countJobs"> = {
+  keys: (keys) => [keys.running, keys.readyPrefix],
+  args: ({ topics, pools }) => [String(topics.length), ...topics.map(encode), ...pools.map(encode)],
+  parse(reply, { topics, pools }) {
+    if (reply[0] !== "counted") return unexpected("countJobs", reply);
+    const [, , ofTopics, ofPools] = reply as unknown as readonly [string, string, number[], number[]];
+    return {
+      kind: "counted",
+      topics: topics.map((topic, index) => ({
+        topic,
+        running: Number(ofTopics[2 * index]),
+        waiting: Number(ofTopics[2 * index + 1]),
+      })),
+      pools: pools.map((pool, index) => ({ pool, running: Number(ofPools[index]) })),
+    };
   },
 };
 

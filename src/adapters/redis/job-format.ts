@@ -1,11 +1,13 @@
 // A job as one text in its run's hash: words that scripts compare and exchange, then what only we read.
-import type { ClaimToken, Job, JobHint, JobId, JobSpec, JobState } from "../../domain/job.ts";
+import type { CheckedVerdict } from "../../domain/dispatch.ts";
+import type { ClaimTerms, ClaimToken, Job, JobHint, JobId, JobSpec, JobState } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
+import { defaultPool, type Place } from "../../domain/place.ts";
 import type { RunId } from "../../domain/run.ts";
 import { InterlockError } from "../../errors.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
 import { encode } from "./keys.ts";
-import { spaceInWord, textOfWord } from "./script-call.ts";
+import { jsonWord, spaceInWord, textOfWord, wholeMs } from "./script-call.ts";
 
 /** What a job's text ends with, after the words that change: `<topic> <spec> <input key>`. */
 export function jobTail({ step, attempt, topic, inputKey, requires, deadlineAtMs }: JobSpec): string {
@@ -36,20 +38,65 @@ export function parseJob(jobId: JobId, text: string): Job {
       : {
           claim: {
             token: textOfWord(token) as ClaimToken,
-            worker: textOfWord(worker),
+            ...parseWorker(worker),
             fence: Number(fence) as Fence,
             claimedAtMs: Number(claimedAt),
             expiresAtMs: Number(expiresAt),
           },
         }),
     ...(report === "-" ? {} : { reportId: textOfWord(report) }),
-    ...(progress === "-" ? {} : { progress: textOfWord(progress) }),
+    ...wordOfOthers(progress),
   };
 }
 
+/** As lua/parts/worker-word.lua describes it; scripts add the default pool where the tenant's running jobs are counted. */
+export function workerWord({ worker, pool = defaultPool }: ClaimTerms): string {
+  return pool === defaultPool ? jsonWord(worker) : `[${jsonWord(worker)},"${encode(pool)}"]`;
+}
+
+function parseWorker(word: string): { readonly worker: string; readonly pool?: string } {
+  if (!word.startsWith("[")) return { worker: textOfWord(word) };
+  const [worker, pool] = JSON.parse(word.replaceAll(spaceInWord, " ")) as [string, string];
+  return { worker, pool: decodeURIComponent(pool) };
+}
+
+/** `<topic> <pool>` of a place that was freed, or nothing. */
+export function parseFreed(text: unknown): { freed?: Place } {
+  const [topic = "", pool] = String(text ?? "").split(" ");
+  return pool === undefined
+    ? {}
+    : { freed: { topic: decodeURIComponent(topic), pool: decodeURIComponent(pool) } };
+}
+
+/** Where a worker's progress stands, a verdict of the dispatch check does before: a list instead of a text. */
+function wordOfOthers(word: string): Pick<Job, "progress" | "checked"> {
+  if (word === "-") return {};
+  if (!word.startsWith("[")) return { progress: textOfWord(word) };
+  const [verdict, entryId, reason, askAgainMs, saidAtMs] = JSON.parse(
+    word.replaceAll(spaceInWord, " "),
+  ) as StoredVerdict;
+  const again = askAgainMs === null ? {} : { askAgainMs };
+  return { checked: { entryId, verdict, reason, saidAtMs, ...again } };
+}
+
+type StoredVerdict = [
+  verdict: CheckedVerdict["verdict"],
+  entryId: string,
+  reason: string,
+  askAgainMs: number | null,
+  saidAtMs: number,
+];
+
+/** The word of a verdict but for the time, which the script knows: what tells a repeat, and the rest. */
+export function verdictWords(entry: Omit<CheckedVerdict, "saidAtMs">): [string, string] {
+  const { verdict, entryId, reason, askAgainMs } = entry;
+  const again = askAgainMs === undefined ? "null" : wholeMs("askAgainMs", askAgainMs);
+  return [`[${jsonWord(verdict)},${jsonWord(entryId)},`, `${jsonWord(reason)},${again}`];
+}
+
 export function parseHint(id: JobId, text: string): JobHint {
-  const { jobId, runId, topic, createdAtMs, requires } = parseJob(id, text);
-  const hint = { jobId, runId, topic, createdAtMs };
+  const { jobId, runId, topic, createdAtMs, requires, state } = parseJob(id, text);
+  const hint = { jobId, runId, topic, createdAtMs, ...(state === "held" ? { held: true as const } : {}) };
   return requires === undefined ? hint : { ...hint, requires };
 }
 

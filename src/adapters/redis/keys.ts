@@ -31,6 +31,8 @@ export type TenantKeys = PartitionKeys & {
   readonly inboxPrefix: string;
   readonly reservationPrefix: string;
   readonly readyPrefix: string;
+  /** The jobs that run and are counted, by topic and by pool. */
+  readonly running: string;
   readonly approvalPrefix: string;
   readonly admissionLock: string;
   /** The names of the locks that are held. */
@@ -106,6 +108,7 @@ function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
     inboxPrefix,
     reservationPrefix,
     readyPrefix,
+    running: `${start}running:${owner}`,
     approvalPrefix,
     admissionLock: lockKey(start, owner, { namespace: "admission", name: "" }),
     lock: (lock) => lockKey(start, owner, lock),

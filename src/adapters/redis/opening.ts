@@ -3,14 +3,17 @@ import { type Partition, partitionCount, partitionLabel } from "../../domain/par
 import { InterlockError } from "../../errors.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Connection } from "./connection.ts";
+import type { Durability } from "./durability.ts";
 import type { Keys } from "./keys.ts";
+import { scriptCommands } from "./least-rights.ts";
 import type { Reply } from "./script-call.ts";
 import { runScript } from "./script-runner.ts";
 import { loadScript, type Script } from "./scripts.ts";
+import { isTooOld, readInfo, versionMin, wantReplicasCommand, wantsReplicas } from "./server-info.ts";
 import type { StoreTimes } from "./store-times.ts";
-import type { Topology } from "./topology.ts";
+import { describeDelivery, type Topology } from "./topology.ts";
 
-export type RedisMode = "standalone" | "cluster";
+export type RedisMode = "standalone" | "sentinel" | "cluster";
 
 /** How long one step of the opening may take. */
 export const openWithinMs = 5_000;
@@ -21,37 +24,33 @@ const schemaVersion = 2;
 /** The script that brings a partition from the version at its index to the next one. */
 const migrations: readonly string[] = ["migrate-from-0", "migrate-from-1"];
 
-const versionMin = 7;
+export type ServerNeeds = { readonly mode: RedisMode; readonly durability: Durability };
 
-export async function checkServers(masters: readonly Connection[], mode: RedisMode): Promise<void> {
-  await Promise.all(masters.map((master) => checkServer(master, mode)));
+export async function checkServers(masters: readonly Connection[], needs: ServerNeeds): Promise<void> {
+  await Promise.all(masters.map((master) => checkServer(master, needs)));
 }
 
-async function checkServer(server: Connection, mode: RedisMode): Promise<void> {
+async function checkServer(server: Connection, { mode, durability }: ServerNeeds): Promise<void> {
   // A node of a Cluster that was only just heard of may still be connecting: a start waits longer for it than a call would.
   await server.untilTried(openWithinMs);
-  const [about, memory] = await Promise.all([readInfo(server, "server"), readInfo(server, "memory")]);
+  const info = await readInfo(server, ["server", "memory", "replication"], openWithinMs);
+  const told = (field: string) => info(field) ?? "unknown";
+  const modeWanted = mode === "cluster" ? "cluster" : "standalone";
   const problems = [
-    Number.parseInt(about("redis_version"), 10) < versionMin &&
-      `redis_version is ${about("redis_version")}, and must be at least ${versionMin}`,
+    isTooOld(info) && `redis_version is ${told("redis_version")}, and must be at least ${versionMin}`,
     // Any other policy evicts locks and runs when memory is short.
-    memory("maxmemory_policy") !== "noeviction" &&
-      `maxmemory_policy is ${memory("maxmemory_policy")}, and must be noeviction`,
-    about("redis_mode") !== mode && `redis_mode is ${about("redis_mode")}, but store.redisMode is ${mode}`,
+    told("maxmemory_policy") !== "noeviction" &&
+      `maxmemory_policy is ${told("maxmemory_policy")}, and must be noeviction`,
+    told("redis_mode") !== modeWanted &&
+      `redis_mode is ${told("redis_mode")}, but store.redisMode is ${mode}`,
+    // A master that nobody copies any more would go on answering, each time after a WAIT in vain.
+    durability === "replicated" &&
+      !wantsReplicas(info) &&
+      `min-replicas-to-write is 0, and store.durability replicated needs 1: ${wantReplicasCommand(server)}`,
   ].filter((problem) => problem !== false);
   if (problems.length > 0) {
     throw new InterlockError("store_unsuitable", `${server.address.name}: ${problems.join("; ")}`);
   }
-}
-
-async function readInfo(server: Connection, section: string): Promise<(field: string) => string> {
-  const delivery = await server.send(["INFO", section], openWithinMs);
-  if (delivery.kind !== "reply") {
-    const trouble = delivery.kind === "error" ? delivery.message : delivery.cause;
-    throw new InterlockError("store_unavailable", `${server.address.name}: ${trouble}`);
-  }
-  const text = String(delivery.reply);
-  return (field) => new RegExp(`^${field}:(.*?)\\r?$`, "m").exec(text)?.[1] ?? "unknown";
 }
 
 type Opening = {
@@ -70,7 +69,10 @@ export async function openPartitions(opening: Opening): Promise<void> {
 
 async function openPartition(opening: Opening, script: Script, partition: Partition): Promise<void> {
   for (;;) {
-    const [kind, now, found] = await ask(opening, script, partition, [String(schemaVersion)]);
+    const [kind, now, found] = await ask(opening, script, partition, [
+      String(schemaVersion),
+      ...scriptCommands,
+    ]);
     switch (kind) {
       case "current":
         opening.times.learn(partition, Number(now));
@@ -83,7 +85,7 @@ async function openPartition(opening: Opening, script: Script, partition: Partit
         throw new InterlockError("store_schema_newer", `${partitionLabel(partition)} has ${versions}`);
       }
       case "denied":
-        throw new InterlockError("store_unsuitable", `the user of the address may not run ${String(found)}`);
+        throw denied(found);
       default:
         throw new InterlockError("store_corrupt", `${opening.keys.schema(partition)} holds ${String(found)}`);
     }
@@ -95,7 +97,12 @@ async function migrate(opening: Opening, partition: Partition, version: number):
   if (fileName === undefined) {
     throw new InterlockError("store_corrupt", `${opening.keys.schema(partition)} holds ${version}`);
   }
-  await ask(opening, loadScript(fileName), partition, []);
+  const [kind, , command] = await ask(opening, loadScript(fileName), partition, []);
+  if (kind === "denied") throw denied(command);
+}
+
+function denied(command: unknown): InterlockError {
+  return new InterlockError("store_unsuitable", `the user of the address may not run ${String(command)}`);
 }
 
 async function ask(
@@ -108,6 +115,5 @@ async function ask(
   const delivery = await runScript(topology, clock, { partition, script, operands, withinMs: openWithinMs });
   if (delivery.kind === "reply") return delivery.reply as Reply;
   const server = topology.connectionFor(partition).address.name;
-  const trouble = delivery.kind === "error" ? delivery.message : delivery.cause;
-  throw new InterlockError("store_unavailable", `${server}: ${trouble}`);
+  throw new InterlockError("store_unavailable", `${server}: ${describeDelivery(delivery)}`);
 }

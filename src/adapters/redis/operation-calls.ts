@@ -4,7 +4,7 @@ import type { OperationName, RequestOf } from "../../ports/store.ts";
 import { getApproval, listApprovals } from "./approval-calls.ts";
 import { getDocument, listDocuments, putDocument, removeDocument } from "./document-calls.ts";
 import { commit, deliver, takeRun } from "./inbox-calls.ts";
-import { claimJobs, getJob, heartbeatJobs, listReadyJobs } from "./job-calls.ts";
+import { claimJobs, countJobs, getJob, heartbeatJobs, listReadyJobs } from "./job-calls.ts";
 import type { Keys, PartitionKeys, TenantKeys } from "./keys.ts";
 import { deleteRun, listRuns, loadRun, readTimeline } from "./listing-calls.ts";
 import { acquireLock, breakLock, inspectLock, listLocks, releaseLock, renewLock } from "./lock-calls.ts";
@@ -47,6 +47,7 @@ export const operationCalls: { readonly [Name in OperationName]: OperationCall<N
   heartbeatJobs: ofTenant(heartbeatJobs),
   getJob: ofTenant(getJob),
   listReadyJobs: ofTenant(listReadyJobs),
+  countJobs: ofTenant(countJobs),
   getApproval: ofTenant(getApproval),
   listApprovals: ofTenant(listApprovals),
   putDocument: ofTenant(putDocument),

@@ -13,24 +13,24 @@ import {
   storeFrom,
 } from "../../ports/store.ts";
 import { systemRandom } from "../system/system-random.ts";
-import { ClusterTopology } from "./cluster-topology.ts";
-import { Connection, type ConnectionPorts, type Delivery } from "./connection.ts";
+import { connect, type RedisPlace } from "./connect.ts";
+import type { Delivery } from "./connection.ts";
+import { type Durability, isPromise } from "./durability.ts";
 import { createKeys, type Keys } from "./keys.ts";
-import { checkServers, openPartitions, openWithinMs, type RedisMode } from "./opening.ts";
+import { checkServers, openPartitions } from "./opening.ts";
 import { type OperationCall, operationCalls } from "./operation-calls.ts";
 import { refusalWithoutEffect } from "./refusals.ts";
 import type { Reply } from "./script-call.ts";
-import { runScript } from "./script-runner.ts";
+import { runScript, type ScriptRun } from "./script-runner.ts";
 import { loadScripts, type ScriptOverrides, type Scripts } from "./scripts.ts";
-import { parseServerAddress, type ServerAddress } from "./server-address.ts";
 import { StoreTimes } from "./store-times.ts";
-import { singleServer, type Topology } from "./topology.ts";
+import type { Topology } from "./topology.ts";
 
-export type RedisStoreOptions = {
-  /** One server, or some nodes of a Cluster; the others are found through them. */
-  readonly urls: readonly string[];
-  readonly mode: RedisMode;
+export type RedisStoreOptions = RedisPlace & {
   readonly prefix: string;
+  readonly durability?: Durability;
+  /** How long a replica may take to acknowledge, with durability `replicated`. */
+  readonly replicaWaitMs?: number;
   readonly settings: StoreSettings;
   readonly clock: Clock;
   readonly log: Log;
@@ -39,45 +39,21 @@ export type RedisStoreOptions = {
 };
 
 export async function openRedisStore(options: RedisStoreOptions): Promise<Store> {
-  const { clock, log, settings, mode } = options;
-  const addresses = options.urls.map(parseServerAddress);
+  const { clock, log, settings, mode, durability = "process", replicaWaitMs = 500 } = options;
   const scripts = loadScripts(options.scripts);
   const keys = createKeys(options.prefix);
   const times = new StoreTimes(clock);
-  const topology = await connect(addresses, mode, { clock, log, random: systemRandom });
+  const topology = await connect(options, { clock, log, random: systemRandom });
   try {
-    await checkServers(topology.masters(), mode);
+    await checkServers(topology.masters(), { mode, durability });
     await openPartitions({ topology, clock, keys, times });
   } catch (error) {
     await topology.close();
     throw error;
   }
-  return storeFrom(executeWith({ topology, clock, keys, times, scripts, settings }), () => topology.close());
-}
-
-async function connect(
-  addresses: readonly ServerAddress[],
-  mode: RedisMode,
-  ports: ConnectionPorts,
-): Promise<Topology> {
-  const [first] = addresses;
-  if (first === undefined) throw new InterlockError("config_invalid", "store.redisUrls is empty");
-  if (mode === "cluster") {
-    const cluster = new ClusterTopology(addresses, ports);
-    await cluster.lookUp(openWithinMs).catch(async (error: unknown) => {
-      await cluster.close();
-      throw error;
-    });
-    return cluster;
-  }
-  const connection = new Connection(first, ports);
-  await connection.untilTried(openWithinMs);
-  if (!connection.isReady) {
-    const { trouble } = connection;
-    await connection.close();
-    throw new InterlockError("store_unavailable", `${first.name}: ${trouble}`);
-  }
-  return singleServer(connection);
+  const replicas = durability === "replicated" ? { replicaWaitMs } : {};
+  const parts = { topology, clock, keys, times, scripts, settings, replicas };
+  return storeFrom(executeWith(parts), () => topology.close());
 }
 
 type Parts = {
@@ -87,6 +63,8 @@ type Parts = {
   readonly times: StoreTimes;
   readonly scripts: Scripts;
   readonly settings: StoreSettings;
+  /** What an answer that is a promise waits for. */
+  readonly replicas: Pick<ScriptRun, "replicaWaitMs">;
 };
 
 type Attempt = { readonly notAfterMs: number; readonly withinMs: number };
@@ -118,11 +96,13 @@ function prepare<Name extends OperationName>(parts: Parts, name: Name, request: 
   const { partition, keys } = call.locate(parts.keys, request);
   const args = call.args(request, settings);
   const script = scripts[name];
+  const replicas = isPromise(name, request) ? parts.replicas : {};
   return {
     partition,
     async attempt({ notAfterMs, withinMs }: Attempt): Promise<Answer<Name> | TooLate> {
       const operands = [String(keys.length), ...keys, String(notAfterMs), ...args];
-      const delivery = await runScript(topology, clock, { partition, script, operands, withinMs });
+      const run = { partition, script, operands, withinMs, ...replicas };
+      const delivery = await runScript(topology, clock, run);
       if (delivery.kind !== "reply") return trouble(name, delivery, notAfterMs);
       const reply = delivery.reply as Reply;
       const storeTimeMs = Number(reply[1]);

@@ -1,6 +1,8 @@
 // The operations on a tenant's settings and event rows as script calls.
 import type { EventRow, EventType } from "../../domain/event.ts";
+import { hasLimits } from "../../domain/place.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
+import { encode } from "./keys.ts";
 import { jsonWord, type ScriptCall, unexpected } from "./script-call.ts";
 
 export const getTenant: ScriptCall<"getTenant"> = {
@@ -29,6 +31,7 @@ export const setTenant: ScriptCall<"setTenant"> = {
       stopped === undefined ? "" : String(stopped),
       revokedKeyIds.length === 0 ? "" : ` ${revokedKeyIds.map(jsonWord).join(" ")} `,
       JSON.stringify(settings),
+      limitsText(settings),
     ];
   },
   parse(reply) {
@@ -41,6 +44,20 @@ export const setTenant: ScriptCall<"setTenant"> = {
     }
   },
 };
+
+/** As lua/parts/places.lua describes it. Two spaces at least when there is any limit, so that it is told from none. */
+function limitsText(settings: TenantSettings): string {
+  if (!hasLimits(settings)) return "";
+  const { topics = {}, pools = {} } = settings;
+  const words = Object.entries(topics).map(([topic, { maxRunning }]) => `t:${encode(topic)}=${maxRunning}`);
+  for (const [name, { maxRunning, draining, topics: only }] of Object.entries(pools)) {
+    const pool = encode(name);
+    if (maxRunning !== undefined) words.push(`p:${pool}=${maxRunning}`);
+    if (draining === true) words.push(`d:${pool}`);
+    if (only !== undefined) words.push(`r:${pool}`, ...only.map((topic) => `o:${pool}/${encode(topic)}`));
+  }
+  return ` ${words.join(" ")} `;
+}
 
 /** As XRANGE gives it: the id `0-<sequence>`, then names and values in turn. */
 type StreamRow = readonly [id: string, fields: readonly string[]];

@@ -1,12 +1,12 @@
-// Which server holds a partition. With one server it is always the same; a Cluster is in cluster-topology.ts.
+// Which server holds a partition. With one server it is always the same; Sentinels and a Cluster have files of their own.
 import type { Partition } from "../../domain/partition.ts";
-import type { Connection } from "./connection.ts";
+import type { Connection, Delivery } from "./connection.ts";
 
 export type Topology = {
   connectionFor(partition: Partition): Connection;
   /** The server that a redirection (MOVED or ASK) names; a MOVED is also remembered. */
   follow(partition: Partition, redirection: Redirection): Connection;
-  /** Called when a partition's server did not answer: another one may hold the partition by now. */
+  /** Called when a partition's server did not answer or does not write: another one may hold the partition by now. */
   suspect(): void;
   masters(): readonly Connection[];
   close(): Promise<void>;
@@ -20,6 +20,19 @@ export function parseRedirection(message: string): Redirection | undefined {
   if (match === null) return undefined;
   const [, kind, host = "", port] = match;
   return { kind: kind === "MOVED" ? "moved" : "ask", host, port: Number(port) };
+}
+
+/** For a message: what came instead of what was hoped for. */
+export function describeDelivery(delivery: Delivery): string {
+  switch (delivery.kind) {
+    case "reply":
+      return "an answer that was not expected";
+    case "error":
+      return delivery.message;
+    case "not_sent":
+    case "lost":
+      return delivery.cause;
+  }
 }
 
 export function singleServer(connection: Connection): Topology {

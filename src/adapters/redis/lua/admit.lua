@@ -25,7 +25,7 @@ local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local runId, tenant, runKey, start, at = ARGV[2], ARGV[4], KEYS[2], KEYS[7], 15
-local settings = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped", "revoked")
+local settings = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped", "revoked", "limits")
 local limit = settings[1] or ""
 local run = redis.call("HMGET", runKey, "status", "buried")
 local current = run[1] or run[2]
@@ -55,7 +55,7 @@ if KEYS[8] then
     if lock and string.match(lock, "^[^ ]+") == last and owner ~= runId then return { "in_flight", now } end
   end
 end
-local stopped, revoked = settings[3] == "true", settings[4] or ""
+local stopped, revoked, limits = settings[3] == "true", settings[4] or "", settings[5] or ""
 if stopped then return { "tenant_stopped", now } end
 if ARGV[7] ~= "" then
   local meta = redis.call("HGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[6])

@@ -1,13 +1,14 @@
 #!lua
 --[[
   Takes jobs for workers, an answer for each. A claim sees what the ones before it in the batch did.
-  KEYS[1] tenant: hash with stopped ("true" or not) and revoked (" <credential> <credential> ")
+  KEYS[1] tenant: hash with stopped ("true" or not), revoked (" <credential> <credential> ") and limits (see parts/places.lua)
   KEYS[2] fence: the partition's last fence, never expires
   KEYS[3] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[4] prefix of ready keys: sorted sets of job ids by the time of their creation; a job's text names its topic
-  KEYS from 5 on: the run of each claim: hash of the header, "job:<id>" and "record:<key>"
+  KEYS[5] running: sorted set of the jobs that run and are counted
+  KEYS from 6 on: the run of each claim: hash of the header, "job:<id>" and "record:<key>"
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] credential, or ""
-  ARGV from 4 on: jobId, token, worker, leaseMs of each claim
+  ARGV from 4 on: jobId, token, worker (with its pool if it is not the default), leaseMs of each claim
   Returns {"judged", now, answers} or {"too_late", now}; an answer is {"claimed", fence, expiresInMs, job's text, input}
   or {"refused", because}
 ]]
@@ -20,7 +21,10 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 --@include job-text
 --@include terminal
 
-local settings = redis.call("HMGET", KEYS[1], "stopped", "revoked")
+local settings = redis.call("HMGET", KEYS[1], "stopped", "revoked", "limits")
+local runningKey, limits = KEYS[5], settings[3] or ""
+--@include worker-word
+--@include places
 local lastFence = tonumber(redis.call("GET", KEYS[2]) or 0)
 redis.call("ZCARD", KEYS[3]) -- Refuses a key of another type while nothing is written yet, as ZSCORE does below.
 local because
@@ -42,23 +46,30 @@ end
 local texts, taken, answers = {}, {}, {}
 for index = 4, #ARGV, 4 do
   local jobId, claimToken, claimWorker, leaseMs = ARGV[index], ARGV[index + 1], ARGV[index + 2], ARGV[index + 3]
-  local runKey = KEYS[4 + index / 4]
+  local runKey = KEYS[5 + index / 4]
   local text = texts[jobId] or redis.call("HGET", runKey, "job:" .. jobId)
   local state, republished, token, _, fence, _, expiresAt, report, progress, createdAt, topic, spec, inputKey =
     string.match(text or "", jobPattern)
   local refusal = not (state == "claimed" and token == claimToken) and judge(runKey, state)
+  local pool, place
+  if state == "ready" and not refusal then
+    pool, claimWorker = places.counted(claimWorker)
+    refusal = pool and places.refusal(topic, pool)
+  end
   if refusal then
     answers[#answers + 1] = { "refused", refusal }
   else
     if state == "ready" then
       local readyKey = KEYS[4] .. topic
       redis.call("ZSCORE", readyKey, jobId)
+      if pool then place = places.take(topic, pool, jobId) end
       lastFence = math.max(lastFence + 1, nowUs)
       fence = string.format("%.0f", lastFence)
       expiresAt = string.format("%.0f", nowMs + leaseMs)
       text = table.concat({ "claimed", republished, claimToken, claimWorker, fence, now, expiresAt, report, progress,
         createdAt, topic, spec, inputKey }, " ")
-      taken[#taken + 1] = { runKey = runKey, jobId = jobId, text = text, readyKey = readyKey, expiresAt = expiresAt }
+      taken[#taken + 1] =
+        { runKey = runKey, jobId = jobId, text = text, readyKey = readyKey, expiresAt = expiresAt, place = place }
     end
     texts[jobId] = text
     local input = redis.call("HGET", runKey, "record:" .. inputKey) or "null"
@@ -73,5 +84,6 @@ for _, job in ipairs(taken) do
   redis.call("ZREM", job.readyKey, job.jobId)
   redis.call("ZREM", KEYS[3], "unclaimed " .. ARGV[2] .. " " .. job.jobId)
   redis.call("ZADD", KEYS[3], job.expiresAt, "claim " .. ARGV[2] .. " " .. job.jobId)
+  if job.place then redis.call(unpack(job.place)) end
 end
 return { "judged", now, answers }

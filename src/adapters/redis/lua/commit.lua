@@ -52,8 +52,11 @@ local consumed = math.min(tonumber(ARGV[12]), waiting)
 local left = waiting - consumed
 local attention = "attention " .. tenant .. " " .. runId
 local fields, writes, dueGone, dueAdded, reservation = {}, {}, {}, {}, run[3]
-local dueChecked, stopped, revoked, cancelling = waiting > 0, nil, nil, run[6]
-local reportedJob, decidedApproval = nil, nil
+local dueChecked, stopped, revoked, limits, cancelling = waiting > 0, nil, nil, nil, run[6]
+local runningKey = start .. "running:" .. tenant
+--@include worker-word
+--@include places
+local reportedJob, decidedApproval, checkedJob, checkedText = nil, nil, nil, nil
 if run[4] and run[4] ~= "0" then fields[1], fields[2] = "drains", "0" end
 if waiting > 0 then redis.call("ZCARD", dueKey) end -- Refuses a key of another type while nothing is written yet.
 local retries = run[9]

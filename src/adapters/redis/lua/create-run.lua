@@ -28,7 +28,7 @@ local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local runId, tenant, runKey, start, at = ARGV[7], ARGV[9], KEYS[2], KEYS[7], 20
-local settings = redis.call("HMGET", KEYS[1], "limit", "stopped", "revoked")
+local settings = redis.call("HMGET", KEYS[1], "limit", "stopped", "revoked", "limits")
 local limit = settings[1] or ""
 local run = redis.call("HMGET", runKey, "status", "buried")
 local current = run[1] or run[2]
@@ -56,7 +56,7 @@ if KEYS[10] then
   held = redis.call("GET", KEYS[10])
   if held ~= "pending " .. runId .. " " .. ARGV[16] .. " " .. ARGV[2] then return { "reservation_lost", now } end
 end
-local stopped, revoked = settings[2] == "true", settings[3] or ""
+local stopped, revoked, limits = settings[2] == "true", settings[3] or "", settings[4] or ""
 if stopped then return { "tenant_stopped", now } end
 if ARGV[12] ~= "" then
   local meta = redis.call("HGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[11])

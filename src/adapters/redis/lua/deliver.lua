@@ -12,7 +12,8 @@
   KEYS[8] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[9] inbox: list of the entries that wait, "<kind> <json>", a line feed and the id
   KEYS[10] start of all keys of the partition: most of what a change writes is only known here
-  KEYS[11] approval: hash of run, state, hash, requester and the rest of what it says; only for a decision
+  KEYS[11] for a decision the approval: hash of run, state, hash, requester and the rest of what it says; for a verdict of the
+           dispatch check the job's lock: "<token> <instance> <fence>[ <owner>]"; absent for all others
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] token  ARGV[6] instance
   ARGV[7] ttlMs  ARGV[8] grantMemoryMs  ARGV[9] "append" or "refuse"  ARGV[10] eventsMax  ARGV[11] attentionMs
   ARGV[12] drainsMax  ARGV[13] entriesMax  ARGV[14] deadLetterRetentionMs  ARGV[15] kind of the entry
@@ -20,11 +21,12 @@
   result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason
   cancel: entryId, actor, reason; timer: timerId; retry: letterId, actor, proveEveryMs, retriesMax
+  dispatch: jobId, token of the job's lock, its fence, what the word of the verdict begins with, and its middle
   ARGV[25] number of fields wanted
   ARGV from 26 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
   parts/plan-change.lua describes it
-  Returns {"owned", now, fence, values, entries}, {"handed_over", now, instance, freeInMs},
-  {"applied", now, version, status, claims}, {"run_busy", now, instance, freeInMs},
+  Returns {"owned", now, fence, values, entries, freed}, {"handed_over", now, instance, freeInMs, freed},
+  {"applied", now, version, status, claims, freed}, {"run_busy", now, instance, freeInMs},
   {"refused", now, because, approval as HGETALL gives it or {}} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -49,11 +51,25 @@ local proposed = version and string.format("%.0f", version + 1) or "-"
 local run = redis.call("HMGET", runKey,
   "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject, "parent", "treeSize")
 if not run[1] then return { "refused", now, revokedCaller and "credential_revoked" or "run_not_found", {} } end
+local runningKey, limits = start .. "running:" .. tenant, nil
+--@include worker-word
+--@include places
+-- Where the job of a result runs, or ran, if it is counted: only then is there a bracket in front of a space.
+local ran, freed = nil, ""
+if kind == "result" and string.find(run[7] or "", '"] ', 1, true) then
+  local claimToken, worker, report, topic = string.match(run[7], "^[^ ]+ [^ ]+ ([^ ]+) ([^ ]+) "
+    .. string.rep("[^ ]+ ", 3) .. "([^ ]+) [^ ]+ [^ ]+ ([^ ]+)")
+  local _, pool = readWorker(worker)
+  if pool and claimToken == ARGV[19] then
+    ran = { topic, pool }
+    if report == ARGV[20] then freed = topic .. " " .. pool end
+  end
+end
 if version and run[6] then
   local commit = ARGV[at + 2] .. " "
   if string.sub(run[6], 1, #commit) == commit then
     --@include granted-claims
-    return { "applied", now, proposed, run[1], granted }
+    return { "applied", now, proposed, run[1], granted, freed }
   end
 end
 local lock = redis.call("GET", lockKey)
@@ -62,13 +78,13 @@ local holder, holderInstance, heldFence = string.match(lock or "", "^([^ ]+) ([^
 if holder == token then
   redis.call("LLEN", inboxKey)
   --@include owned-run
-  return { "owned", now, heldFence, values, entries }
+  return { "owned", now, heldFence, values, entries, freed }
 end
 
 --@include terminal
 local ended = terminal[run[1]]
 local fields, writes, dueGone, dueAdded = {}, {}, {}, {}
-local event, reportedJob, decidedApproval, refusal, again, full, waitingRetry
+local event, reportedJob, decidedApproval, checkedJob, checkedText, refusal, again, full, waitingRetry
 if kind == "result" then
   local state, claim, claimToken, report, rest = string.match(run[7] or "",
     "^([^ ]+) ([^ ]+ ([^ ]+) [^ ]+ [^ ]+ [^ ]+ [^ ]+) ([^ ]+) (.*)$")
@@ -82,6 +98,10 @@ if kind == "result" then
     dueGone[1] = "claim " .. tenant .. " " .. subject
     fields[1], fields[2] = ARGV[21], ARGV[22]
     fields[3], fields[4] = "job:" .. subject, "reported " .. claim .. " " .. ARGV[20] .. " " .. rest
+    if ran then
+      writes[1] = places.leave(ran[1], ran[2], subject)
+      freed = ran[1] .. " " .. ran[2]
+    end
   end
 elseif kind == "decision" then
   local approval = redis.call("HMGET", KEYS[11],
@@ -107,6 +127,19 @@ elseif kind == "cancel" then
   elseif run[3] then refusal = "already_cancelling" end
   fields[1], fields[2] = "cancel", subject
   event = { "cancel_requested", runId, ARGV[19], ARGV[20] }
+elseif kind == "dispatch" then
+  local head, said, tail = string.match(run[7] or "", "^(" .. string.rep("[^ ]+ ", 8) .. ")([^ ]+)( .*)$")
+  local state, verdict = string.match(head or "", "^[^ ]+"), string.match(said or "", '^%["(%a+)"')
+  if string.sub(said or "", 1, #ARGV[21]) == ARGV[21] then again = true
+  elseif ended then refusal = "run_ended"
+  elseif state ~= "held" then refusal = "job_not_held"
+  elseif verdict and verdict ~= "hold" then refusal = "duplicate"
+  else
+    local lockToken, lockFence = string.match(redis.call("GET", KEYS[11]) or "", "^([^ ]+) [^ ]+ ([^ ]+)")
+    if lockToken ~= ARGV[19] or lockFence ~= ARGV[20] then refusal = "stale_fence" end
+    checkedJob, checkedText = subject, head .. ARGV[21] .. ARGV[22] .. "," .. now .. "]" .. tail
+    fields[1], fields[2] = "job:" .. subject, checkedText
+  end
 elseif kind == "retry" then
   local lettersKey, actor, proveEveryMs = start .. "documents:" .. tenant .. ":deadLetter", ARGV[19], ARGV[20]
   local revision, rest = string.match(redis.call("HGET", lettersKey, "meta:" .. subject) or "", "^([0-9]+)( .*)$")
@@ -133,9 +166,9 @@ end
 if revokedCaller and not again then refusal = "credential_revoked" end
 if refusal then return { "refused", now, refusal, {} } end
 if lock and (again or full or ARGV[9] == "refuse") then
-  return { again and "handed_over" or "run_busy", now, holderInstance, redis.call("PTTL", lockKey) }
+  return { again and "handed_over" or "run_busy", now, holderInstance, redis.call("PTTL", lockKey), freed }
 end
-if again or full then return { again and "handed_over" or "run_busy", now, "", 0 } end
+if again or full then return { again and "handed_over" or "run_busy", now, "", 0, freed } end
 
 local waiting = redis.call("LLEN", inboxKey)
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
@@ -144,7 +177,7 @@ local parent, treeSize = run[8], run[9]
 if version and not lock and waiting == 0 and run[2] == ARGV[17] and not ended then
   --@include judge-tree
   if treeFits then
-    local reservation, stopped, revoked, dueChecked = run[5], nil, nil, true
+    local reservation, stopped, revoked, dueChecked = run[5], nil, nil, true -- And `limits`, as above.
     local cancelling = run[3] or kind == "cancel"
     if run[4] and run[4] ~= "0" then
       fields[#fields + 1] = "drains"
@@ -161,7 +194,7 @@ if version and not lock and waiting == 0 and run[2] == ARGV[17] and not ended th
       "detail", ends and status or nextVersion .. " " .. status)
     --@include add-tree-rows
     --@include write-change
-    return { "applied", now, nextVersion, status, claims }
+    return { "applied", now, nextVersion, status, claims, freed }
   end
 end
 
@@ -180,7 +213,7 @@ if not lock then
   redis.call("RPUSH", inboxKey, entry)
   --@include write-take
   --@include owned-run
-  return { "owned", now, takenFence, values, entries }
+  return { "owned", now, takenFence, values, entries, freed }
 end
 if event then
   redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
@@ -191,4 +224,4 @@ if fields[1] then redis.call("HSET", runKey, unpack(fields)) end
 if dueGone[1] then redis.call("ZREM", dueKey, dueGone[1]) end
 redis.call("RPUSH", inboxKey, entry)
 redis.call("ZADD", dueKey, "NX", string.format("%.0f", nowMs + attentionMs), "attention " .. tenant .. " " .. runId)
-return { "handed_over", now, holderInstance, redis.call("PTTL", lockKey) }
+return { "handed_over", now, holderInstance, redis.call("PTTL", lockKey), freed }

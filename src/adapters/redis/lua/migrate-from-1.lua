@@ -5,12 +5,13 @@
   It has no notAfterMs: it may be repeated at any time. It looks at every key of the server, which takes a second for
   some millions; there is no other list of them.
   KEYS[1] schema: the version that the partition's keys are written in, never expires
-  Returns {"migrated", now}
+  Returns {"migrated", now}, or {"denied", now, command}: looking at the names of all keys is a right that only this needs
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if redis.call("GET", KEYS[1]) ~= "1" then return { "migrated", now } end
+if not redis.acl_check_cmd("SCAN", "0") then return { "denied", now, "SCAN" } end
 
 -- Version 1 kept runs for ever; from now on they have a week, as the default is.
 local runRetentionMs, proveEveryMs, never = 604800000, 60000, "9007199254740991"

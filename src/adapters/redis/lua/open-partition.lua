@@ -5,20 +5,15 @@
   command that our scripts use: a user who may not run one of them would end a script between two writes.
   KEYS[1] schema: the version that the partition's keys are written in, never expires
   ARGV[1] ourVersion
+  ARGV[2..] the commands that our scripts use
   Returns {"current", now}, {"older", now, version}, {"newer", now, version}, {"unreadable", now, value}
   or {"denied", now, command}
 ]]
 local time = redis.call("TIME")
 local now = string.format("%.0f", time[1] * 1000 + math.floor(time[2] / 1000))
 
-local commands = {
-  "TIME", "GET", "SET", "DEL", "UNLINK", "SCAN", "PTTL", "PEXPIRE",
-  "HGET", "HMGET", "HGETALL", "HSET", "HDEL", "HLEN", "HEXISTS", "HKEYS", "HRANDFIELD",
-  "ZADD", "ZREM", "ZCARD", "ZCOUNT", "ZSCORE", "ZRANK", "ZRANGE", "XADD", "XRANGE", "XREVRANGE",
-  "RPUSH", "LLEN", "LINDEX", "LRANGE", "LSET", "LTRIM",
-}
-for _, command in ipairs(commands) do
-  if not redis.acl_check_cmd(command, KEYS[1]) then return { "denied", now, command } end
+for index = 2, #ARGV do
+  if not redis.acl_check_cmd(ARGV[index], KEYS[1]) then return { "denied", now, ARGV[index] } end
 end
 
 local found = redis.call("GET", KEYS[1])

@@ -1,11 +1,12 @@
 #!lua
 --[[
   Replaces a tenant's settings if nobody changed them since the expected version, and adds an event row.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
+  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked, limits ("" means not set), settings, version, change
   KEYS[2] events: stream with ids "0-<sequence>"
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] expectedVersion  ARGV[4] changeId  ARGV[5] actor  ARGV[6] eventsMax
   ARGV[7] limit  ARGV[8] strategy  ARGV[9] wait  ARGV[10] stopped
   ARGV[11] revoked keys, each between two spaces  ARGV[12] all settings as JSON
+  ARGV[13] limits of topics and pools, as parts/places.lua describes them
   Returns {"saved", now, version}, {"version_conflict", now, version} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -24,5 +25,5 @@ redis.call("XADD", KEYS[2], "MAXLEN", "~", ARGV[6], "0-*",
   "at", now, "type", "tenant_changed", "subject", ARGV[2], "actor", ARGV[5], "detail", ARGV[4])
 redis.call("HSET", KEYS[1], "version", nextVersion, "change", ARGV[4],
   "limit", ARGV[7], "strategy", ARGV[8], "wait", ARGV[9], "stopped", ARGV[10], "revoked", ARGV[11],
-  "settings", ARGV[12])
+  "settings", ARGV[12], "limits", ARGV[13])
 return { "saved", now, nextVersion }

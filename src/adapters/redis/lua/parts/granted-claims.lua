@@ -7,7 +7,7 @@
 local granted = {}
 if ARGV[at + 5] ~= "" then
   local counts = at + 10 + 2 * ARGV[at + 4]
-  for job = counts + 9, counts + 8 + 7 * ARGV[counts], 7 do
+  for job = counts + 10, counts + 9 + 7 * ARGV[counts], 7 do
     if ARGV[job + 3] ~= "-" then
       local text = redis.call("HGET", runKey, "job:" .. ARGV[job]) or ""
       local token, fence, expiresAt = string.match(text, "^[^ ]+ [^ ]+ ([^ ]+) [^ ]+ ([^ ]+) [^ ]+ ([^ ]+)")

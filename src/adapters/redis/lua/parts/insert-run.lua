@@ -3,11 +3,12 @@
   The end of both admit and createRun: makes room for the idempotency key, then writes the run with its first commit.
   Reads: at (index of the change, see `plan-change`), start, tenant, runId, runKey, activeKey, runsKey, eventsKey, dueKey,
   reservationKey and keyedKey (false without a key), held (the reservation now, or false), digest, fingerprint, quota,
-  active, workflow, actor, definition, started (the entry that starts the run, or ""), attentionMs, eventsMax, stopped, revoked,
+  active, workflow, actor, definition, started (the entry that starts the run, or ""), attentionMs, eventsMax, stopped, revoked, limits,
   retake (nil, or a list of commands that take the guard's lock again), time, nowMs, now
   Sets: status, claims, active (as it is then)
 ]]
 local version, reservation, dueChecked, reportedJob, decidedApproval, cancelling = 0, false, true, nil, nil, false
+local checkedJob, checkedText = nil, nil
 local parent, treeSize = false, false
 local fields = { "workflow", workflow, "definition", definition, "actor", actor, "admittedAt", now }
 local writes, dueGone, dueAdded = retake or {}, {}, {}
@@ -25,6 +26,9 @@ if reservationKey then
     end
   end
 end
+local runningKey = start .. "running:" .. tenant
+--@include worker-word
+--@include places
 --@include judge-tree
 --@include terminal
 --@include plan-change

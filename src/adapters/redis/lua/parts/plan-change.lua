@@ -3,16 +3,18 @@
   Reads a run's change from the arguments and decides what it writes; writes nothing. `write-change` writes it.
   Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
   attentionMs, terminal, what `judge-tree` reads and sets, which has found that the tree has room,
-  reservation (the digest of the run's key, or false), stopped and revoked (of the tenant, or nil when not read yet),
+  reservation (the digest of the run's key, or false), stopped, revoked and limits (of the tenant, or nil when not read yet),
+  what `places` sets,
   cancelling (whether the run is being cancelled), reportedJob and decidedApproval (what the entry of this very call
-  settles, or nil), dueChecked (whether dueKey was read), and the lists that it adds to:
+  settles, or nil), checkedJob and checkedText (the held job that it brings a verdict of, as it is then, or nil), dueChecked (whether dueKey was read), and the lists that it adds to:
   fields (of the run: names and values), writes (commands), dueGone (members), dueAdded (scores and members)
   Sets: status, ends, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt, treeRows
   The change: status, "ends" or "", the commit's word, the timeline's body, number of records, "more", "tree" or "",
   timelineRowsMax, runRetentionMs, keyRetentionMs ("" for ever), proveEveryMs, fields and bodies of the records; then, only
-  after "more" or "tree", the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close and dead letters,
+  after "more" or "tree", the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close, dead letters and jobs to release,
   republishAfterMs, deadLetterRetentionMs, and the groups themselves in this order:
-  jobs of 7 (id, topic, tail of the text, token or -, worker or -, leaseMs, credential or ""), ids, ids, timers of 2 (id, dueAtMs),
+  jobs of 7 (id, topic, tail of the text, token, - or held, worker or -, leaseMs, credential or ""), ids to void, ids to release,
+  ids of timers, timers of 2 (id, dueAtMs),
   approvals of 7 (id, step, hash, payloadKey, requester, separateDuties, expiresAtMs or ""), closings of 2 (id, state),
   letters of 3 (id, reason, body); then, only after "tree", what `judge-tree` describes
 ]]
@@ -24,10 +26,10 @@ local bound, boundKey, keepMs, proofAt = false, false, "", false
 if not dueChecked and (ends or ARGV[at + 5] ~= "") then redis.call("ZCARD", dueKey) end
 if ARGV[at + 5] ~= "" then
   local next = at + 10 + 2 * ARGV[at + 4]
-  local jobs, voided, cleared, timers, approvals, closed, letters = unpack(ARGV, next, next + 6)
-  local unclaimedAt = string.format("%.0f", nowMs + ARGV[next + 7])
-  local letterMs = tonumber(ARGV[next + 8])
-  next = next + 9
+  local jobs, voided, cleared, timers, approvals, closed, letters, released = unpack(ARGV, next, next + 7)
+  local unclaimedAt = string.format("%.0f", nowMs + ARGV[next + 8])
+  local letterMs = tonumber(ARGV[next + 9])
+  next = next + 10
   local readyKeys = {}
   local function readyKeyOf(topic)
     local key = readyKeys[topic]
@@ -39,7 +41,7 @@ if ARGV[at + 5] ~= "" then
     return key
   end
 
-  local firstVoided = next + 7 * jobs
+  local firstVoided, gone = next + 7 * jobs, {}
   for first = firstVoided, firstVoided + voided - 1, 900 do
     local names = {}
     for index = first, math.min(firstVoided + voided - 1, first + 899) do
@@ -47,11 +49,19 @@ if ARGV[at + 5] ~= "" then
     end
     for index, text in ipairs(redis.call("HMGET", runKey, unpack(names))) do
       local jobId = ARGV[first + index - 1]
+      if jobId == checkedJob then text = checkedText end
       local state = jobId ~= reportedJob and string.match(text or "", "^[^ ]+")
-      if state == "ready" or state == "claimed" then
+      if state == "held" or state == "ready" or state == "claimed" then
         fields[#fields + 1] = names[index]
         fields[#fields + 1] = "voided" .. string.sub(text, #state + 1)
-        dueGone[#dueGone + 1] = (state == "ready" and "unclaimed " or "claim ") .. tenant .. " " .. jobId
+        dueGone[#dueGone + 1] = (state == "claimed" and "claim " or "unclaimed ") .. tenant .. " " .. jobId
+        gone[jobId] = true
+      end
+      if state == "claimed" then
+        local worker, topic = string.match(text, "^" .. string.rep("[^ ]+ ", 3) .. "([^ ]+) "
+          .. string.rep("[^ ]+ ", 6) .. "([^ ]+)")
+        local _, pool = readWorker(worker)
+        if pool then writes[#writes + 1] = places.leave(topic, pool, jobId) end
       end
       if state == "ready" then
         local topic = string.match(text, "^" .. string.rep("[^ ]+ ", 10) .. "([^ ]+)")
@@ -60,15 +70,37 @@ if ARGV[at + 5] ~= "" then
     end
   end
 
+  -- A job keeps the time of its creation and what the check said of it; it is named to workers anew, however long it was held.
+  for index = firstVoided + voided, firstVoided + voided + released - 1 do
+    local jobId = ARGV[index]
+    local text = jobId == checkedJob and checkedText or redis.call("HGET", runKey, "job:" .. jobId) or ""
+    local rest, createdAt, topic =
+      string.match(text, "^held [^ ]+ (" .. string.rep("[^ ]+ ", 7) .. "([^ ]+) ([^ ]+) .*)$")
+    if rest and not gone[jobId] then
+      fields[#fields + 1] = "job:" .. jobId
+      fields[#fields + 1] = "ready 0 " .. rest
+      writes[#writes + 1] = { "ZADD", readyKeyOf(topic), createdAt, jobId }
+      dueAdded[#dueAdded + 1] = unclaimedAt
+      dueAdded[#dueAdded + 1] = "unclaimed " .. tenant .. " " .. jobId
+    end
+  end
+
   for _ = 1, jobs do
     local jobId, topic, tail, token, worker, leaseMs, credential = unpack(ARGV, next, next + 6)
     next = next + 7
-    local born = token ~= "-" and not cancelling
+    local held = token == "held"
+    local born = token ~= "-" and not held and not cancelling
     if born and stopped == nil then
-      local settings = redis.call("HMGET", start .. "tenant:" .. tenant, "stopped", "revoked")
-      stopped, revoked = settings[1] == "true", settings[2] or ""
+      local settings = redis.call("HMGET", start .. "tenant:" .. tenant, "stopped", "revoked", "limits")
+      stopped, revoked, limits = settings[1] == "true", settings[2] or "", settings[3] or ""
     end
     if born and credential ~= "" and string.find(revoked, " " .. credential .. " ", 1, true) then born = false end
+    if born and not stopped then
+      local pool
+      pool, worker = places.counted(worker)
+      if pool and places.refusal(topic, pool) then born = false
+      elseif pool then writes[#writes + 1] = places.take(topic, pool, jobId) end
+    end
     fields[#fields + 1] = "job:" .. jobId
     if born and not stopped then
       local nowUs = time[1] * 1000000 + time[2]
@@ -83,13 +115,13 @@ if ARGV[at + 5] ~= "" then
       claims[#claims + 1] = fence
       claims[#claims + 1] = leaseMs
     else
-      fields[#fields + 1] = "ready 0 - - - - - - - " .. now .. " " .. tail
-      writes[#writes + 1] = { "ZADD", readyKeyOf(topic), now, jobId }
+      fields[#fields + 1] = (held and "held" or "ready") .. " 0 - - - - - - - " .. now .. " " .. tail
+      if not held then writes[#writes + 1] = { "ZADD", readyKeyOf(topic), now, jobId } end
       dueAdded[#dueAdded + 1] = unclaimedAt
       dueAdded[#dueAdded + 1] = "unclaimed " .. tenant .. " " .. jobId
     end
   end
-  next = next + voided
+  next = next + voided + released
 
   local timerStart = "timer " .. tenant .. " " .. runId .. " "
   for _ = 1, cleared do

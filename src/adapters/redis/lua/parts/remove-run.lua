@@ -2,8 +2,9 @@
 --[[
   Removes an ended run and all that belongs to it, 500 belongings at a time; the run itself goes last, so that a part
   left over is found again. Locks are removed unseen, which cannot fail: reading them would be four calls a job.
+  A job of it that still runs leaves its place.
   Reads: start (what every key of the partition begins with), nowMs, encodeName
-  Sets: planRemoval(tenant, runId, buries), which only reads, and removePlanned(plan), which cannot fail after it; plan.locks
+  Sets: readWorker, planRemoval(tenant, runId, buries), which only reads, and removePlanned(plan), which cannot fail after it; plan.locks
   holds the keys of locks, plan.work what the removal costs in calls to Redis, plan.more whether it is only a part
 ]]
 local removedMax = 500
@@ -59,13 +60,37 @@ local function addJobLocks(locks, tenant, names)
   end
 end
 
+--@include worker-word
+-- Where those of these jobs run that are counted.
+local function placesOf(runKey, names)
+  local members, jobs = {}, {}
+  for _, name in ipairs(names) do
+    if string.sub(name, 1, 4) == "job:" then jobs[#jobs + 1] = name end
+  end
+  for first = 1, #jobs, 900 do
+    local last = math.min(#jobs, first + 899)
+    for index, text in ipairs(redis.call("HMGET", runKey, unpack(jobs, first, last))) do
+      local word, topic = string.match(text or "", "^claimed " .. string.rep("[^ ]+ ", 2) .. "([^ ]+) "
+        .. string.rep("[^ ]+ ", 6) .. "([^ ]+)")
+      local _, pool = readWorker(word or "")
+      if pool then
+        local jobId = string.sub(jobs[first + index - 1], 5)
+        members[#members + 1] = "t:" .. topic .. " " .. jobId
+        members[#members + 1] = "p:" .. pool .. " " .. jobId
+      end
+    end
+  end
+  return members
+end
+
 -- `buries` is for a removal that somebody asked for; retention comes long after every late duplicate.
 local function planRemoval(tenant, runId, buries)
   local name = tenant .. ":" .. runId
   local runKey = start .. "run:" .. name
   local plan = { tenant = tenant, runId = runId, runKey = runKey, fields = {}, locks = {}, goes = {}, approvals = {} }
   local count, withLocks, header = countBelongings(runKey)
-  local names = (count >= removedMax or withLocks) and namesOf(runKey, count) or {}
+  local anyRunning = redis.call("ZCARD", start .. "running:" .. tenant) > 0
+  local names = (count >= removedMax or withLocks or anyRunning) and namesOf(runKey, count) or {}
   if count >= removedMax then
     plan.fields = firstBelongings(names)
     plan.more = true
@@ -76,6 +101,7 @@ local function planRemoval(tenant, runId, buries)
     if plan.more then plan.fields = firstBelongings(names) end
   end
   if withLocks then addJobLocks(plan.locks, tenant, plan.more and plan.fields or names) end
+  plan.places = anyRunning and placesOf(runKey, plan.more and plan.fields or names) or {}
   for _, id in ipairs(plan.approvals) do
     local key = start .. "approval-record:" .. tenant .. ":" .. id
     redis.call("HGET", key, "state") -- Refuses a key of another type, as the reads below do.
@@ -106,6 +132,9 @@ local function removePlanned(plan)
   if #plan.approvals > 0 then redis.call("ZREM", start .. "approvals:" .. plan.tenant, unpack(plan.approvals)) end
   unlinkAll(plan.goes)
   unlinkAll(plan.locks)
+  for first = 1, #plan.places, 900 do
+    redis.call("ZREM", start .. "running:" .. plan.tenant, unpack(plan.places, first, math.min(#plan.places, first + 899)))
+  end
   if plan.more then
     redis.call("HSET", plan.runKey, "removing", "true")
     return

@@ -1,7 +1,7 @@
 #!lua
 --[[
   What the sweep does with runs and jobs. Every handler reads first; what it reads has the type that it then writes.
-  Reads: start, dueKey, nowMs, now, settings, found, terminal, planRemoval, removePlanned
+  Reads: start, dueKey, nowMs, now, settings, found, terminal, planRemoval, removePlanned, readWorker
   Sets: visitRun, loseClaim, fireTimer, publishAgain, removeEnded: each takes the tenant and the subject
 ]]
 local function runIdOf(jobId)
@@ -50,10 +50,17 @@ local function loseClaim(tenant, jobId)
   local runId = runIdOf(jobId)
   local runKey = start .. "run:" .. tenant .. ":" .. runId
   local text = redis.call("HGET", runKey, "job:" .. jobId)
-  local rest, worker, expiresAt =
+  local rest, word, expiresAt =
     string.match(text or "", "^claimed( [^ ]+ [^ ]+ ([^ ]+) [^ ]+ [^ ]+ ([^ ]+) .*)$")
   if not rest or tonumber(expiresAt) > nowMs then return end
   local way = wayTo(tenant, runId)
+  local worker, pool = readWorker(word)
+  if pool then
+    local runningKey = start .. "running:" .. tenant
+    local topic = string.match(rest, "^" .. string.rep(" [^ ]+", 9) .. " ([^ ]+)")
+    redis.call("ZCARD", runningKey)
+    redis.call("ZREM", runningKey, "t:" .. topic .. " " .. jobId, "p:" .. pool .. " " .. jobId)
+  end
   redis.call("HSET", runKey, "job:" .. jobId, "lost" .. rest)
   found.lostClaims = found.lostClaims + 1
   local id = "lost:" .. jobId
@@ -72,11 +79,11 @@ end
 local function publishAgain(tenant, jobId)
   local runKey = start .. "run:" .. tenant .. ":" .. runIdOf(jobId)
   local text = redis.call("HGET", runKey, "job:" .. jobId)
-  local republished, rest = string.match(text or "", "^ready ([0-9]+)( .*)$")
-  if not rest then return end
+  local state, republished, rest = string.match(text or "", "^(%a+) ([0-9]+)( .*)$")
+  if state ~= "ready" and state ~= "held" then return end
   republished = republished + 1
   local waitMs = math.min(settings.republishAfterMaxMs, settings.republishAfterMs * 2 ^ republished)
-  redis.call("HSET", runKey, "job:" .. jobId, "ready " .. string.format("%.0f", republished) .. rest)
+  redis.call("HSET", runKey, "job:" .. jobId, state .. " " .. string.format("%.0f", republished) .. rest)
   redis.call("ZADD", dueKey, inMs(waitMs), "unclaimed " .. tenant .. " " .. jobId)
   found.unclaimed[#found.unclaimed + 1] = { tenant, jobId, text }
 end
