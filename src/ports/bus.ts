@@ -12,6 +12,7 @@ export function keepsLatest(stream: BusStream): boolean {
 }
 
 export type BusMessage = {
+  /** Parts of any characters, separated by `/`. The first is whose it is, a tenant: a bus may let others not even name it. */
   readonly subject: string;
   /** A message with an id seen within the last two minutes is not stored again. */
   readonly messageId?: string;
@@ -46,6 +47,8 @@ export type Handlers = {
   handle(delivery: BusDelivery): Promise<Verdict>;
   /** Called before a message is dropped; until it succeeds the message stays. */
   giveUp(delivery: BusDelivery, because: string): Promise<void>;
+  /** Messages may pass the consumer by: called about once a second while it is cut off from the bus, and once when it is back. */
+  missed?(): void;
 };
 
 export type Consumer = { stop(): Promise<void> };

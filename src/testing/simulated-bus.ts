@@ -1,5 +1,13 @@
 // The bus as simulated processes reach it: it delays, forgets what it acknowledged, and delivers twice.
-import type { Bus, BusMessage, BusStream, ConsumerTerms, Handlers, Verdict } from "../ports/bus.ts";
+import type {
+  Bus,
+  BusChannel,
+  BusMessage,
+  BusStream,
+  ConsumerTerms,
+  Handlers,
+  Verdict,
+} from "../ports/bus.ts";
 import type { Kernel } from "./kernel.ts";
 import type { SeededRandom } from "./seeded-random.ts";
 import type { SimulatedProcess } from "./simulated-process.ts";
@@ -24,8 +32,16 @@ type Member = {
   readonly handlers: Handlers;
 };
 
+type Listener = {
+  readonly process: SimulatedProcess;
+  readonly channel: BusChannel;
+  readonly hear: (body: string) => void;
+};
+
 type Message = {
   readonly stream: BusStream;
+  /** The consumers that share it; undefined where there is only one name. */
+  readonly name: string | undefined;
   readonly subject: string;
   readonly body: string;
   deliveries: number;
@@ -42,6 +58,7 @@ class BusServer implements SimulatedBus {
   readonly #kernel: Kernel;
   readonly #random: SeededRandom;
   readonly #members: Member[] = [];
+  readonly #listeners: Listener[] = [];
   #faults: BusFaults;
 
   constructor(kernel: Kernel, faults: BusFaults) {
@@ -69,19 +86,49 @@ class BusServer implements SimulatedBus {
           },
         };
       },
-      announce: () => {},
-      listen: () => ({ stop: async () => {} }),
+      announce: (channel, body) => this.#announce(process, channel, body),
+      listen: (channel, hear) => {
+        const listener = { process, channel, hear };
+        this.#listeners.push(listener);
+        return {
+          stop: async () => {
+            this.#listeners.splice(this.#listeners.indexOf(listener), 1);
+          },
+        };
+      },
       close: async () => {},
     };
   }
 
+  /** A hint goes to every name that consumes now; anything else to whoever is there in the end. */
   #publish(stream: BusStream, { subject, body }: BusMessage): void {
     const { forgottenRate, doubledRate } = this.#faults;
     if (this.#random.chance(forgottenRate)) return;
     const copies = this.#random.chance(doubledRate) ? 2 : 1;
-    for (let copy = 0; copy < copies; copy += 1) {
-      this.#deliverAfter(this.#travelMs(), { stream, subject, body, deliveries: 0 });
+    const names = stream === "hints" ? this.#living(stream).map(({ terms }) => terms.name) : [undefined];
+    for (const name of new Set(names)) {
+      for (let copy = 0; copy < copies; copy += 1) {
+        this.#deliverAfter(this.#travelMs(), { stream, name, subject, body, deliveries: 0 });
+      }
     }
+  }
+
+  /** To the other processes that listen, each on its own way and perhaps not at all. */
+  #announce(from: SimulatedProcess, channel: BusChannel, body: string): void {
+    for (const listener of this.#listeners) {
+      if (listener.process === from || listener.channel !== channel) continue;
+      if (this.#random.chance(this.#faults.forgottenRate)) continue;
+      this.#kernel.after(this.#travelMs(), () => {
+        if (!this.#listeners.includes(listener) || listener.process.state() === "crashed") return;
+        listener.process.deliver(0, () => listener.hear(body));
+      });
+    }
+  }
+
+  #living(stream: BusStream): readonly Member[] {
+    return this.#members.filter(
+      ({ process, terms }) => terms.stream === stream && process.state() !== "crashed",
+    );
   }
 
   #deliverAfter(delayMs: number, message: Message): void {
@@ -90,11 +137,12 @@ class BusServer implements SimulatedBus {
 
   /** To one of those who listen; a process that crashes meanwhile says nothing, and the message comes again. */
   #deliver(message: Message): void {
-    const living = this.#members.filter(
-      ({ process, terms }) => terms.stream === message.stream && process.state() !== "crashed",
+    const living = this.#living(message.stream).filter(
+      ({ terms }) => message.name === undefined || terms.name === message.name,
     );
     if (living.length === 0) {
-      this.#deliverAfter(nobodyMs, message);
+      // Nobody comes back under the name of a process that is gone.
+      if (message.name === undefined) this.#deliverAfter(nobodyMs, message);
       return;
     }
     const { process, terms, handlers } = this.#random.pick(living);

@@ -89,3 +89,75 @@ test.each([
   await scenario.kernel.run({});
   expect(scenario.heard).toHaveLength(deliveries);
 });
+
+test("a hint goes to every name that consumes, and to one of each name", async () => {
+  const kernel = createKernel(1);
+  const bus = createSimulatedBus(kernel, noBusFaults);
+  const heard: string[] = [];
+  const consume = (name: string, member: string) => {
+    const process = kernel.process(member);
+    bus.connect(process).consume(
+      { ...terms, stream: "hints", name },
+      {
+        handle: async () => {
+          heard.push(name);
+          return { kind: "done" };
+        },
+        giveUp: async () => {},
+      },
+    );
+    return process;
+  };
+  consume("gateway 1", "a");
+  consume("gateway 2", "b");
+  consume("gateway 2", "c");
+  const gone = consume("gateway 3", "d");
+  gone.crash();
+  const publisher = bus.connect(kernel.process("publisher"));
+  await publisher.publish("hints", message);
+  await kernel.run({});
+  expect(heard.sort()).toEqual(["gateway 1", "gateway 2"]);
+});
+
+test("a hint that nobody consumes when it is published is told to nobody", async () => {
+  const kernel = createKernel(1);
+  const bus = createSimulatedBus(kernel, noBusFaults);
+  const late = bus.connect(kernel.process("late"));
+  await late.publish("hints", message);
+  let heard = 0;
+  late.consume(
+    { ...terms, stream: "hints" },
+    {
+      handle: async () => {
+        heard += 1;
+        return { kind: "done" };
+      },
+      giveUp: async () => {},
+    },
+  );
+  await kernel.run({});
+  expect(heard).toBe(0);
+});
+
+test.each([
+  { forgottenRate: 0, expected: ["b acme", "c acme"], title: "reaches the other processes, each once" },
+  { forgottenRate: 1, expected: [], title: "may be lost" },
+])("an announcement $title", async ({ forgottenRate, expected }) => {
+  const kernel = createKernel(1);
+  const bus = createSimulatedBus(kernel, { ...noBusFaults, forgottenRate });
+  const heard: string[] = [];
+  const [a, b, c, d, e] = ["a", "b", "c", "d", "e"].map((name) => {
+    const process = kernel.process(name);
+    const own = bus.connect(process);
+    const channel = name === "d" ? "locks" : "events";
+    return { process, own, listener: own.listen(channel, (body) => heard.push(`${name} ${body}`)) };
+  });
+  e?.process.crash();
+  a?.own.announce("events", "acme");
+  await kernel.run({});
+  expect(heard.sort()).toEqual(expected);
+  await Promise.all([b, c, d].map((one) => one?.listener.stop()));
+  a?.own.announce("events", "again");
+  await kernel.run({});
+  expect(heard).toHaveLength(expected.length);
+});

@@ -15,15 +15,21 @@ import type { Log } from "../../ports/log.ts";
 
 type Stored = { readonly subject: string; readonly body: string; deliveries: number; gone: boolean };
 
-type Stream = {
+/** Messages for the consumers of one name, who share them. */
+type Queue = {
   /** Messages that wait for a consumer, oldest first. */
   readonly waiting: Set<Stored>;
   /** Where only the latest is kept: the message of each subject. */
   readonly bySubject: Map<string, Stored>;
   /** Messages that wait for their delay: in nobody's hands, so that a hot run's retries hold up nobody else. */
   readonly parked: Map<Stored, CancelTimer>;
-  readonly seen: Map<string, number>;
   readonly consumers: Set<Pull>;
+};
+
+type Stream = {
+  /** On `hints` one for each name that consumes; elsewhere one that is always there. */
+  readonly queues: Map<string, Queue>;
+  readonly seen: Map<string, number>;
 };
 
 type Pull = { pull(): void };
@@ -32,21 +38,13 @@ type Pull = { pull(): void };
 const duplicateWindowMs = 120_000;
 
 /** How long after a failed `giveUp` it is tried again. */
-const giveUpAgainMs = 5_000;
+const giveUpAgainMs = 2_000;
+
+/** The name of the one queue where there is only one. */
+const shared = "shared";
 
 export function createInProcessBus(ports: { readonly clock: Clock; readonly log: Log }): Bus {
-  const streams = new Map<BusStream, Stream>(
-    busStreams.map((name) => [
-      name,
-      {
-        waiting: new Set(),
-        bySubject: new Map(),
-        parked: new Map(),
-        seen: new Map(),
-        consumers: new Set(),
-      },
-    ]),
-  );
+  const streams = new Map(busStreams.map((name) => [name, openStream(name)]));
   const closed = new AbortController();
   const streamOf = (name: BusStream) => streams.get(name) as Stream;
 
@@ -55,22 +53,56 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
       if (closed.signal.aborted) return { kind: "unavailable", cause: "the bus is closed" };
       const stream = streamOf(name);
       if (isDuplicate(stream, message, ports.clock.monotonicMs())) return { kind: "published" };
-      const stored = { subject: message.subject, body: message.body, deliveries: 0, gone: false };
-      if (keepsLatest(name)) replace(stream, stored);
-      stream.waiting.add(stored);
-      wake(stream);
+      for (const queue of stream.queues.values()) {
+        const stored = { subject: message.subject, body: message.body, deliveries: 0, gone: false };
+        if (keepsLatest(name)) replace(queue, stored);
+        queue.waiting.add(stored);
+        wake(queue);
+      }
       return { kind: "published" };
     },
-    consume: (terms, handlers) =>
-      startConsumer(ports, streamOf(terms.stream), { terms, handlers, closed: closed.signal }),
+    consume(terms, handlers) {
+      const stream = streamOf(terms.stream);
+      const queueName = isFannedOut(terms.stream) ? terms.name : shared;
+      const queue = stream.queues.get(queueName) ?? openQueue();
+      stream.queues.set(queueName, queue);
+      const consumer = startConsumer(ports, queue, { terms, handlers, closed: closed.signal });
+      return {
+        async stop() {
+          await consumer.stop();
+          // What waits for a name that nobody has any more would never be told.
+          if (!isFannedOut(terms.stream) || queue.consumers.size > 0) return;
+          stream.queues.delete(queueName);
+          forgetParked(queue);
+        },
+      };
+    },
     // There is no other process.
     announce: () => {},
     listen: () => ({ stop: async () => {} }),
     async close() {
       closed.abort();
-      for (const { parked } of streams.values()) for (const cancel of parked.values()) cancel();
+      for (const { queues } of streams.values()) for (const queue of queues.values()) forgetParked(queue);
     },
   };
+}
+
+function isFannedOut(stream: BusStream): boolean {
+  return stream === "hints";
+}
+
+function openStream(name: BusStream): Stream {
+  const queues = new Map<string, Queue>(isFannedOut(name) ? [] : [[shared, openQueue()]]);
+  return { queues, seen: new Map() };
+}
+
+function openQueue(): Queue {
+  return { waiting: new Set(), bySubject: new Map(), parked: new Map(), consumers: new Set() };
+}
+
+function forgetParked(queue: Queue): void {
+  for (const cancel of queue.parked.values()) cancel();
+  queue.parked.clear();
 }
 
 function isDuplicate(stream: Stream, { messageId }: BusMessage, nowMs: number): boolean {
@@ -85,39 +117,39 @@ function isDuplicate(stream: Stream, { messageId }: BusMessage, nowMs: number): 
 }
 
 /** One message per subject: the new one takes the old one's place. */
-function replace(stream: Stream, stored: Stored): void {
-  const old = stream.bySubject.get(stored.subject);
+function replace(queue: Queue, stored: Stored): void {
+  const old = queue.bySubject.get(stored.subject);
   if (old !== undefined) {
     old.gone = true;
-    stream.waiting.delete(old);
-    stream.parked.get(old)?.();
-    stream.parked.delete(old);
+    queue.waiting.delete(old);
+    queue.parked.get(old)?.();
+    queue.parked.delete(old);
   }
-  stream.bySubject.set(stored.subject, stored);
+  queue.bySubject.set(stored.subject, stored);
 }
 
-function wake(stream: Stream): void {
-  for (const consumer of stream.consumers) {
-    if (stream.waiting.size === 0) return;
+function wake(queue: Queue): void {
+  for (const consumer of queue.consumers) {
+    if (queue.waiting.size === 0) return;
     consumer.pull();
   }
 }
 
-/** The stream keeps the message until its time has come, whatever becomes of the consumer that had it. */
-function parkIn(clock: Clock, stream: Stream, stored: Stored, delayMs: number): void {
+/** The queue keeps the message until its time has come, whatever becomes of the consumer that had it. */
+function parkIn(clock: Clock, queue: Queue, stored: Stored, delayMs: number): void {
   const cancel = clock.timer(delayMs, () => {
-    stream.parked.delete(stored);
-    stream.waiting.add(stored);
-    wake(stream);
+    queue.parked.delete(stored);
+    queue.waiting.add(stored);
+    wake(queue);
   });
-  stream.parked.set(stored, cancel);
+  queue.parked.set(stored, cancel);
 }
 
 type Work = { readonly terms: ConsumerTerms; readonly handlers: Handlers; readonly closed: AbortSignal };
 
 function startConsumer(
   { clock, log }: { readonly clock: Clock; readonly log: Log },
-  stream: Stream,
+  queue: Queue,
   work: Work,
 ): Consumer {
   const { terms, handlers } = work;
@@ -128,10 +160,10 @@ function startConsumer(
 
   const remove = (stored: Stored) => {
     stored.gone = true;
-    if (stream.bySubject.get(stored.subject) === stored) stream.bySubject.delete(stored.subject);
+    if (queue.bySubject.get(stored.subject) === stored) queue.bySubject.delete(stored.subject);
   };
   const park = (stored: Stored, delayMs: number) => {
-    if (!stored.gone && !work.closed.aborted) parkIn(clock, stream, stored, delayMs);
+    if (!stored.gone && !work.closed.aborted) parkIn(clock, queue, stored, delayMs);
   };
 
   async function deliver(stored: Stored): Promise<void> {
@@ -180,9 +212,9 @@ function startConsumer(
 
   const pull = () => {
     while (!stop.aborted && pending < terms.pendingMax) {
-      const [stored] = stream.waiting;
+      const [stored] = queue.waiting;
       if (stored === undefined) return;
-      stream.waiting.delete(stored);
+      queue.waiting.delete(stored);
       pending += 1;
       const task = deliver(stored).finally(() => {
         pending -= 1;
@@ -193,12 +225,12 @@ function startConsumer(
     }
   };
   const consumer = { pull };
-  stream.consumers.add(consumer);
+  queue.consumers.add(consumer);
   pull();
   return {
     async stop() {
       stopped.abort();
-      stream.consumers.delete(consumer);
+      queue.consumers.delete(consumer);
       await Promise.all(underWay);
     },
   };

@@ -1,6 +1,14 @@
 // What a check of a bus gets to work with: a bus of its own, listeners that remember, and the verdicts by name.
 import assert from "node:assert/strict";
-import type { Bus, BusDelivery, Consumer, ConsumerTerms, Handlers, Verdict } from "../../ports/bus.ts";
+import type {
+  Bus,
+  BusDelivery,
+  BusStream,
+  Consumer,
+  ConsumerTerms,
+  Handlers,
+  Verdict,
+} from "../../ports/bus.ts";
 import type { Clock } from "../../ports/clock.ts";
 
 /** One check of a bus that nobody else uses: every adapter must pass it. */
@@ -17,10 +25,18 @@ export type Listener = Consumer & {
 export class BusHarness {
   readonly bus: Bus;
   readonly clock: Clock;
+  /** The same bus as another process has it. */
+  readonly other: Bus;
 
-  constructor(bus: Bus, clock: Clock) {
+  constructor(bus: Bus, clock: Clock, other = bus) {
     this.bus = bus;
     this.clock = clock;
+    this.other = other;
+  }
+
+  /** The same checks from the other process's side. */
+  elsewhere(): BusHarness {
+    return new BusHarness(this.other, this.clock, this.bus);
   }
 
   async publish(body: string, subject = body, messageId?: string): Promise<void> {
@@ -28,8 +44,12 @@ export class BusHarness {
     assert.deepEqual(await this.bus.publish("results", message), { kind: "published" });
   }
 
-  async hint(body: string, subject = body): Promise<void> {
-    assert.deepEqual(await this.bus.publish("hints", { subject, body }), { kind: "published" });
+  async publishOn(stream: BusStream, body: string, subject = body): Promise<void> {
+    assert.deepEqual(await this.bus.publish(stream, { subject, body }), { kind: "published" });
+  }
+
+  hint(body: string, subject = body): Promise<void> {
+    return this.publishOn("hints", body, subject);
   }
 
   listen(

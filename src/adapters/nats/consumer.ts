@@ -1,0 +1,175 @@
+// A consumer of the port on JetStream: it asks for messages, acts on verdicts, and sets itself up again whatever becomes of the server.
+import { AckPolicy, type ConsumerConfig, DeliverPolicy } from "@nats-io/jetstream";
+import { type Msg, nanos } from "@nats-io/transport-node";
+import type { Consumer, ConsumerTerms, Handlers } from "../../ports/bus.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { Log } from "../../ports/log.ts";
+import type { Random } from "../../ports/random.ts";
+import { deliver } from "./deliver.ts";
+import { deliverLater } from "./delivery.ts";
+import { connected, type Link } from "./link.ts";
+import type { Writing } from "./messages.ts";
+import { type Pull, startPull } from "./pull.ts";
+import type { Streams } from "./streams.ts";
+import { writeToken } from "./subjects.ts";
+import { waitAtMost } from "./wait-at-most.ts";
+
+export type ConsumerScene = {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly random: Random;
+  readonly link: Link;
+  readonly writing: Writing;
+  readonly streams: Streams;
+};
+
+export type NatsConsumer = Consumer & {
+  readonly terms: ConsumerTerms;
+  /** Resolves when the server knows the consumer, or when that has failed once. */
+  readonly started: Promise<void>;
+  /** Takes nothing more and waits for nobody. */
+  abandon(): void;
+  /** Nothing need be kept on the server for this name any more. */
+  remove(): Promise<void>;
+};
+
+/**
+ * Messages that wait for their delay count on the server's side. With the client's own limit there, the retries of one hot
+ * run filled it, and of 50 results of other runs none came through within 4 s.
+ */
+const unacknowledgedMax = 100_000;
+/** A process that is gone leaves its consumer of hints behind, and every hint is kept for it that long. */
+const forgottenAfterMs = 60_000;
+const againAfterMs = { first: 100, most: 2_000 };
+/** A server that hangs is not waited for. */
+const endWithinMs = 1_000;
+/** How often a consumer that is cut off says that messages may pass it by. */
+const missedEveryMs = 1_000;
+
+export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handlers: Handlers): NatsConsumer {
+  const { clock, link, writing } = scene;
+  const stopped = new AbortController();
+  const underWay = new Set<Promise<void>>();
+  const placesMin = Math.max(1, terms.pendingMax >> 2);
+  const place = { stream: writing.names.stream(terms.stream), consumer: writeToken(terms.name) };
+  let pull: Pull | undefined;
+  let starting = () => {};
+  const started = new Promise<void>((resolve) => {
+    starting = resolve;
+  });
+  const cutOff = cutOffState(scene, terms, handlers);
+
+  const receive = (message: Msg) => {
+    // On its way when we stopped: somebody else's.
+    if (stopped.signal.aborted) return deliverLater(message, 0);
+    const task = deliver(scene, { terms, handlers }, message).finally(() => {
+      underWay.delete(task);
+      pull?.ask();
+    });
+    underWay.add(task);
+  };
+
+  /** Until this way of getting messages ends. */
+  async function consume(): Promise<string> {
+    await scene.streams.ensure(terms.stream);
+    await link.manager.consumers.add(place.stream, consumerSettings(terms, place.consumer));
+    if (stopped.signal.aborted) return "stopped";
+    pull = startPull(clock, link, {
+      ...place,
+      inbox: `${writing.names.inboxPrefix}.${scene.random.token()}`,
+      freePlaces: () => terms.pendingMax - underWay.size,
+      placesMin,
+      receive,
+    });
+    starting();
+    cutOff.isOver();
+    const reason = await pull.ended;
+    await pull.end();
+    return reason;
+  }
+
+  async function keepConsuming(): Promise<void> {
+    for (let failures = 0; !stopped.signal.aborted; ) {
+      const beganMs = clock.monotonicMs();
+      const reason = await consume().catch((error) =>
+        error instanceof Error ? error.message : String(error),
+      );
+      if (stopped.signal.aborted) return;
+      starting();
+      cutOff.begins(reason);
+      failures = clock.monotonicMs() - beganMs > 10_000 ? 0 : failures + 1;
+      await clock.sleep(againDelayMs(failures, scene.random), stopped.signal);
+      if (!link.isUp()) await connected(link, stopped.signal);
+    }
+  }
+
+  const running = keepConsuming();
+  const abandon = () => {
+    stopped.abort();
+    cutOff.end();
+    starting();
+    void pull?.end();
+  };
+  return {
+    terms,
+    started,
+    abandon,
+    async stop() {
+      abandon();
+      await waitAtMost(clock, endWithinMs, running);
+      await Promise.all(underWay);
+    },
+    async remove() {
+      // One that cannot be removed now is removed by the server, after a while without a sign of us.
+      if (!link.isUp()) return;
+      const removed = link.manager.consumers.delete(place.stream, place.consumer);
+      await waitAtMost(clock, endWithinMs, removed);
+    },
+  };
+}
+
+function consumerSettings(terms: ConsumerTerms, name: string): Partial<ConsumerConfig> {
+  return {
+    durable_name: name,
+    ack_policy: AckPolicy.Explicit,
+    ack_wait: nanos(terms.ackWaitMs),
+    // Deliveries are counted here: a server that has delivered often enough drops the message without a dead letter.
+    max_deliver: -1,
+    max_ack_pending: Math.max(unacknowledgedMax, terms.pendingMax),
+    ...(terms.stream === "hints"
+      ? { deliver_policy: DeliverPolicy.New, inactive_threshold: nanos(forgottenAfterMs), mem_storage: true }
+      : { deliver_policy: DeliverPolicy.All }),
+  };
+}
+
+function againDelayMs(failures: number, random: Random): number {
+  const ceilingMs = Math.min(againAfterMs.most, againAfterMs.first * 2 ** Math.min(failures, 10));
+  return ceilingMs * (0.5 + 0.5 * random.fraction());
+}
+
+/** Says once when the consumer is cut off and once when it is back, and meanwhile that messages may pass it by. */
+function cutOffState({ clock, log, random }: ConsumerScene, terms: ConsumerTerms, handlers: Handlers) {
+  let sinceMs: number | undefined;
+  let cancel = () => {};
+  const missed = () => {
+    handlers.missed?.();
+    cancel = clock.timer(missedEveryMs * (0.75 + 0.5 * random.fraction()), missed);
+  };
+  return {
+    end: () => cancel(),
+    begins(reason: string) {
+      if (sinceMs !== undefined) return;
+      sinceMs = clock.monotonicMs();
+      log.warn("a consumer of the bus is cut off", { stream: terms.stream, reason });
+      missed();
+    },
+    isOver() {
+      cancel();
+      if (sinceMs === undefined) return;
+      const afterMs = Math.round(clock.monotonicMs() - sinceMs);
+      sinceMs = undefined;
+      log.info("a consumer of the bus is back", { stream: terms.stream, after_ms: afterMs });
+      handlers.missed?.();
+    },
+  };
+}

@@ -1,0 +1,71 @@
+// What becomes of one delivered message: it is believed or not, handled in time or not, and ended as the verdict says.
+import type { Msg } from "@nats-io/transport-node";
+import type { BusDelivery, ConsumerTerms, Handlers, Verdict } from "../../ports/bus.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { Log } from "../../ports/log.ts";
+import { acknowledge, deliveriesOf, deliverLater, terminate } from "./delivery.ts";
+import { readMessage, type Writing } from "./messages.ts";
+
+export type DeliveryScene = { readonly clock: Clock; readonly log: Log; readonly writing: Writing };
+
+/** How long after a failed `giveUp` it is tried again. */
+const giveUpAgainMs = 2_000;
+
+export type Work = { readonly terms: ConsumerTerms; readonly handlers: Handlers };
+
+export async function deliver(scene: DeliveryScene, work: Work, message: Msg): Promise<void> {
+  const { terms } = work;
+  const incoming = readMessage(scene.writing, terms.stream, message);
+  if (incoming.kind === "refused") return terminate(message);
+  const { subject, body } = incoming;
+  const delivery = { subject, body, deliveries: deliveriesOf(message) };
+  if (delivery.deliveries > terms.deliveriesMax)
+    return drop(scene, work, { message, delivery }, "deliveries_exhausted");
+  const verdict = await judged(scene, work, delivery);
+  if (verdict === "late") return;
+  if (verdict.kind === "done") acknowledge(message);
+  else if (verdict.kind === "retry") deliverLater(message, verdict.delayMs);
+  else await drop(scene, work, { message, delivery }, verdict.because);
+}
+
+/** Without a verdict in time the server has delivered the message again: what the handler says then is too late. */
+async function judged(
+  { clock, log }: DeliveryScene,
+  { terms, handlers }: Work,
+  delivery: BusDelivery,
+): Promise<Verdict | "late"> {
+  let cancelLate = () => {};
+  const late = new Promise<"late">((resolve) => {
+    cancelLate = clock.timer(terms.ackWaitMs, () => resolve("late"));
+  });
+  try {
+    return await Promise.race([handlers.handle(delivery), late]);
+  } catch (error) {
+    log.error("a bus handler failed", {
+      cause: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    });
+    return { kind: "retry", delayMs: Math.min(terms.ackWaitMs, 1_000), because: "the handler failed" };
+  } finally {
+    cancelLate();
+  }
+}
+
+type Delivered = { readonly message: Msg; readonly delivery: BusDelivery };
+
+/** The dead letter is written first; until then the message stays. */
+async function drop(
+  { log }: DeliveryScene,
+  { handlers }: Work,
+  { message, delivery }: Delivered,
+  because: string,
+): Promise<void> {
+  try {
+    await handlers.giveUp(delivery, because);
+    terminate(message);
+  } catch (error) {
+    log.error("a message could not be given up", {
+      cause: error instanceof Error ? error.message : String(error),
+    });
+    deliverLater(message, giveUpAgainMs);
+  }
+}

@@ -1,0 +1,32 @@
+// Counts messages that are not believed and tells the operator, who must not be flooded by whoever sends them.
+import type { Clock } from "../../ports/clock.ts";
+import type { Log } from "../../ports/log.ts";
+import type { Metrics } from "../../ports/metrics.ts";
+import type { Refusal } from "./signatures.ts";
+
+export type Refusals = { report(reason: Refusal, subject: string): void };
+
+/** One line a second at most; the counter has them all. */
+const lineEveryMs = 1_000;
+
+export function createRefusals(ports: {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics?: Metrics | undefined;
+}): Refusals {
+  let lastLineMs = Number.NEGATIVE_INFINITY;
+  let untold = 0;
+  return {
+    report(reason, subject) {
+      ports.metrics?.count("bus_messages_refused_total", { reason });
+      const nowMs = ports.clock.monotonicMs();
+      if (nowMs - lastLineMs < lineEveryMs) {
+        untold += 1;
+        return;
+      }
+      ports.log.warn("a message on the bus was refused", { reason, subject, refused_since: untold });
+      lastLineMs = nowMs;
+      untold = 0;
+    },
+  };
+}

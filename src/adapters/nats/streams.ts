@@ -1,0 +1,139 @@
+// The four streams of the bus on the server: how they are set up, made, and made again when somebody has removed them.
+import {
+  DiscardPolicy,
+  JetStreamApiCodes,
+  JetStreamApiError,
+  type JetStreamManager,
+  RetentionPolicy,
+  StorageType,
+  type StreamConfig,
+} from "@nats-io/jetstream";
+import { nanos } from "@nats-io/transport-node";
+import { InterlockError } from "../../errors.ts";
+import { type BusStream, keepsLatest } from "../../ports/bus.ts";
+import type { Log } from "../../ports/log.ts";
+import type { BusNames } from "./subjects.ts";
+
+export type Streams = {
+  /** Makes the stream if it is not there. Callers at the same time share one request. */
+  ensure(stream: BusStream): Promise<void>;
+};
+
+export type StreamSettings = Pick<
+  StreamConfig,
+  | "name"
+  | "subjects"
+  | "retention"
+  | "storage"
+  | "discard"
+  | "num_replicas"
+  | "max_msgs_per_subject"
+  | "max_msgs"
+  | "max_age"
+  | "duplicate_window"
+>;
+
+const minuteMs = 60_000;
+const duplicateWindowMs = 2 * minuteMs;
+
+/**
+ * Results are on disk: a lost one is a job done again. The others are in memory, since the sweep names every job that waits
+ * again, and a disk write per hint would be the slowest part of a commit.
+ */
+export function streamSettings(names: BusNames, stream: BusStream, replicas: number): StreamSettings {
+  const common = {
+    name: names.stream(stream),
+    subjects: [names.wildcard(stream)],
+    num_replicas: replicas,
+    duplicate_window: nanos(duplicateWindowMs),
+  };
+  if (!keepsLatest(stream)) {
+    return {
+      ...common,
+      retention: RetentionPolicy.Workqueue,
+      storage: StorageType.File,
+      // A full stream refuses, so that whoever reports knows: it must not push out an older result.
+      discard: DiscardPolicy.New,
+      max_msgs_per_subject: -1,
+      max_msgs: -1,
+      max_age: nanos(7 * 24 * 60 * minuteMs),
+    };
+  }
+  return {
+    ...common,
+    // Every process hears every hint, and none is kept for processes that are not there.
+    retention: stream === "hints" ? RetentionPolicy.Interest : RetentionPolicy.Workqueue,
+    storage: StorageType.Memory,
+    discard: DiscardPolicy.Old,
+    max_msgs_per_subject: 1,
+    max_msgs: 100_000,
+    max_age: nanos((stream === "hints" ? 5 : 15) * minuteMs),
+  };
+}
+
+/** Without these the bus does not do what it promises; others are left as an operator has set them. */
+const essentials = ["subjects", "retention", "discard", "max_msgs_per_subject", "duplicate_window"] as const;
+
+/** The settings in which a stream differs from what is expected. */
+export function differences(
+  expected: StreamSettings,
+  found: StreamSettings,
+  which: ReadonlyArray<keyof StreamSettings> = essentials,
+): readonly string[] {
+  return which.filter((name) => JSON.stringify(expected[name]) !== JSON.stringify(found[name]));
+}
+
+export function createStreams(
+  {
+    manager,
+    names,
+    log,
+  }: { readonly manager: JetStreamManager; readonly names: BusNames; readonly log: Log },
+  replicas: number,
+): Streams {
+  const underWay = new Map<BusStream, Promise<void>>();
+
+  async function make(stream: BusStream): Promise<void> {
+    const expected = streamSettings(names, stream, replicas);
+    const found = await find(expected.name);
+    if (found === undefined) {
+      await manager.streams.add(expected);
+      log.info("a stream of the bus was made", { stream: expected.name });
+      return;
+    }
+    const wrong = differences(expected, found);
+    if (wrong.length === 0) return;
+    const essential = Object.fromEntries(wrong.map((name) => [name, expected[name as keyof StreamSettings]]));
+    try {
+      await manager.streams.update(expected.name, essential);
+      log.warn("a stream of the bus was set up otherwise and has been changed", {
+        stream: expected.name,
+        settings: wrong.join(", "),
+      });
+    } catch (error) {
+      throw new InterlockError(
+        "bus_unsuitable",
+        `the stream ${expected.name} is set up otherwise (${wrong.join(", ")}) and cannot be changed: remove it, no job is lost by that`,
+        { cause: error },
+      );
+    }
+  }
+
+  async function find(name: string): Promise<StreamSettings | undefined> {
+    try {
+      return (await manager.streams.info(name)).config;
+    } catch (error) {
+      if (error instanceof JetStreamApiError && error.code === JetStreamApiCodes.StreamNotFound)
+        return undefined;
+      throw error;
+    }
+  }
+
+  return {
+    ensure(stream) {
+      const making = underWay.get(stream) ?? make(stream).finally(() => underWay.delete(stream));
+      underWay.set(stream, making);
+      return making;
+    },
+  };
+}

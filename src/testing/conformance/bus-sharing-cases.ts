@@ -1,0 +1,207 @@
+// What every bus must do for several consumers: each message to one of a name, hints to every name, nobody held up by others.
+import assert from "node:assert/strict";
+import type { Verdict } from "../../ports/bus.ts";
+import {
+  type BusCase,
+  bodies,
+  counts,
+  done,
+  earlyMs,
+  type Listener,
+  later,
+  never,
+  timeBetween,
+} from "./bus-harness.ts";
+
+export const sharingCases: readonly BusCase[] = [
+  {
+    name: "consumers of one name share the messages: each goes to one of them",
+    async check(harness) {
+      // Each holds what it has for a moment, so that neither can take everything.
+      const hold = async (): Promise<Verdict> => {
+        await harness.clock.sleep(50);
+        return done;
+      };
+      const first = harness.listen(hold, { pendingMax: 4 });
+      const second = harness.listen(hold, { pendingMax: 4 });
+      const names = Array.from({ length: 20 }, (_, index) => `m${String(index).padStart(2, "0")}`);
+      for (const name of names) await harness.publish(name);
+      await harness.until(() => first.heard.length + second.heard.length === 20);
+      await harness.quiet();
+      assert.deepEqual([...bodies(first.heard), ...bodies(second.heard)].sort(), names);
+      assert.ok(first.heard.length > 0 && second.heard.length > 0);
+    },
+  },
+  {
+    name: "no more messages than allowed are in a handler's hands, and the others follow",
+    async check(harness) {
+      let inside = 0;
+      let insideMax = 0;
+      const listener = harness.listen(
+        async () => {
+          inside += 1;
+          insideMax = Math.max(insideMax, inside);
+          await harness.clock.sleep(20);
+          inside -= 1;
+          return done;
+        },
+        { pendingMax: 3 },
+      );
+      for (let index = 0; index < 12; index += 1) await harness.publish(`m${index}`);
+      await harness.until(() => listener.heard.length === 12 && inside === 0);
+      assert.equal(insideMax, 3);
+    },
+  },
+  {
+    name: "messages that wait for their delay are parked: as many as may be in hand do not hold up another one",
+    async check(harness) {
+      const listener = harness.listen(({ body }) => (body === "other" ? done : later(5_000)), {
+        pendingMax: 4,
+      });
+      for (let index = 0; index < 12; index += 1) await harness.publish(`busy ${index}`);
+      await harness.until(() => listener.heard.length === 12);
+      const publishedMs = harness.clock.monotonicMs();
+      await harness.publish("other");
+      await harness.until(() => bodies(listener.heard).includes("other"));
+      assert.ok(harness.clock.monotonicMs() - publishedMs < 1_000);
+    },
+  },
+];
+
+export const fanOutCases: readonly BusCase[] = [
+  {
+    name: "every name hears every hint, and consumers of one name share theirs",
+    async check(harness) {
+      const there = harness.elsewhere();
+      const alone = harness.listen(() => done, { stream: "hints", name: "gateway 1" });
+      const name = "host.example:12:ab/c *>";
+      const first = there.listen(() => done, { stream: "hints", name });
+      const second = there.listen(() => done, { stream: "hints", name });
+      // A process that publishes has its own consumers ready: after these two, both have.
+      await harness.hint("ready here");
+      await there.hint("ready there");
+      await harness.until(() => bodies(alone.heard).includes("ready there"));
+      const names = Array.from({ length: 10 }, (_, index) => `h${index}`);
+      for (const body of names) await harness.hint(body);
+      const heardBy = (...listeners: readonly Listener[]) =>
+        listeners.flatMap(({ heard }) => bodies(heard)).filter((body) => names.includes(body));
+      await harness.until(() => heardBy(alone).length === 10 && heardBy(first, second).length === 10);
+      await harness.quiet();
+      assert.deepEqual(heardBy(alone), names);
+      assert.deepEqual(heardBy(first, second).sort(), names);
+    },
+  },
+  {
+    name: "what one name puts off comes back to that name only",
+    async check(harness) {
+      const quick = harness.listen(() => done, { stream: "hints", name: "gateway 1" });
+      const slow = harness.listen(({ deliveries }) => (deliveries === 1 ? later(100) : done), {
+        stream: "hints",
+        name: "gateway 2",
+      });
+      await harness.hint("a");
+      await harness.until(() => slow.heard.length === 2);
+      await harness.quiet();
+      assert.deepEqual(counts(slow.heard), [1, 2]);
+      assert.deepEqual(counts(quick.heard), [1]);
+    },
+  },
+  {
+    name: "a name that has stopped misses what is published meanwhile, and hears what comes after it is back",
+    async check(harness) {
+      const before = harness.listen(() => done, { stream: "hints", name: "gateway 1" });
+      const witness = harness.listen(() => done, { stream: "hints", name: "gateway 2" });
+      await harness.hint("a");
+      await harness.until(() => before.heard.length === 1 && witness.heard.length === 1);
+      await before.stop();
+      await harness.hint("b");
+      await harness.until(() => witness.heard.length === 2);
+      const after = harness.listen(() => done, { stream: "hints", name: "gateway 1" });
+      await harness.hint("c");
+      await harness.until(() => witness.heard.length === 3 && after.heard.length > 0);
+      await harness.quiet();
+      assert.deepEqual(bodies(before.heard), ["a"]);
+      assert.deepEqual(bodies(after.heard), ["c"]);
+    },
+  },
+  {
+    name: "one of two consumers of a name may stop, and the other hears all that follows",
+    async check(harness) {
+      const first = harness.listen(() => done, { stream: "hints", name: "gateway 1" });
+      const second = harness.listen(() => done, { stream: "hints", name: "gateway 1" });
+      await harness.hint("a");
+      await harness.until(() => first.heard.length + second.heard.length === 1);
+      await first.stop();
+      for (const name of ["b", "c", "d"]) await harness.hint(name);
+      await harness.until(() => bodies(second.heard).includes("d"));
+      assert.deepEqual(bodies(second.heard).slice(-3), ["b", "c", "d"]);
+    },
+  },
+];
+
+/** For a bus that several processes share. */
+export const betweenProcessesCases: readonly BusCase[] = [
+  {
+    name: "consumers of one name in two processes share the messages",
+    async check(harness) {
+      const hold = async (): Promise<Verdict> => {
+        await harness.clock.sleep(50);
+        return done;
+      };
+      const here = harness.listen(hold, { pendingMax: 2 });
+      const there = harness.elsewhere().listen(hold, { pendingMax: 2 });
+      const names = Array.from({ length: 20 }, (_, index) => `m${String(index).padStart(2, "0")}`);
+      for (const name of names) await harness.publish(name);
+      await harness.until(() => here.heard.length + there.heard.length === 20);
+      await harness.quiet();
+      assert.deepEqual([...bodies(here.heard), ...bodies(there.heard)].sort(), names);
+      assert.ok(here.heard.length > 0 && there.heard.length > 0);
+    },
+  },
+  {
+    name: "an id that one process has published is known to the other",
+    async check(harness) {
+      const listener = harness.listen(() => done);
+      await harness.publish("a", "a", "id-1");
+      await harness.elsewhere().publish("a", "a", "id-1");
+      await harness.until(() => listener.heard.length === 1);
+      await harness.quiet();
+      assert.equal(listener.heard.length, 1);
+    },
+  },
+  {
+    name: "what a process had in hand when it died is delivered to another after the time for its verdict",
+    async check(harness) {
+      const lost = harness.elsewhere().listen(never, { ackWaitMs: 600 });
+      await harness.publish("a");
+      await harness.until(() => lost.heard.length === 1);
+      await harness.other.close();
+      const next = harness.listen(() => done, { ackWaitMs: 600 });
+      await harness.until(() => next.heard.length === 1);
+      assert.deepEqual(counts(next.heard), [2]);
+      assert.ok(timeBetween([...lost.heard, ...next.heard], 0, 1) >= 600 - 50 * earlyMs);
+    },
+  },
+  {
+    name: "an announcement is heard by the others on its channel, and never by the one that makes it",
+    async check(harness) {
+      const heard: string[] = [];
+      const here = harness.bus.listen("events", (body) => heard.push(`here ${body}`));
+      const there = harness.other.listen("events", (body) => heard.push(`there ${body}`));
+      const locks = harness.other.listen("locks", (body) => heard.push(`locks ${body}`));
+      await harness.quiet();
+      harness.bus.announce("events", "acme");
+      await harness.until(() => heard.length === 1);
+      harness.other.announce("events", "back");
+      harness.bus.announce("locks", "a lock");
+      await harness.until(() => heard.length === 3);
+      await harness.quiet();
+      assert.deepEqual([...heard].sort(), ["here back", "locks a lock", "there acme"]);
+      await there.stop();
+      harness.bus.announce("events", "nobody");
+      await harness.quiet();
+      assert.equal(heard.length, 3);
+      await Promise.all([here.stop(), locks.stop()]);
+    },
+  },
+];
