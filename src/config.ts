@@ -1,5 +1,7 @@
 // Every setting: default, unit, bounds, environment name and why, by area. load-config.ts turns it into a configuration.
 import { admissionSettings } from "./settings/admission.ts";
+import { busSettings } from "./settings/bus.ts";
+import { dispatchSettings } from "./settings/dispatch.ts";
 import { eventsSettings } from "./settings/events.ts";
 import { gatewaySettings } from "./settings/gateway.ts";
 import type { ChoiceSetting, NumberSetting, Setting } from "./settings/kinds.ts";
@@ -12,11 +14,13 @@ import { storeSettings } from "./settings/store.ts";
 export const settings = {
   ...processSettings,
   ...storeSettings,
+  ...busSettings,
   ...admissionSettings,
   ...locksSettings,
   ...runsSettings,
   ...gatewaySettings,
   ...eventsSettings,
+  ...dispatchSettings,
 } as const;
 
 export type SettingName = keyof typeof settings;
@@ -36,7 +40,9 @@ export function bounds(row: Setting): string {
       return `${row.unit === "fraction" ? "" : "whole, "}${row.min} to ${row.max} ${row.unit}`;
     case "choice":
       return row.choices.join(" or ");
-    case "text":
-      return row.pattern.source === "." ? "any text" : `text like ${row.pattern.source}`;
+    case "text": {
+      const must = row.pattern.source === "." ? "any text" : `text like ${row.pattern.source}`;
+      return row.optional ? `${must}, or empty` : must;
+    }
   }
 }

@@ -1,4 +1,5 @@
 // The composition root: the only file that names adapters. It puts a store, a bus, the system's clock and the flows together.
+import { createHttpDispatchCheck } from "./adapters/http/http-dispatch-check.ts";
 import { createInProcessBus } from "./adapters/in-process/in-process-bus.ts";
 import { MemoryMetrics } from "./adapters/memory/memory-metrics.ts";
 import { createMemoryStore } from "./adapters/memory/memory-store.ts";
@@ -21,10 +22,13 @@ import {
 } from "./control/jobs/in-process-worker.ts";
 import { shareWorkers } from "./control/jobs/worker-views.ts";
 import { createWorkers } from "./control/jobs/workers.ts";
+import { withDispatchCheck } from "./control/scheduler/holding.ts";
 import { rolesOf, startRoles } from "./control/start-roles.ts";
 import type { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig } from "./load-config.ts";
 import type { Bus } from "./ports/bus.ts";
+import type { DispatchCheck } from "./ports/dispatch-check.ts";
+import type { Finding } from "./ports/finding.ts";
 import type { Ports } from "./ports/ports.ts";
 import type { Store, StoreSettings } from "./ports/store.ts";
 
@@ -45,6 +49,8 @@ export type ControlPlaneOptions = ConfigSources & {
   /** Replaces single ports: tests and embedding programs bring their own log or metrics. */
   readonly ports?: Partial<Ports>;
   readonly bus?: Bus;
+  /** Asked before workers may have a job of high risk; a URL may be set instead (dispatch.checkUrl). */
+  readonly dispatchCheck?: DispatchCheck;
   /** `stopped`: this process answers questions, but leaves hints, results and the sweep to others. */
   readonly engine?: "running" | "stopped";
   /** Called when the store can no longer be trusted; by default the process ends, since a failed fsync is not retried. */
@@ -52,7 +58,8 @@ export type ControlPlaneOptions = ConfigSources & {
 };
 
 export async function createControlPlane(options: ControlPlaneOptions = {}): Promise<ControlPlane> {
-  const { config } = loadConfig(options);
+  const { config: loaded } = loadConfig(options);
+  const config = options.dispatchCheck === undefined ? loaded : withDispatchCheck(loaded);
   const log = options.ports?.log ?? createSystemLog("warn");
   const onFatal =
     options.onFatal ??
@@ -71,16 +78,18 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     log,
     store,
   };
-  const bus = options.bus ?? createInProcessBus(ports);
+  const bus = options.bus ?? (await openBus(config, ports));
   const engine = createEngine(ports, bus, config);
   const workers = createWorkers(ports.clock);
-  const shared = shareWorkers(engine, workers);
-  const running = options.engine === "stopped" ? [] : startRoles(engine, shared, rolesOf(config));
+  const sharedWorkers = shareWorkers(engine, workers);
+  const check = options.dispatchCheck ?? checkBehindUrl(config);
+  const running =
+    options.engine === "stopped" ? [] : startRoles(engine, { sharedWorkers, check }, rolesOf(config));
   const inProcess = new Set<InProcessWorker>();
   return {
     config,
     ports,
-    api: createApi(engine, workers, shared.views),
+    api: createApi(engine, workers, sharedWorkers.views),
     startRun: (request, signal) => startRun(engine, request, signal),
     startWorker(workerOptions) {
       const worker = startInProcessWorker({ engine, workers }, workerOptions);
@@ -94,6 +103,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
       await Promise.all(running.map((part) => part.stop()));
       await engine.background.idle();
       engine.teller.close();
+      engine.untold.close();
       await bus.close();
       await store.close();
     },
@@ -120,6 +130,11 @@ export function storeSettings(config: Config): StoreSettings {
   };
 }
 
+function checkBehindUrl(config: Config): DispatchCheck | undefined {
+  const url = config["dispatch.checkUrl"];
+  return url === "" ? undefined : createHttpDispatchCheck({ url, token: config["dispatch.token"] });
+}
+
 type Surroundings = { readonly log: Ports["log"]; readonly onFatal: (error: InterlockError) => void };
 
 /** Adapters are loaded when they are needed, so that the embedded start does not pay for the Redis client. */
@@ -135,17 +150,78 @@ async function openStore(config: Config, { log, onFatal }: Surroundings): Promis
     }
     case "redis": {
       const { openRedisStore } = await import("./adapters/redis/redis-store.ts");
-      const urls = config["store.redisUrls"].split(",");
-      return openRedisStore({
-        urls,
-        mode: config["store.redisMode"],
-        prefix: config["store.prefix"],
-        settings,
-        clock,
-        log,
-      });
+      return openRedisStore({ ...redisOptions(config), settings, clock, log });
     }
   }
+}
+
+/** When there is no bus the store is given back: a process that cannot start holds nothing. */
+async function openBus(config: Config, ports: Ports): Promise<Bus> {
+  if (config["bus.kind"] === "in-process") return createInProcessBus(ports);
+  try {
+    const { openNatsBus } = await import("./adapters/nats/nats-bus.ts");
+    return await openNatsBus({ ...natsOptions(config), ...ports });
+  } catch (error) {
+    await ports.store.close();
+    throw error;
+  }
+}
+
+/** An empty text is a setting that nobody made. */
+function given<Key extends string>(key: Key, value: string): { readonly [Name in Key]?: string } {
+  return (value === "" ? {} : { [key]: value }) as { readonly [Name in Key]?: string };
+}
+
+function natsOptions(config: Config) {
+  const signingKeys = config["bus.signingKeys"];
+  return {
+    urls: config["bus.natsUrls"].split(","),
+    prefix: config["store.prefix"],
+    ...given("user", config["bus.natsUser"]),
+    ...given("password", config["bus.natsPassword"]),
+    ...given("credentialsFile", config["bus.credentialsFile"]),
+    ...given("tlsCaFile", config["bus.tlsCaFile"]),
+    ...given("tlsCertFile", config["bus.tlsCertFile"]),
+    ...given("tlsKeyFile", config["bus.tlsKeyFile"]),
+    signingKeys: signingKeys === "" ? [] : signingKeys.split(","),
+    replicas: config["bus.replicas"],
+  };
+}
+
+function redisOptions(config: Config) {
+  const mode = config["store.redisMode"];
+  const byMode = mode === "standalone" ? "process" : "replicated";
+  const chosen = config["store.durability"];
+  return {
+    urls: config["store.redisUrls"].split(","),
+    mode,
+    prefix: config["store.prefix"],
+    masterName: config["store.redisMaster"],
+    ...given("user", config["store.redisUser"]),
+    ...given("password", config["store.redisPassword"]),
+    tls: {
+      ...given("caFile", config["store.tlsCaFile"]),
+      ...given("certFile", config["store.tlsCertFile"]),
+      ...given("keyFile", config["store.tlsKeyFile"]),
+    },
+    durability: chosen === "auto" ? byMode : chosen,
+    replicaWaitMs: config["store.replicaWaitMs"],
+  } as const;
+}
+
+/** What an operator should know of the servers that this configuration needs; nothing where it needs none. */
+export async function examineSurroundings(config: Config): Promise<readonly Finding[]> {
+  const findings: Finding[] = [];
+  if (config["store.kind"] === "redis") {
+    const { examineRedis } = await import("./adapters/redis/examine.ts");
+    findings.push(...(await examineRedis({ ...redisOptions(config), clock: systemClock })));
+  }
+  if (config["bus.kind"] === "nats") {
+    const { examineNats } = await import("./adapters/nats/examine.ts");
+    const ports = { clock: systemClock, random: systemRandom, instance: systemInstance() };
+    findings.push(...(await examineNats({ ...natsOptions(config), ...ports })));
+  }
+  return findings;
 }
 
 /** Metrics as a gateway shows them; `createControlPlane` takes them as its port. */

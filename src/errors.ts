@@ -104,6 +104,18 @@ export const errors = {
     message: "there is no such tenant",
     remedy: "Check the id; it may have been removed.",
   },
+  pool_not_found: {
+    status: 404,
+    retryable: false,
+    message: "there is no such pool, or it does not have this topic",
+    remedy: "Check the name: a pool is known by its limits and by the workers that were seen lately.",
+  },
+  topic_not_found: {
+    status: 404,
+    retryable: false,
+    message: "this topic has no limit",
+    remedy: "Check the name.",
+  },
   api_key_not_found: {
     status: 404,
     retryable: false,
@@ -362,6 +374,18 @@ export const errors = {
     retryable: false,
     message: "the store's server is not suitable",
     remedy: "Change the server setting that the detail names.",
+  },
+  bus_unavailable: {
+    status: 503,
+    retryable: true,
+    message: "no NATS server can be reached",
+    remedy: "Start nats-server with JetStream, or correct bus.natsUrls and the TLS files.",
+  },
+  bus_unsuitable: {
+    status: 500,
+    retryable: false,
+    message: "the NATS server cannot be used as the bus",
+    remedy: "Change what the detail names; docs/guide/nats.md lists the version, the settings and the permissions needed.",
   },
   internal: {
     status: 500,

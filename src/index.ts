@@ -20,6 +20,7 @@ export {
 export type * from "./control/locks/lock-api.ts";
 export { type Lease, type LeaseOutcome, withLease } from "./control/locks/with-lease.ts";
 export { type ControlPlane, type ControlPlaneOptions, createControlPlane } from "./control-plane.ts";
+export type { DispatchAnswer, DispatchJob, DispatchVerdict } from "./domain/dispatch.ts";
 export { type FingerprintedRequest, fingerprintOf, type JsonValue } from "./domain/fingerprint.ts";
 export { type KeyReading, readIdempotencyKey } from "./domain/idempotency-key.ts";
 export type { Fence, Guard, LockName, LockToken, RiskClass } from "./domain/lock.ts";
@@ -29,5 +30,6 @@ export { type JsonReading, readJson } from "./domain/strict-json.ts";
 export { parseTenantId, type TenantId, type TenantSettings } from "./domain/tenant.ts";
 export { type ErrorCode, errors, InterlockError } from "./errors.ts";
 export { loadConfig } from "./load-config.ts";
+export type { DispatchCheck } from "./ports/dispatch-check.ts";
 export type { Ports } from "./ports/ports.ts";
 export type { Answer, Store } from "./ports/store.ts";

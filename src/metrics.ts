@@ -125,6 +125,21 @@ export const metrics = {
     labels: ["cause"],
     help: "Hints of jobs sent: after their commit, or by the sweep because nobody had claimed them.",
   },
+  dispatch_checks_total: {
+    kind: "counter",
+    labels: ["verdict"],
+    help: "Questions to the dispatch check by what came of them: allow, deny, hold, failed (no answer), abandoned (the job's lock was lost meanwhile).",
+  },
+  dispatch_check_seconds: {
+    kind: "histogram",
+    labels: [],
+    help: "Time that the dispatch check took for one question.",
+  },
+  claims_refused_total: {
+    kind: "counter",
+    labels: ["because"],
+    help: "Claims that the store refused: not_ready, run_ended, topic_full, pool_full, pool_draining and others.",
+  },
   job_claims_lost_total: { kind: "counter", labels: [], help: "Claims that ran out without a result." },
   job_result_latency_seconds: {
     kind: "histogram",
@@ -160,6 +175,17 @@ export const metrics = {
     kind: "histogram",
     labels: [],
     help: "From the oldest row of a shared read being written to its being read.",
+  },
+  bus_publish_total: {
+    kind: "counter",
+    labels: ["stream", "outcome"],
+    help: "Messages given to NATS, by stream: published, or unavailable when no acknowledgement came.",
+  },
+  bus_reconnects_total: { kind: "counter", labels: [], help: "Connections to NATS lost and found again." },
+  bus_messages_refused_total: {
+    kind: "counter",
+    labels: ["reason"],
+    help: "Messages on the bus that were not believed: unsigned, forged or moved, expired.",
   },
 } as const satisfies Record<string, MetricRow>;
 

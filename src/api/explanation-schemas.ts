@@ -1,6 +1,6 @@
 // What explanations look like: why a run does not move, and which runs hold the slots.
 import * as z from "zod";
-import { unclaimedReasons } from "../domain/why/explanation.ts";
+import { heldReasons, unclaimedReasons } from "../domain/why/explanation.ts";
 import { anyJson, time } from "./fields.ts";
 import { runStatus } from "./schemas.ts";
 
@@ -46,6 +46,10 @@ const unclaimedItem = z.object({
   republished: z.number().meta({ description: "How often it was offered again." }),
   because: z.enum(unclaimedReasons),
   detail: z.string(),
+  places: z
+    .object({ running: z.number(), max: z.number() })
+    .exactOptional()
+    .meta({ description: "Of the limit on running jobs that is reached." }),
   ...missing,
   workers: z
     .array(
@@ -60,6 +64,19 @@ const unclaimedItem = z.object({
     )
     .meta({ description: "Workers of the topic that this process has seen, the nearest first." }),
   similar_topics: z.array(z.string()),
+  ...item,
+});
+
+const heldItem = z.object({
+  kind: z.literal("job_held"),
+  step_id: z.string(),
+  job_id: z.string(),
+  topic: z.string(),
+  attempt: z.number(),
+  because: z.enum(heldReasons),
+  detail: z.string(),
+  last_reason: z.string().exactOptional(),
+  last_said_at: time.exactOptional(),
   ...item,
 });
 
@@ -152,6 +169,7 @@ export const explanation = z
           limitItem,
           approvalItem,
           unclaimedItem,
+          heldItem,
           runningItem,
           timerItem,
           lockItem,

@@ -7,7 +7,7 @@ import type { ErrorCode } from "../errors.ts";
 export const eventStreamType = "text/event-stream";
 
 export type Route = {
-  readonly method: "GET" | "POST" | "PATCH" | "DELETE";
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** With names in braces: `/api/v1/workflows/{id}`. */
   readonly path: string;
   readonly summary: string;

@@ -5,6 +5,7 @@ import { deadLetterRoutes } from "./dead-letter-routes.ts";
 import { eventRoutes } from "./event-routes.ts";
 import { anyJson, nothing, pageOf, pageQuery, tenantName, topic } from "./fields.ts";
 import { lockRoutes } from "./lock-routes.ts";
+import { poolRoutes } from "./pool-routes.ts";
 import type { Route } from "./route.ts";
 import { runRoutes } from "./run-routes.ts";
 import * as schemas from "./schemas.ts";
@@ -294,6 +295,7 @@ export const routes = {
   ...workflowRoutes,
   ...runRoutes,
   ...jobRoutes,
+  ...poolRoutes,
   ...approvalRoutes,
   ...deadLetterRoutes,
   ...lockRoutes,

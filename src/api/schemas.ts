@@ -175,10 +175,19 @@ export const pollBody = z
     lease_ms: z.number().int().min(1_000).max(600_000).exactOptional(),
     labels: z.record(z.string().min(1).max(64), z.string().max(128)).exactOptional(),
     capabilities: z.array(z.string().min(1).max(128)).max(64).exactOptional(),
+    pool: topic.exactOptional().meta({ description: "The worker's pool; absent means `default`." }),
   })
   .meta({ id: "Poll" });
 
-export const polledJobs = z.object({ jobs: z.array(claimedJob) }).meta({ id: "PolledJobs" });
+export const polledJobs = z
+  .object({
+    jobs: z.array(claimedJob),
+    draining: z
+      .boolean()
+      .exactOptional()
+      .meta({ description: "The worker's pool drains: there will be no more jobs, and it may stop." }),
+  })
+  .meta({ id: "PolledJobs" });
 
 const claimFields = { job_id: z.string().min(1).max(256), claim_token: z.string().min(1).max(128) };
 
@@ -247,6 +256,7 @@ export const worker = z
     places: z.number(),
     labels: z.record(z.string(), z.string()),
     capabilities: z.array(z.string()),
+    pool: z.string(),
     running: z.number(),
     jobs: z.array(z.string()).meta({ description: "What it works on; only some when there are many." }),
     last_seen_ms_ago: z.number(),

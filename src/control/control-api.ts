@@ -16,6 +16,7 @@ import type { DeadLetterApi } from "./dead-letters/dead-letter-api.ts";
 import type { Feed, FeedStart } from "./events/feed.ts";
 import type { TimelineRow } from "./events/source.ts";
 import type { LockApi } from "./locks/lock-api.ts";
+import type { PoolApi } from "./pools/pool-api.ts";
 import type { WhyAnswer } from "./runs/explain-run.ts";
 import type { RunApi } from "./runs/run-api.ts";
 
@@ -84,6 +85,8 @@ export type PollRequest = {
   readonly leaseMs?: number;
   readonly labels?: Readonly<Record<string, string>>;
   readonly capabilities?: readonly string[];
+  /** The worker's pool; absent means `default`. */
+  readonly pool?: string;
 };
 
 export type ClaimedJob = {
@@ -96,7 +99,8 @@ export type ClaimedJob = {
 };
 
 export type PollAnswer =
-  | { readonly kind: "jobs"; readonly jobs: readonly ClaimedJob[] }
+  /** `draining`: the worker's pool gets no more jobs. */
+  | { readonly kind: "jobs"; readonly jobs: readonly ClaimedJob[]; readonly draining?: true }
   | { readonly kind: "tenant_stopped" }
   | { readonly kind: "credential_revoked" }
   | Trouble;
@@ -161,6 +165,7 @@ export type WorkerInfo = {
   readonly places: number;
   readonly labels: Readonly<Record<string, string>>;
   readonly capabilities: readonly string[];
+  readonly pool: string;
   readonly running: number;
   /** What it works on; only some when there are many. */
   readonly jobs: readonly JobId[];
@@ -372,4 +377,5 @@ export type ControlApi = {
   ready(): Promise<boolean>;
 } & RunApi &
   LockApi &
+  PoolApi &
   DeadLetterApi;

@@ -19,6 +19,7 @@ import type { WorkerViews } from "./jobs/worker-views.ts";
 import type { Workers } from "./jobs/workers.ts";
 import { authenticate, createKey, createKeyCache, listKeys, revokeKey } from "./keys/api-keys.ts";
 import { createLockApi } from "./locks/public-locks.ts";
+import { createPoolApi } from "./pools/pools.ts";
 import { explainRun } from "./runs/explain-run.ts";
 import { createRunApi } from "./runs/run-api.ts";
 import { changeTenant, createTenant, getTenant, listTenants } from "./tenants/tenants.ts";
@@ -68,6 +69,7 @@ export function createApi(engine: Engine, workers: Workers, views: WorkerViews):
     followRun: (tenant, runId, start) => followRun(engine, { tenant, runId }, start),
     ...createRunApi(engine, holders),
     ...createLockApi(engine),
+    ...createPoolApi(engine, views),
     ...createDeadLetterApi(engine, holders),
     explainRun: (tenant, runId) => explainRun({ engine, workers: views, holders }, tenant, runId),
     ...reads(engine),

@@ -15,7 +15,10 @@ import { createEventFeeds } from "./events/event-feeds.ts";
 import { createTeller } from "./events/tell-changes.ts";
 import { createWakes, isChange } from "./events/wakes.ts";
 import { createOffers } from "./jobs/offers.ts";
+import { createUntoldJobs } from "./jobs/untold-jobs.ts";
 import { createLockWaiters } from "./locks/lock-waiters.ts";
+import { createFullLimits } from "./pools/full-limits.ts";
+import { noticePlaces } from "./pools/places.ts";
 import { createDefinitions } from "./workflows/definitions.ts";
 
 export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
@@ -26,8 +29,9 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     wakes.changed(tenant);
     teller.changed(tenant);
   };
-  const ports = { ...given, store: teaching(given.store, storeTime, changed) };
+  const ports = { ...given, store: teaching(given.store, storeTime, changed, () => engine) };
   const background = createBackground(ports.log);
+  const limits = createFullLimits(ports.clock);
   const engine: Engine = {
     ports,
     bus,
@@ -43,7 +47,9 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
       const entry = { kind: "timer", entryId: `timer:${timerId}`, timerId } as const;
       background.run("a timer", () => deliverEntry(engine, { tenant, runId, entry }));
     }),
-    offers: createOffers(ports, config["jobs.hintsMax"]),
+    offers: createOffers(ports, limits, config["jobs.hintsMax"]),
+    limits,
+    untold: createUntoldJobs(ports, bus),
     background,
     storeTime,
     feeds: createEventFeeds(ports, config, wakes),
@@ -55,12 +61,18 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
 }
 
 /** Every answer tells the store's time, the first before the first due time is computed, and whoever watches of its changes. */
-function teaching(store: Store, storeTime: StoreTime, changed: (tenant: TenantId) => void): Store {
+function teaching(
+  store: Store,
+  storeTime: StoreTime,
+  changed: (tenant: TenantId) => void,
+  engine: () => Engine,
+): Store {
   const execute = executeOn(store);
   const learn: Execute = async (name, request, options) => {
     const answer = await execute(name, request, options);
     if ("storeTimeMs" in answer) storeTime.learn(answer.storeTimeMs);
     if ("tenant" in request && isChange(name, answer)) changed(request.tenant);
+    noticePlaces(engine(), name, request, answer);
     return answer;
   };
   return storeFrom(learn, () => store.close());

@@ -1,6 +1,7 @@
-// What a process does by itself, by its roles: it hears hints and news as a gateway, sweeps and applies as an engine.
+// What a process does by itself, by its roles: it hears hints and news as a gateway, sweeps as an engine, asks as a scheduler.
 import type { Config } from "../config.ts";
 import type { Consumer } from "../ports/bus.ts";
+import type { DispatchCheck } from "../ports/dispatch-check.ts";
 import type { Engine } from "./engine/engine.ts";
 import { hearChanges } from "./events/tell-changes.ts";
 import { hearHints } from "./jobs/hear-hints.ts";
@@ -8,6 +9,8 @@ import { hearNotices } from "./jobs/hear-notices.ts";
 import { hearResults } from "./jobs/hear-results.ts";
 import type { SharedWorkers } from "./jobs/worker-views.ts";
 import { hearHandovers } from "./locks/tell-handover.ts";
+import { hearPlaces } from "./pools/places.ts";
+import { startScheduler } from "./scheduler/start-scheduler.ts";
 import { startSweeper } from "./sweep/sweeper.ts";
 
 export const roles = ["gateway", "engine", "scheduler"] as const;
@@ -17,9 +20,11 @@ export function rolesOf(config: Config): ReadonlySet<Role> {
   return new Set(config["process.roles"].split(",") as Role[]);
 }
 
+type RoleParts = { readonly sharedWorkers: SharedWorkers; readonly check: DispatchCheck | undefined };
+
 export function startRoles(
   engine: Engine,
-  sharedWorkers: SharedWorkers,
+  { sharedWorkers, check }: RoleParts,
   wanted: ReadonlySet<Role>,
 ): readonly Consumer[] {
   const { bus, wakes, lockWaiters } = engine;
@@ -28,10 +33,12 @@ export function startRoles(
       hearHints(engine),
       hearChanges(bus, wakes),
       hearHandovers(bus, lockWaiters),
+      hearPlaces(engine),
       sharedWorkers.start(),
     ],
     engine: () => [startSweeper(engine), hearResults(engine), hearNotices(engine)],
-    scheduler: () => [],
+    // Without a check no job is held.
+    scheduler: () => (check === undefined ? [] : [startScheduler(engine, check)]),
   };
   return roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]());
 }

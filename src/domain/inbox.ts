@@ -1,6 +1,8 @@
 // What may happen to a run after its admission: every change arrives as an entry of its inbox.
 import type { ApprovalId, Decision } from "./approval.ts";
+import type { DispatchVerdict } from "./dispatch.ts";
 import type { ClaimToken, JobId } from "./job.ts";
+import type { Guard } from "./lock.ts";
 import type { RunId, RunRecord, TerminalStatus } from "./run.ts";
 
 export type JobOutcome = "succeeded" | "failed_retryable" | "failed";
@@ -35,6 +37,17 @@ export type NewEntry =
       /** The attempt that failed. */
       readonly jobId: JobId;
       readonly actor: string;
+    }
+  /** What the dispatch check says of a held job: taken only from whoever holds the job's lock at that moment. */
+  | {
+      readonly kind: "dispatch";
+      readonly entryId: string;
+      readonly jobId: JobId;
+      readonly verdict: DispatchVerdict;
+      readonly reason: string;
+      /** When the check wants to be asked again, if it has said so. */
+      readonly askAgainMs?: number;
+      readonly guard: Pick<Guard, "token" | "fence">;
     };
 
 /** An entry as it waits in the inbox: what the engine needs to apply it, and nothing of the payload. */
@@ -59,6 +72,13 @@ export type InboxEntry =
   | { readonly kind: "cancel"; readonly entryId: string; readonly actor: string; readonly reason: string }
   | { readonly kind: "timer"; readonly entryId: string; readonly timerId: string }
   | { readonly kind: "retry"; readonly entryId: string; readonly jobId: JobId; readonly actor: string }
+  | {
+      readonly kind: "dispatch";
+      readonly entryId: string;
+      readonly jobId: JobId;
+      readonly verdict: DispatchVerdict;
+      readonly reason: string;
+    }
   /** Appended by the operation that ended the child run. */
   | {
       readonly kind: "child_ended";

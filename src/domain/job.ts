@@ -1,5 +1,6 @@
 // The work of one step as workers see it: ids, states, and the record that decides who may report.
 import type { Brand } from "./brand.ts";
+import type { CheckedVerdict } from "./dispatch.ts";
 import type { Fence } from "./lock.ts";
 import { parseRunId, type RunId } from "./run.ts";
 
@@ -28,10 +29,10 @@ export function parseJobId(text: string): (JobParts & { readonly jobId: JobId })
 }
 
 /**
- * `ready` may be claimed; `claimed` is held by one worker; `reported` has its result; `lost` had a claim that ran out;
- * `voided` was called off by the run. The last three are final: the next attempt is another job.
+ * `held` waits for the dispatch check; `ready` may be claimed; `claimed` is held by one worker; `reported` has its result;
+ * `lost` had a claim that ran out; `voided` was called off by the run. The last three are final: the next attempt is another job.
  */
-export const jobStates = ["ready", "claimed", "reported", "lost", "voided"] as const;
+export const jobStates = ["held", "ready", "claimed", "reported", "lost", "voided"] as const;
 export type JobState = (typeof jobStates)[number];
 
 /** How a worker takes a job: its token, its name, and how long it may be silent. */
@@ -41,6 +42,8 @@ export type ClaimTerms = {
   readonly leaseMs: number;
   /** The id of the worker's key, if it has one: a job is not born claimed for a revoked one. */
   readonly credential?: string;
+  /** The worker's pool; absent means `default`. */
+  readonly pool?: string;
 };
 
 /** A job that a run puts up. */
@@ -57,10 +60,12 @@ export type JobSpec = {
   readonly deadlineAtMs?: number;
   /** Born claimed: the process that puts the job up already has a worker waiting for it. */
   readonly claim?: ClaimTerms;
+  /** Nobody may claim it before the dispatch check allows it; then a claim of its own is passed over. */
+  readonly held?: true;
 };
 
 /** A job as the store keeps it. */
-export type Job = Omit<JobSpec, "claim"> & {
+export type Job = Omit<JobSpec, "claim" | "held"> & {
   readonly runId: RunId;
   readonly state: JobState;
   readonly createdAtMs: number;
@@ -72,11 +77,15 @@ export type Job = Omit<JobSpec, "claim"> & {
     readonly fence: Fence;
     readonly claimedAtMs: number;
     readonly expiresAtMs: number;
+    /** The pool in which the job is counted as running; absent while nobody counts the jobs of `default`. */
+    readonly pool?: string;
   };
   /** Id of the inbox entry that reported it: a repeated report is recognised by it. */
   readonly reportId?: string;
   /** The worker's last word on its progress, opaque. */
   readonly progress?: string;
+  /** What the dispatch check has said of it last; the first progress of a worker takes its place. */
+  readonly checked?: CheckedVerdict;
 };
 
 /** A job as it is put up. Field by field: spreading all but one took five times as long, and every step of every run passes here. */
@@ -98,4 +107,10 @@ export function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job 
 }
 
 /** What a hint carries to those who may have a worker for the job. */
-export type JobHint = Pick<Job, "jobId" | "runId" | "topic" | "createdAtMs" | "requires">;
+export type JobHint = Pick<Job, "jobId" | "runId" | "topic" | "createdAtMs" | "requires"> & {
+  /** For those who ask the dispatch check: no worker can have it yet. */
+  readonly held?: true;
+};
+
+/** A held job that the dispatch check has allowed, with what its hint needs. */
+export type ReleasedJob = Pick<JobSpec, "jobId" | "topic" | "requires">;

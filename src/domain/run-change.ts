@@ -1,6 +1,6 @@
 // What one commit does to a run, as a value: the engine decides it, every store applies it in one operation.
 import type { ApprovalId, ApprovalRequest } from "./approval.ts";
-import type { JobId, JobSpec } from "./job.ts";
+import type { JobId, JobSpec, ReleasedJob } from "./job.ts";
 import type { RunId, RunRecord, RunStatus } from "./run.ts";
 
 export type RunChange = {
@@ -11,6 +11,8 @@ export type RunChange = {
   readonly jobs: readonly JobSpec[];
   /** Jobs to call off: nobody may claim them any more, and their worker hears of it at its next heartbeat. */
   readonly voidJobs: readonly JobId[];
+  /** Held jobs that workers may claim from now on. */
+  readonly releaseJobs: readonly ReleasedJob[];
   readonly timers: readonly TimerRequest[];
   readonly clearTimers: readonly string[];
   readonly approvals: readonly ApprovalRequest[];
@@ -57,6 +59,7 @@ export const unchanged: Omit<RunChange, "status" | "timeline"> = {
   records: [],
   jobs: [],
   voidJobs: [],
+  releaseJobs: [],
   timers: [],
   clearTimers: [],
   approvals: [],

@@ -1,5 +1,6 @@
 // The customer whose limits apply: its id, and the settings that decide how its runs are admitted.
 import type { Brand } from "./brand.ts";
+import type { PoolLimits, TopicLimits } from "./place.ts";
 
 export type TenantId = Brand<string, "TenantId">;
 
@@ -24,6 +25,9 @@ export type TenantSettings = {
   /** Whoever asked for a run may not approve its steps. */
   readonly separateDuties?: boolean;
   readonly approvalsStrategy?: ApprovalsStrategy;
+  /** How many jobs may run at once, by topic and by pool of workers. While there is any, running jobs are counted. */
+  readonly topics?: Readonly<Record<string, TopicLimits>>;
+  readonly pools?: Readonly<Record<string, PoolLimits>>;
 };
 
 export type TenantRecord = {

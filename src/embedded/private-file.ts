@@ -19,7 +19,10 @@ export function readFileIfThere(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    // The second: what should be its folder is a file.
+    const isAbsent =
+      error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+    if (isAbsent) return undefined;
     throw error;
   }
 }

@@ -6,6 +6,7 @@ import { eventHandlers } from "./handlers/event-handlers.ts";
 import { jobHandlers } from "./handlers/job-handlers.ts";
 import { keyHandlers } from "./handlers/key-handlers.ts";
 import { lockHandlers } from "./handlers/lock-handlers.ts";
+import { poolHandlers } from "./handlers/pool-handlers.ts";
 import { runHandlers } from "./handlers/run-handlers.ts";
 import { serverHandlers } from "./handlers/server-handlers.ts";
 import { startHandlers } from "./handlers/start-handler.ts";
@@ -17,6 +18,7 @@ export const handlers: Handlers = {
   ...startHandlers,
   ...runHandlers,
   ...jobHandlers,
+  ...poolHandlers,
   ...approvalHandlers,
   ...deadLetterHandlers,
   ...lockHandlers,

@@ -11,6 +11,7 @@ import type { ControlApi } from "../control/control-api.ts";
 import { InterlockError } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
 import { isLoopback } from "./authenticate-request.ts";
+import { endConnections, watchConnections } from "./end-connections.ts";
 import { sinkOf } from "./event-sink.ts";
 import type { Exchange, Head } from "./exchange.ts";
 import type { Failure, Service } from "./handler.ts";
@@ -32,7 +33,10 @@ export type GatewayDependencies = {
 export type Gateway = {
   /** By default where the configuration says. Refuses an address that other machines reach unless it is allowed. */
   listen(where?: { readonly host?: string; readonly port?: number }): Promise<{ readonly url: string }>;
-  /** Refuses new requests, ends polls and streams, lets the others finish, and cuts what is left after gateway.drainMs. */
+  /**
+   * Refuses new requests, ends polls and streams, lets the others finish, and cuts what is left after gateway.drainMs. Connections
+   * stay open for gateway.lingerMs, so that the next answer on each tells its client to close it.
+   */
   close(): Promise<void>;
   /** Requests, polls and streams under way. */
   inFlight(): number;
@@ -49,7 +53,8 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
     isOverloaded: () => app.isUnderPressure(),
   };
   const responder = createResponder(service);
-  const app = createServer(config, responder);
+  const app = createServer(service, responder);
+  const connections = watchConnections(app.server);
   addRoutes(app, responder, { service, serves: dependencies.serves ?? "everything" });
   let closing: Promise<void> | undefined;
 
@@ -57,12 +62,14 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
     isDraining = true;
     ports.log.info("the gateway stops taking requests", { inFlight: responder.inFlight() });
     responder.wakePolls();
-    const closed = app.close();
-    await within(ports.clock, config["gateway.drainMs"], responder.idle());
-    await within(ports.clock, flushMs, closed);
-    // Connections that never sent a request do not count as idle: nobody else would end them.
-    app.server.closeAllConnections();
-    await closed;
+    await endConnections(ports.clock, {
+      connections,
+      lingerMs: config["gateway.lingerMs"],
+      drainMs: config["gateway.drainMs"],
+      idle: () => responder.idle(),
+      close: () => app.close(),
+      cut: () => app.server.closeAllConnections(),
+    });
   };
 
   return {
@@ -81,20 +88,11 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
   };
 }
 
-/** How long the last replies may take to reach their sockets. */
-const flushMs = 250;
-
-/** Waits for the work, but no longer than this. */
-async function within(clock: Ports["clock"], limitMs: number, work: Promise<unknown>): Promise<void> {
-  const done = new AbortController();
-  await Promise.race([work, clock.sleep(limitMs, done.signal)]);
-  done.abort();
-}
-
 /** Paths hold ids of up to 255 characters, each of which may be spelt as three. */
 const pathPartMax = 1_024;
 
-function createServer(config: Config, responder: Responder): FastifyInstance {
+function createServer(service: Service, responder: Responder): FastifyInstance {
+  const { config } = service;
   const app = fastify({
     logger: false,
     bodyLimit: config["gateway.bodyBytesMax"],
@@ -111,7 +109,7 @@ function createServer(config: Config, responder: Responder): FastifyInstance {
     genReqId: () => "",
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket as Socket),
     frameworkErrors: (error, request, reply) => {
-      send(reply, responder.refuse(undefined, failureOf(error), request.headers));
+      send(reply, withDraining(responder.refuse(undefined, failureOf(error), request.headers), service));
     },
   });
   app.server.maxConnections = config["gateway.connectionsMax"];
@@ -122,10 +120,11 @@ function createServer(config: Config, responder: Responder): FastifyInstance {
   });
   app.setErrorHandler<Error>((error, request, reply) => {
     const exchange = exchangeOf(request);
-    send(reply, responder.refuse(exchange, failureOf(error, exchange), request.headers));
+    const refusal = responder.refuse(exchange, failureOf(error, exchange), request.headers);
+    send(reply, withDraining(refusal, service));
   });
   app.setNotFoundHandler((request, reply) => {
-    send(reply, responder.refuse(undefined, unroutable(request), request.headers));
+    send(reply, withDraining(responder.refuse(undefined, unroutable(request), request.headers), service));
   });
   return app;
 }

@@ -4,6 +4,7 @@ import type { Collection, Document } from "../domain/document.ts";
 import type { ClaimTerms, ClaimToken, Job, JobHint, JobId } from "../domain/job.ts";
 import type { Fence } from "../domain/lock.ts";
 import type { Partition } from "../domain/partition.ts";
+import type { PlaceRefusal } from "../domain/place.ts";
 import type { RunId } from "../domain/run.ts";
 import type { TenantId } from "../domain/tenant.ts";
 
@@ -29,7 +30,8 @@ export type ClaimAnswer =
         | "run_ended"
         | "run_cancelling"
         | "tenant_stopped"
-        | "credential_revoked";
+        | "credential_revoked"
+        | PlaceRefusal;
     };
 
 export type BeatAnswer =
@@ -73,6 +75,23 @@ export type JobOperations = {
   listReadyJobs: {
     request: { readonly tenant: TenantId; readonly topic: string; readonly limit: number };
     outcome: { readonly kind: "listed"; readonly jobs: readonly JobHint[] };
+  };
+  /** Of jobs that run, as far as they are counted, and of jobs that wait for a worker; in the order of the names. */
+  countJobs: {
+    request: {
+      readonly tenant: TenantId;
+      readonly topics: readonly string[];
+      readonly pools: readonly string[];
+    };
+    outcome: {
+      readonly kind: "counted";
+      readonly topics: ReadonlyArray<{
+        readonly topic: string;
+        readonly running: number;
+        readonly waiting: number;
+      }>;
+      readonly pools: ReadonlyArray<{ readonly pool: string; readonly running: number }>;
+    };
   };
   getApproval: {
     request: { readonly tenant: TenantId; readonly approvalId: Approval["approvalId"] };

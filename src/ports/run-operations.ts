@@ -2,6 +2,7 @@
 import type { Approval } from "../domain/approval.ts";
 import type { InboxEntry, NewEntry } from "../domain/inbox.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
+import type { Place } from "../domain/place.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus } from "../domain/run.ts";
 import type { RunChange } from "../domain/run-change.ts";
 import type { TenantId } from "../domain/tenant.ts";
@@ -49,6 +50,9 @@ export type DeliveryRefusal =
   | "approval_changed"
   | "self_approval"
   | "already_cancelling"
+  /** Verdicts of the dispatch check: the job waits for none; or the sender does not hold the job's lock (any more). */
+  | "job_not_held"
+  | "stale_fence"
   /** Dead letters: there is none of this id; or its run ended in a way that no retry can mend, or belongs to a parent run. */
   | "letter_not_found"
   | "not_retryable"
@@ -124,13 +128,15 @@ export type RunOperations = {
       readonly credential?: string;
     };
     outcome:
-      | { readonly kind: "delivered"; readonly run: OwnedRun | HandedOver }
+      | { readonly kind: "delivered"; readonly run: OwnedRun | HandedOver; readonly freed?: Place }
       /** The proposal was committed with the entry; the lock was not needed. */
       | {
           readonly kind: "applied";
           readonly version: number;
           readonly status: RunStatus;
           readonly claims: readonly ClaimGrant[];
+          /** Where the job that was reported ran, if it was counted there. */
+          readonly freed?: Place;
         }
       /**
        * Nothing happened: somebody owns the run and `whenBusy` is `refuse`; or, for a retry, `retriesWaitingMax` others wait

@@ -43,6 +43,7 @@ export const operationNames = Object.keys({
   heartbeatJobs: 0,
   getJob: 0,
   listReadyJobs: 0,
+  countJobs: 0,
   getApproval: 0,
   listApprovals: 0,
   putDocument: 0,

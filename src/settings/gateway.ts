@@ -109,6 +109,13 @@ export const gatewaySettings = {
     600_000,
     "How long requests under way may go on when the gateway stops; then their connections are cut.",
   ),
+  "gateway.lingerMs": milliseconds(
+    "GATEWAY_LINGER_MS",
+    500,
+    0,
+    60_000,
+    "How long a gateway that stops leaves connections open, so that each client is told to close with its next answer; part of gateway.drainMs.",
+  ),
   "gateway.retryAfterSeconds": amount(
     "GATEWAY_RETRY_AFTER_SECONDS",
     "s",

@@ -6,7 +6,7 @@ import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { StoreSettings } from "../../src/ports/store.ts";
 import { type Candidate, compare } from "../support/differential.ts";
-import { sequences, treeSequences } from "../support/differential-commands.ts";
+import { heldSequences, sequences, treeSequences } from "../support/differential-commands.ts";
 import { type StoreHost, startStoreHost, storeNames } from "../support/stores.ts";
 
 /** Few are kept, so that old ones are dropped within a sequence; what becomes due does so at once, on every store. */
@@ -48,6 +48,10 @@ test("random sequences give the same outcomes on every store", { timeout: 400_00
 
 test("random trees of runs give the same outcomes on every store", { timeout: 400_000 }, () =>
   proveSame(treeSequences, 80),
+);
+
+test("random verdicts on held jobs give the same outcomes on every store", { timeout: 400_000 }, () =>
+  proveSame(heldSequences, 40),
 );
 
 async function proveSame(chosen: typeof sequences, numRuns: number): Promise<void> {

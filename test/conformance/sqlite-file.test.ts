@@ -3,6 +3,7 @@ import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import type { ClaimToken, JobId } from "../../src/domain/job.ts";
 import type { Fence, LockToken } from "../../src/domain/lock.ts";
 import { partitionOf } from "../../src/domain/partition.ts";
 import { digestOf } from "../../src/domain/reservation.ts";
@@ -90,7 +91,7 @@ describe("the file", () => {
     expect(await store.admit(admission(1), call)).toMatchObject({ active: 2, limit: 3 });
     await store.close();
     const again = await openCoreIn(directory);
-    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 4 });
+    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 5 });
     again.close();
   });
 
@@ -149,6 +150,32 @@ describe("the file", () => {
     expect(await store.acquireLock({ ...asked, ticketMs: 1_000 }, call)).toMatchObject({ ahead: 0 });
     const release = { tenant, lock, token: "held-token" as LockToken };
     expect(await store.releaseLock(release, call)).toMatchObject({ granted: { token: "next" } });
+    await store.close();
+  });
+
+  test("version 4 is migrated: a job that runs is counted from its next heartbeat on", async () => {
+    const dump = readFileSync(join(import.meta.dirname, "../fixtures/sqlite-schema-4.sql"), "utf8");
+    await runSql(directory, dump);
+    const store = await openStoreIn(directory, { clock: clockAt(() => 1_763_200_001_000) });
+    const running = async () => {
+      const counted = await store.countJobs({ tenant, topics: ["build"], pools: ["default"] }, call);
+      return counted.kind === "counted" ? [counted.topics[0], counted.pools[0]?.running] : counted;
+    };
+    const changes = { expectedVersion: 1, changeId: "c", actor: "key_1" };
+    const limits = { maxConcurrentRuns: 5, topics: { build: { maxRunning: 1 } } };
+    expect(await store.setTenant({ tenant, settings: limits, ...changes }, call)).toMatchObject({
+      version: 2,
+    });
+    expect(await running()).toEqual([{ topic: "build", running: 0, waiting: 1 }, 0]);
+    const held = { jobId: "run_47_first0001:one@1" as JobId, token: "claim-1" as ClaimToken };
+    const beat = await store.heartbeatJobs({ tenant, beats: [{ ...held, leaseMs: 60_000 }] }, call);
+    expect(beat).toMatchObject({ answers: [{ kind: "extended", stop: false }] });
+    expect(await running()).toEqual([{ topic: "build", running: 1, waiting: 1 }, 1]);
+    const terms = { token: "claim-2" as ClaimToken, worker: "w 2", leaseMs: 60_000 };
+    const claims = [{ jobId: "run_47_first0001:two@1" as JobId, terms }];
+    expect(await store.claimJobs({ tenant, claims }, call)).toMatchObject({
+      answers: [{ kind: "refused", because: "topic_full" }],
+    });
     await store.close();
   });
 

@@ -14,6 +14,8 @@ export type ChangeChoice = {
   readonly status: RunStatus;
   readonly jobs: number;
   readonly bornClaimed: boolean;
+  readonly held: boolean;
+  readonly releasesJobs: boolean;
   /** The first bit sets the timer t0, the second t1, the third clears t0. */
   readonly timers: number;
   readonly timersDue: boolean;
@@ -46,6 +48,9 @@ export type CallCommand = {
   readonly strategy: "atomic" | "lock" | undefined;
   readonly stopped: boolean;
   readonly revoked: boolean;
+  /** Limits of topics and pools: a bit each. */
+  readonly limits: number;
+  readonly pool: string | undefined;
   readonly credential: string | undefined;
   /** 0 expects what the run, tenant or document is known to have. */
   readonly versionOffset: number;
@@ -93,6 +98,7 @@ const weights: { readonly [Name in OperationName]: number } = {
   heartbeatJobs: 5,
   getJob: 3,
   listReadyJobs: 2,
+  countJobs: 4,
   getApproval: 2,
   listApprovals: 2,
   putDocument: 3,
@@ -125,6 +131,23 @@ const treeWeights: Partial<Record<OperationName, number>> = {
   readEvents: 3,
 };
 
+/** Of held jobs: their locks, the verdicts, and who gets them then. */
+const heldWeights: Partial<Record<OperationName, number>> = {
+  acquireLock: 20,
+  releaseLock: 3,
+  setTenant: 1,
+  admit: 6,
+  deliver: 30,
+  takeRun: 8,
+  commit: 16,
+  claimJobs: 8,
+  heartbeatJobs: 4,
+  getJob: 10,
+  listReadyJobs: 5,
+  sweep: 2,
+  readTimeline: 2,
+};
+
 function chosenFrom(amounts: Partial<Record<OperationName, number>>): fc.Arbitrary<OperationName> {
   const names = Object.entries(amounts).map(([name, weight]) => ({
     weight,
@@ -150,6 +173,8 @@ const changes = {
   ),
   jobs: fc.nat({ max: 2 }),
   bornClaimed: fc.boolean(),
+  held: seldom(false, true, 3),
+  releasesJobs: seldom(false, true, 3),
   timers: fc.nat({ max: 7 }),
   timersDue: fc.boolean(),
   approval: fc.constantFrom("none", "none", "open", "expired", "separate"),
@@ -180,7 +205,7 @@ const choices = {
   generation: fc.constantFrom(0, 0, 0, 0, 1, 1, 2),
   pick: fc.nat({ max: 5 }),
   token: fc.nat({ max: 2 }),
-  lock: fc.constantFrom(0, 1, 1, 2),
+  lock: fc.constantFrom(0, 1, 1, 2, 3),
   queues: fc.boolean(),
   key: fc.option(fc.nat({ max: 2 }), { nil: undefined, freq: 2 }),
   fingerprint: seldom(0, 1),
@@ -190,6 +215,11 @@ const choices = {
   strategy: fc.constantFrom(undefined, undefined, undefined, "atomic" as const, "lock" as const),
   stopped: seldom(false, true),
   revoked: seldom(false, true),
+  limits: fc.oneof(
+    { weight: 1, arbitrary: fc.constant(0) },
+    { weight: 1, arbitrary: fc.nat({ max: 63 }) },
+  ),
+  pool: fc.constantFrom(undefined, undefined, "default", "p 1", "p 2"),
   credential: fc.constantFrom(undefined, undefined, "key_1", "key_2"),
   versionOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, -1, 1),
   change: fc.record(changes),
@@ -201,6 +231,8 @@ const choices = {
     "cancel",
     "timer",
     "retry",
+    "dispatch",
+    "dispatch",
   ),
   proposes: fc.constantFrom(false, false, true),
   whenBusy: seldom<"append" | "refuse">("append", "refuse"),
@@ -230,6 +262,30 @@ const treeChoices: typeof choices = {
   stranger: seldom(false, true, 30),
 };
 
+/** One run whose jobs are mostly held, and those who ask about them: a few jobs, and the latest verdicts. */
+const heldChoices: typeof choices = {
+  ...treeChoices,
+  generation: fc.constant(0),
+  pick: fc.nat({ max: 1 }),
+  token: seldom(0, 1),
+  lock: fc.constantFrom(3, 3, 3, 1),
+  queues: fc.constant(false),
+  limit: fc.constant(undefined),
+  stopped: seldom(false, true, 4),
+  change: fc.record({
+    ...changes,
+    status: goingOn,
+    held: seldom(true, false),
+    releasesJobs: seldom(false, true, 2),
+    voidsJob: seldom(false, true, 8),
+    children: fc.constant(0),
+    approval: fc.constant("none" as const),
+  }),
+  entry: seldom<NewEntry["kind"]>("dispatch", "result", 5),
+  proposes: fc.boolean(),
+  stranger: seldom(false, true, 8),
+};
+
 /** Every sequence begins with an admission, so that there is something to work on. */
 function sequencesOf(
   choice: typeof choices,
@@ -250,3 +306,5 @@ function sequencesOf(
 export const sequences = sequencesOf(choices, weights);
 
 export const treeSequences = sequencesOf(treeChoices, treeWeights);
+
+export const heldSequences = sequencesOf(heldChoices, heldWeights);

@@ -1,28 +1,16 @@
 // Turns a command of the differential test into a request, with what the player knows of its store.
-import type { ApprovalId, ApprovalRequest } from "../../src/domain/approval.ts";
+import type { ApprovalId } from "../../src/domain/approval.ts";
 import type { NewEntry } from "../../src/domain/inbox.ts";
-import { type ClaimToken, type JobId, type JobSpec, makeJobId } from "../../src/domain/job.ts";
+import { type ClaimToken, type JobId, makeJobId } from "../../src/domain/job.ts";
 import type { Guard, LockName, LockToken } from "../../src/domain/lock.ts";
 import { partitionOf } from "../../src/domain/partition.ts";
-import type { RunId } from "../../src/domain/run.ts";
-import { type ChildRun, type RunChange, unchanged } from "../../src/domain/run-change.ts";
-import type { TenantId } from "../../src/domain/tenant.ts";
+import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
 import type { NewRun } from "../../src/ports/admission-operations.ts";
 import type { OperationName, RequestOf } from "../../src/ports/store.ts";
 import { key } from "../../src/testing/conformance/harness.ts";
+import { changeOf, letterId, type Scene } from "./differential-changes.ts";
 import { type CallCommand, ttls } from "./differential-commands.ts";
 import type { Knowledge } from "./differential-knowledge.ts";
-
-const farMs = 9_000_000_000_000;
-
-type Scene = {
-  readonly command: CallCommand;
-  readonly known: Knowledge;
-  readonly tenant: TenantId;
-  readonly runId: RunId;
-  /** The number of the step: what must be unique has it in its name. */
-  readonly step: number;
-};
 
 export function requestOf(
   command: CallCommand,
@@ -74,6 +62,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
       ...(command.strategy === undefined ? {} : { admissionStrategy: command.strategy }),
       ...(command.stopped ? { stopped: true } : {}),
       ...(command.revoked ? { revokedKeyIds: ["key_1", "key_3"] } : {}),
+      ...limitsOf(command.limits),
     },
   }),
   admit: (scene) => ({ tenant: scene.tenant, run: newRun(scene), ...credential(scene) }),
@@ -122,6 +111,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
           token: `claim${scene.step}-${pick}` as ClaimToken,
           worker: "worker 1",
           leaseMs: ttlOf(scene),
+          ...poolOf(scene),
         },
       })),
   }),
@@ -137,6 +127,11 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
     tenant,
     topic: `topic ${command.pick % 2}`,
     limit: command.page,
+  }),
+  countJobs: ({ tenant }) => ({
+    tenant,
+    topics: ["topic 0", "topic 1"],
+    pools: ["default", "p 1", "p 2"],
   }),
   getApproval: (scene) => ({ tenant: scene.tenant, approvalId: approvalAt(scene) }),
   listApprovals: (scene) => ({
@@ -179,11 +174,17 @@ function ticketOf({ command, step }: Scene) {
   return { token, ticketMs: ttls[command.ttl], ttlMs: ttls.long };
 }
 
-function lockOf({ command, runId }: Scene): LockName {
+function lockOf(scene: Scene): LockName {
+  const { command, runId } = scene;
   if (command.lock === 0) return admission;
+  if (command.lock === 3 && !command.queues) return jobLock(jobAt(scene, command.pick));
   return command.lock === 1 && !command.queues
     ? { namespace: "run", name: runId }
     : { namespace: "public", name: "a:b %{}" };
+}
+
+function jobLock(jobId: JobId): LockName {
+  return { namespace: "job", name: jobId };
 }
 
 function ttlOf({ command }: Scene): number {
@@ -208,6 +209,26 @@ function guardOf(scene: Scene, lock: LockName): Guard {
   };
 }
 
+/** Few places, so that they are full often. */
+function limitsOf(bits: number): Pick<TenantSettings, "topics" | "pools"> {
+  const has = (bit: number) => (bits & bit) !== 0;
+  const topics = {
+    ...(has(1) ? { "topic 0": { maxRunning: 1 } } : {}),
+    ...(has(2) ? { "topic 1": { maxRunning: 2 } } : {}),
+  };
+  const draining = has(8) ? { draining: true as const } : {};
+  const pools = {
+    ...(has(4) ? { "p 1": { maxRunning: 1, ...draining } } : {}),
+    ...(has(16) ? { "p 2": { topics: ["topic 1"] } } : {}),
+    ...(has(32) ? { default: { maxRunning: 2 } } : {}),
+  };
+  return { ...(has(3) ? { topics } : {}), ...(has(52) ? { pools } : {}) };
+}
+
+function poolOf({ command }: Scene) {
+  return command.pool === undefined ? {} : { pool: command.pool };
+}
+
 function credential({ command }: Scene) {
   return command.credential === undefined ? {} : { credential: command.credential };
 }
@@ -229,84 +250,6 @@ function newRun(scene: Scene): NewRun {
     change,
     start: command.inbox && !/^(succeeded|failed|cancelled)$/.test(change.status) ? "inbox" : "applied",
   };
-}
-
-function changeOf(scene: Scene, version: number): RunChange {
-  const { command, known, runId, step } = scene;
-  const { change } = command;
-  const facts = known.run(runId);
-  const timer = (bit: number) => (change.timers & bit) !== 0;
-  const dueAtMs = change.timersDue ? 1 : farMs;
-  const closed = facts.approvals[0];
-  return {
-    ...unchanged,
-    status: change.status,
-    timeline: `[${step}, {}]`,
-    records: [{ key: `step/${command.pick % 2}`, body: `{"at": ${step}}` }],
-    jobs: Array.from({ length: change.jobs }, (_, index) => jobSpec(scene, index, version)),
-    voidJobs: change.voidsJob ? facts.jobs.slice(0, 2) : [],
-    timers: [...(timer(1) ? ["t0"] : []), ...(timer(2) ? ["t1"] : [])].map((timerId) => ({
-      timerId,
-      dueAtMs,
-    })),
-    clearTimers: timer(4) ? ["t0"] : [],
-    approvals: approvalsOf(scene, version),
-    closeApprovals:
-      change.closesApproval && closed !== undefined ? [{ approvalId: closed, state: "cancelled" }] : [],
-    deadLetters:
-      change.letter || change.status === "failed"
-        ? [{ id: letterId(scene), reason: "claims_lost", body: `${step}` }]
-        : [],
-    children: Array.from({ length: change.children }, (_, index) => childRun(scene, index)),
-    cancelChildren: change.cancelsChildren ? facts.children : [],
-  };
-}
-
-/** Few names, so that some of them exist already. */
-function childRun({ command, runId, step }: Scene, index: number): ChildRun {
-  return {
-    runId: `${runId}k${(index + command.pick) % 3}` as RunId,
-    ...{ workflow: `w${index}`, definition: "d", step: `s "${index}" 0`, attempt: step },
-    records: [{ key: "step/0", body: `{"at": ${step}}` }],
-  };
-}
-
-function letterId({ command }: Scene): string {
-  return `letter ${command.pick % 2}`;
-}
-
-function jobSpec({ command, runId, step }: Scene, index: number, version: number): JobSpec {
-  const name = `s${index}`;
-  const jobId = makeJobId({ runId, step: name, attempt: version });
-  const claim = {
-    token: `born${step}-${index}` as ClaimToken,
-    worker: "worker 2",
-    leaseMs: ttls[command.ttl],
-  };
-  return {
-    ...{ jobId, step: name, attempt: version, topic: `topic ${index}`, inputKey: `step/${index}` },
-    ...(command.proposes ? { requires: '{"labels": {}}' } : { deadlineAtMs: farMs }),
-    ...(command.change.bornClaimed ? { claim } : {}),
-  };
-}
-
-function approvalsOf({ command, runId }: Scene, version: number): readonly ApprovalRequest[] {
-  const { approval } = command.change;
-  if (approval === "none") return [];
-  return [
-    {
-      approvalId: `${runId}:a@${version}` as ApprovalId,
-      ...{
-        step: "a",
-        hash: "h",
-        payloadKey: "step/1",
-        requester: "a b",
-        separateDuties: approval === "separate",
-      },
-      ...(approval === "expired" ? { expiresAtMs: 1 } : {}),
-      ...(approval === "separate" ? { expiresAtMs: farMs } : {}),
-    },
-  ];
 }
 
 function proposalOf(scene: Scene) {
@@ -355,6 +298,16 @@ function entryOf(scene: Scene): NewEntry {
         ...{ kind: "retry", entryId, letterId: letterId(scene) },
         ...{ jobId: jobAt(scene, command.pick), actor: "d e" },
       };
+    case "dispatch": {
+      const jobId = jobAt(scene, command.pick);
+      const { token, fence } = guardOf(scene, jobLock(jobId));
+      return {
+        ...{ kind: "dispatch", entryId, jobId, guard: { token, fence } },
+        verdict: command.stopped ? "deny" : command.inbox ? "hold" : "allow",
+        reason: `be "cause" ${command.page}`,
+        ...(command.revoked ? { askAgainMs: command.page } : {}),
+      };
+    }
   }
 }
 

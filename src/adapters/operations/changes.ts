@@ -8,7 +8,7 @@ import { tellParent } from "./children.ts";
 import { type Context, nowMs } from "./context.ts";
 import { saveDeadLetter } from "./documents.ts";
 import { attentionOf, clearDue, setDue } from "./due.ts";
-import { createJob, readJob, settleJob } from "./job-records.ts";
+import { createJob, readJob, releaseJob, settleJob } from "./job-records.ts";
 import { orderedNumber, type RunState } from "./records.ts";
 import { putReservation, readReservation } from "./reservation-records.ts";
 import { activeMember, scopeOf } from "./run-records.ts";
@@ -31,6 +31,7 @@ export function applyChange(
     context.records.put("runRecord", scopeOf(tenant, runId), key, { body });
   }
   for (const jobId of change.voidJobs) voidJob(context, tenant, jobId);
+  for (const { jobId } of change.releaseJobs) releaseJob(context, tenant, jobId);
   for (const spec of change.jobs) createJob(context, state, spec);
   for (const timerId of change.clearTimers) clearTimer(context, state, timerId);
   for (const timer of change.timers) setTimer(context, state, timer);
@@ -76,7 +77,7 @@ function setTimer(context: Context, state: RunState, { timerId, dueAtMs }: Timer
 
 function voidJob(context: Context, tenant: TenantId, jobId: RunChange["voidJobs"][number]): void {
   const job = readJob(context, tenant, jobId);
-  if (job?.state === "ready" || job?.state === "claimed")
+  if (job?.state === "held" || job?.state === "ready" || job?.state === "claimed")
     settleJob(context, tenant, job, { state: "voided" });
 }
 

@@ -1,5 +1,6 @@
 // The inbox of a run: delivering an entry, taking the run to apply what waits, and committing what was decided.
 import { poisonedBody } from "../../domain/dead-letter.ts";
+import { isUndecided } from "../../domain/dispatch.ts";
 import { drainEntriesMax, drainsMax, type InboxEntry, type NewEntry } from "../../domain/inbox.ts";
 import { isTerminal } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -16,8 +17,9 @@ import { appendRunEvent, applyChange, clearTimer, commitAt } from "./changes.ts"
 import { changeTree, fitsTree } from "./children.ts";
 import { type Context, nowMs } from "./context.ts";
 import { markRetried, revisionOf, saveDeadLetter } from "./documents.ts";
-import { claimsGranted, readJob, settleJob } from "./job-records.ts";
+import { claimsGranted, markChecked, readJob, settleJob } from "./job-records.ts";
 import { endGrant, grantLock, holderOf, judgeGuard, retakeLock } from "./locks.ts";
+import { freedBy } from "./places.ts";
 import { type Grant, orderedNumber, type RunState } from "./records.ts";
 import { judgeReopening, reopenRun } from "./reopening.ts";
 import {
@@ -33,6 +35,15 @@ import { appendEvent, isRevoked } from "./tenants.ts";
 import { forgetApplied, hasRoomForRetry, rememberRetry } from "./waiting-retries.ts";
 
 export function deliver(context: Context, request: RequestOf<"deliver">): OutcomeOf<"deliver"> {
+  const outcome = deliverEntry(context, request);
+  if (outcome.kind !== "applied" && outcome.kind !== "delivered") return outcome;
+  const { tenant, runId, entry } = request;
+  if (entry.kind !== "result") return outcome;
+  const job = readJob(context, tenant, entry.jobId);
+  return { ...outcome, ...freedBy(job?.runId === runId ? job : undefined, entry) };
+}
+
+function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeOf<"deliver"> {
   const { tenant, runId, entry, take, proposal } = request;
   const state = context.records.get("run", tenant, runId);
   const revoked = isRevoked(context, tenant, request.credential);
@@ -134,6 +145,8 @@ function judgeEntry(context: Context, state: RunState, entry: NewEntry): EntryVe
       return judgeTimer(context, state, entry);
     case "retry":
       return judgeRetry(context, state, entry);
+    case "dispatch":
+      return judgeDispatch(context, state, entry);
   }
 }
 
@@ -244,6 +257,33 @@ function judgeRetry(
     accept(current) {
       markRetried(context, state.tenant, letterId);
       return ended ? reopenRun(context, current, entry) : current;
+    },
+  };
+}
+
+/** A verdict counts when its job still waits for one and its sender holds the job's lock: the first one that settles it is the last. */
+function judgeDispatch(
+  context: Context,
+  state: RunState,
+  entry: Extract<NewEntry, { kind: "dispatch" }>,
+): EntryVerdict {
+  const { tenant, runId } = state;
+  const { entryId, jobId, verdict, reason, askAgainMs, guard } = entry;
+  const found = readJob(context, tenant, jobId);
+  const job = found?.runId === runId ? found : undefined;
+  if (job?.checked?.entryId === entryId && job.checked.verdict === verdict) return { kind: "repeat" };
+  if (isTerminal(state.status)) return refused("run_ended");
+  if (job?.state !== "held") return refused("job_not_held");
+  if (!isUndecided(job)) return refused("duplicate");
+  const holder = holderOf(context, tenant, { namespace: "job", name: jobId });
+  if (holder?.token !== guard.token || holder.fence !== guard.fence) return refused("stale_fence");
+  return {
+    kind: "accepted",
+    entry: { kind: "dispatch", entryId, jobId, verdict, reason },
+    accept(current) {
+      const again = askAgainMs === undefined ? {} : { askAgainMs };
+      markChecked(context, tenant, job, { entryId, verdict, reason, ...again });
+      return current;
     },
   };
 }

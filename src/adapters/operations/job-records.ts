@@ -1,4 +1,5 @@
 // Jobs as records: putting them up, claiming them, calling them off, and the two indexes that they stand in.
+import type { CheckedVerdict } from "../../domain/dispatch.ts";
 import {
   type ClaimTerms,
   type Job,
@@ -13,6 +14,7 @@ import type { ClaimGrant } from "../../ports/admission-operations.ts";
 import { type Context, nowMs } from "./context.ts";
 import { clearDue, setDue } from "./due.ts";
 import { nextFence } from "./locks.ts";
+import { countedPool, leavePlace, placeRefusal, takePlace } from "./places.ts";
 import { type JobState, orderedNumber } from "./records.ts";
 import { isRevoked, readTenant } from "./tenants.ts";
 
@@ -29,12 +31,16 @@ export function runIdOf(jobId: JobId): RunId {
   return jobId.slice(0, jobId.indexOf(":")) as RunId;
 }
 
-/** Puts a job up: ready for anybody, or already claimed if a claim of its own would be granted now. */
+/** Puts a job up: held for the dispatch check, ready for anybody, or already claimed if a claim of its own would be granted now. */
 export function createJob(context: Context, run: RunHeader, spec: JobSpec): void {
   const { tenant, runId } = run;
   const { claim } = spec;
   const job = readyJob(spec, runId, nowMs(context));
-  if (claim !== undefined && mayBeBornClaimed(context, run, claim)) {
+  if (spec.held === true) {
+    scheduleJob(context, tenant, { ...job, state: "held" });
+    return;
+  }
+  if (claim !== undefined && mayBeBornClaimed(context, run, spec.topic, claim)) {
     putClaimed(context, tenant, job, claim);
     return;
   }
@@ -42,14 +48,36 @@ export function createJob(context: Context, run: RunHeader, spec: JobSpec): void
   scheduleJob(context, tenant, job);
 }
 
-function mayBeBornClaimed(context: Context, run: RunHeader, { credential }: ClaimTerms): boolean {
+function mayBeBornClaimed(context: Context, run: RunHeader, topic: string, terms: ClaimTerms): boolean {
+  const { credential, pool } = terms;
   if (readTenant(context, run.tenant).settings.stopped === true || run.cancelRequested !== undefined)
     return false;
-  return !isRevoked(context, run.tenant, credential);
+  if (isRevoked(context, run.tenant, credential)) return false;
+  const place = pool === undefined ? { topic } : { topic, pool };
+  return placeRefusal(context, run.tenant, place) === undefined;
 }
 
 export function claimJob(context: Context, tenant: TenantId, job: JobState, terms: ClaimTerms): Job {
   return putClaimed(context, tenant, leaveReady(context, tenant, job), terms);
+}
+
+/** Keeps what the dispatch check says; the run decides what follows from it. */
+export function markChecked(
+  context: Context,
+  tenant: TenantId,
+  job: JobState,
+  verdict: Omit<CheckedVerdict, "saidAtMs">,
+): void {
+  putJob(context, tenant, { ...job, checked: { ...verdict, saidAtMs: nowMs(context) } });
+}
+
+/** Lets workers have a held job. It is named to them anew, however long it was held. */
+export function releaseJob(context: Context, tenant: TenantId, jobId: JobId): void {
+  const job = readJob(context, tenant, jobId);
+  if (job?.state !== "held") return;
+  clearDue(context, unclaimed(tenant, jobId), job.publishAtMs);
+  context.records.put("ready", readyScope(tenant, job.topic), readyMember(job), {});
+  scheduleJob(context, tenant, { ...job, state: "ready", republished: 0 });
 }
 
 /** Ends a job in one of its final states. */
@@ -59,8 +87,11 @@ export function settleJob(
   job: JobState,
   end: { readonly state: "reported" | "lost" | "voided"; readonly reportId?: string },
 ): void {
-  const left = job.state === "ready" ? leaveReady(context, tenant, job) : job;
-  if (job.state === "claimed") clearDue(context, claimOf(tenant, job.jobId), job.claim?.expiresAtMs);
+  const left = job.state === "ready" || job.state === "held" ? leaveReady(context, tenant, job) : job;
+  if (job.state === "claimed") {
+    clearDue(context, claimOf(tenant, job.jobId), job.claim?.expiresAtMs);
+    leavePlace(context, tenant, job);
+  }
   putJob(context, tenant, { ...left, ...end });
 }
 
@@ -74,8 +105,20 @@ export function extendClaim(
   const expiresAtMs = nowMs(context) + terms.leaseMs;
   clearDue(context, claimOf(tenant, job.jobId), job.claim.expiresAtMs);
   setDue(context, claimOf(tenant, job.jobId), expiresAtMs);
-  const progress = terms.progress === undefined ? {} : { progress: terms.progress };
-  putJob(context, tenant, { ...job, ...progress, claim: { ...job.claim, expiresAtMs } });
+  const { progress } = terms;
+  const told = progress === undefined ? job : { ...withoutVerdict(job), progress };
+  // Whoever ran before the tenant had limits is counted from here on.
+  const pool = countedPool(context, tenant, job.claim.pool);
+  const extended: Job = { ...told, claim: { ...job.claim, expiresAtMs, ...pool } };
+  putJob(context, tenant, extended);
+  if (job.claim.pool === undefined) takePlace(context, tenant, extended);
+}
+
+/** A job keeps one word of others: the worker's takes the place of the check's. */
+function withoutVerdict(job: Job): Job {
+  if (job.checked === undefined) return job;
+  const { checked: _checked, ...rest } = job;
+  return rest;
 }
 
 /** Counts one more publication and sets the time of the next. */
@@ -104,8 +147,8 @@ export function grantOf(context: Context, jobId: JobId, held: NonNullable<Job["c
   return { jobId, fence: held.fence, expiresInMs: Math.max(0, held.expiresAtMs - nowMs(context)) };
 }
 
-export function hintOf({ jobId, runId, topic, createdAtMs, requires }: Job): JobHint {
-  const hint = { jobId, runId, topic, createdAtMs };
+export function hintOf({ jobId, runId, topic, createdAtMs, requires, state }: Job): JobHint {
+  const hint = { jobId, runId, topic, createdAtMs, ...(state === "held" ? { held: true as const } : {}) };
   return requires === undefined ? hint : { ...hint, requires };
 }
 
@@ -121,9 +164,13 @@ function putClaimed(context: Context, tenant: TenantId, job: Job, terms: ClaimTe
   const claimed: Job = {
     ...job,
     state: "claimed",
-    claim: { token, worker, fence, claimedAtMs, expiresAtMs },
+    claim: {
+      ...{ token, worker, fence, claimedAtMs, expiresAtMs },
+      ...countedPool(context, tenant, terms.pool),
+    },
   };
   putJob(context, tenant, claimed);
+  takePlace(context, tenant, claimed);
   setDue(context, claimOf(tenant, job.jobId), expiresAtMs);
   return claimed;
 }

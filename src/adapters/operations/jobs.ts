@@ -15,6 +15,7 @@ import {
   readyScope,
   runIdOf,
 } from "./job-records.ts";
+import { placeRefusal, runningOfPool, runningOfTopic } from "./places.ts";
 import type { JobState } from "./records.ts";
 import { scopeOf } from "./run-records.ts";
 import { isRevoked, readTenant } from "./tenants.ts";
@@ -28,6 +29,13 @@ export function claimJobs(context: Context, request: RequestOf<"claimJobs">): Ou
     if (because !== undefined || job === undefined) {
       return { kind: "refused", jobId, because: because ?? "not_found" };
     }
+    const { topic } = job;
+    const full = placeRefusal(
+      context,
+      tenant,
+      terms.pool === undefined ? { topic } : { topic, pool: terms.pool },
+    );
+    if (full !== undefined) return { kind: "refused", jobId, because: full };
     return claimed(context, tenant, claimJob(context, tenant, job, terms));
   });
   return { kind: "judged", answers };
@@ -68,6 +76,19 @@ export function listReadyJobs(
     return job === undefined ? [] : [hintOf(job)];
   });
   return { kind: "listed", jobs };
+}
+
+export function countJobs(context: Context, request: RequestOf<"countJobs">): OutcomeOf<"countJobs"> {
+  const { tenant, topics, pools } = request;
+  return {
+    kind: "counted",
+    topics: topics.map((topic) => ({
+      topic,
+      running: runningOfTopic(context, tenant, topic),
+      waiting: context.records.size("ready", readyScope(tenant, topic)),
+    })),
+    pools: pools.map((pool) => ({ pool, running: runningOfPool(context, tenant, pool) })),
+  };
 }
 
 type ClaimRefusal = Extract<ClaimAnswer, { kind: "refused" }>["because"];

@@ -4,7 +4,7 @@ import { getApproval, listApprovals } from "./approvals.ts";
 import { type Context, nowMs } from "./context.ts";
 import { getDocument, listDocuments, putDocument, removeDocument } from "./documents.ts";
 import { commit, deliver, takeRun } from "./inbox.ts";
-import { claimJobs, getJob, heartbeatJobs, listReadyJobs } from "./jobs.ts";
+import { claimJobs, countJobs, getJob, heartbeatJobs, listReadyJobs } from "./jobs.ts";
 import { listLocks } from "./lock-listing.ts";
 import { acquireLock, breakLock, inspectLock, releaseLock, renewLock } from "./locks.ts";
 import { deleteRun } from "./removal.ts";
@@ -42,6 +42,7 @@ export const operations: Operations = {
   heartbeatJobs,
   getJob,
   listReadyJobs,
+  countJobs,
   getApproval,
   listApprovals,
   putDocument,

@@ -84,6 +84,8 @@ export type RecordKinds = {
   job: JobState;
   /** Scope is `<tenant>/<topic>`; members are `<createdAtMs, 16 digits> <job>`: what waits for a worker, oldest first. */
   ready: Record<string, never>;
+  /** Scope is `<tenant>/topic/<topic>` or `<tenant>/pool/<pool>`; members are the jobs that run and are counted. */
+  running: Record<string, never>;
   timer: { readonly dueAtMs: number };
   approval: Approval;
   /** Scope is `<tenant>/<collection>`. */
@@ -121,6 +123,7 @@ export const recordKinds = Object.keys({
   timeline: 0,
   job: 0,
   ready: 0,
+  running: 0,
   timer: 0,
   approval: 0,
   document: 0,

@@ -5,7 +5,8 @@ import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
 import { clearDue, setDue } from "./due.ts";
 import { forgetLock } from "./locks.ts";
-import type { RecordKind, RunState } from "./records.ts";
+import { leavePlace } from "./places.ts";
+import type { JobState, RecordKind, RunState } from "./records.ts";
 import { putState, runLock, scopeOf } from "./run-records.ts";
 import { appendEvent } from "./tenants.ts";
 
@@ -48,8 +49,12 @@ export function removePart(context: Context, state: RunState): "removed" | "more
   let room = partMax;
   for (const kind of belongings) {
     const rows = context.records.scan(kind, scope, "", room);
-    for (const { member } of rows) {
-      if (kind === "job") forgetJobLocks(context, state, member as JobId);
+    for (const { member, value } of rows) {
+      if (kind === "job") {
+        forgetJobLocks(context, state, member as JobId);
+        const job = value as JobState;
+        if (job.state === "claimed") leavePlace(context, tenant, job);
+      }
       context.records.erase(kind, scope, member);
     }
     room -= rows.length;

@@ -113,7 +113,7 @@ function bring(context: Context, tenant: TenantId, runId: RunId, entry: InboxEnt
 function publishAgain(context: Context, tenant: TenantId, subject: string, found: Findings): void {
   const jobId = subject as JobId;
   const job = readJob(context, tenant, jobId);
-  if (job?.state !== "ready") return;
+  if (job?.state !== "ready" && job?.state !== "held") return;
   republishJob(context, tenant, job);
   found.unclaimed.push({ tenant, job: hintOf(job) });
 }

@@ -17,6 +17,7 @@ const migrations: ReadonlyArray<(database: Database) => void> = [
   addMeta,
   addRuns,
   addLockQueues,
+  addPlaces,
 ];
 
 const schemaVersion = migrations.length;
@@ -89,6 +90,8 @@ const admissionKinds = [
 
 const lockQueueKinds = ["ticket", "ending"] as const satisfies readonly RecordKind[];
 
+const placeKinds = ["running"] as const satisfies readonly RecordKind[];
+
 function createAdmissionTables(database: Database): void {
   createRecordTables(database, admissionKinds);
 }
@@ -101,7 +104,7 @@ const removeAtMs = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) +
  * of expiry, and its tenants and ended runs their places in what is due: a run's id names the partition.
  */
 function addRuns(database: Database): void {
-  const others: readonly RecordKind[] = [...admissionKinds, ...lockQueueKinds];
+  const others: readonly RecordKind[] = [...admissionKinds, ...lockQueueKinds, ...placeKinds];
   createRecordTables(
     database,
     recordKinds.filter((kind) => !others.includes(kind)),
@@ -131,6 +134,11 @@ function addRuns(database: Database): void {
 /** Version 3 knew no queues. Its grants need no change: what they lack is optional. */
 function addLockQueues(database: Database): void {
   createRecordTables(database, lockQueueKinds);
+}
+
+/** Version 4 knew no limits, and counted no running jobs: they join when their tenant has limits, at their next heartbeat. */
+function addPlaces(database: Database): void {
+  createRecordTables(database, placeKinds);
 }
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */

@@ -6,6 +6,8 @@ export type TenantCache = {
   /** All settings as they were last learnt, unless that is too long ago. */
   recall(tenant: TenantId): TenantSettings | undefined;
   learn(tenant: TenantId, settings: TenantSettings): void;
+  /** Another process has changed them. */
+  forget(tenant: TenantId): void;
   /** The same for what admission alone needs. */
   recallStrategy(tenant: TenantId): StrategySettings | undefined;
   /** A refused start tells of the strategy and of nothing else: that must not be taken for all the settings. */
@@ -46,6 +48,7 @@ export function createTenantCache(clock: Clock, keepMs: number): TenantCache {
       return entry?.known === "all" ? entry.settings : undefined;
     },
     learn: (tenant, settings) => put(tenant, { settings, known: "all", learntAtMs: clock.monotonicMs() }),
+    forget: (tenant) => void entries.delete(tenant),
     recallStrategy: (tenant) => fresh(tenant)?.settings,
     learnStrategy(tenant, strategy) {
       const entry = fresh(tenant);

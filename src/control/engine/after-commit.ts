@@ -1,11 +1,13 @@
 // What a process does once a commit stands: workers get their jobs, hints go out, alarms are set, the run is remembered.
 import { isOfInterest } from "../../domain/engine/records.ts";
+import type { JobSpec } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import { isTerminal } from "../../domain/run.ts";
 import type { RunChange } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
 import type { Preclaim } from "../jobs/offers.ts";
+import { publishJob } from "../jobs/publish-job.ts";
 import type { Engine } from "./engine.ts";
 import type { CachedRun } from "./run-cache.ts";
 
@@ -20,13 +22,15 @@ export type Committed = {
 
 export function afterCommit(engine: Engine, committed: Committed): void {
   const { tenant, runId, change, claims, storeTimeMs } = committed;
-  const { alarms, offers, bus, background, ports } = engine;
+  const { alarms, ports } = engine;
   committed.preclaim.settle(claims, storeTimeMs);
   for (const timerId of change.clearTimers) alarms.clear({ tenant, runId, timerId });
   for (const { timerId, dueAtMs } of change.timers)
     alarms.set({ tenant, runId, timerId }, dueAtMs - storeTimeMs);
   const claimed = new Set(claims.map(({ jobId }) => jobId));
-  for (const { jobId, topic, requires } of change.jobs) {
+  const jobs: readonly Published[] =
+    change.releaseJobs.length === 0 ? change.jobs : [...change.jobs, ...change.releaseJobs];
+  for (const { jobId, topic, requires, held } of jobs) {
     if (claimed.has(jobId)) continue;
     const hint = {
       jobId,
@@ -34,13 +38,17 @@ export function afterCommit(engine: Engine, committed: Committed): void {
       topic,
       createdAtMs: storeTimeMs,
       ...(requires === undefined ? {} : { requires }),
+      ...(held === undefined ? {} : { held }),
     };
     ports.metrics.count("jobs_published_total", { cause: "commit" });
-    background.run("publishing a job", () => bus.publish("hints", offers.hintMessage(tenant, hint)));
+    publishJob(engine, tenant, hint);
   }
   for (const { reason } of change.deadLetters) ports.metrics.count("dead_letters_total", { reason });
   if (isTerminal(change.status)) ports.metrics.count("runs_ended_total", { status: change.status });
 }
+
+/** What is told of a job that was put up or released. */
+type Published = Pick<JobSpec, "jobId" | "topic" | "requires" | "held">;
 
 /** Remembers the run as the commit left it. */
 export function remember(engine: Engine, run: CachedRun, change: RunChange, version: number): void {

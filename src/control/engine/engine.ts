@@ -10,7 +10,10 @@ import type { EventFeeds } from "../events/event-feeds.ts";
 import type { Teller } from "../events/tell-changes.ts";
 import type { Wakes } from "../events/wakes.ts";
 import type { Offers } from "../jobs/offers.ts";
+import type { FullLimits } from "../pools/full-limits.ts";
+import type { UntoldJobs } from "../jobs/untold-jobs.ts";
 import type { LockWaiters } from "../locks/lock-waiters.ts";
+import { holdsHighRisk } from "../scheduler/holding.ts";
 import type { Definitions } from "../workflows/definitions.ts";
 import type { Alarms } from "./alarms.ts";
 import type { Background } from "./background.ts";
@@ -26,6 +29,8 @@ export type Engine = {
   readonly runs: RunCache;
   readonly alarms: Alarms;
   readonly offers: Offers;
+  readonly limits: FullLimits;
+  readonly untold: UntoldJobs;
   readonly background: Background;
   readonly storeTime: StoreTime;
   readonly feeds: EventFeeds;
@@ -41,6 +46,7 @@ export function engineLimits(config: Config): EngineLimits {
     depthMax: config["runs.depthMax"],
     startRecordsMax: config["admission.recordsMax"],
     startBytesMax: Math.min(defaultLimits.startBytesMax, config["admission.recordBytesMax"]),
+    ...(holdsHighRisk(config) ? { holdsHighRisk: true as const } : {}),
   };
 }
 

@@ -70,6 +70,10 @@ function waitingForm(entry: NewEntry): InboxEntry {
       const { kind, entryId, jobId, actor } = entry;
       return { kind, entryId, jobId, actor };
     }
+    case "dispatch": {
+      const { kind, entryId, jobId, verdict, reason } = entry;
+      return { kind, entryId, jobId, verdict, reason };
+    }
     case "cancel":
     case "timer":
       return entry;

@@ -1,10 +1,12 @@
 // Claims the jobs that were matched with offers, and gives each worker what it got.
 import type { ClaimToken } from "../../domain/job.ts";
+import { isPlaceRefusal } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import type { ClaimAnswer } from "../../ports/job-operations.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { ClaimedJob } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
-import type { Match, Offer } from "./offers.ts";
+import { type Match, type Offer, placeOf, termsOf } from "./offers.ts";
 
 /** Jobs claimed by one operation: it stays within its budget of 2 ms. */
 const batchMax = 64;
@@ -12,23 +14,27 @@ const batchMax = 64;
 /** Why no job may be claimed at all. */
 type ClaimRefusal = "tenant_stopped" | "credential_revoked";
 
+export type Claims = { readonly granted: number; readonly refusal?: ClaimRefusal };
+
 /** Matches what is remembered for these topics and claims it. Says why nothing could be claimed, if so. */
 export async function claimMatches(
   engine: Engine,
   tenant: TenantId,
   topics: readonly string[],
-): Promise<ClaimRefusal | undefined> {
+): Promise<Claims> {
+  let granted = 0;
   for (;;) {
     const matches = engine.offers.match(tenant, topics);
     let refusal: ClaimRefusal | undefined;
-    let gone = 0;
+    let isWorthAnother = false;
     for (const batch of batches(matches)) {
       const claimed = await claimBatch(engine, tenant, batch);
       refusal = claimed.refusal ?? refusal;
-      gone += claimed.gone;
+      granted += claimed.granted;
+      isWorthAnother ||= claimed.isWorthAnother;
     }
-    // Places that jobs gone meanwhile had taken are free again: those behind them get their turn.
-    if (refusal !== undefined || gone === 0) return refusal;
+    if (refusal !== undefined) return { granted, refusal };
+    if (!isWorthAnother) return { granted };
   }
 }
 
@@ -46,35 +52,67 @@ function batches(matches: readonly Match[]): readonly (readonly Match[])[] {
   );
 }
 
+type Judged = ClaimAnswer | undefined;
+
 async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Match[]) {
-  const { ports, config } = engine;
+  const { ports, config, limits } = engine;
   const wanted = batch.map((match) => ({ ...match, token: ports.random.token() as ClaimToken }));
-  const claims = wanted.map(({ offer, hint, token }) => ({
-    jobId: hint.jobId,
-    terms: { token, worker: offer.worker, leaseMs: offer.leaseMs },
-  }));
+  const claims = wanted.map(({ offer, hint, token }) => {
+    const { credential: _credential, ...terms } = termsOf(offer, token);
+    return { jobId: hint.jobId, terms };
+  });
   const credential = batch[0]?.offer.credential;
   const request = { tenant, claims, ...(credential === undefined ? {} : { credential }) };
+  const sentAt = limits.moment();
   const answer = await askUntilKnown(ports, "claimJobs", storeLimits(config), (deadlineMs) =>
     ports.store.claimJobs(request, { deadlineMs }),
   );
   const given = new Map<Offer, ClaimedJob[]>();
   let refusal: ClaimRefusal | undefined;
-  let gone = 0;
-  for (const [index, { offer, hint, token }] of wanted.entries()) {
+  let granted = 0;
+  for (const [index, match] of wanted.entries()) {
     const outcome = answer.kind === "judged" ? answer.answers[index] : undefined;
     if (outcome?.kind === "claimed") {
+      const { token, offer } = match;
       const { job, fence, expiresInMs, input } = outcome;
+      limits.granted(tenant, placeOf(offer, match.hint.topic));
       given.set(offer, [...(given.get(offer) ?? []), { job, token, fence, expiresInMs, input }]);
-      continue;
-    }
-    offer.places += 1;
-    // Without an answer the job may still wait; if the claim took effect after all, it runs out.
-    if (outcome === undefined) engine.offers.learn(tenant, hint);
-    else if (outcome.because === "tenant_stopped" || outcome.because === "credential_revoked") {
-      refusal = outcome.because;
-    } else gone += 1;
+      granted += 1;
+    } else refusal = takeBack(engine, { tenant, match, outcome, sentAt }) ?? refusal;
   }
   for (const [offer, jobs] of given) offer.give(jobs);
-  return { refusal, gone };
+  return { refusal, granted, isWorthAnother: answer.kind === "judged" && granted < batch.length };
+}
+
+type Refused = {
+  readonly tenant: TenantId;
+  readonly match: Match;
+  /** Undefined when the store did not answer: the job may still wait; if the claim took effect after all, it runs out. */
+  readonly outcome: Exclude<Judged, { kind: "claimed" }>;
+  readonly sentAt: number;
+};
+
+/** The worker's place is free again, for those behind a job that is gone. A job that only lacks a place is remembered. */
+function takeBack(
+  { ports, offers, limits }: Engine,
+  { tenant, match, outcome, sentAt }: Refused,
+): ClaimRefusal | undefined {
+  const { offer, hint } = match;
+  const place = placeOf(offer, hint.topic);
+  offer.places += 1;
+  if (outcome === undefined) {
+    limits.unused(tenant, place);
+    offers.putBack(tenant, hint);
+    return undefined;
+  }
+  const { because } = outcome;
+  ports.metrics.count("claims_refused_total", { because });
+  if (isPlaceRefusal(because)) {
+    limits.refused(tenant, place, { because, sentAt });
+    offers.putBack(tenant, hint);
+    if (because === "pool_draining") offer.drain?.();
+    return undefined;
+  }
+  limits.unused(tenant, place);
+  return because === "tenant_stopped" || because === "credential_revoked" ? because : undefined;
 }

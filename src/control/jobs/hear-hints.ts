@@ -1,10 +1,10 @@
 // Listens for hints of jobs and claims those for which this process has a worker waiting.
-import { type JobHint, notifyTopic } from "../../domain/job.ts";
+import type { JobHint } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches } from "./claim-matches.ts";
-import { notify } from "./notify.ts";
+import { createJobSearch } from "./look-for-jobs.ts";
 
 export function hearHints(engine: Engine): Consumer {
   const claiming = new Map<string, Promise<unknown>>();
@@ -19,10 +19,6 @@ export function hearHints(engine: Engine): Consumer {
     {
       async handle({ body }) {
         const { tenant, hint } = JSON.parse(body) as { readonly tenant: TenantId; readonly hint: JobHint };
-        if (hint.topic === notifyTopic) {
-          await notify(engine, tenant, hint);
-          return { kind: "done" };
-        }
         engine.offers.learn(tenant, hint);
         // Hints that arrive while a claim is on its way share the next one.
         const key = `${tenant} ${hint.topic}`;
@@ -39,6 +35,7 @@ export function hearHints(engine: Engine): Consumer {
       },
       // A hint is only a hint: the store still knows the job, and the sweep names it again.
       giveUp: async () => {},
+      missed: createJobSearch(engine),
     },
   );
 }

@@ -13,7 +13,7 @@ export type BusResult = { readonly caller: Caller; readonly report: ResultReport
 export function publishResult(bus: Bus, { caller, report }: BusResult): Promise<Publication> {
   const body = JSON.stringify({ caller, report } satisfies BusResult);
   return bus.publish("results", {
-    subject: `${caller.tenant}.${report.jobId}`,
+    subject: `${caller.tenant}/${report.jobId}`,
     messageId: report.token,
     body,
   });
@@ -32,9 +32,12 @@ export function hearResults(engine: Engine): Consumer {
       pendingMax: 2_048,
     },
     {
-      async handle({ body }) {
+      async handle({ subject, body }) {
         const result = readResult(body);
         if (result === undefined) return { kind: "drop", because: "unreadable" };
+        // Who may publish under whose name is the bus's to say; what the message says of itself proves nothing.
+        if (result.caller.tenant !== tenantOf(subject))
+          return { kind: "drop", because: "another tenant's subject" };
         const answer = await reportResult(engine, result.caller, result.report, "bus");
         switch (answer.kind) {
           case "accepted":
@@ -61,12 +64,12 @@ async function writeDeadLetter(
 ): Promise<void> {
   const { ports, config } = engine;
   const tenant = tenantOf(subject);
-  if (tenant === undefined) {
+  const id = subject.slice((tenant ?? "").length + 1);
+  const run = parseJobId(id)?.runId;
+  if (tenant === undefined || run === undefined) {
     ports.log.error("a result of nobody was dropped", { subject });
     return;
   }
-  const id = subject.slice(tenant.length + 1);
-  const run = parseJobId(id)?.runId;
   const about = { job_id: id, run_id: run, because, message: body };
   const letter = JSON.stringify({ reason: "deliveries_exhausted", ...about });
   const request = {
@@ -84,17 +87,15 @@ async function writeDeadLetter(
   ports.metrics.count("dead_letters_total", { reason: "deliveries_exhausted" });
 }
 
-/** Both halves may have dots in them; only the tenant's own name leaves a job id behind it. */
 function tenantOf(subject: string): TenantId | undefined {
-  for (let dot = subject.indexOf("."); dot >= 0; dot = subject.indexOf(".", dot + 1)) {
-    if (parseJobId(subject.slice(dot + 1)) !== undefined) return parseTenantId(subject.slice(0, dot));
-  }
-  return undefined;
+  return parseTenantId(subject.slice(0, Math.max(0, subject.indexOf("/"))));
 }
 
 function readResult(body: string): BusResult | undefined {
   try {
-    return JSON.parse(body) as BusResult;
+    const result = JSON.parse(body) as Partial<BusResult> | null;
+    if (typeof result?.caller !== "object" || typeof result.report !== "object") return undefined;
+    return result as BusResult;
   } catch {
     return undefined;
   }

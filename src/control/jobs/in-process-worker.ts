@@ -2,6 +2,7 @@
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { JobId } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
+import { defaultPool } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 import type { Caller, ClaimedJob, ResultReport } from "../control-api.ts";
@@ -36,6 +37,8 @@ export type InProcessWorkerOptions = {
   readonly name: string;
   readonly topics: readonly string[];
   readonly concurrency: number;
+  /** By default `default`. */
+  readonly pool?: string;
   readonly handler: JobHandler;
 };
 
@@ -49,7 +52,7 @@ export function startInProcessWorker(
   options: InProcessWorkerOptions,
 ): InProcessWorker {
   const { engine, workers } = desk;
-  const { tenant, name, topics, concurrency, handler } = options;
+  const { tenant, name, topics, concurrency, handler, pool = defaultPool } = options;
   if (topics.length === 0 || concurrency < 1) {
     throw new InterlockError("invalid_request", "a worker needs a topic and at least one place");
   }
@@ -61,6 +64,7 @@ export function startInProcessWorker(
     topics,
     labels: {},
     capabilities: [],
+    pool,
     leaseMs: engine.config["jobs.leaseMs"],
     places: concurrency,
     running: () => concurrency - offer.places,
@@ -111,7 +115,7 @@ export function startInProcessWorker(
 
   async function live(): Promise<void> {
     while (!finished.signal.aborted) {
-      workers.seen(tenant, name, { topics, places: concurrency, labels: {}, capabilities: [] });
+      workers.seen(tenant, name, { topics, places: concurrency, labels: {}, capabilities: [], pool });
       await beatOnce();
       await lookForJobs();
       await clock.sleep(offer.leaseMs / 3, finished.signal);

@@ -1,5 +1,13 @@
 // Brings waiting jobs and waiting workers of this process together: fewest running jobs first, fair shares, one claim a batch.
-import { type ClaimToken, type Job, type JobHint, type JobSpec, readyJob } from "../../domain/job.ts";
+import {
+  type ClaimTerms,
+  type ClaimToken,
+  type Job,
+  type JobHint,
+  type JobSpec,
+  readyJob,
+} from "../../domain/job.ts";
+import { defaultPool, type Place } from "../../domain/place.ts";
 import { fitsRequirements } from "../../domain/requirements.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { RunChange } from "../../domain/run-change.ts";
@@ -8,6 +16,7 @@ import type { ClaimGrant } from "../../ports/admission-operations.ts";
 import type { BusMessage } from "../../ports/bus.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { ClaimedJob } from "../control-api.ts";
+import type { FullLimits } from "../pools/full-limits.ts";
 import { createHintBook, type HintGroup } from "./hint-book.ts";
 
 /** A worker that wants jobs now. */
@@ -19,11 +28,15 @@ export type Offer = {
   readonly capabilities: readonly string[];
   readonly leaseMs: number;
   readonly credential?: string;
+  /** Whose places its jobs count in. */
+  readonly pool: string;
   /** Places not yet promised. */
   places: number;
   /** Jobs that the worker has or was promised: the one with the fewest gets the next. */
   running(): number;
   give(jobs: readonly ClaimedJob[]): void;
+  /** The pool drains: there will be no jobs. */
+  drain?(): void;
 };
 
 /** Jobs of a commit that workers of this process get at once, if the commit stands. */
@@ -50,22 +63,27 @@ export type Offers = {
   hintMessage(tenant: TenantId, hint: JobHint): BusMessage;
   /** Remembers a job that nobody has claimed. */
   learn(tenant: TenantId, hint: JobHint): void;
-  /** Whether a job is remembered that this worker could do. */
+  /** One that was matched and still waits: it comes before the others. */
+  putBack(tenant: TenantId, hint: JobHint): void;
+  /** Whether a job is remembered that this worker could do, and no full limit is known to be in its way. */
   hasWorkFor(offer: Offer): boolean;
   /** Workers that wait for jobs of this topic at this moment, also those whose places are all promised. */
   waiting(tenant: TenantId, topic: string): readonly Offer[];
+  /** Every worker that waits at this moment. */
+  all(): readonly Offer[];
   /** Pairs of remembered jobs and open offers, places taken: whoever asks must claim them. */
   match(tenant: TenantId, topics: readonly string[]): readonly Match[];
 };
 
-export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Offers {
-  const open = new Map<string, Set<Offer>>();
+export function createOffers(ports: Pick<Ports, "random">, limits: FullLimits, hintsMax: number): Offers {
+  const open = createOpenOffers();
   const hints = createHintBook(hintsMax);
 
   /** Open offers with a free place whose worker has what is asked for. */
   function fitting(tenant: TenantId, topic: string, requires: string | undefined): readonly Offer[] {
-    const offers = open.get(`${tenant} ${topic}`) ?? [];
-    return [...offers].filter((offer) => offer.places > 0 && fitsRequirements(requires, offer));
+    return open
+      .waiting(tenant, topic)
+      .filter((offer) => offer.places > 0 && fitsRequirements(requires, offer));
   }
 
   function preclaimOne(
@@ -74,31 +92,74 @@ export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Of
     input: string | undefined,
     promised: Promised[],
   ): JobSpec {
-    const offer = input === undefined ? undefined : leastBusy(fitting(tenant, spec.topic, spec.requires));
+    // Where a limit is reached, those who wait for it already come first.
+    const free = fitting(tenant, spec.topic, spec.requires).filter(
+      (each) => !limits.isTight(tenant, placeOf(each, spec.topic)),
+    );
+    const offer = input === undefined ? undefined : leastBusy(free);
     if (offer === undefined || input === undefined) return spec;
     offer.places -= 1;
     const token = ports.random.token() as ClaimToken;
-    const { worker, leaseMs, credential } = offer;
-    const terms = { token, worker, leaseMs, ...(credential === undefined ? {} : { credential }) };
-    const claimed = { ...spec, claim: terms };
+    const claimed = { ...spec, claim: termsOf(offer, token) };
     promised.push({ offer, spec: claimed, token, input });
     return claimed;
   }
 
-  /** Each worker gets an equal share at most; what some have no places for is shared out among the others. */
+  /**
+   * Jobs, from the oldest on, each to the worker that has the fewest by then: of workers that had equally many, none gets more
+   * than an equal share, and one that had more gets less.
+   */
   function matchGroup(tenant: TenantId, topic: string, group: HintGroup): readonly Match[] {
-    const waiting = group.hints[Symbol.iterator]();
+    const offers = fitting(tenant, topic, group.requires);
     const matches: Match[] = [];
-    for (;;) {
-      const left = group.size - matches.length;
-      const shared = shareOut(left, waiting, fitting(tenant, topic, group.requires));
-      matches.push(...shared);
-      if (shared.length === 0) break;
+    for (const hint of group.hints) {
+      const free = offers.filter((each) => each.places > 0 && limits.mayTry(tenant, placeOf(each, topic)));
+      const offer = leastBusy(free);
+      if (offer === undefined) break;
+      offer.places -= 1;
+      limits.trying(tenant, placeOf(offer, topic));
+      matches.push({ offer, hint });
     }
     for (const { hint } of matches) hints.forget(tenant, hint);
     return matches;
   }
 
+  return {
+    ...open,
+    preclaim({ tenant, runId, records }, change) {
+      if (change.jobs.length === 0) return noPreclaim(change);
+      const promised: Promised[] = [];
+      const jobs = change.jobs.map((spec) => {
+        if (spec.held === true) return spec;
+        const written = change.records.find(({ key }) => key === spec.inputKey)?.body;
+        return preclaimOne(tenant, spec, written ?? records.get(spec.inputKey), promised);
+      });
+      return promised.length === 0
+        ? noPreclaim(change)
+        : promiseOf({ runId, change: { ...change, jobs }, promised });
+    },
+    hintMessage: (tenant, hint) => ({
+      subject: `${tenant}/${hint.topic}/${hint.jobId}`,
+      body: JSON.stringify({ tenant, hint }),
+    }),
+    learn: hints.learn,
+    putBack: hints.putBack,
+    hasWorkFor: (offer) =>
+      offer.topics
+        .filter((topic) => limits.mayTry(offer.tenant, placeOf(offer, topic)))
+        .some((topic) =>
+          hints.groups(offer.tenant, topic).some(({ requires }) => fitsRequirements(requires, offer)),
+        ),
+    match: (tenant, topics) =>
+      topics
+        .filter((topic) => open.waiting(tenant, topic).length > 0)
+        .flatMap((topic) => hints.groups(tenant, topic).flatMap((group) => matchGroup(tenant, topic, group))),
+  };
+}
+
+/** By tenant and topic. */
+function createOpenOffers(): Pick<Offers, "open" | "close" | "all" | "waiting"> {
+  const open = new Map<string, Set<Offer>>();
   return {
     open(offer) {
       for (const topic of offer.topics) {
@@ -113,49 +174,22 @@ export function createOffers(ports: Pick<Ports, "random">, hintsMax: number): Of
         if (offers?.delete(offer) && offers.size === 0) open.delete(key);
       }
     },
-    preclaim({ tenant, runId, records }, change) {
-      if (change.jobs.length === 0) return noPreclaim(change);
-      const promised: Promised[] = [];
-      const jobs = change.jobs.map((spec) => {
-        const written = change.records.find(({ key }) => key === spec.inputKey)?.body;
-        return preclaimOne(tenant, spec, written ?? records.get(spec.inputKey), promised);
-      });
-      return promised.length === 0
-        ? noPreclaim(change)
-        : promiseOf({ runId, change: { ...change, jobs }, promised });
-    },
-    hintMessage: (tenant, hint) => ({
-      subject: `${tenant}.${hint.topic}.${hint.jobId}`,
-      body: JSON.stringify({ tenant, hint }),
-    }),
-    learn: hints.learn,
-    hasWorkFor: (offer) =>
-      offer.topics.some((topic) =>
-        hints.groups(offer.tenant, topic).some(({ requires }) => fitsRequirements(requires, offer)),
-      ),
+    all: () => [...new Set([...open.values()].flatMap((offers) => [...offers]))],
     waiting: (tenant, topic) => [...(open.get(`${tenant} ${topic}`) ?? [])],
-    match: (tenant, topics) =>
-      topics
-        .filter((topic) => open.has(`${tenant} ${topic}`))
-        .flatMap((topic) => hints.groups(tenant, topic).flatMap((group) => matchGroup(tenant, topic, group))),
   };
 }
 
-/** Gives jobs, from the first on, to the least busy, none more than an equal share. Places are taken. */
-function shareOut(left: number, waiting: Iterator<JobHint>, offers: readonly Offer[]): readonly Match[] {
-  const share = Math.ceil(left / Math.max(1, offers.length));
-  const given = new Map<Offer, number>();
-  const matches: Match[] = [];
-  for (;;) {
-    const offer = leastBusy(
-      offers.filter((candidate) => candidate.places > 0 && (given.get(candidate) ?? 0) < share),
-    );
-    const next = offer === undefined ? undefined : waiting.next();
-    if (offer === undefined || next === undefined || next.done === true) return matches;
-    given.set(offer, (given.get(offer) ?? 0) + 1);
-    offer.places -= 1;
-    matches.push({ offer, hint: next.value });
-  }
+/** How a worker takes a job that it is offered. */
+export function termsOf({ worker, leaseMs, credential, pool }: Offer, token: ClaimToken): ClaimTerms {
+  return {
+    ...{ token, worker, leaseMs },
+    ...(credential === undefined ? {} : { credential }),
+    ...(pool === defaultPool ? {} : { pool }),
+  };
+}
+
+export function placeOf({ pool }: Offer, topic: string): Place {
+  return { topic, pool };
 }
 
 function leastBusy(offers: readonly Offer[]): Offer | undefined {

@@ -1,6 +1,7 @@
 // A worker's long poll: an offer that stays open until there are jobs, the time is over or the worker goes away.
+import { defaultPool, poolLimits } from "../../domain/place.ts";
 import type { ClaimedJob, PollAnswer, PollRequest } from "../control-api.ts";
-import type { Engine } from "../engine/engine.ts";
+import { type Engine, settingsOf } from "../engine/engine.ts";
 import { claimMatches } from "./claim-matches.ts";
 import { discoverJobs } from "./discover-jobs.ts";
 import type { Offer } from "./offers.ts";
@@ -36,27 +37,37 @@ export async function pollJobs(
 async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSignal): Promise<PollAnswer> {
   const { engine, workers, batches } = desk;
   const { tenant } = request.caller;
-  const { topics, places, labels = {}, capabilities = [] } = request;
-  workers.seen(tenant, request.worker, { topics, places, labels, capabilities });
+  const { topics, places, labels = {}, capabilities = [], pool = defaultPool } = request;
+  workers.seen(tenant, request.worker, { topics, places, labels, capabilities, pool });
+  const known = engine.tenants.recall(tenant);
+  if (known !== undefined && poolLimits(known, pool)?.draining === true) {
+    await engine.ports.clock.sleep(Math.min(request.waitMs, drainingWaitMs), signal);
+    return { kind: "jobs", jobs: [], draining: true };
+  }
   const poll = openPoll(desk, request);
   try {
+    if (known === undefined) engine.background.run("asking for limits", () => poll.learnLimits());
     const found = await discoverJobs(engine, poll.offer);
     if (found.kind !== "found") return found;
-    const refusal = await claimMatches(engine, tenant, request.topics);
+    const { refusal } = await claimMatches(engine, tenant, request.topics);
     if (refusal !== undefined && poll.jobs.length === 0) return { kind: refusal };
     await poll.wait(signal);
     if (poll.jobs.length > 0) batches.keep(request, poll.jobs);
-    return { kind: "jobs", jobs: poll.jobs };
+    return { kind: "jobs", jobs: poll.jobs, ...(poll.drains.aborted ? { draining: true } : {}) };
   } finally {
     engine.offers.close(poll.offer);
   }
 }
+
+/** A worker that asks again and again although its pool drains does so once a second. */
+const drainingWaitMs = 1_000;
 
 function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
   const { clock } = engine.ports;
   const { caller, worker } = request;
   const jobs: ClaimedJob[] = [];
   const full = new AbortController();
+  const drains = new AbortController();
   let cancelGather: (() => void) | undefined;
   const offer: Offer = {
     tenant: caller.tenant,
@@ -64,6 +75,7 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
     topics: request.topics,
     labels: request.labels ?? {},
     capabilities: request.capabilities ?? [],
+    pool: request.pool ?? defaultPool,
     leaseMs: request.leaseMs ?? engine.config["jobs.leaseMs"],
     ...(caller.credential === undefined ? {} : { credential: caller.credential }),
     places: request.places,
@@ -79,14 +91,21 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
       if (offer.places <= 0 || jobs.length >= request.places) full.abort();
       else cancelGather ??= clock.timer(engine.config["jobs.gatherMs"], () => full.abort());
     },
+    drain: () => drains.abort(),
   };
   engine.offers.open(offer);
   return {
     offer,
     jobs,
+    drains: drains.signal,
+    /** In the background: a claim is refused anyway, but without jobs nobody would be told that the pool drains. */
+    async learnLimits() {
+      const settings = await settingsOf(engine, caller.tenant);
+      if (settings !== undefined && poolLimits(settings, offer.pool)?.draining === true) drains.abort();
+    },
     async wait(signal: AbortSignal) {
       const waitMs = Math.min(request.waitMs, engine.config["jobs.pollWaitMaxMs"]);
-      const stop = AbortSignal.any([full.signal, signal]);
+      const stop = AbortSignal.any([full.signal, drains.signal, signal]);
       if (!stop.aborted) await clock.sleep(waitMs, stop);
       // Nothing more is promised from here on; what was promised is being claimed and belongs into this answer.
       engine.offers.close(offer);

@@ -68,6 +68,8 @@ function reportAnswer(answer: DeliveryAnswer): ReportAnswer {
     case "approval_changed":
     case "self_approval":
     case "already_cancelling":
+    case "job_not_held":
+    case "stale_fence":
     case "letter_not_found":
     case "not_retryable":
     case "limit_reached":

@@ -1,5 +1,6 @@
 // The workers that this process has seen lately, and how many jobs each has: from polls, heartbeats and results.
 import type { ClaimToken, JobId } from "../../domain/job.ts";
+import { defaultPool } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { WorkerInfo } from "../control-api.ts";
@@ -13,6 +14,7 @@ type Introduction = {
   readonly places: number;
   readonly labels: Readonly<Record<string, string>>;
   readonly capabilities: readonly string[];
+  readonly pool: string;
 };
 
 export type Workers = {
@@ -36,7 +38,7 @@ const keepMs = 120_000;
 const jobsShownMax = 10;
 
 /** A worker that has sent a heartbeat, but has not asked this process for jobs. */
-const stranger: Introduction = { topics: [], places: 0, labels: {}, capabilities: [] };
+const stranger: Introduction = { topics: [], places: 0, labels: {}, capabilities: [], pool: defaultPool };
 
 /** Bounds the memory; the worker seen longest ago goes first. */
 const workersMax = 10_000;

@@ -2,6 +2,7 @@
 import { errorOf, readLetter } from "../../domain/dead-letter.ts";
 import { runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { type RunState, readError, readRunState, readStepRecord } from "../../domain/engine/records.ts";
+import { defaultPool, hasLimits } from "../../domain/place.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { explainEndedRun } from "../../domain/why/explain-ended-run.ts";
@@ -12,6 +13,7 @@ import type {
   LetterFacts,
   LockFacts,
   Part,
+  PlaceFacts,
   SlotFacts,
   WorkerFacts,
 } from "../../domain/why/facts.ts";
@@ -68,7 +70,8 @@ async function explainLive(desk: WhyDesk, seen: SeenRun): Promise<Explanation> {
   const { steps, unanswered } = gathered;
   const workers = workersOf(desk, seen.tenant, new Set(steps.flatMap(topicOf)));
   const { instance } = engine.ports;
-  const facts = { header, nowMs, lock, slots, steps, workers, instance, unanswered };
+  const places = await readPlaces(engine, seen.tenant, steps.flatMap(topicOf), workers);
+  const facts = { header, nowMs, lock, slots, steps, workers, instance, unanswered, ...places };
   return explainLiveRun(run === undefined ? facts : { ...facts, run });
 }
 
@@ -105,6 +108,31 @@ async function readSlots({ ports, config }: Engine, tenant: TenantId): Promise<P
   const deadlineMs = config["store.callTimeoutMs"];
   const answer = await ports.store.countActive({ tenant }, { deadlineMs });
   return answer.kind === "counted" ? { kind: "known", value: answer } : { kind: "unanswered" };
+}
+
+/** Nothing when the tenant has no limits on running jobs. */
+async function readPlaces(
+  { ports, config }: Engine,
+  tenant: TenantId,
+  topics: readonly string[],
+  workers: readonly WorkerFacts[],
+): Promise<{ places?: PlaceFacts }> {
+  const deadlineMs = config["store.callTimeoutMs"];
+  if (topics.length === 0) return {};
+  const known = await ports.store.getTenant({ tenant }, { deadlineMs });
+  if (known.kind !== "tenant" || !hasLimits(known.record.settings)) return {};
+  const { settings } = known.record;
+  const pools = workers.map(({ pool = defaultPool }) => pool);
+  const asked = { tenant, topics: [...new Set(topics)], pools: [...new Set(pools)] };
+  const counted = await ports.store.countJobs(asked, { deadlineMs });
+  if (counted.kind !== "counted") return {};
+  return {
+    places: {
+      limits: settings,
+      topics: new Map(counted.topics.map(({ topic, running }) => [topic, running])),
+      pools: new Map(counted.pools.map(({ pool, running }) => [pool, running])),
+    },
+  };
 }
 
 async function explainEnded({ engine, holders }: WhyDesk, seen: SeenRun): Promise<Explanation> {

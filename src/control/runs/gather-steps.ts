@@ -122,8 +122,16 @@ async function withItsParts(engine: Engine, seen: SeenRun, { stepId, record }: O
     case "children":
       return facts;
     case "job": {
-      const answer = await store.getJob({ tenant, jobId: makeJobId({ runId, ...name }) }, { deadlineMs });
-      return { ...facts, job: partOf(answer, answer.kind === "job" ? answer.job : undefined) };
+      const jobId = makeJobId({ runId, ...name });
+      const answer = await store.getJob({ tenant, jobId }, { deadlineMs });
+      const job = partOf(answer, answer.kind === "job" ? answer.job : undefined);
+      if (answer.kind !== "job" || answer.job.state !== "held") return { ...facts, job };
+      const lock = await store.inspectLock(
+        { tenant, lock: { namespace: "job", name: jobId } },
+        { deadlineMs },
+      );
+      const isKnown = lock.kind === "held" || lock.kind === "free";
+      return { ...facts, job, jobLock: partOf(lock, isKnown ? lock : undefined) };
     }
   }
 }

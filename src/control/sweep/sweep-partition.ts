@@ -2,10 +2,11 @@
 import type { Partition } from "../../domain/partition.ts";
 import { drainRun } from "../engine/drain-run.ts";
 import type { Engine } from "../engine/engine.ts";
+import { publishJob } from "../jobs/publish-job.ts";
 
 /** Says when the next thing is due, if that is known. */
 export async function sweepPartition(engine: Engine, partition: Partition): Promise<number | undefined> {
-  const { ports, config, bus, offers } = engine;
+  const { ports, config } = engine;
   const answer = await ports.store.sweep({ partition }, { deadlineMs: config["store.callTimeoutMs"] });
   // Without an answer nothing is lost: what was due still is, or waits in an inbox until its visit is due.
   if (answer.kind !== "swept") return undefined;
@@ -14,7 +15,7 @@ export async function sweepPartition(engine: Engine, partition: Partition): Prom
   }
   for (const { tenant, job } of answer.unclaimed) {
     ports.metrics.count("jobs_published_total", { cause: "sweep" });
-    engine.background.run("publishing a job", () => bus.publish("hints", offers.hintMessage(tenant, job)));
+    publishJob(engine, tenant, job);
   }
   for (const { tenant, repair, runId } of answer.repairs) {
     ports.metrics.count("sweep_repairs_total", { kind: repair });

@@ -108,7 +108,8 @@ export async function changeTenant(
   }
 }
 
-async function readRecord(
+/** Also of a tenant that is in no list. */
+export async function readRecord(
   { ports, config }: Engine,
   tenant: TenantId,
 ): Promise<{ readonly kind: "tenant"; readonly record: TenantRecord } | Trouble> {

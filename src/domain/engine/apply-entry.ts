@@ -55,6 +55,8 @@ function fateOf(draft: Draft, entry: InboxEntry): Fate {
       return applyChildEnded(draft, entry);
     case "retry":
       return applyRetry(draft, entry);
+    case "dispatch":
+      return applyVerdict(draft, entry);
     case "poisoned":
       return applyPoisoned(draft, entry);
     default:
@@ -244,6 +246,35 @@ function applyChildEnded(draft: Draft, entry: InboxEntry & { readonly kind: "chi
   return "applied";
 }
 
+/** What the dispatch check says of a held job. A denied step fails for good, as one does whose approval is rejected. */
+function applyVerdict(draft: Draft, entry: InboxEntry & { readonly kind: "dispatch" }): Fate {
+  const name = attemptOf(draft.runId, entry.jobId);
+  const inHand = openStep(draft, { entry, name, status: "running" });
+  if (inHand === undefined) return "late";
+  const { jobId, verdict, reason } = entry;
+  const about = { step: inHand.step.id, attempt: inHand.record.attempt };
+  switch (verdict) {
+    case "allow": {
+      const { topic, requires } = inHand.step;
+      const required = requires === undefined ? {} : { requires: JSON.stringify(requires) };
+      draft.releaseJobs.push({ jobId, topic, ...required });
+      draft.events.push({ type: "step_allowed", ...about });
+      return "applied";
+    }
+    case "hold":
+      draft.events.push({ type: "step_held", ...about, reason });
+      return "applied";
+    case "deny": {
+      callOffAttempt(draft, inHand);
+      const message = reason === "" ? "the dispatch check denied it" : reason;
+      fail(draft, inHand, "denied", { error: { code: "dispatch_denied", message } });
+      return "applied";
+    }
+    default:
+      return verdict satisfies never;
+  }
+}
+
 /** Somebody wants a step to go on that failed for good. The store has opened the run again, if it had ended. */
 function applyRetry(draft: Draft, entry: InboxEntry & { readonly kind: "retry" }): Fate {
   const name = attemptOf(draft.runId, entry.jobId);
@@ -293,7 +324,7 @@ export function readPoison(was: string): InboxEntry | undefined {
 
 function attemptNamed(draft: Draft, entry: InboxEntry | undefined): AttemptName | undefined {
   if (entry === undefined) return undefined;
-  if (entry.kind === "result" || entry.kind === "claim_lost") {
+  if (entry.kind === "result" || entry.kind === "claim_lost" || entry.kind === "dispatch") {
     return attemptOf(draft.runId, String(entry.jobId));
   }
   if (entry.kind === "child_ended") return { step: entry.step, attempt: entry.attempt };

@@ -1,6 +1,6 @@
 // Puts a step's work up as a job, with the input that its expressions give.
 import type { JsonValue } from "../fingerprint.ts";
-import { type JobSpec, makeJobId } from "../job.ts";
+import { type JobSpec, makeJobId, notifyTopic } from "../job.ts";
 import type { Problem } from "../workflow/compiled.ts";
 import { type Beginning, failToBegin } from "./beginning.ts";
 import { type Draft, putPayload, putStep } from "./draft.ts";
@@ -41,6 +41,7 @@ export function putUpJob(draft: Draft, { step, record }: StepInHand): void {
     inputKey: hasOwnInput({ step, record }) ? inputKeyOf({ step, record }) : inputRecordKey,
     ...(step.requires === undefined ? {} : { requires: JSON.stringify(step.requires) }),
     ...(step.timeoutMs === undefined ? {} : { deadlineAtMs: draft.nowMs + step.timeoutMs }),
+    ...(isHeld(draft, step.topic) ? { held: true as const } : {}),
   };
   draft.jobs.push(job);
   if (job.deadlineAtMs !== undefined) {
@@ -48,6 +49,11 @@ export function putUpJob(draft: Draft, { step, record }: StepInHand): void {
   }
   putStep(draft, step.id, { ...lasting(record), status: "running", attempt: name.attempt });
   draft.events.push({ type: "step_dispatched", ...name });
+}
+
+/** What the control plane itself writes to its log is no risk, and may be the one line that tells of a denied step. */
+function isHeld({ limits, compiled }: Draft, topic: string): boolean {
+  return limits.holdsHighRisk === true && compiled.risk === "high" && topic !== notifyTopic;
 }
 
 export function inputKeyOf({ step, record }: StepInHand): string {

@@ -1,6 +1,6 @@
 // One commit in the making: what was read, what has been decided, and what is missing to decide the rest.
 import type { ApprovalId, ApprovalRequest } from "../approval.ts";
-import type { JobId, JobSpec } from "../job.ts";
+import type { JobId, JobSpec, ReleasedJob } from "../job.ts";
 import type { ParentStep, RunId } from "../run.ts";
 import type { ChildRun, DeadLetter, RunChange, TimerRequest } from "../run-change.ts";
 import type { TenantId } from "../tenant.ts";
@@ -34,6 +34,8 @@ export type EngineLimits = {
   /** What an admission may write; a run whose beginning is larger is started by the first entry of its inbox. */
   readonly startRecordsMax: number;
   readonly startBytesMax: number;
+  /** A dispatch check is asked before workers may have the jobs of workflows of high risk. */
+  readonly holdsHighRisk?: true;
 };
 
 export const defaultLimits: EngineLimits = {
@@ -77,6 +79,7 @@ export type Draft = {
   isClosed: boolean;
   jobs: JobSpec[];
   voidJobs: JobId[];
+  releaseJobs: ReleasedJob[];
   timers: TimerRequest[];
   clearTimers: string[];
   approvals: ApprovalRequest[];
@@ -114,6 +117,7 @@ export function openDraft(basis: DraftBasis): Draft {
     isClosed: false,
     jobs: [],
     voidJobs: [],
+    releaseJobs: [],
     timers: [],
     clearTimers: [],
     approvals: [],
@@ -210,6 +214,8 @@ export function voidJob(draft: Draft, jobId: JobId): void {
   const kept = draft.jobs.filter((job) => job.jobId !== jobId);
   if (kept.length === draft.jobs.length) draft.voidJobs.push(jobId);
   draft.jobs = kept;
+  if (draft.releaseJobs.length > 0)
+    draft.releaseJobs = draft.releaseJobs.filter((released) => released.jobId !== jobId);
 }
 
 export function clearTimer(draft: Draft, timerId: string): void {
@@ -244,6 +250,7 @@ export function toChange(draft: Draft, effect: "some" | "none"): RunChange {
     records,
     jobs: draft.jobs,
     voidJobs: draft.voidJobs,
+    releaseJobs: draft.releaseJobs,
     timers: draft.timers,
     clearTimers: draft.clearTimers,
     approvals: draft.approvals,

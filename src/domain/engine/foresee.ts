@@ -84,6 +84,9 @@ function addEntry(guess: Guess, entry: InboxEntry): void {
     case "retry":
       addAttempt(guess, parseJobId(entry.jobId)?.step, "again");
       return;
+    case "dispatch":
+      addAttempt(guess, parseJobId(entry.jobId)?.step, entry.verdict === "deny" ? "failed" : "again");
+      return;
     case "cancel":
       addAll(guess);
       return;

@@ -107,6 +107,8 @@ function rankOf(item: Waiting): number {
       return 1;
     case "job_unclaimed":
       return item.because === "being_offered" ? 7 : 2;
+    case "job_held":
+      return item.because === "being_asked" || item.because === "not_asked_yet" ? 7 : 2;
     case "approval":
       return 3;
     case "run_lock":
@@ -145,6 +147,8 @@ function sentenceOf(item: Waiting): string {
       return `Step ${item.step_id} has been waiting for an approval since ${item.since}.`;
     case "job_unclaimed":
       return `The job of step ${item.step_id} has been waiting for a worker since ${item.since}: ${item.detail}`;
+    case "job_held":
+      return `The job of step ${item.step_id} has been waiting for the dispatch check since ${item.since}: ${item.detail}`;
     case "run_lock":
       return lockSentence(item);
     case "child_run":

@@ -1,5 +1,6 @@
 // What one open step waits for, and what has arrived for it that nobody has applied yet.
 import type { Approval } from "../approval.ts";
+import { isUndecided } from "../dispatch.ts";
 import { formatTime } from "../engine/rfc3339.ts";
 import type { Job } from "../job.ts";
 import { isTerminal } from "../run.ts";
@@ -13,6 +14,7 @@ import type {
 } from "./explanation.ts";
 import { whyPath } from "./explanation.ts";
 import type { LiveRunFacts, Part, StepFacts } from "./facts.ts";
+import { whyHeld } from "./why-held.ts";
 import { whyUnclaimed } from "./why-unclaimed.ts";
 
 export type StepExplanation = {
@@ -125,10 +127,14 @@ function explainChildren({ nowMs }: LiveRunFacts, { stepId, record }: StepFacts)
   };
 }
 
-function explainJob(facts: LiveRunFacts, { stepId, job }: StepFacts): StepExplanation {
+function explainJob(facts: LiveRunFacts, { stepId, job, jobLock }: StepFacts): StepExplanation {
   const found = known(job, `the job of step ${stepId}`);
   if (found.value === undefined) return found.missing;
   switch (found.value.state) {
+    case "held":
+      return isUndecided(found.value)
+        ? { item: whyHeld(found.value, jobLock) }
+        : { entry: { kind: "dispatch", about: found.value.jobId } };
     case "ready":
       return { item: whyUnclaimed(facts, found.value) };
     case "claimed":

@@ -39,6 +39,7 @@ type Item<Kind extends string> = {
 export type Waiting =
   | ApprovalItem
   | UnclaimedItem
+  | HeldItem
   | RunningItem
   | TimerItem
   | RunLockItem
@@ -59,6 +60,10 @@ export type ApprovalItem = Item<"approval"> & {
 export const unclaimedReasons = [
   "tenant_stopped",
   "run_cancelling",
+  "topic_full",
+  "pool_full",
+  "pool_draining",
+  "pool_without_topic",
   "no_worker_for_topic",
   "capability_missing",
   "label_missing",
@@ -76,6 +81,8 @@ export type UnclaimedItem = Item<"job_unclaimed"> & {
   readonly republished: number;
   readonly because: UnclaimedReason;
   readonly detail: string;
+  /** Of the limit that is reached. */
+  readonly places?: { readonly running: number; readonly max: number };
   /** What the nearest worker lacks. */
   readonly missing_capabilities?: readonly string[];
   readonly missing_labels?: Readonly<Record<string, string>>;
@@ -83,6 +90,28 @@ export type UnclaimedItem = Item<"job_unclaimed"> & {
   readonly workers: readonly WorkerItem[];
   /** Topics with workers whose name is nearly this one. */
   readonly similar_topics: readonly string[];
+};
+
+export const heldReasons = [
+  "being_asked",
+  "held_by_check",
+  "check_failed",
+  "not_asked_yet",
+  "nobody_asks",
+] as const;
+export type HeldReason = (typeof heldReasons)[number];
+
+/** A job of high risk that waits for the dispatch check. */
+export type HeldItem = Item<"job_held"> & {
+  readonly step_id: string;
+  readonly job_id: string;
+  readonly topic: string;
+  readonly attempt: number;
+  readonly because: HeldReason;
+  readonly detail: string;
+  /** What the check said last, and when it first said so. */
+  readonly last_reason?: string;
+  readonly last_said_at?: string;
 };
 
 export type WorkerItem = {
@@ -128,7 +157,15 @@ export type RunLockItem = Item<"run_lock"> & {
 
 /** Something that has arrived and is not applied yet. */
 export type WaitingEntry = {
-  readonly kind: "started" | "result" | "claim_lost" | "decision" | "cancel" | "timer" | "child_ended";
+  readonly kind:
+    | "started"
+    | "result"
+    | "claim_lost"
+    | "decision"
+    | "dispatch"
+    | "cancel"
+    | "timer"
+    | "child_ended";
   readonly about: string;
 };
 

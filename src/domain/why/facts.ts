@@ -4,6 +4,7 @@ import type { RunState, StepError, StepRecord } from "../engine/records.ts";
 import type { Job, JobId } from "../job.ts";
 import type { Qualities } from "../requirements.ts";
 import type { RunHeader, RunId } from "../run.ts";
+import type { TenantSettings } from "../tenant.ts";
 
 /** One answer of the store. What it did not answer is told as such, never taken for "there is none". */
 export type Part<Value> =
@@ -17,6 +18,8 @@ export type StepFacts = {
   readonly stepId: string;
   readonly record: StepRecord;
   readonly job?: Part<Job>;
+  /** Of a held job: who asks the dispatch check about it now. */
+  readonly jobLock?: Part<LockFacts>;
   readonly approval?: Part<Approval>;
   readonly childRun?: { readonly runId: RunId; readonly header: Part<RunHeader> };
   /** Why its attempt before this one failed. */
@@ -30,6 +33,8 @@ export type WorkerFacts = Qualities & {
   readonly running: number;
   readonly jobs: readonly JobId[];
   readonly lastSeenMsAgo: number;
+  /** Absent means the default one. */
+  readonly pool?: string;
   /** Places not yet promised of its polls that wait now; absent when it is not asking for jobs. */
   readonly free?: number;
 };
@@ -45,6 +50,13 @@ export type LockFacts =
     };
 
 export type SlotFacts = { readonly active: number; readonly limit?: number; readonly stopped: boolean };
+
+/** The tenant's limits on running jobs, and how many run where they apply. */
+export type PlaceFacts = {
+  readonly limits: Pick<TenantSettings, "topics" | "pools">;
+  readonly topics: ReadonlyMap<string, number>;
+  readonly pools: ReadonlyMap<string, number>;
+};
 
 /** A dead letter that the failure of the run has left. */
 export type LetterFacts = {
@@ -69,6 +81,8 @@ export type LiveRunFacts = Everything & {
   /** Those looked at: at most a few dozen of the open ones. */
   readonly steps: readonly StepFacts[];
   readonly workers: readonly WorkerFacts[];
+  /** Absent when the tenant has no limits on running jobs, or the store did not tell. */
+  readonly places?: PlaceFacts;
   /** Where workers are told from: what other processes see is not known here. */
   readonly instance: string;
 };

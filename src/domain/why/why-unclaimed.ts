@@ -5,6 +5,7 @@ import { missingRequirements, type Qualities } from "../requirements.ts";
 import type { UnclaimedItem, UnclaimedReason, WorkerItem } from "./explanation.ts";
 import type { LiveRunFacts, WorkerFacts } from "./facts.ts";
 import { similarTopics } from "./similar-topics.ts";
+import { whyPoolRefuses, whyTopicFull } from "./why-no-place.ts";
 
 /** Of workers shown with one job. */
 const workersMax = 5;
@@ -17,6 +18,7 @@ type Verdict = {
   readonly detail: string;
   readonly whatToDo: string;
   readonly workers: readonly WorkerFacts[];
+  readonly places?: { readonly running: number; readonly max: number };
 };
 
 export function whyUnclaimed(facts: LiveRunFacts, job: Job): UnclaimedItem {
@@ -35,6 +37,7 @@ export function whyUnclaimed(facts: LiveRunFacts, job: Job): UnclaimedItem {
     republished: job.republished,
     because: verdict.because,
     detail: verdict.detail,
+    ...(verdict.places === undefined ? {} : { places: verdict.places }),
     ...(isLacking && nearest?.missing_capabilities !== undefined
       ? { missing_capabilities: nearest.missing_capabilities }
       : {}),
@@ -63,6 +66,8 @@ function judge(facts: LiveRunFacts, job: Job): Verdict {
     };
   }
   const ofTopic = facts.workers.filter(({ topics }) => topics.includes(job.topic));
+  const full = facts.places === undefined ? undefined : whyTopicFull(facts.places, job);
+  if (full !== undefined) return { ...full, workers: byFreedom(ofTopic) };
   return ofTopic.length === 0 ? noWorker(facts, job) : judgeWorkers(facts, job, ofTopic);
 }
 
@@ -75,14 +80,15 @@ function noWorker({ instance }: LiveRunFacts, { topic }: Job): Verdict {
   };
 }
 
-function judgeWorkers(
-  facts: LiveRunFacts,
-  { topic, requires }: Job,
-  ofTopic: readonly WorkerFacts[],
-): Verdict {
+function judgeWorkers(facts: LiveRunFacts, job: Job, ofTopic: readonly WorkerFacts[]): Verdict {
+  const { topic, requires } = job;
   const lacking = ofTopic.map((worker) => ({ worker, missing: missingRequirements(requires, worker) }));
-  const fitting = lacking.filter(({ missing }) => amountOf(missing) === 0).map(({ worker }) => worker);
-  if (fitting.length === 0) return unfit(facts, topic, lacking);
+  const able = lacking.filter(({ missing }) => amountOf(missing) === 0).map(({ worker }) => worker);
+  if (able.length === 0) return unfit(facts, topic, lacking);
+  const refusals = able.map((worker) => facts.places && whyPoolRefuses(facts.places, job, worker));
+  const fitting = able.filter((_worker, index) => refusals[index] === undefined);
+  const [refused] = refusals;
+  if (fitting.length === 0 && refused !== undefined) return { ...refused, workers: byFreedom(able) };
   const seen = `as seen by this process (${facts.instance})`;
   if (fitting.some(({ free = 0 }) => free > 0)) {
     return {

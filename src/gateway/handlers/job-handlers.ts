@@ -37,7 +37,7 @@ export const jobHandlers: JobHandlers = {
   },
 
   async pollJobs({ api, config }, { body, key, signal }) {
-    const { lease_ms, labels, capabilities } = body;
+    const { lease_ms, labels, capabilities, pool } = body;
     const answer = await api.pollJobs(
       {
         caller: callerOf(key),
@@ -49,12 +49,19 @@ export const jobHandlers: JobHandlers = {
         ...(lease_ms === undefined ? {} : { leaseMs: lease_ms }),
         ...(labels === undefined ? {} : { labels }),
         ...(capabilities === undefined ? {} : { capabilities }),
+        ...(pool === undefined ? {} : { pool }),
       },
       signal(),
     );
     switch (answer.kind) {
       case "jobs":
-        return { status: 200, body: { jobs: answer.jobs.map(claimedJobView) } };
+        return {
+          status: 200,
+          body: {
+            jobs: answer.jobs.map(claimedJobView),
+            ...(answer.draining === undefined ? {} : { draining: true }),
+          },
+        };
       case "tenant_stopped":
         return { code: "tenant_stopped" };
       case "credential_revoked":
@@ -92,6 +99,7 @@ export const jobHandlers: JobHandlers = {
       places: worker.places,
       labels: { ...worker.labels },
       capabilities: [...worker.capabilities],
+      pool: worker.pool,
       running: worker.running,
       jobs: [...worker.jobs],
       last_seen_ms_ago: Math.round(worker.lastSeenMsAgo),

@@ -4,6 +4,7 @@ import { admissionCases } from "./admission-cases.ts";
 import { approvalCases } from "./approval-cases.ts";
 import { childCases, treeLimitCases } from "./child-cases.ts";
 import { commitCases } from "./commit-cases.ts";
+import { dispatchCases, heldSweepCases } from "./dispatch-cases.ts";
 import { documentCases } from "./document-cases.ts";
 import type { ConformanceSuite } from "./harness.ts";
 import { hastySweepCases } from "./hasty-sweep-cases.ts";
@@ -11,6 +12,7 @@ import { inboxCases } from "./inbox-cases.ts";
 import { jobCases } from "./job-cases.ts";
 import { keyQuotaCases, keyRetentionCases, keysForEverCases } from "./key-cases.ts";
 import { lateCases } from "./late-cases.ts";
+import { hastyLimitCases, limitCases } from "./limit-cases.ts";
 import { listingCases, trimmingCases } from "./listing-cases.ts";
 import { lockCases } from "./lock-cases.ts";
 import { lockOperatorCases } from "./lock-operator-cases.ts";
@@ -57,6 +59,8 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...retryCases,
       ...waitingRetryCases,
       ...jobCases,
+      ...dispatchCases,
+      ...limitCases,
       ...approvalCases,
       ...documentCases,
       ...listingCases,
@@ -64,7 +68,11 @@ export const storeConformance: readonly ConformanceSuite[] = [
     ],
   },
   { name: "swept at the usual pace", settings: defaultStoreSettings, cases: sweepCases },
-  { name: "swept in haste", settings: hasty, cases: [...hastySweepCases, ...treeSweepCases] },
+  {
+    name: "swept in haste",
+    settings: hasty,
+    cases: [...hastySweepCases, ...treeSweepCases, ...heldSweepCases, ...hastyLimitCases],
+  },
   {
     name: "three runs in a tree",
     settings: { ...defaultStoreSettings, runsPerRootMax: 3 },

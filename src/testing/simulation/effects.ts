@@ -40,6 +40,7 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "timeline":
     case "job":
     case "ready":
+    case "running":
     case "timer":
     case "document":
     case "ticket":

@@ -10,8 +10,11 @@ import { hearNotices } from "../../control/jobs/hear-notices.ts";
 import { hearResults } from "../../control/jobs/hear-results.ts";
 import { createWorkers } from "../../control/jobs/workers.ts";
 import { hearHandovers } from "../../control/locks/tell-handover.ts";
+import { holdsHighRisk } from "../../control/scheduler/holding.ts";
+import { startScheduler } from "../../control/scheduler/start-scheduler.ts";
 import { sweepPartition } from "../../control/sweep/sweep-partition.ts";
 import { partitionOf } from "../../domain/partition.ts";
+import { drawCheck } from "./dispatch-checks.ts";
 import type { Node, World } from "./world.ts";
 
 export type EngineNode = Node & { readonly engine: Engine; readonly api: ControlApi };
@@ -26,6 +29,7 @@ export function startEngine(world: World, node: Node): EngineNode {
   hearChanges(engine.bus, engine.wakes);
   hearHandovers(engine.bus, engine.lockWaiters);
   hearResults(engine);
+  if (holdsHighRisk(node.config)) startScheduler(engine, drawCheck(world, node.process));
   world.keepGoing(node.process, () => sweepOn(world, engine));
   return { ...node, engine, api };
 }

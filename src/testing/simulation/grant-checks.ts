@@ -53,6 +53,7 @@ export class GrantChecks {
     if (execution.name === "renewLock") this.#observeRenew(execution);
     if (execution.name === "releaseLock") this.#observeRelease(execution);
     if (execution.name === "deliver" || execution.name === "takeRun") this.#observeTake(execution);
+    if (execution.name === "deliver") this.observeVerdict(execution, false);
   }
 
   /** INV-12: a guarded write that changed something came from the current grant, or was allowed to take it again. */
@@ -79,6 +80,19 @@ export class GrantChecks {
     if (execution.outcome.kind !== "committed" || execution.outcome.entries.length > 0) return;
     last.released = true;
     last.committed = true;
+  }
+
+  /** INV-12 for verdicts of the dispatch check: who brings one holds the job's lock, and whoever holds it is believed. */
+  observeVerdict({ request, outcome, storeTimeMs, caller }: ExecutionOf<"deliver">, took: boolean): void {
+    const { tenant, entry } = request;
+    if (entry.kind !== "dispatch") return;
+    const last = this.#lastOf({ tenant, lock: { namespace: "job", name: entry.jobId } });
+    const { token, fence } = entry.guard;
+    const isCurrent = last?.token === token && last.fence === fence && isHeld(last, storeTimeMs);
+    const what = () => `a verdict by ${caller} with fence ${fence}, but ${describe(last, storeTimeMs)}`;
+    if (took) mustHold(isCurrent, "INV-12", what);
+    if (outcome.kind !== "refused" || outcome.because !== "stale_fence") return;
+    mustHold(!isCurrent, "INV-12", () => `refused as stale: ${what()}`);
   }
 
   /** INV-11 for claims, whose fences come from the same counter. */

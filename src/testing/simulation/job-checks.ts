@@ -49,7 +49,7 @@ export class JobChecks {
     const { name } = execution;
     const { jobId, runId } = job;
     const makers = ["admit", "createRun", "commit", "deliver"];
-    const first = !this.#seen.has(jobId) && (job.state === "ready" || job.state === "claimed");
+    const first = !this.#seen.has(jobId) && ["held", "ready", "claimed"].includes(job.state);
     mustHold(makers.includes(name) && first, "INV-17", () => `${name} made job ${jobId}, ${job.state}`);
     this.#seen.add(jobId);
     const step = stepOf(jobId);
@@ -80,6 +80,7 @@ export class JobChecks {
     const { jobId } = after;
     const what = () => `${name} took job ${jobId} from ${before.state} to ${after.state}`;
     mustHold(fixedPart(before) === fixedPart(after), "INV-17", () => `${name} changed what ${jobId} is`);
+    if (name === "deliver" && isVerdict(execution, jobId)) this.#grants.observeVerdict(execution, true);
     switch (`${before.state} ${after.state}`) {
       case "ready ready":
         mustHold(name === "sweep" && after.republished === before.republished + 1, "INV-20", what);
@@ -100,6 +101,19 @@ export class JobChecks {
           "INV-21",
           () => `${name} took ${jobId} from a worker that was in time`,
         );
+        break;
+      case "held held":
+        mustHold(name === "sweep" || isVerdict(execution, after.jobId), "INV-20", what);
+        if (name === "deliver" && after.checked?.verdict === "hold") this.#marks.hit("job_held_again");
+        return;
+      case "held ready":
+        mustHold(name === "commit" || name === "deliver", "INV-17", what);
+        mustHold(after.checked?.verdict === "allow", "INV-21", what);
+        this.#marks.hit("job_released");
+        return;
+      case "held voided":
+        this.#marks.hit("held_job_voided");
+        mustHold(name === "commit" || name === "deliver", "INV-17", what);
         break;
       case "ready voided":
       case "claimed voided":
@@ -153,13 +167,18 @@ export class JobChecks {
       const found = `${orderedNumber(atMs ?? 0)} ${kind} ${tenant} ${jobId}`;
       return this.#records.get("due", partitionLabel(partitionOf(tenant)), found) !== undefined;
     };
-    if (state === "ready") {
+    if (state === "ready" || state === "held") {
       mustHold(due("unclaimed", publishAtMs), "INV-20", () => `${jobId} would never be published again`);
     }
     if (state === "claimed") {
       mustHold(due("claim", claim?.expiresAtMs), "INV-20", () => `the claim of ${jobId} would never run out`);
     }
   }
+}
+
+/** Whether the operation brought what the dispatch check says of this job. */
+function isVerdict({ name, request }: StoreExecution, jobId: string): boolean {
+  return name === "deliver" && request.entry.kind === "dispatch" && request.entry.jobId === jobId;
 }
 
 /** The jobs that a request asks for. */

@@ -214,8 +214,19 @@ function drawConfig(random: SeededRandom, ttls: Ttls): Partial<Config> {
     "locks.approval.ttlMs": ttls.approvalMs,
     "locks.approval.waitMs": Math.floor(ttls.approvalMs * random.pick([0.2, 0.4, 0.8])),
   };
-  loadConfig({ overrides });
-  return overrides;
+  const drawn = { ...overrides, ...drawDispatch(random.stream("dispatch")) };
+  loadConfig({ overrides: drawn });
+  return drawn;
+}
+
+/** In some seeds jobs of high risk wait for a check; a stream of its own leaves all others as they are. */
+function drawDispatch(random: SeededRandom): Partial<Config> {
+  if (random.chance(0.5)) return {};
+  return {
+    "dispatch.hold": "high",
+    "dispatch.holdMs": random.pick([50, 300]),
+    "dispatch.checkTimeoutMs": random.pick([100, 1_000, 6_000]),
+  };
 }
 
 const dayMs = 86_400_000;
