@@ -1,0 +1,136 @@
+// One call: the same request, with the same identity, until it is answered or its budget is spent.
+import { InterlockApiError, type InterlockConnectionError } from "./client-errors.ts";
+import type { Operation, RetryLimits } from "./contract.ts";
+import { operations } from "./operations.ts";
+import { isAnswer, isRepeatable, takesKey } from "./repeatable.ts";
+import { type Connection, type Request, send, UnexpectedAnswer } from "./send.ts";
+import { elapsedMs } from "./surroundings.ts";
+
+/** What a call may be given, whatever its operation. */
+export type AnyOptions = {
+  readonly params?: Readonly<Record<string, string>> | undefined;
+  readonly query?: Readonly<Record<string, unknown>> | undefined;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly idempotencyKey?: string | undefined;
+  readonly mediaType?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly retry?: Partial<RetryLimits> | undefined;
+  readonly timeoutMs?: number | undefined;
+};
+
+export type Limits = { readonly retry: RetryLimits; readonly timeoutMs: number };
+
+export type AnyAnswer = { readonly status: number; readonly headers: Headers; readonly body: unknown };
+
+export async function callOperation(
+  connection: Connection,
+  limits: Limits,
+  operation: Operation,
+  given: AnyOptions,
+): Promise<AnyAnswer> {
+  const { surroundings } = connection;
+  const options = identified(connection, operation, given);
+  const request = requestOf(operation, options);
+  const retry = { ...limits.retry, ...options.retry };
+  const timeoutMs = (options.timeoutMs ?? limits.timeoutMs) + waitMsOf(options.body);
+  const startedAt = surroundings.now();
+  let mayBeDone = false;
+  for (let attempt = 1; ; attempt += 1) {
+    const sent = await send(connection, request, { timeoutMs, signal: options.signal }, readAnswer);
+    if (sent.kind === "read") return sent.value;
+    const { error } = sent;
+    if (mayBeDone && isGone(operation, error))
+      return { status: 204, headers: new Headers(), body: undefined };
+    if (!mayRepeat(operation, options, error)) throw error;
+    mayBeDone ||= error.effect === "unknown";
+    const pauseMs = pauseBefore(attempt, error, surroundings.fraction());
+    const leftMs = retry.budgetMs - elapsedMs(startedAt, surroundings.now());
+    if (attempt >= retry.attemptsMax || pauseMs > leftMs) throw error;
+    await surroundings.sleep(pauseMs, options.signal);
+    options.signal?.throwIfAborted();
+  }
+}
+
+/** Everything that makes a repeat recognisable is made here, once: before the first try. */
+function identified({ surroundings }: Connection, operation: Operation, options: AnyOptions): AnyOptions {
+  if (takesKey(operation)) {
+    return { ...options, idempotencyKey: options.idempotencyKey ?? `sdk-${surroundings.token()}` };
+  }
+  const { body } = options;
+  if (operation === "acquireLock" && typeof body === "object" && body !== null) {
+    return { ...options, body: { token: surroundings.token(), ...body } };
+  }
+  return options;
+}
+
+export function requestOf(operation: Operation, options: AnyOptions): Request {
+  const { params = {}, query = {}, headers = {}, idempotencyKey, mediaType } = options;
+  const { hasBody } = operations[operation];
+  // An object without members stands for "nothing to say": without a body there would be no media type.
+  const body = options.body ?? (hasBody === true ? {} : undefined);
+  const text = mediaType === undefined ? JSON.stringify(body) : String(body);
+  return {
+    operation,
+    params,
+    query,
+    headers: {
+      ...(body === undefined ? {} : { "content-type": mediaType ?? "application/json" }),
+      ...(idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey }),
+      ...headers,
+    },
+    body: text,
+  };
+}
+
+/** A long poll, or a place in a queue, is meant to take this long. */
+function waitMsOf(body: unknown): number {
+  if (typeof body !== "object" || body === null) return 0;
+  const { wait_ms } = body as { wait_ms?: unknown };
+  return typeof wait_ms === "number" ? wait_ms : 0;
+}
+
+async function readAnswer(response: Response): Promise<AnyAnswer> {
+  const { status, headers } = response;
+  const text = await response.text();
+  if (text === "") return { status, headers, body: undefined };
+  const type = headers.get("content-type") ?? "";
+  if (type.startsWith("text/plain")) return { status, headers, body: text };
+  try {
+    if (type.includes("json")) return { status, headers, body: JSON.parse(text) as unknown };
+  } catch {
+    // Said below: what is not JSON is not an answer of the server's.
+  }
+  throw new UnexpectedAnswer(response, text);
+}
+
+/** A repeated DELETE that finds nothing has done its work, if the first one may have. */
+function isGone(operation: Operation, error: InterlockApiError | InterlockConnectionError): boolean {
+  return (
+    operations[operation].method === "DELETE" && error instanceof InterlockApiError && error.status === 404
+  );
+}
+
+function mayRepeat(
+  operation: Operation,
+  options: AnyOptions,
+  error: InterlockApiError | InterlockConnectionError,
+): boolean {
+  if (error instanceof InterlockApiError && (!error.retryable || isAnswer(operation, error.code)))
+    return false;
+  return error.effect === "none" || isRepeatable(operation, options);
+}
+
+const firstPauseMs = 200;
+const pauseMsMax = 5_000;
+
+/** Full jitter, on top of what the server asks for: its word is the least. */
+export function pauseBefore(
+  attempt: number,
+  error: InterlockApiError | InterlockConnectionError,
+  fraction: number,
+): number {
+  const jitterMs = fraction * Math.min(pauseMsMax, firstPauseMs * 2 ** (attempt - 1));
+  const askedMs = error instanceof InterlockApiError ? error.retryAfterMs : undefined;
+  return (askedMs ?? 0) + jitterMs;
+}

@@ -1,0 +1,93 @@
+// Calls any operation of the HTTP API by its name, typed, with retries that are safe.
+import { type AnyOptions, callOperation, type Limits } from "./call.ts";
+import type {
+  Answer,
+  Arguments,
+  CallOperation,
+  CallOptions,
+  RetryLimits,
+  StreamOperation,
+  StreamOptions,
+  Success,
+} from "./contract.ts";
+import { openEventStream, type StreamedEvent } from "./event-source.ts";
+import type { Connection } from "./send.ts";
+import { type Surroundings, surroundings as system } from "./surroundings.ts";
+
+export type ClientOptions = {
+  /** `INTERLOCK_URL`, or http://127.0.0.1:7300. */
+  readonly url?: string | undefined;
+  /** `INTERLOCK_API_KEY`. */
+  readonly apiKey?: string | undefined;
+  readonly fetch?: typeof fetch | undefined;
+  /** How long, and how often, what may be repeated is repeated: 30 s and 8 times by default. */
+  readonly retry?: Partial<RetryLimits> | undefined;
+  /** For one try, besides what the request itself waits for: 30 s by default. */
+  readonly timeoutMs?: number | undefined;
+  readonly userAgent?: string | undefined;
+};
+
+/** Calls of any operation by its name. */
+export type Caller = {
+  readonly url: string;
+  /** The body of a success; a refusal is thrown as `InterlockApiError`, no answer as `InterlockConnectionError`. */
+  call<Name extends CallOperation>(
+    operation: Name,
+    ...options: Arguments<CallOptions<Name>>
+  ): Promise<Success<Name>>;
+  callWithResponse<Name extends CallOperation>(
+    operation: Name,
+    ...options: Arguments<CallOptions<Name>>
+  ): Promise<Answer<Name>>;
+  /** One connection to a stream, without resuming: `events.follow` resumes. */
+  stream<Name extends StreamOperation>(
+    operation: Name,
+    ...options: Arguments<StreamOptions<Name>>
+  ): AsyncIterable<StreamedEvent>;
+};
+
+export const defaultUrl = "http://127.0.0.1:7300";
+
+const defaultLimits: Limits = { retry: { budgetMs: 30_000, attemptsMax: 8 }, timeoutMs: 30_000 };
+
+/** Where calls go, and how long they may take: made once per client. */
+export type Line = { readonly connection: Connection; readonly limits: Limits };
+
+export function lineOf(options: ClientOptions, surroundings: Surroundings = system): Line {
+  return {
+    connection: connectionOf(options, surroundings),
+    limits: {
+      retry: { ...defaultLimits.retry, ...options.retry },
+      timeoutMs: options.timeoutMs ?? defaultLimits.timeoutMs,
+    },
+  };
+}
+
+export function createCaller({ connection, limits }: Line): Caller {
+  const answerOf = (operation: CallOperation, given: AnyOptions = {}) =>
+    callOperation(connection, limits, operation, given);
+  const caller = {
+    url: connection.url,
+    call: async (operation: CallOperation, given?: AnyOptions) => (await answerOf(operation, given)).body,
+    callWithResponse: answerOf,
+    stream: (operation: StreamOperation, given: AnyOptions & { readonly lastEventId?: string } = {}) =>
+      openEventStream(connection, limits, operation, given),
+  };
+  // The table types every operation by its own row; behind it they are all sent the same way.
+  return caller as unknown as Caller;
+}
+
+function connectionOf(options: ClientOptions, surroundings: Surroundings): Connection {
+  const url = options.url ?? (surroundings.environment("INTERLOCK_URL") || defaultUrl);
+  if (!URL.canParse(url) || !/^https?:/.test(url)) {
+    throw new TypeError(`the client's url must be an http or https address, not ${JSON.stringify(url)}`);
+  }
+  return {
+    surroundings,
+    url: url.replace(/\/+$/, ""),
+    apiKey: options.apiKey ?? (surroundings.environment("INTERLOCK_API_KEY") || undefined),
+    // Looked up at each call: programs and tests replace the global one.
+    fetch: options.fetch ?? ((...request) => fetch(...request)),
+    userAgent: options.userAgent ?? "interlock-sdk",
+  };
+}

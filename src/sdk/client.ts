@@ -1,0 +1,71 @@
+// What programs begin with: `createClient`, every operation by name, and the usual ones grouped by what they are about.
+import { type Caller, type ClientOptions, createCaller, lineOf } from "./caller.ts";
+import type { Common, Success } from "./contract.ts";
+import {
+  type Approvals,
+  approvalsOf,
+  type DeadLetters,
+  deadLettersOf,
+  type Jobs,
+  jobsOf,
+  type Keys,
+  keysOf,
+  type Tenants,
+  tenantsOf,
+} from "./groups/care.ts";
+import { type Events, eventsOf } from "./groups/events.ts";
+import { type Locks, locksOf } from "./groups/locks.ts";
+import { type Pools, poolsOf, type Topics, topicsOf } from "./groups/pools.ts";
+import { type Runs, runsOf } from "./groups/runs.ts";
+import { type Workflows, workflowsOf } from "./groups/workflows.ts";
+import { type Surroundings, surroundings as system } from "./surroundings.ts";
+import type { Run, WaitOptions } from "./wait-for-run.ts";
+
+export type Client = Caller & {
+  readonly workflows: Workflows;
+  readonly runs: Runs;
+  readonly approvals: Approvals;
+  readonly locks: Locks;
+  readonly deadLetters: DeadLetters;
+  readonly tenants: Tenants;
+  readonly keys: Keys;
+  readonly events: Events;
+  readonly jobs: Jobs;
+  readonly pools: Pools;
+  readonly topics: Topics;
+  /** Who the key belongs to, and whether the store answers. */
+  status(options?: Common): Promise<Success<"getStatus">>;
+  /** Which run a start's idempotency key maps to. */
+  lookUpKey(key: string, options?: Common): Promise<Success<"lookUpKey">>;
+};
+
+export function createClient(options: ClientOptions = {}): Client {
+  return createClientIn(system, options);
+}
+
+/** With other clocks and chances than the system's. */
+export function createClientIn(surroundings: Surroundings, options: ClientOptions): Client {
+  const line = lineOf(options, surroundings);
+  const caller = createCaller(line);
+  return {
+    ...caller,
+    workflows: workflowsOf(caller),
+    runs: runsOf(line, caller),
+    approvals: approvalsOf(caller),
+    locks: locksOf(caller),
+    deadLetters: deadLettersOf(caller),
+    tenants: tenantsOf(caller),
+    keys: keysOf(caller),
+    events: eventsOf(line, caller),
+    jobs: jobsOf(caller),
+    pools: poolsOf(caller),
+    topics: topicsOf(caller),
+    status: (given) => caller.call("getStatus", given),
+    lookUpKey: (key, given) => caller.call("lookUpKey", { params: { key }, ...given }),
+  };
+}
+
+/** The same as `client.runs.wait`. */
+export function waitForRun(client: Client, runId: string, options?: WaitOptions): Promise<Run> {
+  return client.runs.wait(runId, options);
+}

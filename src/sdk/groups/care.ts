@@ -1,0 +1,134 @@
+// What operators look after: approvals, dead letters, tenants, keys, jobs and workers.
+import type { Caller } from "../caller.ts";
+import type { Body, Common, Query, Success } from "../contract.ts";
+import { type Listing, listing } from "../pages.ts";
+
+type Listed<Name extends "listApprovals" | "listDeadLetters" | "listTenants"> =
+  Success<Name> extends { readonly items: ReadonlyArray<infer Item> } ? Item : never;
+type Filter<Name extends "listApprovals" | "listDeadLetters"> = Common & Omit<Query<Name>, "cursor">;
+
+export type Approval = Listed<"listApprovals">;
+
+export type Approvals = {
+  list(options?: Filter<"listApprovals">): Listing<Approval>;
+  /** What is to be approved, with the `hash` that the decision names. */
+  context(jobId: string, options?: Common): Promise<Success<"approvalContext">>;
+  approve(jobId: string, decision?: Body<"approve">, options?: Common): Promise<Approval>;
+  reject(jobId: string, decision?: Body<"reject">, options?: Common): Promise<Approval>;
+};
+
+export function approvalsOf(caller: Caller): Approvals {
+  return {
+    list: (options) => listed(options, (given) => caller.call("listApprovals", given)),
+    context: (job_id, options) => caller.call("approvalContext", { params: { job_id }, ...options }),
+    approve: (job_id, body = {}, options) => caller.call("approve", { params: { job_id }, body, ...options }),
+    reject: (job_id, body = {}, options) => caller.call("reject", { params: { job_id }, body, ...options }),
+  };
+}
+
+export type DeadLetter = Listed<"listDeadLetters">;
+
+export type DeadLetters = {
+  list(options?: Filter<"listDeadLetters">): Listing<DeadLetter>;
+  get(id: string, options?: Common): Promise<Success<"inspectDeadLetter">>;
+  /** The same run and step go on with the next attempt. */
+  retry(id: string, options?: Common): Promise<Success<"retryDeadLetter">>;
+  remove(id: string, options?: Common): Promise<void>;
+  /** Some hundred per call: again while `more`. */
+  purge(filter?: Body<"purgeDeadLetters">, options?: Common): Promise<Success<"purgeDeadLetters">>;
+};
+
+export function deadLettersOf(caller: Caller): DeadLetters {
+  return {
+    list: (options) => listed(options, (given) => caller.call("listDeadLetters", given)),
+    get: (id, options) => caller.call("inspectDeadLetter", { params: { id }, ...options }),
+    retry: (id, options) => caller.call("retryDeadLetter", { params: { id }, ...options }),
+    async remove(id, options) {
+      await caller.call("removeDeadLetter", { params: { id }, ...options });
+    },
+    purge: (body = {}, options) => caller.call("purgeDeadLetters", { body, ...options }),
+  };
+}
+
+export type Tenants = {
+  list(options?: Common & { readonly limit?: number }): Listing<Listed<"listTenants">>;
+  create(tenant: Body<"createTenant">, options?: Common): Promise<Success<"createTenant">>;
+  get(id: string, options?: Common): Promise<Success<"getTenant">>;
+  /** Null removes a setting; what is absent stays. */
+  change(id: string, changes: Body<"changeTenant">, options?: Common): Promise<Success<"changeTenant">>;
+};
+
+export function tenantsOf(caller: Caller): Tenants {
+  return {
+    list: (options) => listed(options, (given) => caller.call("listTenants", given)),
+    create: (body, options) => caller.call("createTenant", { body, ...options }),
+    get: (id, options) => caller.call("getTenant", { params: { id }, ...options }),
+    change: (id, body, options) => caller.call("changeTenant", { params: { id }, body, ...options }),
+  };
+}
+
+export type Keys = {
+  list(options?: Common & Query<"listKeys">): Promise<Success<"listKeys">["items"]>;
+  /** The answer shows the key once. A lost answer is not repeated: it would make a second key. */
+  create(key: Body<"createKey">, options?: Common): Promise<Success<"createKey">>;
+  revoke(id: string, options?: Common & Query<"revokeKey">): Promise<void>;
+};
+
+export function keysOf(caller: Caller): Keys {
+  return {
+    async list(options) {
+      const { query, ...rest } = apart(options);
+      return (await caller.call("listKeys", { query, ...rest })).items;
+    },
+    create: (body, options) => caller.call("createKey", { body, ...options }),
+    async revoke(id, options) {
+      const { query, ...rest } = apart(options);
+      await caller.call("revokeKey", { params: { id }, query, ...rest });
+    },
+  };
+}
+
+export type Jobs = {
+  get(id: string, options?: Common): Promise<Success<"getJob">>;
+  /** Those of a topic that wait for a worker, oldest first. */
+  ready(
+    topic: string,
+    options?: Common & { readonly limit?: number },
+  ): Promise<Success<"listReadyJobs">["items"]>;
+  workers(options?: Common): Promise<Success<"listWorkers">["items"]>;
+};
+
+export function jobsOf(caller: Caller): Jobs {
+  return {
+    get: (id, options) => caller.call("getJob", { params: { id }, ...options }),
+    async ready(topic, options) {
+      const { query, ...rest } = apart(options);
+      return (await caller.call("listReadyJobs", { query: { ...query, topic }, ...rest })).items;
+    },
+    workers: async (options) => (await caller.call("listWorkers", options)).items,
+  };
+}
+
+/** What is about the call itself, and what is asked. */
+export function apart<Options extends Common>(options: Options | undefined) {
+  const { signal, headers, ...query } = options ?? ({} as Options);
+  return {
+    query: query as Omit<Options, keyof Common>,
+    signal,
+    ...(headers === undefined ? {} : { headers }),
+  };
+}
+
+type Given<Filtered> = { query: Filtered & { cursor?: string } } & Common;
+
+function listed<Item, Filtered extends Common>(
+  options: Filtered | undefined,
+  read: (
+    given: Given<Omit<Filtered, keyof Common>>,
+  ) => Promise<{ items: Item[]; next_cursor: string | null }>,
+): Listing<Item> {
+  const { query, ...rest } = apart(options);
+  return listing((cursor) =>
+    read({ query: { ...query, ...(cursor === undefined ? {} : { cursor }) }, ...rest }),
+  );
+}

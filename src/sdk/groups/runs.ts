@@ -1,0 +1,129 @@
+// Runs: started, watched, explained, cancelled and done again.
+import type { Caller, Line } from "../caller.ts";
+import type { Common, Query, RetryLimits, Success } from "../contract.ts";
+import { type Listing, listing } from "../pages.ts";
+import { type Run, type WaitOptions, waitForRun } from "../wait-for-run.ts";
+import { pageOf } from "./workflows.ts";
+
+export type RunSummary = Success<"listRuns">["items"][number];
+export type Step = Run["steps"][string];
+export type Explanation = Success<"explainRun">;
+export type TimelineRow = Success<"readTimeline">["items"][number];
+
+type Start = Success<"startRun">;
+/** `replayed`: the key was used before, and this is the run that it started. */
+export type StartedRun = Extract<Start, { run_id: string }> & { readonly replayed: boolean };
+export type DryRun = Success<"dryRunWorkflow">;
+export type RerunPlan = Extract<Success<"rerunRun">, { dry_run: true }>;
+
+export type StartOptions = Common & {
+  /** Names what is asked for: with the same key there is one run, however often it is asked. Made per call otherwise. */
+  readonly idempotencyKey?: string | undefined;
+  readonly retry?: Partial<RetryLimits> | undefined;
+};
+
+/** A workflow by its id, or what `defineWorkflow` made, which types the input. */
+export type WorkflowOf<Input> = { readonly id: string; readonly inputType?: Input };
+
+export type Runs = {
+  start<Input extends object>(
+    workflow: string | WorkflowOf<Input>,
+    input: NoInfer<Input>,
+    options?: StartOptions,
+  ): Promise<StartedRun>;
+  /** Plays the workflow through without starting anything. */
+  dryRun(
+    workflow: string | { readonly id: string },
+    play?: { readonly input?: object; readonly outputs?: Readonly<Record<string, unknown>> },
+    options?: Common,
+  ): Promise<DryRun>;
+  get(runId: string, options?: Common): Promise<Run>;
+  list(options?: Common & Omit<Query<"listRuns">, "cursor">): Listing<RunSummary>;
+  cancel(runId: string, options?: Common & { readonly reason?: string | undefined }): Promise<void>;
+  /** Why it does not move, or how it ended. */
+  why(runId: string, options?: Common): Promise<Explanation>;
+  /** A new run from one of the steps on, with what was done before it. */
+  rerun(runId: string, options: StartOptions & { readonly fromStep: string }): Promise<StartedRun>;
+  /** What `rerun` would keep and do again. */
+  planRerun(runId: string, options: Common & { readonly fromStep: string }): Promise<RerunPlan>;
+  timeline(runId: string, options?: Common & { readonly limit?: number | undefined }): Listing<TimelineRow>;
+  /** The items of a for_each step. */
+  items(
+    runId: string,
+    step: string,
+    options?: Common & { readonly limit?: number | undefined },
+  ): Listing<Step>;
+  /** One that has not ended is cancelled first. */
+  remove(runId: string, options?: Common): Promise<void>;
+  /** Resolves when the run has ended, whichever way. */
+  wait(runId: string, options?: WaitOptions): Promise<Run>;
+};
+
+export function runsOf(line: Line, caller: Caller): Runs {
+  return {
+    async start(workflow, input, options) {
+      const id = idOf(workflow);
+      const answer = await caller.callWithResponse("startRun", {
+        params: { id },
+        body: input as Record<string, never>,
+        ...options,
+      });
+      return startedRun(answer);
+    },
+    dryRun: (workflow, { input, outputs } = {}, options) =>
+      caller.call("dryRunWorkflow", {
+        params: { id: idOf(workflow) },
+        body: {
+          ...(input && { input: input as Json }),
+          ...(outputs && { outputs: outputs as Record<string, Json> }),
+        },
+        ...options,
+      }),
+    get: (id, options) => caller.call("getRun", { params: { id }, ...options }),
+    list({ signal, headers, ...query } = {}) {
+      return listing((cursor) =>
+        caller.call("listRuns", {
+          query: { ...query, ...(cursor === undefined ? {} : { cursor }) },
+          signal,
+          ...(headers && { headers }),
+        }),
+      );
+    },
+    async cancel(id, { reason, ...options } = {}) {
+      const body = reason === undefined ? {} : { reason };
+      await caller.call("cancelRun", { params: { id }, body, ...options });
+    },
+    why: (id, options) => caller.call("explainRun", { params: { id }, ...options }),
+    async rerun(id, { fromStep, ...options }) {
+      const body = { from_step: fromStep };
+      return startedRun(await caller.callWithResponse("rerunRun", { params: { id }, body, ...options }));
+    },
+    async planRerun(id, { fromStep, ...options }) {
+      const body = { from_step: fromStep, dry_run: true };
+      return (await caller.call("rerunRun", { params: { id }, body, ...options })) as RerunPlan;
+    },
+    timeline: (id, { limit, ...options } = {}) =>
+      listing((cursor) =>
+        caller.call("readTimeline", { params: { id }, query: pageOf(limit, cursor), ...options }),
+      ),
+    items: (id, step_id, { limit, ...options } = {}) =>
+      listing((cursor) =>
+        caller.call("listItems", { params: { id, step_id }, query: pageOf(limit, cursor), ...options }),
+      ),
+    async remove(id, options) {
+      await caller.call("deleteRun", { params: { id }, ...options });
+    },
+    wait: (runId, options) => waitForRun(line, caller, runId, options),
+  };
+}
+
+type Json = NonNullable<Step["output"]>;
+
+function idOf(workflow: string | { readonly id: string }): string {
+  return typeof workflow === "string" ? workflow : workflow.id;
+}
+
+function startedRun({ headers, body }: { readonly headers: Headers; readonly body: unknown }): StartedRun {
+  const replayed = headers.get("idempotent-replayed") === "true";
+  return { ...(body as Omit<StartedRun, "replayed">), replayed };
+}

@@ -1,0 +1,226 @@
+// Runs work under a public lock: renews it, stops the work before the lock can be somebody else's, and releases it.
+import type { Caller } from "../caller.ts";
+import { InterlockApiError } from "../client-errors.ts";
+import { fenceHeaders } from "../fence/fence-headers.ts";
+import { elapsedMs, type Instant, type Surroundings, surroundings as system } from "../surroundings.ts";
+import { acquireLock, type Grant } from "./acquire.ts";
+
+export type LockOptions = {
+  /** How long the lock outlives a holder that has died: 30 s by default, at least 1 s. It is renewed every quarter of that. */
+  readonly ttlMs?: number | undefined;
+  /** How long to queue while somebody else holds it: 30 s by default; 0 tries once. */
+  readonly waitMs?: number | undefined;
+  /** Who holds the lock, for people. */
+  readonly owner?: string | undefined;
+  /** Stops the waiting, and the work through `lease.signal`. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called once, when the lock can no longer be trusted. `lease.signal` is aborted by then. */
+  readonly onLost?: ((lost: LockLost) => void) | undefined;
+  /** Called when the release failed: the lock frees itself when its time is over. A process warning by default. */
+  readonly onReleaseFailed?: ((error: unknown) => void) | undefined;
+};
+
+export type Lease = {
+  readonly resource: string;
+  readonly token: string;
+  /** Grows with every grant: hand it to what the work writes to, so that an older holder is refused there. */
+  readonly fence: number;
+  /** Aborted before the lock can be somebody else's (reason: a `LockLost`), and when the caller's own signal is. */
+  readonly signal: AbortSignal;
+  /** Throws when the lock is over. By elapsed time: a process that was paused learns it here before any timer fires. */
+  check(): void;
+  /** What `fenceGuard` reads: send it with the calls that the lock protects. Throws when the lock is over. */
+  headers(): Readonly<Record<string, string>>;
+};
+
+/** Somebody else may hold the lock: stop, and do not write. */
+export class LockLost extends Error {
+  readonly resource: string;
+  /** `not_owned`: the server said so. `deadline`: no renewal was answered in time. */
+  readonly because: "not_owned" | "deadline";
+
+  constructor(resource: string, because: "not_owned" | "deadline") {
+    const why = because === "not_owned" ? "it ended or was taken away" : "it could not be renewed in time";
+    super(`the lock of ${resource} is lost: ${why}`);
+    this.name = "LockLost";
+    this.resource = resource;
+    this.because = because;
+  }
+}
+
+/**
+ * Resolves to what the work returned. Rejects with the work's error; with `LockLost` when the lock was lost before the work
+ * ended, since somebody else may have worked at the same time; with `InterlockApiError` `lock_unavailable` when it was busy.
+ */
+export function withLock<Value>(
+  client: Caller,
+  resource: string,
+  work: (lease: Lease) => Promise<Value> | Value,
+  options: LockOptions = {},
+): Promise<Value> {
+  return withLockIn(system, client, { resource, work, options });
+}
+
+export async function withLockIn<Value>(
+  surroundings: Surroundings,
+  caller: Caller,
+  asked: {
+    readonly resource: string;
+    readonly work: (lease: Lease) => Promise<Value> | Value;
+    readonly options: LockOptions;
+  },
+): Promise<Value> {
+  const { resource, work, options } = asked;
+  const { ttlMs = 30_000, waitMs = 30_000, owner, signal } = options;
+  if (!(ttlMs >= 1_000)) throw new RangeError(`ttlMs must be at least 1000, not ${ttlMs}`);
+  const grant = await acquireLock(surroundings, caller, { resource, owner, ttlMs, waitMs, signal });
+  const held = new HeldLock(surroundings, caller, { resource, ttlMs, grant, options });
+  const renewing = held.renewUntilStopped();
+  try {
+    const value = await work(held);
+    if (held.isOver()) throw held.loss;
+    return value;
+  } finally {
+    const lost = held.isOver();
+    held.stop();
+    await renewing;
+    if (!lost) await held.release();
+  }
+}
+
+/** A tenth, kept between the moment a holder stops and the moment the lock may be granted again. */
+const marginFraction = 0.1;
+
+const releaseMsMax = 5_000;
+
+class HeldLock implements Lease {
+  readonly resource: string;
+  readonly token: string;
+  readonly fence: number;
+  readonly signal: AbortSignal;
+
+  readonly #surroundings: Surroundings;
+  readonly #caller: Caller;
+  readonly #ttlMs: number;
+  readonly #options: LockOptions;
+  readonly #lost = new AbortController();
+  readonly #stopped = new AbortController();
+  /** Since when the lock is surely held, and for how long from then on. */
+  #since: Instant;
+  #leftMs: number;
+  #cancelDeadline = () => {};
+
+  constructor(
+    surroundings: Surroundings,
+    caller: Caller,
+    held: {
+      readonly resource: string;
+      readonly ttlMs: number;
+      readonly grant: Grant;
+      readonly options: LockOptions;
+    },
+  ) {
+    const { resource, ttlMs, grant, options } = held;
+    this.#surroundings = surroundings;
+    this.#caller = caller;
+    this.#ttlMs = ttlMs;
+    this.#options = options;
+    this.resource = resource;
+    this.token = grant.token;
+    this.fence = grant.fence;
+    this.#since = grant.since;
+    this.#leftMs = grant.leftMs;
+    const { signal } = options;
+    this.signal = signal === undefined ? this.#lost.signal : AbortSignal.any([this.#lost.signal, signal]);
+    this.#armDeadline();
+  }
+
+  check(): void {
+    this.isOver();
+    this.signal.throwIfAborted();
+  }
+
+  /** Once the lock is lost. */
+  get loss(): unknown {
+    return this.#lost.signal.reason;
+  }
+
+  headers(): Readonly<Record<string, string>> {
+    this.check();
+    return fenceHeaders({ resource: this.resource, fence: this.fence });
+  }
+
+  /** Loses the lock if its time is over, whatever timers have fired. */
+  isOver(): boolean {
+    if (this.#remainingMs() <= 0) this.#lose("deadline");
+    return this.#lost.signal.aborted;
+  }
+
+  async renewUntilStopped(): Promise<void> {
+    const stop = AbortSignal.any([this.#lost.signal, this.#stopped.signal]);
+    const everyMs = this.#ttlMs / 4;
+    // A grant that was found again may have little time left.
+    let dueMs = Math.max(0, Math.min(everyMs, this.#remainingMs() - this.#ttlMs / 2));
+    for (;;) {
+      await this.#surroundings.sleep(dueMs, stop);
+      if (stop.aborted) return;
+      // Sooner after a failure: the next answer may be the last that comes in time.
+      dueMs = (await this.#renewOnce(stop)) ? everyMs : everyMs / 4;
+    }
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+    this.#cancelDeadline();
+  }
+
+  async release(): Promise<void> {
+    const { resource, token } = this;
+    const retry = { budgetMs: releaseMsMax };
+    try {
+      await this.#caller.call("releaseLock", { body: { resource, token }, retry, timeoutMs: releaseMsMax });
+    } catch (error) {
+      const report = this.#options.onReleaseFailed;
+      if (report !== undefined) report(error);
+      else this.#surroundings.warn(`the lock of ${resource} could not be released: ${String(error)}`);
+    }
+  }
+
+  async #renewOnce(signal: AbortSignal): Promise<boolean> {
+    const { resource, token } = this;
+    const sentAt = this.#surroundings.now();
+    const body = { resource, token, ttl_ms: this.#ttlMs };
+    const timeoutMs = Math.max(250, Math.min(2_000, this.#ttlMs / 8));
+    try {
+      await this.#caller.call("renewLock", { body, signal, retry: { attemptsMax: 1 }, timeoutMs });
+      this.#since = sentAt;
+      this.#leftMs = this.#ttlMs;
+      this.#armDeadline();
+      return true;
+    } catch (error) {
+      // Definite; everything else is not an answer, and the deadline stands.
+      if (error instanceof InterlockApiError && error.code === "lock_not_owned") this.#lose("not_owned");
+      return false;
+    }
+  }
+
+  #remainingMs(): number {
+    return this.#leftMs - this.#ttlMs * marginFraction - elapsedMs(this.#since, this.#surroundings.now());
+  }
+
+  #armDeadline(): void {
+    this.#cancelDeadline();
+    this.#cancelDeadline = this.#surroundings.timer(Math.max(0, this.#remainingMs()), () => {
+      if (!this.isOver()) this.#armDeadline();
+    });
+  }
+
+  /** The lock is left alone: it may be somebody else's by now. */
+  #lose(because: LockLost["because"]): void {
+    if (this.#lost.signal.aborted || this.#stopped.signal.aborted) return;
+    this.#cancelDeadline();
+    const lost = new LockLost(this.resource, because);
+    this.#lost.abort(lost);
+    this.#options.onLost?.(lost);
+  }
+}

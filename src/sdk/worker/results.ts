@@ -1,0 +1,170 @@
+// Results on their way to the server: gathered for a moment, sent together, and again until each one is answered.
+import { pauseBefore } from "../call.ts";
+import type { Caller } from "../caller.ts";
+import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
+import type { Body } from "../contract.ts";
+import type { Surroundings } from "../surroundings.ts";
+import type { HeldJob } from "./held-job.ts";
+import { JobFailed } from "./job.ts";
+
+export type Result = Body<"reportResults">["results"][number];
+
+export type ResultEnd =
+  | { readonly kind: "accepted" }
+  /** Final: the claim is stale, or the run has ended. */
+  | { readonly kind: "refused"; readonly because: string }
+  /** The server did not answer until long after the claim had run out: another attempt does the work. */
+  | { readonly kind: "given_up"; readonly error: unknown };
+
+type Waiting = {
+  readonly held: HeldJob;
+  readonly result: Result;
+  readonly bytes: number;
+  end(end: ResultEnd): void;
+};
+
+export type Results = {
+  /** Resolves when the server has answered for good. */
+  report(held: HeldJob, result: Result): Promise<ResultEnd>;
+};
+
+/** Jobs that end together are reported together. */
+const gatherMs = 3;
+const batchMax = 100;
+/** Well below the 2 MiB that a body may have. */
+const batchBytesMax = 1_000_000;
+
+export function createResults(
+  surroundings: Surroundings,
+  caller: Caller,
+  worker: { readonly name: string },
+): Results {
+  let waiting: Waiting[] = [];
+  let isGathering = false;
+
+  function put(item: Waiting, afterMs: number): void {
+    if (afterMs > gatherMs) {
+      surroundings.timer(afterMs, () => put(item, 0));
+      return;
+    }
+    waiting.push(item);
+    if (waiting.length >= batchMax) flush();
+    else if (!isGathering) {
+      isGathering = true;
+      surroundings.timer(gatherMs, flush);
+    }
+  }
+
+  function flush(): void {
+    isGathering = false;
+    const all = waiting;
+    waiting = [];
+    for (const batch of batchesOf(all)) void send(batch, 1);
+  }
+
+  async function send(batch: readonly Waiting[], attempt: number): Promise<void> {
+    try {
+      const answer = await caller.call("reportResults", {
+        body: { worker_id: worker.name, results: batch.map(({ result }) => result) },
+        retry: { attemptsMax: 1 },
+        timeoutMs: 15_000,
+      });
+      for (const [index, item] of batch.entries()) settle(item, answer.results[index]);
+    } catch (error) {
+      await sendAgain(batch, attempt, error);
+    }
+  }
+
+  function settle(item: Waiting, verdict: Verdict | undefined): void {
+    if (verdict === undefined || verdict.kind === "retry") {
+      const because = verdict?.because ?? "no verdict";
+      if (isTooLate(item)) item.end({ kind: "given_up", error: new Error(because) });
+      else put(item, (verdict?.retry_after_ms ?? 1_000) * (1 + surroundings.fraction() / 4));
+    } else if (verdict.kind !== "refused") item.end({ kind: "accepted" });
+    else if (verdict.because === "payload_too_large") put(tooLarge(item), 0);
+    else item.end({ kind: "refused", because: verdict.because ?? "refused" });
+  }
+
+  async function sendAgain(batch: readonly Waiting[], attempt: number, error: unknown): Promise<void> {
+    if (error instanceof InterlockApiError && error.status === 413) {
+      // Which one is too large is known only when each comes alone.
+      const items = batch.length === 1 ? batch.map(tooLarge) : batch;
+      await Promise.all(items.map((item) => send([item], attempt)));
+      return;
+    }
+    const isPassing =
+      error instanceof InterlockConnectionError || (error instanceof InterlockApiError && error.retryable);
+    const again = batch.filter((item) => isPassing && !isTooLate(item));
+    for (const item of batch) if (!again.includes(item)) item.end({ kind: "given_up", error });
+    if (again.length === 0) return;
+    await surroundings.sleep(pauseBefore(attempt, error as InterlockApiError, surroundings.fraction()));
+    await send(again, attempt + 1);
+  }
+
+  return {
+    report: (held, result) =>
+      new Promise((resolve) => {
+        put({ held, result, bytes: bytesOf(result), end: resolve }, 0);
+      }),
+  };
+}
+
+type Verdict = { readonly kind: string; readonly because?: string; readonly retry_after_ms?: number };
+
+/** A claim that ran out may still be found standing for a while: only then is a late result worth its try. */
+function isTooLate({ held }: Waiting): boolean {
+  return held.stopReason !== undefined || held.overdueMs > held.leaseMs;
+}
+
+function* batchesOf(items: readonly Waiting[]): Generator<readonly Waiting[]> {
+  let batch: Waiting[] = [];
+  let bytes = 0;
+  for (const item of items) {
+    if (batch.length > 0 && (batch.length >= batchMax || bytes + item.bytes > batchBytesMax)) {
+      yield batch;
+      batch = [];
+      bytes = 0;
+    }
+    batch.push(item);
+    bytes += item.bytes;
+  }
+  if (batch.length > 0) yield batch;
+}
+
+function bytesOf(result: Result): number {
+  return new TextEncoder().encode(JSON.stringify(result)).length;
+}
+
+/** The attempt fails, and says why: the same output would be refused again. */
+function tooLarge(item: Waiting): Waiting {
+  const { job_id, claim_token } = item.result;
+  const message = `the output is too large to be kept: ${item.bytes} bytes of JSON. Store it elsewhere and return where it is.`;
+  const error = new JobFailed(message, { retryable: false, code: "output_too_large" });
+  const result = failure({ job_id, claim_token }, error);
+  return { ...item, result, bytes: bytesOf(result) };
+}
+
+const messageLengthMax = 4_096;
+
+/** What a thrown value says about the attempt. */
+export function failure(claim: Pick<Result, "job_id" | "claim_token">, thrown: unknown): Result {
+  const { message, code, retryable } = described(thrown);
+  return {
+    job_id: claim.job_id,
+    claim_token: claim.claim_token,
+    status: "failed",
+    retryable,
+    error: {
+      message: message.slice(0, messageLengthMax),
+      ...(code === undefined ? {} : { code: code.slice(0, 128) }),
+    },
+  };
+}
+
+function described(thrown: unknown): { message: string; code: string | undefined; retryable: boolean } {
+  if (thrown instanceof JobFailed) return thrown;
+  if (!(thrown instanceof Error)) return { message: String(thrown), code: undefined, retryable: true };
+  const { code } = thrown as { code?: unknown };
+  const message = thrown.message === "" ? thrown.name : thrown.message;
+  return { message, code: typeof code === "string" ? code : undefined, retryable: true };
+}

@@ -1,0 +1,282 @@
+// A worker: takes jobs of its topics, does several at a time, keeps their claims, reports, and stops in good order.
+import { type Caller, type ClientOptions, createCaller, lineOf } from "../caller.ts";
+import { type Surroundings, surroundings as system } from "../surroundings.ts";
+import { type Heartbeats, startHeartbeats } from "./heartbeats.ts";
+import { claimedSince, HeldJob } from "./held-job.ts";
+import { type AnyHandler, type ClaimedJob, JobFailed, JobStopped } from "./job.ts";
+import { type Batch, type Polls, startPolls } from "./polls.ts";
+import { createResults, failure, type Result, type Results } from "./results.ts";
+import { reporterOf, troubleOf, type WorkerTrouble } from "./trouble.ts";
+
+export type Handlers = { readonly [topic: string]: AnyHandler };
+
+export type WorkerOptions = ClientOptions & {
+  /** Instead of `url` and `apiKey`. */
+  readonly client?: Caller | undefined;
+  /** A handler for each topic; or the topics alone, with `handler` for all of them. */
+  readonly topics: Handlers | readonly string[];
+  readonly handler?: AnyHandler | undefined;
+  /** For people, and for the server to tell workers apart: made of machine and process by default. */
+  readonly name?: string | undefined;
+  readonly pool?: string | undefined;
+  /** Steps may ask for them. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly capabilities?: readonly string[] | undefined;
+  /** How many jobs at a time: 10 by default. */
+  readonly concurrency?: number | undefined;
+  /** How long the server waits for a sign of life before another worker gets the job: the server's own setting by default. */
+  readonly leaseMs?: number | undefined;
+  /** How long one poll waits for a job: 20 s by default. */
+  readonly pollWaitMs?: number | undefined;
+  /** Stops when its pool is drained, instead of waiting for the end of that. */
+  readonly stopWhenDraining?: boolean | undefined;
+  /** Told what nobody throws: lost claims, refused results, an absent server. Process warnings by default. */
+  readonly onTrouble?: ((trouble: WorkerTrouble) => void) | undefined;
+};
+
+export type StopOptions = {
+  /** How long jobs may go on: 30 s by default. Then their signals are aborted. */
+  readonly graceMs?: number | undefined;
+};
+
+export type StopReport = {
+  /** Jobs that ended, and whose results were answered, since the stop began. */
+  readonly finished: number;
+  /** Jobs that were given up: another worker gets them when their lease is over. */
+  readonly abandoned: readonly string[];
+};
+
+export type Worker = {
+  readonly name: string;
+  /** Jobs whose handlers are at work. */
+  running(): number;
+  /** Takes no more jobs, lets those at work finish, reports them. Repeating it waits for the same end. */
+  stop(options?: StopOptions): Promise<StopReport>;
+  /** Resolves when the worker has stopped; rejects when the server will not have it (a wrong key, a wrong topic). */
+  readonly finished: Promise<void>;
+};
+
+/** Begins at once. */
+export function worker(options: WorkerOptions): Worker {
+  return startWorkerIn(system, options);
+}
+
+export function startWorkerIn(surroundings: Surroundings, options: WorkerOptions): Worker {
+  const running = new RunningWorker(surroundings, options);
+  return {
+    name: running.name,
+    running: () => running.atWork,
+    stop: (stopOptions) => running.stop(stopOptions),
+    finished: running.finished,
+  };
+}
+
+const concurrencyDefault = 10;
+const graceMsDefault = 30_000;
+const pollWaitMsDefault = 20_000;
+
+class RunningWorker {
+  readonly name: string;
+  readonly finished: Promise<void>;
+  /** Handlers at work: a place is free as soon as its handler is done, whatever its result still takes. */
+  atWork = 0;
+
+  readonly #surroundings: Surroundings;
+  readonly #handlerOf: (topic: string) => AnyHandler;
+  readonly #concurrency: number;
+  readonly #held = new Map<string, HeldJob>();
+  readonly #stopping = new AbortController();
+  readonly #tell: (trouble: WorkerTrouble) => void;
+  readonly #polls: Polls;
+  readonly #beats: Heartbeats;
+  readonly #results: Results;
+  readonly #abandoned = new Set<string>();
+  #stopped: Promise<StopReport> | undefined;
+  #isDraining = false;
+  #ended = 0;
+  #whenIdle = () => {};
+
+  constructor(surroundings: Surroundings, options: WorkerOptions) {
+    const caller = options.client ?? createCaller(lineOf(options, surroundings));
+    const { topics, handlerOf } = handlersOf(options);
+    this.name = options.name ?? `${surroundings.processName()}-${surroundings.token().slice(0, 6)}`;
+    this.#surroundings = surroundings;
+    this.#handlerOf = handlerOf;
+    this.#concurrency = placesOf(options.concurrency ?? concurrencyDefault);
+    this.#tell = reporterOf(surroundings, options.onTrouble);
+    this.#results = createResults(surroundings, caller, this);
+    const onFailure = (error: unknown) => this.#tell({ kind: "server_unreachable", error });
+    this.#beats = startHeartbeats(surroundings, caller, {
+      name: this.name,
+      held: () => this.#held.values(),
+      onFailure,
+    });
+    this.#polls = startPolls(surroundings, caller, {
+      offer: {
+        name: this.name,
+        topics,
+        pool: options.pool,
+        labels: options.labels,
+        capabilities: options.capabilities,
+        leaseMs: options.leaseMs,
+        waitMs: options.pollWaitMs ?? pollWaitMsDefault,
+      },
+      signal: this.#stopping.signal,
+      freePlaces: () => this.#concurrency - this.atWork,
+      take: (batch) => this.#take(batch),
+      onFailure,
+      onDraining: (isDraining) => {
+        if (isDraining !== this.#isDraining) this.#tell({ kind: isDraining ? "draining" : "not_draining" });
+        this.#isDraining = isDraining;
+        if (isDraining && options.stopWhenDraining === true) void this.stop();
+      },
+    });
+    this.finished = this.#live();
+  }
+
+  stop({ graceMs = graceMsDefault }: StopOptions = {}): Promise<StopReport> {
+    this.#stopped ??= this.#stop(graceMs);
+    return this.#stopped;
+  }
+
+  /** A worker that the server will not have finishes what it has. */
+  async #live(): Promise<void> {
+    try {
+      await this.#polls.ended;
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+    await this.#stopped;
+  }
+
+  async #stop(graceMs: number): Promise<StopReport> {
+    const endedBefore = this.#ended;
+    this.#stopping.abort();
+    const patience = new AbortController();
+    const idle = this.#idle();
+    void this.#surroundings.sleep(graceMs, patience.signal).then(() => {
+      for (const held of this.#held.values()) if (!held.isDone) held.stop("worker_stopped");
+    });
+    await this.#polls.ended.catch(() => undefined);
+    await idle;
+    patience.abort();
+    await this.#beats.stop();
+    return { finished: this.#ended - endedBefore, abandoned: [...this.#abandoned] };
+  }
+
+  /** When nothing is held any more; a handler that does not heed its signal is not waited for. */
+  async #idle(): Promise<void> {
+    await this.#polls.ended.catch(() => undefined);
+    while (this.#held.size > 0) {
+      await new Promise<void>((resolve) => {
+        this.#whenIdle = resolve;
+      });
+    }
+  }
+
+  #take({ jobs, sentAt, receivedAt, isRepeat }: Batch): void {
+    const taken = jobs.filter(({ job_id }) => !this.#held.has(job_id));
+    const held = taken.map((claim) => this.#hold(claim, claimedSince(sentAt, receivedAt, claim.lease_ms)));
+    this.atWork += held.length;
+    const begin = () => {
+      for (const job of held) void this.#work(job);
+    };
+    if (isRepeat) void this.#beats.confirm(held).then(begin);
+    else begin();
+    this.#beats.wake();
+  }
+
+  #hold(claim: ClaimedJob, since: ReturnType<typeof claimedSince>): HeldJob {
+    const held = new HeldJob(this.#surroundings, claim, {
+      since,
+      wantBeat: () => this.#beats.wake(),
+      onStop: (because) => {
+        // Its claim is not kept any longer; what the handler still does is its own affair.
+        this.#drop(held);
+        if (because === "worker_stopped") this.#abandoned.add(claim.job_id);
+        else this.#tell({ kind: because, jobId: claim.job_id });
+      },
+    });
+    this.#held.set(claim.job_id, held);
+    return held;
+  }
+
+  async #work(held: HeldJob): Promise<void> {
+    const result = held.stopReason === undefined ? await this.#perform(held) : undefined;
+    held.isDone = true;
+    this.atWork -= 1;
+    this.#polls.wake();
+    // The last look before the report: a process that was paused must not take its claim for granted.
+    if (result === undefined || held.stopReason !== undefined) {
+      this.#drop(held);
+      return;
+    }
+    const end = await this.#results.report(held, result);
+    const jobId = held.claim.job_id;
+    if (end.kind === "accepted") this.#ended += 1;
+    else if (held.stopReason === undefined) this.#tell(troubleOf(end, jobId));
+    this.#drop(held);
+  }
+
+  async #perform(held: HeldJob): Promise<Result | undefined> {
+    const { claim, job } = held;
+    const { job_id, claim_token } = claim;
+    try {
+      const output = await this.#handlerOf(claim.topic)(job);
+      return { job_id, claim_token, status: "succeeded", output: jsonOf(output) };
+    } catch (thrown) {
+      if (thrown instanceof JobStopped || job.signal.aborted) return undefined;
+      this.#tell({ kind: "handler_failed", jobId: job_id, error: thrown });
+      return failure(claim, thrown);
+    }
+  }
+
+  #drop(held: HeldJob): void {
+    held.close();
+    if (this.#held.get(held.claim.job_id) === held) this.#held.delete(held.claim.job_id);
+    if (this.#held.size === 0) this.#whenIdle();
+  }
+}
+
+function handlersOf({ topics, handler }: WorkerOptions) {
+  if (isList(topics)) {
+    if (handler === undefined) throw new TypeError("a worker of several topics needs a handler for them");
+    if (topics.length === 0) throw new TypeError("a worker needs at least one topic");
+    return { topics, handlerOf: () => handler };
+  }
+  const names = Object.keys(topics);
+  if (names.length === 0) throw new TypeError("a worker needs at least one topic");
+  const handlerOf = (topic: string): AnyHandler => {
+    const found = Object.hasOwn(topics, topic) ? topics[topic] : undefined;
+    if (found === undefined) throw new JobFailed(`no handler for the topic ${topic}`, { code: "no_handler" });
+    return found;
+  };
+  return { topics: names, handlerOf };
+}
+
+function isList(topics: WorkerOptions["topics"]): topics is readonly string[] {
+  return Array.isArray(topics);
+}
+
+function placesOf(concurrency: number): number {
+  if (Number.isInteger(concurrency) && concurrency >= 1) return concurrency;
+  throw new RangeError(`concurrency must be a whole number of at least 1, not ${concurrency}`);
+}
+
+type Json = Exclude<Result["output"], undefined>;
+
+/** What cannot be written down is the handler's failure, and will be again. */
+function jsonOf(output: unknown): Json {
+  if (output === undefined) return null;
+  try {
+    if (JSON.stringify(output) !== undefined) return output as Json;
+  } catch (cause) {
+    throw notJson(String(cause));
+  }
+  throw notJson(typeof output);
+}
+
+function notJson(why: string): JobFailed {
+  return new JobFailed(`the output is not JSON: ${why}`, { retryable: false, code: "output_not_json" });
+}
