@@ -1,0 +1,213 @@
+// interlock doctor: looks at everything that a server needs, and says what to fix.
+import { readFileSync } from "node:fs";
+import type { Config } from "../../config.ts";
+import { parseTime } from "../../domain/engine/rfc3339.ts";
+import { InterlockError } from "../../errors.ts";
+import { loadConfig } from "../../load-config.ts";
+import type { Finding } from "../../ports/finding.ts";
+import { createClient } from "../../sdk/client.ts";
+import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
+import type { Cli, Context } from "../context.ts";
+import { dataFindings } from "../data-findings.ts";
+import { configSources } from "../find-server.ts";
+import { productVersion } from "../product-version.ts";
+import { duration, toneOf, visible } from "../text.ts";
+
+export function addDoctorCommand({ program, does }: Cli): void {
+  program
+    .command("doctor")
+    .description("check Node, data folder, configuration, server, Redis and NATS, and say what to fix")
+    .action(does(doctor));
+}
+
+async function doctor(context: Context): Promise<void> {
+  const { output } = context;
+  const { config, findings: ofConfig } = configFindings(context);
+  const findings: readonly Finding[] = [
+    nodeFinding(process.versions.node),
+    ...ofConfig,
+    ...(config === undefined ? [] : dataFindings(context.terminal, config)),
+    ...(config === undefined ? [] : await serverFindings(context)),
+    ...(config === undefined ? [] : await surroundingFindings(config)),
+  ];
+  const count = (level: Finding["level"]) => findings.filter((finding) => finding.level === level).length;
+  output.answer({ findings, ok: count("fail") === 0 }, () => [
+    ...findings.flatMap((finding) => findingLines(context, finding)),
+    "",
+    count("fail") + count("warn") === 0
+      ? "All is well."
+      : `${count("fail")} to fix, ${count("warn")} to think about.`,
+  ]);
+  if (count("fail") > 0) context.end("failed");
+}
+
+function findingLines({ output }: Context, { subject, level, message, remedy }: Finding): string[] {
+  return [
+    `${output.paint(toneOf(level), level.padEnd(4))}  ${output.paint("strong", visible(subject))}: ${visible(message)}`,
+    ...(remedy === undefined ? [] : [`      ${output.paint("quiet", "→")} ${visible(remedy)}`]),
+  ];
+}
+
+/** The package says which version it needs. */
+export function nodeFinding(version: string): Finding {
+  const text = readFileSync(new URL("../../../package.json", import.meta.url), "utf8");
+  const { engines } = JSON.parse(text) as { readonly engines: { readonly node: string } };
+  const parts = (dotted: string) => (/\d+(\.\d+)*/.exec(dotted)?.[0] ?? "").split(".").map(Number);
+  const [needed, has] = [parts(engines.node), parts(version)];
+  const differs = needed.findIndex((part, index) => part !== (has[index] ?? 0));
+  const isEnough = differs === -1 || (has[differs] ?? 0) > (needed[differs] ?? 0);
+  return isEnough
+    ? { subject: "node", level: "ok", message: `${version} (needs ${engines.node})` }
+    : {
+        subject: "node",
+        level: "fail",
+        message: `${version} is too old`,
+        remedy: `Install Node ${engines.node}.`,
+      };
+}
+
+function configFindings(context: Context): {
+  readonly config?: Config;
+  readonly findings: readonly Finding[];
+} {
+  const { terminal, options } = context;
+  const file = options.config ?? terminal.env.INTERLOCK_CONFIG;
+  try {
+    const { config, origins } = loadConfig(configSources(terminal, options));
+    const changed = Object.values(origins).filter((origin) => origin !== "default").length;
+    const from = file === undefined || file === "" ? "" : `, file ${file}`;
+    const message = `valid; ${changed} settings are not the default${from}`;
+    return { config, findings: [{ subject: "configuration", level: "ok", message }] };
+  } catch (error) {
+    if (!(error instanceof InterlockError)) throw error;
+    return {
+      findings: error.detail.split("; ").map((message) => ({
+        subject: "configuration",
+        level: "fail",
+        message,
+        remedy: "Correct it; docs/reference/settings.md lists all settings.",
+      })),
+    };
+  }
+}
+
+/** A server on another machine with a wrong clock makes expiry times lie to people; its own decisions use the store's clock. */
+const clockToleranceMs = 5_000;
+
+async function serverFindings(context: Context): Promise<readonly Finding[]> {
+  const found = context.found();
+  const subject = `server ${found.url}`;
+  const where = `(${found.urlFrom})`;
+  const client = createClient({
+    url: found.url,
+    ...(found.apiKey === undefined ? {} : { apiKey: found.apiKey }),
+    retry: { attemptsMax: 1 },
+    timeoutMs: 5_000,
+  });
+  let headers: Headers;
+  const askedMs = context.terminal.nowMs();
+  try {
+    ({ headers } = await client.callWithResponse("live"));
+  } catch (error) {
+    const isSilent = error instanceof InterlockConnectionError;
+    const remedy = found.isGuess
+      ? `Start one: ${context.terminal.calledAs} serve`
+      : "Start it, or correct the address.";
+    const message = `${isSilent ? "does not answer" : visible(String((error as Error).message))} ${where}`;
+    return [{ subject, level: found.isGuess ? "warn" : "fail", message, remedy }];
+  }
+  return [
+    { subject, level: "ok", message: `answers ${where}` },
+    ...clockFindings(headers, { askedMs, answeredMs: context.terminal.nowMs() }),
+    ...(found.apiKey === undefined ? [noKey(subject)] : await statusFindings(client, subject, found.keyFrom)),
+  ];
+}
+
+function noKey(subject: string): Finding {
+  return {
+    subject,
+    level: "warn",
+    message: "no key to ask it more with",
+    remedy: "Give --api-key or INTERLOCK_API_KEY.",
+  };
+}
+
+function clockFindings(
+  headers: Headers,
+  { askedMs, answeredMs }: { readonly askedMs: number; readonly answeredMs: number },
+): readonly Finding[] {
+  const serverMs = httpTimeMs(headers.get("date"));
+  if (serverMs === undefined) return [];
+  // The field has whole seconds; the truth lies somewhere between question and answer.
+  const behindMs = askedMs - (serverMs + 1_000);
+  const aheadMs = serverMs - answeredMs;
+  const differenceMs = Math.max(behindMs, aheadMs, 0);
+  if (differenceMs <= clockToleranceMs)
+    return [{ subject: "clocks", level: "ok", message: "this machine and the server agree" }];
+  const direction = behindMs > aheadMs ? "behind" : "ahead of";
+  return [
+    {
+      subject: "clocks",
+      level: "warn",
+      message: `the server's clock is ${duration(differenceMs)} ${direction} this machine's`,
+      remedy: "Synchronise both, as with chrony or systemd-timesyncd.",
+    },
+  ];
+}
+
+const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** `Sun, 06 Nov 1994 08:49:37 GMT`, as RFC 9110 has it. */
+export function httpTimeMs(text: string | null): number | undefined {
+  const [, day, month = "", year, clock] =
+    /^\w{3}, (\d{2}) (\w{3}) (\d{4}) (\d{2}:\d{2}:\d{2}) GMT$/.exec(text ?? "") ?? [];
+  const number = months.indexOf(month) + 1;
+  if (number === 0) return undefined;
+  return parseTime(`${year}-${String(number).padStart(2, "0")}-${day}T${clock}Z`);
+}
+
+async function statusFindings(
+  client: ReturnType<typeof createClient>,
+  subject: string,
+  keyFrom: string,
+): Promise<readonly Finding[]> {
+  try {
+    const { status, version, tenant, role } = await client.call("getStatus");
+    const ours = productVersion();
+    return [
+      { subject: "key", level: "ok", message: `${role} of ${tenant} (${keyFrom})` },
+      status === "ready"
+        ? { subject: "store", level: "ok", message: "answers the server" }
+        : {
+            subject: "store",
+            level: "fail",
+            message: "does not answer the server",
+            remedy: "Look at the server's log and at what is said of Redis.",
+          },
+      version === ours
+        ? { subject: "version", level: "ok", message: `${version}, the same as this command` }
+        : {
+            subject: "version",
+            level: "warn",
+            message: `the server is ${version}, this command ${ours}`,
+            remedy: "Use the same version of both.",
+          },
+    ];
+  } catch (error) {
+    if (error instanceof InterlockApiError && error.status === 401)
+      return [
+        {
+          subject: "key",
+          level: "fail",
+          message: `the server does not know it (${keyFrom})`,
+          remedy: "Give a key of this server; `serve --new-keys` makes new ones.",
+        },
+      ];
+    return [{ subject, level: "fail", message: error instanceof Error ? error.message : String(error) }];
+  }
+}
+
+async function surroundingFindings(config: Config): Promise<readonly Finding[]> {
+  const { examineSurroundings } = await import("../../control-plane.ts");
+  return examineSurroundings(config);
+}

@@ -1,0 +1,233 @@
+// interlock runs, why: what runs there are, what happened in one, what it waits for, and its end by hand.
+import { Option } from "commander";
+import { formatTime, parseTime } from "../../domain/engine/rfc3339.ts";
+import { type RunStatus, runStatuses } from "../../domain/run.ts";
+import type { Cli, Context } from "../context.ts";
+import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
+import { eventLine, runLines } from "../run-lines.ts";
+import { UsageError } from "../run-program.ts";
+import { age, between, toneOf, visible } from "../text.ts";
+import { durationMs } from "../values.ts";
+import { leftGoing, watchRun } from "../watch-run.ts";
+import { showToTheEnd } from "./run.ts";
+
+export function addRunsCommands({ program, does }: Cli): void {
+  const runs = program.command("runs").description("list, show, watch, cancel and rerun runs");
+  withListOptions(runs.command("list", { isDefault: true }).description("list runs, newest first"))
+    .addOption(new Option("--status <status>", "with this status").choices(runStatuses))
+    .option("--workflow <workflow>", "of this workflow")
+    .addHelpText("after", "\nExample:\n  interlock runs --status waiting --workflow refund")
+    .action(does(listRuns));
+  runs
+    .command("show")
+    .description("show a run with its steps")
+    .argument("<run>")
+    .option("--step <step>", "print this step's output, whole")
+    .action(does(showRun));
+  withListOptions(
+    runs.command("timeline").description("print what happened in a run").argument("<run>"),
+  ).action(does(showTimeline));
+  runs
+    .command("watch")
+    .description("follow a run to its end; Ctrl-C leaves it going")
+    .argument("<run>")
+    .option("--timeout <time>", "stop watching after this long, such as 5min; the run goes on", durationMs)
+    .action(does(watch));
+  runs
+    .command("cancel")
+    .description("cancel a run")
+    .argument("<run>")
+    .option("--reason <text>", "why; it is kept in the timeline")
+    .action(does(cancelRun));
+  runs
+    .command("delete")
+    .description("delete a run and all that belongs to it; one that has not ended is cancelled first")
+    .argument("<run>")
+    .action(does(deleteRun));
+  runs
+    .command("rerun")
+    .description("start a run anew from one of its steps, with what was done before it")
+    .argument("<run>")
+    .option("--from <step>", "the first step to do again (default: the one that failed)")
+    .option("-k, --key <key>", "idempotency key")
+    .option("--plan", "only say which steps would be kept and which done again")
+    .option("--no-wait", "do not wait for the new run's end")
+    .addHelpText("after", "\nExample:\n  interlock runs rerun run_... --from publish --plan")
+    .action(does(rerun));
+  program
+    .command("why")
+    .description("explain why a run does not move, or how it ended")
+    .argument("<run>")
+    .action(does(explain));
+}
+
+type RunsOptions = ListOptions & { readonly status?: RunStatus; readonly workflow?: string };
+
+async function listRuns(context: Context, options: RunsOptions): Promise<void> {
+  const { output, terminal } = context;
+  const filter = {
+    ...(options.status === undefined ? {} : { status: options.status }),
+    ...(options.workflow === undefined ? {} : { workflow_id: options.workflow }),
+  };
+  const client = context.client();
+  const list = await readList(options, (page) => client.call("listRuns", { query: { ...page, ...filter } }));
+  showList(context, list, {
+    none:
+      Object.keys(filter).length > 0
+        ? "No such runs."
+        : `No runs yet. Start one: ${terminal.calledAs} run <workflow>`,
+    lines: (items) =>
+      output.table(
+        ["run", "workflow", "status", "started", { title: "took", align: "right" }, "by"],
+        items.map((run) => [
+          run.run_id,
+          run.workflow_id,
+          {
+            text:
+              run.cancel_requested && run.completed_at === undefined
+                ? `${run.status}, cancelling`
+                : run.status,
+            tone: toneOf(run.status),
+          },
+          age(run.created_at, terminal.nowMs()),
+          between(run.created_at, run.completed_at),
+          run.created_by,
+        ]),
+      ),
+  });
+}
+
+async function showRun(context: Context, id: string, { step }: { readonly step?: string }): Promise<void> {
+  const run = await context.client().call("getRun", { params: { id } });
+  if (step === undefined) {
+    context.output.answer(run, () => runLines(context, run));
+    return;
+  }
+  const found = run.steps[step];
+  if (found === undefined)
+    throw new UsageError(`the run has no step ${step}; it has ${Object.keys(run.steps).join(", ")}`);
+  context.output.answer(found, () => [
+    visible(JSON.stringify(found.output ?? null)) === JSON.stringify(found.output ?? null)
+      ? JSON.stringify(found.output ?? null, null, 2)
+      : visible(JSON.stringify(found.output ?? null)),
+  ]);
+}
+
+async function showTimeline(context: Context, id: string, options: ListOptions): Promise<void> {
+  const { output } = context;
+  const client = context.client();
+  const list = await readList(options, (query) => client.call("readTimeline", { params: { id }, query }));
+  const beganMs = parseTime(list.items[0]?.at ?? "") ?? 0;
+  showList(context, list, {
+    none: "Nothing has happened yet.",
+    lines: (items) => items.map((event) => eventLine(output, event, beganMs)),
+  });
+}
+
+async function watch(
+  context: Context,
+  id: string,
+  { timeout }: { readonly timeout?: number },
+): Promise<void> {
+  const { output } = context;
+  const client = context.client();
+  if (!output.isJson) {
+    await showToTheEnd(context, client, id, timeout);
+    return;
+  }
+  const watched = await watchRun(context, client, id, {
+    ...(timeout === undefined ? {} : { timeoutMs: timeout }),
+    onEvent: (event) => output.item(event, () => []),
+  });
+  if (watched.kind !== "ended") leftGoing(context, id, watched);
+  else if (watched.run.status !== "succeeded") context.end("failed");
+}
+
+async function cancelRun(
+  context: Context,
+  id: string,
+  { reason }: { readonly reason?: string },
+): Promise<void> {
+  const body = reason === undefined ? {} : { reason };
+  await context.client().call("cancelRun", { params: { id }, body });
+  context.output.answer({ run_id: id, cancel_requested: true }, () => [`Cancelling ${id}.`]);
+}
+
+async function deleteRun(context: Context, id: string): Promise<void> {
+  await context.client().call("deleteRun", { params: { id } });
+  context.output.answer({ run_id: id, deleted: true }, () => [`Deleted ${id}.`]);
+}
+
+type RerunOptions = {
+  readonly from?: string;
+  readonly key?: string;
+  readonly plan?: boolean;
+  readonly wait: boolean;
+};
+
+async function rerun(context: Context, id: string, options: RerunOptions): Promise<void> {
+  const { output, terminal } = context;
+  const client = context.client();
+  const from = options.from ?? (await failedStep(context, id));
+  const answer = await client.call("rerunRun", {
+    params: { id },
+    body: { from_step: from, ...(options.plan === true ? { dry_run: true } : {}) },
+    idempotencyKey: options.key ?? `cli-${terminal.token()}`,
+  });
+  if ("dry_run" in answer) {
+    output.answer(answer, () => [
+      `kept:   ${answer.kept.join(" ") || "nothing"}`,
+      `again:  ${answer.again.join(" ")}`,
+      "Nothing was started.",
+    ]);
+    return;
+  }
+  if (options.wait) {
+    output.note(`run ${answer.run_id}, again from ${from}`);
+    await showToTheEnd(context, client, answer.run_id);
+    return;
+  }
+  output.answer(answer, () => [answer.run_id]);
+  output.note(`Follow it: ${terminal.calledAs} runs watch ${answer.run_id}`);
+}
+
+/** What a person means by "again" without saying from where. */
+async function failedStep(context: Context, id: string): Promise<string> {
+  const run = await context.client().call("getRun", { params: { id } });
+  const step = run.error?.step_id;
+  if (step === undefined)
+    throw new UsageError(
+      `the run is ${run.status} and no step of it failed: say from where with --from; its steps are ${Object.keys(run.steps).join(", ")}`,
+    );
+  return step;
+}
+
+async function explain(context: Context, id: string): Promise<void> {
+  const { output, terminal } = context;
+  const why = await context.client().call("explainRun", { params: { id } });
+  output.answer(why, () => [
+    output.paint("strong", visible(why.summary)),
+    ...why.waiting_for.flatMap((item) => {
+      const step = "step_id" in item ? `${item.step_id}: ` : "";
+      const detail = "detail" in item ? [`    ${visible(item.detail)}`] : [];
+      return [
+        `  ${output.paint("busy", "•")} ${visible(step)}${item.kind.replaceAll("_", " ")} for ${between(item.since, formatTime(terminal.nowMs()))}`,
+        ...detail,
+        `    ${output.paint("quiet", "→")} ${visible(item.what_to_do)}`,
+      ];
+    }),
+    ...(why.not_shown > 0 ? [`  and ${why.not_shown} open steps more`] : []),
+    ...endedLines(context, why.ended),
+    ...why.unanswered.map((what) => `  not answered by the store: ${visible(what)}`),
+  ]);
+}
+
+type Ended = { readonly dead_letter?: { readonly id: string; readonly state: string } };
+
+function endedLines({ terminal }: Context, ended: Ended | undefined): string[] {
+  const letter = ended?.dead_letter;
+  if (letter === undefined) return [];
+  return [
+    `  dead letter ${visible(letter.id)} (${letter.state}): ${terminal.calledAs} dlq retry '${visible(letter.id)}'`,
+  ];
+}

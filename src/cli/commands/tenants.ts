@@ -1,0 +1,244 @@
+// interlock tenants, keys, idempotency: who may do what, and which run a key stands for.
+import { type Command, Option } from "commander";
+import { type KeyRole, keyRoles } from "../../domain/api-key.ts";
+import { formatTime } from "../../domain/engine/rfc3339.ts";
+import type { Body, Success } from "../../sdk/contract.ts";
+import type { Cli, Context } from "../context.ts";
+import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
+import { UsageError } from "../run-program.ts";
+import { age, toneOf } from "../text.ts";
+import { durationMs, wholeNumber, yesOrNo } from "../values.ts";
+
+export function addTenantCommands({ program, does }: Cli): void {
+  const tenants = program
+    .command("tenants")
+    .description("tenants, their limits and their kill switch; with a platform key");
+  withListOptions(tenants.command("list", { isDefault: true }).description("list the tenants")).action(
+    does(listTenants),
+  );
+  tenants
+    .command("show")
+    .description("show a tenant's settings")
+    .argument("<tenant>")
+    .action(does(showTenant));
+  withSettings(tenants.command("create").description("create a tenant").argument("<tenant>"))
+    .addHelpText("after", "\nExample:\n  interlock tenants create acme --max-runs 20")
+    .action(does(createTenant));
+  withSettings(tenants.command("set").description("change a tenant's settings").argument("<tenant>"))
+    .option("--unset <names...>", "settings that become the process's own again, such as max-runs")
+    .option("--expect-version <version>", "refuse when it was changed since", wholeNumber)
+    .addHelpText("after", "\nExample:\n  interlock tenants set acme --max-runs 50 --unset admission-strategy")
+    .action(does(setTenant));
+  for (const [name, stopped, what] of [
+    ["stop", true, "throw the kill switch: no run starts and no job is claimed"],
+    ["resume", false, "take the kill switch back"],
+  ] as const) {
+    tenants
+      .command(name)
+      .description(what)
+      .argument("<tenant>")
+      .action(does((context, id: string) => changeTenant(context, id, { stopped })));
+  }
+}
+
+export function addKeyCommands({ program, does }: Cli): void {
+  const keys = program
+    .command("keys")
+    .description("API keys: of your key's tenant, or with --tenant of another");
+  keys
+    .command("list", { isDefault: true })
+    .description("list API keys, without their secrets")
+    .option("--tenant <tenant>", "whose; with a platform key")
+    .option("--platform", "the platform's own; with a platform key")
+    .action(does(listKeys));
+  keys
+    .command("create")
+    .description("create an API key; it is shown once")
+    .argument("<name>", "what it is for")
+    .addOption(new Option("--role <role>", "what it may do").choices(keyRoles).makeOptionMandatory())
+    .option("--tenant <tenant>", "whose; with a platform key")
+    .option("--expires-in <time>", "such as 90d", durationMs)
+    .addHelpText("after", "\nExample:\n  interlock keys create 'the mailer' --role worker --expires-in 90d")
+    .action(does(createKey));
+  keys
+    .command("revoke")
+    .description("revoke an API key, at once and for good")
+    .argument("<key-id>")
+    .option("--tenant <tenant>", "whose; with a platform key")
+    .option("--platform", "it is the platform's own; with a platform key")
+    .action(does(revokeKey));
+  program
+    .command("idempotency")
+    .description("tell which run an idempotency key stands for")
+    .argument("<key>")
+    .addHelpText("after", "\nExample:\n  interlock idempotency order-17")
+    .action(does(lookUpKey));
+}
+
+type Tenant = Success<"getTenant">;
+type Settings = Omit<Body<"createTenant">, "id">;
+
+const choices = {
+  admissionStrategy: ["admission_strategy", ["atomic", "lock"]],
+  admissionWait: ["admission_wait", ["jitter", "fixed"]],
+  resultsStrategy: ["results_strategy", ["handoff", "retry"]],
+  resultsWait: ["results_wait", ["jitter", "fixed"]],
+  approvalsStrategy: ["approvals_strategy", ["atomic", "lock"]],
+} as const;
+
+function withSettings(command: Command): Command {
+  command
+    .option("--max-runs <count>", "how many runs may be active at once", wholeNumber)
+    .option("--separate-duties <yes|no>", "whoever asked for a run may not approve its steps", yesOrNo);
+  for (const [field, values] of Object.values(choices)) {
+    const name = field.replace("_", "-");
+    command.addOption(new Option(`--${name} <how>`, "how it is done").choices(values));
+  }
+  return command;
+}
+
+type SettingsOptions = {
+  readonly maxRuns?: number;
+  readonly separateDuties?: boolean;
+} & { readonly [Name in keyof typeof choices]?: (typeof choices)[Name][1][number] };
+
+function settingsOf(options: SettingsOptions): Settings {
+  const chosen = Object.entries(choices).flatMap(([name, [field]]) => {
+    const value = options[name as keyof typeof choices];
+    return value === undefined ? [] : [[field, value] as const];
+  });
+  return {
+    ...(options.maxRuns === undefined ? {} : { max_concurrent_runs: options.maxRuns }),
+    ...(options.separateDuties === undefined ? {} : { separate_duties: options.separateDuties }),
+    ...Object.fromEntries(chosen),
+  };
+}
+
+async function listTenants(context: Context, options: ListOptions): Promise<void> {
+  const client = context.client("platform");
+  const list = await readList(options, (query) => client.call("listTenants", { query }));
+  showList(context, list, { none: "No tenants.", lines: (items) => items.map(({ id }) => id) });
+}
+
+async function showTenant(context: Context, id: string): Promise<void> {
+  const tenant = await context.client("platform").call("getTenant", { params: { id } });
+  context.output.answer(tenant, () => tenantLines(context, tenant));
+}
+
+function tenantLines({ output }: Context, { id, version, active_runs, stopped, ...more }: Tenant): string[] {
+  return output.facts([
+    ["tenant", id],
+    ["active runs", active_runs],
+    ["stopped", stopped === true ? { text: "yes: no run starts, no job is claimed", tone: "bad" } : "no"],
+    ...Object.entries(more).map(([name, value]) => [name.replaceAll("_", " "), String(value)] as const),
+    ["version", version],
+  ]);
+}
+
+async function createTenant(context: Context, id: string, options: SettingsOptions): Promise<void> {
+  const client = context.client("platform");
+  const tenant = await client.call("createTenant", { body: { id, ...settingsOf(options) } });
+  context.output.answer(tenant, () => tenantLines(context, tenant));
+  context.output.note(
+    `Make a key for it: ${context.terminal.calledAs} keys create 'its admin' --role admin --tenant ${id}`,
+  );
+}
+
+type SetOptions = SettingsOptions & { readonly unset?: readonly string[]; readonly expectVersion?: number };
+
+async function setTenant(context: Context, id: string, options: SetOptions): Promise<void> {
+  const names: Readonly<Record<string, string>> = {
+    "max-runs": "max_concurrent_runs",
+    "separate-duties": "separate_duties",
+    ...Object.fromEntries(Object.values(choices).map(([field]) => [field.replace("_", "-"), field])),
+  };
+  const unset = (options.unset ?? []).map((name) => {
+    const field = names[name];
+    if (field === undefined)
+      throw new UsageError(`--unset ${name}: it must be one of ${Object.keys(names).join(", ")}`);
+    return [field, null] as const;
+  });
+  const changes = { ...settingsOf(options), ...Object.fromEntries(unset) };
+  if (Object.keys(changes).length === 0)
+    throw new UsageError("tenants set: name a setting to change; `interlock help tenants` lists them");
+  const expected = options.expectVersion === undefined ? {} : { expected_version: options.expectVersion };
+  await changeTenant(context, id, { ...changes, ...expected });
+}
+
+async function changeTenant(context: Context, id: string, body: Body<"changeTenant">): Promise<void> {
+  const tenant = await context.client("platform").call("changeTenant", { params: { id }, body });
+  context.output.answer(tenant, () => tenantLines(context, tenant));
+}
+
+type OfTenant = { readonly tenant?: string; readonly platform?: boolean };
+
+/** A tenant's admin manages its own keys; everybody else's are the platform's business. */
+function keysOf(context: Context, { tenant, platform }: OfTenant) {
+  const isOwn = tenant === undefined && platform !== true;
+  return {
+    client: context.client(isOwn ? "tenant" : "platform"),
+    query: tenant === undefined ? {} : { tenant },
+  };
+}
+
+async function listKeys(context: Context, options: OfTenant): Promise<void> {
+  const { output, terminal } = context;
+  const { client, query } = keysOf(context, options);
+  const list = await client.call("listKeys", { query });
+  showList(context, list, {
+    none: "No API keys.",
+    lines: (items) =>
+      output.table(
+        ["id", "tenant", "role", "name", "created", "created by", "expires"],
+        items.map((key) => [
+          key.id,
+          key.tenant,
+          key.role,
+          key.name,
+          age(key.created_at, terminal.nowMs()),
+          key.created_by,
+          age(key.expires_at, terminal.nowMs()),
+        ]),
+      ),
+  });
+}
+
+type NewKeyOptions = { readonly role: KeyRole; readonly tenant?: string; readonly expiresIn?: number };
+
+async function createKey(context: Context, name: string, options: NewKeyOptions): Promise<void> {
+  const { role, tenant, expiresIn } = options;
+  const { client } = keysOf(context, role === "platform" ? { platform: true } : options);
+  const key = await client.call("createKey", {
+    body: {
+      role,
+      name,
+      ...(tenant === undefined ? {} : { tenant }),
+      ...(expiresIn === undefined ? {} : { expires_at: formatTime(context.terminal.nowMs() + expiresIn) }),
+    },
+  });
+  context.output.answer(key, () => [key.key]);
+  context.output.note(`A ${key.role} key of ${key.tenant}, id ${key.id}: shown only this once.`);
+}
+
+async function revokeKey(context: Context, id: string, options: OfTenant): Promise<void> {
+  const { client, query } = keysOf(context, options);
+  await client.call("revokeKey", { params: { id }, query });
+  context.output.answer({ id, revoked: true }, () => [`Revoked ${id}.`]);
+}
+
+async function lookUpKey(context: Context, key: string): Promise<void> {
+  const bound = await context.client().call("lookUpKey", { params: { key } });
+  context.output.answer({ key, ...bound }, () =>
+    context.output.facts([
+      ["key", key],
+      ["run", bound.run_id],
+      ["state", bound.state === "pending" ? "pending: it is still being admitted" : "bound"],
+      [
+        "ended",
+        bound.final_status === undefined
+          ? undefined
+          : { text: bound.final_status, tone: toneOf(bound.final_status) },
+      ],
+    ]),
+  );
+}

@@ -1,0 +1,96 @@
+// What doctor finds in the data folder of an embedded server: rights, space, and who has it open.
+import { accessSync, constants, statfsSync, statSync } from "node:fs";
+import { resolve } from "node:path";
+import type { Config } from "../config.ts";
+import { keyPaths } from "../embedded/keys-file.ts";
+import { readOwnerNote } from "../embedded/owner-note.ts";
+import type { Finding } from "../ports/finding.ts";
+import type { Terminal } from "./terminal.ts";
+
+const megabyte = 1_048_576;
+/** Below the first nothing can be relied on; below the second somebody should look. */
+const spaceNeededBytes = 100 * megabyte;
+const spaceWantedBytes = 1_024 * megabyte;
+
+export function dataFindings(terminal: Terminal, config: Config): readonly Finding[] {
+  if (config["store.kind"] !== "sqlite") return [];
+  const directory = resolve(terminal.folder, config["store.dataDirectory"]);
+  const subject = `data folder ${directory}`;
+  const stat = statSync(directory, { throwIfNoEntry: false });
+  if (stat === undefined)
+    return [{ subject, level: "ok", message: "not there yet: the first start makes it" }];
+  if (!stat.isDirectory())
+    return [
+      {
+        subject,
+        level: "fail",
+        message: "is not a folder",
+        remedy: "Choose another one: --data, or the setting store.dataDirectory.",
+      },
+    ];
+  return [
+    rightsFinding(subject, directory),
+    ...secrecyFindings(directory),
+    spaceFinding(subject, directory),
+    ownerFinding(subject, directory),
+  ];
+}
+
+function rightsFinding(subject: string, directory: string): Finding {
+  try {
+    accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK);
+    return { subject, level: "ok", message: "can be read and written" };
+  } catch {
+    return {
+      subject,
+      level: "fail",
+      message: "this user may not read and write it",
+      remedy: `Give it to the user of the server: chown -R "$USER" ${directory}`,
+    };
+  }
+}
+
+/** The files that hold keys: whoever reads them is the platform's owner. */
+function secrecyFindings(directory: string): readonly Finding[] {
+  const { keysFile, headersFile } = keyPaths(directory);
+  return [keysFile, headersFile].flatMap((path): readonly Finding[] => {
+    const mode = statSync(path, { throwIfNoEntry: false })?.mode;
+    if (mode === undefined) return [];
+    const isPrivate = (mode & 0o077) === 0;
+    return [
+      isPrivate
+        ? { subject: path, level: "ok", message: "can be read by its owner only" }
+        : {
+            subject: path,
+            level: "fail",
+            message: `others may read it (mode ${(mode & 0o777).toString(8)})`,
+            remedy: `chmod 600 ${path}, and revoke the keys if somebody may have read them`,
+          },
+    ];
+  });
+}
+
+function spaceFinding(subject: string, directory: string): Finding {
+  const { bavail, bsize } = statfsSync(directory);
+  const freeBytes = bavail * bsize;
+  const message = `${Math.round(freeBytes / megabyte).toLocaleString("en")} MiB free`;
+  if (freeBytes >= spaceWantedBytes) return { subject, level: "ok", message };
+  return {
+    subject,
+    level: freeBytes < spaceNeededBytes ? "fail" : "warn",
+    message,
+    remedy: "Free some space: a full disk ends the server.",
+  };
+}
+
+function ownerFinding(subject: string, directory: string): Finding {
+  const owner = readOwnerNote(directory);
+  return {
+    subject,
+    level: "ok",
+    message:
+      owner === undefined
+        ? "no server has it open"
+        : `process ${owner.pid} has it open and serves ${owner.url}`,
+  };
+}

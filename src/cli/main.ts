@@ -1,0 +1,100 @@
+// The command `interlock`: puts its commands together, runs one of them, and says by a number how it ended.
+import { Command, CommanderError } from "commander";
+import { similarTopics } from "../domain/why/similar-topics.ts";
+import { commandGroups } from "./commands/index.ts";
+import { createCli, type Session } from "./context.ts";
+import { endingOf, exitCodes } from "./exit-codes.ts";
+import { productVersion } from "./product-version.ts";
+import { UsageError } from "./run-program.ts";
+import { tellFailure } from "./tell-failure.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** Gives the exit code. `words` are those after the program's name. */
+export async function main(words: readonly string[], terminal: Terminal): Promise<number> {
+  const session: Session = {
+    terminal,
+    ending: "ok",
+    format: words.includes("--json") ? "json" : "text",
+  };
+  const program = createProgram(session);
+  try {
+    await program.parseAsync(words, { from: "user" });
+    return exitCodes[session.ending].code;
+  } catch (error) {
+    if (error instanceof CommanderError) return afterCommander(session, program, error, words);
+    tellFailure(session, error);
+    return exitCodes[endingOf(error)].code;
+  }
+}
+
+/** 0 is help or the version that was asked for; `commander.help` is help because no command was named. */
+function afterCommander(
+  session: Session,
+  program: Command,
+  error: CommanderError,
+  words: readonly string[],
+): number {
+  if (error.exitCode === 0) return 0;
+  const unknown = error.code === "commander.excessArguments" ? unknownCommand(program, words) : undefined;
+  if (error.code !== "commander.help") tellFailure(session, unknown ?? error);
+  return exitCodes.usage.code;
+}
+
+/** A group has a command by default, which takes a misspelt name for one argument too many. */
+function unknownCommand(program: Command, words: readonly string[]): UsageError | undefined {
+  const [name, word] = words.filter((each) => !each.startsWith("-"));
+  const group = program.commands.find((command) => command.name() === name);
+  if (group === undefined || group.commands.length === 0 || word === undefined) return undefined;
+  const names = group.commands.map((command) => command.name());
+  const [nearest] = similarTopics(word, names);
+  const meant = nearest === undefined ? "" : ` Did you mean ${nearest}?`;
+  return new UsageError(`${name} has no command ${word}.${meant} It has ${names.join(", ")}.`);
+}
+
+/** The whole tree of commands: the program, and what the reference page is made from. */
+export function createProgram(session: Session): Command {
+  const { stdout, stderr, calledAs } = session.terminal;
+  const program = new Command("interlock")
+    .description("Starts, watches and looks after workflow runs of an Interlock server.")
+    .version(productVersion(), "-V, --version", "print the version")
+    .option(
+      "--url <url>",
+      "the server (default: INTERLOCK_URL, or the one that has the data folder here open)",
+    )
+    .option("--api-key <key>", "the key (default: INTERLOCK_API_KEY, or the data folder's keys.json)")
+    .option("--json", "print JSON: one document, or one a line for streams")
+    .option("--data <folder>", "the data folder of an embedded server (setting store.dataDirectory)")
+    .option("--config <file>", "a configuration file, YAML or JSON (default: INTERLOCK_CONFIG)")
+    .helpOption("-h, --help", "print help")
+    .helpCommand("help [command]", "print help about a command")
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({
+      writeOut: (text) => stdout.write(text),
+      writeErr: (text) => stderr.write(text),
+      // Told by `tellFailure`, which knows whether JSON is wanted.
+      outputError: () => {},
+      getOutHelpWidth: () => Math.min(stdout.columns, 100),
+      getErrHelpWidth: () => Math.min(stderr.columns, 100),
+    })
+    .addHelpText(
+      "after",
+      [
+        "\nExit codes:",
+        ...Object.values(exitCodes).map(({ code, meaning }) => `  ${String(code).padEnd(4)} ${meaning}`),
+        `\nBegin with: ${calledAs} init`,
+      ].join("\n"),
+    )
+    .exitOverride();
+  const cli = createCli(program, session);
+  for (const add of commandGroups) add(cli);
+  overrideExits(program);
+  return program;
+}
+
+/** Commander ends the process by itself unless every command is told not to; the same holds for where it writes. */
+function overrideExits(command: Command): void {
+  for (const child of command.commands) {
+    child.copyInheritedSettings(command).exitOverride();
+    overrideExits(child);
+  }
+}

@@ -1,0 +1,110 @@
+// Tells why a command did not do what it was asked to: in words with what to do next, or as one JSON document.
+import { CommanderError } from "commander";
+import { errors, InterlockError } from "../errors.ts";
+import { InterlockApiError, InterlockConnectionError, type Problem } from "../sdk/client-errors.ts";
+import type { Session } from "./context.ts";
+import { NoKeyError, NoServerError } from "./find-server.ts";
+import { UsageError } from "./run-program.ts";
+import { visible } from "./text.ts";
+
+export function tellFailure(session: Session, error: unknown): void {
+  const { stderr } = session.terminal;
+  const text =
+    session.format === "json"
+      ? JSON.stringify({ error: failureDocument(session, error) })
+      : failureLines(session, error).join("\n");
+  stderr.write(`${text}\n`);
+}
+
+function failureDocument(session: Session, error: unknown): object {
+  if (error instanceof InterlockApiError) return error.problem;
+  if (error instanceof InterlockError)
+    return { code: error.code, detail: error.detail, remedy: errors[error.code].remedy };
+  if (error instanceof InterlockConnectionError)
+    return { code: "unreachable", detail: error.message, url: error.url, effect: error.effect };
+  return { code: codeOf(error), detail: failureLines(session, error).join("\n") };
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof UsageError || error instanceof CommanderError) return "usage";
+  if (error instanceof NoServerError) return "unreachable";
+  return error instanceof NoKeyError ? "no_key" : "internal";
+}
+
+function failureLines(session: Session, error: unknown): string[] {
+  if (error instanceof InterlockApiError) return refusalLines(session, error);
+  if (error instanceof InterlockConnectionError) return unreachableLines(session, error);
+  if (error instanceof NoServerError) return noServerLines(session);
+  if (error instanceof NoKeyError) return noKeyLines(session);
+  if (error instanceof InterlockError)
+    return [`${visible(error.message)}`, `${errors[error.code].remedy} (${error.code})`];
+  if (error instanceof UsageError || error instanceof CommanderError) return [error.message];
+  return [error instanceof Error ? (error.stack ?? error.message) : String(error)];
+}
+
+function refusalLines(session: Session, { problem, requestId }: InterlockApiError): string[] {
+  const { title, detail, code, status, problems = [] } = problem;
+  return [
+    `${visible(title)} (${visible(code)})`,
+    ...(detail === title ? [] : [`  ${visible(detail)}`]),
+    ...problemLines(problems),
+    ...(status === 401 ? [`  The key came from ${session.server?.keyFrom ?? "nowhere"}.`] : []),
+    ...(status === 403 ? [`  The key is ${session.server?.keyFrom ?? "unknown"}.`] : []),
+    ...(requestId === undefined || status < 500 ? [] : [`  request ${visible(requestId)}`]),
+  ];
+}
+
+/** With the line and column of a text in YAML. */
+export function problemLines(problems: NonNullable<Problem["problems"]>, file?: string): string[] {
+  return problems.map((problem) => {
+    const { path, message, line, column } = problem as typeof problem & {
+      readonly line?: number;
+      readonly column?: number;
+    };
+    const place =
+      line === undefined ? "" : `${file ?? "line "}${file === undefined ? "" : ":"}${line}:${column ?? 1}: `;
+    return `  ${visible(`${place}${path === "" ? "" : `${path}: `}${message}`)}`;
+  });
+}
+
+function unreachableLines(session: Session, error: InterlockConnectionError): string[] {
+  const { server } = session;
+  const where = server === undefined ? error.url : `${server.url} (${server.urlFrom})`;
+  switch (error.reason) {
+    case "refused":
+      return [`No server answers at ${where}.`, ...startLines(session)];
+    case "lost":
+      return [
+        `The connection to ${where} ended before the answer came.`,
+        "The server may have done what was asked: look before you repeat it.",
+      ];
+    case "timeout":
+      return [
+        `The server at ${where} did not answer in time.`,
+        "It may still do what was asked: look before you repeat it.",
+      ];
+  }
+}
+
+function noServerLines(session: Session): string[] {
+  const where = session.server?.urlFrom ?? "";
+  return [
+    `No server is named, and none runs here (${where.replace("the default: ", "")}).`,
+    ...startLines(session),
+  ];
+}
+
+function startLines({ terminal: { calledAs } }: Session): string[] {
+  return [
+    `  start one here:     ${calledAs} serve`,
+    "  or name another:    --url http://... --api-key ...   (or INTERLOCK_URL and INTERLOCK_API_KEY)",
+    `  see what is wrong:  ${calledAs} doctor`,
+  ];
+}
+
+function noKeyLines({ server }: Session): string[] {
+  return [
+    `No API key for ${server?.url ?? "the server"} (${server?.urlFrom ?? ""}).`,
+    "  Give --api-key or INTERLOCK_API_KEY. A key in the data folder's keys.json is used only for the server that has that folder open.",
+  ];
+}
