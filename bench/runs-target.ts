@@ -54,7 +54,7 @@ export async function openRunsTarget(place: RunsPlace, overrides: Partial<Config
 }
 
 /** A chain, as the peer has it: each step is a job, and its input is small. */
-const threeSteps = {
+export const threeSteps = {
   id: "three-steps",
   steps: {
     first: { topic: benchTopic, input: { order: "${input.order}" } },
@@ -64,7 +64,7 @@ const threeSteps = {
 };
 
 /** Nobody works on its topic: what a start alone costs. */
-const oneStep = {
+export const oneStep = {
   id: "one-step",
   input_schema: { type: "object", properties: { order: { type: "string" } }, required: ["order"] },
   steps: { only: { topic: "nobody.works.here", input: { order: "${input.order}" } } },

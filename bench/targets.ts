@@ -114,7 +114,7 @@ const notCounted = ["config|resetstat", "info", "ping"];
  * The server counts what scripts call like what clients send. Clients of this product send scripts only, so all commands
  * that appear in a script are taken for the script's; a client that sends anything else still shows.
  */
-function clientCommands(commandStats: string): number {
+export function clientCommands(commandStats: string): number {
   const rows = commandStats.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
   return [...rows]
     .filter(([, name = ""]) => !notCounted.includes(name) && !calledByScripts.has(name))

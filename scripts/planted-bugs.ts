@@ -1,10 +1,17 @@
 // The planted bugs in locks, admission and the stores, and the list of all planted bugs.
 import type { PlantedBug } from "./planted-bug.ts";
+import { plantedBusBugs } from "./planted-bus-bugs.ts";
+import { plantedCommandBugs } from "./planted-command-bugs.ts";
+import { plantedDispatchBugs } from "./planted-dispatch-bugs.ts";
 import { plantedEventBugs } from "./planted-event-bugs.ts";
 import { plantedLanguageBugs } from "./planted-language-bugs.ts";
 import { plantedLockBugs } from "./planted-lock-bugs.ts";
+import { plantedPoolBugs } from "./planted-pool-bugs.ts";
 import { plantedPublicLockBugs } from "./planted-public-lock-bugs.ts";
+import { plantedRedisBugs } from "./planted-redis-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
+import { plantedSdkBugs } from "./planted-sdk-bugs.ts";
+import { plantedStopBugs } from "./planted-stop-bugs.ts";
 import { plantedTreeBugs } from "./planted-tree-bugs.ts";
 import { plantedWhyBugs } from "./planted-why-bugs.ts";
 
@@ -250,11 +257,18 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
     tests: ["test/unit"],
   },
+  ...plantedBusBugs,
+  ...plantedDispatchBugs,
+  ...plantedCommandBugs,
   ...plantedEventBugs,
+  ...plantedStopBugs,
   ...plantedLockBugs,
+  ...plantedPoolBugs,
   ...plantedPublicLockBugs,
   ...plantedLanguageBugs,
+  ...plantedRedisBugs,
   ...plantedRunBugs,
+  ...plantedSdkBugs,
   ...plantedTreeBugs,
   ...plantedWhyBugs,
 ];

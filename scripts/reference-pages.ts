@@ -3,7 +3,9 @@ import { bounds, settings } from "../src/config.ts";
 import { type ErrorRow, errors } from "../src/errors.ts";
 import { type MetricRow, metrics } from "../src/metrics.ts";
 import type { Setting } from "../src/settings/kinds.ts";
+import { commandPage } from "./command-page.ts";
 import { plantedBugs } from "./planted-bugs.ts";
+import { sdkOperationsText } from "./sdk-operations.ts";
 
 export type ReferencePage = { readonly path: string; readonly text: string };
 
@@ -14,14 +16,16 @@ export function referencePages(): readonly ReferencePage[] {
     { path: "docs/reference/settings.md", text: settingsPage() },
     { path: "docs/reference/errors.md", text: errorsPage() },
     { path: "docs/reference/metrics.md", text: metricsPage() },
+    { path: "docs/reference/cli.md", text: commandPage(generated) },
     { path: "docs/planted-bugs.md", text: plantedBugsPage() },
+    { path: "src/sdk/operations.ts", text: sdkOperationsText() },
   ];
 }
 
 function settingsPage(): string {
   const rows = Object.entries<Setting>(settings).map(([name, row]) => [
     `\`${name}\``,
-    `\`${row.default}\`${row.kind === "number" ? ` ${row.unit}` : ""}`,
+    row.default === "" ? "none" : `\`${row.default}\`${row.kind === "number" ? ` ${row.unit}` : ""}`,
     bounds(row),
     `\`INTERLOCK_${row.env}\``,
     row.why,

@@ -41,6 +41,9 @@ const layers: Record<string, readonly string[]> = {
     "src/embedded",
     "src/control-plane.ts",
     "src/load-config.ts",
+    "src/config-file.ts",
+    "src/settings",
+    "src/sdk",
     "src/index.ts",
   ],
 };
@@ -76,6 +79,24 @@ describe("layering", () => {
     expect(wrong).toEqual([]);
   });
 
+  test("the SDK needs nothing else of the source when it runs, and only its own package", () => {
+    const packages = ["eventsource-parser", "node:os"];
+    const statements = /^(import|export)\s(type\s)?[^;]*?from\s+"([^"]+)";/gm;
+    const wrong = sources
+      .filter((path) => path.startsWith("src/sdk/"))
+      .flatMap((path) =>
+        [...textOf(path).matchAll(statements)].map(([, , isType, name = ""]) => {
+          const target = name.startsWith(".") ? normalize(join(dirname(path), name)) : name;
+          return { path, isType: isType !== undefined, target };
+        }),
+      )
+      .filter(({ target }) => !target.startsWith("src/sdk/") && !packages.includes(target))
+      // Types of the contract are gone when the program runs.
+      .filter(({ isType, target }) => !isType || !/^(src\/api\/.+|src\/errors\.ts|zod)$/.test(target))
+      .map(({ path, target }) => `${path} imports ${target}`);
+    expect(wrong).toEqual([]);
+  });
+
   test("nothing reads the reference material beside the checkout", () => {
     const beside = `../${"shared"}`;
     expect(code.filter((path) => textOf(path).includes(beside))).toEqual([]);
@@ -92,8 +113,16 @@ describe("banned calls", () => {
     /\bAbortSignal\.timeout\b/,
     /\bprocess\.env\b/,
   ];
-  /** The kernel of the simulator has to give real time to promise chains; the loader reads the environment. */
-  const exempt = ["src/adapters/system/", "src/load-config.ts", "src/testing/kernel.ts"];
+  /**
+   * The kernel of the simulator has to give real time to promise chains; the loader reads the environment; the SDK runs in
+   * other people's processes.
+   */
+  const exempt = [
+    "src/adapters/system/",
+    "src/load-config.ts",
+    "src/testing/kernel.ts",
+    "src/sdk/surroundings.ts",
+  ];
 
   test("time, chance and the environment come in through ports", () => {
     const wrong = sources
@@ -131,6 +160,8 @@ describe("files", () => {
     const patterns = /\.(skip|only|todo)\(|@ts-ignore|@ts-expect-error|biome-ignore|oxlint-disable/;
     const wrong = code
       .filter((path) => path !== "test/tidy.test.ts")
+      // There an error that is expected is the test itself.
+      .filter((path) => path !== "test/unit/sdk-types.test.ts")
       .filter((path) => patterns.test(textOf(path)));
     expect(wrong).toEqual([]);
   });

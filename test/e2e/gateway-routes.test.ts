@@ -52,7 +52,9 @@ const withBody = rows.filter(({ body }) => body !== undefined);
 const strict = withBody.filter(
   ({ operation }) => operation !== "startRun" && operation !== "validateWorkflow",
 );
-const withParams = rows.filter(({ path }) => path.includes("{"));
+/** A PUT makes what it names. */
+const withParams = rows.filter(({ path, method }) => path.includes("{") && method !== "PUT");
+const makers = rows.filter(({ method }) => method === "PUT");
 const paged = rows.filter(({ query }) => query !== undefined && "cursor" in query.shape);
 
 describe("a key", () => {
@@ -148,6 +150,8 @@ const notFoundCodes: readonly ErrorCode[] = [
   "api_key_not_found",
   "dead_letter_not_found",
   "idempotency_key_unbound",
+  "pool_not_found",
+  "topic_not_found",
 ];
 
 /** What could have changed without having been asked for. */
@@ -185,6 +189,17 @@ describe("an id", () => {
       const answer = await ask(row, { path: pathOf(row, things, params) });
       expectProblem(row, answer, notFoundCodes);
     }
+  });
+
+  test.each(makers)("that is hostile makes nothing in $operation", async (row) => {
+    const names = [...row.path.matchAll(/\{([a-z_]+)\}/g)].map(([, name]) => name ?? "");
+    const before = await world.ask("GET", "/api/v1/pools", { key: world.acme.admin });
+    for (const id of hostile.filter((each) => each !== "constructor")) {
+      const params = Object.fromEntries(names.map((name) => [name, id]));
+      const answer = await ask(row, { path: pathOf(row, things, params) });
+      expectProblem(undefined, answer, ["invalid_request", "route_not_found"]);
+    }
+    expect((await world.ask("GET", "/api/v1/pools", { key: world.acme.admin })).json).toEqual(before.json);
   });
 
   test.each(withParams)("that is not spelt correctly is refused in $operation", async (row) => {

@@ -9,6 +9,7 @@ import { diskFolder } from "../support/stores.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const pages = readdirSync(join(root, "docs/guide"))
+  .filter((page) => page.endsWith(".md"))
   .map((page) => ({ page, script: scriptOf(readFileSync(join(root, "docs/guide", page), "utf8")) }))
   .filter(({ script }) => script !== "");
 
@@ -20,6 +21,7 @@ const refusals: Readonly<Record<string, readonly string[]>> = {
   "getting-started.md": [],
   "limits-and-idempotency.md": ["idempotency_key_reused", "max_concurrent_runs_reached"],
   "locks.md": ["lock_unavailable", "lock_not_owned"],
+  "pools.md": [],
   "workers.md": [],
   "workflows.md": ["workflow_invalid"],
 };

@@ -18,6 +18,7 @@ import type { Guard, LockToken } from "../../src/domain/lock.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
 import type { Bus } from "../../src/ports/bus.ts";
+import type { DispatchCheck } from "../../src/ports/dispatch-check.ts";
 import type { Kernel } from "../../src/testing/kernel.ts";
 import {
   createWorld,
@@ -58,6 +59,7 @@ export type PlaneOptions = MemberOptions & {
   readonly engine?: "running" | "stopped";
   /** Planes that share one are heard by each other; by default each has its own. */
   readonly bus?: Bus;
+  readonly dispatchCheck?: DispatchCheck;
 };
 
 export type Overrides = Partial<Config>;
@@ -96,10 +98,13 @@ export class FlowWorld {
   }
 
   async open(name: string, options: PlaneOptions = {}): Promise<FlowPlane> {
-    const { overrides = {}, engine = "running", bus: shared, ...rest } = options;
+    const { overrides = {}, engine = "running", bus: shared, dispatchCheck, ...rest } = options;
     const member = join(this.world, name, rest);
     const bus = shared ?? createInProcessBus(member.ports);
-    const plane = await createControlPlane({ overrides, engine, bus, ports: member.ports });
+    const plane = await createControlPlane({
+      ...{ overrides, engine, bus, ports: member.ports },
+      ...(dispatchCheck === undefined ? {} : { dispatchCheck }),
+    });
     return flowPlane(this, member, plane, bus);
   }
 

@@ -49,7 +49,7 @@ export type GatewayWorld = {
 
 /** On a memory store of its own, unless one is given; that is closed with the world, too. */
 export async function openGatewayWorld(
-  overrides: Partial<Config> = {},
+  given: Partial<Config> = {},
   base: Store = createMemoryStore({ clock: systemClock, settings: defaultStoreSettings }),
 ): Promise<GatewayWorld> {
   const logged: string[] = [];
@@ -57,6 +57,8 @@ export async function openGatewayWorld(
   const log: Log = { info: write, warn: write, error: write };
   const { store, setStore } = switchableStore(base);
   const metrics = createPrometheusMetrics(10);
+  // Clients that keep their connections would make every stop take that long.
+  const overrides = { "gateway.lingerMs": 0, ...given };
   const plane = await createControlPlane({ overrides, ports: { log, store, metrics } });
   const gateway = createGateway({ ...plane, version: "test", metricsText: () => metrics.text() });
   const { url } = await gateway.listen({ port: 0 });
@@ -182,7 +184,7 @@ export type Things = {
   readonly lockFence: number;
 };
 
-/** One of everything, of tenant acme: a run with a claimed job, an approval, a bound key, an API key to spare, a lock. */
+/** One of everything, of tenant acme: a run with a claimed job, an approval, a bound key, an API key to spare, a lock, a pool. */
 export async function makeThings({ ask, acme: keys, plane }: GatewayWorld): Promise<Things> {
   await ask("POST", "/api/v1/workflows", { key: keys.admin, body: simpleWorkflow });
   await ask("POST", "/api/v1/workflows", { key: keys.admin, body: guardedWorkflow });
@@ -201,6 +203,8 @@ export async function makeThings({ ask, acme: keys, plane }: GatewayWorld): Prom
   const [approval] = approvals.json.items as Array<{ job_id: string; hash: string }>;
   if (job === undefined || approval === undefined) throw new Error(`${polled.text} ${approvals.text}`);
   const spare = await makeKey(plane, acme, "viewer");
+  await ask("PUT", "/api/v1/pools/batch", { key: keys.admin, body: { max_running: 5, topics: ["slow"] } });
+  await ask("PUT", "/api/v1/topics/slow", { key: keys.admin, body: { max_running: 5 } });
   await ask("POST", "/api/v1/workflows", { key: keys.admin, body: listWorkflow });
   const list = await ask("POST", "/api/v1/workflows/list/runs", { key: keys.operator, body: {} });
   const lock = await ask("POST", "/api/v1/locks/acquire", {

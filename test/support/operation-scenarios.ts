@@ -3,7 +3,9 @@ import { createKeys, type TenantKeys } from "../../src/adapters/redis/keys.ts";
 import { admissionLock } from "../../src/domain/lock.ts";
 import { executeOn, type OperationName, operationNames, type RequestOf } from "../../src/ports/store.ts";
 import { call, type Harness, key } from "../../src/testing/conformance/harness.ts";
+import { heldVariants } from "./held-scenarios.ts";
 import { lockPreparations, lockVariants } from "./lock-scenarios.ts";
+import { countJobs, placeVariants } from "./place-scenarios.ts";
 import { runPreparations, runVariants } from "./run-scenarios.ts";
 
 export type Scenario<Name extends OperationName = OperationName> = {
@@ -19,7 +21,7 @@ export type Scenario<Name extends OperationName = OperationName> = {
 
 export const prefix = "interlock";
 
-const variants = { ...runVariants, ...lockVariants };
+const variants = { ...runVariants, ...lockVariants, ...placeVariants, ...heldVariants };
 
 /** An operation, or one of its variants: `<operation>: <what is different>`. */
 export type ScenarioName = OperationName | keyof typeof variants;
@@ -67,6 +69,7 @@ export type Preparation<Name extends OperationName> = (
 const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
   ...runPreparations,
   ...lockPreparations,
+  countJobs,
   async getTenant(harness) {
     await harness.set({ maxConcurrentRuns: 3 });
     return { request: { tenant: harness.tenant }, writes: [], kind: "tenant" };

@@ -1,6 +1,7 @@
 // Runs a program of the product as a user would: its output as text, its end, and signals by its own process id.
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, type ChildProcessByStdio, spawn } from "node:child_process";
 import { dirname, join } from "node:path";
+import type { Readable } from "node:stream";
 
 const root = dirname(dirname(import.meta.dirname));
 
@@ -32,6 +33,11 @@ export function startProgram(name: string, options: ProgramOptions = {}): Progra
     ["--import", import.meta.resolve("tsx"), join(root, "src/cli", name), ...args],
     { cwd, env: { ...plainEnvironment(), ...Object.fromEntries(named) }, stdio: ["ignore", "pipe", "pipe"] },
   );
+  return watchChild(child, name);
+}
+
+/** Any child process whose output is piped; `name` is for messages. */
+export function watchChild(child: ChildProcessByStdio<null, Readable, Readable>, name: string): Program {
   let output = "";
   let isOver = false;
   const watchers = new Set<() => void>();
@@ -91,7 +97,7 @@ function plainEnvironment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !added.test(name)));
 }
 
-export type Served = { readonly url: string; readonly keys_file: string };
+export type Served = { readonly url: string; readonly pid: number; readonly keys_file: string };
 
 /** What the plain server says when it takes requests. */
 export async function servedBy(program: Program): Promise<Served> {

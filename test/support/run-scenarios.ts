@@ -25,7 +25,7 @@ import type { Preparation } from "./operation-scenarios.ts";
 type RunOperationName = Exclude<
   OperationName,
   | ("acquireLock" | "renewLock" | "releaseLock" | "inspectLock" | "listLocks" | "breakLock")
-  | ("getTenant" | "setTenant" | "reserve")
+  | ("getTenant" | "setTenant" | "reserve" | "countJobs")
   | ("cancelReservation" | "countActive" | "createRun" | "listActive" | "inspectReservation" | "readEvents")
 >;
 

@@ -81,7 +81,7 @@ describe("the OpenAPI document", () => {
         propertyNames: { pattern: "^/" },
         additionalProperties: {
           type: "object",
-          propertyNames: { enum: ["get", "post", "patch", "delete"] },
+          propertyNames: { enum: ["get", "post", "put", "patch", "delete"] },
           additionalProperties: { $ref: "#/$defs/operation" },
         },
       },

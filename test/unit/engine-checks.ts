@@ -57,7 +57,9 @@ function checkControllers(world: World): void {
 export function checkNothingLeft(world: World): void {
   const { run, jobs, timers, approvals } = world;
   assert.equal(run.ended, world.status);
-  const open = [...jobs.values()].filter(({ state }) => state === "ready").map(({ jobId }) => jobId);
+  const open = [...jobs.values()]
+    .filter(({ state }) => state === "ready" || state === "held")
+    .map(({ jobId }) => jobId);
   assert.deepEqual({ open, timers: [...timers.keys()] }, { open: [], timers: [] });
   assert.deepEqual(
     [...approvals.values()].filter(({ state }) => state === "pending"),
@@ -91,7 +93,7 @@ function out(world: World): Set<string> {
     const name = attemptOf(world.runId, id);
     return `${name?.step}@${name?.attempt}`;
   };
-  for (const { jobId } of world.ready()) found.add(`job ${nameOf(jobId)}`);
+  for (const { jobId } of [...world.ready(), ...world.held()]) found.add(`job ${nameOf(jobId)}`);
   for (const [id, { state }] of world.approvals) if (state === "pending") found.add(`approval ${nameOf(id)}`);
   for (const timerId of world.timers.keys()) {
     const kind = parseTimer(timerId)?.kind;

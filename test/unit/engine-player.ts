@@ -1,5 +1,6 @@
 // Plays drawn workflows on the engine: everybody answers as the oracle says, in an order that chance decides.
 import { expect } from "vitest";
+import type { EngineLimits } from "../../src/domain/engine/draft.ts";
 import { type AttemptName, attemptOf, parseTimer } from "../../src/domain/engine/keys.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { isTerminal } from "../../src/domain/run.ts";
@@ -54,10 +55,10 @@ function workflowAt({ library, root }: DrawnWorkflows, run: string): string {
   return workflow;
 }
 
-export function startGame({ drawn, compiled }: Game): World {
+export function startGame({ drawn, compiled }: Game, limits: Partial<EngineLimits> = {}): World {
   const cluster = new Cluster(compiled);
   const definition = compiled.get(drawn.root) as CompiledDefinition;
-  return new World(definition, { cluster, input: drawn.input });
+  return new World(definition, { cluster, input: drawn.input, limits });
 }
 
 /** The path of a run from its root, as the reference names it. */
@@ -113,6 +114,10 @@ function movesIn(oracle: Oracle, world: World): readonly Move[] {
         : [],
     ),
     ...waits.map((timerId) => move(world, timerId, (it) => it.fire(timerId))),
+    ...world.held().map(({ step, attempt }) => {
+      const job = `${step}@${attempt}`;
+      return move(world, `${job} allowed`, (it) => it.verdict(job, "allow"));
+    }),
   ];
 }
 
@@ -145,7 +150,7 @@ function decision(oracle: Oracle, world: World, place: Place): readonly Move[] {
 
 /** Entries that nobody should notice: results and timers of attempts that are over, or never were. */
 export function disturb(world: World, random: SeededRandom): void {
-  const over = [...world.jobs.values()].filter(({ state }) => state !== "ready");
+  const over = [...world.jobs.values()].filter(({ state }) => state !== "ready" && state !== "held");
   const job = over.length === 0 ? undefined : attemptOf(world.runId, random.pick(over).jobId);
   if (job !== undefined) {
     const name = `${job.step}@${job.attempt}`;

@@ -1,6 +1,7 @@
 // A run under test, with the runs that its steps start: a small store that loads only what the engine asks for.
 import assert from "node:assert/strict";
 import type { ApprovalId, ApprovalRequest, ApprovalState, Decision } from "../../src/domain/approval.ts";
+import type { DispatchVerdict } from "../../src/domain/dispatch.ts";
 import { apply } from "../../src/domain/engine/apply.ts";
 import type { EntryFate, NewRunFacts, RunView } from "../../src/domain/engine/contract.ts";
 import { defaultLimits, type EngineLimits } from "../../src/domain/engine/draft.ts";
@@ -28,7 +29,7 @@ import { checkCounts, checkNothingLeft } from "./engine-checks.ts";
 export const runId = parseRunId("run_07_abcdefgh12") as RunId;
 export const tenant = "acme" as TenantId;
 
-type StoredJob = JobSpec & { state: "ready" | "reported" | "lost" | "voided" };
+type StoredJob = JobSpec & { state: "held" | "ready" | "reported" | "lost" | "voided" };
 
 /** All runs of one test, what they can start, and the clock that they share. */
 export class Cluster {
@@ -200,6 +201,16 @@ export class World {
     this.post({ kind: "decision", approvalId, decision, decidedBy: "ann", reason, entryId: this.nextId() });
   }
 
+  held(): StoredJob[] {
+    return [...this.jobs.values()].filter(({ state }) => state === "held");
+  }
+
+  /** What the dispatch check says of a job. */
+  verdict(job: string, verdict: DispatchVerdict, reason = ""): void {
+    const jobId = `${this.runId}:${job}` as JobId;
+    this.post({ kind: "dispatch", jobId, verdict, reason, entryId: this.nextId() });
+  }
+
   cancel(): void {
     this.isCancelling = true;
     this.post({ kind: "cancel", actor: "ann", reason: "changed my mind", entryId: this.nextId() });
@@ -301,12 +312,17 @@ export class World {
       assert.ok(!this.jobs.has(job.jobId), job.jobId);
       if (job.attempt > 1)
         assert.ok(this.jobs.has(`${this.runId}:${job.step}@${job.attempt - 1}`), job.jobId);
-      this.jobs.set(job.jobId, { ...job, state: "ready" });
+      this.jobs.set(job.jobId, { ...job, state: job.held === true ? "held" : "ready" });
+    }
+    for (const { jobId } of change.releaseJobs) {
+      const job = this.jobs.get(jobId);
+      assert.equal(job?.state, "held", jobId);
+      if (job !== undefined) job.state = "ready";
     }
     for (const jobId of change.voidJobs) {
       const job = this.jobs.get(jobId);
       assert.ok(job !== undefined, jobId);
-      if (job.state === "ready") job.state = "voided";
+      if (job.state === "ready" || job.state === "held") job.state = "voided";
     }
     for (const timerId of change.clearTimers) this.timers.delete(timerId);
     for (const { timerId, dueAtMs } of change.timers) {
@@ -353,8 +369,8 @@ export class World {
 
 function expectNoEffect(status: RunStatus, change: RunChange): void {
   const { records, jobs, timers, approvals, children, deadLetters } = change;
-  const { voidJobs, clearTimers, closeApprovals, cancelChildren } = change;
+  const { voidJobs, releaseJobs, clearTimers, closeApprovals, cancelChildren } = change;
   const done = [...records, ...jobs, ...timers, ...approvals, ...children, ...deadLetters];
-  const undone = [...voidJobs, ...clearTimers, ...closeApprovals, ...cancelChildren];
+  const undone = [...voidJobs, ...releaseJobs, ...clearTimers, ...closeApprovals, ...cancelChildren];
   assert.deepEqual({ status: change.status, done, undone }, { status, done: [], undone: [] });
 }

@@ -242,7 +242,7 @@ describe("after 100 deliveries", () => {
     const { flow, plane, job } = await claimedRun({ ...patient, "results.deliveriesMax": 1 });
     const tenant = "acme.run_away" as typeof workerCaller.tenant;
     // A result that nobody can read has only its subject to say whose it is.
-    await plane.bus.publish("results", { subject: `${tenant}.${job.job.jobId}`, body: "no JSON" });
+    await plane.bus.publish("results", { subject: `${tenant}/${job.job.jobId}`, body: "no JSON" });
     await flow.until(() => plane.metrics.total("dead_letters_total") === 1);
     expect(await flow.letters()).toEqual([]);
     const theirs = { tenant, collection: "deadLetter", after: "", limit: 10 } as const;
@@ -264,7 +264,7 @@ describe("a hot run", () => {
     const report = { jobId: job.job.jobId, token: job.token, outcome: "succeeded", output: 1 } as const;
     const body = JSON.stringify({ caller: workerCaller, report });
     for (let index = 0; index < 2_500; index += 1)
-      await plane.bus.publish("results", { subject: "acme.hot", body });
+      await plane.bus.publish("results", { subject: "acme/hot", body });
     await flow.until(() => plane.metrics.total("lock_busy_retries_total") >= 2_500);
     const startedMs = flow.nowMs();
     for (const one of jobs) await sendOverBus(plane, one);
@@ -320,7 +320,7 @@ describe("a result that nobody can use any more", () => {
     const body = JSON.stringify({ caller: workerCaller, report });
     const startedMs = flow.nowMs();
     for (let index = 0; index < 1_000; index += 1)
-      await plane.bus.publish("results", { subject: "acme.old", body });
+      await plane.bus.publish("results", { subject: "acme/old", body });
     await sendOverBus(plane, scene.job);
     expect(await flow.ended(scene.runId)).toBe("succeeded");
     expect(flow.nowMs() - startedMs).toBeLessThan(50);

@@ -7,7 +7,7 @@ import { fitsRequirements, missingRequirements } from "../../src/domain/requirem
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { chooseSteps } from "../../src/domain/why/choose-steps.ts";
-import type { LiveRunFacts, WorkerFacts } from "../../src/domain/why/facts.ts";
+import type { LiveRunFacts, PlaceFacts, WorkerFacts } from "../../src/domain/why/facts.ts";
 import { similarTopics } from "../../src/domain/why/similar-topics.ts";
 import { whyUnclaimed } from "../../src/domain/why/why-unclaimed.ts";
 
@@ -53,7 +53,55 @@ const requires = JSON.stringify({ labels: { zone: "eu" }, capabilities: ["gpu", 
 
 type Given = Partial<LiveRunFacts> & { readonly requires?: string };
 
+const limited = (limits: PlaceFacts["limits"], running: { topic?: number; pool?: number } = {}): Given => ({
+  places: {
+    limits,
+    topics: new Map([["review", running.topic ?? 0]]),
+    pools: new Map([["gpu", running.pool ?? 0]]),
+  },
+});
+const inGpu = worker("v", { pool: "gpu", free: 2 });
+
 const cases: ReadonlyArray<{ what: string; given: Given; because: string; detail: RegExp }> = [
+  {
+    what: "as many jobs of the topic run as may, whoever waits",
+    given: { ...limited({ topics: { review: { maxRunning: 3 } } }, { topic: 3 }), workers: [inGpu] },
+    because: "topic_full",
+    detail: /^3 jobs of topic review run, and 3 may/,
+  },
+  {
+    what: "the only pool with workers for it is full",
+    given: { ...limited({ pools: { gpu: { maxRunning: 2 } } }, { pool: 2 }), workers: [inGpu] },
+    because: "pool_full",
+    detail: /^2 jobs run in pool gpu, and 2 may/,
+  },
+  {
+    what: "the only pool with workers for it drains",
+    given: { ...limited({ pools: { gpu: { draining: true } } }), workers: [inGpu] },
+    because: "pool_draining",
+    detail: /^Pool gpu, whose workers could do it, drains/,
+  },
+  {
+    what: "the only pool with workers for it does not have the topic",
+    given: { ...limited({ pools: { gpu: { topics: ["train"] } } }), workers: [inGpu] },
+    because: "pool_without_topic",
+    detail: /restricted to train/,
+  },
+  {
+    what: "one pool drains, and the workers of another are busy",
+    given: {
+      ...limited({ pools: { gpu: { draining: true } } }),
+      workers: [inGpu, worker("w", { ...busy, free: 0 })],
+    },
+    because: "workers_full",
+    detail: /^All 1 workers/,
+  },
+  {
+    what: "limits have room",
+    given: { ...limited({ topics: { review: { maxRunning: 3 } } }, { topic: 2 }), workers: [inGpu] },
+    because: "being_offered",
+    detail: /free place/,
+  },
   {
     what: "the tenant is stopped, whoever waits",
     given: {

@@ -1,7 +1,9 @@
-// A workflow, a worker and a run in one process; the start is sent twice with one idempotency key. In your program import from "interlock".
+// The control plane inside a Node program: no server, no HTTP, one process. A workflow, a worker, and a start that is sent twice.
+//
+//   npx tsx examples/08-embedded.ts
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createControlPlane, fingerprintOf, type JsonValue, parseTenantId } from "../src/index.ts";
+import { createControlPlane, fingerprintOf, type JsonValue, parseTenantId } from "interlock";
 
 const plane = await createControlPlane({ overrides: { "store.kind": "memory" } });
 const tenant = parseTenantId("acme");

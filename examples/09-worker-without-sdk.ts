@@ -1,5 +1,8 @@
 // A worker in any language looks like this: HTTP and JSON, and nothing of the product is imported.
-//   node --import tsx examples/04-worker-over-http.ts http://127.0.0.1:7300 .interlock/keys.json demo.hello
+//
+//   npx tsx examples/09-worker-without-sdk.ts http://127.0.0.1:7300 .interlock/keys.json demo.hello
+//
+// It needs a server (npx interlock serve) and works until Ctrl-C.
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
