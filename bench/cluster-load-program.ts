@@ -107,14 +107,18 @@ type Lane = {
   readonly stopped: { readonly stopped: boolean };
 };
 
+/** A gateway remembers polls by their ids: those of an earlier load must not come again. */
+let pollsMade = 0;
+
 /** Ends with an error, or when its connection is closed because it is stopped. */
 async function work({ load, exchange, name, watch, stopped }: Lane): Promise<void> {
   const { keys, topic, lastStep } = load;
-  for (let polls = 0; !stopped.stopped; polls += 1) {
+  while (!stopped.stopped) {
+    pollsMade += 1;
     const { jobs } = await post<Polled>(exchange, "/jobs/poll", keys.worker, {
       worker_id: name,
       topics: [topic],
-      poll_id: `${name}-${polls}-${process.pid}`,
+      poll_id: `poll-${pollsMade}`,
       max_jobs: batch,
       wait_ms: 5_000,
     });

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 folder=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null; wait; rm -rf "$folder"' EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM PIPE
 
 node --import tsx src/cli/interlock.ts serve --port 0 --data "$folder/data" > "$folder/ready.json" &
 server=$!

@@ -72,7 +72,7 @@ export const plantedBusBugs: readonly PlantedBug[] = [
     {
       file: `${nats}/signatures.ts`,
       find: `JSON.stringify([subject, id, expiresAtMs])`,
-      replace: `JSON.stringify([subject.length, id, expiresAtMs])`,
+      replace: `JSON.stringify(["", id, expiresAtMs])`,
     },
   ),
   bug(

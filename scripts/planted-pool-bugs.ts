@@ -78,7 +78,7 @@ export const plantedPoolBugs: readonly PlantedBug[] = [
         replace: "",
       },
     ],
-    tests: [flows],
+    tests: [conformance],
   },
   {
     name: "freed-place-without-wake-up",
@@ -120,6 +120,6 @@ export const plantedPoolBugs: readonly PlantedBug[] = [
         replace: "if (best === undefined) best = offer;",
       },
     ],
-    tests: ["test/e2e/gateway-pools.test.ts"],
+    tests: [flows],
   },
 ];

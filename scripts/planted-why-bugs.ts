@@ -75,8 +75,8 @@ export const plantedWhyBugs: readonly PlantedBug[] = [
     "test/unit/flow-polls.test.ts",
     {
       file: "src/control/jobs/claim-matches.ts",
-      find: `if (refusal !== undefined || gone === 0) return refusal;`,
-      replace: `if (refusal !== undefined || gone >= 0) return refusal;`,
+      find: `if (!isWorthAnother) return { granted };`,
+      replace: `if (granted >= 0) return { granted };`,
     },
   ),
 ];

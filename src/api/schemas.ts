@@ -165,6 +165,13 @@ export const claimedJob = z
 /** Of items in one request. */
 const batchMax = 100;
 
+const leaseMs = z
+  .number()
+  .int()
+  .min(1_000)
+  .max(600_000)
+  .meta({ description: "How long the worker may be silent; the server's own lease when absent." });
+
 export const pollBody = z
   .strictObject({
     worker_id: callerName,
@@ -172,7 +179,7 @@ export const pollBody = z
     poll_id: callerName.meta({ description: "Repeat a poll with the same id and it gets the same jobs." }),
     max_jobs: z.number().int().min(1).max(batchMax).default(1),
     wait_ms: z.number().int().min(0).max(300_000).default(0),
-    lease_ms: z.number().int().min(1_000).max(600_000).exactOptional(),
+    lease_ms: leaseMs.exactOptional(),
     labels: z.record(z.string().min(1).max(64), z.string().max(128)).exactOptional(),
     capabilities: z.array(z.string().min(1).max(128)).max(64).exactOptional(),
     pool: topic.exactOptional().meta({ description: "The worker's pool; absent means `default`." }),
@@ -195,7 +202,13 @@ export const heartbeatBody = z
   .strictObject({
     worker_id: callerName,
     jobs: z
-      .array(z.strictObject({ ...claimFields, progress: anyJson.exactOptional() }))
+      .array(
+        z.strictObject({
+          ...claimFields,
+          lease_ms: leaseMs.exactOptional(),
+          progress: anyJson.exactOptional(),
+        }),
+      )
       .min(1)
       .max(batchMax),
   })

@@ -105,7 +105,13 @@ export type PollAnswer =
   | { readonly kind: "credential_revoked" }
   | Trouble;
 
-export type Beat = { readonly jobId: JobId; readonly token: ClaimToken; readonly progress?: JsonValue };
+export type Beat = {
+  readonly jobId: JobId;
+  readonly token: ClaimToken;
+  /** How long the worker may be silent from now on; as the setting says when absent. */
+  readonly leaseMs?: number;
+  readonly progress?: JsonValue;
+};
 export type BeatResult =
   | { readonly kind: "extended"; readonly jobId: JobId; readonly expiresInMs: number; readonly stop: boolean }
   | { readonly kind: "lost"; readonly jobId: JobId };

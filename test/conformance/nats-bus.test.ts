@@ -21,10 +21,11 @@ let prefixes = 0;
 
 async function checkOnNats({ check }: BusCase, signingKeys: readonly string[] = []): Promise<void> {
   prefixes += 1;
+  const prefix = `case${prefixes}`;
   const open = (instance: string) =>
     openNatsBus({
       urls: [server.url],
-      prefix: `case${prefixes}`,
+      prefix,
       clock: systemClock,
       random: systemRandom,
       log: silentLog,

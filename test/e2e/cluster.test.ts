@@ -22,7 +22,7 @@ afterEach(async () => {
 });
 
 /** Short leases, so that what was in somebody's hands comes back soon. */
-const leaseMs = 1_500;
+const leaseMs = 3_000;
 const settings = { JOBS_LEASE_MS: String(leaseMs), LOCK_RUN_HANDOFF_TTL_MS: "1000" };
 
 test("2,000 runs of three steps survive the death of a worker, an engine and a gateway, and a restart of Redis", async () => {

@@ -17,9 +17,7 @@ const workflows = readdirSync(join(root, "examples/workflows"));
 /** What those say that end by themselves, by the file that is run: `…` is any text, a line of `⋮` any lines. */
 const expected: Record<string, string> = {
   "01-hello-run.ts": `
-succeeded
-greet: { text: 'Hello, Ada!' }
-count: { letters: 11 }
+succeeded: Hello, Ada! (11 letters)
 `,
   "02-approval.ts": `
 20 for order A-1: succeeded

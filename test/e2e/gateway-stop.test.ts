@@ -79,6 +79,25 @@ const politeRefusal = (answer: string) => {
 };
 
 describe("a gateway that stops", () => {
+  test("closes connections on which nothing came meanwhile", async () => {
+    const world = await openWorld({ "gateway.lingerMs": 50, "gateway.drainMs": 60_000 });
+    const idle = await openConnection(world.url);
+    idle.write(statusRequest(world));
+    await idle.reads(/"status":"ready"/);
+    const silent = await openConnection(world.url);
+    await world.gateway.close();
+    await Promise.all([idle.ended, silent.ended]);
+  });
+
+  test("waits no longer when nobody is connected any more", async () => {
+    const world = await openWorld({ "gateway.lingerMs": 60_000, "gateway.drainMs": 60_000 });
+    const kept = await openConnection(world.url);
+    const closed = world.gateway.close();
+    kept.write(statusRequest(world));
+    await kept.reads(/\}$/);
+    await closed;
+  });
+
   test("answers once more on a connection that was kept, and tells its client to close it", async () => {
     const world = await openWorld({ "gateway.lingerMs": 2_000 });
     const kept = await openConnection(world.url);
@@ -110,25 +129,6 @@ describe("a gateway that stops", () => {
     kept.write("GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n");
     expect(await kept.reads(/\}$/)).toMatch(/^HTTP\/1\.1 404 .*connection: close/is);
     await closed;
-  });
-
-  test("waits no longer when nobody is connected any more", async () => {
-    const world = await openWorld({ "gateway.lingerMs": 60_000 });
-    const kept = await openConnection(world.url);
-    const closed = world.gateway.close();
-    kept.write(statusRequest(world));
-    await kept.reads(/\}$/);
-    await closed;
-  });
-
-  test("closes connections on which nothing came meanwhile", async () => {
-    const world = await openWorld({ "gateway.lingerMs": 50, "gateway.drainMs": 60_000 });
-    const idle = await openConnection(world.url);
-    idle.write(statusRequest(world));
-    await idle.reads(/"status":"ready"/);
-    const silent = await openConnection(world.url);
-    await world.gateway.close();
-    await Promise.all([idle.ended, silent.ended]);
   });
 
   test("answers a request of which it had read a part of the head", async () => {

@@ -62,13 +62,24 @@ describe("a rolling restart", () => {
   }, 90_000);
 });
 
-/** Many commits long: after a pause, so that whoever began it need not be the one who goes on. */
+/** Hundreds of commits long, after a pause, so that whoever began it need not be the one who goes on. */
 const longRun = {
   id: "long-run",
   steps: {
     pause: { type: "delay", delay_sec: 1 },
-    count: { type: "loop", depends_on: ["pause"], input: { body: "tick", max_iterations: 8_000 } },
-    tick: { type: "transform", input: {} },
+    ...Object.fromEntries(
+      Array.from({ length: 8 }, (_, index) => [
+        [
+          `count-${index}`,
+          {
+            type: "loop",
+            depends_on: [index === 0 ? "pause" : `count-${index - 1}`],
+            input: { body: `tick-${index}`, max_iterations: 10_000 },
+          },
+        ],
+        [`tick-${index}`, { type: "transform", input: {} }],
+      ]).flat(),
+    ),
   },
 };
 
@@ -92,6 +103,7 @@ describe("an engine", () => {
     expect(exit).toBe(0);
     expect(tookMs).toBeLessThan(drainMs + graceMs);
     await expect.poll(statusNow, { timeout: 2_000, interval: 20 }).toBe("succeeded");
+    console.log(`the stop of the engine took ${tookMs.toFixed(0)} ms`);
     await Promise.all([owner.startAgain(), doomed.startAgain()]);
   }, 60_000);
 });

@@ -15,7 +15,7 @@ afterEach(async () => {
 });
 
 function serve(port: string): Program {
-  const settings = { DATA_DIRECTORY: directory, GATEWAY_PORT: port, JOBS_LEASE_MS: "3000" };
+  const settings = { DATA_DIRECTORY: directory, GATEWAY_PORT: port, JOBS_LEASE_MS: "30000" };
   return startProgram("serve.ts", { settings });
 }
 

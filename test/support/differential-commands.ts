@@ -215,10 +215,7 @@ const choices = {
   strategy: fc.constantFrom(undefined, undefined, undefined, "atomic" as const, "lock" as const),
   stopped: seldom(false, true),
   revoked: seldom(false, true),
-  limits: fc.oneof(
-    { weight: 1, arbitrary: fc.constant(0) },
-    { weight: 1, arbitrary: fc.nat({ max: 63 }) },
-  ),
+  limits: fc.oneof({ weight: 1, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.nat({ max: 63 }) }),
   pool: fc.constantFrom(undefined, undefined, "default", "p 1", "p 2"),
   credential: fc.constantFrom(undefined, undefined, "key_1", "key_2"),
   versionOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, -1, 1),

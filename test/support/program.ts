@@ -92,7 +92,7 @@ export function watchChild(child: ChildProcessByStdio<null, Readable, Readable>,
 }
 
 /** The machine's environment without what npm, the test runner and our own setup have added to it. */
-function plainEnvironment(): NodeJS.ProcessEnv {
+export function plainEnvironment(): NodeJS.ProcessEnv {
   const added = /^(npm_|INTERLOCK_|VITEST|TINYPOOL|INIT_CWD$|TEST$|DEV$|PROD$|NODE_ENV$|NODE_OPTIONS$)/;
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !added.test(name)));
 }

@@ -55,6 +55,16 @@ describe("a claim whose worker falls silent", () => {
     expect(scene.plane.metrics.total("job_claims_lost_total")).toBe(1);
   });
 
+  test("is kept for as long as its worker asks with every heartbeat", async () => {
+    const scene = await started({ a: work() });
+    const job = single(await scene.plane.poll({ leaseMs: 2_000 }));
+    const [extended] = await beat(scene, [{ ...beatOf(job), leaseMs: 2_000 }]);
+    expect(extended).toMatchObject({ kind: "extended", expiresInMs: 2_000 });
+    const sinceMs = scene.flow.nowMs();
+    await nextAttempt(scene, "a", 2);
+    expect(scene.flow.nowMs() - sinceMs).toBeLessThan(3_000);
+  });
+
   test("is refused from then on: heartbeat and result of the old token have no effect", async () => {
     const scene = await started({ a: work() });
     const first = single(await scene.plane.poll({ leaseMs: 2_000 }));

@@ -1,6 +1,6 @@
 // The worker against a real gateway: claims, places, results, progress, failures and stopping.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { JobFailed, type WorkerTrouble } from "../../src/sdk/index.ts";
+import { JobFailed, stopOnSignals, type WorkerTrouble } from "../../src/sdk/index.ts";
 import { eventually, openSdkWorld, type SdkWorld } from "../support/sdk-world.ts";
 
 let world: SdkWorld;
@@ -253,5 +253,45 @@ describe("stopping", () => {
       topics: { a: () => 1 },
     });
     await expect(worker.finished).rejects.toMatchObject({ code: "unauthenticated" });
+  });
+
+  test("a signal of the operating system stops it once; the next one is not held back", async () => {
+    const listeners = new Set<(signal: string) => void>();
+    const onStopSignal = (callback: (signal: string) => void) => {
+      listeners.add(callback);
+      return () => listeners.delete(callback);
+    };
+    const graces: unknown[] = [];
+    const stop = (options?: object) => {
+      graces.push(options);
+      return Promise.resolve({ finished: 2, abandoned: [] });
+    };
+    const stopped = stopOnSignals({ stop }, { graceMs: 50 }, { onStopSignal });
+    for (const listener of [...listeners]) listener("SIGTERM");
+    expect(await stopped).toEqual({ finished: 2, abandoned: [] });
+    expect([graces, listeners.size]).toEqual([[{ graceMs: 50 }], 0]);
+  });
+
+  test("a worker of a pool that drains gets no more jobs, and may stop by itself", async () => {
+    await world.admin.pools.set("gpu", {});
+    const calls: string[] = [];
+    const troubles: string[] = [];
+    const staying = world.work({
+      pool: "gpu",
+      topics: { gpu: (job) => calls.push(job.id) },
+      pollWaitMs: 50,
+      onTrouble: ({ kind }) => troubles.push(kind),
+    });
+    const before = await world.start("gpu");
+    expect((await ended(before)).status).toBe("succeeded");
+    expect((await world.admin.pools.drain("gpu")).draining).toBe(true);
+    await eventually("it is told", () => troubles.includes("draining"));
+    const leaving = world.work({ pool: "gpu", topics: { gpu: () => 1 }, stopWhenDraining: true });
+    await leaving.finished;
+    const later = await world.start("gpu");
+    await world.admin.pools.undrain("gpu");
+    expect((await ended(later)).status).toBe("succeeded");
+    expect(calls).toEqual([`${before}:only@1`, `${later}:only@1`]);
+    await staying.stop();
   });
 });

@@ -15,14 +15,13 @@ export async function heartbeat(
 ): Promise<{ readonly kind: "judged"; readonly answers: readonly BeatResult[] } | Trouble> {
   const { ports, config } = desk.engine;
   const { tenant } = caller;
-  const leaseMs = config["jobs.leaseMs"];
   desk.workers.beat(tenant, worker, beats);
   const answers: BeatResult[] = [];
   for (let first = 0; first < beats.length; first += batchMax) {
-    const batch = beats.slice(first, first + batchMax).map(({ jobId, token, progress }) => ({
+    const batch = beats.slice(first, first + batchMax).map(({ jobId, token, leaseMs, progress }) => ({
       jobId,
       token,
-      leaseMs,
+      leaseMs: leaseMs ?? config["jobs.leaseMs"],
       ...(progress === undefined ? {} : { progress: JSON.stringify(progress) }),
     }));
     const answer = await askUntilKnown(ports, "heartbeatJobs", storeLimits(config), (deadlineMs) =>

@@ -29,17 +29,12 @@ type News = { readonly tenant: TenantId; readonly freed?: Place };
 
 /** Hears of places freed elsewhere, and tries again what nobody told of. */
 export function hearPlaces(engine: Engine): Consumer {
-  const { bus, ports, limits, background } = engine;
   const stopped = new AbortController();
-  const listening = bus.listen("places", (body) => {
-    const { tenant, freed } = JSON.parse(body) as News;
-    if (freed !== undefined) background.run("a freed place", () => useFreed(engine, tenant, freed));
-    else background.run("changed limits", () => learnLimits(engine, tenant));
-  });
+  const listening = hearFreedPlaces(engine);
   const retrying = (async () => {
     while (!stopped.signal.aborted) {
-      await ports.clock.sleep(retryAfterMs / 2, stopped.signal);
-      for (const tenant of limits.overdue()) claimFor(engine, tenant);
+      await engine.ports.clock.sleep(retryAfterMs / 2, stopped.signal);
+      retryFullLimits(engine);
     }
   })();
   return {
@@ -49,6 +44,20 @@ export function hearPlaces(engine: Engine): Consumer {
       await retrying;
     },
   };
+}
+
+export function hearFreedPlaces(engine: Engine): Consumer {
+  const { bus, background } = engine;
+  return bus.listen("places", (body) => {
+    const { tenant, freed } = JSON.parse(body) as News;
+    if (freed !== undefined) background.run("a freed place", () => useFreed(engine, tenant, freed));
+    else background.run("changed limits", () => learnLimits(engine, tenant));
+  });
+}
+
+/** Claims for those that were refused a second ago. */
+export function retryFullLimits(engine: Engine): void {
+  for (const tenant of engine.limits.overdue()) claimFor(engine, tenant);
 }
 
 /** Other processes hear of it only if nobody waits for it here. */

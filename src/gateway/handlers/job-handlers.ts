@@ -73,11 +73,18 @@ export const jobHandlers: JobHandlers = {
   },
 
   async heartbeat({ api }, { body, key }) {
-    const beats = body.jobs.flatMap(({ job_id, claim_token, progress }) => {
+    const beats = body.jobs.flatMap(({ job_id, claim_token, lease_ms, progress }) => {
       const parts = parseJobId(job_id);
       if (parts === undefined) return [];
       const token = claim_token as ClaimToken;
-      return [{ jobId: parts.jobId, token, ...(progress === undefined ? {} : { progress }) }];
+      return [
+        {
+          jobId: parts.jobId,
+          token,
+          ...(lease_ms === undefined ? {} : { leaseMs: lease_ms }),
+          ...(progress === undefined ? {} : { progress }),
+        },
+      ];
     });
     const answer = await api.heartbeat(callerOf(key), body.worker_id, beats);
     if (answer.kind !== "judged") return writingTrouble(answer);

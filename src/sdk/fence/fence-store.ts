@@ -20,7 +20,9 @@ export type FenceVerdict = "admitted" | "superseded";
  * For one process that may forget: a restart begins anew, and of more than `resourcesMax` resources (100,000) the one that
  * was called for longest ago is forgotten.
  */
-export function memoryFenceStore({ resourcesMax = 100_000 } = {}): FenceStore {
+export function memoryFenceStore({ resourcesMax = 100_000 } = {}): {
+  admit(resource: string, fence: number): FenceVerdict;
+} {
   const highest = new Map<string, number>();
   return {
     admit(resource, fence) {

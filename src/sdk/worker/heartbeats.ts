@@ -21,10 +21,17 @@ export type Heartbeats = {
   stop(): Promise<void>;
 };
 
+type Beating = {
+  readonly name: string;
+  /** As it asks for it when it takes jobs. */
+  readonly leaseMs: number | undefined;
+  onFailure(error: unknown): void;
+};
+
 export function startHeartbeats(
   surroundings: Surroundings,
   caller: Caller,
-  worker: { readonly name: string; held(): Iterable<HeldJob>; onFailure(error: unknown): void },
+  worker: Beating & { held(): Iterable<HeldJob> },
 ): Heartbeats {
   const stopped = new AbortController();
   let woken = new AbortController();
@@ -77,7 +84,7 @@ export function startHeartbeats(
 async function beatBatch(
   surroundings: Surroundings,
   caller: Caller,
-  worker: { readonly name: string; onFailure(error: unknown): void },
+  worker: Beating,
   jobs: readonly HeldJob[],
 ): Promise<boolean> {
   const sentAt = surroundings.now();
@@ -85,6 +92,7 @@ async function beatBatch(
   const beats = jobs.map(({ claim }, index) => ({
     job_id: claim.job_id,
     claim_token: claim.claim_token,
+    ...(worker.leaseMs === undefined ? {} : { lease_ms: worker.leaseMs }),
     ...told[index],
   }));
   const shortestMs = Math.min(...jobs.map(({ leaseMs }) => leaseMs));

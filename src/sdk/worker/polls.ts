@@ -3,7 +3,7 @@ import { pauseBefore } from "../call.ts";
 import type { Caller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
 import type { Body, Success } from "../contract.ts";
-import type { Instant, Surroundings } from "../surroundings.ts";
+import { elapsedMs, type Instant, type Surroundings } from "../surroundings.ts";
 import type { ClaimedJob } from "./job.ts";
 
 /** What a worker offers with every poll. */
@@ -46,6 +46,7 @@ export type Polls = {
 const pollsMax = 2;
 const batchMax = 100;
 const pauseWhileStoppedMs = 2_000;
+const quickMs = 100;
 
 export function startPolls(surroundings: Surroundings, caller: Caller, host: PollHost): Polls {
   const identity = surroundings.token();
@@ -111,7 +112,8 @@ async function pollUntilAnswered(
       const receivedAt = surroundings.now();
       const isDraining = answer.draining === true;
       host.onDraining(isDraining);
-      if (isDraining && answer.jobs.length === 0) await surroundings.sleep(pauseWhileStoppedMs, host.signal);
+      if (answer.jobs.length === 0)
+        await surroundings.sleep(pauseAfterNothing(answer, sentAt, surroundings), host.signal);
       return { jobs: answer.jobs, sentAt, receivedAt, isRepeat: mayBeClaimed };
     } catch (error) {
       const pauseMs = pauseAfter(error, attempt, surroundings.fraction());
@@ -125,6 +127,16 @@ async function pollUntilAnswered(
   }
 }
 
+/** A server that answers nothing without having waited would be asked as fast as the network allows. */
+function pauseAfterNothing(
+  { draining }: Success<"pollJobs">,
+  sentAt: Instant,
+  { now, fraction }: Surroundings,
+): number {
+  if (draining === true) return pauseWhileStoppedMs;
+  return elapsedMs(sentAt, now()) < quickMs ? quickMs * (1 + fraction()) : 0;
+}
+
 /** Hangs up when the worker stops; the same poll is then asked without waiting, for what it may have got meanwhile. */
 async function answerOf(
   caller: Caller,
@@ -136,7 +148,7 @@ async function answerOf(
     return await caller.call("pollJobs", {
       body,
       retry: { attemptsMax: 1 },
-      timeoutMs: 10_000,
+      timeoutMs: 5_000,
       ...(isLast ? {} : { signal }),
     });
   } catch (error) {

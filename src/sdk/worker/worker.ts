@@ -93,6 +93,7 @@ class RunningWorker {
   readonly #abandoned = new Set<string>();
   #stopped: Promise<StopReport> | undefined;
   #isDraining = false;
+  #isGraceOver = false;
   #ended = 0;
   #whenIdle = () => {};
 
@@ -108,6 +109,7 @@ class RunningWorker {
     const onFailure = (error: unknown) => this.#tell({ kind: "server_unreachable", error });
     this.#beats = startHeartbeats(surroundings, caller, {
       name: this.name,
+      leaseMs: options.leaseMs,
       held: () => this.#held.values(),
       onFailure,
     });
@@ -156,6 +158,7 @@ class RunningWorker {
     const patience = new AbortController();
     const idle = this.#idle();
     void this.#surroundings.sleep(graceMs, patience.signal).then(() => {
+      this.#isGraceOver = true;
       for (const held of this.#held.values()) if (!held.isDone) held.stop("worker_stopped");
     });
     await this.#polls.ended.catch(() => undefined);
@@ -176,6 +179,10 @@ class RunningWorker {
   }
 
   #take({ jobs, sentAt, receivedAt, isRepeat }: Batch): void {
+    if (this.#isGraceOver) {
+      for (const { job_id } of jobs) this.#abandoned.add(job_id);
+      return;
+    }
     const taken = jobs.filter(({ job_id }) => !this.#held.has(job_id));
     const held = taken.map((claim) => this.#hold(claim, claimedSince(sentAt, receivedAt, claim.lease_ms)));
     this.atWork += held.length;

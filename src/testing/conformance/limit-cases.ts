@@ -1,9 +1,8 @@
 // What every store must do with places: running jobs are counted exactly, and no claim, however it is made, goes past a limit.
 import assert from "node:assert/strict";
-import type { ClaimTerms, JobId } from "../../domain/job.ts";
-import type { RunId } from "../../domain/run.ts";
-import type { RunChange } from "../../domain/run-change.ts";
+import type { JobId } from "../../domain/job.ts";
 import { type ConformanceCase, call, type Harness, only } from "./harness.ts";
+import { callOff, claimAll, counts, inPool, runWith } from "./limit-steps.ts";
 import {
   beat,
   cancelOf,
@@ -18,56 +17,6 @@ import {
   resultOf,
   runLock,
 } from "./run-steps.ts";
-import { sweepUntil } from "./sweep-steps.ts";
-
-/** Topic and pool as a picture: `running/waiting` of the topic, running of the pool. */
-async function counts({ store, tenant }: Harness, topic = "shell", pool = "default"): Promise<string> {
-  const answer = only(
-    await store.countJobs({ tenant, topics: [topic, "other"], pools: [pool, "none"] }, call),
-    "counted",
-  );
-  const [asked, other] = answer.topics;
-  const [askedPool, none] = answer.pools;
-  assert.deepEqual([asked?.topic, other?.topic, askedPool?.pool, none?.pool], [topic, "other", pool, "none"]);
-  assert.deepEqual([other?.running, other?.waiting, none?.running], [0, 0, 0]);
-  return `${asked?.running}/${asked?.waiting} ${askedPool?.running}`;
-}
-
-type RunWithJobs = { readonly runId: RunId; readonly jobIds: readonly JobId[] };
-
-/** A run with so many jobs of one topic, put up for anybody or for these workers. */
-async function runWith(
-  harness: Harness,
-  amount: number,
-  options: { readonly topic?: string; readonly terms?: (index: number) => ClaimTerms } = {},
-): Promise<RunWithJobs> {
-  const runId = harness.runId();
-  const jobs = Array.from({ length: amount }, (_, index) =>
-    jobOf(runId, {
-      step: `s${index}`,
-      topic: options.topic ?? "shell",
-      ...(options.terms === undefined ? {} : { claim: options.terms(index) }),
-    }),
-  );
-  await harness.admit(harness.newRun({ runId, change: { jobs } }));
-  return { runId, jobIds: jobs.map(({ jobId }) => jobId) };
-}
-
-const inPool = (harness: Harness, pool: string): ClaimTerms => ({ ...harness.claim(), pool });
-
-async function claimAll(harness: Harness, jobIds: readonly JobId[], terms = () => harness.claim()) {
-  const claims = jobIds.map((jobId) => ({ jobId, terms: terms() }));
-  const { answers } = only(await harness.store.claimJobs({ tenant: harness.tenant, claims }, call), "judged");
-  return answers.map((answer, index) => ({
-    ...{ jobId: jobIds[index] as JobId, token: claims[index]?.terms.token as ClaimTerms["token"] },
-    said: answer.kind === "claimed" ? answer.kind : answer.because,
-  }));
-}
-
-async function callOff(harness: Harness, runId: RunId, change: Partial<RunChange>): Promise<void> {
-  const guard = await harness.acquire(runLock(runId), 60_000);
-  only(await commit(harness, runId, guard, { change }), "committed");
-}
 
 export const limitCases: readonly ConformanceCase[] = [
   {
@@ -357,47 +306,6 @@ export const limitCases: readonly ConformanceCase[] = [
         await harness.store.deleteRun({ tenant: harness.tenant, runId, actor: "tester" }, call),
         "deleted",
       );
-      assert.equal(await counts(harness), "0/0 0");
-    },
-  },
-];
-
-/** For a store that is swept all the time. */
-export const hastyLimitCases: readonly ConformanceCase[] = [
-  {
-    name: "a claim that runs out frees its place",
-    async check(harness) {
-      await harness.set({ topics: { shell: { maxRunning: 1 } }, pools: { gpu: { maxRunning: 1 } } });
-      const { jobIds } = await runWith(harness, 2);
-      const terms = () => ({ ...harness.claim(20), pool: "gpu", worker: 'w "1" x' });
-      assert.deepEqual(
-        (await claimAll(harness, jobIds, terms)).map(({ said }) => said),
-        ["claimed", "topic_full"],
-      );
-      const { waiting } = await sweepUntil(harness, (sum) => sum.lostClaims > 0);
-      assert.equal(await counts(harness, "shell", "gpu"), "0/1 0");
-      assert.equal(
-        (await claimAll(harness, jobIds.slice(1), () => inPool(harness, "gpu")))[0]?.said,
-        "claimed",
-      );
-      const take = {
-        tenant: harness.tenant,
-        runId: waiting[0]?.runId as RunId,
-        take: harness.take(),
-        records: [],
-      };
-      const { entries } = only(await harness.store.takeRun(take, call), "owned");
-      assert.equal((entries[0] as { worker?: string } | undefined)?.worker, 'w "1" x');
-    },
-  },
-  {
-    name: "a run that is removed with a job that still runs takes its place along",
-    async check(harness) {
-      await harness.set({ topics: { shell: { maxRunning: 1 } } });
-      const { runId, jobIds } = await runWith(harness, 1);
-      await claimAll(harness, jobIds);
-      await harness.end(runId, "failed");
-      await sweepUntil(harness, (sum) => sum.removedRuns > 0);
       assert.equal(await counts(harness), "0/0 0");
     },
   },

@@ -10,6 +10,7 @@ import { hearNotices } from "../../control/jobs/hear-notices.ts";
 import { hearResults } from "../../control/jobs/hear-results.ts";
 import { createWorkers } from "../../control/jobs/workers.ts";
 import { hearHandovers } from "../../control/locks/tell-handover.ts";
+import { hearFreedPlaces, retryFullLimits } from "../../control/pools/places.ts";
 import { holdsHighRisk } from "../../control/scheduler/holding.ts";
 import { startScheduler } from "../../control/scheduler/start-scheduler.ts";
 import { sweepPartition } from "../../control/sweep/sweep-partition.ts";
@@ -29,9 +30,18 @@ export function startEngine(world: World, node: Node): EngineNode {
   hearChanges(engine.bus, engine.wakes);
   hearHandovers(engine.bus, engine.lockWaiters);
   hearResults(engine);
+  hearFreedPlaces(engine);
   if (holdsHighRisk(node.config)) startScheduler(engine, drawCheck(world, node.process));
   world.keepGoing(node.process, () => sweepOn(world, engine));
+  if (world.swarm.pools.length > 1) world.keepGoing(node.process, () => retryOn(world, engine));
   return { ...node, engine, api };
+}
+
+async function retryOn(world: World, engine: Engine): Promise<void> {
+  while (!world.peace.over) {
+    await engine.ports.clock.sleep(500);
+    retryFullLimits(engine);
+  }
 }
 
 /** The product sweeps all 64 partitions; here only those that belong to somebody. */

@@ -34,6 +34,7 @@ export const markNames = [
   "job_born_claimed",
   "job_published_again",
   "job_voided",
+  "place_refused",
   "job_held_again",
   "job_released",
   "held_job_voided",

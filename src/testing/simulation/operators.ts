@@ -6,7 +6,8 @@ import type { Node, World } from "./world.ts";
 export async function runOperator(world: World, node: Node): Promise<void> {
   const { kernel, swarm } = world;
   const random = node.process.random.stream("changes");
-  for (const tenant of world.tenants) await changeTenant(node, tenant, () => drawSettings(random));
+  for (const tenant of world.tenants)
+    await changeTenant(node, tenant, () => ({ ...drawSettings(random), ...swarm.places }));
   for (;;) {
     await node.process.clock.sleep(random.integer(1, 2 * swarm.changeEveryMs));
     if (kernel.nowMs() >= swarm.chaosMs) return;

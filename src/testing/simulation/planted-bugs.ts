@@ -32,6 +32,7 @@ import {
   waitForEver,
 } from "./broken-stores.ts";
 import { plantedChildBugs } from "./planted-child-bugs.ts";
+import { plantedPlaceBugs } from "./planted-place-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
 
 export type PlantedBug = {
@@ -176,4 +177,5 @@ export const plantedBugs: Readonly<Record<string, PlantedBug>> = {
   ...plantedGateBugs,
   ...plantedRunBugs,
   ...plantedChildBugs,
+  ...plantedPlaceBugs,
 };

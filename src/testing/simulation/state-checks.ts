@@ -13,6 +13,7 @@ import type { Change, ChangeOf, JournaledRecords } from "./journaled-records.ts"
 import { KeyChecks } from "./key-checks.ts";
 import type { KnownState } from "./known-state.ts";
 import type { Marks } from "./marks.ts";
+import { PlaceChecks } from "./place-checks.ts";
 import { RunChecks, type RunListener, runOfScope } from "./run-checks.ts";
 import { judgeStep } from "./step-checks.ts";
 import { mustHold } from "./violation.ts";
@@ -36,6 +37,7 @@ export class StateChecks {
   readonly #runs: RunChecks;
   readonly #keys: KeyChecks;
   readonly #jobs: JobChecks;
+  readonly #places: PlaceChecks;
   readonly #approvals: ApprovalChecks;
   readonly #deeds: Deeds;
   readonly #foretold: Foretold;
@@ -51,6 +53,7 @@ export class StateChecks {
     this.#runs = new RunChecks(known, records, marks, listener);
     this.#keys = new KeyChecks(known, records, grants, marks, settings);
     this.#jobs = new JobChecks(known, records, grants, marks);
+    this.#places = new PlaceChecks(known, records, marks);
     this.#approvals = new ApprovalChecks(known, marks);
   }
 
@@ -59,6 +62,8 @@ export class StateChecks {
     const { name, outcome } = execution;
     if (outcome.kind === "unavailable") this.#marks.hit("late_request_refused");
     this.#countRepeat(execution, changes.length);
+    for (const change of changes) if (change.kind === "job") this.#places.judge(execution, change);
+    this.#places.check(execution);
     if (name === "reserve" || name === "createRun" || name === "commit") {
       this.#grants.observeGuardedWrite(execution, changes.length);
     }
@@ -164,6 +169,7 @@ export class StateChecks {
       case "keyed":
       case "proof":
       case "ready":
+      case "running":
       case "sweepMark":
       case "tenant":
       case "ticket":

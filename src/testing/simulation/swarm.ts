@@ -1,6 +1,6 @@
 // What one seed is about: its size, its numbers, and which faults exist in it. Drawn first, so that seeds differ in kind.
 import type { Config } from "../../config.ts";
-import type { AdmissionStrategy, WaitPolicy } from "../../domain/tenant.ts";
+import type { AdmissionStrategy, TenantSettings, WaitPolicy } from "../../domain/tenant.ts";
 import { loadConfig } from "../../load-config.ts";
 import { defaultStoreSettings, type StoreSettings } from "../../ports/store.ts";
 import type { SeededRandom } from "../seeded-random.ts";
@@ -18,6 +18,9 @@ export type Swarm = {
   readonly lockUsersPerGateway: number;
   /** Present when gateways also run workflows. */
   readonly workflows?: Crowd;
+  /** Limits on running jobs that every tenant has from its first change on, and the pools of the workers. */
+  readonly places: Pick<TenantSettings, "topics" | "pools">;
+  readonly pools: ReadonlyArray<string | undefined>;
   /** How long a worker may be silent. */
   readonly leaseMs: number;
   /** Keys in use at a time; they are replaced by new ones every `keyEpochMs`. */
@@ -79,6 +82,7 @@ export function drawSwarm(random: SeededRandom): Swarm {
     abortRate: random.pick([0, 0.05, 0.2]),
     changeEveryMs: random.pick([100, 400, 3_000]),
     leaseMs: ttls.claimMs,
+    ...drawPlaces(random.stream("places")),
     config: drawConfig(random, ttls),
     storeSettings,
     busFaults: calm ? noBusFaults : drawBusFaults(random),
@@ -156,6 +160,17 @@ function drawCrowd(random: SeededRandom): Crowd {
     deleters: random.pick([0, 1]),
     authors: random.pick([0, 0, 1]),
     takersInVain: random.pick([0, 0, 1]),
+  };
+}
+
+/** In some seeds few jobs may run at once; a stream of its own leaves all else as it is. */
+function drawPlaces(random: SeededRandom): Pick<Swarm, "places" | "pools"> {
+  if (random.chance(0.6)) return { places: {}, pools: [undefined] };
+  const topics = { left: { maxRunning: random.integer(1, 2) } };
+  const pools = { small: { maxRunning: random.integer(1, 2) } };
+  return {
+    places: random.pick([{ topics }, { pools }, { topics, pools }]),
+    pools: [undefined, "small", "large"],
   };
 }
 

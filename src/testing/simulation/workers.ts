@@ -26,6 +26,7 @@ type Worker = {
   readonly habits: Habits;
   readonly tenant: TenantId;
   readonly credential: string;
+  readonly pool: string | undefined;
   /** A claim it once had: what a confused worker reports with. */
   stale: { readonly claimed: ClaimedJob; readonly token: ClaimToken } | undefined;
 };
@@ -43,7 +44,8 @@ export async function runWorker(world: World, process: SimulatedProcess): Promis
     workMax: random.pick([0.1, 0.5, 1.3]),
   };
   const credential = random.pick(credentials);
-  const worker: Worker = { world, process, random, habits, tenant, credential, stale: undefined };
+  const pool = process.random.stream("pool").pick(world.swarm.pools);
+  const worker: Worker = { world, process, random, habits, tenant, credential, pool, stale: undefined };
   let pollId = random.token();
   while (!world.peace.over) {
     const jobs = await poll(worker, pollId);
@@ -67,6 +69,7 @@ async function poll(worker: Worker, pollId: string): Promise<readonly ClaimedJob
     places: habits.places,
     waitMs: random.integer(0, 300),
     leaseMs: habits.leaseMs,
+    ...(worker.pool === undefined ? {} : { pool: worker.pool }),
   };
   const gateway = random.pick(world.gateways);
   const answer = await callRemotely(world, process, gateway, answerWithinMs, () =>
