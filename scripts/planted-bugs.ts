@@ -3,6 +3,7 @@ import type { PlantedBug } from "./planted-bug.ts";
 import { plantedBusBugs } from "./planted-bus-bugs.ts";
 import { plantedCommandBugs } from "./planted-command-bugs.ts";
 import { plantedDispatchBugs } from "./planted-dispatch-bugs.ts";
+import { plantedDocumentBugs } from "./planted-document-bugs.ts";
 import { plantedEventBugs } from "./planted-event-bugs.ts";
 import { plantedLanguageBugs } from "./planted-language-bugs.ts";
 import { plantedLockBugs } from "./planted-lock-bugs.ts";
@@ -260,6 +261,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedBusBugs,
   ...plantedDispatchBugs,
   ...plantedCommandBugs,
+  ...plantedDocumentBugs,
   ...plantedEventBugs,
   ...plantedStopBugs,
   ...plantedLockBugs,

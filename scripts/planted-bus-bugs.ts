@@ -87,14 +87,13 @@ export const plantedBusBugs: readonly PlantedBug[] = [
     },
   ),
   bug(
-    "bus-missed-hints-not-looked-for",
-    "a process that was cut off does not look into the store: its workers wait for the sweep",
+    "bus-missed-hints-not-claimed",
+    "a process that was cut off finds the jobs it missed and claims none: its workers wait for the sweep",
     outage,
     {
-      file: "src/control/jobs/hear-hints.ts",
-      find: `      missed: createJobSearch(engine),
-`,
-      replace: "",
+      file: "src/control/jobs/look-for-jobs.ts",
+      find: `      if (found.kind === "found") await claimMatches(engine, tenant, topics);`,
+      replace: `      if (found.kind !== "found") await claimMatches(engine, tenant, topics);`,
     },
   ),
   bug(

@@ -49,7 +49,7 @@ export const storeSettings = {
   "store.durability": choice(
     "STORE_DURABILITY",
     ["auto", "process", "replicated"],
-    "`replicated` answers when a replica has the change as well; `auto` is that with Sentinels and Cluster. See the guide on durability.",
+    "With `replicated` an answer waits until a replica has the change as well; `auto` is that with Sentinels and Cluster. See the guide on durability.",
   ),
   "store.replicaWaitMs": milliseconds(
     "STORE_REPLICA_WAIT_MS",

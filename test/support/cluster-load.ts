@@ -7,7 +7,7 @@ import { expect } from "vitest";
 import { type ChildProgram, startChildProgram } from "./child-program.ts";
 import type { Cluster } from "./cluster.ts";
 import { type ClusterClient, createClusterClient } from "./cluster-client.ts";
-import type { Effect, WorkerOptions } from "./cluster-worker.ts";
+import type { CrewOptions, Effect } from "./cluster-worker.ts";
 
 const topic = "work";
 const steps = ["fetch", "think", "store"];
@@ -73,10 +73,9 @@ export async function startCrew(
       urls: urlsOf(gateways),
       keys: tenants.map(({ worker }) => worker),
       topic,
-      lanes: 2 * tenants.length,
-      batch: 20,
+      concurrency: 40,
       effectsFile,
-    } satisfies WorkerOptions),
+    } satisfies CrewOptions),
   );
   await Promise.all(crew.map((worker) => worker.next()));
   return {

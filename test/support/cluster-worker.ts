@@ -1,94 +1,91 @@
-// A worker as a process of its own: polls for batches, writes down what it did, reports, and goes over to another gateway when it must.
+// Workers as a process of its own, made with the SDK: they write down what they did, and go over to another gateway when they must.
 import { appendFileSync } from "node:fs";
-import { createClusterClient } from "./cluster-client.ts";
+import { type Job, worker } from "../../src/sdk/index.ts";
 
-export type WorkerOptions = {
+export type CrewOptions = {
   readonly name: string;
   readonly urls: readonly string[];
-  /** Of one tenant each; lanes are spread over them. */
+  /** Of one tenant each; each has a worker of its own. */
   readonly keys: readonly string[];
   readonly topic: string;
-  /** Polls under way at once, spread over the gateways. */
-  readonly lanes: number;
-  readonly batch: number;
+  readonly concurrency: number;
   /** Where every worker appends what it did. */
   readonly effectsFile: string;
 };
 
-/** What became of one job in the hands of one worker; `did` is written before the result is reported. */
+/** What became of one claim: `did` is written before the result is reported, the others when the server has answered. */
 export type Effect = {
   readonly what: "did" | "taken" | "refused";
   readonly run: string;
   readonly step: string;
   readonly attempt: number;
   readonly fence: number;
+  /** Differs with every claim: two of them for one step would be seen. */
   readonly effect: string;
 };
 
-type Job = {
-  readonly job_id: string;
-  readonly run_id: string;
-  readonly step_id: string;
-  readonly attempt: number;
-  readonly claim_token: string;
-  readonly fence: number;
-};
-type Answer = { readonly job_id: string; readonly kind: "accepted" | "duplicate" | "refused" | "retry" };
+type Reported = { readonly results: ReadonlyArray<{ readonly job_id: string; readonly kind: string }> };
 
-const options = JSON.parse(process.argv[2] ?? "{}") as WorkerOptions;
+const options = JSON.parse(process.argv[2] ?? "{}") as CrewOptions;
 
-/** Differs with every claim: two of them for one step would be seen. */
-const effectOf = ({ job_id, claim_token }: Job) => `${job_id} ${claim_token}`;
+const done = new Map<string, Omit<Effect, "what">>();
+
+function perform(job: Job): object {
+  const effect = `${job.id} ${job.fence}`;
+  const { runId: run, step, attempt, fence } = job;
+  done.set(job.id, { run, step, attempt, fence, effect });
+  note("did", [job.id]);
+  return { effect };
+}
 
 /** One write for all of them: lines of several processes do not mix. */
-function note(what: Effect["what"], jobs: readonly Job[]): void {
-  if (jobs.length === 0) return;
-  const lines = jobs.map((job) => {
-    const { run_id: run, step_id: step, attempt, fence } = job;
-    return `${JSON.stringify({ what, run, step, attempt, fence, effect: effectOf(job) } satisfies Effect)}\n`;
-  });
-  appendFileSync(options.effectsFile, lines.join(""));
+function note(what: Effect["what"], jobIds: readonly string[]): void {
+  const lines = jobIds.map((jobId) => `${JSON.stringify({ what, ...done.get(jobId) })}\n`);
+  if (lines.length > 0) appendFileSync(options.effectsFile, lines.join(""));
 }
 
-async function work(lane: number): Promise<never> {
-  const worker_id = `${options.name}-${lane}`;
-  const { urls, keys } = options;
-  const key = keys[lane % keys.length] as string;
-  const client = createClusterClient(urls, key, Math.floor(lane / keys.length));
-  async function report(jobs: readonly Job[]): Promise<void> {
-    for (let rest = jobs; rest.length > 0; ) {
-      const results = rest.map((job) => ({
-        job_id: job.job_id,
-        claim_token: job.claim_token,
-        status: "succeeded",
-        output: { effect: effectOf(job) },
-      }));
-      const { status, body } = await client.post<{ results: readonly Answer[] }>("/jobs/results", {
-        worker_id,
-        results,
-      });
-      if (status !== 200) throw new Error(`results were answered with ${status}: ${JSON.stringify(body)}`);
-      const kinds = new Map(body.results.map(({ job_id, kind }) => [job_id, kind]));
-      const having = (...wanted: ReadonlyArray<Answer["kind"]>) =>
-        rest.filter(({ job_id }) => wanted.includes(kinds.get(job_id) ?? "retry"));
-      note("taken", having("accepted", "duplicate"));
-      note("refused", having("refused"));
-      rest = having("retry");
+/** Stays with a gateway while that answers, and reads along what becomes of results. */
+function betweenGateways(urls: readonly string[], first: number): typeof fetch {
+  let current = first % urls.length;
+  const leave = (asked: number) => {
+    if (asked === current) current = (current + 1) % urls.length;
+  };
+  return async (input, init) => {
+    const asked = current;
+    const { pathname, search } = new URL(input instanceof Request ? input.url : input);
+    try {
+      const response = await fetch(`${urls[asked]}${pathname}${search}`, init);
+      if (response.status === 503) leave(asked);
+      if (response.status === 200 && pathname.endsWith("/jobs/results")) await readAlong(response.clone());
+      return response;
+    } catch (error) {
+      leave(asked);
+      throw error;
     }
-  }
-  for (let polls = 0; ; polls += 1) {
-    const { status, body } = await client.post<{ jobs: readonly Job[] }>("/jobs/poll", {
-      worker_id,
-      topics: [options.topic],
-      poll_id: `${worker_id}-${polls}`,
-      max_jobs: options.batch,
-      wait_ms: 2_000,
-    });
-    if (status !== 200) throw new Error(`a poll was answered with ${status}: ${JSON.stringify(body)}`);
-    note("did", body.jobs);
-    await report(body.jobs);
-  }
+  };
 }
 
+async function readAlong(response: Response): Promise<void> {
+  const { results } = (await response.json()) as Reported;
+  const having = (...kinds: readonly string[]) =>
+    results.filter(({ kind }) => kinds.includes(kind)).map(({ job_id }) => job_id);
+  note("taken", having("accepted", "duplicate"));
+  note("refused", having("refused"));
+}
+
+const { name, urls, keys, topic, concurrency } = options;
+const workers = keys.map((apiKey, index) =>
+  worker({
+    url: urls[0],
+    apiKey,
+    name: `${name}-${index}`,
+    fetch: betweenGateways(urls, index + Number(name.slice(-1))),
+    topics: { [topic]: perform },
+    concurrency,
+    pollWaitMs: 2_000,
+    // Expected here: what they cost is counted by the audit.
+    onTrouble: () => {},
+  }),
+);
 console.log(JSON.stringify({ kind: "ready" }));
-await Promise.all(Array.from({ length: options.lanes }, (_, lane) => work(lane)));
+await Promise.all(workers.map(({ finished }) => finished));
