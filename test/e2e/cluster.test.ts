@@ -27,7 +27,14 @@ const settings = { JOBS_LEASE_MS: String(leaseMs), LOCK_RUN_HANDOFF_TTL_MS: "100
 
 test("2,000 runs of three steps survive the death of a worker, an engine and a gateway, and a restart of Redis", async () => {
   const shape = { gateways: 2, engines: 2, schedulers: 1, settings };
-  await runLoad({ shape, runs: 2_000, perSecond: 150, tenants: 1, disturb: everything });
+  const { retries } = await runLoad({
+    shape,
+    runs: 2_000,
+    perSecond: 150,
+    tenants: 1,
+    disturb: everything,
+  });
+  expect(retries, "clients felt the death of their gateway and of Redis").toBeGreaterThan(0);
 }, 150_000);
 
 test("200 runs on a Redis Cluster of three masters survive the death of a worker and an engine", async () => {
@@ -73,7 +80,13 @@ type Load = {
   disturb(scene: Scene): Promise<void>;
 };
 
-async function runLoad({ shape, runs, perSecond, tenants: count, disturb }: Load): Promise<void> {
+async function runLoad({
+  shape,
+  runs,
+  perSecond,
+  tenants: count,
+  disturb,
+}: Load): Promise<{ retries: number }> {
   const started = await startCluster(shape);
   cluster = started;
   onTestFailed(() => console.log(started.report().slice(-20_000)));
@@ -94,6 +107,7 @@ async function runLoad({ shape, runs, perSecond, tenants: count, disturb }: Load
       `${submissions.retries()} requests sent again, ${audit.secondAttempts} steps done again, ` +
       `longest run ${(audit.longestMs / 1_000).toFixed(1)} s`,
   );
+  return { retries: submissions.retries() };
 }
 
 async function submitted({ runOfKey, finished }: Submissions, count: number): Promise<void> {

@@ -1,6 +1,6 @@
 // The dispatch check over the wire: a real server, a real check behind a URL, and jobs of high risk between them.
 import { once } from "node:events";
-import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
@@ -19,12 +19,13 @@ const says =
   };
 
 beforeAll(async () => {
-  server = createServer(async (request, response) => {
+  const decide = async (request: IncomingMessage, response: ServerResponse) => {
     const question = JSON.parse(await text(request)) as { readonly run_id: string };
     expect(request.headers.authorization).toBe("Bearer opaque");
     asked.push(question.run_id);
     answer(response, question);
-  });
+  };
+  server = createServer((request, response) => void decide(request, response));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;

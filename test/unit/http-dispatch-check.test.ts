@@ -24,7 +24,7 @@ const job: DispatchJob = {
   requestedBy: "ann",
 };
 
-type Handle = (request: IncomingMessage, response: ServerResponse) => void;
+type Handle = (request: IncomingMessage, response: ServerResponse) => void | Promise<void>;
 
 const cleanUps: Array<() => Promise<void>> = [];
 afterEach(async () => {
@@ -32,7 +32,7 @@ afterEach(async () => {
 });
 
 async function serve(handle: Handle): Promise<string> {
-  const server = createServer(handle);
+  const server = createServer((request, response) => void handle(request, response));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   cleanUps.push(async () => {
@@ -61,7 +61,7 @@ describe("a check behind a URL", () => {
       seen.method = request.method;
       seen.authorization = request.headers.authorization;
       seen.body = JSON.parse(await text(request));
-      answering(200, '{"verdict":"allow"}')(request, response);
+      await answering(200, '{"verdict":"allow"}')(request, response);
     });
     expect(await ask(url, "s3cret")).toMatchObject({ verdict: "allow" });
     expect(seen).toEqual({
@@ -111,7 +111,7 @@ describe("a check behind a URL", () => {
     let asked = 0;
     const other = await serve((request, response) => {
       asked += 1;
-      answering(200, '{"verdict":"allow"}')(request, response);
+      void answering(200, '{"verdict":"allow"}')(request, response);
     });
     const url = await serve(answering(307, "", { location: other }));
     await expect(ask(url, "s3cret")).rejects.toThrow("HTTP 307");

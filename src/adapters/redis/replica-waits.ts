@@ -68,17 +68,15 @@ export class ReplicaWaits {
     }
     this.#isWaiting = true;
     this.#silentUntilMs = this.#clock.monotonicMs() + batch.waitMs;
-    this.#client
-      .sendCommand(["WAIT", "1", String(batch.waitMs)])
-      .then(
-        (reply) => doubtOf(reply, batch.waitMs),
-        (error: unknown) => failureOf(error),
-      )
-      .then((doubt) => {
-        this.#isWaiting = false;
-        if (this.#collecting !== undefined) this.#wait(this.#collecting);
-        batch.settle(doubt);
-      });
+    const end = (doubt: Doubt) => {
+      this.#isWaiting = false;
+      if (this.#collecting !== undefined) this.#wait(this.#collecting);
+      batch.settle(doubt);
+    };
+    this.#client.sendCommand(["WAIT", "1", String(batch.waitMs)]).then(
+      (reply) => end(doubtOf(reply, batch.waitMs)),
+      (error: unknown) => end(failureOf(error)),
+    );
   }
 }
 

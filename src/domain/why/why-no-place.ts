@@ -50,7 +50,8 @@ export function whyPoolRefuses(facts: PlaceFacts, { topic }: Job, worker: Worker
         whatToDo: `Wait for one of them to end, or raise the limit with PATCH ${path}.`,
         places: { running, max },
       };
-    default:
+    case "topic_full":
+    case undefined:
       return undefined;
   }
 }
