@@ -40,7 +40,9 @@ const folders = new Set<string>();
 // Ctrl-C and `kill` come here, too: whatever is left ends with the example, by its process id.
 process.on("exit", () => {
   for (const child of children) child.kill("SIGKILL");
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+  // A child that is just being killed may still have written something.
+  for (const folder of folders)
+    rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 });
 });
 process.on("SIGINT", () => process.exit(130));
 process.on("SIGTERM", () => process.exit(143));
@@ -97,7 +99,7 @@ export function findProgram(name: string, variable: string): string {
   const found = candidates.find((candidate) => existsSync(candidate));
   if (found !== undefined) return found;
   throw new Error(
-    `There is no ${name}: install it, or set ${variable}, or let the checkout fetch it: node scripts/with-setup.mjs --servers -- true`,
+    `There is no ${given ?? name}: install it, or set ${variable}, or let the checkout fetch it: node scripts/with-setup.mjs --servers -- true`,
   );
 }
 

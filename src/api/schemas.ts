@@ -82,6 +82,7 @@ export const step = z
     attempts: z.number(),
     failures: z.number().exactOptional(),
     lost_claims: z.number().exactOptional(),
+    hand_backs: z.number().exactOptional(),
     waiting_for: z.string().exactOptional(),
     wakes_at: time.exactOptional(),
     started_at: time.exactOptional(),
@@ -233,7 +234,10 @@ export const heartbeatAnswer = z
 export const resultItem = z
   .strictObject({
     ...claimFields,
-    status: z.enum(["succeeded", "failed"]),
+    status: z.enum(["succeeded", "failed", "handed_back"]).meta({
+      description:
+        "handed_back: not done, and not failed; another worker gets the step's next attempt at once. Needs neither output nor error.",
+    }),
     retryable: z
       .boolean()
       .exactOptional()

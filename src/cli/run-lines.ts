@@ -100,6 +100,7 @@ const told: Readonly<Record<string, readonly [tone: Tone, words: string]>> = {
   step_timed_out: ["bad", "timed out"],
   step_retry_scheduled: ["busy", "will be tried again"],
   step_claim_lost: ["bad", "its worker fell silent"],
+  step_handed_back: ["quiet", "handed back by its worker"],
   step_delay_started: ["busy", "waits"],
   step_delay_completed: ["quiet", "has waited"],
   step_children_started: ["busy", "has begun its items"],

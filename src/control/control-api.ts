@@ -124,6 +124,8 @@ export type ResultReport = {
   readonly output?: JsonValue;
   /** For a failure. */
   readonly error?: { readonly message: string; readonly code?: string };
+  /** For a job that is handed back: who does, for people. */
+  readonly worker?: string;
 };
 
 export type ReportAnswer =

@@ -5,7 +5,12 @@ import type { ClaimToken, JobId } from "./job.ts";
 import type { Guard } from "./lock.ts";
 import type { RunId, RunRecord, TerminalStatus } from "./run.ts";
 
-export type JobOutcome = "succeeded" | "failed_retryable" | "failed";
+export type JobOutcome =
+  | "succeeded"
+  | "failed_retryable"
+  | "failed"
+  /** Not done: the worker stops, or cannot do it now. Another one gets it at once. */
+  | "handed_back";
 
 /** An entry as its sender hands it over. `entryId` is chosen by the sender and makes a repeat recognisable. */
 export type NewEntry =
@@ -15,7 +20,7 @@ export type NewEntry =
       readonly jobId: JobId;
       readonly token: ClaimToken;
       readonly outcome: JobOutcome;
-      /** The result, or the error, stored with the run when the entry is accepted. */
+      /** The result, the error, or who handed it back: stored with the run when the entry is accepted. */
       readonly payload: RunRecord;
     }
   | {

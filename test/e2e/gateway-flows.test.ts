@@ -223,6 +223,27 @@ describe("a worker", () => {
     expect(run.json.steps).toMatchObject({ one: { error: { message: "no money", code: "poor" } } });
   });
 
+  test("hands a job back: the next attempt is another's at once, and nothing has failed", async () => {
+    await start({});
+    const job = await pollOne();
+    const back = { ...claim(job), status: "handed_back" };
+    expect((await report([back])).json.results).toEqual([{ job_id: job.job_id, kind: "accepted" }]);
+    const [again, late] = (await report([back, { ...claim(job), status: "succeeded" }])).json.results;
+    expect([again, late]).toMatchObject([{ kind: "accepted" }, { kind: "duplicate" }]);
+    const next = await pollOne();
+    expect(next.job_id).toBe(job.job_id.replace(/@1$/, "@2"));
+    await report([{ ...claim(next), status: "succeeded", output: 7 }]);
+    const run = await untilStatus(job.run_id, "succeeded");
+    expect(run.json.steps.one).toMatchObject({ attempts: 2, hand_backs: 1, output: 7 });
+    expect(run.json.steps.one).not.toHaveProperty("failures");
+    expect(run.json.steps.one).not.toHaveProperty("lost_claims");
+    const path = `/api/v1/workflow-runs/${job.run_id}/timeline`;
+    const { json } = await world.ask("GET", path, { key: world.acme.viewer });
+    const row = { type: "step_handed_back", step: "one", attempt: 1, worker: "w", hand_backs: 1 };
+    expect(json.items).toContainEqual(expect.objectContaining(row));
+    expectProblem(undefined, await report([{ ...claim(next), status: "returned" }]), ["invalid_request"]);
+  });
+
   test("that is silent about a job it does not have learns that it is lost", async () => {
     const jobs = [{ job_id: "nonsense", claim_token: "x" }];
     const body = { worker_id: "w", jobs };

@@ -3,6 +3,7 @@ import { connect, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Config } from "../../src/config.ts";
 import { type GatewayWorld, openGatewayWorld } from "../support/gateway-world.ts";
+import { createKeepAliveClient } from "../support/keep-alive-client.ts";
 
 const open: GatewayWorld[] = [];
 const sockets: Socket[] = [];
@@ -145,6 +146,21 @@ describe("a gateway that stops", () => {
     await new Promise((resolve) => setTimeout(resolve, 500));
     slow.write(request.slice(30));
     politeRefusal(await slow.reads(/\}$/));
+    await closed;
+  });
+
+  test("refuses a large body that is still being sent, and its client hears why", async () => {
+    const world = await openWorld({ "gateway.lingerMs": 1_000 });
+    const client = createKeepAliveClient();
+    const headers = { "x-api-key": world.acme.admin.text };
+    await client.post(world.url, "/workflows/validate", {}, headers);
+    const closed = world.gateway.close();
+    const body = { text: "x".repeat(1_500_000) };
+    const answers = await Promise.all(
+      Array.from({ length: 4 }, () => client.post(world.url, "/workflows", body, headers)),
+    );
+    expect(answers).toMatchObject(Array(4).fill({ kind: "answered", status: 503 }));
+    client.close();
     await closed;
   });
 });

@@ -49,6 +49,7 @@ export type FlowPlane = {
   poll(request?: Partial<PollRequest>): Promise<readonly ClaimedJob[]>;
   report(job: ClaimedJob, output?: JsonValue): Promise<ReportAnswer>;
   fail(job: ClaimedJob, outcome?: "failed" | "failed_retryable"): Promise<ReportAnswer>;
+  handBack(job: ClaimedJob): Promise<ReportAnswer>;
   close(): Promise<void>;
 };
 
@@ -262,6 +263,8 @@ function flowPlane(flow: FlowWorld, member: Member, plane: ControlPlane, bus: Bu
           error: { message: "it broke" },
         }),
       ),
+    handBack: ({ job: { jobId }, token }) =>
+      flow.finish(api.reportResult(workerCaller, { jobId, token, outcome: "handed_back", worker: "w" })),
     close: () => flow.finish(plane.close()),
   };
 }

@@ -123,6 +123,89 @@ describe("a lost claim", () => {
   });
 });
 
+describe("a job that is handed back", () => {
+  const back = { handed_back_by: "w1" };
+
+  test("is followed by the next attempt at once, and counts neither as a failure nor as a lost claim", () => {
+    const world = new World(define({ a: { timeoutMs: 1_000, retry: { retriesMax: 0 } } }));
+    const before = world.step("a");
+    world.result("a@1", "handed_back", back);
+    world.drain();
+    expect(world.step("a")).toEqual({ ...before, attempt: 2, handBacks: 1 });
+    expect(world.ready()).toMatchObject([{ jobId: `${runId}:a@2`, inputKey: "input" }]);
+    expect([...world.timers.keys()]).toEqual(["timeout/a@2"]);
+    expect(world.timeline.filter(({ step }) => step === "a").slice(-2)).toEqual([
+      { type: "step_handed_back", step: "a", attempt: 1, worker: "w1", hand_backs: 1 },
+      { type: "step_dispatched", step: "a", attempt: 2 },
+    ]);
+    world.result("a@2");
+    world.drain();
+    expect([world.status, world.deadLetters]).toEqual(["succeeded", []]);
+  });
+
+  test("says nothing of its worker when the message did not", () => {
+    const world = new World(define({ a: {} }));
+    world.result("a@1", "handed_back", {});
+    world.drain();
+    expect(world.timeline).toContainEqual({ type: "step_handed_back", step: "a", attempt: 1, hand_backs: 1 });
+    expect(world.step("a")).toMatchObject({ status: "running", attempt: 2 });
+  });
+
+  test("takes no retry away: all of them are left for failures", () => {
+    const world = new World(define({ a: { retry: { retriesMax: 1 } } }));
+    world.result("a@1", "handed_back", back);
+    world.drain();
+    world.result("a@2", "failed_retryable");
+    world.drain();
+    world.fire("retry/a@3");
+    world.drain();
+    expect(world.step("a")).toMatchObject({ status: "running", attempt: 3, failures: 1, handBacks: 1 });
+  });
+
+  test("more than a hundred times counts as a lost claim, and ends the step in the end", () => {
+    const world = new World(define({ a: { timeoutMs: 1_000 } }));
+    for (let attempt = 1; attempt <= 104; attempt += 1) {
+      expect(world.step("a").lostClaims).toBe(attempt <= 101 ? undefined : attempt - 101);
+      world.result(`a@${attempt}`, "handed_back", back);
+      world.drain();
+    }
+    expect(world.step("a")).toMatchObject({ status: "running", attempt: 105, lostClaims: 4, handBacks: 104 });
+    world.result("a@105", "handed_back", back);
+    world.drain();
+    expect(world.status).toBe("failed");
+    expect(world.timers.size).toBe(0);
+    const error = { code: "claims_lost", message: "handed back 105 times" };
+    expect(world.step("a").error).toEqual(error);
+    expect(world.deadLetters).toMatchObject([{ id: `${runId}:a@105`, reason: "claims_lost" }]);
+    expect(JSON.parse(world.deadLetters[0]?.body ?? "")).toMatchObject({ error });
+    world.retry("a@105");
+    world.drain();
+    expect(world.step("a")).toMatchObject({ status: "running", attempt: 106 });
+    expect(world.step("a").handBacks).toBeUndefined();
+  });
+
+  test("of an older attempt, or of a run that was cancelled, is late", () => {
+    const world = new World(define({ a: {} }));
+    world.loseClaim("a@1");
+    world.drain();
+    world.postResult("a@1", "handed_back");
+    world.drain();
+    expect(world.fates.at(-1)?.fate).toBe("late");
+    expect(world.step("a")).toMatchObject({ attempt: 2, lostClaims: 1 });
+    world.cancel();
+    world.postResult("a@2", "handed_back");
+    world.drain();
+    expect([world.status, world.fates.at(-1)?.fate, world.ready()]).toEqual(["cancelled", "late", []]);
+  });
+
+  test("reads nothing that was not loaded with its entry", () => {
+    const world = new World(define({ a: {}, b: { dependsOn: ["a"] } }));
+    world.result("a@1", "handed_back", back);
+    world.drain();
+    expect(world.peak.needsRounds).toBe(0);
+  });
+});
+
 describe("entries that come too late", () => {
   test("a result of an older attempt, of a finished step or of an unknown one changes nothing", () => {
     const world = new World(define({ a: {}, b: {} }));

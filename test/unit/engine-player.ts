@@ -133,6 +133,8 @@ function answer(oracle: Oracle, world: World, place: Place, input: JsonValue): r
       return [move(world, `${job} failed`, (it) => it.result(job, "failed", { error: { message: "no" } }))];
     case "timeout":
       return [move(world, `${job} timeout`, (it) => it.fire(`timeout/${job}`))];
+    case "handed_back":
+      return [move(world, `${job} handed back`, (it) => it.result(job, "handed_back", {}))];
     case "lost":
       return [move(world, `${job} lost`, (it) => it.loseClaim(job))];
     case "never":
@@ -155,7 +157,7 @@ export function disturb(world: World, random: SeededRandom): void {
   if (job !== undefined) {
     const name = `${job.step}@${job.attempt}`;
     if (!world.inbox.some((entry) => "jobId" in entry && entry.jobId.endsWith(`:${name}`))) {
-      world.postResult(name, random.pick(["succeeded", "failed", "failed_retryable"]));
+      world.postResult(name, random.pick(["succeeded", "failed", "failed_retryable", "handed_back"]));
     }
     world.fire(`retry/${name}`);
   }

@@ -71,7 +71,7 @@ const definitions = fc
 const moves = fc.record({
   kind: weighted({
     ...{ done: 6, fail: 1, retry: 2, lost: 2, duplicate: 1, stale: 1, timer: 3, oldTimer: 1 },
-    ...{ approve: 2, reject: 1, poison: 1 },
+    ...{ approve: 2, reject: 1, poison: 1, back: 1 },
   }),
   pick: fc.nat({ max: 1_000 }),
 });
@@ -103,6 +103,7 @@ function make(worlds: readonly [World, ...World[]], { kind, pick }: Move): void 
     if (kind === "fail" && out) world.result(nameOf(out.jobId), "failed", { error: { message: "no" } });
     if (kind === "retry" && out) world.result(nameOf(out.jobId), "failed_retryable", { error: null });
     if (kind === "lost" && out) world.loseClaim(nameOf(out.jobId));
+    if (kind === "back" && out) world.result(nameOf(out.jobId), "handed_back", { handed_back_by: "w1" });
     if (kind === "duplicate" && any && any.state !== "ready") world.postResult(nameOf(any.jobId));
     if (kind === "stale") world.postResult(`${step}@${7 + (pick % 3)}`);
     if (kind === "timer" && timer) world.fire(timer);

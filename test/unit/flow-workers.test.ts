@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import type { InProcessJob, JobHandler } from "../../src/control/jobs/in-process-worker.ts";
 import { PermanentFailure } from "../../src/control/jobs/in-process-worker.ts";
+import type { JobId } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { acme, ann, type FlowPlane, FlowWorld, sideBySide, work } from "../support/flow-world.ts";
 import { isIdle } from "../support/simulated-ports.ts";
@@ -276,20 +277,97 @@ describe("a stop", () => {
     expect(await flow.status(later)).toBe("running");
   });
 
+  test("hands back what did not end in the time of grace: another worker has it at once", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", seldomSwept);
+    const { handler, seen } = slowly(plane, 3_600_000);
+    const worker = startWorker(plane, handler);
+    await plane.save("one", { a: work() });
+    const runId = await plane.start("one");
+    await flow.pass(1_000);
+    const other = await flow.open("q", seldomSwept);
+    const next = slowly(other, 10);
+    startWorker(other, next.handler, { name: "v" });
+    await flow.finish(worker.stop({ graceMs: 2_000 }));
+    expect(flow.nowMs()).toBeLessThan(3_200);
+    expect(seen.map(({ end }) => end)).toEqual(["aborted"]);
+    await plane.close();
+    // The other process is not told of jobs by this one's bus, and looks for them itself.
+    expect(await flow.ended(runId, 11_000)).toBe("succeeded");
+    expect(next.seen[0]?.job).toMatchObject({ attempt: 2 });
+    expect(next.seen[0]?.job.fence).toBeGreaterThan(seen[0]?.job.fence as number);
+    expect(await flow.step(runId, "a")).toMatchObject({ status: "succeeded", handBacks: 1 });
+    expect((await flow.step(runId, "a")).lostClaims).toBeUndefined();
+  });
+
+  test("does not wait for a handler that ignores its signal: its job is handed back, its result is not taken", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", seldomSwept);
+    const worker = startWorker(plane, async () => {
+      await plane.member.process.clock.sleep(20_000);
+      return "half of it";
+    });
+    await plane.save("one", { a: work() });
+    const runId = await plane.start("one");
+    await flow.pass(1_000);
+    const stoppedMs = flow.nowMs();
+    await flow.finish(worker.stop({ graceMs: 100 }));
+    expect(flow.nowMs() - stoppedMs).toBeGreaterThanOrEqual(1_100);
+    expect(flow.nowMs() - stoppedMs).toBeLessThan(1_300);
+    expect(await flow.step(runId, "a")).toMatchObject({ status: "running", attempt: 2, handBacks: 1 });
+    await flow.pass(25_000);
+    expect(await flow.step(runId, "a")).toMatchObject({ status: "running", attempt: 2 });
+  });
+
+  test("still reports what was done in time, although the report takes longer than the grace", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", { overrides: { "results.strategy": "retry" } });
+    const { handler, seen } = slowly(plane, 500);
+    const worker = startWorker(plane, handler);
+    await plane.save("one", { a: work() });
+    const runId = await plane.start("one");
+    const { release } = await flow.occupy(runId);
+    await flow.pass(400);
+    const stopping = worker.stop({ graceMs: 1_000 });
+    await flow.pass(5_000);
+    await release();
+    await flow.finish(stopping);
+    expect(await flow.ended(runId)).toBe("succeeded");
+    expect([seen.map(({ end }) => end), (await flow.step(runId, "a")).attempt]).toEqual([["finished"], 1]);
+  });
+
+  test("gives a job up that cannot be handed back: it is left to its lease", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", { overrides: { "results.strategy": "retry" } });
+    const { handler } = slowly(plane, 3_600_000);
+    const worker = startWorker(plane, handler);
+    await plane.save("one", { a: work() });
+    const runId = await plane.start("one");
+    await flow.pass(100);
+    const { release } = await flow.occupy(runId);
+    const stoppedMs = flow.nowMs();
+    await flow.finish(worker.stop({ graceMs: 0 }));
+    expect(flow.nowMs() - stoppedMs).toBeLessThan(10_000);
+    expect((await flow.job(`${runId}:a@1` as JobId)).state).toBe("claimed");
+    await release();
+    await flow.until(async () => (await flow.step(runId, "a")).lostClaims === 1, 35_000);
+  });
+
   test("of a worker waits for a claim on its way, too: it never works after it stopped", async () => {
     const flow = new FlowWorld();
     const plane = await flow.open("p");
     await plane.save("one", { a: work() });
-    await plane.start("one");
+    const runId = await plane.start("one");
     plane.member.fail({ claimJobs: [{ replyAfterMs: 500 }] });
     const { handler, seen } = slowly(plane, 100);
     const worker = startWorker(plane, handler);
     await flow.pass(100);
     await flow.finish(worker.stop());
-    const began = seen.length;
-    expect(seen.every(({ end }) => end === "finished")).toBe(true);
+    expect(seen).toEqual([]);
+    // It was handed back, not begun.
+    expect(await flow.step(runId, "a")).toMatchObject({ attempt: 2, handBacks: 1 });
     await flow.pass(10_000);
-    expect(seen).toHaveLength(began);
+    expect(seen).toEqual([]);
   });
 
   test("of the process is quick once the work is done, and leaves nothing running", async () => {

@@ -72,9 +72,17 @@ describe("a held job", () => {
 
   test("whose work is done is not lost by its own clock: the server decides about the result", () => {
     const { around, held, stops } = hold();
-    held.isDone = true;
+    held.done();
     around.advance(60_000);
     expect([stops, held.overdueMs]).toEqual([[], 50_000]);
+  });
+
+  test("that was closed is not watched again when a heartbeat is answered late", () => {
+    const { around, held, stops } = hold();
+    held.close();
+    held.extended(around.now(), 10_000);
+    around.advance(60_000);
+    expect(stops).toEqual([]);
   });
 });
 

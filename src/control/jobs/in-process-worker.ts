@@ -23,7 +23,7 @@ export type InProcessJob = {
   /** Grows with every claim: hand it to what the work writes to, so that an older attempt is refused there. */
   readonly fence: Fence;
   readonly deadlineAtMs?: number;
-  /** Aborted when the claim is lost or the run no longer wants the work. */
+  /** Aborted when the claim is lost, the run no longer wants the work, or the worker stops and its grace is over. */
   readonly signal: AbortSignal;
 };
 
@@ -42,10 +42,33 @@ export type InProcessWorkerOptions = {
   readonly handler: JobHandler;
 };
 
-/** `aliveAtMs` is when the store last said that the claim stands. */
-type Running = { readonly job: ClaimedJob; readonly stop: Stop; aliveAtMs: number };
+type Running = {
+  readonly job: ClaimedJob;
+  readonly stop: Stop;
+  /** When the store last said that the claim stands. */
+  aliveAtMs: number;
+  /** Another attempt does the work, or nobody wants it: nothing is reported. */
+  isLost: boolean;
+  /** The worker stops: what the handler still says may be half of the work, and the job is handed back. */
+  isStopping: boolean;
+  /** The handler is not waited for any longer. */
+  leave(): void;
+};
 
-export type InProcessWorker = { stop(): Promise<void> };
+export type StopOptions = {
+  /** How long jobs may go on: 30 s by default. Then their signals are aborted, and they are handed back. */
+  readonly graceMs?: number;
+};
+
+export type InProcessWorker = { stop(options?: StopOptions): Promise<void> };
+
+const graceMsDefault = 30_000;
+
+/** Two at the same work are one too many: a handler has this long to end after its signal, before its job is handed back. */
+const settleMs = 1_000;
+
+/** A job that cannot be handed back in this time is left to its lease. */
+const handBackMsMax = 5_000;
 
 export function startInProcessWorker(
   desk: { readonly engine: Engine; readonly workers: Workers },
@@ -78,10 +101,11 @@ export function startInProcessWorker(
   const { clock } = engine.ports;
 
   async function work(claimed: ClaimedJob): Promise<void> {
-    const job: Running = { job: claimed, stop: createStop(), aliveAtMs: clock.monotonicMs() };
+    const job = runningJob(claimed, clock.monotonicMs());
     running.set(claimed.job.jobId, job);
     try {
-      const report = await perform(handler, claimed, job.stop);
+      // What was claimed while the worker stopped is not begun.
+      const report = stopped.signal.aborted ? handedBack(claimed, name) : await reportOf(job);
       // The handler is done: the next step of the run may take this place in the commit of the result.
       offer.places += 1;
       await reportUntilTaken(engine, caller, report, job);
@@ -94,6 +118,16 @@ export function startInProcessWorker(
     }
   }
 
+  function reportOf(job: Running): Promise<ResultReport> {
+    return new Promise((resolve) => {
+      job.leave = () => resolve(handedBack(job.job, name));
+      void perform(handler, job.job, job.stop).then((report) => {
+        if (job.isStopping) job.leave();
+        else resolve(report);
+      });
+    });
+  }
+
   async function beatOnce(): Promise<void> {
     const beats = [...running.values()].map(({ job }) => ({ jobId: job.job.jobId, token: job.token }));
     if (beats.length === 0) return;
@@ -101,8 +135,12 @@ export function startInProcessWorker(
     if (answer.kind !== "judged") return;
     for (const verdict of answer.answers) {
       const job = running.get(verdict.jobId);
-      if (verdict.kind === "lost" || verdict.stop) job?.stop.abort();
-      else if (job !== undefined) job.aliveAtMs = clock.monotonicMs();
+      if (job === undefined) continue;
+      if (verdict.kind === "extended" && !verdict.stop) job.aliveAtMs = clock.monotonicMs();
+      else {
+        job.isLost = true;
+        job.stop.abort();
+      }
     }
   }
 
@@ -125,13 +163,33 @@ export function startInProcessWorker(
   engine.offers.open(offer);
   engine.background.run("the life of a worker", live);
   return {
-    async stop() {
+    async stop({ graceMs = graceMsDefault } = {}) {
       engine.offers.close(offer);
       stopped.abort();
-      while (offer.places < concurrency || running.size > 0) await clock.sleep(5);
+      const idle = async (withinMs: number) => {
+        const endMs = clock.monotonicMs() + withinMs;
+        while ((offer.places < concurrency || running.size > 0) && clock.monotonicMs() < endMs)
+          await clock.sleep(5);
+      };
+      await idle(graceMs);
+      for (const job of running.values()) {
+        job.isStopping = true;
+        job.stop.abort();
+      }
+      await idle(settleMs);
+      for (const job of running.values()) job.leave();
+      await idle(Number.POSITIVE_INFINITY);
       finished.abort();
     },
   };
+}
+
+function runningJob(job: ClaimedJob, aliveAtMs: number): Running {
+  return { job, stop: createStop(), aliveAtMs, isLost: false, isStopping: false, leave: () => {} };
+}
+
+function handedBack({ job: { jobId }, token }: ClaimedJob, worker: string): ResultReport {
+  return { jobId, token, outcome: "handed_back", worker };
 }
 
 async function perform(handler: JobHandler, claimed: ClaimedJob, stop: Stop): Promise<ResultReport> {
@@ -170,11 +228,14 @@ async function reportUntilTaken(
 ): Promise<void> {
   const { clock } = engine.ports;
   const silentMsMax = 2 * engine.config["jobs.leaseMs"];
-  while (!job.stop.aborted && clock.monotonicMs() - job.aliveAtMs < silentMsMax) {
+  const isHandBack = report.outcome === "handed_back";
+  const endMs = isHandBack ? clock.monotonicMs() + handBackMsMax : Number.POSITIVE_INFINITY;
+  // A stop of the worker aborts the signal, and changes nothing for a result that is on its way.
+  const isOver = () => job.isLost || clock.monotonicMs() >= endMs;
+  while (!isOver() && clock.monotonicMs() - job.aliveAtMs < silentMsMax) {
     const answer = await reportResult(engine, caller, report, "bus");
-    if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs, job.stop.signal);
-    else if (answer.kind === "unknown" || answer.kind === "unavailable")
-      await clock.sleep(250, job.stop.signal);
+    if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs);
+    else if (answer.kind === "unknown" || answer.kind === "unavailable") await clock.sleep(250);
     else return;
   }
 }

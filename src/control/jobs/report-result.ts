@@ -1,5 +1,6 @@
 // A worker's result on its way to the run: handed over, or tried again later while the run is busy.
 import { hash } from "node:crypto";
+import type { Outcome } from "../../domain/engine/records.ts";
 import type { NewEntry } from "../../domain/inbox.ts";
 import { type JobParts, parseJobId } from "../../domain/job.ts";
 import type { WaitPolicy } from "../../domain/tenant.ts";
@@ -80,10 +81,8 @@ function reportAnswer(answer: DeliveryAnswer): ReportAnswer {
 
 /** The same report gives the same entry id, so that a repeat is recognised and another result is not taken for it. */
 function entryOf(report: ResultReport, { step, attempt }: JobParts): NewEntry {
-  const { jobId, token, outcome, output = null, error } = report;
-  const body = JSON.stringify(
-    outcome === "succeeded" ? { output } : { error: error ?? { message: "failed" } },
-  );
+  const { jobId, token, outcome } = report;
+  const body = JSON.stringify(contentOf(report));
   const entryId = `result:${hash("sha256", `${token} ${outcome} ${body}`).slice(0, 32)}`;
   return {
     kind: "result",
@@ -93,4 +92,10 @@ function entryOf(report: ResultReport, { step, attempt }: JobParts): NewEntry {
     outcome,
     payload: { key: `result/${step}@${attempt}`, body },
   };
+}
+
+function contentOf({ outcome, output = null, error, worker }: ResultReport): Outcome {
+  if (outcome === "succeeded") return { output };
+  if (outcome === "handed_back") return worker === undefined ? {} : { handed_back_by: worker };
+  return { error: error ?? { message: "failed" } };
 }

@@ -17,13 +17,13 @@ import {
   stepTimer,
   type TimerName,
 } from "./keys.ts";
-import { hasFailed, isOpen, readFacts, writeOutput } from "./records.ts";
+import { hasFailed, isOpen, readFacts, readHandBack, writeOutput } from "./records.ts";
 import { reopen, revive } from "./revive.ts";
 import { runInput } from "./scope.ts";
 import { callOffAttempt, fail, type StepInHand, succeed } from "./settle-step.ts";
 import { takeOver } from "./subworkflow.ts";
 import { applyOutput } from "./take-output.ts";
-import { failAttempt, loseClaim, putUp } from "./try-again.ts";
+import { failAttempt, handBack, loseClaim, putUp } from "./try-again.ts";
 import { withdrawChildren } from "./withdraw.ts";
 
 export type Fate = "applied" | "late";
@@ -134,6 +134,9 @@ function applyResult(draft: Draft, entry: InboxEntry & { readonly kind: "result"
     applyOutput(draft, inHand, entry.payloadKey);
   } else if (entry.outcome === "failed") {
     fail(draft, inHand, "failed", { errorKey: entry.payloadKey });
+  } else if (entry.outcome === "handed_back") {
+    const body = bodyOf(draft, entry.payloadKey);
+    if (body !== undefined) handBack(draft, inHand, typeof body === "string" ? readHandBack(body) : undefined);
   } else {
     failAttempt(draft, inHand, { status: "failed", cause: { errorKey: entry.payloadKey } });
   }
@@ -168,6 +171,7 @@ function applyLostClaim(draft: Draft, entry: InboxEntry & { readonly kind: "clai
   const name = attemptOf(draft.runId, entry.jobId);
   const inHand = openStep(draft, { entry, name, status: "running" });
   if (inHand === undefined) return "late";
+  if (inHand.step.timeoutMs !== undefined) clearTimer(draft, stepTimer("timeout", name as AttemptName));
   loseClaim(draft, inHand, entry.worker);
   return "applied";
 }

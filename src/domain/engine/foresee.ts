@@ -107,6 +107,11 @@ function addOutputOfChild(guess: Guess, entry: InboxEntry & { readonly kind: "ch
 
 function addResult(guess: Guess, entry: InboxEntry & { readonly kind: "result" }): void {
   const id = parseJobId(entry.jobId)?.step ?? "";
+  if (entry.outcome === "handed_back") {
+    addAttempt(guess, id, "again");
+    guess.keys.add(entry.payloadKey);
+    return;
+  }
   addAttempt(guess, id, entry.outcome === "succeeded" ? "ends" : entry.outcome);
   const step = stepNamed(guess.compiled, id);
   const isHandled = entry.outcome !== "succeeded" && step?.onError !== undefined;

@@ -34,6 +34,8 @@ export type StepRecord = {
   readonly failures?: number;
   /** Workers that fell silent; not counted as failures. */
   readonly lostClaims?: number;
+  /** How often a worker gave the job up on purpose; counted neither as failures nor, for long, as lost claims. */
+  readonly handBacks?: number;
   /** While pending: dependencies that have not ended yet. */
   readonly remaining?: number;
   /** While pending: one of its dependencies was done, rather than passed over by a switch. */
@@ -167,7 +169,10 @@ export type RunFacts = {
 };
 
 /** `result/...` and `output/...`. */
-export type Outcome = { readonly output: JsonValue } | { readonly error: JsonValue };
+export type Outcome =
+  | { readonly output: JsonValue }
+  | { readonly error: JsonValue }
+  | { readonly handed_back_by?: string };
 
 export const readRunState = (body: string): RunState => JSON.parse(body) as RunState;
 export const readStepRecord = (body: string): StepRecord => JSON.parse(body) as StepRecord;
@@ -181,6 +186,12 @@ export function readOutput(body: string): JsonValue {
 /** The error in a result record; null when there is none. */
 export function readError(body: string): JsonValue {
   return (JSON.parse(body) as { error?: JsonValue }).error ?? null;
+}
+
+/** Who handed the job back, as the result record says; undefined when it does not. */
+export function readHandBack(body: string): string | undefined {
+  const { handed_back_by } = JSON.parse(body) as { handed_back_by?: unknown };
+  return typeof handed_back_by === "string" ? handed_back_by : undefined;
 }
 
 /** In the place of an output that is too large to be kept. */

@@ -30,7 +30,7 @@ export function revive(draft: Draft, inHand: StepInHand): boolean {
   const failed = failedWith(draft, inHand);
   if (failed === undefined) return false;
   const { step, record } = inHand;
-  const { failures: _failures, lostClaims: _lostClaims, ...fresh } = unfailed(record);
+  const { failures: _, lostClaims: _lostClaims, handBacks: _handBacks, ...fresh } = unfailed(record);
   for (const [index, controller] of failed.entries()) {
     goOn(draft, controller, (failed[index - 1]?.record ?? record).status as FailedStatus);
   }

@@ -1,15 +1,21 @@
-// Whether a step gets another attempt: after a retryable failure it waits, after a lost claim it does not.
+// Whether a step gets another attempt: after a retryable failure it waits, after a lost or returned claim it does not.
 import { makeJobId } from "../job.ts";
 import type { DeadLetterReason } from "../run-change.ts";
 import { backoffMs } from "./backoff.ts";
 import { putUpJob } from "./begin-job.ts";
-import { clearTimer, type Draft, putStep } from "./draft.ts";
+import { type Draft, putStep } from "./draft.ts";
 import { stepTimer } from "./keys.ts";
 import { type FailureCause, fail, lasting, type StepInHand } from "./settle-step.ts";
 import { startChild } from "./subworkflow.ts";
 
 /** The fifth worker that falls silent over the same step is taken as the step's own fault. */
 export const lostClaimsMax = 5;
+
+/**
+ * From the next one on a hand-back counts as a lost claim: a worker that hands back whatever it gets, and goes on asking, would
+ * otherwise have the same step again as fast as it can poll, for ever. A step outlives a hundred restarts of its workers.
+ */
+export const handBacksMax = 100;
 
 /** Begins the next attempt of a step that somebody else does: a worker, or another run. */
 export function putUp(draft: Draft, inHand: StepInHand): void {
@@ -58,15 +64,33 @@ export function loseClaim(draft: Draft, { step, record }: StepInHand, worker: st
   const counted = { step, record: { ...record, lostClaims } };
   const name = { step: step.id, attempt: record.attempt };
   draft.events.push({ type: "step_claim_lost", ...name, worker, lost_claims: lostClaims });
-  if (step.timeoutMs !== undefined) clearTimer(draft, stepTimer("timeout", name));
   if (lostClaims < lostClaimsMax) {
     putUp(draft, counted);
     return;
   }
-  const message = `${lostClaims} workers fell silent over this step`;
+  const { handBacks = 0 } = record;
+  const message =
+    handBacks > handBacksMax
+      ? `handed back ${handBacks} times`
+      : `${lostClaims} workers fell silent over this step`;
   const cause = { error: { code: "claims_lost", message } };
   addDeadLetter(draft, counted, "claims_lost", cause);
   fail(draft, counted, "failed", cause);
+}
+
+/** The next attempt follows at once: neither the step nor its worker did anything wrong. */
+export function handBack(draft: Draft, { step, record }: StepInHand, worker: string | undefined): void {
+  const handBacks = (record.handBacks ?? 0) + 1;
+  const counted = { step, record: { ...record, handBacks } };
+  draft.events.push({
+    type: "step_handed_back",
+    step: step.id,
+    attempt: record.attempt,
+    ...(worker === undefined ? {} : { worker }),
+    hand_backs: handBacks,
+  });
+  if (handBacks <= handBacksMax) putUp(draft, counted);
+  else loseClaim(draft, counted, worker ?? "");
 }
 
 function addDeadLetter(

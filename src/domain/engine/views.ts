@@ -56,6 +56,7 @@ export type StepDescription = {
   readonly attempts: number;
   readonly failures?: number;
   readonly lost_claims?: number;
+  readonly hand_backs?: number;
   readonly waiting_for?: string;
   readonly wakes_at?: string;
   readonly started_at?: string;
@@ -159,6 +160,7 @@ function describeStep(sources: Sources, step: CompiledStep): StepDescription {
     attempts: record.attempt,
     ...(record.failures === undefined ? {} : { failures: record.failures }),
     ...(record.lostClaims === undefined ? {} : { lost_claims: record.lostClaims }),
+    ...(record.handBacks === undefined ? {} : { hand_backs: record.handBacks }),
     ...(record.waitingFor === undefined ? {} : { waiting_for: record.waitingFor }),
     ...time("wakes_at", record.wakeAtMs),
     ...time("started_at", record.startedAtMs),

@@ -95,7 +95,7 @@ export const jobHandlers: JobHandlers = {
 
   async reportResults(service, { body, key }) {
     const caller = callerOf(key);
-    const results = await Promise.all(body.results.map((item) => report(service, caller, item)));
+    const results = await Promise.all(body.results.map((item) => report(service, caller, body.worker_id, item)));
     return { status: 200, body: { results } };
   },
 
@@ -127,6 +127,7 @@ type ResultView = z.output<typeof resultAnswer>;
 async function report(
   { api, config, ports }: Service,
   caller: Caller,
+  worker: string,
   item: ResultItem,
 ): Promise<ResultView> {
   const job_id = item.job_id;
@@ -139,6 +140,7 @@ async function report(
     jobId: parts.jobId,
     token: item.claim_token as ClaimToken,
     outcome: outcomeOf(item),
+    worker,
     ...(output === undefined ? {} : { output }),
     ...(error === undefined ? {} : { error }),
   };
@@ -152,7 +154,7 @@ async function report(
 
 /** Workers that do not say are given another try. */
 function outcomeOf({ status, retryable }: ResultItem): JobOutcome {
-  if (status === "succeeded") return "succeeded";
+  if (status !== "failed") return status;
   return retryable === false ? "failed" : "failed_retryable";
 }
 

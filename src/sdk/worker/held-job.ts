@@ -12,17 +12,17 @@ const arrivalFraction = 0.1;
 export class HeldJob {
   readonly claim: ClaimedJob;
   readonly job: Job;
-  /** Its handler is done, and the result is on its way. */
-  isDone = false;
 
   readonly #surroundings: Surroundings;
   readonly #stopping = new AbortController();
+  readonly #done = new AbortController();
   readonly #onStop: (reason: StopReason) => void;
   readonly #wantBeat: () => void;
   #since: Instant;
   #leaseMs: number;
   #progress: unknown;
   #cancelDeadline = () => {};
+  #isClosed = false;
 
   constructor(
     surroundings: Surroundings,
@@ -42,6 +42,19 @@ export class HeldJob {
   get stopReason(): StopReason | undefined {
     const { reason } = this.#stopping.signal;
     return reason instanceof JobStopped ? reason.because : undefined;
+  }
+
+  /** Its handler has ended, or never began; a result may be on its way. */
+  get isDone(): boolean {
+    return this.#done.signal.aborted;
+  }
+
+  get whenDone(): AbortSignal {
+    return this.#done.signal;
+  }
+
+  done(): void {
+    this.#done.abort();
   }
 
   /** When the claim was last known to stand, and for how long from then. */
@@ -88,6 +101,7 @@ export class HeldJob {
 
   /** Nothing more is to be watched. */
   close(): void {
+    this.#isClosed = true;
     this.#cancelDeadline();
   }
 
@@ -107,6 +121,8 @@ export class HeldJob {
 
   #armDeadline(): void {
     this.#cancelDeadline();
+    // A heartbeat that is answered late must not set a timer again: it would keep the process from ending.
+    if (this.#isClosed) return;
     this.#cancelDeadline = this.#surroundings.timer(Math.max(0, this.#remainingMs()), () => {
       if (!this.#isOver() && !this.isDone) this.#armDeadline();
     });

@@ -42,13 +42,13 @@ export type Handler<Input = unknown, Output = unknown> = (job: Job<Input>) => Pr
 /** One for any input: written as a method, so that a handler may name the input it expects. */
 export type AnyHandler = { handle(job: Job): unknown }["handle"];
 
-/** Why a job ended before its handler did. Nothing is reported: the work belongs to somebody else, or to nobody. */
+/** Why a job ended before its handler did. Whatever that still returns is not reported: the work belongs to somebody else, or to nobody. */
 export type StopReason =
   /** The claim ran out, or the server says that it is another worker's. */
   | "claim_lost"
   /** The run was cancelled, has ended, or goes on without this step. */
   | "not_wanted"
-  /** The worker stops, and its grace is over. */
+  /** The worker stops, and its grace is over: the job is handed back. */
   | "worker_stopped";
 
 export class JobStopped extends Error {

@@ -101,9 +101,10 @@ async function pollUntilAnswered(
   let mayBeClaimed = false;
   for (let attempt = 1; ; attempt += 1) {
     const sentAt = surroundings.now();
+    const isLast = host.signal.aborted;
     try {
       // A stop shortens the wait, not the answer: jobs that were claimed for this poll must be heard of.
-      const wait_ms = host.signal.aborted ? 0 : body.wait_ms;
+      const wait_ms = isLast ? 0 : body.wait_ms;
       const answer = await answerOf(caller, host, { ...body, wait_ms });
       if (answer === "hung_up") {
         mayBeClaimed = true;
@@ -120,8 +121,8 @@ async function pollUntilAnswered(
       if (pauseMs === undefined) throw error;
       host.onFailure(error);
       mayBeClaimed ||= (error as InterlockConnectionError).effect === "unknown";
-      // Nobody waits for a worker that stops: what was claimed unheard goes to another one when its lease is over.
-      if (host.signal.aborted) return undefined;
+      // A worker that stops asks once more: what was claimed unheard goes to another one when its lease is over.
+      if (isLast) return undefined;
       await surroundings.sleep(pauseMs, host.signal);
     }
   }

@@ -3,7 +3,7 @@ import { pauseBefore } from "../call.ts";
 import type { Caller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
 import type { Body } from "../contract.ts";
-import type { Surroundings } from "../surroundings.ts";
+import { elapsedMs, type Surroundings } from "../surroundings.ts";
 import type { HeldJob } from "./held-job.ts";
 import { JobFailed } from "./job.ts";
 
@@ -20,12 +20,16 @@ type Waiting = {
   readonly held: HeldJob;
   readonly result: Result;
   readonly bytes: number;
+  /** Until it is given up, whatever becomes of the claim. */
+  leftMs(): number;
   end(end: ResultEnd): void;
 };
 
 export type Results = {
   /** Resolves when the server has answered for good. */
   report(held: HeldJob, result: Result): Promise<ResultEnd>;
+  /** The work was not done, and another worker gets it at once; given up after a few seconds: somebody waits for the stop. */
+  handBack(held: HeldJob): Promise<ResultEnd>;
 };
 
 /** Jobs that end together are reported together. */
@@ -33,6 +37,9 @@ const gatherMs = 3;
 const batchMax = 100;
 /** Well below the 2 MiB that a body may have. */
 const batchBytesMax = 1_000_000;
+const timeoutMsMax = 15_000;
+/** Whoever stops a process does not wait for long before killing it: then the job is left to its lease. */
+const handBackMsMax = 5_000;
 
 export function createResults(
   surroundings: Surroundings,
@@ -67,7 +74,7 @@ export function createResults(
       const answer = await caller.call("reportResults", {
         body: { worker_id: worker.name, results: batch.map(({ result }) => result) },
         retry: { attemptsMax: 1 },
-        timeoutMs: 15_000,
+        timeoutMs: Math.max(100, Math.min(timeoutMsMax, ...batch.map(({ leftMs }) => leftMs()))),
       });
       for (const [index, item] of batch.entries()) settle(item, answer.results[index]);
     } catch (error) {
@@ -97,14 +104,25 @@ export function createResults(
     const again = batch.filter((item) => isPassing && !isTooLate(item));
     for (const item of batch) if (!again.includes(item)) item.end({ kind: "given_up", error });
     if (again.length === 0) return;
-    await surroundings.sleep(pauseBefore(attempt, error as InterlockApiError, surroundings.fraction()));
+    const pauseMs = pauseBefore(attempt, error as InterlockApiError, surroundings.fraction());
+    await surroundings.sleep(Math.min(pauseMs, ...again.map(({ leftMs }) => leftMs())));
     await send(again, attempt + 1);
   }
 
   return {
     report: (held, result) =>
       new Promise((resolve) => {
-        put({ held, result, bytes: bytesOf(result), end: resolve }, 0);
+        const leftMs = () => Number.POSITIVE_INFINITY;
+        put({ held, result, bytes: bytesOf(result), leftMs, end: resolve }, 0);
+      }),
+    handBack: (held) =>
+      new Promise((resolve) => {
+        const { job_id, claim_token } = held.claim;
+        const result: Result = { job_id, claim_token, status: "handed_back" };
+        const since = surroundings.now();
+        // A claim that has run out cannot be handed back.
+        const leftMs = () => Math.min(handBackMsMax - elapsedMs(since, surroundings.now()), -held.overdueMs);
+        put({ held, result, bytes: bytesOf(result), leftMs, end: resolve }, 0);
       }),
   };
 }
@@ -112,7 +130,8 @@ export function createResults(
 type Verdict = { readonly kind: string; readonly because?: string; readonly retry_after_ms?: number };
 
 /** A claim that ran out may still be found standing for a while: only then is a late result worth its try. */
-function isTooLate({ held }: Waiting): boolean {
+function isTooLate({ held, result, leftMs }: Waiting): boolean {
+  if (result.status === "handed_back") return leftMs() <= 0;
   return held.stopReason !== undefined || held.overdueMs > held.leaseMs;
 }
 

@@ -35,14 +35,16 @@ export type WorkerOptions = ClientOptions & {
 };
 
 export type StopOptions = {
-  /** How long jobs may go on: 30 s by default. Then their signals are aborted. */
+  /** How long jobs may go on: 30 s by default. Then their signals are aborted, and they are handed back. */
   readonly graceMs?: number | undefined;
 };
 
 export type StopReport = {
   /** Jobs that ended, and whose results were answered, since the stop began. */
   readonly finished: number;
-  /** Jobs that were given up: another worker gets them when their lease is over. */
+  /** Jobs that did not end in time, or had not begun: another worker can have them at once. */
+  readonly handedBack: readonly string[];
+  /** Jobs that could not be handed back either: another worker gets them when their lease is over. */
   readonly abandoned: readonly string[];
 };
 
@@ -75,6 +77,9 @@ const concurrencyDefault = 10;
 const graceMsDefault = 30_000;
 const pollWaitMsDefault = 20_000;
 
+/** Two at the same work are one too many: a handler has this long to end after its signal, before its job is handed back. */
+const settleMs = 1_000;
+
 class RunningWorker {
   readonly name: string;
   readonly finished: Promise<void>;
@@ -90,10 +95,10 @@ class RunningWorker {
   readonly #polls: Polls;
   readonly #beats: Heartbeats;
   readonly #results: Results;
+  readonly #handedBack = new Set<string>();
   readonly #abandoned = new Set<string>();
   #stopped: Promise<StopReport> | undefined;
   #isDraining = false;
-  #isGraceOver = false;
   #ended = 0;
   #whenIdle = () => {};
 
@@ -158,14 +163,17 @@ class RunningWorker {
     const patience = new AbortController();
     const idle = this.#idle();
     void this.#surroundings.sleep(graceMs, patience.signal).then(() => {
-      this.#isGraceOver = true;
       for (const held of this.#held.values()) if (!held.isDone) held.stop("worker_stopped");
     });
     await this.#polls.ended.catch(() => undefined);
     await idle;
     patience.abort();
     await this.#beats.stop();
-    return { finished: this.#ended - endedBefore, abandoned: [...this.#abandoned] };
+    return {
+      finished: this.#ended - endedBefore,
+      handedBack: [...this.#handedBack],
+      abandoned: [...this.#abandoned],
+    };
   }
 
   /** When nothing is held any more; a handler that does not heed its signal is not waited for. */
@@ -179,17 +187,18 @@ class RunningWorker {
   }
 
   #take({ jobs, sentAt, receivedAt, isRepeat }: Batch): void {
-    if (this.#isGraceOver) {
-      for (const { job_id } of jobs) this.#abandoned.add(job_id);
-      return;
-    }
     const taken = jobs.filter(({ job_id }) => !this.#held.has(job_id));
     const held = taken.map((claim) => this.#hold(claim, claimedSince(sentAt, receivedAt, claim.lease_ms)));
     this.atWork += held.length;
+    const { signal } = this.#stopping;
     const begin = () => {
-      for (const job of held) void this.#work(job);
+      for (const job of held) {
+        // What comes while the worker stops is not begun.
+        if (signal.aborted) job.stop("worker_stopped");
+        void this.#work(job);
+      }
     };
-    if (isRepeat) void this.#beats.confirm(held).then(begin);
+    if (isRepeat && !signal.aborted) void this.#beats.confirm(held).then(begin);
     else begin();
     this.#beats.wake();
   }
@@ -199,10 +208,13 @@ class RunningWorker {
       since,
       wantBeat: () => this.#beats.wake(),
       onStop: (because) => {
+        if (because === "worker_stopped") {
+          void this.#handBack(held);
+          return;
+        }
         // Its claim is not kept any longer; what the handler still does is its own affair.
         this.#drop(held);
-        if (because === "worker_stopped") this.#abandoned.add(claim.job_id);
-        else this.#tell({ kind: because, jobId: claim.job_id });
+        this.#tell({ kind: because, jobId: claim.job_id });
       },
     });
     this.#held.set(claim.job_id, held);
@@ -211,9 +223,11 @@ class RunningWorker {
 
   async #work(held: HeldJob): Promise<void> {
     const result = held.stopReason === undefined ? await this.#perform(held) : undefined;
-    held.isDone = true;
+    held.done();
     this.atWork -= 1;
     this.#polls.wake();
+    // What a handler returns after its signal may be half of the work: `#handBack` has waited for this moment only.
+    if (held.stopReason === "worker_stopped") return;
     // The last look before the report: a process that was paused must not take its claim for granted.
     if (result === undefined || held.stopReason !== undefined) {
       this.#drop(held);
@@ -223,6 +237,14 @@ class RunningWorker {
     const jobId = held.claim.job_id;
     if (end.kind === "accepted") this.#ended += 1;
     else if (held.stopReason === undefined) this.#tell(troubleOf(end, jobId));
+    this.#drop(held);
+  }
+
+  /** Its claim is kept until then: whoever gets it next begins when this one has ended, if it ends in time. */
+  async #handBack(held: HeldJob): Promise<void> {
+    await this.#surroundings.sleep(settleMs, held.whenDone);
+    const { kind } = await this.#results.handBack(held);
+    (kind === "accepted" ? this.#handedBack : this.#abandoned).add(held.claim.job_id);
     this.#drop(held);
   }
 

@@ -7,7 +7,7 @@ export type Place = { readonly run: string; readonly step: string; readonly atte
 
 export type Answer =
   | { readonly kind: "output"; readonly output: JsonValue }
-  | { readonly kind: "retryable" | "failed" | "timeout" | "lost" | "never" };
+  | { readonly kind: "retryable" | "failed" | "timeout" | "lost" | "handed_back" | "never" };
 
 export type Verdict = "approved" | "rejected" | "expired" | "never";
 
@@ -49,10 +49,11 @@ export function createOracle(seed: number, moods: Moods, workflowOf: (run: strin
       if (hangs(place.run, place.step)) return { kind: "never" };
       const { kind, isTimed } = moodOf(place.run, place.step);
       if (kind === "failing") return { kind: "failed" };
-      const drawn = draw(place, 10);
+      const drawn = draw(place, 11);
       if (kind === "good" || drawn < 4) return { kind: "output", output: outputOf(place, input) };
       if (drawn < 7) return { kind: "retryable" };
       if (drawn < 8) return { kind: "lost" };
+      if (drawn === 10) return { kind: "handed_back" };
       return { kind: drawn === 8 && isTimed ? "timeout" : "failed" };
     },
     decide: (place) => {
