@@ -10,7 +10,7 @@ import type { KnownState } from "./known-state.ts";
 import type { Marks } from "./marks.ts";
 import { mustHold } from "./violation.ts";
 
-/** `nonce` stands in the output or the error, and in no other report. */
+/** `nonce` stands in the output, the error or the worker's name, and in no other report. */
 export type Report = { readonly tenant: TenantId; readonly jobId: string; readonly nonce: string };
 
 /** `by` is different for every decision, unless somebody decides on their own run. */

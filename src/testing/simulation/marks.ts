@@ -50,6 +50,7 @@ export const markNames = [
   "run_busy",
   "result_by_bus",
   "slot_repaired",
+  "job_handed_back",
   "worker_told_lost",
   "worker_told_to_stop",
   "run_cancelled",

@@ -1,4 +1,4 @@
-// Workers in processes of their own: they poll gateways, work too long, fall silent, report twice, late, and for others.
+// Workers in processes of their own: they poll gateways, work too long, fall silent, hand back, report twice, late, and for others.
 import type { Caller, ClaimedJob, ResultReport } from "../../control/control-api.ts";
 import { publishResult } from "../../control/jobs/hear-results.ts";
 import type { ClaimToken, JobId } from "../../domain/job.ts";
@@ -23,6 +23,8 @@ type Worker = {
   readonly world: World;
   readonly process: SimulatedProcess;
   readonly random: SeededRandom;
+  /** Of its own, so that what else happens does not depend on it. */
+  readonly handsBack: SeededRandom;
   readonly habits: Habits;
   readonly tenant: TenantId;
   readonly credential: string;
@@ -45,7 +47,9 @@ export async function runWorker(world: World, process: SimulatedProcess): Promis
   };
   const credential = random.pick(credentials);
   const pool = process.random.stream("pool").pick(world.swarm.pools);
-  const worker: Worker = { world, process, random, habits, tenant, credential, pool, stale: undefined };
+  const handsBack = process.random.stream("hand back");
+  const about = { habits, tenant, credential, pool };
+  const worker: Worker = { world, process, random, handsBack, ...about, stale: undefined };
   let pollId = random.token();
   while (!world.peace.over) {
     const jobs = await poll(worker, pollId);
@@ -131,9 +135,13 @@ async function beat(worker: Worker, { job, token }: ClaimedJob): Promise<boolean
 
 type NamedReport = { readonly nonce: string; readonly report: ResultReport };
 
-function drawReport({ random, world }: Worker, { job, input }: ClaimedJob, token: ClaimToken): NamedReport {
+function drawReport(worker: Worker, { job, input }: ClaimedJob, token: ClaimToken): NamedReport {
+  const { random, handsBack, world } = worker;
   const nonce = `n${random.token()}`;
   const { jobId } = job;
+  if (!world.peace.begun && handsBack.chance(0.05)) {
+    return { nonce, report: { jobId, token, outcome: "handed_back", worker: nonce } };
+  }
   const foretold = world.foretold.answer(jobId, input);
   if (foretold?.outcome === "succeeded") {
     return { nonce, report: { jobId, token, outcome: "succeeded", output: { ...foretold.output, nonce } } };
@@ -174,6 +182,7 @@ async function reportOnce(worker: Worker, { nonce, report }: NamedReport) {
     const answer = await gateway.api.reportResult(callerOf(worker, tenant), report);
     world.kernel.note(process.name, "reported", jobId, answer.kind);
     world.deeds.reportAnswered({ tenant, jobId, nonce }, answer);
+    if (report.outcome === "handed_back" && answer.kind === "accepted") world.marks.hit("job_handed_back");
     return answer;
   });
 }
