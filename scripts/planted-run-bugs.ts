@@ -163,4 +163,28 @@ export const plantedRunBugs: readonly PlantedBug[] = [
     `settings.revokedKeyIds?.includes(credential) ?? false`,
     `settings.revokedKeyIds?.includes("") ?? false`,
   ),
+  {
+    name: "hand-back-for-ever",
+    what: "hand-backs are not bounded: a worker that hands back whatever it gets keeps a step busy for ever",
+    edits: [
+      {
+        file: "src/domain/engine/try-again.ts",
+        find: "  if (handBacks <= handBacksMax) putUp(draft, counted);",
+        replace: "  if (handBacks > 0) putUp(draft, counted);",
+      },
+    ],
+    tests: ["test/unit/engine-attempts.test.ts"],
+  },
+  {
+    name: "hand-back-is-a-failure",
+    what: "a job that is handed back counts as a failed attempt: a deployment of the workers uses up the step's retries",
+    edits: [
+      {
+        file: "src/domain/engine/apply-entry.ts",
+        find: `entry.outcome === "handed_back"`,
+        replace: `(entry.outcome as string) === ""`,
+      },
+    ],
+    tests: ["test/unit/engine-attempts.test.ts"],
+  },
 ];

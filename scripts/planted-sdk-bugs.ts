@@ -103,4 +103,30 @@ export const plantedSdkBugs: readonly PlantedBug[] = [
     ],
     tests: ["test/unit/sdk-fence.test.ts"],
   },
+  {
+    name: "sdk-half-a-result",
+    what: "what a handler returns after the worker has stopped it is reported: half of the work counts as all of it",
+    edits: [
+      {
+        file: "src/sdk/worker/worker.ts",
+        find: `    if (held.stopReason === "worker_stopped") return;
+    // The last look before the report: a process that was paused must not take its claim for granted.
+    if (result === undefined || held.stopReason !== undefined) {`,
+        replace: "    if (result === undefined) {",
+      },
+    ],
+    tests: ["test/unit/sdk-worker.test.ts"],
+  },
+  {
+    name: "sdk-begins-while-stopping",
+    what: "jobs that arrive while the worker stops are begun instead of handed back: the stop takes as long as they do",
+    edits: [
+      {
+        file: "src/sdk/worker/worker.ts",
+        find: `        if (signal.aborted) job.stop("worker_stopped");\n`,
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/sdk-worker.test.ts"],
+  },
 ];

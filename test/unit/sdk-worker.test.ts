@@ -299,10 +299,7 @@ describe("stopping", () => {
     const runId = await slow.start("unbegun");
     await lost;
     const report = await first.stop({ graceMs: 60_000 });
-    expect([report, calls]).toEqual([
-      { finished: 0, handedBack: [`${runId}:only@1`], abandoned: [] },
-      [],
-    ]);
+    expect([report, calls]).toEqual([{ finished: 0, handedBack: [`${runId}:only@1`], abandoned: [] }, []]);
     slow.work({ topics: { unbegun: (job) => job.attempt } });
     expect((await slow.admin.runs.wait(runId, { timeoutMs: 10_000 })).steps.only?.output).toBe(2);
   });

@@ -5,6 +5,7 @@ import type { Fence } from "../../domain/lock.ts";
 import { defaultPool } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
+import type { Clock } from "../../ports/clock.ts";
 import type { Caller, ClaimedJob, ResultReport } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches } from "./claim-matches.ts";
@@ -51,6 +52,7 @@ type Running = {
   isLost: boolean;
   /** The worker stops: what the handler still says may be half of the work, and the job is handed back. */
   isStopping: boolean;
+  lose(): void;
   /** The handler is not waited for any longer. */
   leave(): void;
 };
@@ -75,7 +77,7 @@ export function startInProcessWorker(
   options: InProcessWorkerOptions,
 ): InProcessWorker {
   const { engine, workers } = desk;
-  const { tenant, name, topics, concurrency, handler, pool = defaultPool } = options;
+  const { tenant, name, topics, concurrency, pool = defaultPool } = options;
   if (topics.length === 0 || concurrency < 1) {
     throw new InterlockError("invalid_request", "a worker needs a topic and at least one place");
   }
@@ -105,7 +107,7 @@ export function startInProcessWorker(
     running.set(claimed.job.jobId, job);
     try {
       // What was claimed while the worker stopped is not begun.
-      const report = stopped.signal.aborted ? handedBack(claimed, name) : await reportOf(job);
+      const report = stopped.signal.aborted ? handedBack(claimed, name) : await reportOf(job, options);
       // The handler is done: the next step of the run may take this place in the commit of the result.
       offer.places += 1;
       await reportUntilTaken(engine, caller, report, job);
@@ -118,16 +120,6 @@ export function startInProcessWorker(
     }
   }
 
-  function reportOf(job: Running): Promise<ResultReport> {
-    return new Promise((resolve) => {
-      job.leave = () => resolve(handedBack(job.job, name));
-      void perform(handler, job.job, job.stop).then((report) => {
-        if (job.isStopping) job.leave();
-        else resolve(report);
-      });
-    });
-  }
-
   async function beatOnce(): Promise<void> {
     const beats = [...running.values()].map(({ job }) => ({ jobId: job.job.jobId, token: job.token }));
     if (beats.length === 0) return;
@@ -135,12 +127,8 @@ export function startInProcessWorker(
     if (answer.kind !== "judged") return;
     for (const verdict of answer.answers) {
       const job = running.get(verdict.jobId);
-      if (job === undefined) continue;
-      if (verdict.kind === "extended" && !verdict.stop) job.aliveAtMs = clock.monotonicMs();
-      else {
-        job.isLost = true;
-        job.stop.abort();
-      }
+      if (verdict.kind === "lost" || verdict.stop) job?.lose();
+      else if (job !== undefined) job.aliveAtMs = clock.monotonicMs();
     }
   }
 
@@ -166,26 +154,61 @@ export function startInProcessWorker(
     async stop({ graceMs = graceMsDefault } = {}) {
       engine.offers.close(offer);
       stopped.abort();
-      const idle = async (withinMs: number) => {
-        const endMs = clock.monotonicMs() + withinMs;
-        while ((offer.places < concurrency || running.size > 0) && clock.monotonicMs() < endMs)
-          await clock.sleep(5);
-      };
-      await idle(graceMs);
-      for (const job of running.values()) {
-        job.isStopping = true;
-        job.stop.abort();
-      }
-      await idle(settleMs);
-      for (const job of running.values()) job.leave();
-      await idle(Number.POSITIVE_INFINITY);
+      const isBusy = () => offer.places < concurrency || running.size > 0;
+      await stopInOrder(clock, running, isBusy, graceMs);
       finished.abort();
     },
   };
 }
 
-function runningJob(job: ClaimedJob, aliveAtMs: number): Running {
-  return { job, stop: createStop(), aliveAtMs, isLost: false, isStopping: false, leave: () => {} };
+async function stopInOrder(
+  clock: Clock,
+  running: ReadonlyMap<JobId, Running>,
+  isBusy: () => boolean,
+  graceMs: number,
+): Promise<void> {
+  const idle = async (withinMs: number) => {
+    const endMs = clock.monotonicMs() + withinMs;
+    while (isBusy() && clock.monotonicMs() < endMs) await clock.sleep(5);
+  };
+  await idle(graceMs);
+  for (const job of running.values()) {
+    job.isStopping = true;
+    job.stop.abort();
+  }
+  await idle(settleMs);
+  for (const job of running.values()) job.leave();
+  await idle(Number.POSITIVE_INFINITY);
+}
+
+function runningJob(claimed: ClaimedJob, aliveAtMs: number): Running {
+  const job: Running = {
+    job: claimed,
+    stop: createStop(),
+    aliveAtMs,
+    isLost: false,
+    isStopping: false,
+    lose() {
+      job.isLost = true;
+      job.stop.abort();
+    },
+    leave: () => {},
+  };
+  return job;
+}
+
+/** What is to be reported when the handler has ended, or is not waited for any longer. */
+function reportOf(
+  job: Running,
+  { handler, name }: Pick<InProcessWorkerOptions, "handler" | "name">,
+): Promise<ResultReport> {
+  return new Promise((resolve) => {
+    job.leave = () => resolve(handedBack(job.job, name));
+    void perform(handler, job.job, job.stop).then((report) => {
+      if (job.isStopping) job.leave();
+      else resolve(report);
+    });
+  });
 }
 
 function handedBack({ job: { jobId }, token }: ClaimedJob, worker: string): ResultReport {

@@ -120,7 +120,11 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
 type PollName = Pick<PollRequest, "caller" | "worker" | "pollId">;
 type PollUnderWay = { readonly answered: Promise<PollAnswer>; leave(): void };
 
-/** Batches by poll id, for a while: a worker whose answer was lost asks again with the same id. */
+/**
+ * Batches by poll id, for a while: a worker whose answer was lost asks again with the same id. A process that stops does not
+ * hand them back: whether an answer has reached its worker is not known here, and most of them have. What nobody heard of is
+ * found by the sweep when its lease is over.
+ */
 export type PolledBatches = {
   recall(poll: PollName): readonly ClaimedJob[] | undefined;
   keep(poll: PollName, jobs: readonly ClaimedJob[]): void;

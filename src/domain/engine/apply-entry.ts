@@ -136,7 +136,8 @@ function applyResult(draft: Draft, entry: InboxEntry & { readonly kind: "result"
     fail(draft, inHand, "failed", { errorKey: entry.payloadKey });
   } else if (entry.outcome === "handed_back") {
     const body = bodyOf(draft, entry.payloadKey);
-    if (body !== undefined) handBack(draft, inHand, typeof body === "string" ? readHandBack(body) : undefined);
+    if (body !== undefined)
+      handBack(draft, inHand, typeof body === "string" ? readHandBack(body) : undefined);
   } else {
     failAttempt(draft, inHand, { status: "failed", cause: { errorKey: entry.payloadKey } });
   }

@@ -95,7 +95,9 @@ export const jobHandlers: JobHandlers = {
 
   async reportResults(service, { body, key }) {
     const caller = callerOf(key);
-    const results = await Promise.all(body.results.map((item) => report(service, caller, body.worker_id, item)));
+    const results = await Promise.all(
+      body.results.map((item) => report(service, caller, body.worker_id, item)),
+    );
     return { status: 200, body: { results } };
   },
 
