@@ -38,11 +38,11 @@ export const clusterScales: Readonly<Record<"quick" | "full", ClusterScale>> = {
   full: {
     slices: 3,
     floorMs: 2_000,
-    startMs: 3_000,
-    saturationMs: 5_000,
+    startMs: 2_500,
+    saturationMs: 4_000,
     oneByOneRuns: 300,
     leaseMs: 30_000,
-    peer: { ...peerScales.full, saturationMs: 3_000 },
+    peer: { ...peerScales.full, saturationMs: 2_000 },
   },
 };
 

@@ -225,7 +225,7 @@ describe("a text made to be costly", () => {
 });
 
 test("what the guide shows in YAML is a valid definition, once the steps it mentions are there", () => {
-  const guide = readFileSync(new URL("../../docs/guide/workflows.md", import.meta.url), "utf8");
+  const guide = readFileSync(new URL("../../docs/guide/writing-workflows.md", import.meta.url), "utf8");
   const blocks = [...guide.matchAll(/^```yaml\n([\s\S]*?)^```$/gm)].map(([, block]) =>
     valueOfText(block ?? ""),
   );
