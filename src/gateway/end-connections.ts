@@ -32,7 +32,7 @@ export async function endConnections(clock: Clock, ending: Ending): Promise<void
   const endMs = clock.monotonicMs() + drainMs;
   const leftMs = () => Math.max(0, endMs - clock.monotonicMs());
   // A client learns from its next answer that the connection will be closed. Closed at once, it would break requests that are on
-  // their way: under load 5 of about 3,000 in a rolling restart.
+  // their way: five when two gateways were restarted under load, none since.
   await until(clock, Math.min(lingerMs, drainMs), () => connections.size === 0);
   const closed = ending.close();
   await within(clock, leftMs(), ending.idle());
