@@ -9,12 +9,12 @@ import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { Harness } from "../../src/testing/conformance/harness.ts";
 import { type Certificates, makeCertificates } from "../support/certificates.ts";
 import {
-  freePort,
   type RedisServer,
   startRedisCluster,
   startRedisSentinel,
   startRedisServer,
 } from "../support/redis-server.ts";
+import { freePort } from "../support/server-process.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 let ours: Certificates;

@@ -1,26 +1,15 @@
 // Starts real Redis servers for tests: one alone, a Sentinel, or three masters of a Cluster, each in a folder of its own.
-import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { createClient } from "@redis/client";
+import { freePort, type ServerProcess, startServerProcess, type Up } from "./server-process.ts";
 
-export type RedisServer = {
-  readonly port: number;
+/** What was only in memory is gone after a `kill`. */
+export type RedisServer = ServerProcess & {
   readonly url: string;
-  readonly pid: number;
   /** Runs one command on a connection of its own, for looking at the server from outside the store. */
   command<Reply = unknown>(...args: string[]): Promise<Reply>;
-  /** SIGSTOP: the kernel still accepts connections and bytes, and nobody answers. */
-  pause(): void;
-  resume(): void;
-  /** SIGKILL: nothing is said to the clients but by the kernel. */
-  kill(): Promise<void>;
-  /** Starts again on the same port after `kill`; what was only in memory is gone. */
-  restart(): Promise<void>;
-  stop(): Promise<void>;
 };
 
 export type RedisCluster = {
@@ -36,7 +25,6 @@ export type RedisCluster = {
 };
 
 const readyWithinMs = 10_000;
-const startsMax = 5;
 
 export function startRedisServer(extraArgs: readonly string[] = []): Promise<RedisServer> {
   return startIn((folder) => [
@@ -56,21 +44,27 @@ export function startRedisSentinel(lines: readonly string[]): Promise<RedisServe
 }
 
 async function startIn(argsFor: (folder: string) => readonly string[]): Promise<RedisServer> {
-  const program = redisServerPath();
-  const folder = realpathSync(mkdtempSync(join(tmpdir(), "interlock-redis-")));
-  folders.add(folder);
-  for (let start = 1; ; start += 1) {
-    const port = await freePort();
-    try {
-      return await serverOn({ program, port, folder, args: argsFor(folder) });
-    } catch (error) {
-      // Somebody else may have taken the port since it was found free.
-      if (start < startsMax) continue;
-      removeFolder(folder);
-      throw error;
-    }
-  }
+  const server = await startServerProcess({
+    program: "redis-server",
+    variable: "INTERLOCK_REDIS_SERVER",
+    version: "Redis 7",
+    args: ({ port, folder }) => [...argsFor(folder), "--port", String(port)],
+    isUp,
+  });
+  const url = urlOf(server.port);
+  const command = <Reply>(...args: string[]) => runOnce<Reply>(url, args);
+  return {
+    ...server,
+    // Changes with a restart.
+    get pid() {
+      return server.pid;
+    },
+    url,
+    command,
+  };
 }
+
+const urlOf = (port: number) => `redis://127.0.0.1:${port}`;
 
 /** Three masters without replicas; a stopped one does not stop the others. With `tlsArgs` each has a TLS port as well. */
 export async function startRedisCluster(
@@ -161,107 +155,9 @@ async function until(condition: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** Every server started and not yet stopped, and every folder: none may outlive the test process. */
-const running = new Set<ChildProcess>();
-const folders = new Set<string>();
-const killRunning = () => {
-  for (const child of running) child.kill("SIGKILL");
-  for (const folder of folders) removeFolder(folder);
-};
-process.once("exit", killRunning);
-// The test runner ends its workers with this signal, and a process that it ends does not come to "exit".
-process.once("SIGTERM", () => {
-  killRunning();
-  process.kill(process.pid, "SIGTERM");
-});
-
-type Launch = {
-  readonly program: string;
-  readonly port: number;
-  readonly folder: string;
-  readonly args: readonly string[];
-};
-
-async function serverOn(how: Launch): Promise<RedisServer> {
-  const { port, folder } = how;
-  const url = `redis://127.0.0.1:${port}`;
-  let child = await launch(how);
-  const kill = async () => {
-    const stopped = exited(child);
-    child.kill("SIGKILL");
-    await stopped;
-  };
-  return {
-    port,
-    url,
-    get pid() {
-      return child.pid as number;
-    },
-    command: <Reply>(...args: string[]) => runOnce<Reply>(url, args),
-    pause: () => {
-      child.kill("SIGSTOP");
-    },
-    resume: () => {
-      child.kill("SIGCONT");
-    },
-    kill,
-    async restart() {
-      child = await launch(how);
-    },
-    async stop() {
-      await kill();
-      removeFolder(folder);
-    },
-  };
-}
-
-function removeFolder(folder: string): void {
-  rmSync(folder, { recursive: true, force: true });
-  folders.delete(folder);
-}
-
-/** Starts the server and waits until it answers PING. */
-async function launch({ program, port, args }: Launch): Promise<ChildProcess> {
-  const child = spawn(program, [...args, "--port", String(port)], { stdio: ["ignore", "pipe", "pipe"] });
-  running.add(child);
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.on("data", (chunk) => {
-      output = `${output}${chunk}`.slice(-4_000);
-    });
-  }
-  child.once("exit", () => running.delete(child));
-  child.once("error", (error) => {
-    output += error.message;
-    running.delete(child);
-  });
-  const deadline = performance.now() + readyWithinMs;
-  for (;;) {
-    if (await isUp(port, child.pid)) return child;
-    if (child.exitCode !== null || !running.has(child) || performance.now() > deadline) break;
-    await delay(10);
-  }
-  child.kill("SIGKILL");
-  throw new Error(`redis-server did not start on port ${port}:\n${output}`);
-}
-
-function redisServerPath(): string {
-  const given = process.env.INTERLOCK_REDIS_SERVER;
-  const fetched = join(import.meta.dirname, "../../.servers/bin/redis-server");
-  const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
-  const candidates =
-    given === undefined ? [fetched, ...folders.map((folder) => join(folder, "redis-server"))] : [given];
-  const found = candidates.find((path) => existsSync(path));
-  if (found !== undefined) return found;
-  throw new Error(
-    `There is no redis-server at ${given ?? `${fetched} or on the PATH`}. Install Redis 7, or run: ` +
-      "node scripts/with-setup.mjs --servers -- npx vitest run <file>",
-  );
-}
-
 /** Answers PING, and is ours: another server may have taken the port since it was found free. */
-async function isUp(port: number, pid: number | undefined): Promise<boolean> {
-  const url = `redis://127.0.0.1:${port}`;
+async function isUp({ port, pid }: Up): Promise<boolean> {
+  const url = urlOf(port);
   try {
     if ((await runOnce(url, ["PING"])) !== "PONG") return false;
     return (await runOnce<string>(url, ["INFO", "server"])).includes(`process_id:${pid}\r\n`);
@@ -278,29 +174,5 @@ async function runOnce<Reply>(url: string, args: readonly string[]): Promise<Rep
     return (await client.sendCommand(args)) as Reply;
   } finally {
     client.destroy();
-  }
-}
-
-function exited(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
-  return new Promise((resolve) => {
-    child.once("exit", () => resolve());
-  });
-}
-
-/** The bus of a Cluster node listens 10,000 above its port, and ports end at 65,535. */
-const portMax = 50_000;
-
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const port = await new Promise<number>((resolve, reject) => {
-      const probe = createServer();
-      probe.once("error", reject);
-      probe.listen(0, "127.0.0.1", () => {
-        const address = probe.address();
-        probe.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
-      });
-    });
-    if (port > 0 && port < portMax) return port;
   }
 }

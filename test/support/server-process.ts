@@ -1,0 +1,171 @@
+// A server's process for tests: found, started in a folder of its own on a free port, paused, killed, started again, and never left behind.
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+
+export type ServerProcess = {
+  readonly port: number;
+  readonly pid: number;
+  /** SIGSTOP: the kernel still accepts connections and bytes, and nobody answers. */
+  pause(): void;
+  resume(): void;
+  /** SIGKILL: nothing is said to the clients but by the kernel. */
+  kill(): Promise<void>;
+  /** Starts again on the same port after `kill`, with what it had on disk. */
+  restart(): Promise<void>;
+  stop(): Promise<void>;
+};
+
+/** What is up: its port, its process, and what it has printed lately. */
+export type Up = { readonly port: number; readonly pid: number | undefined; readonly output: string };
+
+export type ServerKind = {
+  /** `redis-server`; the variable `INTERLOCK_REDIS_SERVER` may say where it is. */
+  readonly program: string;
+  readonly variable: string;
+  /** What to install, for whoever has not got it. */
+  readonly version: string;
+  args(place: { readonly port: number; readonly folder: string }): readonly string[];
+  isUp(up: Up): boolean | Promise<boolean>;
+};
+
+const readyWithinMs = 10_000;
+const startsMax = 5;
+
+export async function startServerProcess(kind: ServerKind): Promise<ServerProcess> {
+  const program = programOf(kind);
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), `interlock-${kind.program}-`)));
+  folders.add(folder);
+  for (let start = 1; ; start += 1) {
+    const port = await freePort();
+    try {
+      return await processOn({ kind, program, port, folder });
+    } catch (error) {
+      // Somebody else may have taken the port since it was found free.
+      if (start < startsMax) continue;
+      removeFolder(folder);
+      throw error;
+    }
+  }
+}
+
+/** Every server started and not yet stopped, and every folder: none may outlive the test process. */
+const running = new Set<ChildProcess>();
+const folders = new Set<string>();
+const killRunning = () => {
+  for (const child of running) child.kill("SIGKILL");
+  for (const folder of folders) removeFolder(folder);
+};
+process.once("exit", killRunning);
+// The test runner ends its workers with this signal, and a process that it ends does not come to "exit".
+process.once("SIGTERM", () => {
+  killRunning();
+  process.kill(process.pid, "SIGTERM");
+});
+
+type Launch = {
+  readonly kind: ServerKind;
+  readonly program: string;
+  readonly port: number;
+  readonly folder: string;
+};
+
+async function processOn(how: Launch): Promise<ServerProcess> {
+  const { port, folder } = how;
+  let child = await launch(how);
+  const kill = async () => {
+    const stopped = exited(child);
+    child.kill("SIGKILL");
+    await stopped;
+  };
+  return {
+    port,
+    get pid() {
+      return child.pid as number;
+    },
+    pause: () => {
+      child.kill("SIGSTOP");
+    },
+    resume: () => {
+      child.kill("SIGCONT");
+    },
+    kill,
+    async restart() {
+      child = await launch(how);
+    },
+    async stop() {
+      await kill();
+      removeFolder(folder);
+    },
+  };
+}
+
+function removeFolder(folder: string): void {
+  rmSync(folder, { recursive: true, force: true });
+  folders.delete(folder);
+}
+
+async function launch({ kind, program, port, folder }: Launch): Promise<ChildProcess> {
+  const child = spawn(program, [...kind.args({ port, folder })], { stdio: ["ignore", "pipe", "pipe"] });
+  running.add(child);
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("data", (chunk) => {
+      output = `${output}${chunk}`.slice(-4_000);
+    });
+  }
+  child.once("exit", () => running.delete(child));
+  child.once("error", (error) => {
+    output += error.message;
+    running.delete(child);
+  });
+  const deadline = performance.now() + readyWithinMs;
+  for (;;) {
+    if (await kind.isUp({ port, pid: child.pid, output })) return child;
+    if (child.exitCode !== null || !running.has(child) || performance.now() > deadline) break;
+    await delay(10);
+  }
+  child.kill("SIGKILL");
+  throw new Error(`${kind.program} did not start on port ${port}:\n${output}`);
+}
+
+function programOf({ program, variable, version }: ServerKind): string {
+  const given = process.env[variable];
+  const fetched = join(import.meta.dirname, "../../.servers/bin", program);
+  const path = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
+  const candidates =
+    given === undefined ? [fetched, ...path.map((folder) => join(folder, program))] : [given];
+  const found = candidates.find((candidate) => existsSync(candidate));
+  if (found !== undefined) return found;
+  throw new Error(
+    `There is no ${program} at ${given ?? `${fetched} or on the PATH`}. Install ${version}, or run: ` +
+      "node scripts/with-setup.mjs --servers -- npx vitest run <file>",
+  );
+}
+
+function exited(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  return new Promise((resolve) => {
+    child.once("exit", () => resolve());
+  });
+}
+
+/** The bus of a Redis Cluster's node listens 10,000 above its port, and ports end at 65,535. */
+const portMax = 50_000;
+
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = await new Promise<number>((resolve, reject) => {
+      const probe = createServer();
+      probe.once("error", reject);
+      probe.listen(0, "127.0.0.1", () => {
+        const address = probe.address();
+        probe.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
+      });
+    });
+    if (port > 0 && port < portMax) return port;
+  }
+}
