@@ -8,6 +8,7 @@ import { plantedEventBugs } from "./planted-event-bugs.ts";
 import { plantedLanguageBugs } from "./planted-language-bugs.ts";
 import { plantedLockBugs } from "./planted-lock-bugs.ts";
 import { plantedPoolBugs } from "./planted-pool-bugs.ts";
+import { plantedProcessBugs } from "./planted-process-bugs.ts";
 import { plantedPublicLockBugs } from "./planted-public-lock-bugs.ts";
 import { plantedRedisBugs } from "./planted-redis-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
@@ -266,6 +267,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedStopBugs,
   ...plantedLockBugs,
   ...plantedPoolBugs,
+  ...plantedProcessBugs,
   ...plantedPublicLockBugs,
   ...plantedLanguageBugs,
   ...plantedRedisBugs,
