@@ -65,6 +65,8 @@ export class Deeds {
         // A repeat of what was accepted may find its run gone.
         if (this.#accepted.get(jobId) === nonce) return;
         mustHold(!ours, "INV-22", what);
+        // It speaks of the key at that moment, not of the claim: with the key valid again, the same report on the bus counts.
+        if (answer.kind === "refused" && answer.because === "credential_revoked") return;
         this.#refusedReports.set(nonce, answer.kind);
         return;
       case "run_busy":
