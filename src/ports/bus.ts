@@ -69,6 +69,7 @@ export type Bus = {
    * found without it too, later.
    */
   announce(channel: BusChannel, body: string): void;
+  /** What `hear` throws is logged: an announcement that cannot be read is left out. */
   listen(channel: BusChannel, hear: (body: string) => void): Consumer;
   close(): Promise<void>;
 };

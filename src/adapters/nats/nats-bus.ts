@@ -110,7 +110,14 @@ function busOn({ options, link, writing, streams }: Parts): Bus {
         callback: (error, message) => {
           if (error !== null) return;
           const incoming = readAnnouncement(writing, message);
-          if (incoming.kind === "believed") hear(incoming.body);
+          if (incoming.kind !== "believed") return;
+          try {
+            hear(incoming.body);
+          } catch (thrown) {
+            // Whatever is thrown here ends the client's connection, with everything that goes over it.
+            const cause = thrown instanceof Error ? thrown.message : String(thrown);
+            options.log.warn("an announcement could not be read", { channel, cause });
+          }
         },
       });
       return { stop: async () => subscription.unsubscribe() };
