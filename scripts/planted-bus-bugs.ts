@@ -22,9 +22,9 @@ export const plantedBusBugs: readonly PlantedBug[] = [
     conformance,
     {
       file: `${nats}/deliver.ts`,
-      find: `  const verdict = await judged(scene, work, delivery);`,
+      find: `  const verdict = await judgeDelivery(scene, work, delivery);`,
       replace: `  acknowledge(message);
-  const verdict = await judged(scene, work, delivery);`,
+  const verdict = await judgeDelivery(scene, work, delivery);`,
     },
   ),
   bug(

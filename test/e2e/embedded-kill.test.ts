@@ -4,6 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, onTestFailed, test } from "vitest";
 import { createHttpClient, type HttpClient } from "../support/http-client.ts";
 import { type Program, servedBy, startProgram } from "../support/program.ts";
+import { readEnding } from "../support/run-ending.ts";
 import { diskFolder } from "../support/stores.ts";
 
 const runs = 1_000;
@@ -242,18 +243,10 @@ async function expectOneRunPerKey(admin: HttpClient, runOfKey: ReadonlyMap<strin
 }
 
 async function expectEndedOnce(admin: HttpClient, runId: string, effects: Workers["effects"]): Promise<void> {
-  const timeline = await admin.get<Page<{ readonly type: string; readonly step?: string }>>(
-    `/workflow-runs/${runId}/timeline?limit=200`,
-  );
-  const ends = timeline.body.items.flatMap(({ type, step }) =>
-    type === "run_completed" || type === "step_completed" ? [step ?? "run"] : [],
-  );
-  expect(ends, runId).toEqual([...steps, "run"]);
-  const run = await admin.get<{ steps: Record<string, { output: { effect: string } }> }>(
-    `/workflow-runs/${runId}`,
-  );
+  const ending = await readEnding(admin, runId);
+  expect(ending.completed, runId).toEqual([...steps, "run"]);
   for (const step of steps) {
-    const recorded = run.body.steps[step]?.output.effect ?? "nothing";
+    const recorded = ending.recorded(step);
     const sent = effects.get(`${runId}/${step}`) ?? new Map<string, "sent" | "taken">();
     const others = [...sent].filter(([effect, state]) => effect !== recorded && state === "taken");
     expect({ isOurs: sent.has(recorded), others }, `${runId}/${step}`).toEqual({ isOurs: true, others: [] });

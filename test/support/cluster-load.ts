@@ -8,6 +8,7 @@ import { type ChildProgram, startChildProgram } from "./child-program.ts";
 import type { Cluster } from "./cluster.ts";
 import { type ClusterClient, createClusterClient } from "./cluster-client.ts";
 import type { CrewOptions, Effect } from "./cluster-worker.ts";
+import { readEnding } from "./run-ending.ts";
 
 const topic = "work";
 const steps = ["fetch", "think", "store"];
@@ -219,19 +220,10 @@ async function auditRun(
   runId: string,
   byStep: ReadonlyMap<string, readonly Effect[]>,
 ): Promise<void> {
-  const timeline = await client.get<Page<{ readonly type: string; readonly step?: string }>>(
-    `/workflow-runs/${runId}/timeline?limit=200`,
-  );
-  const ends = timeline.body.items.flatMap(({ type, step }) =>
-    type === "run_completed" || type === "step_completed" ? [step ?? "run"] : [],
-  );
-  expect(ends, runId).toEqual([...steps, "run"]);
-  const run = await client.get<{ steps: Record<string, { output: { effect: string } }> }>(
-    `/workflow-runs/${runId}`,
-  );
+  const { completed, recorded } = await readEnding(client, runId);
+  expect(completed, runId).toEqual([...steps, "run"]);
   for (const step of steps) {
-    const recorded = run.body.steps[step]?.output.effect ?? "nothing";
-    expect(judge(byStep.get(`${runId}/${step}`) ?? [], recorded), `${runId}/${step}`).toEqual({
+    expect(judge(byStep.get(`${runId}/${step}`) ?? [], recorded(step)), `${runId}/${step}`).toEqual({
       wasDone: true,
       isFenced: true,
       takenOthers: [],

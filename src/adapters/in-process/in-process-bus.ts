@@ -7,11 +7,11 @@ import type {
   Consumer,
   ConsumerTerms,
   Handlers,
-  Verdict,
 } from "../../ports/bus.ts";
 import { busStreams, keepsLatest } from "../../ports/bus.ts";
 import type { CancelTimer, Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
+import { judgeDelivery } from "../judge-delivery.ts";
 
 type Stored = { readonly subject: string; readonly body: string; deliveries: number; gone: boolean };
 
@@ -170,30 +170,12 @@ function startConsumer(
     stored.deliveries += 1;
     const delivery = { subject: stored.subject, body: stored.body, deliveries: stored.deliveries };
     if (stored.deliveries > terms.deliveriesMax) return drop(stored, delivery, "deliveries_exhausted");
-    const verdict = await judged(delivery);
+    const verdict = await judgeDelivery({ clock, log }, work, delivery);
     if (stored.gone) return;
-    if (verdict.kind === "done") remove(stored);
+    if (verdict === "late") park(stored, 0);
+    else if (verdict.kind === "done") remove(stored);
     else if (verdict.kind === "drop") await drop(stored, delivery, verdict.because);
     else park(stored, verdict.delayMs);
-  }
-
-  /** A handler that throws or says nothing in time gets the message again, as if it had crashed. */
-  async function judged(delivery: BusDelivery): Promise<Verdict> {
-    let cancelLate = () => {};
-    const late = new Promise<Verdict>((resolve) => {
-      const verdict = { kind: "retry", delayMs: 0, because: "no verdict in time" } as const;
-      cancelLate = clock.timer(terms.ackWaitMs, () => resolve(verdict));
-    });
-    try {
-      return await Promise.race([handlers.handle(delivery), late]);
-    } catch (error) {
-      log.error("a bus handler failed", {
-        cause: error instanceof Error ? (error.stack ?? error.message) : String(error),
-      });
-      return { kind: "retry", delayMs: Math.min(terms.ackWaitMs, 1_000), because: "the handler failed" };
-    } finally {
-      cancelLate();
-    }
   }
 
   /** The dead letter is written first; until then the message stays. */

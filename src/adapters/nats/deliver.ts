@@ -1,8 +1,9 @@
 // What becomes of one delivered message: it is believed or not, handled in time or not, and ended as the verdict says.
 import type { Msg } from "@nats-io/transport-node";
-import type { BusDelivery, ConsumerTerms, Handlers, Verdict } from "../../ports/bus.ts";
+import type { BusDelivery, ConsumerTerms, Handlers } from "../../ports/bus.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
+import { judgeDelivery } from "../judge-delivery.ts";
 import { acknowledge, deliveriesOf, deliverLater, terminate } from "./delivery.ts";
 import { readMessage, type Writing } from "./messages.ts";
 
@@ -21,33 +22,12 @@ export async function deliver(scene: DeliveryScene, work: Work, message: Msg): P
   const delivery = { subject, body, deliveries: deliveriesOf(message) };
   if (delivery.deliveries > terms.deliveriesMax)
     return drop(scene, work, { message, delivery }, "deliveries_exhausted");
-  const verdict = await judged(scene, work, delivery);
+  const verdict = await judgeDelivery(scene, work, delivery);
+  // The server has delivered it again by then.
   if (verdict === "late") return;
   if (verdict.kind === "done") acknowledge(message);
   else if (verdict.kind === "retry") deliverLater(message, verdict.delayMs);
   else await drop(scene, work, { message, delivery }, verdict.because);
-}
-
-/** Without a verdict in time the server has delivered the message again: what the handler says then is too late. */
-async function judged(
-  { clock, log }: DeliveryScene,
-  { terms, handlers }: Work,
-  delivery: BusDelivery,
-): Promise<Verdict | "late"> {
-  let cancelLate = () => {};
-  const late = new Promise<"late">((resolve) => {
-    cancelLate = clock.timer(terms.ackWaitMs, () => resolve("late"));
-  });
-  try {
-    return await Promise.race([handlers.handle(delivery), late]);
-  } catch (error) {
-    log.error("a bus handler failed", {
-      cause: error instanceof Error ? (error.stack ?? error.message) : String(error),
-    });
-    return { kind: "retry", delayMs: Math.min(terms.ackWaitMs, 1_000), because: "the handler failed" };
-  } finally {
-    cancelLate();
-  }
 }
 
 type Delivered = { readonly message: Msg; readonly delivery: BusDelivery };
