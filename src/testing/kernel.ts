@@ -51,6 +51,12 @@ export type RunEnd =
 /** Far more than any test needs: what it stops are endless loops. */
 const eventsMaxByDefault = 1_000_000;
 
+/**
+ * Steps that are queued as macrotasks at once. Between two of them Node runs all promise chains, as after a turn of its
+ * event loop, but without the turn, which asks the system for input each time: 21 % of the time of a simulation.
+ */
+const burstSteps = 64;
+
 export function createKernel(seed: number, options: KernelOptions = {}): Kernel {
   return new EventKernel(createSeededRandom(seed), options.onNote);
 }
@@ -110,24 +116,48 @@ class EventKernel implements Kernel {
   }
 
   async run(limits: RunLimits): Promise<RunEnd> {
-    const { untilMs, until, eventsMax = eventsMaxByDefault } = limits;
     await promiseChains();
-    for (let events = 0; ; events += 1) {
-      if (this.#failure !== undefined) throw this.#failure.error;
-      if (until?.()) return { kind: "done" };
-      const next = this.#heap.peek();
-      if (untilMs !== undefined && (next === undefined || next.atMs > untilMs)) {
-        this.#nowMs = Math.max(this.#nowMs, untilMs);
-        return { kind: "time_reached" };
-      }
-      if (next === undefined) return { kind: "idle" };
-      if (events >= eventsMax) return { kind: "events_spent" };
-      this.#heap.take();
-      this.#nowMs = next.atMs;
-      this.#events += 1;
-      next.callback();
-      await promiseChains();
+    return new Promise((resolve, reject) => {
+      let events = 0;
+      let ended = false;
+      const step = () => {
+        if (ended) return;
+        try {
+          const end = this.#step(limits, events);
+          events += 1;
+          if (end === undefined) return;
+          ended = true;
+          resolve(end);
+        } catch (error) {
+          ended = true;
+          reject(error);
+        }
+      };
+      const burst = () => {
+        if (ended) return;
+        for (let steps = 0; steps < burstSteps; steps += 1) setImmediate(step);
+        setImmediate(burst);
+      };
+      burst();
+    });
+  }
+
+  /** Runs one event, or says why none is to be run. */
+  #step({ untilMs, until, eventsMax = eventsMaxByDefault }: RunLimits, events: number): RunEnd | undefined {
+    if (this.#failure !== undefined) throw this.#failure.error;
+    if (until?.()) return { kind: "done" };
+    const next = this.#heap.peek();
+    if (untilMs !== undefined && (next === undefined || next.atMs > untilMs)) {
+      this.#nowMs = Math.max(this.#nowMs, untilMs);
+      return { kind: "time_reached" };
     }
+    if (next === undefined) return { kind: "idle" };
+    if (events >= eventsMax) return { kind: "events_spent" };
+    this.#heap.take();
+    this.#nowMs = next.atMs;
+    this.#events += 1;
+    next.callback();
+    return undefined;
   }
 
   async complete<Value>(promise: Promise<Value>, limits: Pick<RunLimits, "eventsMax"> = {}): Promise<Value> {
