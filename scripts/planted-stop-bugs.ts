@@ -53,7 +53,7 @@ export const plantedStopBugs: readonly PlantedBug[] = [
     what: "a process that stops does not finish the runs that it owns: they wait for the end of its lock",
     edits: [
       {
-        file: "src/control-plane.ts",
+        file: "src/control/control-process.ts",
         find: "      await engine.background.idle();\n",
         replace: "",
       },

@@ -13,17 +13,14 @@ import type { Config } from "./config.ts";
 import type { StartAnswer } from "./control/admission/start-answer.ts";
 import { type StartRequest, startRun } from "./control/admission/start-run.ts";
 import type { ControlApi } from "./control/control-api.ts";
-import { createApi } from "./control/create-api.ts";
-import { createEngine } from "./control/create-engine.ts";
+import { startControlProcess } from "./control/control-process.ts";
 import {
   type InProcessWorker,
   type InProcessWorkerOptions,
   startInProcessWorker,
 } from "./control/jobs/in-process-worker.ts";
-import { shareWorkers } from "./control/jobs/worker-views.ts";
-import { createWorkers } from "./control/jobs/workers.ts";
 import { withDispatchCheck } from "./control/scheduler/holding.ts";
-import { rolesOf, startRoles } from "./control/start-roles.ts";
+import { type Role, rolesOf } from "./control/start-roles.ts";
 import type { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig } from "./load-config.ts";
 import type { Bus } from "./ports/bus.ts";
@@ -79,17 +76,15 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     store,
   };
   const bus = options.bus ?? (await openBus(config, ports));
-  const engine = createEngine(ports, bus, config);
-  const workers = createWorkers(ports.clock);
-  const sharedWorkers = shareWorkers(engine, workers);
   const check = options.dispatchCheck ?? checkBehindUrl(config);
-  const running =
-    options.engine === "stopped" ? [] : startRoles(engine, { sharedWorkers, check }, rolesOf(config));
+  const roles = options.engine === "stopped" ? new Set<Role>() : rolesOf(config);
+  const running = startControlProcess({ ports, bus, config }, { roles, check });
+  const { engine, workers, api } = running;
   const inProcess = new Set<InProcessWorker>();
   return {
     config,
     ports,
-    api: createApi(engine, workers, sharedWorkers.views),
+    api,
     startRun: (request, signal) => startRun(engine, request, signal),
     startWorker(workerOptions) {
       const worker = startInProcessWorker({ engine, workers }, workerOptions);
@@ -98,12 +93,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     },
     async close() {
       await Promise.all([...inProcess].map((worker) => worker.stop()));
-      engine.alarms.close();
-      await engine.feeds.close();
-      await Promise.all(running.map((part) => part.stop()));
-      await engine.background.idle();
-      engine.teller.close();
-      engine.untold.close();
+      await running.stop();
       await bus.close();
       await store.close();
     },

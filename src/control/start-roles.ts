@@ -1,5 +1,6 @@
 // What a process does by itself, by its roles: it hears hints and news as a gateway, sweeps as an engine, asks as a scheduler.
 import type { Config } from "../config.ts";
+import type { Partition } from "../domain/partition.ts";
 import type { Consumer } from "../ports/bus.ts";
 import type { DispatchCheck } from "../ports/dispatch-check.ts";
 import type { Engine } from "./engine/engine.ts";
@@ -20,11 +21,15 @@ export function rolesOf(config: Config): ReadonlySet<Role> {
   return new Set(config["process.roles"].split(",") as Role[]);
 }
 
-type RoleParts = { readonly sharedWorkers: SharedWorkers; readonly check: DispatchCheck | undefined };
+type RoleParts = {
+  readonly sharedWorkers: SharedWorkers;
+  readonly check: DispatchCheck | undefined;
+  readonly partitions?: readonly Partition[];
+};
 
 export function startRoles(
   engine: Engine,
-  { sharedWorkers, check }: RoleParts,
+  { sharedWorkers, check, partitions }: RoleParts,
   wanted: ReadonlySet<Role>,
 ): readonly Consumer[] {
   const { bus, wakes, lockWaiters } = engine;
@@ -36,7 +41,7 @@ export function startRoles(
       hearPlaces(engine),
       sharedWorkers.start(),
     ],
-    engine: () => [startSweeper(engine), hearResults(engine), hearNotices(engine)],
+    engine: () => [startSweeper(engine, partitions), hearResults(engine), hearNotices(engine)],
     // Without a check no job is held.
     scheduler: () => (check === undefined ? [] : [startScheduler(engine, check)]),
   };

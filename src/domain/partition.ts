@@ -6,6 +6,11 @@ export const partitionCount = 64;
 
 export type Partition = Brand<number, "Partition">;
 
+export const allPartitions: readonly Partition[] = Array.from(
+  { length: partitionCount },
+  (_, partition) => partition as Partition,
+);
+
 /** FNV-1a over the bytes of the id: the same on every machine and version, since stored keys depend on it. */
 export function partitionOf(tenant: TenantId): Partition {
   let hash = 0x811c9dc5;

@@ -1,5 +1,5 @@
 // The masters of a Cluster and the partitions they hold, looked up again when a server redirects or does not answer.
-import { type Partition, partitionCount, partitionLabel } from "../../domain/partition.ts";
+import { allPartitions, type Partition, partitionCount, partitionLabel } from "../../domain/partition.ts";
 import { InterlockError } from "../../errors.ts";
 import { Connection, type ConnectionPorts, type Delivery } from "./connection.ts";
 import { type ServerAddress, sameClusterAddress } from "./server-address.ts";
@@ -141,8 +141,5 @@ function slotOf(tag: string): number {
 }
 
 const partitionSlots: ReadonlyMap<Partition, number> = new Map(
-  Array.from({ length: partitionCount }, (_, index) => {
-    const partition = index as Partition;
-    return [partition, slotOf(partitionLabel(partition))];
-  }),
+  allPartitions.map((partition) => [partition, slotOf(partitionLabel(partition))]),
 );

@@ -1,5 +1,5 @@
 // What must hold before the store is used: suitable servers, and partitions written in our schema version.
-import { type Partition, partitionCount, partitionLabel } from "../../domain/partition.ts";
+import { allPartitions, type Partition, partitionLabel } from "../../domain/partition.ts";
 import { InterlockError } from "../../errors.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Connection } from "./connection.ts";
@@ -63,8 +63,7 @@ type Opening = {
 /** All partitions at once: their commands share a few packets. */
 export async function openPartitions(opening: Opening): Promise<void> {
   const script = loadScript("open-partition");
-  const partitions = Array.from({ length: partitionCount }, (_, index) => index as Partition);
-  await Promise.all(partitions.map((partition) => openPartition(opening, script, partition)));
+  await Promise.all(allPartitions.map((partition) => openPartition(opening, script, partition)));
 }
 
 async function openPartition(opening: Opening, script: Script, partition: Partition): Promise<void> {

@@ -1,15 +1,13 @@
 // Sweeps all partitions again and again, in every process: nobody leads, and whoever is late finds nothing to do.
-import { type Partition, partitionCount } from "../../domain/partition.ts";
+import { allPartitions, type Partition } from "../../domain/partition.ts";
 import type { Engine } from "../engine/engine.ts";
 import { sweepPartition } from "./sweep-partition.ts";
 
 export type Sweeper = { stop(): Promise<void> };
 
 /** Each partition by itself: one whose server does not answer must not make the others late. */
-export function startSweeper(engine: Engine): Sweeper {
-  const sweepers = Array.from({ length: partitionCount }, (_, partition) =>
-    sweepAgainAndAgain(engine, partition as Partition),
-  );
+export function startSweeper(engine: Engine, partitions: readonly Partition[] = allPartitions): Sweeper {
+  const sweepers = partitions.map((partition) => sweepAgainAndAgain(engine, partition));
   return {
     async stop() {
       await Promise.all(sweepers.map((sweeper) => sweeper.stop()));

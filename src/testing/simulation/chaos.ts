@@ -1,9 +1,10 @@
 // The time of faults: gateways with their callers run, are paused, crash, come back under a new name, and have wrong clocks.
+import type { Role } from "../../control/start-roles.ts";
 import type { SeededRandom } from "../seeded-random.ts";
 import type { SimulatedProcess } from "../simulated-process.ts";
 import { runClient } from "./clients.ts";
 import { runEnder } from "./enders.ts";
-import { startEngine } from "./engine-node.ts";
+import { allRoles, startEngine } from "./engine-node.ts";
 import { runLockUser } from "./lock-users.ts";
 import { runOperator } from "./operators.ts";
 import {
@@ -26,7 +27,7 @@ export function startChaos(world: World): void {
   const operator = startNode(world, "operator");
   tasks.start(operator.process, "changes", () => runOperator(world, operator));
   if (swarm.workflows !== undefined) {
-    const author = startEngine(world, startNode(world, "author"));
+    const author = startEngine(world, startNode(world, "author"), new Set());
     tasks.start(author.process, "workflows", () => saveWorkflows(world, author));
   }
   const places = swarm.gateways.map((_, index) =>
@@ -37,7 +38,21 @@ export function startChaos(world: World): void {
       startPlace(world, `worker-${index + 1}-${number + 1}`, startWorker, index),
     ),
   );
-  startProcessFaults(world, [...places, ...workers]);
+  startProcessFaults(world, [...places, ...startOtherRoles(world), ...workers]);
+}
+
+function startOtherRoles(world: World): readonly Place[] {
+  const { workflows, engines, schedulers } = world.swarm;
+  if (workflows === undefined) return [];
+  const places = (role: Role, count: number) =>
+    Array.from({ length: count }, (_, index) =>
+      startPlace(world, `${role}-${index + 1}`, startRole(role), index),
+    );
+  return [...places("engine", engines), ...places("scheduler", schedulers)];
+}
+
+function startRole(role: Role): Starter {
+  return (world, name) => startEngine(world, startNode(world, name), new Set([role])).process;
 }
 
 /** One place in the cluster: its process is replaced after a crash. */
@@ -73,7 +88,7 @@ function startGateway(world: World, name: string, index: number): SimulatedProce
   many(swarm.endersPerGateway, "ender", runEnder, node);
   many(swarm.lockUsersPerGateway, "lock-user", runLockUser, node);
   if (swarm.workflows !== undefined) {
-    const engine = startEngine(world, node);
+    const engine = startEngine(world, node, swarm.engines === 0 ? allRoles : new Set<Role>(["gateway"]));
     world.gateways[index] = engine;
     for (const [kind, act] of Object.entries(acts)) {
       many(swarm.workflows[kind as keyof typeof acts], kind, repeating(act), engine);
@@ -102,14 +117,21 @@ function startProcessFaults(world: World, places: readonly Place[]): void {
   const { pauseEveryMs, pauseMsMax, crashEveryMs, wallJumpEveryMs } = swarm.processFaults;
   const random = kernel.random.stream("process faults");
   const one = () => random.pick(places);
-  again(world, random, pauseEveryMs, () => one().process.pause(random.integer(20, pauseMsMax)));
+  again(world, random, pauseEveryMs, () => {
+    const { process } = one();
+    const ms = random.integer(20, pauseMsMax);
+    if (process.state() === "running") world.faults.hit("pause");
+    process.pause(ms);
+  });
   again(world, random, wallJumpEveryMs, () => {
+    world.faults.hit("wall clock jump");
     one().process.jumpWall(random.pick([-3_600_000, -2_000, 500, 5_000, 3_600_000]));
   });
   again(world, random, crashEveryMs, () => {
     const place = one();
     if (place.process.state() === "crashed") return;
     if (world.grants.heldBy(place.process.name).length > 0) world.marks.hit("crash_under_lock");
+    world.faults.hit("crash");
     place.process.crash();
     kernel.after(random.integer(0, 2_000), () => {
       place.generation += 1;

@@ -1,57 +1,29 @@
-// A gateway as the product composes it: engine, sweeps and hints in one simulated process, with the table of what may be asked.
-
+// A process as the product composes it, with its roles: what it does by itself, and the table of what may be asked of it.
 import type { ControlApi } from "../../control/control-api.ts";
-import { createApi } from "../../control/create-api.ts";
-import { createEngine } from "../../control/create-engine.ts";
+import { startControlProcess } from "../../control/control-process.ts";
 import type { Engine } from "../../control/engine/engine.ts";
-import { hearChanges } from "../../control/events/tell-changes.ts";
-import { hearHints } from "../../control/jobs/hear-hints.ts";
-import { hearNotices } from "../../control/jobs/hear-notices.ts";
-import { hearResults } from "../../control/jobs/hear-results.ts";
-import { createWorkers } from "../../control/jobs/workers.ts";
-import { hearHandovers } from "../../control/locks/tell-handover.ts";
-import { hearFreedPlaces, retryFullLimits } from "../../control/pools/places.ts";
 import { holdsHighRisk } from "../../control/scheduler/holding.ts";
-import { startScheduler } from "../../control/scheduler/start-scheduler.ts";
-import { sweepPartition } from "../../control/sweep/sweep-partition.ts";
+import { type Role, roles } from "../../control/start-roles.ts";
 import { partitionOf } from "../../domain/partition.ts";
 import { drawCheck } from "./dispatch-checks.ts";
 import type { Node, World } from "./world.ts";
 
-export type EngineNode = Node & { readonly engine: Engine; readonly api: ControlApi };
+export type EngineNode = Node & {
+  readonly engine: Engine;
+  readonly api: ControlApi;
+  /** In good order, as by SIGTERM. */
+  stop(): Promise<void>;
+};
 
-export function startEngine(world: World, node: Node): EngineNode {
-  const ports = node.ports();
-  const engine = createEngine(ports, world.bus.connect(node.process), node.config);
-  const workers = createWorkers(ports.clock);
-  const api = createApi(engine, workers, workers);
-  hearHints(engine);
-  hearNotices(engine);
-  hearChanges(engine.bus, engine.wakes);
-  hearHandovers(engine.bus, engine.lockWaiters);
-  hearResults(engine);
-  hearFreedPlaces(engine);
-  if (holdsHighRisk(node.config)) startScheduler(engine, drawCheck(world, node.process));
-  world.keepGoing(node.process, () => sweepOn(world, engine));
-  if (world.swarm.pools.length > 1) world.keepGoing(node.process, () => retryOn(world, engine));
-  return { ...node, engine, api };
-}
+export const allRoles: ReadonlySet<Role> = new Set(roles);
 
-async function retryOn(world: World, engine: Engine): Promise<void> {
-  while (!world.peace.over) {
-    await engine.ports.clock.sleep(500);
-    retryFullLimits(engine);
-  }
-}
-
-/** The product sweeps all 64 partitions; here only those that belong to somebody. */
-async function sweepOn(world: World, engine: Engine): Promise<void> {
-  const { clock, random } = engine.ports;
-  const everyMs = engine.config["sweep.everyMs"];
-  const partitions = [...new Set(world.tenants.map(partitionOf))];
-  await clock.sleep(everyMs * random.fraction());
-  while (!world.peace.over) {
-    for (const partition of partitions) await sweepPartition(engine, partition);
-    await clock.sleep(everyMs);
-  }
+export function startEngine(world: World, node: Node, wanted: ReadonlySet<Role>): EngineNode {
+  const surroundings = { ports: node.ports(), bus: world.bus.connect(node.process), config: node.config };
+  const { engine, api, stop } = startControlProcess(surroundings, {
+    roles: wanted,
+    check: holdsHighRisk(node.config) ? drawCheck(world, node.process) : undefined,
+    // The product sweeps all 64; here only those that belong to somebody.
+    partitions: [...new Set(world.tenants.map(partitionOf))],
+  });
+  return { ...node, engine, api, stop };
 }

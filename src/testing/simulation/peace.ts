@@ -2,7 +2,7 @@
 import { orderedNumber } from "../../adapters/operations/records.ts";
 import { isTerminal, makeRunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { startEngine } from "./engine-node.ts";
+import { allRoles, startEngine } from "./engine-node.ts";
 import type { KnownRun } from "./known-state.ts";
 import { checkEndedRun } from "./step-checks.ts";
 import { mustHold, Violation } from "./violation.ts";
@@ -15,7 +15,7 @@ const eventsMax = 400_000;
 export async function finishWorkflows(world: World): Promise<void> {
   const { kernel, known, swarm } = world;
   if (swarm.workflows === undefined) return;
-  const approver = startEngine(world, startNode(world, "peace", { clockSkewMax: 0 }));
+  const approver = startEngine(world, startNode(world, "peace", { clockSkewMax: 0 }), allRoles);
   world.gateways.push(approver);
   world.keepGoing(approver.process, async () => {
     const random = approver.process.random.stream("approvals");

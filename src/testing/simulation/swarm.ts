@@ -12,6 +12,9 @@ export type Swarm = {
   readonly calm: boolean;
   readonly chaosMs: number;
   readonly gateways: ReadonlyArray<{ readonly strategy: AdmissionStrategy; readonly wait: WaitPolicy }>;
+  /** Processes that only sweep and apply, or only ask the dispatch check; without engines every gateway does all of it. */
+  readonly engines: number;
+  readonly schedulers: number;
   readonly tenants: number;
   readonly clientsPerGateway: number;
   readonly endersPerGateway: number;
@@ -68,12 +71,14 @@ export function drawSwarm(random: SeededRandom): Swarm {
   const storeSettings = drawStoreSettings(random);
   return keepingGraves({
     calm,
-    chaosMs: random.integer(4_000, 9_000),
-    gateways: Array.from({ length: random.integer(1, 5) }, () => ({
+    // Most seeds are small: twice as many in the same time find more than fewer large ones do.
+    chaosMs: random.integer(1_500, random.pick([2_500, 4_000, 9_000])),
+    gateways: Array.from({ length: random.pick([1, 2, 2, 2, 3, 3, 4, 5]) }, () => ({
       strategy: random.pick(["atomic", "lock"]),
       wait: random.pick(["fixed", "jitter"]),
     })),
     tenants: random.pick([1, 1, 2, 3]),
+    ...drawTopology(random.stream("topology")),
     ...drawCallers(random),
     keys: random.integer(1, 5),
     keyEpochMs: random.integer(200, 2_500),
@@ -96,6 +101,11 @@ function keepingGraves(swarm: Swarm): Swarm {
   const { faults, workflows } = swarm;
   if (workflows === undefined || workflows.deleters === 0) return swarm;
   return { ...swarm, faults: { ...faults, clockJumpMsMax: Math.min(faults.clockJumpMsMax, 3_000) } };
+}
+
+function drawTopology(random: SeededRandom): Pick<Swarm, "engines" | "schedulers"> {
+  if (random.chance(0.6)) return { engines: 0, schedulers: 0 };
+  return { engines: random.integer(1, 2), schedulers: random.integer(1, 2) };
 }
 
 type Callers = Pick<
