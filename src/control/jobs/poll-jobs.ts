@@ -2,6 +2,7 @@
 import { defaultPool, poolLimits } from "../../domain/place.ts";
 import type { ClaimedJob, PollAnswer, PollRequest } from "../control-api.ts";
 import { type Engine, settingsOf } from "../engine/engine.ts";
+import { followSignal } from "../follow-signal.ts";
 import { claimMatches } from "./claim-matches.ts";
 import { discoverJobs } from "./discover-jobs.ts";
 import type { Offer } from "./offers.ts";
@@ -29,9 +30,9 @@ export async function pollJobs(
     underWay.leave();
     await underWay.answered;
   }
-  const stop = signal === undefined ? left.signal : AbortSignal.any([left.signal, signal]);
-  const answered = pollOnce(desk, request, stop);
-  return batches.during(request, { answered, leave: () => left.abort() });
+  const leaveCaller = followSignal(left, signal);
+  const answered = pollOnce(desk, request, left.signal);
+  return batches.during(request, { answered, leave: () => left.abort() }).finally(leaveCaller);
 }
 
 async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSignal): Promise<PollAnswer> {
@@ -53,7 +54,7 @@ async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSigna
     if (refusal !== undefined && poll.jobs.length === 0) return { kind: refusal };
     await poll.wait(signal);
     if (poll.jobs.length > 0) batches.keep(request, poll.jobs);
-    return { kind: "jobs", jobs: poll.jobs, ...(poll.drains.aborted ? { draining: true } : {}) };
+    return { kind: "jobs", jobs: poll.jobs, ...(poll.isDraining() ? { draining: true } : {}) };
   } finally {
     engine.offers.close(poll.offer);
   }
@@ -62,12 +63,19 @@ async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSigna
 /** A worker that asks again and again although its pool drains does so once a second. */
 const drainingWaitMs = 1_000;
 
+/** A reason that nobody reads: without one each would make an exception with its stack. */
+const noMoreJobs = "the poll is over";
+
 function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
   const { clock } = engine.ports;
   const { caller, worker } = request;
   const jobs: ClaimedJob[] = [];
-  const full = new AbortController();
-  const drains = new AbortController();
+  const enough = new AbortController();
+  let draining = false;
+  const drain = () => {
+    draining = true;
+    enough.abort(noMoreJobs);
+  };
   let cancelGather: (() => void) | undefined;
   const offer: Offer = {
     tenant: caller.tenant,
@@ -88,25 +96,26 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
         given.map(({ job: { jobId }, token }) => ({ jobId, token })),
       );
       // The first job opens a short window for more, so that a burst is one answer and not many.
-      if (offer.places <= 0 || jobs.length >= request.places) full.abort();
-      else cancelGather ??= clock.timer(engine.config["jobs.gatherMs"], () => full.abort());
+      if (offer.places <= 0 || jobs.length >= request.places) enough.abort(noMoreJobs);
+      else cancelGather ??= clock.timer(engine.config["jobs.gatherMs"], () => enough.abort(noMoreJobs));
     },
-    drain: () => drains.abort(),
+    drain,
   };
   engine.offers.open(offer);
   return {
     offer,
     jobs,
-    drains: drains.signal,
+    isDraining: () => draining,
     /** In the background: a claim is refused anyway, but without jobs nobody would be told that the pool drains. */
     async learnLimits() {
       const settings = await settingsOf(engine, caller.tenant);
-      if (settings !== undefined && poolLimits(settings, offer.pool)?.draining === true) drains.abort();
+      if (settings !== undefined && poolLimits(settings, offer.pool)?.draining === true) drain();
     },
     async wait(signal: AbortSignal) {
       const waitMs = Math.min(request.waitMs, engine.config["jobs.pollWaitMaxMs"]);
-      const stop = AbortSignal.any([full.signal, drains.signal, signal]);
-      if (!stop.aborted) await clock.sleep(waitMs, stop);
+      const leaveSignal = followSignal(enough, signal);
+      if (!enough.signal.aborted) await clock.sleep(waitMs, enough.signal);
+      leaveSignal();
       // Nothing more is promised from here on; what was promised is being claimed and belongs into this answer.
       engine.offers.close(offer);
       const deadlineMs = clock.monotonicMs() + engine.config["store.callTimeoutMs"];

@@ -76,6 +76,12 @@ export async function revokeKey(
   const { ports, config } = engine;
   const { actor, tenant, keyId } = request;
   cache.forget(keyId);
+  // An id that no key has must not get into the tenant's record: a hundred of them would push out those that were revoked just now.
+  const found = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
+    ports.store.getDocument({ tenant, collection: "apiKey", id: keyId }, { deadlineMs }),
+  );
+  if (found.kind === "not_found") return found;
+  if (found.kind !== "document") return { kind: found.kind, cause: found.cause };
   const listed = await changeTenant(engine, actor, tenant, (settings) => ({
     revokedKeyIds: [...(settings.revokedKeyIds ?? []).filter((id) => id !== keyId), keyId].slice(
       -revokedListed,

@@ -12,6 +12,7 @@ import { errors, InterlockError } from "../../errors.ts";
 import type { CancelTimer } from "../../ports/clock.ts";
 import type { Ports } from "../../ports/ports.ts";
 import { type Answer, executeOn, type OperationName, type RequestOf } from "../../ports/store.ts";
+import { followSignal } from "../follow-signal.ts";
 import { type Acquisition, acquireLease, type NotAcquired } from "./acquire-lease.ts";
 import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
 import type { LeaseTerms } from "./lease-terms.ts";
@@ -90,6 +91,9 @@ function isReason(error: unknown, reason: unknown): boolean {
   return error === reason || (error instanceof Error && error.cause === reason);
 }
 
+/** A reason that nobody reads: without one every end of a lease would make an exception with its stack. */
+const workIsOver = "the work is over";
+
 /** One held lock from its grant to its end. */
 class HeldLease implements Lease {
   readonly token: LockToken;
@@ -97,15 +101,18 @@ class HeldLease implements Lease {
   readonly signal: AbortSignal;
   /** Why the lease was abandoned, once it was. */
   abandoned: AbandonCause | undefined;
+  /** What `check` throws and `signal` is aborted with from then on. */
+  lossReason: InterlockError | undefined;
   /** The last write released the lock in the same operation. */
   givenBack = false;
 
   readonly #ports: Ports;
   readonly #target: LeaseTarget;
   readonly #terms: LeaseTerms;
-  readonly #lost = new AbortController();
-  readonly #stopped = new AbortController();
-  readonly #stopRenewing: AbortSignal;
+  readonly #working = new AbortController();
+  readonly #renewing = new AbortController();
+  readonly #leaveCaller: () => void;
+  #stopped = false;
   readonly #firstSent = new WeakMap<object, Instant>();
   /** When the last call that surely extended the lease was sent. */
   #since: Instant;
@@ -125,19 +132,18 @@ class HeldLease implements Lease {
     this.token = grant.token;
     this.fence = grant.fence;
     this.#since = grant.since;
-    const callers = caller === undefined ? [] : [caller];
-    this.signal = AbortSignal.any([this.#lost.signal, ...callers]);
-    this.#stopRenewing = AbortSignal.any([this.#lost.signal, this.#stopped.signal, ...callers]);
+    this.signal = this.#working.signal;
+    const leaveWork = followSignal(this.#working, caller);
+    const leaveRenewals = followSignal(this.#renewing, this.signal);
+    this.#leaveCaller = () => {
+      leaveWork();
+      leaveRenewals();
+    };
     this.#armDeadline();
   }
 
   check(): void {
     if (this.judgeDeadline() !== undefined) throw this.lossReason;
-  }
-
-  /** What `check` throws and `signal` is aborted with once the lease is lost. */
-  get lossReason(): unknown {
-    return this.#lost.signal.reason;
   }
 
   /** Abandons the lease if its time is over, whatever timers have fired; says why it was abandoned, if it was. */
@@ -175,7 +181,9 @@ class HeldLease implements Lease {
 
   /** Ends the lease's own life, without a word about the lock. */
   stop(): void {
-    this.#stopped.abort();
+    this.#stopped = true;
+    this.#renewing.abort(workIsOver);
+    this.#leaveCaller();
     this.#cancelDeadline();
   }
 
@@ -186,11 +194,11 @@ class HeldLease implements Lease {
     const { clock } = this.#ports;
     let dueMs = clock.monotonicMs() + renewEveryMs;
     for (;;) {
-      await clock.sleep(Math.max(0, dueMs - clock.monotonicMs()), this.#stopRenewing);
-      if (this.#stopRenewing.aborted) return;
+      await clock.sleep(Math.max(0, dueMs - clock.monotonicMs()), this.#renewing.signal);
+      if (this.#renewing.signal.aborted) return;
       dueMs = clock.monotonicMs() + renewEveryMs;
       await this.#renewOnce();
-      if (this.#stopRenewing.aborted) return;
+      if (this.#renewing.signal.aborted) return;
     }
   }
 
@@ -201,7 +209,7 @@ class HeldLease implements Lease {
     const request = { ...this.#target, token: this.token, ttlMs };
     const answer = await store.renewLock(request, { deadlineMs: callTimeoutMs });
     // The work may have ended meanwhile: then nobody is left to fence, and a release may already have been seen.
-    if (this.#stopped.signal.aborted) return;
+    if (this.#stopped) return;
     const lock = this.#target.lock.namespace;
     if (answer.kind === "renewed") return this.#extended(sent);
     metrics.count("lock_renewal_failed_total", { lock, policy: rule.policy });
@@ -241,7 +249,7 @@ class HeldLease implements Lease {
 
   /** Aborts the work and leaves the lock alone: it may be somebody else's by now. */
   #abandon(cause: AbandonCause): void {
-    if (this.abandoned !== undefined || this.#stopped.signal.aborted) return;
+    if (this.abandoned !== undefined || this.#stopped) return;
     this.abandoned = cause;
     this.#cancelDeadline();
     const lock = this.#target.lock.namespace;
@@ -249,7 +257,8 @@ class HeldLease implements Lease {
     this.#ports.metrics.count("lock_abandoned_total", { lock, policy, cause });
     const message = `${lock} lock abandoned: ${cause.replaceAll("_", " ")}`;
     this.#ports.log.warn(message, logFields(this.#target));
-    this.#lost.abort(new InterlockError("lock_abandoned", message));
+    this.lossReason = new InterlockError("lock_abandoned", message);
+    this.#working.abort(this.lossReason);
   }
 }
 
