@@ -101,7 +101,7 @@ function headers(operation: string, { mediaType }: Route): Json[] {
       },
     ];
   }
-  if (operation !== "startRun") return [];
+  if (operation !== "startRun" && operation !== "rerunRun") return [];
   return [
     {
       name: "Idempotency-Key",

@@ -49,7 +49,12 @@ export type SuccessOf<Row extends Route> = {
 }[keyof Row["replies"] & number];
 
 /** What any request may meet before or beside its operation. */
-const everywhere = ["overloaded", "draining", "internal"] as const satisfies readonly ErrorCode[];
+const everywhere = [
+  "invalid_request",
+  "overloaded",
+  "draining",
+  "internal",
+] as const satisfies readonly ErrorCode[];
 const withKey = [
   "unauthenticated",
   "forbidden",
@@ -57,7 +62,6 @@ const withKey = [
   "too_many_failed_authentications",
   "too_many_requests",
   "store_unavailable",
-  "invalid_request",
 ] as const satisfies readonly ErrorCode[];
 const withBody = ["payload_too_large", "unsupported_media_type"] as const satisfies readonly ErrorCode[];
 

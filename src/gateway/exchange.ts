@@ -14,6 +14,8 @@ export type Head = {
   readonly params: Readonly<Record<string, string>>;
   readonly query: Readonly<Record<string, unknown>>;
   readonly headers: RequestHeaders;
+  /** A field that may come once and came more often, of which the framework shows only the first. */
+  readonly doubled: string | undefined;
   readonly address: string;
   /** Aborts when the connection closes: one for all requests on it, since a signal costs 5 us to make. */
   connection(): AbortSignal;

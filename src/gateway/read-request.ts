@@ -8,7 +8,7 @@ import type { Route } from "../api/route.ts";
 import { type ApiKeyRecord, isPlatformKey } from "../domain/api-key.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import { readYaml, type TextPlace } from "../domain/workflow/yaml-text.ts";
-import type { Failure } from "./handler.ts";
+import type { Failure, RequestHeaders } from "./handler.ts";
 import { foreignTenant, isNamed, type Named, tenantNames, withoutTenantNames } from "./tenant-claims.ts";
 
 export type Reading<Value> =
@@ -47,6 +47,20 @@ export function schemasOf({ query, body, takesYaml }: Route): Schemas {
     bodyIsOpen: body !== undefined && !(body instanceof z.ZodObject),
   };
 }
+
+/** Bodies are taken as they are: nothing is unpacked, so that nothing small becomes large. */
+export function isPacked(headers: RequestHeaders): boolean {
+  const { "content-encoding": content, "transfer-encoding": transfer } = headers;
+  return isOther(content, "identity") || isOther(transfer, "chunked");
+}
+
+const isOther = (value: RequestHeaders[string], plain: string): boolean =>
+  value !== undefined && String(value).toLowerCase() !== plain;
+
+export const packedBody: Failure<"unsupported_media_type"> = {
+  code: "unsupported_media_type",
+  detail: "the body is packed: send it without Content-Encoding, and with no Transfer-Encoding but chunked",
+};
 
 export function readQuery(schemas: Schemas, query: Named, key: ApiKeyRecord | undefined): Reading<unknown> {
   if (schemas.withoutQuery !== undefined && hasNoNames(query)) return schemas.withoutQuery;

@@ -18,7 +18,15 @@ import {
 import type { Asked, Failure, RequestHeaders, Service, Streamed } from "./handler.ts";
 import { handlers } from "./handlers.ts";
 import { type HttpReply, type Success, successReply } from "./http-reply.ts";
-import { type PlaceOf, readBody, readQuery, type Schemas, schemasOf } from "./read-request.ts";
+import {
+  isPacked,
+  type PlaceOf,
+  packedBody,
+  readBody,
+  readQuery,
+  type Schemas,
+  schemasOf,
+} from "./read-request.ts";
 
 export type Responder = {
   begin(operation: Operation, head: Head): Exchange;
@@ -75,8 +83,13 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
   }
   if (inFlight.enter(exchange.place) === "overloaded") return fail(desk, exchange, { code: "overloaded" });
   exchange.state = "entered";
+  if (exchange.head.doubled !== undefined) {
+    const detail = `${exchange.head.doubled}: sent more than once`;
+    return fail(desk, exchange, { code: "invalid_request", detail });
+  }
   const authentication = await authenticateRequest(service, failures, route, exchange.head);
   if (authentication.kind === "refused") return fail(desk, exchange, authentication.failure);
+  if (schemas.body !== undefined && isPacked(exchange.head.headers)) return fail(desk, exchange, packedBody);
   const { key } = authentication;
   exchange.key = key;
   if (key !== undefined) {

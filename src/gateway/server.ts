@@ -1,5 +1,5 @@
 // The HTTP server: the only file that knows the framework. It hands heads and bodies to the responder and sends its replies.
-import { STATUS_CODES } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import underPressure from "@fastify/under-pressure";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
@@ -11,6 +11,7 @@ import type { ControlApi } from "../control/control-api.ts";
 import { InterlockError } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
 import { isLoopback } from "./authenticate-request.ts";
+import { answerBrokenRequest, noteRequest } from "./broken-requests.ts";
 import { endConnections, watchConnections } from "./end-connections.ts";
 import { sinkOf } from "./event-sink.ts";
 import type { Exchange, Head } from "./exchange.ts";
@@ -113,6 +114,8 @@ function createServer(service: Service, responder: Responder): FastifyInstance {
     },
   });
   app.server.maxConnections = config["gateway.connectionsMax"];
+  // Heads are bounded by their bytes. By default all fields after 2,000 are dropped unseen, an Idempotency-Key too.
+  app.server.maxHeadersCount = 0;
   app.removeAllContentTypeParsers();
   const types = [jsonMediaType, ...yamlMediaTypes];
   app.addContentTypeParser(types, { parseAs: "buffer" }, (_request, body, done) => {
@@ -156,6 +159,7 @@ function addRoutes(app: FastifyInstance, responder: Responder, { service, serves
       url: route.path.replaceAll(/\{([a-z_]+)\}/g, ":$1"),
       config: { operation },
       onRequest(request, reply, done) {
+        noteRequest(request.socket, reply.raw);
         const exchange = responder.begin(operation, headOf(request, reply));
         (request as unknown as WithExchange)[exchangeName] = exchange;
         const pass = (refusal: HttpReply | undefined) => {
@@ -183,6 +187,7 @@ function headOf(request: FastifyRequest, reply: FastifyReply): Head {
     params: request.params as Record<string, string>,
     query: request.query as Record<string, unknown>,
     headers: request.headers,
+    doubled: doubledField(request.raw),
     address: request.socket.remoteAddress ?? "",
     connection: () => connectionSignal(request.socket),
     onGone(callback) {
@@ -190,6 +195,21 @@ function headOf(request: FastifyRequest, reply: FastifyReply): Head {
       else raw.once("close", () => raw.writableFinished || callback());
     },
   };
+}
+
+/** Two readers of a request might each believe another one of two values: whose host, whose key, what kind of body. */
+const singleFields: ReadonlySet<string> = new Set(["host", "authorization", "content-type"]);
+
+function doubledField({ rawHeaders, headers }: IncomingMessage): string | undefined {
+  // Nothing came twice: all but a few requests end here.
+  if (rawHeaders.length === Object.keys(headers).length * 2) return undefined;
+  const seen = new Set<string>();
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = (rawHeaders[index] ?? "").toLowerCase();
+    if (seen.has(name) && singleFields.has(name)) return name;
+    seen.add(name);
+  }
+  return undefined;
 }
 
 const connectionSignals = new WeakMap<Socket, AbortSignal>();
@@ -256,19 +276,4 @@ function unroutable({ url }: FastifyRequest): Failure {
   if (methods.length === 0) return { code: "route_not_found" };
   const allow = [...new Set(methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])))];
   return { code: "method_not_allowed", headers: { allow: allow.join(", ") } };
-}
-
-/** What is not even HTTP, or took too long: there is no request to answer, only a connection to end. */
-function answerBrokenRequest(error: Error & { readonly code?: string }, socket: Socket): void {
-  if (error.code === "ECONNRESET" || socket.destroyed || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const statuses: Readonly<Record<string, number>> = {
-    ERR_HTTP_REQUEST_TIMEOUT: 408,
-    HPE_HEADER_OVERFLOW: 431,
-    HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
-  };
-  const status = statuses[error.code ?? ""] ?? 400;
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
 }

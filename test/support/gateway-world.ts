@@ -9,6 +9,7 @@ import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
 import { createGateway, type Gateway } from "../../src/gateway/server.ts";
 import type { Log } from "../../src/ports/log.ts";
 import { defaultStoreSettings, executeOn, type Store, storeFrom } from "../../src/ports/store.ts";
+import { secretWatch } from "./secret-watch.ts";
 
 export const acme = "acme" as TenantId;
 export const globex = "globex" as TenantId;
@@ -57,6 +58,10 @@ export async function openGatewayWorld(
   const log: Log = { info: write, warn: write, error: write };
   const { store, setStore } = switchableStore(base);
   const metrics = createPrometheusMetrics(10);
+  let lastMetrics = "";
+  secretWatch.watchOutput("the gateway's log", () => logged.join("\n"), "nothing");
+  secretWatch.watchOutput("the gateway's metrics", () => lastMetrics, "nothing");
+  secretWatch.note("a password in an address", canaryPassword);
   // Clients that keep their connections would make every stop take that long.
   const overrides = { "gateway.lingerMs": 0, ...given };
   const plane = await createControlPlane({ overrides, ports: { log, store, metrics } });
@@ -73,11 +78,15 @@ export async function openGatewayWorld(
     globex: await tenantKeys(plane, globex),
     async close() {
       setStore("answering");
+      lastMetrics = await metrics.text();
       await gateway.close();
       await plane.close();
     },
   };
 }
+
+/** Stands in the causes of failures, as an address with a password would. */
+const canaryPassword = "canary-password";
 
 /** A store that can be told to fail, as one across a network would. */
 function switchableStore(base: Store): { readonly store: Store; setStore: GatewayWorld["setStore"] } {
@@ -86,7 +95,7 @@ function switchableStore(base: Store): { readonly store: Store; setStore: Gatewa
   const store = storeFrom(
     async (name, request, options) => {
       if (mode === "unavailable")
-        return { kind: "unavailable", cause: "redis://:canary-password@store down" };
+        return { kind: "unavailable", cause: `redis://:${canaryPassword}@store down` };
       if (mode === "unknown") return { kind: "unknown", cause: "no answer", notAfterMs: 0 };
       return execute(name, request, options);
     },
@@ -112,6 +121,7 @@ async function tenantKeys(plane: ControlPlane, tenant: TenantId): Promise<Tenant
 export async function makeKey(plane: ControlPlane, tenant: TenantId, role: KeyRole): Promise<TestKey> {
   const made = await plane.api.createKey("setup", tenant, { role, name: `${role} of ${tenant}` });
   if (made.kind !== "created") throw new Error(`no key: ${made.kind}`);
+  secretWatch.noteAllIn(made.text);
   return made;
 }
 
@@ -130,6 +140,8 @@ function asker(url: string): GatewayWorld["ask"] {
       ...(signal === undefined ? {} : { signal }),
     });
     const received = await textOf(response);
+    secretWatch.noteAllIn(received);
+    if (typeof payload === "string") secretWatch.noteAllIn(payload);
     const isJson = response.headers.get("content-type")?.includes("json") === true && received !== "";
     return {
       status: response.status,
@@ -232,12 +244,16 @@ const fragileWorkflow = {
 };
 
 /** A run that failed and left a dead letter. */
-async function makeLetter(ask: GatewayWorld["ask"], keys: TenantKeys): Promise<string> {
+export async function makeLetter(
+  ask: GatewayWorld["ask"],
+  keys: TenantKeys,
+  pollId = "p-3",
+): Promise<string> {
   await ask("POST", "/api/v1/workflows", { key: keys.admin, body: fragileWorkflow });
   await ask("POST", "/api/v1/workflows/fragile/runs", { key: keys.operator, body: { part: 1 } });
   const polled = await ask("POST", "/api/v1/jobs/poll", {
     key: keys.worker,
-    body: { worker_id: "w-3", topics: ["fragile"], poll_id: "p-3", max_jobs: 1, wait_ms: 5_000 },
+    body: { worker_id: "w-3", topics: ["fragile"], poll_id: pollId, max_jobs: 1, wait_ms: 5_000 },
   });
   const [job] = polled.json.jobs as Array<{ job_id: string; claim_token: string }>;
   if (job === undefined) throw new Error(polled.text);
