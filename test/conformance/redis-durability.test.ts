@@ -110,7 +110,7 @@ describe("WAIT", () => {
 describe("a replica that says nothing", () => {
   /** As the table in the guide has it. */
   const promises: readonly OperationName[] = [
-    ...(["admit", "createRun", "deleteRun", "deliver", "commit", "claimJobs"] as const),
+    ...(["admit", "reserve", "createRun", "deleteRun", "deliver", "commit", "claimJobs"] as const),
     ...(["setTenant", "putDocument", "removeDocument"] as const),
     ...(["acquireLock", "renewLock", "releaseLock", "breakLock"] as const),
   ];

@@ -116,6 +116,19 @@ export function revisionOf(
   return context.records.get("document", scopeOf(tenant, collection), id)?.revision;
 }
 
+/** The revision alone does not say it: after a loss its number comes again, with another definition. */
+export function isCurrentWorkflow(
+  context: Context,
+  tenant: TenantId,
+  { workflow, revision, definition }: Read,
+): boolean {
+  const found = context.records.get("document", scopeOf(tenant, "workflow"), workflow);
+  return found?.revision === revision && found.body.includes(`"${definition}"`);
+}
+
+/** A workflow as the caller has read it. */
+type Read = { readonly workflow: string; readonly revision: number; readonly definition: string };
+
 function scheduleLetter(context: Context, tenant: TenantId, id: string): void {
   const previous = context.records.get("document", scopeOf(tenant, "deadLetter"), id);
   if (previous !== undefined) clearDue(context, letterOf(tenant, id), letterEndMs(context, previous));

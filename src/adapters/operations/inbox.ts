@@ -369,9 +369,13 @@ function isRepeat(context: Context, { tenant, runId }: RunState, commit: Commit)
 }
 
 /** What was decided for a run that has ended says nothing about the one that is opened again. */
-function mayApply(context: Context, state: RunState, { expectedVersion, change }: Proposal): boolean {
+function mayApply(context: Context, state: RunState, proposal: Proposal): boolean {
+  const { expectedVersion, expectedCommitId, change } = proposal;
   if (state.version !== expectedVersion || isTerminal(state.status)) return false;
-  return fitsTree(context, state, change);
+  const { tenant, runId } = state;
+  const isSameCommit =
+    expectedCommitId === undefined || commitAt(context, tenant, runId, expectedVersion) === expectedCommitId;
+  return isSameCommit && fitsTree(context, state, change);
 }
 
 function applied(context: Context, state: RunState, proposal: Proposal): OutcomeOf<"deliver"> {

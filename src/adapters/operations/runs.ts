@@ -6,7 +6,7 @@ import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { applyChange } from "./changes.ts";
 import { changeTree } from "./children.ts";
 import { type Context, nowMs } from "./context.ts";
-import { revisionOf } from "./documents.ts";
+import { isCurrentWorkflow } from "./documents.ts";
 import { claimsGranted } from "./job-records.ts";
 import { judgeGuard, retakeLock } from "./locks.ts";
 import { scheduleProof } from "./proofs.ts";
@@ -140,7 +140,8 @@ type StartRefusal = Extract<
 /** Both admit and createRun ask here, inside the operation: mixing the strategies can then not exceed the limit. */
 function judgeStart(context: Context, tenant: TenantId, run: NewRun): StartRefusal | undefined {
   if (readTenant(context, tenant).settings.stopped === true) return { kind: "tenant_stopped" };
-  if (run.revision !== undefined && revisionOf(context, tenant, "workflow", run.workflow) !== run.revision) {
+  const { workflow, revision, definition } = run;
+  if (revision !== undefined && !isCurrentWorkflow(context, tenant, { workflow, revision, definition })) {
     return { kind: "workflow_changed" };
   }
   const { active, limit } = slots(context, tenant);

@@ -33,8 +33,9 @@ const promises: { readonly [Name in OperationName]: "always" | "public locks" | 
   claimJobs: "always",
   putDocument: "always",
   removeDocument: "always",
+  // It may answer with the run that the key already has: that is what a start is told, and nobody asks for it again.
+  reserve: "always",
   // Steps on the way to one of the above, repeated or made up for when they are lost.
-  reserve: "never",
   cancelReservation: "never",
   takeRun: "never",
   heartbeatJobs: "never",

@@ -8,7 +8,13 @@ import {
 } from "../../domain/inbox.ts";
 import type { Fence } from "../../domain/lock.ts";
 import type { RunStatus } from "../../domain/run.ts";
-import type { DeliveryRefusal, HandedOver, OwnedRun, TakeTerms } from "../../ports/run-operations.ts";
+import type {
+  DeliveryRefusal,
+  HandedOver,
+  OwnedRun,
+  Proposal,
+  TakeTerms,
+} from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf, StoreSettings } from "../../ports/store.ts";
 import { parseApproval } from "./approval-format.ts";
 import { changeArgs } from "./change-args.ts";
@@ -60,7 +66,7 @@ export const deliver: ScriptCall<"deliver"> = {
       String(settings.deadLetterRetentionMs),
       entry.kind,
       packEntry(entryToKeep(entry)),
-      proposal === undefined ? "" : String(proposal.expectedVersion),
+      proposal === undefined ? "" : baseWords(proposal),
       ...entryArgs(entry, settings),
       String(headerFields.length + records.length),
       ...wantedFields(records),
@@ -90,6 +96,13 @@ export const deliver: ScriptCall<"deliver"> = {
     }
   },
 };
+
+/** What a proposal was decided upon: a version, and the commit that made it if the sender knows. */
+function baseWords({ expectedVersion, expectedCommitId }: Proposal): string {
+  return expectedCommitId === undefined
+    ? String(expectedVersion)
+    : `${expectedVersion} ${jsonWord(expectedCommitId)}`;
+}
 
 export const takeRun: ScriptCall<"takeRun"> = {
   keys(keys, { runId }) {

@@ -58,8 +58,11 @@ end
 local stopped, revoked, limits = settings[3] == "true", settings[4] or "", settings[5] or ""
 if stopped then return { "tenant_stopped", now } end
 if ARGV[7] ~= "" then
-  local meta = redis.call("HGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[6])
-  if string.match(meta or "", "^[^ ]+") ~= ARGV[7] then return { "workflow_changed", now } end
+  local found = redis.call("HMGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[6], "body:" .. ARGV[6])
+  -- The revision alone does not say it: after a loss its number comes again, with another definition.
+  if string.match(found[1] or "", "^[^ ]+") ~= ARGV[7] or not string.find(found[2] or "", '"' .. ARGV[8] .. '"', 1, true) then
+    return { "workflow_changed", now }
+  end
 end
 if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
 

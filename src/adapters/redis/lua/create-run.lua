@@ -59,8 +59,11 @@ end
 local stopped, revoked, limits = settings[2] == "true", settings[3] or "", settings[4] or ""
 if stopped then return { "tenant_stopped", now } end
 if ARGV[12] ~= "" then
-  local meta = redis.call("HGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[11])
-  if string.match(meta or "", "^[^ ]+") ~= ARGV[12] then return { "workflow_changed", now } end
+  local found = redis.call("HMGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[11], "body:" .. ARGV[11])
+  -- The revision alone does not say it: after a loss its number comes again, with another definition.
+  if string.match(found[1] or "", "^[^ ]+") ~= ARGV[12] or not string.find(found[2] or "", '"' .. ARGV[13] .. '"', 1, true) then
+    return { "workflow_changed", now }
+  end
 end
 if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
 

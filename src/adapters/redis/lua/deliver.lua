@@ -17,7 +17,8 @@
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] token  ARGV[6] instance
   ARGV[7] ttlMs  ARGV[8] grantMemoryMs  ARGV[9] "append" or "refuse"  ARGV[10] eventsMax  ARGV[11] attentionMs
   ARGV[12] drainsMax  ARGV[13] entriesMax  ARGV[14] deadLetterRetentionMs  ARGV[15] kind of the entry
-  ARGV[16] the entry as the inbox keeps it  ARGV[17] expectedVersion of the proposal, "" without one
+  ARGV[16] the entry as the inbox keeps it
+  ARGV[17] expectedVersion of the proposal, and behind a space the word of the commit that made it, if known; "" without one
   result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason
   cancel: entryId, actor, reason; timer: timerId; retry: letterId, actor, proveEveryMs, retriesMax
@@ -46,10 +47,12 @@ local revokedCaller = false
 if ARGV[4] ~= "" then
   revokedCaller = string.find(redis.call("HGET", KEYS[1], "revoked") or "", " " .. ARGV[4] .. " ", 1, true)
 end
-local version = tonumber(ARGV[17])
+local versionText, madeBy = string.match(ARGV[17], "^([^ ]*) ?(.*)$")
+local version = tonumber(versionText)
 local proposed = version and string.format("%.0f", version + 1) or "-"
 local run = redis.call("HMGET", runKey,
-  "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject, "parent", "treeSize")
+  "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject, "parent", "treeSize",
+  "row:" .. versionText)
 if not run[1] then return { "refused", now, revokedCaller and "credential_revoked" or "run_not_found", {} } end
 local runningKey, limits = start .. "running:" .. tenant, nil
 --@include worker-word
@@ -174,7 +177,9 @@ local waiting = redis.call("LLEN", inboxKey)
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
 local parent, treeSize = run[8], run[9]
 -- What was decided for a run that has ended says nothing about the one that is opened again.
-if version and not lock and waiting == 0 and run[2] == ARGV[17] and not ended then
+-- Nor what was decided after a commit that a failover has taken back, whose number another one has now.
+local isSameCommit = madeBy == "" or string.sub(run[10] or "", 1, #madeBy + 1) == madeBy .. " "
+if version and not lock and waiting == 0 and run[2] == versionText and isSameCommit and not ended then
   --@include judge-tree
   if treeFits then
     local reservation, stopped, revoked, dueChecked = run[5], nil, nil, true -- And `limits`, as above.
