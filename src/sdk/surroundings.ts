@@ -67,6 +67,14 @@ export function later({ monotonicMs, wallMs }: Instant, ms: number): Instant {
   return { monotonicMs: monotonicMs + ms, wallMs: wallMs + ms };
 }
 
+/** By each clock the earlier of the two moments. */
+export function earlier(left: Instant, right: Instant): Instant {
+  return {
+    monotonicMs: Math.min(left.monotonicMs, right.monotonicMs),
+    wallMs: Math.min(left.wallMs, right.wallMs),
+  };
+}
+
 /** The larger of the two: being wrong in this direction only stops a holder early. */
 export function elapsedMs(since: Instant, now: Instant): number {
   return Math.max(now.monotonicMs - since.monotonicMs, now.wallMs - since.wallMs);

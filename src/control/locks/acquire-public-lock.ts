@@ -116,7 +116,7 @@ class Acquisition {
         return this.#startAfresh();
       case "credential_revoked":
       case "tenant_stopped":
-        if (this.#mayHold) await this.#giveBack();
+        if (this.#mayHold) await this.#giveBack(answer.storeTimeMs);
         return { kind: answer.kind };
       case "unknown":
         this.#mayHold = true;
@@ -160,7 +160,7 @@ class Acquisition {
     const expiresInMs = leaseLeftMs(grant, this.#now());
     if (expiresInMs <= 0) {
       this.#mayHold = true;
-      if (this.#leftMs() <= 0) return (await this.#giveUp()) ?? tooLate;
+      if (this.#leftMs() <= 0) return (await this.#giveUp(grant.storeTimeMs)) ?? tooLate;
       await this.#rest(this.#pace.retry.baseMs);
       return undefined;
     }
@@ -186,7 +186,7 @@ class Acquisition {
     const { wait } = this.#request;
     this.#mayHold = found.ahead !== undefined || this.#openUntilMs !== undefined;
     const leftMs = this.#leftMs();
-    if (leftMs <= 0) return (await this.#giveUp()) ?? (await this.#refusal(found.instance));
+    if (leftMs <= 0) return (await this.#giveUp(found.storeTimeMs)) ?? (await this.#refusal(found.instance));
     const terms = { wait, pace: this.#pace };
     const chance = { retry: this.#retries, fraction: ports.random.fraction() };
     // The last try is at the very end: somebody may have handed the lock on since the one before.
@@ -235,14 +235,15 @@ class Acquisition {
   }
 
   /** The answer waits for the release: whoever reads it may ask again with the same token at once. */
-  async #giveUp(): Promise<AcquireLockAnswer | undefined> {
+  async #giveUp(decidedAtMs: number): Promise<AcquireLockAnswer | undefined> {
     this.#waiter?.leave();
-    if (!this.#mayHold || (await this.#giveBack()) === "given_back") return undefined;
+    if (!this.#mayHold || (await this.#giveBack(decidedAtMs)) === "given_back") return undefined;
     return { kind: "unknown", cause: "the place in the queue could not be given back", token: this.#token };
   }
 
-  #giveBack(): Promise<"given_back" | "unknown"> {
-    return giveBack(this.#desk, this.#target, this.#token, this.#openUntilMs);
+  #giveBack(decidedAtMs?: number): Promise<"given_back" | "unknown"> {
+    const bound = decidedAtMs === undefined || this.#request.token === undefined ? {} : { decidedAtMs };
+    return giveBack(this.#desk, this.#target, this.#token, { openUntilMs: this.#openUntilMs, ...bound });
   }
 
   /** Names the holder if the store says who it is: without it the refusal only says less. */

@@ -20,13 +20,15 @@ export async function releaseAndHandOver(
   desk: LockDesk,
   target: LeaseTarget,
   token: LockToken,
-  limits: AskLimits,
+  /** Past `notAfterMs`, in store time, the store refuses it. */
+  { notAfterMs, ...limits }: AskLimits & { readonly notAfterMs?: number },
 ): Promise<Answer<"releaseLock">> {
   const { ports } = desk.engine;
   let since = instantOf(ports.clock);
   const answer = await askUntilKnown(ports, "releaseLock", limits, (deadlineMs) => {
     since = instantOf(ports.clock);
-    return ports.store.releaseLock({ ...target, token }, { deadlineMs });
+    const bound = notAfterMs === undefined ? {} : { notAfterMs };
+    return ports.store.releaseLock({ ...target, token }, { deadlineMs, ...bound });
   });
   if (answer.kind === "released") handOn(desk, target, answer.granted, { ...answer, since });
   return answer;

@@ -2,7 +2,7 @@
 import { pauseBefore } from "../call.ts";
 import type { Caller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
-import { elapsedMs, type Instant, later, type Surroundings } from "../surroundings.ts";
+import { earlier, elapsedMs, type Instant, later, type Surroundings } from "../surroundings.ts";
 
 export type LockTerms = {
   readonly resource: string;
@@ -47,8 +47,9 @@ export async function acquireLock(
     };
     try {
       const granted = await caller.call("acquireLock", { body, signal, retry: { attemptsMax: 1 } });
-      // The server has waited so long after this request was sent, and then the lock had so much time left.
-      const since = later(sentAt, granted.waited_ms);
+      // The server has waited so long after this request was sent, and then the lock had so much time left. It counts by its
+      // own clock: by ours that moment cannot be later than the answer.
+      const since = earlier(later(sentAt, granted.waited_ms), surroundings.now());
       return { token, fence: granted.fence, since, leftMs: granted.expires_in_ms };
     } catch (error) {
       mayHold ||= effectOf(error) === "unknown";
