@@ -10,6 +10,7 @@ export type HistoryRecord =
   | ({ readonly type: "ok"; readonly id: string; readonly answer: Answer } & AtUs)
   | ({ readonly type: "fail"; readonly id: string; readonly code: string; readonly answer?: Answer } & AtUs)
   | ({ readonly type: "unknown"; readonly id: string; readonly code: string } & AtUs)
+  /** The name of a failover begins with `failover`: with durability `process` it excuses what it lost. */
   | ({
       readonly type: "fault";
       readonly name: string;
@@ -28,6 +29,7 @@ export type Setting = {
   /** What the store promises of acknowledged answers. */
   readonly durability: "process" | "replicated";
   readonly limits: Readonly<Record<string, number>>;
+  /** The largest attempt that any step may reach: failures, lost claims and hand-backs each begin another. */
   readonly attemptsMax: number;
 };
 
@@ -52,8 +54,16 @@ export type Operation =
     }
   | { readonly operation: "claim"; readonly tenant: string; readonly worker: string }
   /** `nonce` stands in what is reported, and in no other report. */
-  | { readonly operation: "report"; readonly tenant: string; readonly jobId: string; readonly nonce: string }
-  | { readonly operation: "acquire"; readonly tenant: string; readonly lock: string }
+  | {
+      readonly operation: "report";
+      readonly tenant: string;
+      readonly jobId: string;
+      readonly nonce: string;
+      /** What is reported; a nonce that was not reported as `succeeded` stands in no step. */
+      readonly status?: "succeeded" | "failed" | "handed_back";
+    }
+  /** Without `ttlMs` the lock may expire at any time. */
+  | { readonly operation: "acquire"; readonly tenant: string; readonly lock: string; readonly ttlMs?: number }
   | { readonly operation: "release"; readonly tenant: string; readonly lock: string; readonly fence: number }
   /** Of the external sink. */
   | { readonly operation: "read_set"; readonly set: string };
@@ -104,6 +114,7 @@ export type Final =
       readonly completed: readonly string[];
       readonly nonces: Readonly<Record<string, string>>;
     }
+  /** Of every key that was sent; `runId` is empty when it is bound to none. */
   | { readonly of: "key"; readonly tenant: string; readonly key: string; readonly runId: string }
   | { readonly of: "approval"; readonly tenant: string; readonly approvalId: string; readonly state: string }
   | { readonly of: "set"; readonly set: string; readonly elements: readonly string[] }
