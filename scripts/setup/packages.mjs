@@ -6,8 +6,8 @@ import { exclusively } from "./exclusive.mjs";
 import { runCommand } from "./run-command.mjs";
 import { SetupError, say } from "./setup-error.mjs";
 
-/** Dev packages are named on the command line because NODE_ENV=production would leave them out. */
-const INSTALL_ARGUMENTS = ["ci", "--include=dev", "--no-audit", "--no-fund"];
+/** Dev packages are named because NODE_ENV=production would leave them out; packages run no scripts, since any of hundreds could. */
+const INSTALL_ARGUMENTS = ["ci", "--include=dev", "--ignore-scripts", "--no-audit", "--no-fund"];
 
 export async function ensurePackages(root) {
   if (packagesAreCurrent(root)) return;
