@@ -14,9 +14,10 @@ async function putOn(load: HttpLoad): Promise<HttpLoadResult> {
   let firstFailure: string | undefined;
   const startMs = performance.now() + load.warmUpMs;
   const endMs = startMs + load.durationMs;
+  const turns = turnsOf(load);
   const repeat = async (exchange: Exchange) => {
     for (let nowMs = performance.now(); nowMs < endMs; ) {
-      const sentMs = nowMs;
+      const sentMs = await turns(nowMs);
       const { status, bytes } = await exchange.send(nextRequest());
       nowMs = performance.now();
       if (!succeeds.has(status)) firstFailure ??= bytes.toString();
@@ -38,6 +39,19 @@ async function putOn(load: HttpLoad): Promise<HttpLoadResult> {
     statuses,
     ...(firstFailure === undefined ? {} : { firstFailure }),
     loaderBusyShare: performance.eventLoopUtilization(before).utilization,
+  };
+}
+
+/** When the next request is due; waits until then. */
+function turnsOf({ perSecond }: HttpLoad): (nowMs: number) => Promise<number> | number {
+  if (perSecond === undefined) return (nowMs) => nowMs;
+  const everyMs = 1_000 / perSecond;
+  let dueMs = performance.now();
+  return async (nowMs) => {
+    dueMs += everyMs;
+    const ownMs = dueMs;
+    if (ownMs > nowMs) await new Promise((resolve) => setTimeout(resolve, ownMs - nowMs));
+    return ownMs;
   };
 }
 

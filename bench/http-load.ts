@@ -16,6 +16,8 @@ export type HttpLoad = {
   /** Under load like the rest, but not counted. */
   readonly warmUpMs: number;
   readonly durationMs: number;
+  /** So many a second in all, however fast they are answered; absent means as fast as they are. A late answer counts from its turn. */
+  readonly perSecond?: number;
   /** The statuses that count as success. */
   readonly succeeds: readonly number[];
 };

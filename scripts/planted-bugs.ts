@@ -5,6 +5,7 @@ import { plantedCommandBugs } from "./planted-command-bugs.ts";
 import { plantedDispatchBugs } from "./planted-dispatch-bugs.ts";
 import { plantedDocumentBugs } from "./planted-document-bugs.ts";
 import { plantedEventBugs } from "./planted-event-bugs.ts";
+import { plantedGatewayBugs } from "./planted-gateway-bugs.ts";
 import { plantedLanguageBugs } from "./planted-language-bugs.ts";
 import { plantedLockBugs } from "./planted-lock-bugs.ts";
 import { plantedPoolBugs } from "./planted-pool-bugs.ts";
@@ -264,6 +265,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedCommandBugs,
   ...plantedDocumentBugs,
   ...plantedEventBugs,
+  ...plantedGatewayBugs,
   ...plantedStopBugs,
   ...plantedLockBugs,
   ...plantedPoolBugs,

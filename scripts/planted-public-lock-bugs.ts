@@ -25,8 +25,8 @@ export const plantedPublicLockBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: acquire,
-        find: "if (!this.#mayHold || (await this.#giveBack())",
-        replace: "if (this.#mayHold || (await this.#giveBack())",
+        find: "if (!this.#mayHold || (await this.#giveBack(decidedAtMs))",
+        replace: "if (this.#mayHold || (await this.#giveBack(decidedAtMs))",
       },
     ],
     tests: [trouble],
@@ -100,6 +100,18 @@ export const plantedPublicLockBugs: readonly PlantedBug[] = [
         file: "src/control/locks/give-back.ts",
         find: "if (openUntilMs !== undefined && ",
         replace: "if (openUntilMs === undefined && ",
+      },
+    ],
+    tests: [trouble],
+  },
+  {
+    name: "place-given-back-after-a-pause",
+    what: "a release that comes after a pause takes the lock from a caller who asked again with the same token",
+    edits: [
+      {
+        file: "src/control/locks/give-back.ts",
+        find: "fromMs === undefined ? {}",
+        replace: "fromMs !== -1 ? {}",
       },
     ],
     tests: [trouble],

@@ -18,6 +18,14 @@ export const plantedRedisBugs: readonly PlantedBug[] = [
     tests: [durability],
   },
   {
+    name: "redis-replay-not-waited-for",
+    what: "with the lock strategy, a repeated start is told of its run before a replica has it",
+    edits: [
+      { file: "src/adapters/redis/durability.ts", find: 'reserve: "always",', replace: 'reserve: "never",' },
+    ],
+    tests: [durability],
+  },
+  {
     name: "redis-wait-without-replicas",
     what: "a WAIT that no replica answered counts as acknowledged",
     edits: [

@@ -13,6 +13,35 @@ function bug(name: string, what: string, file: string, find: string, replace: st
 }
 
 export const plantedRunBugs: readonly PlantedBug[] = [
+  {
+    name: "workflow-known-by-its-number",
+    what: "a run starts by a definition that a failover has lost, because the revision has the same number again",
+    edits: [
+      {
+        file: "src/adapters/operations/documents.ts",
+        find: ' && found.body.includes(`"${definition}"`)',
+        replace: " && definition !== undefined",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "proposal-known-by-its-number",
+    what: "a commit that was decided after one that a failover has lost is applied, because another has its number: the run waits for ever",
+    edits: [
+      {
+        file: inbox,
+        find: "return isSameCommit && fitsTree",
+        replace: "return isSameCommit !== undefined && fitsTree",
+      },
+      {
+        file: "src/adapters/redis/lua/deliver.lua",
+        find: "run[2] == versionText and isSameCommit and not ended",
+        replace: "run[2] == versionText and not ended",
+      },
+    ],
+    tests: [conformance],
+  },
   bug(
     "result-without-claim",
     "a result is taken from whoever knows the job's id: a worker that lost its claim overwrites the new one's work",

@@ -60,11 +60,24 @@ export const plantedSdkBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: "src/sdk/locks/acquire.ts",
-        find: "const since = later(sentAt, granted.waited_ms);",
-        replace: "const since = later(surroundings.now(), 0 * granted.waited_ms);",
+        find: "const since = earlier(later(sentAt, granted.waited_ms), surroundings.now());",
+        replace:
+          "const since = earlier(later(surroundings.now(), 0 * granted.waited_ms), surroundings.now());",
       },
     ],
     tests: ["test/unit/sdk-with-lock.test.ts"],
+  },
+  {
+    name: "sdk-lock-by-server-clock",
+    what: "how long the server has waited is taken by its clock alone: an agent whose clock is slower works on when somebody else has the lock",
+    edits: [
+      {
+        file: "src/sdk/locks/acquire.ts",
+        find: "const since = earlier(later(sentAt, granted.waited_ms), surroundings.now());",
+        replace: "const since = earlier(later(sentAt, granted.waited_ms), later(sentAt, granted.waited_ms));",
+      },
+    ],
+    tests: ["test/unit/sdk-lock-clocks.test.ts"],
   },
   {
     name: "sdk-heartbeats-asleep",

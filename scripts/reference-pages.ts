@@ -1,9 +1,12 @@
 // Renders docs/reference from the three tables, so that the pages cannot say anything else than the code.
+import { createHash } from "node:crypto";
+import { loadScripts } from "../src/adapters/redis/scripts.ts";
 import { bounds, settings } from "../src/config.ts";
 import { type ErrorRow, errors } from "../src/errors.ts";
 import { type MetricRow, metrics } from "../src/metrics.ts";
 import type { Setting } from "../src/settings/kinds.ts";
 import { commandPage } from "./command-page.ts";
+import { invariantsPage } from "./invariants-page.ts";
 import { plantedBugs } from "./planted-bugs.ts";
 import { sdkOperationsText } from "./sdk-operations.ts";
 
@@ -17,7 +20,9 @@ export function referencePages(): readonly ReferencePage[] {
     { path: "docs/reference/errors.md", text: errorsPage() },
     { path: "docs/reference/metrics.md", text: metricsPage() },
     { path: "docs/reference/cli.md", text: commandPage(generated) },
+    { path: "docs/reference/lua-scripts.md", text: scriptsPage() },
     { path: "docs/planted-bugs.md", text: plantedBugsPage() },
+    { path: "docs/invariants.md", text: invariantsPage(page) },
     { path: "src/sdk/operations.ts", text: sdkOperationsText() },
   ];
 }
@@ -70,6 +75,22 @@ function metricsPage(): string {
   );
 }
 
+function scriptsPage(): string {
+  const rows = Object.entries(loadScripts()).map(([name, { sha1, source }]) => [
+    `\`${name}\``,
+    `\`${sha1}\``,
+    `\`${createHash("sha256").update(source).digest("hex")}\``,
+  ]);
+  return page(
+    "Lua scripts",
+    "Every script that runs inside Redis, pinned by its hashes with the parts that it includes. Redis names a script by its SHA-1 " +
+      "(`SCRIPT EXISTS`, `MONITOR`); a script with another one is not this version's. Scripts are files and never put together from " +
+      "data, which reaches them as KEYS and ARGV alone.",
+    ["operation", "SHA-1", "SHA-256"],
+    rows,
+  );
+}
+
 function plantedBugsPage(): string {
   const rows = plantedBugs.map((bug) => [
     `\`${bug.name}\``,
@@ -87,7 +108,7 @@ function plantedBugsPage(): string {
   );
 }
 
-function page(
+export function page(
   title: string,
   introduction: string,
   head: readonly string[],

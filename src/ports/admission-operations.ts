@@ -14,7 +14,7 @@ export type KeyRequest = { readonly digest: ReservationDigest; readonly fingerpr
 export type NewRun = {
   readonly runId: RunId;
   readonly workflow: string;
-  /** The workflow's revision that the caller read: a newer one is refused, so that no run starts by an old definition. */
+  /** The workflow's revision that the caller read: with another one, or one of another definition, no run starts. */
   readonly revision?: number;
   readonly definition: string;
   readonly actor: string;

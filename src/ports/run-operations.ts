@@ -31,6 +31,11 @@ export type HandedOver = {
 /** A commit computed in advance: applied at once if the run is at this version, unowned and has nothing else waiting. */
 export type Proposal = {
   readonly expectedVersion: number;
+  /**
+   * Of the commit that made this version, as its sender remembers it; 1 is made by the admission, whose id is the run's. After a
+   * store has lost its last commits, another one may have their number: what was decided after the lost one is not applied then.
+   */
+  readonly expectedCommitId?: string;
   readonly commitId: string;
   readonly change: RunChange;
 };

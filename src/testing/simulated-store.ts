@@ -3,7 +3,6 @@ import { MemoryRecords } from "../adapters/memory/memory-records.ts";
 import { type Operations, operations, perform } from "../adapters/operations/perform.ts";
 import {
   type Answer,
-  type CallOptions,
   defaultStoreSettings,
   type OperationName,
   type OutcomeOf,
@@ -13,10 +12,12 @@ import {
   storeFrom,
   type Unavailable,
 } from "../ports/store.ts";
+import type { FaultCounts } from "./fault-counts.ts";
 import type { Kernel } from "./kernel.ts";
-import type { SeededRandom } from "./seeded-random.ts";
 import { type SimulatedProcess, wallEpochMs } from "./simulated-process.ts";
 import { noStoreFaults, type StoreFaults } from "./store-faults.ts";
+import { type Call, Link } from "./store-link.ts";
+import type { PerformedCall, StoreTwin } from "./store-twin.ts";
 
 export type SimulatedStore = {
   readonly records: MemoryRecords;
@@ -28,9 +29,20 @@ export type SimulatedStore = {
   jumpClock(ms: number): void;
   /** From now on, and for this long, nobody reaches the store. */
   goUnreachable(ms: number): void;
+  /** The server is gone for a time, and with it every connection. */
+  goDown(terms: DownTerms): void;
   /** Ends all outages: with faults set to none, everything works from here on. */
   heal(): void;
 };
+
+/**
+ * `clockMs` is how far the clock of the server that comes back is off. It may be behind by less than the server was gone, so
+ * that what it says first is later than all that was said before: fences rest on that, and clocks must be kept so.
+ */
+export type DownTerms = { readonly downMs: number; readonly clockMs: number };
+
+/** Where a process is in a call when something happens to it. */
+export type CallMoment = "about to send" | "sent" | "answered";
 
 export type SimulatedStoreOptions = {
   readonly settings?: StoreSettings;
@@ -39,12 +51,22 @@ export type SimulatedStoreOptions = {
   /** The operations to perform; planted bugs swap one. */
   readonly table?: Operations;
   readonly faults?: StoreFaults;
+  /** Told of every fault that hits. */
+  readonly faultCounts?: FaultCounts;
   /** Called when a flow makes a call, at that very moment. */
   readonly onSend?: (call: StoreCall) => void;
   /** Called when the caller gets its answer, at that very moment. */
   readonly onAnswer?: (call: StoreCall, answer: Answer<OperationName>) => void;
   /** Called after each execution at the store, before anybody hears of it. */
   readonly onOperation?: (execution: StoreExecution) => void;
+  /** How long the answer is held back after the execution, until what it tells of is durable. */
+  readonly heldBackMs?: (call: StoreCall) => number;
+  /** Called at each moment of a call, in the process that makes it: it may be paused or crash right there. */
+  readonly onMoment?: (process: SimulatedProcess, moment: CallMoment) => void;
+  /** A second store that is asked the same. */
+  readonly twin?: StoreTwin;
+  /** Called before the request of a process that is gone is executed all the same. */
+  readonly onGhost?: (call: StoreCall, sentAtMs: number) => void;
 };
 
 type NamedRequest = {
@@ -82,6 +104,7 @@ class StoreServer implements SimulatedStore {
   #links: Link[] = [];
   #jumpedMs = 0;
   #unreachableUntilMs = 0;
+  #downUntilMs = 0;
 
   constructor(kernel: Kernel, options: SimulatedStoreOptions) {
     this.kernel = kernel;
@@ -110,12 +133,22 @@ class StoreServer implements SimulatedStore {
   jumpClock(ms: number): void {
     if (ms < 0) throw new Error("the store's clock never goes back");
     this.kernel.note("store clock jumped by", ms);
+    this.hit("store clock jump");
     this.#jumpedMs += ms;
   }
 
   goUnreachable(ms: number): void {
     this.kernel.note("store unreachable for", ms);
+    this.hit("store outage");
     this.#unreachableUntilMs = Math.max(this.#unreachableUntilMs, this.kernel.nowMs() + ms);
+  }
+
+  goDown({ downMs, clockMs }: DownTerms): void {
+    if (clockMs <= -downMs) throw new Error("the store's clock never goes back");
+    this.kernel.note("store down for", downMs, "its clock off by", clockMs);
+    this.#jumpedMs += clockMs;
+    this.#downUntilMs = Math.max(this.#downUntilMs, this.kernel.nowMs() + downMs);
+    for (const link of this.#links) link.breakAll();
   }
 
   heal(): void {
@@ -123,8 +156,17 @@ class StoreServer implements SimulatedStore {
     for (const link of this.#links) link.cutUntilMs = 0;
   }
 
+  hit(fault: string): void {
+    this.options.faultCounts?.hit(fault);
+  }
+
   isReachable(): boolean {
-    return this.kernel.nowMs() >= this.#unreachableUntilMs;
+    return !this.isDown() && this.kernel.nowMs() >= this.#unreachableUntilMs;
+  }
+
+  /** Then nothing is executed, whatever still arrives. */
+  isDown(): boolean {
+    return this.kernel.nowMs() < this.#downUntilMs;
   }
 
   execute<Name extends OperationName>(
@@ -134,6 +176,8 @@ class StoreServer implements SimulatedStore {
     const settings = this.options.settings ?? defaultStoreSettings;
     const context = { records: this.records, nowUs: this.#timeUs(), settings };
     const answer = perform(this.options.table ?? operations, context, call);
+    const performed = { ...call, answer, wallMs: this.#wallMs() };
+    this.options.twin?.performed(performed as unknown as PerformedCall);
     const storeTimeMs = this.timeMs();
     this.kernel.note("store", call.caller, call.name, answer.kind, storeTimeMs);
     const { records } = this;
@@ -143,201 +187,10 @@ class StoreServer implements SimulatedStore {
   }
 
   #timeUs(): number {
-    return Math.floor((wallEpochMs + this.kernel.nowMs() + this.#jumpedMs) * 1000);
-  }
-}
-
-type Call<Name extends OperationName> = {
-  readonly caller: string;
-  readonly name: Name;
-  readonly request: RequestOf<Name>;
-  readonly notAfterMs: number;
-};
-
-/** A call on its way; `settle` has an effect only once. */
-type Pending<Name extends OperationName> = {
-  readonly call: Call<Name>;
-  readonly deadlineMs: number;
-  /** The connection broke: the request may still arrive, a reply cannot. */
-  broken: boolean;
-  settle(answer: Answer<Name>, storeTimeMs?: number): void;
-};
-
-/** The connection of one process, with what its adapter remembers: the last store time it saw. */
-class Link {
-  /** While cut off, this process alone does not reach the store. */
-  cutUntilMs = 0;
-  readonly #server: StoreServer;
-  readonly #process: SimulatedProcess;
-  readonly #random: SeededRandom;
-  #seen: { readonly storeTimeMs: number; readonly monotonicMs: number };
-
-  constructor(server: StoreServer, process: SimulatedProcess) {
-    this.#server = server;
-    this.#process = process;
-    this.#random = process.random.stream("store");
-    this.#seen = { storeTimeMs: server.timeMs(), monotonicMs: process.clock.monotonicMs() };
+    return Math.floor(this.#wallMs() * 1000);
   }
 
-  call<Name extends OperationName>(
-    name: Name,
-    request: RequestOf<Name>,
-    options: CallOptions,
-  ): Promise<Answer<Name>> {
-    return new Promise((resolve) => {
-      const { clock } = this.#process;
-      if (this.#process.state() === "crashed") return;
-      const { onAnswer, onSend } = this.#server.options;
-      const leftMs = this.#countdown(options.deadlineMs);
-      const callUntil = (notAfterMs: number) => ({ caller: this.#process.name, name, request, notAfterMs });
-      let call: Call<Name> = callUntil(options.notAfterMs ?? this.#storeTimeMs() + options.deadlineMs);
-      let waiting = true;
-      const settle = (answer: Answer<Name>) => {
-        if (!waiting) return;
-        waiting = false;
-        cancelDeadline();
-        onAnswer?.(call as unknown as StoreCall, answer as Answer<OperationName>);
-        resolve(answer);
-      };
-      const attempt = (tooLate: (storeTimeMs: number) => void) => {
-        const arrived = (answer: Answer<Name>, storeTimeMs?: number) => {
-          if (waiting && storeTimeMs !== undefined) this.#learn(storeTimeMs);
-          const refused = answer.kind === "unavailable" && answer.cause === "too_late";
-          if (waiting && refused && storeTimeMs !== undefined) tooLate(storeTimeMs);
-          else settle(answer);
-        };
-        this.#send({ call, deadlineMs: leftMs(), broken: false, settle: arrived });
-      };
-      const giveUp = () => settle({ kind: "unavailable", cause: "too_late" });
-      const cancelDeadline = clock.timer(options.deadlineMs, () =>
-        settle({ kind: "unknown", cause: "deadline", notAfterMs: call.notAfterMs }),
-      );
-      onSend?.(call as unknown as StoreCall);
-      attempt((storeTimeMs) => {
-        if (options.notAfterMs !== undefined || leftMs() < 1) {
-          giveUp();
-          return;
-        }
-        // The estimate of the store's time was wrong. The refusal told the right one and had no effect: ask once more.
-        call = callUntil(storeTimeMs + Math.floor(leftMs()));
-        attempt(giveUp);
-      });
-    });
-  }
-
-  #countdown(ms: number): () => number {
-    const { clock } = this.#process;
-    const startMs = clock.monotonicMs();
-    return () => ms - (clock.monotonicMs() - startMs);
-  }
-
-  #learn(storeTimeMs: number): void {
-    this.#seen = { storeTimeMs, monotonicMs: this.#process.clock.monotonicMs() };
-  }
-
-  /** An estimate, as real adapters make it: behind by what the last answer took, and by the drift of the clocks since. */
-  #storeTimeMs(): number {
-    const sinceMs = this.#process.clock.monotonicMs() - this.#seen.monotonicMs;
-    return Math.floor(this.#seen.storeTimeMs + sinceMs);
-  }
-
-  #send<Name extends OperationName>(pending: Pending<Name>): void {
-    const { kernel, faults } = this.#server;
-    const random = this.#random;
-    this.#startOutage();
-    if (!this.#isReachable()) {
-      this.#process.deliver(this.#usualTravelMs(), () =>
-        pending.settle({ kind: "unavailable", cause: "connection refused" }),
-      );
-      return;
-    }
-    const broken = random.chance(faults.connectionResetRate);
-    if (broken) this.#breakOff(pending, this.#usualTravelMs());
-    if (random.chance(faults.requestLostRate)) return;
-    // What a broken connection still delivers is most dangerous while it may have an effect and the caller asks again.
-    const travelMs = broken ? random.fraction() * pending.deadlineMs : this.#travelMs();
-    kernel.after(travelMs, () => this.#arrive(pending));
-  }
-
-  #arrive<Name extends OperationName>(pending: Pending<Name>): void {
-    const { kernel, faults } = this.#server;
-    const random = this.#random;
-    if (!this.#isReachable()) {
-      this.#breakOff(pending, 0);
-      return;
-    }
-    if (random.chance(faults.clockJumpRate)) {
-      this.#server.jumpClock(Math.ceil(random.fraction() * faults.clockJumpMsMax));
-    }
-    const { answer, storeTimeMs } = this.#server.execute(pending.call, "first");
-    if (random.chance(faults.doubleExecutionRate)) {
-      const laterMs = random.chance(0.5) ? 0 : this.#longDelayMs();
-      kernel.after(laterMs, () => this.#executeAgain(pending));
-      return;
-    }
-    this.#reply(pending, answer, storeTimeMs);
-  }
-
-  /**
-   * A transport sends again only because it did not hear of the first execution, so the second one's answer counts.
-   * That it came too late says nothing about the first: an adapter that sent twice can then only answer `unknown`.
-   */
-  #executeAgain<Name extends OperationName>(pending: Pending<Name>): void {
-    const { answer, storeTimeMs } = this.#server.execute(pending.call, "second");
-    const { notAfterMs } = pending.call;
-    const tooLate = answer.kind === "unavailable";
-    this.#reply(
-      pending,
-      tooLate ? { kind: "unknown", cause: "sent twice", notAfterMs } : answer,
-      storeTimeMs,
-    );
-  }
-
-  #reply<Name extends OperationName>(
-    pending: Pending<Name>,
-    answer: Answer<Name>,
-    storeTimeMs: number,
-  ): void {
-    if (pending.broken || this.#random.chance(this.#server.faults.replyLostRate)) return;
-    this.#process.deliver(this.#travelMs(), () => pending.settle(answer, storeTimeMs));
-  }
-
-  #breakOff<Name extends OperationName>(pending: Pending<Name>, delayMs: number): void {
-    const { notAfterMs } = pending.call;
-    pending.broken = true;
-    this.#process.deliver(delayMs, () =>
-      pending.settle({ kind: "unknown", cause: "connection reset", notAfterMs }),
-    );
-  }
-
-  #startOutage(): void {
-    const { faults, kernel } = this.#server;
-    const random = this.#random;
-    if (!random.chance(faults.outageRate)) return;
-    const ms = random.fraction() * faults.outageMsMax;
-    if (random.chance(0.3)) {
-      this.#server.goUnreachable(ms);
-    } else {
-      kernel.note(this.#process.name, "cut off for", ms);
-      this.cutUntilMs = Math.max(this.cutUntilMs, kernel.nowMs() + ms);
-    }
-  }
-
-  #isReachable(): boolean {
-    return this.#server.isReachable() && this.#server.kernel.nowMs() >= this.cutUntilMs;
-  }
-
-  #travelMs(): number {
-    const slow = this.#random.chance(this.#server.faults.longDelayRate);
-    return slow ? this.#longDelayMs() : this.#usualTravelMs();
-  }
-
-  /** Squared, so that delays just around the usual deadlines are the most frequent. */
-  #longDelayMs(): number {
-    return this.#random.fraction() ** 2 * this.#server.faults.longDelayMsMax;
-  }
-
-  #usualTravelMs(): number {
-    return this.#random.fraction() * this.#server.faults.travelMsMax;
+  #wallMs(): number {
+    return wallEpochMs + this.kernel.nowMs() + this.#jumpedMs;
   }
 }

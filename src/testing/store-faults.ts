@@ -2,6 +2,8 @@
 export type StoreFaults = {
   /** Usual travel time of a request or of a reply, one way: uniform up to this. */
   readonly travelMsMax: number;
+  /** With it, usual travel times have a heavy tail instead: most are short, a few take very long. */
+  readonly tail?: LatencyTail;
   /** A request or reply that takes up to `longDelayMsMax`: it may arrive after its caller gave up. */
   readonly longDelayRate: number;
   readonly longDelayMsMax: number;
@@ -19,6 +21,15 @@ export type StoreFaults = {
   readonly clockJumpRate: number;
   readonly clockJumpMsMax: number;
 };
+
+/** A Pareto tail: the chance to take `n` times as long falls with the power `alpha` of `n`. Nothing takes longer than `msMax`. */
+export type LatencyTail = { readonly alpha: number; readonly msMax: number };
+
+/** The travel time that belongs to a fraction from 0 to below 1. */
+export function travelMsOf({ travelMsMax, tail }: StoreFaults, fraction: number): number {
+  if (tail === undefined) return fraction * travelMsMax;
+  return Math.min(tail.msMax, (travelMsMax / 4) * (1 - fraction) ** (-1 / tail.alpha));
+}
 
 export const noStoreFaults: StoreFaults = {
   travelMsMax: 3,

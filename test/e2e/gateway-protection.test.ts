@@ -1,10 +1,11 @@
 // What the gateway does when things go wrong around it: floods, overload, slow clients, a store that fails, and its own end.
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Config } from "../../src/config.ts";
 import { InterlockError } from "../../src/errors.ts";
 import { examples, expectProblem, keyFor, pathOf, rows } from "../support/gateway-requests.ts";
 import { acme, type GatewayWorld, makeThings, openGatewayWorld } from "../support/gateway-world.ts";
+import { openConnection } from "../support/raw-connection.ts";
 
 const open: GatewayWorld[] = [];
 
@@ -342,14 +343,6 @@ test("a tenant that is stopped starts nothing and gets no jobs, and goes on when
   await set(false);
   await until("it starts again", async () => (await start()).status === 200);
 });
-
-function openConnection(url: string): Promise<Socket> {
-  const { hostname, port } = new URL(url);
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host: hostname, port: Number(port) }, () => resolve(socket));
-    socket.once("error", reject);
-  });
-}
 
 /** Sends, and gives what came until the server closed the connection. */
 function exchange(socket: Socket, text: string): Promise<string> {

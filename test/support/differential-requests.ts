@@ -143,7 +143,14 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
     const { command, known, tenant, step } = scene;
     const { collection, id } = documentOf(scene);
     const expectedRevision = known.revision(tenant, collection, id) + command.versionOffset;
-    const base = { tenant, collection, id, body: `{"at": ${step}}`, changeId: `change${step}`, actor: "a" };
+    const base = {
+      tenant,
+      collection,
+      id,
+      body: `{"${step % 4 === 0 ? "other" : "d"}": ${step}}`,
+      changeId: `change${step}`,
+      actor: "a",
+    };
     return command.proposes ? { ...base, expectedRevision: Math.max(0, expectedRevision) } : base;
   },
   getDocument: (scene) => ({ tenant: scene.tenant, ...documentOf(scene) }),

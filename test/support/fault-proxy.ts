@@ -12,27 +12,42 @@ export type FaultProxy = {
   cut(): void;
   /** Accepts connections and bytes, and forwards nothing. */
   blackhole(): void;
+  /** Forwards requests, which the server executes, and none of its replies. */
+  mute(): void;
   /**
    * Lets the next request that matches reach the server and be executed, drops its reply and resets that connection.
    * Other requests and later connections pass. Resolves when it has happened.
    */
   swallowNextReply(matches: (request: string) => boolean): Promise<void>;
+  /** Takes `swallowNextReply` back, if nothing has matched yet. */
+  swallowNothing(): void;
+  /** How many connections were reset and pieces lost or delayed so far. */
+  touched(): number;
   close(): Promise<void>;
+};
+
+export type FaultProxyOptions = {
+  /** Changes what the server says, each piece as it comes. */
+  readonly rewriteReply?: (chunk: Buffer) => Buffer;
 };
 
 type Mode =
   | { readonly kind: "pass" }
   | { readonly kind: "delay"; readonly ms: number }
   | { readonly kind: "cut" }
-  | { readonly kind: "blackhole" };
+  | { readonly kind: "blackhole" }
+  | { readonly kind: "mute" };
 
 /** How long a server may take from one reply to the next of the same packet. */
 const executedWithinMs = 20;
 
 type Swallow = { readonly matches: (request: string) => boolean; readonly done: () => void };
 
-export async function startFaultProxy(targetPort: number): Promise<FaultProxy> {
-  const proxy = new FaultyServer(targetPort);
+export async function startFaultProxy(
+  targetPort: number,
+  options: FaultProxyOptions = {},
+): Promise<FaultProxy> {
+  const proxy = new FaultyServer(targetPort, options.rewriteReply);
   const port = await proxy.listen();
   return {
     port,
@@ -41,7 +56,12 @@ export async function startFaultProxy(targetPort: number): Promise<FaultProxy> {
     delay: (ms) => proxy.become({ kind: "delay", ms }),
     cut: () => proxy.become({ kind: "cut" }),
     blackhole: () => proxy.become({ kind: "blackhole" }),
+    mute: () => proxy.become({ kind: "mute" }),
     swallowNextReply: (matches) => proxy.swallowNextReply(matches),
+    swallowNothing: () => {
+      proxy.swallow = undefined;
+    },
+    touched: () => proxy.touched,
     close: () => proxy.close(),
   };
 }
@@ -52,9 +72,12 @@ class FaultyServer {
   readonly #connections = new Set<Connection>();
   mode: Mode = { kind: "pass" };
   swallow: Swallow | undefined;
+  touched = 0;
+  readonly rewriteReply: FaultProxyOptions["rewriteReply"];
 
-  constructor(targetPort: number) {
+  constructor(targetPort: number, rewriteReply: FaultProxyOptions["rewriteReply"]) {
     this.#targetPort = targetPort;
+    this.rewriteReply = rewriteReply;
     this.#server = createServer((client) => this.#accept(client));
   }
 
@@ -71,6 +94,9 @@ class FaultyServer {
   become(mode: Mode): void {
     this.mode = mode;
     if (mode.kind === "cut") this.#resetAll();
+    else if (mode.kind === "pass" || mode.kind === "delay") {
+      for (const connection of this.#connections) connection.endIfBroken();
+    }
   }
 
   swallowNextReply(matches: (request: string) => boolean): Promise<void> {
@@ -88,6 +114,7 @@ class FaultyServer {
 
   #accept(client: Socket): void {
     if (this.mode.kind === "cut") {
+      this.touched += 1;
       client.resetAndDestroy();
       return;
     }
@@ -97,6 +124,7 @@ class FaultyServer {
   }
 
   #resetAll(): void {
+    this.touched += this.#connections.size;
     for (const connection of this.#connections) connection.reset();
   }
 }
@@ -106,12 +134,18 @@ class Connection {
   readonly #proxy: FaultyServer;
   readonly #client: Socket;
   readonly #server = new Socket();
+  readonly #toServer: Pipe;
+  readonly #toClient: Pipe;
   /** Set once the request has been forwarded whose reply must not get through. */
   #swallowing: Swallow | undefined;
+  /** What comes after a gap would be taken for something else: no real connection ever goes on after one. */
+  #hasGap = false;
 
   constructor(proxy: FaultyServer, client: Socket, targetPort: number) {
     this.#proxy = proxy;
     this.#client = client;
+    this.#toServer = new Pipe(this.#server);
+    this.#toClient = new Pipe(client);
     for (const socket of [client, this.#server]) {
       socket.setNoDelay(true);
       socket.on("error", () => this.reset());
@@ -127,23 +161,40 @@ class Connection {
     this.#server.destroy();
   }
 
+  /** When it is healed. */
+  endIfBroken(): void {
+    if (this.#hasGap) this.reset();
+  }
+
   #onRequest(chunk: Buffer): void {
-    if (this.#proxy.mode.kind === "blackhole") return;
-    const swallow = this.#proxy.swallow;
+    const { mode, swallow } = this.#proxy;
+    if (mode.kind === "blackhole") {
+      this.#lose();
+      return;
+    }
     if (swallow?.matches(chunk.toString("latin1"))) {
       this.#proxy.swallow = undefined;
       this.#swallowing = swallow;
     }
-    this.#forward(this.#server, chunk);
+    this.#forward(this.#toServer, chunk);
   }
 
   #onReply(chunk: Buffer): void {
-    if (this.#proxy.mode.kind === "blackhole") return;
+    const { mode, rewriteReply } = this.#proxy;
+    if (mode.kind === "blackhole" || mode.kind === "mute") {
+      this.#lose();
+      return;
+    }
     if (this.#swallowing !== undefined) {
       this.#endSwallowing(this.#swallowing);
       return;
     }
-    this.#forward(this.#client, chunk);
+    this.#forward(this.#toClient, rewriteReply === undefined ? chunk : rewriteReply(chunk));
+  }
+
+  #lose(): void {
+    this.#hasGap = true;
+    this.#proxy.touched += 1;
   }
 
   /** The first reply may be that of a ping sent before: a moment later the request has been executed for certain. */
@@ -154,12 +205,33 @@ class Connection {
     }, executedWithinMs);
   }
 
-  #forward(socket: Socket, chunk: Buffer): void {
+  #forward(pipe: Pipe, chunk: Buffer): void {
     const { mode } = this.#proxy;
-    const write = () => {
-      if (!socket.destroyed) socket.write(chunk);
-    };
-    if (mode.kind === "delay") setTimeout(write, mode.ms);
-    else write();
+    if (mode.kind === "delay") this.#proxy.touched += 1;
+    pipe.send(chunk, mode.kind === "delay" ? mode.ms : 0);
+  }
+}
+
+/** One direction: pieces leave in the order in which they came, also when the delay changes between them. */
+class Pipe {
+  readonly #socket: Socket;
+  readonly #waiting: Buffer[] = [];
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  send(chunk: Buffer, delayMs: number): void {
+    if (delayMs === 0 && this.#waiting.length === 0) {
+      this.#write(chunk);
+      return;
+    }
+    this.#waiting.push(chunk);
+    // Each timer lets one piece go, the oldest: a short delay after a long one cannot overtake it.
+    setTimeout(() => this.#write(this.#waiting.shift() as Buffer), delayMs);
+  }
+
+  #write(chunk: Buffer): void {
+    if (!this.#socket.destroyed) this.#socket.write(chunk);
   }
 }

@@ -1,4 +1,6 @@
 // A client of the HTTP API for tests: JSON in and out, one key, and the network's errors as a status of their own.
+import { secretWatch } from "./secret-watch.ts";
+
 export type Reply<Body> = {
   /** 0 when there was no answer. */
   readonly status: number;
@@ -14,6 +16,7 @@ export type HttpClient = {
 
 /** `url` is asked for before every request: a restarted server may have another one. */
 export function createHttpClient(url: () => string, key: string): HttpClient {
+  secretWatch.noteAllIn(key);
   async function send<Body>(
     method: string,
     path: string,
@@ -27,6 +30,7 @@ export function createHttpClient(url: () => string, key: string): HttpClient {
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       const text = await response.text();
+      secretWatch.noteAllIn(text);
       const value = (text === "" ? undefined : JSON.parse(text)) as Body;
       return { status: response.status, body: value, headers: response.headers };
     } catch (error) {

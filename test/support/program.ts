@@ -2,6 +2,7 @@
 import { type ChildProcess, type ChildProcessByStdio, spawn } from "node:child_process";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
+import { secretWatch } from "./secret-watch.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 
@@ -33,7 +34,26 @@ export function startProgram(name: string, options: ProgramOptions = {}): Progra
     ["--import", import.meta.resolve("tsx"), join(root, "src/cli", name), ...args],
     { cwd, env: { ...plainEnvironment(), ...Object.fromEntries(named) }, stdio: ["ignore", "pipe", "pipe"] },
   );
-  return watchChild(child, name);
+  const program = watchChild(child, name);
+  watchSecrets(program, { name, settings, cwd });
+  return program;
+}
+
+/** What it may not say again: what it was told as a secret, and what it keeps in its folder. */
+function watchSecrets(
+  program: Program,
+  { name, settings, cwd }: Required<Pick<ProgramOptions, "settings" | "cwd">> & { readonly name: string },
+): void {
+  for (const [setting, value] of Object.entries(settings)) {
+    if (/PASSWORD|TOKEN|SIGNING/.test(setting)) secretWatch.note(setting, value);
+    for (const [, password = ""] of value.matchAll(/\/\/[^/\s:@]*:([^/\s@]+)@/g)) {
+      secretWatch.note(`the password in ${setting}`, password);
+    }
+  }
+  secretWatch.watchOutput(name, () => program.output(), "new keys once");
+  program.process.once("close", () => {
+    secretWatch.inspectFolder(settings.DATA_DIRECTORY ?? join(cwd, ".interlock"));
+  });
 }
 
 /** Any child process whose output is piped; `name` is for messages. */

@@ -11,6 +11,10 @@ export type RedisGroup = {
   replica(): Promise<RedisServer>;
   /** Ends the replication and lets it not come back: what the primary writes from now on stays with it alone. */
   cutReplication(): Promise<void>;
+  /** Takes `cutReplication` back, on the server that was the master then. */
+  allowReplication(server: RedisServer): Promise<void>;
+  /** The server that the first Sentinel names, whatever that one says itself. */
+  namedMaster(): Promise<RedisServer>;
   /** Resolves when another server than `old` is the master and says so itself. */
   untilReplaced(old: RedisServer): Promise<RedisServer>;
   /** Resolves when the master has a replica that copies. */
@@ -46,8 +50,9 @@ export async function startRedisGroup({ sentinels: count, args = [] }: GroupOpti
   ];
   try {
     const primary = await start(startRedisServer([...copying, ...args]));
-    const replicaOf = ["--replicaof", "127.0.0.1", String(primary.port)];
-    const replica = await start(startRedisServer([...copying, ...args, ...replicaOf]));
+    const replica = await start(startRedisServer([...copying, ...args]));
+    // By a command, so that whichever of the two is started again has no old role in its arguments.
+    await replica.command("REPLICAOF", "127.0.0.1", String(primary.port));
     await until("the primary sends its changes", () => isCopied(primary));
     const sentinels: RedisServer[] = [];
     for (let index = 0; index < count; index += 1) {
@@ -67,9 +72,14 @@ export async function startRedisGroup({ sentinels: count, args = [] }: GroupOpti
 }
 
 function groupOf(servers: readonly RedisServer[], sentinels: readonly RedisServer[]) {
+  /** A busy machine may let neither of them answer for a moment. */
   const withRole = async (role: string) => {
-    for (const server of servers) if ((await roleOf(server)) === role) return server;
-    throw new Error(`no server says that it is a ${role}`);
+    let found: RedisServer | undefined;
+    await until(`a server says that it is a ${role}`, async () => {
+      for (const server of servers) if ((await roleOf(server)) === role) found = server;
+      return found !== undefined;
+    });
+    return found as RedisServer;
   };
   const group: Omit<RedisGroup, "stop"> = {
     masterName,
@@ -82,6 +92,15 @@ function groupOf(servers: readonly RedisServer[], sentinels: readonly RedisServe
       await master.command("ACL", "SETUSER", replicationUser, "off");
       await master.command("CLIENT", "KILL", "TYPE", "replica");
       await until("the replica is cut off", async () => !(await hasReplica(master)));
+    },
+    async allowReplication(server) {
+      await server.command("ACL", "SETUSER", replicationUser, "on");
+    },
+    async namedMaster() {
+      const { port } = await describeMaster(sentinels[0] as RedisServer);
+      const named = servers.find((server) => String(server.port) === port);
+      if (named === undefined) throw new Error(`the Sentinel names a server at ${port}`);
+      return named;
     },
     async untilReplaced(old) {
       const next = servers.find((server) => server !== old) as RedisServer;

@@ -153,19 +153,23 @@ function exited(child: ChildProcess): Promise<void> {
   });
 }
 
-/** The bus of a Redis Cluster's node listens 10,000 above its port, and ports end at 65,535. */
-const portMax = 50_000;
+/**
+ * Below the ports that the system gives to connections (32,768 and up on Linux): a server that is started again on its own port
+ * could find it taken by one of them. The bus of a Redis Cluster's node listens 10,000 above, which is below them too.
+ */
+const ports = { min: 10_000, max: 22_000 };
 
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = await new Promise<number>((resolve, reject) => {
-      const probe = createServer();
-      probe.once("error", reject);
-      probe.listen(0, "127.0.0.1", () => {
-        const address = probe.address();
-        probe.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
-      });
-    });
-    if (port > 0 && port < portMax) return port;
+    const port = ports.min + Math.floor(Math.random() * (ports.max - ports.min));
+    if (await isFree(port)) return port;
   }
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once("error", () => resolve(false));
+    probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
+  });
 }

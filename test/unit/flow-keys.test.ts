@@ -187,7 +187,8 @@ describe("a revoked key", () => {
   test("stays revoked when a hundred others are revoked after it", async () => {
     const { scene, text } = await revoked();
     for (let index = 0; index < 101; index += 1) {
-      await scene.flow.finish(scene.plane.api.revokeKey("root", acme, `${acme}.other${index}`));
+      const { key } = await newKey(scene);
+      only(await scene.flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId)), "revoked");
     }
     await scene.flow.pass(4_000);
     for (const plane of [scene.plane, scene.other]) {
@@ -195,11 +196,19 @@ describe("a revoked key", () => {
     }
   });
 
-  test("again is not found, and an unknown one is not found", async () => {
+  test("again is not found, an unknown one is not found, and neither changes the tenant", async () => {
     const { scene, key } = await revoked();
-    expect((await scene.flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId))).kind).toBe(
-      "not_found",
-    );
+    const { api } = scene.plane;
+    const before = await scene.flow.finish(api.readEvents(acme, { after: 0, limit: 100 }));
+    for (const keyId of [key.keyId, `${acme}.unknown`, "*", ""]) {
+      expect((await scene.flow.finish(api.revokeKey("root", acme, keyId))).kind).toBe("not_found");
+    }
+    expect(await scene.flow.finish(api.readEvents(acme, { after: 0, limit: 100 }))).toEqual(before);
+    const nobody = "nobody" as TenantId;
+    await scene.flow.finish(api.revokeKey("root", nobody, "nobody.x"));
+    expect(await scene.flow.finish(api.readEvents(nobody, { after: 0, limit: 100 }))).toMatchObject({
+      events: [],
+    });
   });
 
   test("whose revocation has no answer is revoked when asked again", async () => {

@@ -61,6 +61,23 @@ describe("a wait", () => {
     expect(world.kernel.nowMs()).toBeLessThanOrEqual(2_200);
   });
 
+  test("that ends in a paused process takes nothing from a caller who asks elsewhere with the same token", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    // Stopped between its decision to give the place back and the call that does.
+    const p = world.process("p", {
+      onSend: ({ name }) => {
+        if (name === "releaseLock" && p.process.state() === "running") p.process.pause(6_000);
+      },
+    });
+    const first = p.acquire({ waitMs: 1_000, token: mine });
+    await until(world, 5_000);
+    await leave();
+    const again = acquired(await world.kernel.complete(world.process("q").acquire({ token: mine })));
+    expect(await world.kernel.complete(first)).toMatchObject({ kind: "unknown", token: mine });
+    expect(await held(world)).toMatchObject({ kind: "held", fence: again.fence });
+  });
+
   test.each(["jitter", "fixed"] as const)(
     "with %s never queues, and has nothing to give back",
     async (wait) => {

@@ -17,6 +17,7 @@ function run(name: string, size: number): CachedRun {
     definition: "hash",
     version: 1,
     status: "running",
+    commitId: "commit",
     proposing: false,
     records,
   };

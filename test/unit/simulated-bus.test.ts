@@ -1,8 +1,8 @@
 // The simulated bus: one listener gets each message, a silent one loses it again, and faults forget and repeat.
 import { expect, test } from "vitest";
-import type { ConsumerTerms, Verdict } from "../../src/ports/bus.ts";
-import { createKernel } from "../../src/testing/kernel.ts";
-import { createSimulatedBus, noBusFaults } from "../../src/testing/simulated-bus.ts";
+import type { BusStream, ConsumerTerms, Verdict } from "../../src/ports/bus.ts";
+import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
+import { type BusFaults, createSimulatedBus, noBusFaults } from "../../src/testing/simulated-bus.ts";
 
 const terms: ConsumerTerms = {
   stream: "results",
@@ -160,4 +160,165 @@ test.each([
   a?.own.announce("events", "again");
   await kernel.run({});
   expect(heard).toHaveLength(expected.length);
+});
+
+type Heard = { readonly body: string; readonly deliveries: number; readonly atMs: number };
+
+/** One consumer in a process of its own, and a publisher in another. */
+function oneConsumer(
+  faults: BusFaults,
+  options: { stream?: BusStream; verdict?: (heard: number) => Promise<Verdict> } = {},
+) {
+  const { stream = "results", verdict = done } = options;
+  const kernel = createKernel(1);
+  const bus = createSimulatedBus(kernel, faults);
+  const process = kernel.process("consumer");
+  const heard: Heard[] = [];
+  const missed: number[] = [];
+  bus.connect(process).consume(
+    { ...terms, stream },
+    {
+      handle: ({ body, deliveries }) => {
+        heard.push({ body, deliveries, atMs: kernel.nowMs() });
+        return verdict(heard.length);
+      },
+      giveUp: async () => {},
+      missed: () => missed.push(kernel.nowMs()),
+    },
+  );
+  const publisher = bus.connect(kernel.process("publisher"));
+  const publish = (body: string, messageId?: string) =>
+    publisher.publish(stream, {
+      subject: "acme/job",
+      body,
+      ...(messageId === undefined ? {} : { messageId }),
+    });
+  return { kernel, bus, process, heard, missed, publish };
+}
+
+const later = (kernel: Kernel, ms: number) => kernel.run({ untilMs: kernel.nowMs() + ms });
+const bodies = (heard: readonly Heard[]) => heard.map(({ body }) => body);
+
+test.each([
+  { faults: { publishLostRate: 1 }, expected: [], title: "because it did not arrive" },
+  { faults: { publishUnknownRate: 1 }, expected: ["a"], title: "although it is delivered" },
+])("a publisher is told that the bus is unavailable $title", async ({ faults, expected }) => {
+  const { kernel, publish, heard } = oneConsumer({ ...noBusFaults, ...faults });
+  const publication = publish("a");
+  await later(kernel, 3_000);
+  expect((await publication).kind).toBe("unavailable");
+  expect(bodies(heard)).toEqual(expected);
+});
+
+test("an id is stored once within its window, and again after it", async () => {
+  const { kernel, publish, heard } = oneConsumer({ ...noBusFaults, duplicateWindowMs: 1_000 });
+  await publish("first", "id");
+  await later(kernel, 900);
+  await publish("within", "id");
+  await later(kernel, 200);
+  await publish("after", "id");
+  await later(kernel, 200);
+  expect(bodies(heard)).toEqual(["first", "after"]);
+});
+
+test("where only the latest is kept, a newer message takes the place of one that waits", async () => {
+  const putOff = async (heard: number): Promise<Verdict> =>
+    heard === 1 ? { kind: "retry", delayMs: 500, because: "later" } : { kind: "done" };
+  const { kernel, publish, heard } = oneConsumer(noBusFaults, { stream: "notices", verdict: putOff });
+  await publish("old");
+  await later(kernel, 100);
+  await publish("new");
+  await later(kernel, 2_000);
+  expect(bodies(heard)).toEqual(["old", "new"]);
+});
+
+test.each([
+  { lateWordRefusedRate: 0, deliveries: [1, 2], title: "counts" },
+  { lateWordRefusedRate: 1, deliveries: [1, 2, 3], title: "does not count" },
+])("what is said of a delivery after the next one $title", async ({ lateWordRefusedRate, deliveries }) => {
+  // The adapter waits by the clock of its process, which is slower than the server's.
+  const kernel = createKernel(1);
+  const bus = createSimulatedBus(kernel, { ...noBusFaults, lateWordRefusedRate });
+  const heard: number[] = [];
+  const process = kernel.process("slow", { clockRate: 0.5 });
+  bus.connect(process).consume(terms, {
+    handle: async ({ deliveries: times }) => {
+      heard.push(times);
+      if (times === 1) await process.clock.sleep(600);
+      else if (times === 2) await new Promise(() => {});
+      return { kind: "done" };
+    },
+    giveUp: async () => {},
+  });
+  await bus.connect(kernel.process("publisher")).publish("results", message);
+  await kernel.run({ untilMs: 2_500 });
+  expect(heard).toEqual(deliveries);
+});
+
+test("what is said and does not arrive leads to another delivery", async () => {
+  const { kernel, bus, publish, heard } = oneConsumer({ ...noBusFaults, wordLostRate: 1 });
+  await publish("a");
+  await later(kernel, 100);
+  bus.setFaults(noBusFaults);
+  await later(kernel, 2_000);
+  expect(heard.map(({ deliveries }) => deliveries)).toEqual([1, 2]);
+  expect(bus.waiting()).toBe(0);
+});
+
+test("a removed stream loses what waits, and its consumers are told when they notice and when they are back", async () => {
+  const putOff = async (): Promise<Verdict> => ({ kind: "retry", delayMs: 500, because: "later" });
+  const { kernel, bus, publish, heard, missed } = oneConsumer(noBusFaults, { verdict: putOff });
+  await publish("a");
+  await later(kernel, 100);
+  bus.removeStream("results");
+  expect(bus.waiting()).toBe(0);
+  await later(kernel, 5_000);
+  expect(heard).toHaveLength(1);
+  expect(missed).toHaveLength(2);
+});
+
+test("a consumer that is made again gets what is not done, counted from the first delivery", async () => {
+  const putOff = async (heard: number): Promise<Verdict> =>
+    heard <= 2 ? { kind: "retry", delayMs: 100, because: "later" } : { kind: "done" };
+  const { kernel, bus, publish, heard } = oneConsumer(noBusFaults, { verdict: putOff });
+  await publish("a");
+  await later(kernel, 150);
+  bus.forgetConsumer("results");
+  await later(kernel, 10_000);
+  expect(heard.map(({ deliveries }) => deliveries)).toEqual([1, 2, 1]);
+});
+
+test("a process that is cut off gets nothing until it is back, and is told about once a second", async () => {
+  const { kernel, bus, process, publish, heard, missed } = oneConsumer(noBusFaults);
+  bus.cutOff(process, 5_000);
+  await publish("a");
+  await later(kernel, 4_900);
+  expect(heard).toHaveLength(0);
+  expect(missed.length).toBeGreaterThanOrEqual(2);
+  await later(kernel, 3_000);
+  expect(bodies(heard)).toEqual(["a"]);
+  expect(Math.max(...missed)).toBeGreaterThanOrEqual(5_000);
+});
+
+test("nobody can publish while the bus is out of reach", async () => {
+  const { kernel, bus, publish } = oneConsumer(noBusFaults);
+  bus.goUnreachable(1_000);
+  expect((await publish("a")).kind).toBe("unavailable");
+  bus.heal();
+  expect((await publish("b")).kind).toBe("published");
+  await later(kernel, 100);
+});
+
+test("a restart may bring back results that were done, and never hints", async () => {
+  const backOf = async (stream: BusStream) => {
+    const { kernel, bus, publish, heard } = oneConsumer(noBusFaults, { stream });
+    for (let number = 1; number <= 8; number += 1) await publish(`m${number}`, `id${number}`);
+    await later(kernel, 200);
+    const before = heard.length;
+    bus.restart(100);
+    await later(kernel, 5_000);
+    return heard.length - before;
+  };
+  expect(await backOf("results")).toBeGreaterThan(0);
+  expect(await backOf("hints")).toBe(0);
 });

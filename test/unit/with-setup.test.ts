@@ -223,7 +223,9 @@ describe("the package stamp", () => {
     const runs = [startWithSetup(["--", "echo", "ran"], env), startWithSetup(["--", "echo", "ran"], env)];
     expect(await Promise.all(runs.map((run) => run.ended))).toEqual([0, 0]);
     expect(runs.map((run) => run.stdout())).toEqual(["ran\n", "ran\n"]);
-    expect(readFileSync(join(folder, "calls"), "utf8")).toBe("npm ci --include=dev --no-audit --no-fund\n");
+    expect(readFileSync(join(folder, "calls"), "utf8")).toBe(
+      "npm ci --include=dev --ignore-scripts --no-audit --no-fund\n",
+    );
     const output = runs.map((run) => run.stderr()).join("");
     expect(output).toContain("Installing packages (first run, about 10 s) ...\nnpm ci");
     expect(packagesAreCurrent(folder)).toBe(true);

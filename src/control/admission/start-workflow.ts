@@ -128,10 +128,11 @@ export async function startBy(
     actor,
     definition: hash,
     version: 0,
+    commitId: "",
     status: change.status,
     proposing: false,
   };
-  remember(engine, { ...run, records: new KnownRecords() }, change, 1);
+  remember(engine, { ...run, records: new KnownRecords() }, change, { version: 1, commitId: runId });
   afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
   return answer;
 }

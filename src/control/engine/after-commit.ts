@@ -51,7 +51,12 @@ export function afterCommit(engine: Engine, committed: Committed): void {
 type Published = Pick<JobSpec, "jobId" | "topic" | "requires" | "held">;
 
 /** Remembers the run as the commit left it. */
-export function remember(engine: Engine, run: CachedRun, change: RunChange, version: number): void {
+export function remember(
+  engine: Engine,
+  run: CachedRun,
+  change: RunChange,
+  { version, commitId }: Pick<CachedRun, "version" | "commitId">,
+): void {
   if (isTerminal(change.status)) {
     engine.runs.forget(run.runId);
     return;
@@ -61,6 +66,7 @@ export function remember(engine: Engine, run: CachedRun, change: RunChange, vers
     else run.records.delete(key);
   }
   run.version = version;
+  run.commitId = commitId;
   run.status = change.status;
   run.proposing = false;
   engine.runs.put(run);

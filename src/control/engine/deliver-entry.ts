@@ -52,10 +52,10 @@ export async function deliverEntry(engine: Engine, request: DeliveryRequest): Pr
   );
   if (proposed !== undefined) {
     if (answer.kind === "applied") {
-      const { change } = proposed.proposal;
-      const { claims, storeTimeMs } = answer;
+      const { change, commitId } = proposed.proposal;
+      const { claims, storeTimeMs, version } = answer;
       ports.metrics.count("inbox_entries_total", { kind: entry.kind, fate: "applied" });
-      remember(engine, proposed.run, change, answer.version);
+      remember(engine, proposed.run, change, { version, commitId });
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim: proposed.preclaim });
       wakeRelatives(engine, proposed.run, change);
       return { kind: "accepted" };

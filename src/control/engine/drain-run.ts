@@ -227,7 +227,7 @@ async function commitOne(
   for (const { entry, fate } of decided.fates)
     ports.metrics.count("inbox_entries_total", { kind: entry.kind, fate });
   ports.metrics.observe("inbox_drain_entries", {}, decided.consumed);
-  remember(engine, run, change, answer.version);
+  remember(engine, run, change, { version: answer.version, commitId: request.commitId });
   afterCommit(engine, {
     tenant,
     runId,
@@ -242,6 +242,7 @@ async function commitOne(
 
 function viewOf({ tenant, runId, actor, definition, version, status, parent }: RunHeader): CachedRun {
   const records = new KnownRecords();
-  const run = { tenant, runId, actor, definition, version, status, records, proposing: false };
+  // Nothing is proposed before its first commit here.
+  const run = { tenant, runId, actor, definition, version, commitId: "", status, records, proposing: false };
   return parent === undefined ? run : { ...run, parent };
 }

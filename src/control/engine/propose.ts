@@ -34,7 +34,12 @@ export function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed
   run.proposing = true;
   const preclaim = engine.offers.preclaim(run, decided.change);
   const commitId = engine.ports.random.token();
-  const proposal = { expectedVersion: run.version, commitId, change: preclaim.change };
+  const proposal = {
+    expectedVersion: run.version,
+    expectedCommitId: run.commitId,
+    commitId,
+    change: preclaim.change,
+  };
   return { run, proposal, preclaim };
 }
 

@@ -11,6 +11,8 @@ export type CachedRun = {
   readonly parent?: ParentStep;
   readonly records: KnownRecords;
   version: number;
+  /** The one that made this version: a store that has lost commits gives their numbers again. Empty while it is not known. */
+  commitId: string;
   status: RunStatus;
   /** A proposal is on its way: the next result goes to the inbox. */
   proposing: boolean;

@@ -135,9 +135,10 @@ export const documentCases: readonly ConformanceCase[] = [
       const { store, tenant } = harness;
       const admit = (revision: number) => store.admit({ tenant, run: harness.newRun({ revision }) }, call);
       assertOutcome(await admit(1), { kind: "workflow_changed" });
-      await put(harness, "deploy");
+      const body = JSON.stringify({ hash: harness.newRun().definition });
+      await put(harness, "deploy", { body });
       assert.equal((await admit(1)).kind, "admitted");
-      await put(harness, "deploy");
+      await put(harness, "deploy", { body });
       assertOutcome(await admit(1), { kind: "workflow_changed" });
       assert.equal((await admit(2)).kind, "admitted");
       const guard = await harness.acquire(admissionLock, 60_000);
@@ -146,6 +147,22 @@ export const documentCases: readonly ConformanceCase[] = [
       assertOutcome(await create(1), { kind: "workflow_changed" });
       assert.equal((await create(2)).kind, "created");
       assert.equal(only(await store.countActive({ tenant }, call), "counted").active, 3);
+    },
+  },
+  {
+    name: "a run starts by no definition but the one that its workflow names, whatever the revision",
+    async check(harness) {
+      const { store, tenant } = harness;
+      await put(harness, "deploy", { body: JSON.stringify({ hash: "sha256:12" }) });
+      const guard = await harness.acquire(admissionLock, 60_000);
+      for (const definition of ["sha256:1", "sha256:2", ""]) {
+        const run = harness.newRun({ revision: 1, definition });
+        assertOutcome(await store.admit({ tenant, run }, call), { kind: "workflow_changed" });
+        assertOutcome(await store.createRun({ tenant, guard, run }, call), { kind: "workflow_changed" });
+      }
+      const run = () => harness.newRun({ revision: 1, definition: "sha256:12" });
+      assert.equal((await store.admit({ tenant, run: run() }, call)).kind, "admitted");
+      assert.equal((await store.createRun({ tenant, guard, run: run() }, call)).kind, "created");
     },
   },
   {

@@ -30,7 +30,7 @@ export type NewRunOptions = {
   /** The rest of the first commit. */
   readonly change?: Partial<RunChange>;
   readonly runId?: RunId;
-} & Partial<Pick<NewRun, "workflow" | "revision" | "start" | "actor">>;
+} & Partial<Pick<NewRun, "workflow" | "revision" | "definition" | "start" | "actor">>;
 
 /** One store and one tenant that nobody else uses, so that checks can share a server. */
 export class Harness {

@@ -88,6 +88,35 @@ export const proposalCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "a proposal decided after a commit that the store has not got is left, though another has its number",
+    async check(harness) {
+      const { runId, jobId, token } = await runWithClaim(harness);
+      const proposal = proposalOf(harness, { status: "succeeded" }, { expectedCommitId: "lost" });
+      const answer = await deliver(harness, runId, resultOf(harness, { jobId, token }), { proposal });
+      const owned = only(only(answer, "delivered").run, "owned");
+      assert.deepEqual([owned.header.version, owned.header.status], [1, "running"]);
+      assert.equal(owned.entries.length, 1);
+    },
+  },
+  {
+    name: "a proposal decided after the admission, or after another proposal, names that and is applied",
+    async check(harness) {
+      const { runId, jobId, token } = await runWithClaim(harness);
+      const terms = harness.claim();
+      const next = jobOf(runId, { step: "ship", claim: terms });
+      const first = proposalOf(harness, { status: "waiting", jobs: [next] }, { expectedCommitId: runId });
+      only(
+        await deliver(harness, runId, resultOf(harness, { jobId, token }), { proposal: first }),
+        "applied",
+      );
+      const options = { expectedVersion: 2, expectedCommitId: first.commitId };
+      const second = proposalOf(harness, { status: "succeeded" }, options);
+      const entry = resultOf(harness, { jobId: next.jobId, token: terms.token });
+      only(await deliver(harness, runId, entry, { proposal: second }), "applied");
+      assert.equal((await header(harness, runId)).status, "succeeded");
+    },
+  },
+  {
     name: "a proposal for a busy run is left, and its entry handed over",
     async check(harness) {
       const { runId, jobId, token } = await runWithClaim(harness);

@@ -1,10 +1,15 @@
 // The time of faults: gateways with their callers run, are paused, crash, come back under a new name, and have wrong clocks.
 import type { Role } from "../../control/start-roles.ts";
-import type { SeededRandom } from "../seeded-random.ts";
-import type { SimulatedProcess } from "../simulated-process.ts";
+import { again } from "./again.ts";
+import { startBusIncidents } from "./bus-incidents.ts";
+import { startCallFaults } from "./call-faults.ts";
 import { runClient } from "./clients.ts";
+import { crashPlace, type Place, type Started, type Starter, startPlace } from "./cluster.ts";
 import { runEnder } from "./enders.ts";
 import { allRoles, startEngine } from "./engine-node.ts";
+import { runFollower } from "./followers.ts";
+import { keepLetters } from "./letter-keepers.ts";
+import { breakSomeLock, runLockAgent } from "./lock-agents.ts";
 import { runLockUser } from "./lock-users.ts";
 import { runOperator } from "./operators.ts";
 import {
@@ -17,6 +22,9 @@ import {
   startWorkflow,
   takeInVain,
 } from "./people.ts";
+import { rerunSomething } from "./rerunners.ts";
+import { startRollingRestart } from "./rolling-restart.ts";
+import { startStoreLosses } from "./store-losses.ts";
 import type { Crowd } from "./swarm.ts";
 import { runWorker } from "./workers.ts";
 import { type Node, startNode, type World } from "./world.ts";
@@ -30,15 +38,26 @@ export function startChaos(world: World): void {
     const author = startEngine(world, startNode(world, "author"), new Set());
     tasks.start(author.process, "workflows", () => saveWorkflows(world, author));
   }
-  const places = swarm.gateways.map((_, index) =>
-    startPlace(world, `gateway-${index + 1}`, startGateway, index),
+  const places = swarm.gateways.map((settings, index) =>
+    startPlace(world, `gateway-${index + 1}`, startGateway, { index, settings }),
   );
   const workers = swarm.gateways.flatMap((_, index) =>
     Array.from({ length: swarm.workflows?.workers ?? 0 }, (_worker, number) =>
-      startPlace(world, `worker-${index + 1}-${number + 1}`, startWorker, index),
+      startPlace(world, `worker-${index + 1}-${number + 1}`, startWorker, { index, settings: {} }),
     ),
   );
-  startProcessFaults(world, [...places, ...startOtherRoles(world), ...workers]);
+  const agents = Array.from({ length: swarm.workflows?.lockAgents ?? 0 }, (_agent, number) =>
+    startPlace(world, `agent-${number + 1}`, startLockAgent, { index: number, settings: {} }),
+  );
+  const followers = Array.from({ length: swarm.workflows?.followers ?? 0 }, (_follower, number) =>
+    startPlace(world, `follower-${number + 1}`, startFollower, { index: number, settings: {} }),
+  );
+  const all = [...places, ...startOtherRoles(world), ...workers, ...agents, ...followers];
+  startProcessFaults(world, all);
+  startCallFaults(world, all);
+  startStoreLosses(world);
+  startRollingRestart(world, places);
+  startBusIncidents(world, () => all.map(({ current }) => current.process));
 }
 
 function startOtherRoles(world: World): readonly Place[] {
@@ -46,33 +65,22 @@ function startOtherRoles(world: World): readonly Place[] {
   if (workflows === undefined) return [];
   const places = (role: Role, count: number) =>
     Array.from({ length: count }, (_, index) =>
-      startPlace(world, `${role}-${index + 1}`, startRole(role), index),
+      startPlace(world, `${role}-${index + 1}`, startRole(role), { index, settings: {} }),
     );
   return [...places("engine", engines), ...places("scheduler", schedulers)];
 }
 
 function startRole(role: Role): Starter {
-  return (world, name) => startEngine(world, startNode(world, name), new Set([role])).process;
+  return (world, name) => startEngine(world, startNode(world, name), new Set([role]));
 }
 
-/** One place in the cluster: its process is replaced after a crash. */
-type Place = {
-  readonly name: string;
-  readonly index: number;
-  readonly start: Starter;
-  generation: number;
-  process: SimulatedProcess;
-};
-
-type Starter = (world: World, name: string, index: number) => SimulatedProcess;
-
-function startPlace(world: World, name: string, start: Starter, index: number): Place {
-  return { name, index, start, generation: 1, process: start(world, `${name}.1`, index) };
-}
-
-function startGateway(world: World, name: string, index: number): SimulatedProcess {
+function startGateway(
+  world: World,
+  name: string,
+  { index, settings }: Pick<Place, "index" | "settings">,
+): Started {
   const { swarm, tasks } = world;
-  const node = startNode(world, name, swarm.gateways[index]);
+  const node = startNode(world, name, settings);
   const many = <Kind extends Node>(
     count: number,
     kind: string,
@@ -93,8 +101,9 @@ function startGateway(world: World, name: string, index: number): SimulatedProce
     for (const [kind, act] of Object.entries(acts)) {
       many(swarm.workflows[kind as keyof typeof acts], kind, repeating(act), engine);
     }
+    return engine;
   }
-  return node.process;
+  return node;
 }
 
 const acts = {
@@ -104,12 +113,27 @@ const acts = {
   deleters: deleteSomething,
   authors: changeWorkflow,
   takersInVain: takeInVain,
+  letterKeepers: keepLetters,
+  rerunners: rerunSomething,
+  lockBreakers: breakSomeLock,
 } satisfies Partial<Record<keyof Crowd, Parameters<typeof repeating>[0]>>;
 
-function startWorker(world: World, name: string): SimulatedProcess {
+function startLockAgent(world: World, name: string): Started {
+  const { process } = startNode(world, name);
+  world.tasks.start(process, "locks", () => runLockAgent(world, process));
+  return { process };
+}
+
+function startFollower(world: World, name: string): Started {
+  const { process } = startNode(world, name);
+  world.tasks.start(process, "events", () => runFollower(world, process));
+  return { process };
+}
+
+function startWorker(world: World, name: string): Started {
   const { process } = startNode(world, name);
   world.keepGoing(process, () => runWorker(world, process));
-  return process;
+  return { process };
 }
 
 function startProcessFaults(world: World, places: readonly Place[]): void {
@@ -118,35 +142,18 @@ function startProcessFaults(world: World, places: readonly Place[]): void {
   const random = kernel.random.stream("process faults");
   const one = () => random.pick(places);
   again(world, random, pauseEveryMs, () => {
-    const { process } = one();
+    const { process } = one().current;
     const ms = random.integer(20, pauseMsMax);
     if (process.state() === "running") world.faults.hit("pause");
     process.pause(ms);
   });
   again(world, random, wallJumpEveryMs, () => {
     world.faults.hit("wall clock jump");
-    one().process.jumpWall(random.pick([-3_600_000, -2_000, 500, 5_000, 3_600_000]));
+    one().current.process.jumpWall(random.pick([-3_600_000, -2_000, 500, 5_000, 3_600_000]));
   });
   again(world, random, crashEveryMs, () => {
     const place = one();
-    if (place.process.state() === "crashed") return;
-    if (world.grants.heldBy(place.process.name).length > 0) world.marks.hit("crash_under_lock");
-    world.faults.hit("crash");
-    place.process.crash();
-    kernel.after(random.integer(0, 2_000), () => {
-      place.generation += 1;
-      place.process = place.start(world, `${place.name}.${place.generation}`, place.index);
-    });
-  });
-}
-
-/** Repeats the fault until the chaos is over, at random distances around the mean. */
-function again(world: World, random: SeededRandom, everyMs: number | undefined, fault: () => void): void {
-  if (everyMs === undefined) return;
-  const { kernel, swarm } = world;
-  kernel.after(random.fraction() * 2 * everyMs, () => {
-    if (kernel.nowMs() >= swarm.chaosMs) return;
-    fault();
-    again(world, random, everyMs, fault);
+    if (place.current.process.state() === "crashed") return;
+    crashPlace(world, place, random.integer(0, 2_000));
   });
 }

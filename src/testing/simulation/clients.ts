@@ -18,7 +18,7 @@ export async function runClient(world: World, node: Node, name: string): Promise
   const random = node.process.random.stream(name);
   for (let request = 1; ; request += 1) {
     await clock.sleep(random.integer(1, swarm.thinkMsMax));
-    if (kernel.nowMs() >= swarm.chaosMs) return;
+    if (kernel.nowMs() >= swarm.chaosMs || world.leaving.has(node.process.name)) return;
     const tenant = random.pick(world.tenants);
     const key = random.chance(swarm.keylessRate) ? undefined : drawKey(world, random);
     await startWithRetries(world, node, random, {
@@ -62,8 +62,11 @@ export async function start(world: World, node: Node, asked: StartAttempt, signa
   const { actor, tenant, key } = asked;
   const request = { ...bareStart, tenant, actor };
   world.history.startAsked(asked);
-  const answer = await startRun(node.gate(), key === undefined ? request : { ...request, key }, signal);
+  const answered = world.failClosed.begin(node.process, `start ${actor}`);
+  const begin = world.bug?.startRun ?? startRun;
+  const answer = await begin(node.gate(), key === undefined ? request : { ...request, key }, signal);
   world.kernel.note(actor, key?.text ?? "no key", answer.kind, "runId" in answer ? answer.runId : "");
+  answered(answer);
   world.history.startAnswered(asked, answer);
   if (world.swarm.calm) checkCalmAnswer(answer);
   return answer;

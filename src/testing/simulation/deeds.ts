@@ -1,13 +1,17 @@
 // What workers and people were told of their reports, decisions and cancellations, held against what is stored (INV-18, 22, 25).
 import type { CancelAnswer, DecideAnswer, ReportAnswer } from "../../control/control-api.ts";
+import type { RetryAnswer } from "../../control/dead-letters/retry-dead-letter.ts";
 import type { Decision } from "../../domain/approval.ts";
 import { parseJobId } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { StoreExecution } from "../simulated-store.ts";
+import type { Acknowledged } from "./acknowledged.ts";
 import type { ChangeOf, JournaledRecords } from "./journaled-records.ts";
 import type { KnownState } from "./known-state.ts";
 import type { Marks } from "./marks.ts";
+import { isTakenOver } from "./rerun-checks.ts";
+import { runOfScope } from "./run-checks.ts";
 import { mustHold } from "./violation.ts";
 
 /** `nonce` stands in the output, the error or the worker's name, and in no other report. */
@@ -26,15 +30,17 @@ export class Deeds {
   readonly #known: KnownState;
   readonly #records: JournaledRecords;
   readonly #marks: Marks;
+  readonly #acknowledged: Acknowledged;
   /** The report that was accepted for each job. */
   readonly #accepted = new Map<string, string>();
   readonly #refusedReports = new Map<string, string>();
   readonly #refusedRulings = new Map<string, string>();
 
-  constructor(known: KnownState, records: JournaledRecords, marks: Marks) {
+  constructor(known: KnownState, records: JournaledRecords, marks: Marks, acknowledged: Acknowledged) {
     this.#known = known;
     this.#records = records;
     this.#marks = marks;
+    this.#acknowledged = acknowledged;
   }
 
   /** The report that this job's result was accepted from, as its worker was told. */
@@ -51,6 +57,22 @@ export class Deeds {
     const ours = stored?.includes(nonce) === true;
     const what = () =>
       `report ${nonce} of ${jobId} was answered ${JSON.stringify(answer)}, stored is ${stored}`;
+    if (this.#acknowledged.excuses(parts.runId)) {
+      // What was accepted or refused on the ground of something lost is decided anew.
+      this.#accepted.delete(jobId);
+      return;
+    }
+    if (answer.kind === "accepted" || answer.kind === "duplicate") {
+      const isStored = () => {
+        const body = this.#records.get("runRecord", `${tenant}/${parts.runId}`, key)?.body;
+        return body?.includes(answer.kind === "accepted" ? nonce : "") === true;
+      };
+      this.#acknowledged.told({
+        invariant: "INV-18",
+        what: `report ${nonce} of ${jobId} was answered ${answer.kind}`,
+        holds: () => isStored() || this.#known.run(parts.runId)?.removed === true,
+      });
+    }
     switch (answer.kind) {
       case "accepted": {
         mustHold(ours || run?.removed === true, "INV-18", what);
@@ -79,11 +101,13 @@ export class Deeds {
   /** A result is stored once, and never one that was refused. */
   judgeResult({ name }: StoreExecution, { before, after, scope, member }: ChangeOf<"runRecord">): void {
     if (after === undefined || !member.startsWith("result/")) return;
+    if (before === undefined && isTakenOver(this.#records, { scope, member, body: after.body })) return;
     mustHold(
       name === "deliver" && (before === undefined || before.body === after.body),
       "INV-22",
       () => `${name} wrote over ${member} of ${scope}`,
     );
+    if (this.#acknowledged.isReplaying() || this.#acknowledged.excuses(runOfScope(scope))) return;
     const refused = [...this.#refusedReports.keys()].find((nonce) => after.body.includes(nonce));
     mustHold(refused === undefined, "INV-22", () => `report ${refused} was stored after it had been refused`);
   }
@@ -92,6 +116,17 @@ export class Deeds {
     const { tenant, approvalId, decision, by } = ruling;
     const stored = this.#records.get("approval", tenant, approvalId);
     const gone = stored === undefined;
+    const runId = approvalId.slice(0, approvalId.indexOf(":"));
+    if (this.#acknowledged.excuses(runId)) return;
+    if (answer.kind === "decided" || answer.kind === "repeated") {
+      this.#acknowledged.told({
+        invariant: "INV-25",
+        what: `${decision} of ${approvalId} by ${by} was answered ${answer.kind}`,
+        holds: () =>
+          this.#records.get("approval", tenant, approvalId)?.state === decision ||
+          this.#known.run(runId)?.removed === true,
+      });
+    }
     const what = () =>
       `${decision} of ${approvalId} by ${by} was answered ${answer.kind}, but it is ${stored?.state} by ${stored?.decidedBy}`;
     switch (answer.kind) {
@@ -126,6 +161,7 @@ export class Deeds {
 
   /** Nobody's decision counts after they were told that it does not. */
   judgeApproval({ after }: ChangeOf<"approval">): void {
+    if (this.#acknowledged.isReplaying() || this.#acknowledged.excuses(after?.runId)) return;
     const refusal = after?.decidedBy === undefined ? undefined : this.#refusedRulings.get(after.decidedBy);
     mustHold(
       refusal === undefined,
@@ -134,16 +170,34 @@ export class Deeds {
     );
   }
 
+  /** Only a retry that its run has taken is told so. */
+  retryAnswered(runId: RunId, letterId: string, answer: RetryAnswer): void {
+    if (answer.kind !== "retrying" || this.#acknowledged.excuses(runId)) return;
+    const run = this.#known.run(runId);
+    mustHold(
+      run === undefined || run.removed || run.retried,
+      "letters",
+      () => `somebody was told that ${letterId} is retried, and no retry has reached ${runId}`,
+    );
+  }
+
   cancelAnswered(tenant: TenantId, runId: RunId, answer: CancelAnswer): void {
+    if (this.#acknowledged.excuses(runId)) return;
     const run = this.#known.run(runId);
     const what = () => `the cancel of ${runId} was answered ${answer.kind}, and it is ${run?.status}`;
     switch (answer.kind) {
       case "cancelling":
         mustHold(run?.cancelRequested !== undefined, "INV-18", what);
         this.#marks.hit("run_cancelled");
+        this.#acknowledged.told({
+          invariant: "INV-18",
+          what: `the cancel of ${runId} was answered ${answer.kind}`,
+          holds: () => this.#known.run(runId)?.cancelRequested !== undefined,
+        });
         return;
       case "already_ended":
-        mustHold(run?.status === answer.status, "INV-18", what);
+        // Opened again since: what was true when it was looked up need not be true when it is heard.
+        mustHold(run?.status === answer.status || run?.retried === true, "INV-18", what);
         return;
       case "not_found":
         mustHold(run?.tenant !== tenant || run.removed, "INV-18", what);

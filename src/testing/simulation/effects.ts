@@ -1,5 +1,6 @@
 // Which answers may have had an effect, where an operation may write, and how many audit rows its changes call for.
 import { partitionLabel, partitionOf } from "../../domain/partition.ts";
+import { isTerminal } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { StoreExecution } from "../simulated-store.ts";
 import type { Change } from "./journaled-records.ts";
@@ -67,6 +68,13 @@ export function eventsWanted({ name }: StoreExecution, changes: readonly Change[
       const { before, after } = change;
       if (isRemoval(before, after)) wanted += name === "deleteRun" ? 1 : 0;
       else if (after !== undefined && after.version > (before?.version ?? 0)) wanted += 1;
+      if (
+        before !== undefined &&
+        after !== undefined &&
+        isTerminal(before.status) &&
+        !isTerminal(after.status)
+      )
+        wanted += 1;
       if (before !== undefined && after !== undefined && after.cancelRequested !== before.cancelRequested) {
         wanted += 1;
       }

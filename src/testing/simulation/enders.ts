@@ -17,7 +17,7 @@ export async function runEnder(world: World, node: Node, name: string): Promise<
   let remembered: RunId | undefined;
   for (let request = 1; ; request += 1) {
     await clock.sleep(random.integer(1, swarm.thinkMsMax));
-    if (kernel.nowMs() >= swarm.chaosMs) return;
+    if (kernel.nowMs() >= swarm.chaosMs || world.leaving.has(node.process.name)) return;
     const tenant = random.pick(world.tenants);
     const oldest = await listOldest(world, node, tenant);
     // It may have ended, or be another tenant's, for whom it is not there.
@@ -51,7 +51,9 @@ export async function end(
   risk: RiskClass,
   signal?: AbortSignal,
 ): Promise<EndAnswer> {
+  const answered = world.failClosed.begin(node.process, `end of ${asked.runId}`);
   const answer = await endBareRun(node.ports(), node.config, { ...asked, risk }, signal);
+  answered(answer);
   world.kernel.note(asked.commitId, asked.runId, answer.kind);
   world.history.endAnswered(asked, answer);
   return answer;

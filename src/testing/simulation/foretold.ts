@@ -13,6 +13,7 @@ import type { SeededRandom } from "../seeded-random.ts";
 import type { JournaledRecords } from "./journaled-records.ts";
 import type { KnownRun, KnownState } from "./known-state.ts";
 import type { Marks } from "./marks.ts";
+import { rerunOf } from "./rerun-checks.ts";
 import { mustHold, Violation } from "./violation.ts";
 import { topics } from "./workflow-shapes.ts";
 
@@ -123,7 +124,7 @@ export class Foretold {
 
   /** Cancelled, gone, or with an entry set aside or too many silent workers: then its end is not foretold. */
   #isDisturbed(run: KnownRun): boolean {
-    if (run.removed || run.poisoned) return true;
+    if (run.removed || run.poisoned || run.retried || rerunOf(this.#records, run) !== undefined) return true;
     const isCancelledAlone = run.cancelRequested !== undefined;
     const scope = `${run.tenant}/${run.runId}`;
     const letters = this.#records.scan("document", `${run.tenant}/deadLetter`, `${run.runId}:`, 1_000);

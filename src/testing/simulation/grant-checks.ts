@@ -1,9 +1,10 @@
 // The checks' own picture of who holds which lock, kept from outcomes and times alone: INV-11 to INV-15.
 import type { LockName, RenewalPolicy } from "../../domain/lock.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { Answer, OperationName } from "../../ports/store.ts";
 import type { StoreCall, StoreExecution } from "../simulated-store.ts";
 import type { Marks } from "./marks.ts";
+import { QueueChecks } from "./queue-checks.ts";
 import { mustHold } from "./violation.ts";
 
 export type LockReference = { readonly tenant: TenantId; readonly lock: LockName };
@@ -20,6 +21,8 @@ type Picture = LockReference & {
   forgotten: boolean;
   /** Its own commit gave it back: the holder may still have to hear of it, and asks again. */
   committed: boolean;
+  /** A renewal that its holder was told of may have been lost: it was not waited for. */
+  shaken: boolean;
 };
 
 /** What only the simulator can see. */
@@ -27,6 +30,7 @@ export type Surroundings = {
   nowMs(): number;
   storeTimeMs(): number;
   isPaused(instance: string): boolean;
+  settingsOf(tenant: TenantId): TenantSettings;
 };
 
 type Wanted = Omit<ExecutionOf<"acquireLock">["request"], "token"> & { readonly token: string };
@@ -36,22 +40,45 @@ type ExecutionOf<Name extends StoreExecution["name"]> = Extract<StoreExecution, 
 export class GrantChecks {
   readonly #surroundings: Surroundings;
   readonly #marks: Marks;
+  readonly #queues: QueueChecks;
   /** The last grant of every lock. */
   readonly #last = new Map<string, Picture>();
   readonly #byFence = new Map<string, Picture>();
   readonly #highestFence = new Map<TenantId, number>();
+  /** The highest fences that anybody saw before the checks started over, and the tenants whose highest was lost. */
+  #seenFences: ReadonlyMap<TenantId, number> = new Map();
+  readonly #lostFences = new Set<TenantId>();
   /** Tokens whose holder was told that the grant is over, with what it was told. */
   readonly #toldLost = new Map<string, "superseded" | "expired">();
 
   constructor(surroundings: Surroundings, marks: Marks) {
     this.#surroundings = surroundings;
     this.#marks = marks;
+    this.#queues = new QueueChecks(marks, (tenant) => surroundings.settingsOf(tenant));
+  }
+
+  /** To be learnt again from the start, but for the fences: what somebody has once seen must never come again. */
+  startOver(): void {
+    this.#seenFences = new Map(this.#highestFence);
+    this.#queues.startOver();
+    for (const map of [this.#last, this.#byFence, this.#highestFence]) map.clear();
+  }
+
+  /** To be called when everything that is left was learnt again. */
+  recovered(isPromised: (lock: LockName) => boolean): void {
+    for (const [tenant, fence] of this.#seenFences) {
+      if (fence === this.#highestFence.get(tenant)) continue;
+      this.#highestFence.set(tenant, fence);
+      this.#lostFences.add(tenant);
+    }
+    for (const picture of this.#byFence.values()) picture.shaken ||= !isPromised(picture.lock);
   }
 
   observe(execution: StoreExecution): void {
     if (execution.name === "acquireLock") this.#observeAcquire(execution);
     if (execution.name === "renewLock") this.#observeRenew(execution);
     if (execution.name === "releaseLock") this.#observeRelease(execution);
+    if (execution.name === "breakLock") this.#observeBreak(execution);
     if (execution.name === "deliver" || execution.name === "takeRun") this.#observeTake(execution);
     if (execution.name === "deliver") this.observeVerdict(execution, false);
   }
@@ -104,6 +131,7 @@ export class GrantChecks {
       () => `${what}: fence ${fence} after ${highest} in the same partition`,
     );
     this.#highestFence.set(tenant, fence);
+    if (this.#lostFences.delete(tenant)) this.#marks.hit("fence_granted_after_failover");
   }
 
   /** The run that this lock protected was removed. */
@@ -138,8 +166,18 @@ export class GrantChecks {
       () =>
         `${who} goes on under fence ${grant.fence} of ${lockKey(target)}, but it was told that it is ${told}`,
     );
+    if (policy !== "continue") this.observeRemoteBelief(target, grant, who);
+  }
+
+  /** INV-14 of somebody who holds a lock from afar, and hears of its end later than the process that asked for it. */
+  observeRemoteBelief(
+    target: LockReference,
+    grant: { readonly token: string; readonly fence: number },
+    who: string,
+  ): void {
     const mine = this.#byFence.get(`${target.tenant} ${grant.fence}`);
-    if (policy === "continue" || mine === undefined || mine.forgotten || mine.committed) return;
+    if (mine === undefined || mine.forgotten || mine.committed) return;
+    if (mine.shaken) return;
     const storeTimeMs = this.#surroundings.storeTimeMs();
     if (storeTimeMs - this.#surroundings.nowMs() - mine.clockOffsetMs > 2) return;
     const last = this.#lastOf(target);
@@ -158,6 +196,10 @@ export class GrantChecks {
     this.observeBelief({ tenant, lock: guard.lock }, guard, guard.policy, `${call.name} of ${call.caller}`);
   }
 
+  hasGranted(tenant: TenantId, fence: number): boolean {
+    return this.#byFence.has(`${tenant} ${fence}`);
+  }
+
   locks(): readonly LockReference[] {
     return [...this.#last.values()].map(({ tenant, lock }) => ({ tenant, lock }));
   }
@@ -174,19 +216,22 @@ export class GrantChecks {
     return last !== undefined && isHeld(last, this.#surroundings.storeTimeMs()) ? last.token : undefined;
   }
 
-  #observeAcquire({ request, outcome, storeTimeMs }: ExecutionOf<"acquireLock">): void {
+  #observeAcquire(execution: ExecutionOf<"acquireLock">): void {
+    const { request, outcome, storeTimeMs } = execution;
     const last = this.#lastOf(request);
     const held = last !== undefined && isHeld(last, storeTimeMs);
     const where = lockKey(request);
     if (outcome.kind === "busy") {
       mustHold(
-        held && last.token !== request.token,
+        held ? last.token !== request.token : this.#queues.isNextSomebodyElse(execution),
         "INV-15",
         () => `${where} is busy, but nobody else holds it`,
       );
+      this.#queues.busy(execution);
     }
     if (outcome.kind === "already_released") {
-      mustHold(last?.token === request.token && last.released, "INV-15", () => `${where} was not released`);
+      const isLast = last?.token === request.token && last.released;
+      mustHold(isLast || this.#queues.hasEnded(request), "INV-15", () => `${where} was not released`);
     }
     if (outcome.kind !== "acquired") return;
     if (outcome.fence === last?.fence) {
@@ -201,6 +246,7 @@ export class GrantChecks {
       return;
     }
     mustHold(outcome.expiresInMs === request.ttlMs, "INV-15", () => `${where}: granted for another time`);
+    this.#queues.acquired(execution);
     this.#grant(request, outcome.fence, storeTimeMs);
   }
 
@@ -248,6 +294,7 @@ export class GrantChecks {
       clockOffsetMs: 0,
       forgotten: false,
       committed: false,
+      shaken: false,
     };
     this.#extend(picture, storeTimeMs, ttlMs);
     this.#last.set(lockKey(request), picture);
@@ -266,19 +313,52 @@ export class GrantChecks {
     if (outcome.kind === "not_owned") mustHold(!owned, "INV-13", what);
   }
 
-  #observeRelease({ request, outcome, storeTimeMs, caller }: ExecutionOf<"releaseLock">): void {
+  #observeRelease(execution: ExecutionOf<"releaseLock">): void {
+    const { request, outcome, storeTimeMs, caller } = execution;
     const last = this.#lastOf(request);
     const isLast = last !== undefined && last.token === request.token;
     const what = () =>
       `release of ${lockKey(request)} by ${caller} answered ${outcome.kind}, but ${describe(last, storeTimeMs)}`;
-    if (outcome.kind === "released") {
-      mustHold(isLast && (last.released || isHeld(last, storeTimeMs)), "INV-13", what);
-      if (last !== undefined) last.released = true;
-    }
-    if (outcome.kind === "not_owned") mustHold(!(isLast && isHeld(last, storeTimeMs)), "INV-13", what);
+    const isOwn = isLast && isHeld(last, storeTimeMs);
+    const isWaiting = !isOwn && this.#queues.hasTicket(execution);
+    if (outcome.kind === "not_owned") mustHold(!isOwn && !isWaiting, "INV-13", what);
+    if (outcome.kind !== "released") return;
+    const isRepeat = (isLast && last.released) || this.#queues.hasEnded(request);
+    mustHold(isOwn || isWaiting || isRepeat, "INV-13", what);
+    if (isOwn) this.#handOn(execution, last);
+    else if (isWaiting && !(isLast && last.released)) this.#queues.left(request);
+  }
+
+  /** INV-13: an operator takes away the grant that was seen, and no other. */
+  #observeBreak(execution: ExecutionOf<"breakLock">): void {
+    const { request, outcome, storeTimeMs, caller } = execution;
+    const last = this.#lastOf(request);
+    const held = last !== undefined && isHeld(last, storeTimeMs);
+    const isSeen = held && last.fence === request.fence;
+    const what = () =>
+      `${caller} broke ${lockKey(request)}, fence ${request.fence}: ${outcome.kind}, but ${describe(last, storeTimeMs)}`;
+    if (outcome.kind === "free") mustHold(!held, "INV-13", what);
+    if (outcome.kind === "superseded") mustHold(held && !isSeen, "INV-13", what);
+    if (outcome.kind !== "broken") return;
+    const broken = this.#byFence.get(`${request.tenant} ${request.fence}`);
+    mustHold(isSeen || broken?.forgotten === true, "INV-13", what);
+    if (!isSeen) return;
+    // Its holder hears of it later.
+    last.forgotten = true;
+    this.#marks.hit("public_lock_broken");
+    this.#handOn(execution, last);
+  }
+
+  #handOn(execution: ExecutionOf<"releaseLock" | "breakLock">, ended: Picture): void {
+    const { tenant, lock } = execution.request;
+    ended.released = true;
+    const heir = this.#queues.handedOn(execution, ended.token);
+    if (heir !== undefined)
+      this.#grant({ tenant, lock, ...heir } as Wanted, heir.fence, execution.storeTimeMs);
   }
 
   #extend(picture: Picture, storeTimeMs: number, ttlMs: number): void {
+    picture.shaken = false;
     picture.expiresAtMs = storeTimeMs + ttlMs;
     picture.clockOffsetMs = storeTimeMs - this.#surroundings.nowMs();
   }

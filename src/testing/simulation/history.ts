@@ -4,6 +4,7 @@ import type { Fingerprint, ReservationDigest } from "../../domain/reservation.ts
 import type { RunId, TerminalStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { EndAnswer } from "../end-bare-run.ts";
+import type { Acknowledged } from "./acknowledged.ts";
 import type { KnownRun, KnownState } from "./known-state.ts";
 import type { Marks } from "./marks.ts";
 import { mustHold } from "./violation.ts";
@@ -32,6 +33,7 @@ export type EndAttempt = {
 export class History {
   readonly #known: KnownState;
   readonly #marks: Marks;
+  readonly #acknowledged: Acknowledged;
   /** Requests that were definitely refused, with the refusal. */
   readonly #refused = new Map<string, string>();
   readonly #endRefused = new Set<string>();
@@ -42,9 +44,15 @@ export class History {
   readonly #unresolved = new Set<string>();
   readonly #keys = new Map<string, { readonly tenant: TenantId; readonly key: AttemptKey }>();
 
-  constructor(known: KnownState, marks: Marks) {
+  constructor(known: KnownState, marks: Marks, acknowledged: Acknowledged) {
     this.#known = known;
     this.#marks = marks;
+    this.#acknowledged = acknowledged;
+  }
+
+  /** What exists is to be learnt again; what callers were told stays. */
+  startOver(): void {
+    this.#runsOfKey.clear();
   }
 
   /** Every key that a request ever carried. */
@@ -100,7 +108,7 @@ export class History {
   }
 
   runCreated(run: KnownRun): void {
-    const refusal = this.#refused.get(run.actor);
+    const refusal = this.#acknowledged.isReplaying() ? undefined : this.#refused.get(run.actor);
     mustHold(
       refusal === undefined,
       "INV-7",
@@ -114,14 +122,21 @@ export class History {
   endAnswered(attempt: EndAttempt, answer: EndAnswer): void {
     const run = this.#known.run(attempt.runId);
     const byUs = run?.endedBy === attempt.commitId;
+    if (!byUs && this.#acknowledged.excuses(attempt.runId)) return;
     const wrong = () =>
       `${attempt.commitId} was told ${answer.kind}, but run ${attempt.runId} was ended by ${run?.endedBy}`;
     switch (answer.kind) {
       case "ended":
         mustHold(byUs && run.status === answer.status, "INV-18", wrong);
+        this.#acknowledged.told({
+          invariant: "INV-18",
+          what: `${attempt.commitId} was told that ${attempt.runId} has ended`,
+          holds: () => this.#known.run(attempt.runId)?.endedBy === attempt.commitId,
+        });
         return;
       case "already_ended":
         this.#marks.hit("end_contended");
+        if (!byUs && this.#acknowledged.excusesReading(attempt.runId)) return;
         mustHold(!byUs && run?.status === answer.status, "INV-18", wrong);
         return;
       case "not_found":
@@ -139,6 +154,7 @@ export class History {
 
   /** Ends that were definitely refused: none of them may still happen. */
   runEnded(run: KnownRun): void {
+    if (this.#acknowledged.isReplaying()) return;
     mustHold(
       run.endedBy === undefined || !this.#endRefused.has(run.endedBy),
       "INV-18",
@@ -147,6 +163,8 @@ export class History {
   }
 
   #checkAdmitted({ actor, tenant, key }: StartAttempt, runId: RunId): void {
+    if (this.#acknowledged.excuses(runId)) return;
+    this.#promise(actor, runId);
     const run = this.#known.run(runId);
     mustHold(
       run !== undefined && run.actor === actor && run.tenant === tenant && run.key?.digest === key?.digest,
@@ -158,14 +176,19 @@ export class History {
   }
 
   #checkReplayed({ actor, tenant, key }: StartAttempt, runId: RunId): void {
+    if (this.#acknowledged.excuses(runId)) return;
+    this.#promise(actor, runId);
     const run = this.#known.run(runId);
-    mustHold(run !== undefined, "INV-6", () => `${actor} was given ${runId}, which does not exist`);
+    // A key without a run is a key that nobody can use.
+    mustHold(run !== undefined, "INV-7", () => `${actor} was given ${runId}, which does not exist`);
+    if (run === undefined) return;
     mustHold(
-      run?.tenant === tenant,
+      run.tenant === tenant,
       "INV-9",
-      () => `${actor} of ${tenant} was given ${runId} of ${run?.tenant}`,
+      () => `${actor} of ${tenant} was given ${runId} of ${run.tenant}`,
     );
-    if (key === undefined || run === undefined) {
+    if (run.tenant !== tenant) return;
+    if (key === undefined) {
       mustHold(false, "INV-8", () => `${actor} sent no key and was given ${runId}`);
       return;
     }
@@ -177,13 +200,21 @@ export class History {
     this.#checkOneRun(tenant, key, runId);
   }
 
+  #promise(actor: string, runId: RunId): void {
+    this.#acknowledged.told({
+      invariant: "INV-18",
+      what: `${actor} was told of ${runId}`,
+      holds: () => this.#known.run(runId) !== undefined,
+    });
+  }
+
   #checkOneRun(tenant: TenantId, key: AttemptKey, runId: RunId): void {
     const name = `${tenant} ${key.text}`;
     const answered = this.#answeredRuns.get(name) ?? new Set();
     this.#answeredRuns.set(name, answered.add(runId));
     const keyed = this.#runsOfKey.get(`${tenant} ${key.digest}`) ?? new Set();
     mustHold(
-      [...answered].every((answer) => keyed.has(answer)),
+      [...answered].every((answer) => keyed.has(answer) || this.#acknowledged.excuses(answer)),
       "INV-6",
       () => `key ${key.text} of ${tenant} was answered with ${[...answered].join()}`,
     );

@@ -24,7 +24,18 @@ export class JobChecks {
   /** The attempt of each step that is being worked on: there is never a second one beside it. */
   readonly #openAttempts = new Map<string, string>();
 
-  constructor(known: KnownState, records: JournaledRecords, grants: GrantChecks, marks: Marks) {
+  /** When each job was reported, by the store's clock. */
+  readonly #reportedAtMs = new Map<string, number>();
+  readonly #duplicateWindowMs: number;
+
+  constructor(
+    known: KnownState,
+    records: JournaledRecords,
+    grants: GrantChecks,
+    marks: Marks,
+    duplicateWindowMs: number,
+  ) {
+    this.#duplicateWindowMs = duplicateWindowMs;
     this.#known = known;
     this.#records = records;
     this.#grants = grants;
@@ -121,7 +132,7 @@ export class JobChecks {
         this.#marks.hit("job_voided");
         break;
       default:
-        mustHold(false, "INV-22", what);
+        mustHold(false, this.#isPastTheWindow(execution, jobId) ? "INV-24" : "INV-22", what);
     }
     this.#openAttempts.delete(stepOf(jobId));
   }
@@ -143,7 +154,7 @@ export class JobChecks {
     this.#grants.observeFence(tenant, job.claim?.fence ?? 0, job.jobId);
   }
 
-  #report({ name, request }: StoreExecution, { before, after }: JobChange): void {
+  #report({ name, request, storeTimeMs }: StoreExecution, { before, after }: JobChange): void {
     const entry = name === "deliver" ? request.entry : undefined;
     const ours =
       entry?.kind === "result" &&
@@ -151,6 +162,13 @@ export class JobChecks {
       entry.token === before.claim?.token &&
       entry.entryId === after.reportId;
     mustHold(ours, "INV-22", () => `${name} took a result of ${after.jobId} from another claim`);
+    this.#reportedAtMs.set(after.jobId, storeTimeMs);
+  }
+
+  /** A result that came again after the bus had forgotten the first: nothing but the job itself can still know it. */
+  #isPastTheWindow({ storeTimeMs }: StoreExecution, jobId: string): boolean {
+    const reportedAtMs = this.#reportedAtMs.get(jobId);
+    return reportedAtMs !== undefined && storeTimeMs > reportedAtMs + this.#duplicateWindowMs;
   }
 
   /** INV-20: a job that can be claimed is where workers look, and the sweep will come to whatever is not final. */

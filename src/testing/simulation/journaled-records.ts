@@ -35,9 +35,16 @@ export class JournaledRecords extends MemoryRecords {
 
   /** Everything changed since it was last asked, each record once: what it was before, and what it is now. */
   takeChanges(): readonly Change[] {
-    const changes = [...this.#changes.values()];
+    const changes = this.changes();
     this.#changes.clear();
-    return changes.filter(({ before, after }) => before !== undefined || after !== undefined);
+    return changes;
+  }
+
+  /** The same, which stays to be taken. */
+  changes(): readonly Change[] {
+    return [...this.#changes.values()].filter(
+      ({ before, after }) => before !== undefined || after !== undefined,
+    );
   }
 
   #note(change: Change): void {

@@ -96,6 +96,8 @@ export class KeyChecks {
     const expired = expiresAtMs !== undefined && storeTimeMs > expiresAtMs;
     const evicted = expiresAtMs !== undefined && this.#isAtQuota(scope as TenantId);
     mustHold(expired || evicted, "INV-10", () => `${name} took the key ${member} away from ${runId}`);
+    // What was taken away without a reason is still promised.
+    if (!expired && !evicted) return;
     if (!expired) this.#marks.hit("key_evicted");
     if (boundKeys.get(member)?.runId === runId) boundKeys.delete(member);
   }

@@ -26,6 +26,8 @@ export type KnownRun = {
   removed: boolean;
   /** An entry of it was set aside. */
   poisoned: boolean;
+  /** A dead letter of it was retried. */
+  retried: boolean;
 };
 
 export type KnownTenant = {
@@ -49,6 +51,11 @@ export class KnownState {
   readonly #runs = new Map<RunId, KnownRun>();
   readonly #runByActor = new Map<string, KnownRun>();
   readonly #children = new Map<RunId, KnownRun[]>();
+
+  /** To be learnt again from the start. */
+  startOver(): void {
+    for (const map of [this.#tenants, this.#runs, this.#runByActor, this.#children]) map.clear();
+  }
 
   tenant(tenant: TenantId): KnownTenant {
     let known = this.#tenants.get(tenant);

@@ -33,7 +33,7 @@ export async function runLockUser(world: World, node: Node, name: string): Promi
   const random = node.process.random.stream(name);
   for (let request = 1; ; request += 1) {
     await clock.sleep(random.integer(1, swarm.thinkMsMax));
-    if (kernel.nowMs() >= swarm.chaosMs) return;
+    if (kernel.nowMs() >= swarm.chaosMs || world.leaving.has(node.process.name)) return;
     const who = `${node.process.name}/${name}/${request}`;
     const tenant = random.pick(world.tenants);
     const lock = await chooseLock(world, node, random, tenant);

@@ -1,118 +1,126 @@
-// Runs the simulation: npm run sim -- [--seeds N] [--from S] [--trace] [--bug NAME]
-import { parseArgs } from "node:util";
+// Runs the simulation: npm run sim -- [options]; --help tells which.
+import { writeFileSync } from "node:fs";
 import { systemClock } from "../../adapters/system/system-clock.ts";
-import { type BatchReport, describeBroken, simulateBatch } from "./batch.ts";
-import { markNames, seedsForAllMarks } from "./marks.ts";
-import { plantedBugs } from "./planted-bugs.ts";
-
-const usage = "npm run sim -- [--seeds N] [--from S] [--trace] [--bug NAME]";
+import { exhaust } from "../exhaustive/exhaust.ts";
+import { readSourceVersion, TrackRecordError } from "../track-record.ts";
+import { type BatchReport, type BrokenSeed, simulateBatch } from "./batch.ts";
+import { asJson, printReport, recordRun } from "./batch-report.ts";
+import { describeBroken, describeShrunk, tellStory } from "./broken-seed.ts";
+import { type Command, readCommand, UsageError, usage } from "./command.ts";
+import { startProgress } from "./progress.ts";
+import { keepRegression, root } from "./regressions.ts";
+import { simulateWork } from "./seed-work.ts";
+import type { SeedReport } from "./simulate.ts";
+import { readableTrace } from "./trace.ts";
+import { runBatch } from "./worker-pool.ts";
 
 /** Broken seeds told in full; the others are only counted. */
 const describedMax = 5;
-const progressEveryMs = 5_000;
-
-class UsageError extends Error {}
-
-type Arguments = {
-  readonly seeds: number;
-  readonly from: number;
-  readonly trace: boolean;
-  readonly bugName: string | undefined;
-};
 
 try {
-  process.exitCode = await main(readArguments(process.argv.slice(2)));
+  process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
-  if (!(error instanceof UsageError)) throw error;
-  console.error(`${error.message}\nUsage: ${usage}`);
+  if (!(error instanceof UsageError || error instanceof TrackRecordError)) throw error;
+  console.error(error.message);
+  if (error instanceof UsageError) console.error(`Usage: ${usage}`);
   process.exitCode = 2;
 }
 
-async function main({ seeds, from, trace, bugName }: Arguments): Promise<number> {
+async function main(words: readonly string[]): Promise<number> {
+  // Whoever reads through `head` has seen enough.
+  process.stdout.on("error", () => process.exit(1));
+  if (words.includes("--exhaustive")) return exhaust(words.filter((word) => word !== "--exhaustive"));
+  if (words.includes("--help")) {
+    console.log(usage);
+    return 0;
+  }
+  const command = readCommand(words);
+  // Asked before hours of work, and before anybody changes a file meanwhile.
+  const source = readSourceVersion(root, ["src"], command.record === "committed" ? "refused" : "allowed");
   const startMs = systemClock.monotonicMs();
-  let [done, shownMs, broken] = [0, startMs, 0];
-  const report = await simulateBatch({
-    from,
-    seeds,
-    ...(bugName === undefined ? {} : { bug: plantedBug(bugName) }),
-    ...(trace ? { onNote: (line: string) => console.log(line) } : {}),
-    onSeed: ({ violation, ...measured }) => {
-      done += 1;
-      if (violation !== undefined) {
-        broken += 1;
-        if (broken <= describedMax) console.log(describeBroken({ ...measured, violation }, bugName));
-      }
-      if (systemClock.monotonicMs() - shownMs > progressEveryMs) {
-        shownMs = systemClock.monotonicMs();
-        console.log(`${done} of ${seeds} seeds, ${broken} broken`);
-      }
-      return "go on";
-    },
-  });
+  const { report, interrupted } = await simulate(command);
+  if (report.seeds === 0) {
+    console.log("Not a single seed was simulated.");
+    return 130;
+  }
   printReport(report, (systemClock.monotonicMs() - startMs) / 1000);
-  return report.broken.length + report.missing.length === 0 ? 0 : 1;
+  await tellBroken(report.broken, command);
+  if (command.jsonFile !== undefined) writeFileSync(command.jsonFile, asJson(report, command, source));
+  if (command.record !== "no") record(report, () => recordRun(report, command, source, systemClock.wallMs()));
+  if (report.brokenSeeds + report.missing.length > 0) return 1;
+  return interrupted ? 130 : 0;
 }
 
-function readArguments(words: string[]): Arguments {
-  const { seeds = "100", from = "1", trace = false, bug } = parse(words);
-  return {
-    seeds: wholeNumber("--seeds", seeds, 1),
-    from: wholeNumber("--from", from, 0),
-    trace,
-    bugName: bug,
+type Simulated = { readonly report: BatchReport; readonly interrupted: boolean };
+
+async function simulate(command: Command): Promise<Simulated> {
+  const { from, seeds, work, workers, minutes } = command;
+  if (command.trace) await traceSeed(command);
+  const progress = startProgress(systemClock, { seeds, minutes });
+  let timeIsUp = false;
+  const onSeed = (report: SeedReport) => {
+    const { violation } = report;
+    progress.seedDone(violation === undefined ? "held" : "broken");
+    if (violation === undefined) return timeIsUp ? "stop" : "go on";
+    if (progress.broken() <= describedMax) console.log(describeBroken({ ...report, violation }, work));
+    return timeIsUp || command.ends === "when broken" ? "stop" : "go on";
   };
-}
-
-function parse(words: string[]) {
-  const text = { type: "string" } as const;
-  const options = { seeds: text, from: text, bug: text, trace: { type: "boolean" } } as const;
+  const enough = new AbortController();
+  let interrupted = false;
+  const interrupt = () => {
+    interrupted = true;
+    enough.abort();
+  };
+  process.once("SIGINT", interrupt);
+  const end = () => {
+    // On a machine that is too busy to begin, the first seed is waited for.
+    timeIsUp = true;
+    if (progress.done() > 0) enough.abort();
+  };
+  const cancelEnd = minutes === undefined ? () => {} : systemClock.timer(minutes * 60_000, end);
   try {
-    return parseArgs({ args: words, options }).values;
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
+    // One seed needs no other process, which makes it easy to debug.
+    const report =
+      seeds === 1
+        ? await simulateBatch({ from, seeds, work, onSeed })
+        : await runBatch({ from, seeds, work, workers, onSeed, signal: enough.signal });
+    if (interrupted) console.log("Interrupted; this is what was reached:");
+    return { report, interrupted };
+  } finally {
+    progress.stop();
+    cancelEnd();
+    process.off("SIGINT", interrupt);
   }
 }
 
-function wholeNumber(option: string, value: string, min: number): number {
-  const number = Number(value);
-  if (!/^\d+$/.test(value) || !Number.isSafeInteger(number) || number < min) {
-    throw new UsageError(`${option} must be a whole number of at least ${min}, not ${value}.`);
-  }
-  return number;
+async function traceSeed({ from, work }: Command): Promise<void> {
+  const trace = readableTrace((line) => console.log(line));
+  await simulateWork(from, work, trace);
+  trace.end();
 }
 
-function plantedBug(name: string) {
-  const bug = Object.hasOwn(plantedBugs, name) ? plantedBugs[name] : undefined;
-  if (bug === undefined) {
-    throw new UsageError(`There is no bug named ${name}. There are: ${Object.keys(plantedBugs).join(", ")}.`);
+/** The first one is made smaller and told as a story, the others when asked for; what was traced has been told. */
+async function tellBroken(broken: readonly BrokenSeed[], command: Command): Promise<void> {
+  if (command.trace && command.shrinks === "first" && !command.keep) return;
+  const told = command.shrinks === "all" ? broken.slice(0, describedMax) : broken.slice(0, 1);
+  for (const [index, seed] of told.entries()) {
+    console.log(`seed ${seed.seed}:`);
+    const shrunk = await describeShrunk(seed, command.work);
+    console.log(shrunk.text);
+    console.log(await tellStory(shrunk.broken, shrunk.work));
+    if (command.keep && index === 0) {
+      const kept = keepRegression(shrunk.broken, shrunk.work);
+      console.log(`  ${kept === "kept" ? "added to" : "already in"} test/simulation/regressions.json`);
+    }
   }
-  return bug;
 }
 
-function printReport(report: BatchReport, seconds: number): void {
-  const { seeds, events, virtualMs, marks, hash, broken, missing } = report;
-  const virtualMinutes = (virtualMs / 60_000).toFixed(0);
-  console.log(
-    `${seeds} seeds in ${seconds.toFixed(1)} s (${(seeds / seconds).toFixed(1)} seeds/s), ` +
-      `${events} events, ${virtualMinutes} virtual minutes, trace ${hash}`,
-  );
-  console.log(`sometimes: ${markNames.map((mark) => `${mark} ${marks.count(mark)}`).join(", ")}`);
-  for (const [invariant, count] of countByInvariant(broken))
-    console.log(`${invariant} broken by ${count} seeds`);
+/** A run in which something never happened proves nothing, and so it has no row. */
+function record({ missing }: BatchReport, write: () => void): void {
   if (missing.length > 0) {
-    console.log(
-      `void: at ${seedsForAllMarks} seeds or more, each of these must happen: ${missing.join(", ")}`,
-    );
+    console.log("Nothing was recorded: the run is void.");
+    return;
   }
-  console.log(
-    broken.length === 0 ? "No invariant was broken." : `${broken.length} seeds broke an invariant.`,
-  );
-}
-
-function countByInvariant(broken: BatchReport["broken"]): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const { violation } of broken) {
-    counts.set(violation.invariant, (counts.get(violation.invariant) ?? 0) + 1);
-  }
-  return counts;
+  write();
+  console.log("Recorded in docs/reliability.md.");
 }

@@ -61,29 +61,86 @@ export const markNames = [
   "child_run_ended",
   "run_foretold",
   "child_run_foretold",
+  "end_repeated",
+  "place_freed",
+  "dead_letter_written",
+  "job_published_again_after_crash",
+  "parked_at_the_limit",
+  "resumed_at_the_limit",
+  "child_at_the_limit",
+  "answered_without_store",
+  "bus_forgot_and_repaired",
+  "redelivered_past_window",
+  "publish_unknown",
+  "late_ack_refused",
+  "stream_removed",
+  "deliveries_exhausted",
+  "dead_letter_retried",
+  "run_reopened",
+  "run_rerun",
+  "public_lock_queued",
+  "public_lock_handed_on",
+  "public_lock_broken",
+  "sink_refused_stale",
+  "events_followed",
+  "events_reset",
+  "store_restarted_with_loss",
+  "failover_with_loss",
+  "fence_granted_after_failover",
+  "unknown_lost_by_failover",
+  "acknowledged_lost_at_process",
+  "crashed_between_calls",
+  "paused_between_calls",
+  "ghost_arrived",
+  "rolled",
 ] as const;
 
 export type Mark = (typeof markNames)[number];
 
 export class Marks {
   readonly #counts = new Map<Mark, number>();
+  #isMuted = false;
 
   hit(mark: Mark, times = 1): void {
+    if (this.#isMuted) return;
     this.#counts.set(mark, this.count(mark) + times);
+  }
+
+  /** What is judged once more is not counted once more. */
+  mute(work: () => void): void {
+    this.#isMuted = true;
+    work();
+    this.#isMuted = false;
   }
 
   count(mark: Mark): number {
     return this.#counts.get(mark) ?? 0;
   }
 
-  addAll(other: Marks): void {
-    for (const mark of markNames) this.hit(mark, other.count(mark));
+  /** What was hit, by its name. */
+  counts(): Readonly<Partial<Record<Mark, number>>> {
+    return Object.fromEntries(
+      markNames.filter((mark) => this.count(mark) > 0).map((mark) => [mark, this.count(mark)]),
+    );
+  }
+
+  addAll(counts: Readonly<Partial<Record<Mark, number>>>): void {
+    for (const mark of markNames) this.hit(mark, counts[mark] ?? 0);
   }
 
   missing(): readonly Mark[] {
     return markNames.filter((mark) => this.count(mark) === 0);
   }
 }
+
+/** What cannot happen on SQLite: it loses nothing that it has answered, and nobody takes its place. */
+export const lossMarks: readonly Mark[] = [
+  "store_restarted_with_loss",
+  "failover_with_loss",
+  "fence_granted_after_failover",
+  "unknown_lost_by_failover",
+  "acknowledged_lost_at_process",
+];
 
 /** From this many seeds on, a batch that misses a mark is void. */
 export const seedsForAllMarks = 200;

@@ -1,17 +1,22 @@
 // The operator: changes limits, strategies and the kill switch of tenants while everything runs.
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { SeededRandom } from "../seeded-random.ts";
+import { narrowSettings } from "./narrow-swarm.ts";
 import type { Node, World } from "./world.ts";
 
 export async function runOperator(world: World, node: Node): Promise<void> {
   const { kernel, swarm } = world;
   const random = node.process.random.stream("changes");
   for (const tenant of world.tenants)
-    await changeTenant(node, tenant, () => ({ ...drawSettings(random), ...swarm.places }));
+    await changeTenant(node, tenant, () =>
+      narrowSettings(swarm, { ...drawSettings(random), ...swarm.places }),
+    );
   for (;;) {
     await node.process.clock.sleep(random.integer(1, 2 * swarm.changeEveryMs));
     if (kernel.nowMs() >= swarm.chaosMs) return;
-    await changeTenant(node, random.pick(world.tenants), (settings) => drawChange(random, settings));
+    await changeTenant(node, random.pick(world.tenants), (settings) =>
+      narrowSettings(swarm, drawChange(random, settings)),
+    );
   }
 }
 

@@ -2,8 +2,11 @@
 import { orderedNumber } from "../../adapters/operations/records.ts";
 import { isTerminal, makeRunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { whyDeadlocked } from "./deadlock.ts";
 import { allRoles, startEngine } from "./engine-node.ts";
 import type { KnownRun } from "./known-state.ts";
+import { retryEveryLetter } from "./letter-keepers.ts";
+import { checkRerun } from "./rerun-checks.ts";
 import { checkEndedRun } from "./step-checks.ts";
 import { mustHold, Violation } from "./violation.ts";
 import { startNode, type World } from "./world.ts";
@@ -31,6 +34,28 @@ export async function finishWorkflows(world: World): Promise<void> {
     }
   });
   for (const tenant of world.tenants) leavePhantomSlot(world, tenant);
+  await endAll(world);
+  if (approver.process.random.stream("letters").chance(0.5)) {
+    world.tasks.start(approver.process, "letters", () => retryEveryLetter(world, approver));
+    await kernel.run({ until: () => world.tasks.unfinished().length === 0, eventsMax });
+    await endAll(world);
+  }
+  mustHold(phantomsLeft(world) === 0, "INV-3", () => "the slot of a run that does not exist is never freed");
+  for (const run of known.runs()) {
+    if (run.removed || !world.isOfWorkflow(run.runId)) continue;
+    checkEndedRun(world.records, run);
+    checkRerun(world.records, run);
+  }
+  world.foretold.check();
+  for (const { scope, member } of world.records.all("inbox")) {
+    throw new Violation("INV-23", `entry ${member} still waits in ${scope}`);
+  }
+  await emptyBus(world);
+  await repeatMessages(world);
+}
+
+async function endAll(world: World): Promise<void> {
+  const { kernel, known } = world;
   const unfinished = () => [...known.runs()].filter((run) => isLeft(world, run));
   await kernel.run({
     until: () => unfinished().length === 0 && phantomsLeft(world) === 0,
@@ -38,15 +63,25 @@ export async function finishWorkflows(world: World): Promise<void> {
     eventsMax,
   });
   const [stuck] = unfinished();
-  if (stuck !== undefined) throw whyStuck(world, stuck);
-  mustHold(phantomsLeft(world) === 0, "INV-3", () => "the slot of a run that does not exist is never freed");
-  for (const run of known.runs()) {
-    if (!run.removed && world.isOfWorkflow(run.runId)) checkEndedRun(world.records, run);
-  }
-  world.foretold.check();
-  for (const { scope, member } of world.records.all("inbox")) {
-    throw new Violation("INV-23", `entry ${member} still waits in ${scope}`);
-  }
+  if (stuck !== undefined) throw whyDeadlocked(world, stuck) ?? whyStuck(world, stuck);
+}
+
+/** Longer than any handler may take. */
+const emptyWithinMs = 120_000;
+
+async function emptyBus({ kernel, bus }: World): Promise<void> {
+  await kernel.run({
+    until: () => bus.waiting() === 0,
+    untilMs: kernel.nowMs() + emptyWithinMs,
+    eventsMax,
+  });
+  mustHold(bus.waiting() === 0, "INV-23", () => `${bus.waiting()} messages are delivered for ever`);
+}
+
+/** INV-24: whatever was published last comes again, when nobody remembers its id and its run has ended. */
+async function repeatMessages(world: World): Promise<void> {
+  for (const { stream, sent } of world.busChecks.toRepeat()) world.bus.repeat(stream, sent);
+  await emptyBus(world);
 }
 
 /** A slot without a run, as a failover may leave it, next to one with a run: a tenant without any is not visited. */

@@ -11,6 +11,7 @@ import { abortedEarly, drawKey } from "./clients.ts";
 import type { EngineNode } from "./engine-node.ts";
 import { foretoldId } from "./foretold.ts";
 import type { StartAttempt } from "./history.ts";
+import { drawParent, parentId } from "./narrow-swarm.ts";
 import { credentials } from "./operators.ts";
 import { drawWorkflow } from "./workflow-shapes.ts";
 import type { World } from "./world.ts";
@@ -23,7 +24,7 @@ export function repeating(act: Actor) {
     const random = node.process.random.stream(name);
     for (let request = 1; ; request += 1) {
       await node.process.clock.sleep(random.integer(1, world.swarm.thinkMsMax));
-      if (world.kernel.nowMs() >= world.swarm.chaosMs) return;
+      if (world.kernel.nowMs() >= world.swarm.chaosMs || world.leaving.has(node.process.name)) return;
       await act(world, node, random, `${node.process.name}/${name}/${request}`);
     }
   };
@@ -36,7 +37,8 @@ export async function saveWorkflows(world: World, node: EngineNode): Promise<voi
   const random = node.process.random.stream("workflows");
   for (const tenant of world.tenants) {
     const plain = workflowIds.map((id) => drawWorkflow(random, id, world.swarm.leaseMs));
-    for (const definition of [...world.foretold.draw(tenant, random), ...plain]) {
+    const parents = world.swarm.tight ? drawParent(node.process.random.stream("parents")) : [];
+    for (const definition of [...parents, ...world.foretold.draw(tenant, random), ...plain]) {
       const caller = { tenant, actor: "author" };
       while ((await node.api.saveWorkflow(caller, definition)).kind !== "saved") {
         await node.process.clock.sleep(50);
@@ -56,7 +58,8 @@ export const startWorkflow: Actor = async (world, node, random, who) => {
   const { kernel, history, swarm } = world;
   const tenant = random.pick(world.tenants);
   const key = random.chance(swarm.keylessRate) ? undefined : drawKey(world, random);
-  const workflow = random.pick([...workflowIds, foretoldId]);
+  const drawn = random.pick([...workflowIds, foretoldId]);
+  const workflow = swarm.tight && kernel.nowMs() < swarm.chaosMs / 2 ? parentId : drawn;
   const numbers = { n: random.integer(0, 4), list: [random.integer(0, 4), random.integer(0, 4)] };
   const input = { what: random.pick(["a", "b"]), flag: random.chance(0.7), ...numbers };
   for (let attempt = 1; attempt <= 3; attempt += 1) {
@@ -65,9 +68,11 @@ export const startWorkflow: Actor = async (world, node, random, who) => {
     history.startAsked(asked);
     const caller = { tenant, actor, credential: random.pick(credentials) };
     const request = { caller, workflow, input, ...(key === undefined ? {} : { key }) };
+    const answered = world.failClosed.begin(node.process, `start ${actor}`);
     const answer = await node.api.startWorkflow(request, abortedEarly(world, node, random));
     kernel.note(actor, workflow, key?.text ?? "no key", answer.kind);
     if (answer.kind === "workflow_not_found" || answer.kind === "input_invalid") return;
+    answered(answer);
     history.startAnswered(asked, answer);
     const code = startErrorCode(answer);
     if (code === undefined || !errors[code].retryable) return;
@@ -93,7 +98,9 @@ async function decide(world: World, node: EngineNode, random: SeededRandom, { te
   const decision = random.chance(0.7) ? "approved" : "rejected";
   const shown = random.chance(0.1) ? { hash: "what somebody else saw" } : random.chance(0.5) ? { hash } : {};
   const caller = { tenant, actor: by, credential: random.pick(credentials) };
+  const answered = world.failClosed.begin(node.process, `${decision} of ${approvalId}`);
   const answer = await node.api.decideApproval({ caller, approvalId, decision, ...shown });
+  answered(answer);
   world.kernel.note(by, decision, approvalId, answer.kind);
   world.deeds.rulingAnswered({ tenant, approvalId, decision, by, own }, answer);
 }
@@ -102,7 +109,9 @@ export const cancelSomething: Actor = async (world, node, random, who) => {
   const tenant = random.pick(world.tenants);
   const found = await pickRun(world, node, random, tenant);
   if (found === undefined) return;
+  const answered = world.failClosed.begin(node.process, `cancel of ${found}`);
   const answer = await node.api.cancelRun({ tenant, actor: who }, found, "no longer wanted");
+  answered(answer);
   world.kernel.note(who, "cancel", found, answer.kind);
   world.deeds.cancelAnswered(tenant, found, answer);
 };

@@ -1,5 +1,8 @@
 // Known mistakes, put in on purpose at composition: each shows that the checks would notice it in the product.
 import type { Operations } from "../../adapters/operations/perform.ts";
+import type { Database } from "../../adapters/sqlite/driver.ts";
+import type { startRun } from "../../control/admission/start-run.ts";
+import type { Bus } from "../../ports/bus.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { Store } from "../../ports/store.ts";
 import { countingFromReply, readingTheWallClock } from "./broken-clocks.ts";
@@ -31,21 +34,45 @@ import {
   unknownEndAsUnavailable,
   waitForEver,
 } from "./broken-stores.ts";
+import type { InvariantName } from "./invariants.ts";
+import type { Difference } from "./isolation.ts";
+import type { HoldsBack } from "./loss-faults.ts";
+import { plantedBusBugs } from "./planted-bus-bugs.ts";
 import { plantedChildBugs } from "./planted-child-bugs.ts";
+import { plantedDurabilityBugs } from "./planted-durability-bugs.ts";
+import { plantedFileBugs } from "./planted-file-bugs.ts";
+import { plantedIsolationBugs } from "./planted-isolation-bugs.ts";
+import { plantedOriginals } from "./planted-originals.ts";
 import { plantedPlaceBugs } from "./planted-place-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
+import { plantedSpecBugs } from "./planted-spec-bugs.ts";
+import type { Swarm } from "./swarm.ts";
 
 export type PlantedBug = {
   readonly mistake: string;
   /** The invariants that can be the first to notice. */
-  readonly caughtBy: readonly string[];
+  readonly caughtBy: readonly InvariantName[];
   /** Seeds within which it must be found: a hundred, unless it needs a coincidence that few seeds have. */
   readonly seedsMax?: number;
   readonly table?: Operations;
   /** Goes around the store of every process. */
   readonly wrapStore?: (store: Store) => Store;
+  /** Whose answers wait until what they tell of is durable. */
+  readonly holdsBack?: HoldsBack;
   /** Goes around the ports of every single flow. */
   readonly wrapPorts?: (ports: Ports) => Ports;
+  /** What the locks protect takes every write. */
+  readonly sinkDoesNotCompare?: true;
+  /** Goes around the bus of every process. */
+  readonly wrapBus?: (bus: Bus) => Bus;
+  /** What callers of bare runs call instead. */
+  readonly startRun?: typeof startRun;
+  /** Makes its seeds be about what is broken. */
+  readonly swarm?: (swarm: Swarm) => Swarm;
+  /** Its seeds compare a tenant's day with itself. */
+  readonly compares?: Difference;
+  /** Goes around the connection to the file; the seeds then run on SQLite. */
+  readonly wrapDatabase?: (database: Database) => Database;
 };
 
 const plantedGateBugs: Readonly<Record<string, PlantedBug>> = {
@@ -178,4 +205,10 @@ export const plantedBugs: Readonly<Record<string, PlantedBug>> = {
   ...plantedRunBugs,
   ...plantedChildBugs,
   ...plantedPlaceBugs,
+  ...plantedFileBugs,
+  ...plantedDurabilityBugs,
+  ...plantedSpecBugs,
+  ...plantedIsolationBugs,
+  ...plantedOriginals,
+  ...plantedBusBugs,
 };

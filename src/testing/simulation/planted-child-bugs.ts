@@ -122,7 +122,7 @@ export const plantedChildBugs: Readonly<Record<string, PlantedBug>> = {
   },
   child_with_slot: {
     mistake: "a run that another has started takes a slot of its own",
-    caughtBy: ["INV-2"],
+    caughtBy: ["INV-2", "INV-28"],
     table: childWithSlot,
   },
   child_started_again: {

@@ -70,7 +70,7 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
   },
   result_of_any_claim: {
     mistake: "a result is taken whoever claimed the job",
-    caughtBy: ["INV-22"],
+    caughtBy: ["INV-4", "INV-22"],
     table: resultOfAnyClaim,
   },
   result_taken_twice: {
@@ -80,7 +80,7 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
   },
   result_forgotten: {
     mistake: "a result is recognised as a duplicate only for a while",
-    caughtBy: ["INV-22"],
+    caughtBy: ["INV-22", "INV-24"],
     table: resultForgotten,
   },
   job_not_listed: {
@@ -100,7 +100,7 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
   },
   sweep_forgets: {
     mistake: "the sweep takes what is due, and brings it to nobody",
-    caughtBy: ["INV-2", "INV-3", "INV-20", "INV-23", "INV-26"],
+    caughtBy: ["INV-2", "INV-3", "INV-4", "INV-20", "INV-23", "INV-26"],
     table: sweepForgets,
   },
   sweep_skips_timers: {
@@ -169,8 +169,8 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
     table: timelineRowLost,
   },
   parked_without_slot: {
-    mistake: "a run that waits for an approval gives its slot away (INV-28)",
-    caughtBy: ["INV-2"],
+    mistake: "a run that waits for an approval gives its slot away",
+    caughtBy: ["INV-28"],
     table: parkedWithoutSlot,
   },
   end_leaves_jobs: {

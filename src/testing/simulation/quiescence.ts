@@ -2,6 +2,7 @@
 import { jobLockTerms, type LeaseTerms, runLockTerms } from "../../control/locks/lease-terms.ts";
 import { withLease } from "../../control/locks/with-lease.ts";
 import { isTerminal } from "../../domain/run.ts";
+import type { TenantSettings } from "../../domain/tenant.ts";
 import { noBusFaults } from "../simulated-bus.ts";
 import { noStoreFaults } from "../store-faults.ts";
 import { start } from "./clients.ts";
@@ -20,7 +21,9 @@ export async function healAndCheck(world: World): Promise<void> {
   kernel.note("healed");
   server.setFaults(noStoreFaults);
   server.heal();
+  world.stream?.heal();
   world.bus.setFaults(noBusFaults);
+  world.bus.heal();
   world.peace.begun = true;
   await runUntilDone(world);
   const probes = [
@@ -28,9 +31,14 @@ export async function healAndCheck(world: World): Promise<void> {
     startNode(world, "probe-lock", { strategy: "lock", clockSkewMax: 0 }),
   ] as const;
   const [operator] = probes;
-  tasks.start(operator.process, "limits", () => liftLimits(world, operator));
+  const first = world.swarm.tight ? { maxConcurrentRuns: 1 } : {};
+  tasks.start(operator.process, "limits", () => liftLimits(world, operator, first));
   await runUntilDone(world);
   await finishWorkflows(world);
+  if (world.swarm.tight) {
+    tasks.start(operator.process, "all limits", () => liftLimits(world, operator, {}));
+    await runUntilDone(world);
+  }
   world.peace.over = true;
   tasks.start(operator.process, "probe", async () => {
     await operator.process.clock.sleep(longestLeaseMs(operator));
@@ -46,11 +54,11 @@ async function runUntilDone({ kernel, tasks }: World): Promise<void> {
   mustHold(end.kind === "done", "liveness", () => `${end.kind}, but not ended: ${tasks.unfinished()}`);
 }
 
-async function liftLimits(world: World, node: Node): Promise<void> {
+async function liftLimits(world: World, node: Node, left: TenantSettings): Promise<void> {
   for (const tenant of world.tenants) {
-    const saved = await changeTenant(node, tenant, () => ({}));
+    const saved = await changeTenant(node, tenant, () => left);
     // A change that was still on its way may have come in between, once.
-    const settled = saved || (await changeTenant(node, tenant, () => ({})));
+    const settled = saved || (await changeTenant(node, tenant, () => left));
     mustHold(settled, "liveness", () => `${tenant} cannot be changed although nothing fails any more`);
   }
 }

@@ -8,6 +8,7 @@ import type { ChildRun } from "../../domain/run-change.ts";
 import type { StoreExecution } from "../simulated-store.ts";
 import type { ChangeOf, JournaledRecords } from "./journaled-records.ts";
 import type { KnownRun, KnownState } from "./known-state.ts";
+import { mayReopen } from "./letter-checks.ts";
 import type { Marks } from "./marks.ts";
 import { mustHold } from "./violation.ts";
 
@@ -70,6 +71,7 @@ export class RunChecks {
         () => `${name} put an entry into the inbox of ${scope}, which is ${run?.status}`,
       );
       if (name === "sweep") this.#marks.hit(after.kind === "timer" ? "timer_by_sweep" : "claim_lost");
+      if (after.kind === "retry" && run !== undefined) run.retried = true;
       return;
     }
     this.#judgePoisoned(execution, { before, after, scope });
@@ -204,6 +206,10 @@ export class RunChecks {
     const { name } = execution;
     const what = () =>
       `${name} took run ${run.runId} from ${before.version} ${before.status} to ${after.version} ${after.status}`;
+    if (isTerminal(run.status) && !isTerminal(after.status)) {
+      this.#reopen(execution, run, after);
+      return;
+    }
     mustHold(fixedPart(before) === fixedPart(after), "INV-17", () => `${name} changed who ${run.runId} is`);
     if (isTerminal(run.status)) {
       const same = after.status === run.status && after.version === run.version;
@@ -232,6 +238,19 @@ export class RunChecks {
     run.takes = 0;
     if (name === "deliver") this.#marks.hit("proposal_applied");
     if (isTerminal(after.status)) this.#end(execution, run, commitIdOf(execution));
+  }
+
+  /** The one way back: the retry of a dead letter. */
+  #reopen(execution: StoreExecution, run: KnownRun, after: RunState): void {
+    const same = after.version === run.version && after.status === "running";
+    mustHold(
+      same && mayReopen(execution, run, this.#known),
+      "INV-17",
+      () => `${execution.name} opened ${run.runId} again, which was ${run.status}`,
+    );
+    Object.assign(run, { status: after.status, endedBy: undefined, endedAtMs: undefined, takes: 0 });
+    this.#known.tenant(run.tenant).unfinished.add(run.runId);
+    this.#marks.hit("run_reopened");
   }
 
   #end({ storeTimeMs }: StoreExecution, run: KnownRun, commitId: string): void {
@@ -297,6 +316,7 @@ function newRun(run: NewRun, { admittedAtMs }: RunState): KnownRun {
     takes: 0,
     removed: false,
     poisoned: false,
+    retried: false,
   };
 }
 

@@ -12,9 +12,12 @@ import { JobChecks } from "./job-checks.ts";
 import type { Change, ChangeOf, JournaledRecords } from "./journaled-records.ts";
 import { KeyChecks } from "./key-checks.ts";
 import type { KnownState } from "./known-state.ts";
+import { judgeLetters } from "./letter-checks.ts";
 import type { Marks } from "./marks.ts";
 import { PlaceChecks } from "./place-checks.ts";
+import { ReleaseChecks } from "./release-checks.ts";
 import { RunChecks, type RunListener, runOfScope } from "./run-checks.ts";
+import { Sightings } from "./sightings.ts";
 import { judgeStep } from "./step-checks.ts";
 import { mustHold } from "./violation.ts";
 
@@ -27,6 +30,10 @@ export type StateChecksParts = {
   readonly listener: RunListener;
   readonly deeds: Deeds;
   readonly foretold: Foretold;
+  /** Whether the process with this name has crashed. */
+  readonly isCrashed: (process: string) => boolean;
+  /** For how long the bus recognises a message that comes again. */
+  readonly duplicateWindowMs: number;
 };
 
 export class StateChecks {
@@ -39,11 +46,14 @@ export class StateChecks {
   readonly #jobs: JobChecks;
   readonly #places: PlaceChecks;
   readonly #approvals: ApprovalChecks;
+  readonly #releases: ReleaseChecks;
+  readonly #sightings: Sightings;
   readonly #deeds: Deeds;
   readonly #foretold: Foretold;
   readonly #effectOfFirst = new WeakSet<object>();
 
-  constructor({ known, records, grants, marks, settings, listener, deeds, foretold }: StateChecksParts) {
+  constructor(parts: StateChecksParts) {
+    const { known, records, grants, marks, settings, listener, deeds, foretold } = parts;
     this.#foretold = foretold;
     this.#deeds = deeds;
     this.#records = records;
@@ -52,7 +62,9 @@ export class StateChecks {
     this.#marks = marks;
     this.#runs = new RunChecks(known, records, marks, listener);
     this.#keys = new KeyChecks(known, records, grants, marks, settings);
-    this.#jobs = new JobChecks(known, records, grants, marks);
+    this.#jobs = new JobChecks(known, records, grants, marks, parts.duplicateWindowMs);
+    this.#releases = new ReleaseChecks(known);
+    this.#sightings = new Sightings(known, marks, parts.isCrashed);
     this.#places = new PlaceChecks(known, records, marks);
     this.#approvals = new ApprovalChecks(known, marks);
   }
@@ -60,6 +72,8 @@ export class StateChecks {
   observe(execution: StoreExecution): void {
     const changes = inOrder(this.#records.takeChanges());
     const { name, outcome } = execution;
+    this.#releases.judge(execution, changes);
+    this.#sightings.see(execution, changes);
     if (outcome.kind === "unavailable") this.#marks.hit("late_request_refused");
     this.#countRepeat(execution, changes.length);
     for (const change of changes) if (change.kind === "job") this.#places.judge(execution, change);
@@ -87,6 +101,7 @@ export class StateChecks {
     }
     if (name === "setTenant") this.#saveSettings(execution);
     this.#checkEvents(execution, changes);
+    judgeLetters(execution, changes, this.#marks);
     for (const runId of touched) {
       this.#checkSlot(runId);
       this.#runs.checkConsistent(runId);
@@ -151,7 +166,7 @@ export class StateChecks {
         return;
       case "runRecord":
         if (!this.#foretold.repeats(runOfScope(change.scope), change.member.slice("step/".length)))
-          judgeStep(execution, change);
+          judgeStep(execution, change, this.#retried(change.scope));
         this.#deeds.judgeResult(execution, change);
         return;
       case "timer":
@@ -175,6 +190,10 @@ export class StateChecks {
       case "ticket":
         return;
     }
+  }
+
+  #retried(scope: string): "retried" | "never retried" {
+    return this.#known.run(runOfScope(scope))?.retried === true ? "retried" : "never retried";
   }
 
   /** A revoked key has no effect from the moment of its revocation on. */

@@ -10,12 +10,18 @@ import { mustHold } from "./violation.ts";
 const openStatuses: readonly StepStatus[] = ["pending", "running", "waiting"];
 
 /** INV-22: a step that has ended is not changed again, and attempts are counted one by one. */
-export function judgeStep({ name }: StoreExecution, change: ChangeOf<"runRecord">): void {
+export function judgeStep(
+  { name }: StoreExecution,
+  change: ChangeOf<"runRecord">,
+  /** What the run may do after the retry of a dead letter: go on with what had failed, and with what that had taken back. */
+  retried: "retried" | "never retried",
+): void {
   const { before, after, scope, member } = change;
   if (after === undefined || before === undefined || !member.startsWith("step/")) return;
   const [was, is] = [readStepRecord(before.body), readStepRecord(after.body)];
   const what = () => `${name} took ${member} of ${scope} from ${shown(was)} to ${shown(is)}`;
-  mustHold(openStatuses.includes(was.status) || before.body === after.body, "INV-22", what);
+  const mayGoOn = retried === "retried" && was.status !== "succeeded";
+  mustHold(openStatuses.includes(was.status) || mayGoOn || before.body === after.body, "INV-22", what);
   mustHold(is.attempt === was.attempt || is.attempt === was.attempt + 1, "INV-22", what);
 }
 
@@ -73,8 +79,8 @@ function checkOutput(
   { tenant, runId }: Ended,
   { step, record }: { readonly step: string; readonly record: StepRecord },
 ): void {
-  const { outputKey, attempt, status } = record;
-  if (status !== "succeeded" || outputKey?.startsWith("result/") !== true) return;
+  const { outputKey, attempt, status, takenOver } = record;
+  if (status !== "succeeded" || takenOver === true || outputKey?.startsWith("result/") !== true) return;
   const scope = `${tenant}/${runId}`;
   const job = records.get("job", scope, makeJobId({ runId, step, attempt }));
   mustHold(

@@ -6,8 +6,12 @@ import { defaultStoreSettings, type StoreSettings } from "../../ports/store.ts";
 import type { SeededRandom } from "../seeded-random.ts";
 import { type BusFaults, noBusFaults } from "../simulated-bus.ts";
 import { noStoreFaults, type StoreFaults } from "../store-faults.ts";
+import { drawHarderFaults, drawTail, type HarderFaults } from "./loss-faults.ts";
+import { type Narrowing, narrowSwarm } from "./narrow-swarm.ts";
 
-export type Swarm = {
+export type Swarm = UsualSwarm & HarderFaults & Narrowing;
+
+type UsualSwarm = {
   /** True when no fault exists: then nothing may be unknown. */
   readonly calm: boolean;
   readonly chaosMs: number;
@@ -52,6 +56,12 @@ export type Crowd = {
   readonly deleters: number;
   readonly authors: number;
   readonly takersInVain: number;
+  readonly letterKeepers: number;
+  readonly rerunners: number;
+  /** Those who take public locks have processes of their own, too. */
+  readonly lockAgents: number;
+  readonly lockBreakers: number;
+  readonly followers: number;
 };
 
 export type ProcessFaults = {
@@ -69,7 +79,7 @@ export function drawSwarm(random: SeededRandom): Swarm {
   const longestTtlMs = Math.max(...Object.values(ttls));
   const calm = random.chance(0.1);
   const storeSettings = drawStoreSettings(random);
-  return keepingGraves({
+  const drawn = keepingGraves({
     calm,
     // Most seeds are small: twice as many in the same time find more than fewer large ones do.
     chaosMs: random.integer(1_500, random.pick([2_500, 4_000, 9_000])),
@@ -90,10 +100,12 @@ export function drawSwarm(random: SeededRandom): Swarm {
     ...drawPlaces(random.stream("places")),
     config: drawConfig(random, ttls),
     storeSettings,
-    busFaults: calm ? noBusFaults : drawBusFaults(random),
+    busFaults: calm ? noBusFaults : { ...drawBusFaults(random), ...drawBusIncidents(random.stream("bus")) },
     faults: calm ? noStoreFaults : keepingRetention(storeSettings, drawStoreFaults(random, longestTtlMs)),
     processFaults: calm ? noProcessFaults : drawProcessFaults(random, longestTtlMs),
+    ...(calm ? {} : drawHarderFaults(random.stream("harder"), longestTtlMs)),
   });
+  return narrowSwarm(random.stream("narrow"), drawn);
 }
 
 /** What is left of a deleted run keeps its place for a minute: no start takes longer, unless the clock jumps over it. */
@@ -170,6 +182,11 @@ function drawCrowd(random: SeededRandom): Crowd {
     deleters: random.pick([0, 1]),
     authors: random.pick([0, 0, 1]),
     takersInVain: random.pick([0, 0, 1]),
+    letterKeepers: random.stream("letter keepers").pick([0, 1, 1]),
+    rerunners: random.stream("rerunners").pick([0, 0, 0, 1]),
+    lockAgents: random.stream("lock agents").pick([0, 0, 2, 4]),
+    lockBreakers: random.stream("lock breakers").pick([0, 0, 1]),
+    followers: random.stream("followers").pick([0, 0, 1]),
   };
 }
 
@@ -239,7 +256,9 @@ function drawConfig(random: SeededRandom, ttls: Ttls): Partial<Config> {
     "locks.approval.ttlMs": ttls.approvalMs,
     "locks.approval.waitMs": Math.floor(ttls.approvalMs * random.pick([0.2, 0.4, 0.8])),
   };
-  const drawn = { ...overrides, ...drawDispatch(random.stream("dispatch")) };
+  const deliveriesMax = random.stream("deliveries").pick([100, 1, 2, 1]);
+  const results = { "results.deliveriesMax": deliveriesMax };
+  const drawn = { ...overrides, ...results, ...drawDispatch(random.stream("dispatch")) };
   loadConfig({ overrides: drawn });
   return drawn;
 }
@@ -264,6 +283,7 @@ function drawStoreSettings(random: SeededRandom): StoreSettings {
     ...settings,
     ...retention,
     keysPerTenantMax: random.pick([100_000, 100_000, 8]),
+    eventsPerTenantMax: random.stream("events").pick([10_000, 10_000, 10]),
     runRetentionMs: random.pick([7 * dayMs, 4_000]),
     deadLetterRetentionMs: random.pick([7 * dayMs, 4_000]),
     republishAfterMs: random.pick([200, 1_000, 30_000]),
@@ -288,6 +308,7 @@ function drawStoreFaults(random: SeededRandom, longestTtlMs: number): StoreFault
     outageMsMax: random.pick([200, longestTtlMs]),
     clockJumpRate: rate() / 50,
     clockJumpMsMax: random.pick([300, 3_000, 1_200_000]),
+    ...drawTail(random.stream("tail"), longestTtlMs),
   };
 }
 
@@ -300,7 +321,35 @@ function keepingRetention(settings: StoreSettings, faults: StoreFaults): StoreFa
   return Math.min(runRetentionMs, keyRetentionMs) < dayMs ? { ...faults, clockJumpRate: 0 } : faults;
 }
 
-function drawBusFaults(random: SeededRandom): BusFaults {
+/** What came later has a stream of its own. The window is short, so that something comes again after it. */
+function drawBusIncidents(random: SeededRandom): Omit<BusFaults, keyof ReturnType<typeof drawBusFaults>> {
+  const rate = (...rates: number[]) => (random.chance(0.5) ? random.pick(rates) : 0);
+  const every = (name: `${string}EveryMs`) =>
+    random.chance(0.25) ? { [name]: random.pick([700, 2_000, 5_000]) } : {};
+  return {
+    longDelayRate: rate(0.05, 0.2),
+    longDelayMsMax: random.pick([500, 3_000]),
+    publishLostRate: rate(0.05, 0.2),
+    publishUnknownRate: rate(0.05, 0.2),
+    wordLostRate: rate(0.1, 0.5),
+    lateWordRefusedRate: random.pick([0, 0.5, 1]),
+    ackWaitMsMax: random.pick([30_000, 1_000, 200]),
+    duplicateWindowMs: random.pick([120_000, 1_000, 300]),
+    echoRate: rate(0.1, 0.5),
+    echoMsMax: random.pick([1_000, 4_000, 20_000]),
+    outageMsMax: random.pick([300, 3_000]),
+    ...every("linkOutageEveryMs"),
+    ...every("outageEveryMs"),
+    ...every("purgeEveryMs"),
+    ...every("streamRemovedEveryMs"),
+    ...every("consumerForgottenEveryMs"),
+    ...every("restartEveryMs"),
+  };
+}
+
+function drawBusFaults(
+  random: SeededRandom,
+): Pick<BusFaults, "travelMsMax" | "forgottenRate" | "doubledRate"> {
   return {
     travelMsMax: random.pick([2, 20, 200]),
     forgottenRate: random.pick([0, 0.1, 0.7]),

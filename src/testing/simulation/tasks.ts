@@ -21,6 +21,15 @@ export class Tasks {
     this.#pending.set(task, { process, name });
   }
 
+  /** When everything that this process has begun so far has ended. */
+  async ended(process: SimulatedProcess): Promise<void> {
+    await Promise.all([...this.#pending].filter(([, of]) => of.process === process).map(([task]) => task));
+  }
+
+  isUnderWay(name: string): boolean {
+    return [...this.#pending.values()].some((task) => task.name === name);
+  }
+
   /** The names of what has not ended; a crashed process has nothing left to do. */
   unfinished(): readonly string[] {
     return [...this.#pending.values()]

@@ -1,16 +1,37 @@
 // A broken invariant: which one, and what happened.
-export class Violation extends Error {
-  /** The number in the correctness specification, such as `INV-6`. */
-  readonly invariant: string;
+import type { InvariantName } from "./invariants.ts";
 
-  constructor(invariant: string, what: string) {
+export class Violation extends Error {
+  /** Its row in the table of invariants. */
+  readonly invariant: InvariantName;
+
+  constructor(invariant: InvariantName, what: string) {
     super(what);
     this.name = "Violation";
     this.invariant = invariant;
   }
 }
 
+/** Who hears of violations instead of their ending the simulation; one is run at a time. */
+let listener: ((violation: Violation) => void) | undefined;
+
 /** Throws a violation unless the condition holds; `what` is only put into words then. */
-export function mustHold(condition: boolean, invariant: string, what: () => string): void {
-  if (!condition) throw new Violation(invariant, what());
+export function mustHold(condition: boolean, invariant: InvariantName, what: () => string): void {
+  if (condition) return;
+  const violation = new Violation(invariant, what());
+  if (listener === undefined) throw violation;
+  listener(violation);
+}
+
+/** Lets a simulation go on after what it breaks: for what is known to be broken, to see how much. */
+export async function hearingOf<Value>(
+  hear: (violation: Violation) => void,
+  simulation: () => Promise<Value>,
+): Promise<Value> {
+  listener = hear;
+  try {
+    return await simulation();
+  } finally {
+    listener = undefined;
+  }
 }

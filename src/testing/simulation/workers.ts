@@ -179,7 +179,9 @@ async function reportOnce(worker: Worker, { nonce, report }: NamedReport) {
   const gateway = random.pick(world.gateways);
   const { jobId } = report;
   return callRemotely(world, process, gateway, answerWithinMs, async () => {
+    const answered = world.failClosed.begin(gateway.process, `report of ${jobId}`);
     const answer = await gateway.api.reportResult(callerOf(worker, tenant), report);
+    answered(answer);
     world.kernel.note(process.name, "reported", jobId, answer.kind);
     world.deeds.reportAnswered({ tenant, jobId, nonce }, answer);
     if (report.outcome === "handed_back" && answer.kind === "accepted") world.marks.hit("job_handed_back");

@@ -7,21 +7,32 @@ import type { Log } from "../../ports/log.ts";
 import type { Metrics } from "../../ports/metrics.ts";
 import type { Ports } from "../../ports/ports.ts";
 import { bareStart } from "../bare-run.ts";
+import { FaultCounts } from "../fault-counts.ts";
 import { createKernel, type Kernel } from "../kernel.ts";
 import { createSimulatedBus, type SimulatedBus } from "../simulated-bus.ts";
 import type { SimulatedProcess } from "../simulated-process.ts";
-import { createSimulatedStore, type SimulatedStore } from "../simulated-store.ts";
-import { AnswerChecks } from "./answer-checks.ts";
-import { Deeds } from "./deeds.ts";
+import {
+  type CallMoment,
+  createSimulatedStore,
+  type SimulatedStore,
+  type StoreExecution,
+} from "../simulated-store.ts";
+import type { BusChecks } from "./bus-checks.ts";
+import { createChecks } from "./checks.ts";
+import type { Deeds } from "./deeds.ts";
+import type { DurableStream } from "./durable-stream.ts";
 import type { EngineNode } from "./engine-node.ts";
-import { Foretold } from "./foretold.ts";
-import { GrantChecks } from "./grant-checks.ts";
-import { History } from "./history.ts";
+import type { FailClosedChecks } from "./fail-closed-checks.ts";
+import { FencedSink } from "./fenced-sink.ts";
+import type { Foretold } from "./foretold.ts";
+import type { GrantChecks } from "./grant-checks.ts";
+import type { History } from "./history.ts";
 import { JournaledRecords } from "./journaled-records.ts";
-import { type KnownRun, KnownState } from "./known-state.ts";
+import type { KnownState } from "./known-state.ts";
 import { Marks } from "./marks.ts";
 import type { PlantedBug } from "./planted-bugs.ts";
-import { StateChecks } from "./state-checks.ts";
+import { type Reduction, reduceSwarm } from "./reductions.ts";
+import type { StateChecks } from "./state-checks.ts";
 import { drawSwarm, type Swarm } from "./swarm.ts";
 import { Tasks } from "./tasks.ts";
 
@@ -36,7 +47,11 @@ export type World = {
   readonly history: History;
   readonly deeds: Deeds;
   readonly foretold: Foretold;
+  readonly failClosed: FailClosedChecks;
   readonly bus: SimulatedBus;
+  readonly busChecks: BusChecks;
+  /** What agents protect by locks. */
+  readonly sink: FencedSink;
   /** The gateways that run workflows now, by their place; a crashed one stays until it is replaced. */
   readonly gateways: EngineNode[];
   /** `begun` when the faults are over, `over` when everything has been proved and may stop. */
@@ -45,54 +60,77 @@ export type World = {
   keepGoing(process: SimulatedProcess, work: () => Promise<void>): void;
   isOfWorkflow(runId: string): boolean;
   readonly marks: Marks;
+  /** Counts the faults that hit, by kind. */
+  readonly faults: FaultCounts;
+  /** Operations that the store has performed. */
+  operations(): number;
   readonly tasks: Tasks;
   readonly tenants: readonly TenantId[];
   readonly bug: PlantedBug | undefined;
   /** Every process by its name. */
   readonly processes: Map<string, SimulatedProcess>;
+  /** Processes that begin nothing new, because another has taken their place. */
+  readonly leaving: Set<string>;
+  /** What may happen to a process in the middle of a call. */
+  readonly moments: { strike?: (process: SimulatedProcess, moment: CallMoment) => void };
+  /** Present when the store can lose something. */
+  readonly stream?: DurableStream;
+  /** Puts store and checks back to what is durable, and says how many changes were lost. */
+  loseUnsynced(): number;
 };
 
-export type WorldOptions = { readonly bug?: PlantedBug; readonly onNote?: (line: string) => void };
+export type WorldOptions = {
+  readonly bug?: PlantedBug;
+  readonly onNote?: (line: string) => void;
+  /** Told of every operation that the store has performed, before it is judged. */
+  readonly onExecution?: (execution: StoreExecution) => void;
+  /** Makes what the seed draws smaller, to see whether it still breaks. */
+  readonly reduce?: readonly Reduction[];
+  /** For a world that is not drawn, or not all of it. */
+  readonly parts?: WorldParts;
+};
+
+/** In place of what the seed gives. */
+export type WorldParts = {
+  readonly kernel?: Kernel;
+  readonly swarm?: (draw: () => Swarm) => Swarm;
+  readonly records?: JournaledRecords;
+  readonly createStore?: typeof createSimulatedStore;
+  /** Asked when everything is over and all else was checked. */
+  readonly lastCheck?: () => void;
+};
 
 export function createWorld(seed: number, options: WorldOptions): World {
-  const { bug, onNote } = options;
-  const kernel = createKernel(seed, onNote === undefined ? {} : { onNote });
-  const swarm = drawSwarm(kernel.random.stream("swarm"));
+  const { bug, onNote, parts } = options;
+  const kernel = parts?.kernel ?? createKernel(seed, onNote === undefined ? {} : { onNote });
+  const draw = () => reduceSwarm(drawSwarm(kernel.random.stream("swarm")), options.reduce ?? []);
+  const drawn = parts?.swarm?.(draw) ?? draw();
+  const swarm = bug?.swarm?.(drawn) ?? drawn;
   const marks = new Marks();
-  const records = new JournaledRecords();
+  const faults = new FaultCounts();
+  let operations = 0;
+  const records = parts?.records ?? new JournaledRecords();
   const processes = new Map<string, SimulatedProcess>();
-  const grants = new GrantChecks(
-    {
-      nowMs: () => kernel.nowMs(),
-      storeTimeMs: () => server.timeMs(),
-      isPaused: (instance) => processes.get(instance)?.state() === "paused",
-    },
-    marks,
-  );
-  const known = new KnownState();
-  const history = new History(known, marks);
-  const settings = swarm.storeSettings;
-  const listener = {
-    runCreated: (run: KnownRun) => history.runCreated(run),
-    runEnded: (run: KnownRun) => history.runEnded(run),
-  };
-  const deeds = new Deeds(known, records, marks);
-  const foretold = new Foretold(known, records, marks);
-  const state = new StateChecks({ known, records, grants, marks, settings, listener, deeds, foretold });
-  const answers = new AnswerChecks(known, grants);
-  const server: SimulatedStore = createSimulatedStore(kernel, {
+  const moments: World["moments"] = {};
+  const checks = createChecks({
+    ...{ kernel, swarm, records, marks, faults, processes, bug },
+    storeTimeMs: () => server.timeMs(),
+  });
+  const { known, grants, history, deeds, foretold, failClosed, busChecks, stream, hooks } = checks;
+  const createStore = parts?.createStore ?? createSimulatedStore;
+  const server: SimulatedStore = createStore(kernel, {
     records,
-    settings,
+    settings: swarm.storeSettings,
     faults: swarm.faults,
+    faultCounts: faults,
     ...(bug?.table === undefined ? {} : { table: bug.table }),
-    // A flow may catch what is thrown here: the finding must not get lost in it.
-    onSend: (call) => failing(kernel, () => grants.observeSend(call)),
-    onAnswer: (call, answer) => failing(kernel, () => grants.observeAnswer(call, answer)),
+    ...hooks,
     onOperation: (execution) => {
-      grants.observe(execution);
-      state.observe(execution);
-      answers.observe(execution);
+      operations += 1;
+      options.onExecution?.(execution);
+      hooks.onOperation(execution);
     },
+    onMoment: (process, moment) => moments.strike?.(process, moment),
   });
   const tenants = Array.from({ length: swarm.tenants }, (_, index) => `tenant-${index + 1}` as TenantId);
   return {
@@ -101,12 +139,17 @@ export function createWorld(seed: number, options: WorldOptions): World {
     server,
     records,
     grants,
-    state,
+    get state() {
+      return checks.state();
+    },
     known,
     history,
     deeds,
     foretold,
-    bus: createSimulatedBus(kernel, swarm.busFaults),
+    failClosed,
+    bus: breaking(createSimulatedBus(kernel, swarm.busFaults, busChecks), bug),
+    busChecks,
+    sink: new FencedSink(kernel, marks, { compares: bug?.sinkDoesNotCompare !== true }),
     gateways: [],
     peace: { begun: false, over: false },
     keepGoing: (_process, work) => void work().catch((error) => kernel.fail(error)),
@@ -115,10 +158,16 @@ export function createWorld(seed: number, options: WorldOptions): World {
       return workflow !== undefined && workflow !== bareStart.workflow;
     },
     marks,
+    faults,
+    operations: () => operations,
     tasks: new Tasks(kernel),
     tenants,
     bug,
     processes,
+    leaving: new Set(),
+    moments,
+    ...(stream === undefined ? {} : { stream }),
+    loseUnsynced: checks.loseUnsynced,
   };
 }
 
@@ -164,13 +213,11 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
   return { process, config, ports, gate: () => ({ ports: ports(), config, tenants }) };
 }
 
-function failing(kernel: Kernel, check: () => void): void {
-  try {
-    check();
-  } catch (error) {
-    kernel.fail(error);
-    throw error;
-  }
+function breaking(bus: SimulatedBus, bug: PlantedBug | undefined): SimulatedBus {
+  const wrapBus = bug?.wrapBus;
+  if (wrapBus === undefined) return bus;
+  const connect = bus.connect.bind(bus);
+  return Object.assign(bus, { connect: (process: SimulatedProcess) => wrapBus(connect(process)) });
 }
 
 /** What fails after its caller was answered is told to the log alone. */

@@ -1,0 +1,62 @@
+// What the flood benchmark loads: a gateway on an embedded store with a tenant that works and others that flood it.
+import { openSqliteStore } from "../src/adapters/sqlite/sqlite-store.ts";
+import { systemClock } from "../src/adapters/system/system-clock.ts";
+import { createSystemLog } from "../src/adapters/system/system-log.ts";
+import { type ControlPlane, createControlPlane, storeSettings } from "../src/control-plane.ts";
+import type { TenantId } from "../src/domain/tenant.ts";
+import { createGateway } from "../src/gateway/server.ts";
+import { loadConfig } from "../src/load-config.ts";
+import { benchFolder } from "./program.ts";
+import { oneStep } from "./runs-target.ts";
+
+/** How the other tenant floods: beyond its limit, within none, or with a key that nobody made. */
+export const floods = ["over_limit", "admitted", "without_key"] as const;
+export type Flood = (typeof floods)[number];
+
+export type FloodTarget = {
+  readonly port: number;
+  readonly ownKey: string;
+  readonly floodKeys: Readonly<Record<Flood, string>>;
+  close(): Promise<void>;
+};
+
+const log = createSystemLog("error");
+
+export async function openFloodTarget(): Promise<FloodTarget> {
+  const overrides = { "gateway.lingerMs": 0 };
+  const { config } = loadConfig({ overrides });
+  const directory = benchFolder("flood");
+  const store = await openSqliteStore({
+    directory,
+    settings: storeSettings(config),
+    clock: systemClock,
+    log,
+  });
+  const plane = await createControlPlane({ overrides, ports: { store, log } });
+  const gateway = createGateway({ api: plane.api, ports: plane.ports, config, metricsText: () => "" });
+  const { url } = await gateway.listen({ host: "127.0.0.1", port: 0 });
+  const ownKey = await makeTenant(plane, "worker-tenant");
+  return {
+    port: Number(new URL(url).port),
+    ownKey,
+    floodKeys: {
+      over_limit: await makeTenant(plane, "limited-tenant", 5),
+      admitted: await makeTenant(plane, "free-tenant"),
+      without_key: `${ownKey.slice(0, -8)}00000000`,
+    },
+    async close() {
+      await gateway.close();
+      await plane.close();
+    },
+  };
+}
+
+async function makeTenant(plane: ControlPlane, name: string, maxConcurrentRuns?: number): Promise<string> {
+  const tenant = name as TenantId;
+  await plane.api.createTenant("bench", tenant, maxConcurrentRuns === undefined ? {} : { maxConcurrentRuns });
+  const saved = await plane.api.saveWorkflow({ tenant, actor: "bench" }, oneStep);
+  if (saved.kind !== "saved") throw new Error(`the workflow was not saved: ${JSON.stringify(saved)}`);
+  const made = await plane.api.createKey("bench", tenant, { role: "operator", name });
+  if (made.kind !== "created") throw new Error(`no key: ${made.cause}`);
+  return made.text;
+}

@@ -1,0 +1,299 @@
+// One process's connection to the simulated store: what it sends may be late, lost, doubled or broken off, and so may answers.
+import type { Answer, CallOptions, OperationName, RequestOf } from "../ports/store.ts";
+import type { Kernel } from "./kernel.ts";
+import type { SeededRandom } from "./seeded-random.ts";
+import type { SimulatedProcess } from "./simulated-process.ts";
+import type { CallMoment, SimulatedStoreOptions, StoreCall, StoreExecution } from "./simulated-store.ts";
+import { type StoreFaults, travelMsOf } from "./store-faults.ts";
+
+export type Call<Name extends OperationName> = {
+  readonly caller: string;
+  readonly name: Name;
+  readonly request: RequestOf<Name>;
+  readonly notAfterMs: number;
+};
+
+/** The server as its links know it. */
+type LinkedServer = {
+  readonly kernel: Kernel;
+  readonly options: SimulatedStoreOptions;
+  readonly faults: StoreFaults;
+  timeMs(): number;
+  jumpClock(ms: number): void;
+  goUnreachable(ms: number): void;
+  isReachable(): boolean;
+  isDown(): boolean;
+  hit(fault: string): void;
+  execute<Name extends OperationName>(
+    call: Call<Name>,
+    execution: StoreExecution["execution"],
+  ): { readonly answer: Answer<Name>; readonly storeTimeMs: number };
+};
+
+/** A call on its way; `settle` has an effect only once. */
+type Pending<Name extends OperationName> = {
+  readonly call: Call<Name>;
+  readonly deadlineMs: number;
+  readonly sentAtMs: number;
+  /** The connection broke: the request may still arrive, a reply cannot. */
+  broken: boolean;
+  settle(answer: Answer<Name>, storeTimeMs?: number): void;
+};
+
+type AnyPending = Pending<OperationName>;
+
+/** The connection of one process, with what its adapter remembers: the last store time it saw. */
+export class Link {
+  /** While cut off, this process alone does not reach the store. */
+  cutUntilMs = 0;
+  readonly #server: LinkedServer;
+  readonly #process: SimulatedProcess;
+  readonly #random: SeededRandom;
+  /** What has been sent and not been answered. */
+  readonly #underWay = new Set<AnyPending>();
+  #seen: { readonly storeTimeMs: number; readonly monotonicMs: number };
+
+  constructor(server: LinkedServer, process: SimulatedProcess) {
+    this.#server = server;
+    this.#process = process;
+    this.#random = process.random.stream("store");
+    this.#seen = { storeTimeMs: server.timeMs(), monotonicMs: process.clock.monotonicMs() };
+  }
+
+  call<Name extends OperationName>(
+    name: Name,
+    request: RequestOf<Name>,
+    options: CallOptions,
+  ): Promise<Answer<Name>> {
+    return new Promise((resolve) => {
+      if (this.#process.state() === "crashed") return;
+      const notAfterMs = options.notAfterMs ?? this.#storeTimeMs() + options.deadlineMs;
+      const call = { caller: this.#process.name, name, request, notAfterMs };
+      this.#server.options.onSend?.(call as unknown as StoreCall);
+      // Between the last look at the clock and the call: nothing in the process can notice what happens here.
+      this.#strike("about to send", () => this.#begin(name, request, options, resolve));
+    });
+  }
+
+  /** The server is gone, and nobody hears of what it did last. */
+  breakAll(): void {
+    for (const pending of this.#underWay) this.#breakOff(pending, this.#usualTravelMs());
+    this.#underWay.clear();
+  }
+
+  /** What may happen to the process at this moment, and then what it does next: at once, after a pause, or never. */
+  #strike(moment: CallMoment, next: () => void): void {
+    this.#server.options.onMoment?.(this.#process, moment);
+    if (this.#process.state() === "running") next();
+    else this.#process.deliver(0, next);
+  }
+
+  #begin<Name extends OperationName>(
+    name: Name,
+    request: RequestOf<Name>,
+    options: CallOptions,
+    resolve: (answer: Answer<Name>) => void,
+  ): void {
+    const leftMs = this.#countdown(options.deadlineMs);
+    const callUntil = (notAfterMs: number) => ({ caller: this.#process.name, name, request, notAfterMs });
+    let call: Call<Name> = callUntil(options.notAfterMs ?? this.#storeTimeMs() + options.deadlineMs);
+    let pending: AnyPending | undefined;
+    let waiting = true;
+    const settle = (answer: Answer<Name>) => {
+      if (!waiting) return;
+      waiting = false;
+      if (pending !== undefined) this.#underWay.delete(pending);
+      cancelDeadline();
+      this.#strike("answered", () => {
+        this.#server.options.onAnswer?.(call as unknown as StoreCall, answer as Answer<OperationName>);
+        resolve(answer);
+      });
+    };
+    const attempt = (tooLate: (storeTimeMs: number) => void) => {
+      const arrived = (answer: Answer<Name>, storeTimeMs?: number) => {
+        if (waiting && storeTimeMs !== undefined) this.#learn(storeTimeMs);
+        const refused = answer.kind === "unavailable" && answer.cause === "too_late";
+        if (waiting && refused && storeTimeMs !== undefined) tooLate(storeTimeMs);
+        else settle(answer);
+      };
+      if (pending !== undefined) this.#underWay.delete(pending);
+      const sentAtMs = this.#server.kernel.nowMs();
+      const sent: Pending<Name> = { call, deadlineMs: leftMs(), sentAtMs, broken: false, settle: arrived };
+      pending = sent as unknown as AnyPending;
+      this.#underWay.add(pending);
+      this.#send(sent);
+    };
+    const giveUp = () => settle({ kind: "unavailable", cause: "too_late" });
+    const cancelDeadline = this.#process.clock.timer(options.deadlineMs, () =>
+      settle({ kind: "unknown", cause: "deadline", notAfterMs: call.notAfterMs }),
+    );
+    attempt((storeTimeMs) => {
+      if (options.notAfterMs !== undefined || leftMs() < 1) {
+        giveUp();
+        return;
+      }
+      // The estimate of the store's time was wrong. The refusal told the right one and had no effect: ask once more.
+      call = callUntil(storeTimeMs + Math.floor(leftMs()));
+      attempt(giveUp);
+    });
+    this.#server.options.onMoment?.(this.#process, "sent");
+  }
+
+  #countdown(ms: number): () => number {
+    const { clock } = this.#process;
+    const startMs = clock.monotonicMs();
+    return () => ms - (clock.monotonicMs() - startMs);
+  }
+
+  #learn(storeTimeMs: number): void {
+    this.#seen = { storeTimeMs, monotonicMs: this.#process.clock.monotonicMs() };
+  }
+
+  /** An estimate, as real adapters make it: behind by what the last answer took, and by the drift of the clocks since. */
+  #storeTimeMs(): number {
+    const sinceMs = this.#process.clock.monotonicMs() - this.#seen.monotonicMs;
+    return Math.floor(this.#seen.storeTimeMs + sinceMs);
+  }
+
+  #send<Name extends OperationName>(pending: Pending<Name>): void {
+    const { kernel, faults } = this.#server;
+    const random = this.#random;
+    this.#startOutage();
+    if (!this.#isReachable()) {
+      this.#process.deliver(this.#usualTravelMs(), () =>
+        pending.settle({ kind: "unavailable", cause: "connection refused" }),
+      );
+      return;
+    }
+    const broken = random.chance(faults.connectionResetRate);
+    if (broken) this.#breakOff(pending, this.#usualTravelMs());
+    if (random.chance(faults.requestLostRate)) {
+      this.#server.hit("request lost");
+      return;
+    }
+    // What a broken connection still delivers is most dangerous while it may have an effect and the caller asks again.
+    const travelMs = broken ? random.fraction() * pending.deadlineMs : this.#travelMs();
+    kernel.after(travelMs, () => this.#arrive(pending));
+  }
+
+  #arrive<Name extends OperationName>(pending: Pending<Name>): void {
+    const { faults } = this.#server;
+    const random = this.#random;
+    if (!this.#isReachable()) {
+      this.#breakOff(pending, 0);
+      return;
+    }
+    if (this.#process.state() === "crashed") {
+      this.#server.options.onGhost?.(pending.call as unknown as StoreCall, pending.sentAtMs);
+    }
+    if (random.chance(faults.clockJumpRate)) {
+      this.#server.jumpClock(Math.ceil(random.fraction() * faults.clockJumpMsMax));
+    }
+    const { twin } = this.#server.options;
+    const execute = () => this.#executeFirst(pending);
+    const call = pending.call as unknown as StoreCall;
+    if (twin === undefined) execute();
+    else twin.gather({ call, execute, lose: () => this.#breakOff(pending, 0) });
+  }
+
+  #executeFirst<Name extends OperationName>(pending: Pending<Name>): void {
+    const random = this.#random;
+    const { answer, storeTimeMs } = this.#server.execute(pending.call, "first");
+    if (random.chance(this.#server.faults.doubleExecutionRate)) {
+      const laterMs = random.chance(0.5) ? 0 : this.#longDelayMs();
+      this.#server.kernel.after(laterMs, () => this.#executeAgain(pending));
+      return;
+    }
+    this.#reply(pending, answer, storeTimeMs);
+  }
+
+  /**
+   * A transport sends again only because it did not hear of the first execution, so the second one's answer counts.
+   * That it came too late says nothing about the first: an adapter that sent twice can then only answer `unknown`.
+   */
+  #executeAgain<Name extends OperationName>(pending: Pending<Name>): void {
+    if (this.#server.isDown()) {
+      this.#breakOff(pending, 0);
+      return;
+    }
+    this.#server.hit("double execution");
+    const { answer, storeTimeMs } = this.#server.execute(pending.call, "second");
+    const { notAfterMs } = pending.call;
+    const tooLate = answer.kind === "unavailable";
+    this.#reply(
+      pending,
+      tooLate ? { kind: "unknown", cause: "sent twice", notAfterMs } : answer,
+      storeTimeMs,
+    );
+  }
+
+  #reply<Name extends OperationName>(
+    pending: Pending<Name>,
+    answer: Answer<Name>,
+    storeTimeMs: number,
+  ): void {
+    const heldBackMs = this.#server.options.heldBackMs?.(pending.call as unknown as StoreCall) ?? 0;
+    if (heldBackMs > 0) {
+      this.#server.kernel.after(heldBackMs, () => this.#replyNow(pending, answer, storeTimeMs));
+    } else {
+      this.#replyNow(pending, answer, storeTimeMs);
+    }
+  }
+
+  #replyNow<Name extends OperationName>(
+    pending: Pending<Name>,
+    answer: Answer<Name>,
+    storeTimeMs: number,
+  ): void {
+    if (pending.broken) return;
+    if (this.#random.chance(this.#server.faults.replyLostRate)) {
+      this.#server.hit("reply lost");
+      return;
+    }
+    // On its way: not even the end of the server stops it.
+    this.#underWay.delete(pending as unknown as AnyPending);
+    this.#process.deliver(this.#travelMs(), () => pending.settle(answer, storeTimeMs));
+  }
+
+  #breakOff<Name extends OperationName>(pending: Pending<Name>, delayMs: number): void {
+    const { notAfterMs } = pending.call;
+    pending.broken = true;
+    this.#server.hit("connection reset");
+    this.#process.deliver(delayMs, () =>
+      pending.settle({ kind: "unknown", cause: "connection reset", notAfterMs }),
+    );
+  }
+
+  #startOutage(): void {
+    const { faults, kernel } = this.#server;
+    const random = this.#random;
+    if (!random.chance(faults.outageRate)) return;
+    const ms = random.fraction() * faults.outageMsMax;
+    if (random.chance(0.3)) {
+      this.#server.goUnreachable(ms);
+    } else {
+      kernel.note(this.#process.name, "cut off for", ms);
+      this.#server.hit("link outage");
+      this.cutUntilMs = Math.max(this.cutUntilMs, kernel.nowMs() + ms);
+    }
+  }
+
+  #isReachable(): boolean {
+    return this.#server.isReachable() && this.#server.kernel.nowMs() >= this.cutUntilMs;
+  }
+
+  #travelMs(): number {
+    const slow = this.#random.chance(this.#server.faults.longDelayRate);
+    if (slow) this.#server.hit("long delay");
+    return slow ? this.#longDelayMs() : this.#usualTravelMs();
+  }
+
+  /** Squared, so that delays just around the usual deadlines are the most frequent. */
+  #longDelayMs(): number {
+    return this.#random.fraction() ** 2 * this.#server.faults.longDelayMsMax;
+  }
+
+  #usualTravelMs(): number {
+    return travelMsOf(this.#server.faults, this.#random.fraction());
+  }
+}

@@ -1,0 +1,114 @@
+// The track record in docs/reliability.md: one row per run that was asked to be kept, written by the commands themselves.
+import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** What keeps a row from being written; its message is for whoever asked. */
+export class TrackRecordError extends Error {}
+
+const columns = {
+  simulation: [
+    ...(["date", "commit", "command", "seeds", "events"] as const),
+    ...(["virtual hours", "faults", "operations", "violations"] as const),
+  ],
+  chaos: [
+    ...(["date", "commit", "command", "minutes", "durability"] as const),
+    ...(["faults", "operations", "unknown", "violations"] as const),
+  ],
+} as const;
+
+export type TrackRecordTable = keyof typeof columns;
+
+export type TrackRecordRow<Table extends TrackRecordTable> = Readonly<
+  Record<(typeof columns)[Table][number], string | number>
+>;
+
+/** The commit that a row names, and what is not in it. */
+export type SourceVersion = {
+  /** With `+changes` when the files differ from it. */
+  readonly commit: string;
+  readonly changed: readonly string[];
+};
+
+const page = join("docs", "reliability.md");
+
+/** Refuses when files under these folders are not committed: the row would name a commit that did not run. */
+export function readSourceVersion(
+  root: string,
+  folders: readonly string[],
+  changes: "refused" | "allowed",
+): SourceVersion {
+  const git = (...words: string[]) => execFileSync("git", words, { cwd: root, encoding: "utf8" });
+  const head = git("rev-parse", "--short=10", "HEAD").trim();
+  const changed = git("status", "--porcelain", "--", ...folders)
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => line.slice(3));
+  if (changed.length > 0 && changes === "refused") {
+    const names = changed.length > 3 ? [...changed.slice(0, 3), `${changed.length - 3} more`] : changed;
+    throw new TrackRecordError(
+      `A row of the track record names a commit, but ${names.join(", ")} ${changed.length === 1 ? "is" : "are"} not committed.`,
+    );
+  }
+  return { commit: changed.length > 0 ? `${head}+changes` : head, changed };
+}
+
+export function appendTrackRecord<Table extends TrackRecordTable>(
+  root: string,
+  table: Table,
+  row: TrackRecordRow<Table>,
+): void {
+  const path = join(root, page);
+  writeFileSync(path, withRow(readFileSync(path, "utf8"), table, row));
+}
+
+/** The page with the row at the end of its table; nothing else is touched. */
+export function withRow<Table extends TrackRecordTable>(
+  text: string,
+  table: Table,
+  row: TrackRecordRow<Table>,
+): string {
+  const { begin, end } = markersOf(table);
+  const [before, rest, ...more] = text.split(begin);
+  const [inside, after, ...others] = (rest ?? "").split(end);
+  if (
+    before === undefined ||
+    inside === undefined ||
+    after === undefined ||
+    more.length + others.length > 0
+  ) {
+    throw new TrackRecordError(`${page} must have "${begin}" and after it "${end}", once each.`);
+  }
+  const [head = "", line = ""] = emptyTable(table).split("\n");
+  if (!inside.startsWith(`\n${head}\n${line}\n`)) {
+    throw new TrackRecordError(`The table of the ${table} in ${page} must begin with: ${head}`);
+  }
+  const cells = columns[table].map((column) => inCell(row[column as keyof TrackRecordRow<Table>]));
+  return `${before}${begin}${inside}${asLine(cells)}\n${end}${after}`;
+}
+
+export function emptyTable(table: TrackRecordTable): string {
+  return [asLine(columns[table]), asLine(columns[table].map(() => "---"))].join("\n");
+}
+
+/** What stands around each table. */
+export function markersOf(table: TrackRecordTable): { readonly begin: string; readonly end: string } {
+  return {
+    begin: `<!-- track record of the ${table}: rows are appended by its command -->`,
+    end: `<!-- end of the track record of the ${table} -->`,
+  };
+}
+
+/** The day of a moment, in UTC. */
+export function dayOf(wallMs: number): string {
+  return new Intl.DateTimeFormat("sv-SE", { timeZone: "UTC" }).format(wallMs);
+}
+
+function inCell(value: string | number): string {
+  const text = typeof value === "number" ? value.toLocaleString("en-US") : value;
+  return text.replaceAll("|", "\\|").replaceAll("\n", " ");
+}
+
+function asLine(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}

@@ -1,0 +1,47 @@
+// The same seeds on the real SQLite store: it answers as the memory does, through restarts and kills at every moment of a commit.
+import { describe, expect, test } from "vitest";
+import { simulateSeed } from "../../src/testing/simulation/simulate.ts";
+
+const timeoutMs = 300_000;
+
+/** About 10 s on one core, and each kind of end happens ten times or more. */
+const seeds = 40;
+
+const ends = [
+  "sqlite restart",
+  "sqlite killed before the commit",
+  "sqlite killed while writing",
+  "sqlite killed after the commit",
+];
+
+describe("the simulation on SQLite", () => {
+  test(
+    `seeds 1 to ${seeds} break no invariant, and the store ends at every moment of a commit`,
+    async () => {
+      const broken: string[] = [];
+      const happened = new Set<string>();
+      for (let seed = 1; seed <= seeds; seed += 1) {
+        const { violation, faults } = await simulateSeed(seed, { store: "sqlite" });
+        if (violation !== undefined) broken.push(`seed ${seed}: ${violation.invariant} ${violation.what}`);
+        for (const fault of Object.keys(faults)) happened.add(fault);
+      }
+      expect(broken).toEqual([]);
+      expect(ends.filter((end) => !happened.has(end))).toEqual([]);
+    },
+    timeoutMs,
+  );
+
+  test(
+    "the same seed gives the same trace, which is not that of memory alone",
+    async () => {
+      const trace = async (seed: number, store: "memory" | "sqlite") =>
+        (await simulateSeed(seed, { store })).hash;
+      for (const seed of [2, 5, 8, 10]) {
+        const first = await trace(seed, "sqlite");
+        expect(await trace(seed, "sqlite")).toBe(first);
+        expect(await trace(seed, "memory")).not.toBe(first);
+      }
+    },
+    timeoutMs,
+  );
+});
