@@ -17,7 +17,7 @@ export type Child = {
 
 export type ChildOptions = {
   readonly name: string;
-  /** A TypeScript file and its arguments. */
+  /** A file, compiled or in TypeScript, and its arguments. */
   readonly args: readonly string[];
   /** Names without INTERLOCK_. */
   readonly settings?: Readonly<Record<string, string>>;
@@ -34,7 +34,8 @@ const saysWithinMs = 60_000;
 
 export function startChild({ name, args, settings = {} }: ChildOptions): Child {
   const named = Object.entries(settings).map(([setting, value]) => [`INTERLOCK_${setting}`, value]);
-  const child = spawn(process.execPath, ["--import", import.meta.resolve("tsx"), ...args], {
+  const loader = args[0]?.endsWith(".ts") ? ["--import", import.meta.resolve("tsx")] : [];
+  const child = spawn(process.execPath, [...loader, ...args], {
     env: { ...plainEnvironment(), ...Object.fromEntries(named) },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -12,7 +12,17 @@ export type Lane = {
   readonly random: SeededRandom;
   /** When the load ends. */
   readonly signal: AbortSignal;
+  /** Clients rest so many times as long as usual. */
+  readonly restFactor: number;
 };
+
+/** A client's rest between two requests; the end of the load ends it. */
+export async function pause(
+  { signal, restFactor }: Pick<Lane, "signal" | "restFactor">,
+  ms: number,
+): Promise<void> {
+  await sleep(ms * restFactor, undefined, { signal }).catch(() => undefined);
+}
 
 /** What a later start may repeat, and what the end reads. */
 export type KeyedStart = {
@@ -68,7 +78,7 @@ export async function useLedger(
     });
     while (!lane.signal.aborted) {
       await client.act();
-      await sleep(random.integer(40, 200), undefined, { signal: lane.signal }).catch(() => undefined);
+      await pause(lane, random.integer(40, 200));
     }
   };
   await Promise.all(Array.from({ length: clients }, each));

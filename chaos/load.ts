@@ -19,6 +19,7 @@ export type LoadOptions = {
   readonly system: System;
   readonly asker: Asker;
   readonly random: SeededRandom;
+  readonly restFactor: number;
 };
 
 const ledgersAtOnce = 3;
@@ -26,10 +27,10 @@ const lockGroups = 2;
 /** Its history is decided as a whole: the longer it is, the dearer. */
 const ledgerMs = 45_000;
 
-export function startLoad({ system, asker, random }: LoadOptions): Load {
+export function startLoad({ system, asker, random, restFactor }: LoadOptions): Load {
   const stopping = new AbortController();
   const knowledge: Knowledge = { runs: new Map(), keys: new Map(), runOfKey: new Map() };
-  const lane: Lane = { asker, urls: system.urls, random, signal: stopping.signal };
+  const lane: Lane = { asker, urls: system.urls, random, signal: stopping.signal, restFactor };
   let ledgers = 0;
   const ledgerLane = async () => {
     while (!stopping.signal.aborted) {

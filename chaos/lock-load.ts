@@ -2,10 +2,9 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createGatewayClient, type GatewayClient } from "./gateways.ts";
-import type { Lane } from "./ledger-load.ts";
+import { type Lane, pause } from "./ledger-load.ts";
 import type { SetWrite } from "./outside-program.ts";
 import type { Tenant } from "./tenants.ts";
-import { pause } from "./work-load.ts";
 
 export type LockUsers = {
   readonly lane: Lane;

@@ -37,9 +37,10 @@ async function main(options: ChaosOptions): Promise<number> {
 /** Whose state a row of the track record speaks of. */
 const sourceFolders = ["src", "chaos", "test/support", "package-lock.json"];
 
-function wordsOf({ seed, minutes, durability, only }: ChaosOptions): string {
+function wordsOf({ seed, minutes, durability, only, restFactor }: ChaosOptions): string {
   const faults = only === undefined ? "" : ` --only "${only.join(",")}"`;
-  return `--seed ${seed} --minutes ${minutes} --durability ${durability}${faults}`;
+  const rest = restFactor === 1 ? "" : ` --rest ${restFactor}`;
+  return `--seed ${seed} --minutes ${minutes} --durability ${durability}${rest}${faults}`;
 }
 
 function check(records: readonly HistoryRecord[]): Checked {

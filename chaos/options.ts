@@ -6,6 +6,8 @@ import type { Durability } from "./system.ts";
 export type ChaosOptions = {
   readonly minutes: number;
   readonly seed: number;
+  /** Clients rest so many times as long as usual. */
+  readonly restFactor: number;
   readonly durability: Durability;
   /** Names of faults; undefined means all. */
   readonly only: readonly string[] | undefined;
@@ -51,6 +53,7 @@ export function parseChaosOptions(words: readonly string[], seed: number, faults
     options: {
       minutes: number("minutes", values.minutes, isSafety ? 1 : 3),
       seed: chosenSeed,
+      restFactor: number("rest", values.rest, 1),
       durability,
       only,
       historyFile:
@@ -70,6 +73,7 @@ function parseWords(words: readonly string[], faults: readonly string[]) {
       options: {
         minutes: { type: "string" },
         seed: { type: "string" },
+        rest: { type: "string" },
         durability: { type: "string" },
         only: { type: "string" },
         history: { type: "string" },
@@ -89,11 +93,12 @@ function parseWords(words: readonly string[], faults: readonly string[]) {
 
 function usage(faults: readonly string[]): string {
   return [
-    "usage: npm run chaos -- [--minutes N] [--seed S] [--durability process|replicated] [--only FAULT,FAULT]",
+    "usage: npm run chaos -- [--minutes N] [--seed S] [--rest F] [--durability process|replicated] [--only FAULT,FAULT]",
     "                        [--history FILE] [--record] [--safety] [--plant unfenced-sink]",
     "       npm run chaos -- --show-failover",
     "  --minutes N        how long faults strike (3; with --safety 1); starting and reading everything comes on top",
     "  --seed S           which faults strike whom, in which order (a new one each time)",
+    "  --rest F           clients rest F times as long between requests (1), for a long run that leaves the machine usable",
     "  --durability D     what the store promises of an answer (replicated)",
     "  --only FAULTS      these faults only, with commas between",
     "  --history FILE     where the history goes (chaos/histories/<durability>-<seed>.jsonl)",

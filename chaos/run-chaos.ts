@@ -83,7 +83,7 @@ const peaceMs = 2_000;
 async function strike(options: ChaosOptions, { system, recorder, say }: Scene): Promise<Struck> {
   const random = createSeededRandom(options.seed);
   const asker = createAsker(recorder, "c");
-  const load = startLoad({ system, asker, random: random.stream("load") });
+  const load = startLoad({ system, asker, random: random.stream("load"), restFactor: options.restFactor });
   await sleep(peaceMs);
   const faults = allFaults.filter(({ name }) => options.only?.includes(name) ?? true);
   const nemesis = startNemesis({ system, recorder, random: random.stream("nemesis"), faults });

@@ -6,6 +6,7 @@ import { type NatsServer, startNatsServer } from "../test/support/nats-server.ts
 import { type RedisGroup, startRedisGroup } from "../test/support/redis-failover.ts";
 import type { RedisServer } from "../test/support/redis-server.ts";
 import { freePort } from "../test/support/server-process.ts";
+import { buildProduct } from "./build-product.ts";
 import { type Child, startChild } from "./child.ts";
 import { type Links, openLinks, type Ports } from "./links.ts";
 import { type Member, type MemberKind, startMember } from "./member.ts";
@@ -86,7 +87,11 @@ async function startAll(
 ): Promise<Omit<System, "stop">> {
   const { seed, durability, guard } = options;
   const folder = mkdtempSync(join(tmpdir(), "interlock-chaos-"));
-  undo.push(async () => rmSync(folder, { recursive: true, force: true }));
+  const removeFolder = () => rmSync(folder, { recursive: true, force: true });
+  undo.push(async () => removeFolder());
+  process.once("exit", removeFolder);
+  const product = buildProduct();
+  undo.push(async () => product.remove());
   const redis = await startRedisGroup({
     sentinels: 1,
     args: [...redisArgs, ...(durability === "replicated" ? wantReplica : [])],
@@ -109,7 +114,8 @@ async function startAll(
     STORE_DURABILITY: durability,
     DISPATCH_CHECK_URL: `${outsideUrl}/check`,
   };
-  const launch = (kind: ProductKind, number: number) => startProduct(kind, number, { ports, common, undo });
+  const launch = (kind: ProductKind, number: number) =>
+    startProduct(kind, number, { command: product.command, ports, common, undo });
   const first = await launch("gateway", 1);
   const others = await Promise.all([
     ...numbers(2, options.gateways).map((number) => launch("gateway", number)),
@@ -146,6 +152,7 @@ function startOutside(options: OutsideOptions): Child {
 }
 
 type Around = {
+  readonly command: string;
   readonly ports: Ports;
   readonly common: Readonly<Record<string, string>>;
   readonly undo: Array<() => Promise<unknown>>;
@@ -154,7 +161,6 @@ type Around = {
 async function startProduct(kind: ProductKind, number: number, around: Around): Promise<LinkedMember> {
   const links = await openLinks(around.ports);
   around.undo.push(() => links.close());
-  const command = join(import.meta.dirname, "../src/cli/interlock.ts");
   const port = String(await freePort());
   const member = await startMember({
     name: `${kind}-${number}`,
@@ -166,7 +172,7 @@ async function startProduct(kind: ProductKind, number: number, around: Around): 
       NATS_URLS: `nats://127.0.0.1:${links.nats.port}`,
     },
     // It comes back where its clients know it.
-    argsFor: () => [command, "serve", "--roles", kind, "--port", port],
+    argsFor: () => [around.command, "serve", "--roles", kind, "--port", port],
   });
   around.undo.push(() => member.stop());
   return { member, links };

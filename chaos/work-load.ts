@@ -1,5 +1,4 @@
 // Clients and approvers of tenants whose runs workers do: keys sent twice, other requests under the same key, cancels, two verdicts.
-import { setTimeout as sleep } from "node:timers/promises";
 import { outcomeOf } from "./asking.ts";
 import { createGatewayClient } from "./gateways.ts";
 import {
@@ -11,6 +10,7 @@ import {
   type Lane,
   nameOf,
   noteKey,
+  pause,
 } from "./ledger-load.ts";
 import type { Tenant } from "./tenants.ts";
 
@@ -106,8 +106,4 @@ async function approve(lane: Lane, tenant: Tenant, number: number): Promise<void
     }
     await pause(lane, 400);
   }
-}
-
-export async function pause({ signal }: Pick<Lane, "signal">, ms: number): Promise<void> {
-  await sleep(ms, undefined, { signal }).catch(() => undefined);
 }

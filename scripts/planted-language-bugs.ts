@@ -91,6 +91,16 @@ export const plantedLanguageBugs: readonly PlantedBug[] = [
   ),
   bug(
     {
+      name: "retry-asks-workers-for-anything",
+      what: "the retry of a dead letter puts up a job also for a step that no worker does",
+      file: "src/domain/engine/revive.ts",
+      find: '  return type === "delay" || type === "approval" ? "begin" : undefined;',
+      replace: '  return "put up";',
+    },
+    runs,
+  ),
+  bug(
+    {
       name: "loop-ends-without-its-until",
       what: "a loop that was told when to stop succeeds although it never was done",
       file: "src/domain/engine/loop.ts",

@@ -286,6 +286,42 @@ describe("poisoned entries", () => {
     expect(world.shown).toEqual({ a: "succeeded", b: "running" });
   });
 
+  const retryOf = (attempt: string) =>
+    ({ kind: "retry", jobId: `${runId}:${attempt}` as never, actor: "dora", entryId: "r1" }) as const;
+
+  test("whose letter is retried let a delay wait once more, and ask no worker for it", () => {
+    const world = new World(
+      define({ d: { type: "delay", delay: { kind: "for", ms: 250 } }, e: { dependsOn: ["d"] } }),
+    );
+    world.post(poison({ kind: "timer", entryId: "e", timerId: "delay/d@1" }));
+    world.drain();
+    expect(world.status).toBe("failed");
+    world.status = "running";
+    world.post(retryOf("d@1"));
+    world.drain();
+    expect(world.ready()).toEqual([]);
+    expect(world.step("d")).toMatchObject({ status: "waiting", waitingFor: "delay", attempt: 2 });
+    world.fire("delay/d@2");
+    world.drain();
+    world.result("e@1");
+    world.drain();
+    expect(world.status).toBe("succeeded");
+  });
+
+  test("whose letter is retried let an approval be asked for once more", () => {
+    const world = new World(define({ a: { type: "approval" } }));
+    const decision = { kind: "decision", entryId: "e", approvalId: `${runId}:a@1`, decision: "approved" };
+    world.post(poison(decision));
+    world.drain();
+    expect(world.status).toBe("failed");
+    world.status = "running";
+    world.post(retryOf("a@1"));
+    world.drain();
+    expect(world.ready()).toEqual([]);
+    expect(world.step("a")).toMatchObject({ status: "waiting", waitingFor: "approval", attempt: 2 });
+    expect(world.approvals.get(`${runId}:a@2`)?.state).toBe("pending");
+  });
+
   test.each(["step/a", "run"])("end a run whose record %s nobody can read", (key) => {
     const world = new World(define({ a: {}, b: {} }));
     const records = new Map<string, string | undefined>(world.records).set(key, "{");

@@ -1,5 +1,6 @@
 // The language by examples, continued: loops, stored values, notices, other workflows, handlers, retries and reruns.
 import { describe, expect, test } from "vitest";
+import type { JobId } from "../../src/domain/job.ts";
 import { parseRunId, type RunId } from "../../src/domain/run.ts";
 import { type Fields, go, out, type Steps, start } from "./engine-examples.ts";
 import { compileText } from "./engine-player.ts";
@@ -270,6 +271,22 @@ describe("a retried dead letter", () => {
     const world = go(start({ a: { on_error: "mend" }, mend: {} }), "a@1 retryable", "mend@1 failed");
     go(world, "a@1 retried");
     expect([world.status, world.fates.at(-1)?.fate]).toEqual(["failed", "late"]);
+  });
+
+  test.each([
+    ["a parallel", { all: { type: "parallel", input: { steps: ["a"] }, timeout_sec: 9 }, a: {} }],
+    ["a for_each", { all: { for_each: "[1, 2]", timeout_sec: 9 } }],
+    ["a loop", { all: { type: "loop", input: { body: "a" }, timeout_sec: 9 }, a: {} }],
+  ] as ReadonlyArray<readonly [string, Steps]>)("is late for %s: nobody could work on it", (_name, steps) => {
+    const world = start(steps);
+    const was = JSON.stringify({ kind: "timer", entryId: "e", timerId: "timeout/all@1" });
+    world.post({ kind: "poisoned", entryId: "p1", was });
+    world.drain();
+    expect([world.status, world.step("all").status]).toEqual(["failed", "failed"]);
+    world.status = "running";
+    world.post({ kind: "retry", jobId: `${runId}:all@1` as JobId, actor: "dora", entryId: "r1" });
+    world.drain();
+    expect([world.status, world.fates.at(-1)?.fate, out(world)]).toEqual(["failed", "late", []]);
   });
 
   test.each(["a time limit", "a cancel"])("goes back with its for_each by %s", (way) => {

@@ -27,15 +27,17 @@ export function reopen(run: RunState): void {
 
 /** False when there is nothing to go on with: somebody handled the failure, or the steps around it did without this one. */
 export function revive(draft: Draft, inHand: StepInHand): boolean {
-  const failed = failedWith(draft, inHand);
-  if (failed === undefined) return false;
   const { step, record } = inHand;
+  const way = wayOf(step);
+  const failed = way === undefined ? undefined : failedWith(draft, inHand);
+  if (failed === undefined) return false;
   const { failures: _, lostClaims: _lostClaims, handBacks: _handBacks, ...fresh } = unfailed(record);
   for (const [index, controller] of failed.entries()) {
     goOn(draft, controller, (failed[index - 1]?.record ?? record).status as FailedStatus);
   }
   putStep(draft, step.id, { ...fresh, status: "pending" });
-  putUp(draft, { step, record: { ...fresh, status: "pending" } });
+  if (way === "put up") putUp(draft, { step, record: { ...fresh, status: "pending" } });
+  else draft.queue.push({ kind: "begin", step: step.id, fresh: false });
   const top = failed.at(-1) ?? inHand;
   forgetFailure(draft, top.step.id);
   for (const { step: revived } of [inHand, ...failed]) {
@@ -43,6 +45,16 @@ export function revive(draft: Draft, inHand: StepInHand): boolean {
   }
   draft.events.push({ type: "step_retried", step: step.id, attempt: record.attempt + 1 });
   return true;
+}
+
+/**
+ * How its next attempt begins. An entry that could not be applied may be about any step: one that waits for time or for a
+ * person has no job, and one that waits for its children is failed with them, for good.
+ */
+function wayOf({ type, forEach, subworkflow }: CompiledStep): "put up" | "begin" | undefined {
+  if (subworkflow !== undefined) return "put up";
+  if (type === "worker" || type === "notify") return forEach === undefined ? "put up" : undefined;
+  return type === "delay" || type === "approval" ? "begin" : undefined;
 }
 
 /** The controllers that wait for this step or failed for it, the nearest first; undefined when one of them ended otherwise. */

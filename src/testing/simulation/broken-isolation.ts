@@ -28,6 +28,8 @@ export function oneLockForAll(store: Store): Store {
 /** The limit of a tenant is compared with the runs of all whom this process serves. */
 export function oneLimitForAll(store: Store): Store {
   const served = new Set<TenantId>();
+  /** A start that was sent once is decided by the store. */
+  const sent = new Set<string>();
   const activeOfOthers = async (tenant: TenantId, options: Parameters<Store["countActive"]>[1]) => {
     served.add(tenant);
     let sum = 0;
@@ -41,12 +43,16 @@ export function oneLimitForAll(store: Store): Store {
   return {
     ...store,
     admit: async (request, options) => {
-      const { tenant } = request;
+      const { tenant, run } = request;
+      if (sent.has(run.runId)) return store.admit(request, options);
       const others = await activeOfOthers(tenant, options);
       const counted = await store.countActive({ tenant }, options);
       if (counted.kind !== "counted") return counted;
       const { active, limit, storeTimeMs } = counted;
-      if (limit === undefined || active + others < limit) return store.admit(request, options);
+      if (limit === undefined || active + others < limit) {
+        sent.add(run.runId);
+        return store.admit(request, options);
+      }
       return { kind: "limit_reached", limit, active, storeTimeMs };
     },
     countActive: async (request, options) => {

@@ -87,23 +87,10 @@ type FlowAnswer = { readonly kind: string; readonly retryAfterSeconds?: number; 
 
 /** What makes a repeat a repeat: the identity that the store recognises it by. */
 function identityOf({ name, request }: StoreCall): string | undefined {
-  switch (name) {
-    case "admit":
-    case "createRun":
-      return request.run.runId;
-    case "reserve":
-    case "cancelReservation":
-      return request.runId;
-    case "commit":
-      return request.commitId;
-    case "deliver":
-      return `${request.entry.entryId} ${request.take.token}`;
-    case "takeRun":
-      return request.take.token;
-    case "acquireLock":
-    case "releaseLock":
-      return request.token;
-    default:
-      return undefined;
-  }
+  if (name === "admit" || name === "createRun") return request.run.runId;
+  if (name === "reserve" || name === "cancelReservation") return request.runId;
+  if (name === "commit") return request.commitId;
+  if (name === "deliver") return `${request.entry.entryId} ${request.take.token}`;
+  if (name === "takeRun") return request.take.token;
+  return name === "acquireLock" || name === "releaseLock" ? request.token : undefined;
 }

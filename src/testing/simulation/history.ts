@@ -140,6 +140,8 @@ export class History {
         mustHold(!byUs && run?.status === answer.status, "INV-18", wrong);
         return;
       case "not_found":
+        // A run that the store had lost is there again once its start, still without an answer, has been repeated.
+        if (this.#acknowledged.excusesReading(attempt.runId)) return;
         mustHold(run?.tenant !== attempt.tenant || run.removed, "INV-18", wrong);
         return;
       case "busy":

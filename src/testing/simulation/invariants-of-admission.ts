@@ -37,12 +37,13 @@ export const admissionInvariants = {
       "src/testing/simulation/release-checks.ts: ReleaseChecks",
       "src/testing/conformance/run-cases.ts: ending a run frees its slot, gives its lock back and records when",
     ],
-    marks: ["late_result_refused", "end_contended"],
+    marks: ["late_result_refused", "end_contended", "end_repeated", "place_freed"],
   },
   "INV-5": {
     statement: "What a tenant is answered does not depend on what other tenants do.",
     checks: [
       "src/testing/simulation/isolation.ts: simulateIsolation",
+      "test/simulation/isolation.test.ts: is answered the same while another floods the same gateways at ten times its rate",
       "test/faults/flows.test.ts: a tenant at its limit under a flood does not change another tenant's answers (INV-5)",
     ],
     marks: ["limit_reached"],
@@ -137,6 +138,6 @@ export const admissionInvariants = {
       "src/testing/simulation/release-checks.ts: ReleaseChecks",
       "src/testing/simulation/deadlock.ts: whyDeadlocked",
     ],
-    marks: ["child_run_started", "child_run_ended", "approval_decided"],
+    marks: ["parked_at_the_limit", "resumed_at_the_limit", "child_at_the_limit", "child_run_ended"],
   },
 } satisfies Readonly<Record<string, Invariant>>;

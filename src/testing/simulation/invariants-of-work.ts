@@ -15,6 +15,7 @@ export const workInvariants = {
       "stream_removed",
       "publish_unknown",
       "job_published_again",
+      "job_published_again_after_crash",
       "claim_lost",
       "job_voided",
     ],
@@ -52,7 +53,7 @@ export const workInvariants = {
       "src/testing/simulation/peace.ts: emptyBus",
       "src/testing/history/check-deliveries.ts: checkDeliveries",
     ],
-    marks: ["entry_poisoned", "run_busy", "deliveries_exhausted", "late_ack_refused"],
+    marks: ["entry_poisoned", "dead_letter_written", "run_busy", "deliveries_exhausted", "late_ack_refused"],
   },
   "INV-24": {
     statement: "A message that comes again after the bus has forgotten it has no second effect.",

@@ -11,9 +11,10 @@ const generalInvariants = {
     checks: [
       "src/testing/simulation/fail-closed-checks.ts: FailClosedChecks",
       "test/faults/flows.test.ts: while the connection is cut nothing is admitted, and starts work again by themselves",
+      "test/unit/retry-phases.test.ts: are flat over the period when no answer comes",
       "test/unit/wait.test.ts: is full: it begins at 0 for every retry",
     ],
-    marks: ["gate_unavailable", "outcome_unknown"],
+    marks: ["answered_without_store", "gate_unavailable", "outcome_unknown"],
   },
   "INV-30": {
     statement: "Every store gives the same outcomes for the same requests.",

@@ -27,7 +27,7 @@ async function main(words: string[]): Promise<void> {
     tallies.set(name, await tallyOf(plantedOriginals[name], { from, seeds }));
   }
   printTally(tallies);
-  const costSeeds = Math.max(10, Math.floor(seeds / 10));
+  const costSeeds = Math.ceil(seeds / 10);
   console.log(
     `\nWhat a run costs in seeds ${from} to ${from + costSeeds - 1}, without faults and without a limit:\n`,
   );

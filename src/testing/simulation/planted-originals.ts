@@ -64,7 +64,7 @@ export const plantedOriginals: Readonly<Record<string, PlantedBug>> = {
   original_admission_without_lock: admission(
     "the original mechanism before it had a lock",
     { ...asWritten, wait: "none", keysOf: "tenant" },
-    ["INV-1", "INV-6", "INV-7", "INV-8", "INV-10", "INV-19"],
+    ["INV-1", "INV-6", "INV-7", "INV-8", "INV-10", "INV-12", "INV-19"],
   ),
   original_plain_delete: {
     ...admission(

@@ -1,5 +1,5 @@
 // What is given back is given back by its owner and once: slots and places (INV-4); a parked run keeps its one slot (INV-28).
-import { orderedNumber } from "../../adapters/operations/records.ts";
+import { orderedNumber, type RunState } from "../../adapters/operations/records.ts";
 import { isTerminal, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { StoreExecution } from "../simulated-store.ts";
@@ -36,8 +36,8 @@ export class ReleaseChecks {
     }
     const named = "runId" in request && request.runId === runId;
     const ended = changes.some(
-      ({ kind, member: changed, before, after }) =>
-        kind === "run" && changed === runId && isOpen(before) && !isOpen(after),
+      (change) =>
+        change.kind === "run" && change.member === runId && isOpen(change.before) && !isOpen(change.after),
     );
     if (named && ended) return;
     const parked = run?.status === "waiting";
@@ -89,9 +89,6 @@ function judgePlace(
   );
 }
 
-function isOpen(run: unknown): boolean {
-  const { status } = (run ?? { status: "succeeded" }) as {
-    readonly status: Parameters<typeof isTerminal>[0];
-  };
-  return !isTerminal(status);
+function isOpen(run: RunState | undefined): boolean {
+  return run !== undefined && !isTerminal(run.status);
 }

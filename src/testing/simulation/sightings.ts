@@ -26,24 +26,13 @@ export class Sightings {
       if (isTerminal(request.change.status)) this.#marks.hit("end_repeated");
     }
     for (const change of changes) {
-      switch (change.kind) {
-        case "job":
-          if (change.before === undefined) this.#putUpBy.set(change.member, caller);
-          else this.#seeJob(change.before.republished, change.after?.republished, change.member);
-          break;
-        case "running":
-          if (change.after === undefined) this.#marks.hit("place_freed");
-          break;
-        case "document":
-          if (change.before === undefined && change.scope.endsWith("/deadLetter"))
-            this.#marks.hit("dead_letter_written");
-          break;
-        case "run":
-          this.#seeRun(change);
-          break;
-        default:
-          break;
-      }
+      if (change.kind === "run") this.#seeRun(change);
+      if (change.kind === "job" && change.before === undefined) this.#putUpBy.set(change.member, caller);
+      if (change.kind === "job" && change.before !== undefined)
+        this.#seeJob(change.before.republished, change.after?.republished, change.member);
+      if (change.kind === "running" && change.after === undefined) this.#marks.hit("place_freed");
+      if (change.kind === "document" && change.before === undefined && change.scope.endsWith("/deadLetter"))
+        this.#marks.hit("dead_letter_written");
     }
   }
 

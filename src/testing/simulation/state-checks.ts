@@ -166,7 +166,7 @@ export class StateChecks {
         return;
       case "runRecord":
         if (!this.#foretold.repeats(runOfScope(change.scope), change.member.slice("step/".length)))
-          judgeStep(execution, change, this.#retried(change.scope));
+          judgeStep(execution, change, this.#retried(execution, change.scope));
         this.#deeds.judgeResult(execution, change);
         return;
       case "timer":
@@ -192,8 +192,11 @@ export class StateChecks {
     }
   }
 
-  #retried(scope: string): "retried" | "never retried" {
-    return this.#known.run(runOfScope(scope))?.retried === true ? "retried" : "never retried";
+  /** Said by the retry in its inbox, or by one that was applied at once and never stood there. */
+  #retried({ name, request }: StoreExecution, scope: string): "retried" | "never retried" {
+    const run = this.#known.run(runOfScope(scope));
+    if (run !== undefined && name === "deliver" && request.entry.kind === "retry") run.retried = true;
+    return run?.retried === true ? "retried" : "never retried";
   }
 
   /** A revoked key has no effect from the moment of its revocation on. */

@@ -82,8 +82,8 @@ export function drawSwarm(random: SeededRandom): Swarm {
   const drawn = keepingGraves({
     calm,
     // Most seeds are small: twice as many in the same time find more than fewer large ones do.
-    chaosMs: random.integer(1_500, random.pick([2_500, 4_000, 9_000])),
-    gateways: Array.from({ length: random.pick([1, 2, 2, 2, 3, 3, 4, 5]) }, () => ({
+    chaosMs: random.integer(800, random.pick([1_400, 1_600, 2_000, 2_500, 8_000])),
+    gateways: Array.from({ length: random.pick([1, 1, 2, 2, 2, 2, 3, 5]) }, () => ({
       strategy: random.pick(["atomic", "lock"]),
       wait: random.pick(["fixed", "jitter"]),
     })),
