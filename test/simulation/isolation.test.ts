@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { type Difference, simulateIsolation } from "../../src/testing/simulation/isolation.ts";
 
 const timeoutMs = 120_000;
-const seeds = Array.from({ length: 5 }, (_, index) => index + 1);
+const seeds = Array.from({ length: 16 }, (_, index) => index + 1);
 
 async function compare(difference: Difference) {
   const reports = [];
@@ -23,7 +23,7 @@ describe("a tenant", () => {
     async () => {
       const { broken, answers, foreign } = await compare("flood");
       expect(broken).toEqual([]);
-      expect(answers).toBeGreaterThan(120);
+      expect(answers).toBeGreaterThan(200);
       expect(foreign).toBeGreaterThan(5 * answers);
     },
     timeoutMs,
@@ -34,7 +34,7 @@ describe("a tenant", () => {
     async () => {
       const { broken, answers } = await compare("wall_clocks");
       expect(broken).toEqual([]);
-      expect(answers).toBeGreaterThan(120);
+      expect(answers).toBeGreaterThan(200);
     },
     timeoutMs,
   );
