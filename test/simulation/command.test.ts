@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { readCommand, UsageError } from "../../src/testing/simulation/command.ts";
+import { readCommand, UsageError } from "../../src/testing/simulation/command/command.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const folder = mkdtempSync(join(tmpdir(), "interlock-simulation-"));

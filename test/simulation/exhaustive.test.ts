@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { exhaust } from "../../src/testing/exhaustive/exhaust.ts";
 import { exploreScenario, replaySchedule, scenarios } from "../../src/testing/exhaustive/explore-scenario.ts";
-import { plantedBugs } from "../../src/testing/simulation/planted-bugs.ts";
+import { plantedBugs } from "../../src/testing/simulation/bugs/planted-bugs.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const timeoutMs = 300_000;

@@ -10,9 +10,9 @@ import {
   type StoreCall,
   type StoreExecution,
 } from "../../src/testing/simulated-store.ts";
-import { DurableStream } from "../../src/testing/simulation/durable-stream.ts";
-import { JournaledRecords } from "../../src/testing/simulation/journaled-records.ts";
-import { type DurabilityLevel, holdsBack } from "../../src/testing/simulation/loss-faults.ts";
+import { DurableStream } from "../../src/testing/simulation/checks/durable-stream.ts";
+import { JournaledRecords } from "../../src/testing/simulation/checks/journaled-records.ts";
+import { type DurabilityLevel, holdsBack } from "../../src/testing/simulation/faults/loss-faults.ts";
 import { noStoreFaults, travelMsOf } from "../../src/testing/store-faults.ts";
 
 const acme = "acme" as TenantId;

@@ -3,8 +3,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { plantedBugs as productBugs } from "../../scripts/planted-bugs.ts";
-import { invariantNames, invariants } from "../../src/testing/simulation/invariants.ts";
-import { plantedBugs } from "../../src/testing/simulation/planted-bugs.ts";
+import { plantedBugs } from "../../src/testing/simulation/bugs/planted-bugs.ts";
+import { invariantNames, invariants } from "../../src/testing/simulation/invariants/invariants.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const numbered = Array.from({ length: 30 }, (_, index) => `INV-${index + 1}`);

@@ -5,10 +5,10 @@ import type { LockName } from "../../domain/lock.ts";
 import type { Fingerprint } from "../../domain/reservation.ts";
 import { makeRunId } from "../../domain/run.ts";
 import { bareStart } from "../bare-run.ts";
-import { keyOf, start } from "../simulation/clients.ts";
-import { end } from "../simulation/enders.ts";
-import type { StartAttempt } from "../simulation/history.ts";
-import { mustHold } from "../simulation/violation.ts";
+import type { StartAttempt } from "../simulation/checks/history.ts";
+import { mustHold } from "../simulation/invariants/violation.ts";
+import { keyOf, start } from "../simulation/people/clients.ts";
+import { end } from "../simulation/people/enders.ts";
 import type { Node } from "../simulation/world.ts";
 import type { Ask, Scenario, Stage } from "./stage.ts";
 

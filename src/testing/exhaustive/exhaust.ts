@@ -1,6 +1,6 @@
 // The exhaustive mode as a command: every scenario with all its schedules within the bounds, in words and numbers.
 import { parseArgs } from "node:util";
-import { plantedBugs } from "../simulation/planted-bugs.ts";
+import { plantedBugs } from "../simulation/bugs/planted-bugs.ts";
 import { exploreScenario, replaySchedule, type ScenarioReport, scenarios } from "./explore-scenario.ts";
 import type { Bounds } from "./explorer.ts";
 

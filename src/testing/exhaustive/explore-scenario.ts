@@ -1,6 +1,6 @@
 // The table of scenarios, and what can be done with one: explore all its schedules, or replay one of them.
 import { systemClock } from "../../adapters/system/system-clock.ts";
-import type { PlantedBug } from "../simulation/planted-bugs.ts";
+import type { PlantedBug } from "../simulation/bugs/planted-bugs.ts";
 import { admissionScenarios } from "./admission-scenarios.ts";
 import { type Bounds, type Exploration, explore, type Failure, following } from "./explorer.ts";
 import { playScenario, type Scenario } from "./stage.ts";

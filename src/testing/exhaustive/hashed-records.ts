@@ -1,7 +1,7 @@
 // Records that know a hash of their whole content at any time: what makes two states of the store comparable.
 import type { RecordKind, RecordKinds } from "../../adapters/operations/records.ts";
 import { fnv1a, fnv1aStart } from "../fnv1a.ts";
-import { JournaledRecords } from "../simulation/journaled-records.ts";
+import { JournaledRecords } from "../simulation/checks/journaled-records.ts";
 
 export class HashedRecords extends JournaledRecords {
   /** Sums over all records, by two hashes: they do not depend on the order in which the records were written. */

@@ -6,7 +6,7 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import { partitionOf } from "../../domain/partition.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { EngineNode } from "../simulation/engine-node.ts";
-import { mustHold } from "../simulation/violation.ts";
+import { mustHold } from "../simulation/invariants/violation.ts";
 import type { Ask, Scenario, Stage } from "./stage.ts";
 
 const twoSteps = { one: work(), two: work() };

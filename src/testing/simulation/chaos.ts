@@ -1,17 +1,19 @@
 // The time of faults: gateways with their callers run, are paused, crash, come back under a new name, and have wrong clocks.
 import type { Role } from "../../control/start-roles.ts";
-import { again } from "./again.ts";
-import { startBusIncidents } from "./bus-incidents.ts";
-import { startCallFaults } from "./call-faults.ts";
-import { runClient } from "./clients.ts";
 import { crashPlace, type Place, type Started, type Starter, startPlace } from "./cluster.ts";
-import { runEnder } from "./enders.ts";
 import { allRoles, startEngine } from "./engine-node.ts";
-import { runFollower } from "./followers.ts";
-import { keepLetters } from "./letter-keepers.ts";
-import { breakSomeLock, runLockAgent } from "./lock-agents.ts";
-import { runLockUser } from "./lock-users.ts";
-import { runOperator } from "./operators.ts";
+import { again } from "./faults/again.ts";
+import { startBusIncidents } from "./faults/bus-incidents.ts";
+import { startCallFaults } from "./faults/call-faults.ts";
+import { startRollingRestart } from "./faults/rolling-restart.ts";
+import { startStoreLosses } from "./faults/store-losses.ts";
+import { runClient } from "./people/clients.ts";
+import { runEnder } from "./people/enders.ts";
+import { runFollower } from "./people/followers.ts";
+import { keepLetters } from "./people/letter-keepers.ts";
+import { breakSomeLock, runLockAgent } from "./people/lock-agents.ts";
+import { runLockUser } from "./people/lock-users.ts";
+import { runOperator } from "./people/operators.ts";
 import {
   cancelSomething,
   changeWorkflow,
@@ -21,12 +23,10 @@ import {
   saveWorkflows,
   startWorkflow,
   takeInVain,
-} from "./people.ts";
-import { rerunSomething } from "./rerunners.ts";
-import { startRollingRestart } from "./rolling-restart.ts";
-import { startStoreLosses } from "./store-losses.ts";
+} from "./people/people.ts";
+import { rerunSomething } from "./people/rerunners.ts";
+import { runWorker } from "./people/workers.ts";
 import type { Crowd } from "./swarm.ts";
-import { runWorker } from "./workers.ts";
 import { type Node, startNode, type World } from "./world.ts";
 
 /** Starts everything; it goes on by itself while the kernel runs. */

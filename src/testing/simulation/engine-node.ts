@@ -5,7 +5,7 @@ import type { Engine } from "../../control/engine/engine.ts";
 import { holdsHighRisk } from "../../control/scheduler/holding.ts";
 import { type Role, roles } from "../../control/start-roles.ts";
 import { partitionOf } from "../../domain/partition.ts";
-import { drawCheck } from "./dispatch-checks.ts";
+import { drawCheck } from "./people/dispatch-checks.ts";
 import type { Node, World } from "./world.ts";
 
 export type EngineNode = Node & {

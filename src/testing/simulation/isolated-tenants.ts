@@ -2,15 +2,15 @@
 import type { Fingerprint } from "../../domain/reservation.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { SimulatedProcess } from "../simulated-process.ts";
-import { again } from "./again.ts";
-import { keyOf, runClient } from "./clients.ts";
-import { runEnder } from "./enders.ts";
+import { foretoldId } from "./checks/foretold.ts";
 import { type EngineNode, startEngine } from "./engine-node.ts";
-import { foretoldId } from "./foretold.ts";
-import { runLockUser } from "./lock-users.ts";
-import { runOperator } from "./operators.ts";
+import { again } from "./faults/again.ts";
+import { keyOf, runClient } from "./people/clients.ts";
+import { runEnder } from "./people/enders.ts";
+import { runLockUser } from "./people/lock-users.ts";
+import { runOperator } from "./people/operators.ts";
+import { runWorker } from "./people/workers.ts";
 import type { SplitKernel } from "./split-kernel.ts";
-import { runWorker } from "./workers.ts";
 import { type Node, startNode, type World } from "./world.ts";
 
 export type Gateway = { readonly node: Node; readonly engine: EngineNode | undefined };

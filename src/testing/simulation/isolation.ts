@@ -7,13 +7,13 @@ import { noBusFaults } from "../simulated-bus.ts";
 import type { SimulatedProcess } from "../simulated-process.ts";
 import { createSimulatedStore } from "../simulated-store.ts";
 import { noStoreFaults } from "../store-faults.ts";
-import { again } from "./again.ts";
 import { allRoles, startEngine } from "./engine-node.ts";
+import { again } from "./faults/again.ts";
+import { mustHold, Violation } from "./invariants/violation.ts";
 import { type Gateway, startTenant } from "./isolated-tenants.ts";
 import type { BrokenInvariant, SeedReport } from "./simulate.ts";
 import { createSplitKernel, nobody, type SplitKernel } from "./split-kernel.ts";
 import type { Swarm } from "./swarm.ts";
-import { mustHold, Violation } from "./violation.ts";
 import { createWorld, startNode, type World, type WorldOptions } from "./world.ts";
 
 /** What is different in the second run of a seed. */

@@ -2,8 +2,8 @@
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
 import type { SeededRandom } from "../seeded-random.ts";
+import { topics } from "./people/workflow-shapes.ts";
 import type { Swarm } from "./swarm.ts";
-import { topics } from "./workflow-shapes.ts";
 
 export type Narrowing = {
   /** Every gateway admits under the lock with a fixed wait and takes results by `retry`, and no tenant is set otherwise. */

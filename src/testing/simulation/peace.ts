@@ -2,13 +2,13 @@
 import { orderedNumber } from "../../adapters/operations/records.ts";
 import { isTerminal, makeRunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { whyDeadlocked } from "./deadlock.ts";
+import { whyDeadlocked } from "./checks/deadlock.ts";
+import type { KnownRun } from "./checks/known-state.ts";
+import { checkRerun } from "./checks/rerun-checks.ts";
+import { checkEndedRun } from "./checks/step-checks.ts";
 import { allRoles, startEngine } from "./engine-node.ts";
-import type { KnownRun } from "./known-state.ts";
-import { retryEveryLetter } from "./letter-keepers.ts";
-import { checkRerun } from "./rerun-checks.ts";
-import { checkEndedRun } from "./step-checks.ts";
-import { mustHold, Violation } from "./violation.ts";
+import { mustHold, Violation } from "./invariants/violation.ts";
+import { retryEveryLetter } from "./people/letter-keepers.ts";
 import { startNode, type World } from "./world.ts";
 
 /** A few leases, back-offs and delays for every step that is left; what takes longer waits for nobody. */

@@ -5,12 +5,12 @@ import { isTerminal } from "../../domain/run.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
 import { noBusFaults } from "../simulated-bus.ts";
 import { noStoreFaults } from "../store-faults.ts";
-import { start } from "./clients.ts";
-import { end } from "./enders.ts";
-import type { StartAttempt } from "./history.ts";
-import { changeTenant } from "./operators.ts";
+import type { StartAttempt } from "./checks/history.ts";
+import { mustHold } from "./invariants/violation.ts";
 import { finishWorkflows } from "./peace.ts";
-import { mustHold } from "./violation.ts";
+import { start } from "./people/clients.ts";
+import { end } from "./people/enders.ts";
+import { changeTenant } from "./people/operators.ts";
 import { type Node, startNode, type World } from "./world.ts";
 
 /** Far more than healing takes: what it stops are loops without an end. */

@@ -1,11 +1,11 @@
 // One seed from its first draw to the last check.
 import { besideSqlite } from "./beside-sqlite.ts";
 import { startChaos } from "./chaos.ts";
-import type { InvariantName } from "./invariants.ts";
+import type { InvariantName } from "./invariants/invariants.ts";
+import type { Mark } from "./invariants/marks.ts";
+import { mustHold, Violation } from "./invariants/violation.ts";
 import { type Difference, simulateIsolation } from "./isolation.ts";
-import type { Mark } from "./marks.ts";
 import { healAndCheck } from "./quiescence.ts";
-import { mustHold, Violation } from "./violation.ts";
 import { createWorld, type WorldOptions } from "./world.ts";
 
 /** Plain data: it also comes from other processes. */

@@ -4,7 +4,7 @@ import type { Database } from "../../adapters/sqlite/driver.ts";
 import { bundledKinds } from "../../adapters/sqlite/run-bundles.ts";
 import { tableOf } from "../../adapters/sqlite/schema.ts";
 import { decodeKey } from "../../adapters/sqlite/text-key.ts";
-import { JournaledRecords } from "./journaled-records.ts";
+import { JournaledRecords } from "./checks/journaled-records.ts";
 
 export type ScopedRecords = Pick<JournaledRecords, "scan"> & { scopes(kind: RecordKind): readonly string[] };
 

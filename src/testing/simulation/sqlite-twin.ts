@@ -13,8 +13,8 @@ import type { StoreSettings } from "../../ports/store.ts";
 import type { Kernel } from "../kernel.ts";
 import type { SeededRandom } from "../seeded-random.ts";
 import type { ArrivedCall, PerformedCall, StoreTwin } from "../store-twin.ts";
+import { mustHold } from "./invariants/violation.ts";
 import { type ScopedRecords, scopesOf } from "./sqlite-scopes.ts";
-import { mustHold } from "./violation.ts";
 
 export type SqliteTwinParts = {
   readonly kernel: Kernel;

@@ -6,7 +6,7 @@ import { defaultStoreSettings, type StoreSettings } from "../../ports/store.ts";
 import type { SeededRandom } from "../seeded-random.ts";
 import { type BusFaults, noBusFaults } from "../simulated-bus.ts";
 import { noStoreFaults, type StoreFaults } from "../store-faults.ts";
-import { drawHarderFaults, drawTail, type HarderFaults } from "./loss-faults.ts";
+import { drawHarderFaults, drawTail, type HarderFaults } from "./faults/loss-faults.ts";
 import { type Narrowing, narrowSwarm } from "./narrow-swarm.ts";
 
 export type Swarm = UsualSwarm & HarderFaults & Narrowing;
@@ -82,8 +82,8 @@ export function drawSwarm(random: SeededRandom): Swarm {
   const drawn = keepingGraves({
     calm,
     // Most seeds are small: twice as many in the same time find more than fewer large ones do.
-    chaosMs: random.integer(800, random.pick([1_400, 1_600, 2_000, 2_500, 8_000])),
-    gateways: Array.from({ length: random.pick([1, 1, 2, 2, 2, 2, 3, 5]) }, () => ({
+    chaosMs: random.integer(700, random.pick([1_200, 1_400, 1_600, 2_000, 6_000])),
+    gateways: Array.from({ length: random.pick([1, 1, 1, 2, 2, 2, 3, 4]) }, () => ({
       strategy: random.pick(["atomic", "lock"]),
       wait: random.pick(["fixed", "jitter"]),
     })),

@@ -17,22 +17,22 @@ import {
   type SimulatedStore,
   type StoreExecution,
 } from "../simulated-store.ts";
-import type { BusChecks } from "./bus-checks.ts";
-import { createChecks } from "./checks.ts";
-import type { Deeds } from "./deeds.ts";
-import type { DurableStream } from "./durable-stream.ts";
+import type { PlantedBug } from "./bugs/planted-bugs.ts";
+import type { BusChecks } from "./checks/bus-checks.ts";
+import { createChecks } from "./checks/checks.ts";
+import type { Deeds } from "./checks/deeds.ts";
+import type { DurableStream } from "./checks/durable-stream.ts";
+import type { FailClosedChecks } from "./checks/fail-closed-checks.ts";
+import type { Foretold } from "./checks/foretold.ts";
+import type { GrantChecks } from "./checks/grant-checks.ts";
+import type { History } from "./checks/history.ts";
+import { JournaledRecords } from "./checks/journaled-records.ts";
+import type { KnownState } from "./checks/known-state.ts";
+import type { StateChecks } from "./checks/state-checks.ts";
+import { type Reduction, reduceSwarm } from "./command/reductions.ts";
 import type { EngineNode } from "./engine-node.ts";
-import type { FailClosedChecks } from "./fail-closed-checks.ts";
-import { FencedSink } from "./fenced-sink.ts";
-import type { Foretold } from "./foretold.ts";
-import type { GrantChecks } from "./grant-checks.ts";
-import type { History } from "./history.ts";
-import { JournaledRecords } from "./journaled-records.ts";
-import type { KnownState } from "./known-state.ts";
-import { Marks } from "./marks.ts";
-import type { PlantedBug } from "./planted-bugs.ts";
-import { type Reduction, reduceSwarm } from "./reductions.ts";
-import type { StateChecks } from "./state-checks.ts";
+import { Marks } from "./invariants/marks.ts";
+import { FencedSink } from "./people/fenced-sink.ts";
 import { drawSwarm, type Swarm } from "./swarm.ts";
 import { Tasks } from "./tasks.ts";
 
