@@ -65,3 +65,8 @@ export function drawParent(random: SeededRandom): readonly JsonValue[] {
     { id: parentId, name: parentId, steps: parent },
   ];
 }
+
+/** More time and more changes of tenants than most seeds have: for what needs a coincidence. */
+export function busyDay(swarm: Swarm): Swarm {
+  return { ...swarm, chaosMs: 6_000, changeEveryMs: 100 };
+}

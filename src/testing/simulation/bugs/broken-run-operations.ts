@@ -152,7 +152,8 @@ export const proposalOfAnyVersion: Operations = {
     const { tenant, runId, proposal } = request;
     const version = context.records.get("run", tenant, runId)?.version;
     if (proposal === undefined || version === undefined) return operations.deliver(context, request);
-    return operations.deliver(context, { ...request, proposal: { ...proposal, expectedVersion: version } });
+    const { expectedCommitId: _made, ...decided } = proposal;
+    return operations.deliver(context, { ...request, proposal: { ...decided, expectedVersion: version } });
   },
 };
 

@@ -93,7 +93,7 @@ const plantedGateBugs: Readonly<Record<string, PlantedBug>> = {
   },
   unknown_as_success: {
     mistake: "no answer in time is taken for an admission",
-    caughtBy: ["INV-18"],
+    caughtBy: ["INV-18", "INV-29"],
     wrapStore: unknownAsSuccess,
   },
   unknown_end_as_unavailable: {

@@ -1,4 +1,6 @@
 // Known mistakes about messages, dead letters, reruns, queues of locks and followed events, put in on purpose.
+
+import { busyDay } from "../narrow-swarm.ts";
 import {
   breaksAnyGrant,
   emptyResultsTakenOver,
@@ -53,6 +55,7 @@ export const plantedBusBugs: Readonly<Record<string, PlantedBug>> = {
     mistake: "the retry of a dead letter opens a run although all slots are taken",
     caughtBy: ["INV-17"],
     seedsMax: 500,
+    swarm: busyDay,
     table: reopenedPastTheLimit,
   },
   empty_results_taken_over: {

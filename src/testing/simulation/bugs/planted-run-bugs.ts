@@ -1,4 +1,6 @@
 // Known mistakes about runs, jobs and approvals, put in on purpose: each shows that the checks would notice it in the product.
+
+import { busyDay } from "../narrow-swarm.ts";
 import { timersByTheWallClock } from "./broken-clocks.ts";
 import {
   attentionNotSet,
@@ -61,6 +63,7 @@ export const plantedRunBugs: Readonly<Record<string, PlantedBug>> = {
     mistake: "a job is born claimed for a worker whose key was revoked while it polled",
     caughtBy: ["revocation"],
     seedsMax: 500,
+    swarm: busyDay,
     table: bornClaimedForRevokedKey,
   },
   job_claimed_twice: {
