@@ -70,3 +70,15 @@ export function drawParent(random: SeededRandom): readonly JsonValue[] {
 export function busyDay(swarm: Swarm): Swarm {
   return { ...swarm, chaosMs: 6_000, changeEveryMs: 100 };
 }
+
+/** A store with replicas that fails over again and again, each time after a while in which nothing was copied. */
+export function losingDay(swarm: Swarm): Swarm {
+  const losses = {
+    level: "replicated",
+    lagMsMax: 20,
+    lossEveryMs: 400,
+    stallMsMax: 1_000,
+    downMsMax: 300,
+  } as const;
+  return { ...busyDay(swarm), losses };
+}

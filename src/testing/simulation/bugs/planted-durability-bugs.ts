@@ -6,6 +6,7 @@ import type { Guard } from "../../../domain/lock.ts";
 import type { TenantId } from "../../../domain/tenant.ts";
 import type { OperationName, Store } from "../../../ports/store.ts";
 import { type HoldsBack, holdsBack } from "../faults/loss-faults.ts";
+import { losingDay } from "../narrow-swarm.ts";
 import { mapping } from "./broken-records.ts";
 import type { PlantedBug } from "./planted-bugs.ts";
 
@@ -36,6 +37,7 @@ export const plantedDurabilityBugs: Readonly<Record<string, PlantedBug>> = {
       "whether a start without an answer took effect is looked up by a read, which waits for no replica",
     caughtBy: ["INV-18"],
     seedsMax: 500,
+    swarm: losingDay,
     wrapStore: lookingUpStarts,
   },
   fence_counter_lost: {

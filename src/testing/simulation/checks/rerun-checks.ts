@@ -21,7 +21,8 @@ export function isTakenOver(
   const of = sourceOf(records, scope);
   if (of === undefined) return false;
   const source = scope.slice(0, scope.indexOf("/") + 1) + of;
-  return records.get("runRecord", source, member)?.body === body;
+  const earlier = records.get("runRecord", source, member);
+  return earlier === undefined || earlier.body === body;
 }
 
 /** To be called when it has ended: while the earlier run is there, both say the same of what was taken over. */
