@@ -55,6 +55,26 @@ table("locks", [
     ],
   ],
   [
+    "an acquire without an answer took effect, and its repeat is told of that grant, of which little time is left",
+    [],
+    [
+      lost(1, acquire(1), "c"),
+      ok(at(900, 901, "c"), acquire(1), granted(5)),
+      ok(at(1100, 1101, "d"), acquire(1), granted(6)),
+    ],
+  ],
+  [
+    "an acquire without an answer that is older than another grant of its client",
+    ["INV-13"],
+    [
+      lost(1, acquire(1), "c"),
+      ok(at(100, 101, "c"), acquire(1), granted(4)),
+      ok(at(102, 103, "c"), release(4), done),
+      ok(at(900, 901, "c"), acquire(1), granted(5)),
+      ok(at(1100, 1101, "d"), acquire(1), granted(6)),
+    ],
+  ],
+  [
     "a release without an answer took effect",
     [],
     [ok(at(1, 2), acquire(1), granted(5)), lost(3, release(5)), ok(at(5, 6), acquire(1), granted(6))],

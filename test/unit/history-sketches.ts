@@ -36,9 +36,9 @@ export function refused(
   ];
 }
 
-export function lost(from: number, operation: Operation): Line {
+export function lost(from: number, operation: Operation, client?: string): Line {
   return (number) => [
-    { type: "invoke", id: `${number}`, client: `client-${number}`, atUs: from, ...operation },
+    { type: "invoke", id: `${number}`, client: client ?? `client-${number}`, atUs: from, ...operation },
     { type: "unknown", id: `${number}`, atUs: from + 1, code: "timeout" },
   ];
 }

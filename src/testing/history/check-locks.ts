@@ -87,11 +87,12 @@ function checkOrder(
   stepsMax: number | undefined,
 ): Checked {
   const granted = new Set(calls.map((call) => okAnswer(call, "lock")?.fence));
+  const firstUs = firstAskedUs(calls);
   const told = calls.flatMap((call) => {
     const { operation: asked } = call;
     // The release of a grant whose answer nobody recorded.
     if (asked.operation === "release" && !granted.has(asked.fence)) return [];
-    const operation = timedOf(call);
+    const operation = timedOf(call, firstUs.get(call) ?? call.invokedAtUs);
     return operation === undefined ? [] : [{ call, operation }];
   });
   const operations = told.map(({ operation }) => operation);
@@ -110,11 +111,28 @@ function checkOrder(
   return { findings: [{ invariant: "INV-13", standing, sentence, records }], undecided: [] };
 }
 
+/**
+ * When each was asked for the first time: a client that heard nothing asks again, and may be told of what its first try got
+ * it long ago.
+ */
+function firstAskedUs(calls: ReadonlyArray<Call<"acquire" | "release">>): ReadonlyMap<Call, number> {
+  const unheardUs = new Map<string, number>();
+  const asked = new Map<Call, number>();
+  for (const call of [...calls].sort((left, right) => left.invokedAtUs - right.invokedAtUs)) {
+    if (call.operation.operation !== "acquire") continue;
+    const sinceUs = unheardUs.get(call.client) ?? call.invokedAtUs;
+    asked.set(call, sinceUs);
+    if (call.completion.kind === "unknown") unheardUs.set(call.client, sinceUs);
+    else unheardUs.delete(call.client);
+  }
+  return asked;
+}
+
 type Told = TimedOperation<LockOperation, LockAnswer>;
 
 /** Refusals to grant tell nothing that could be held against anybody: a lock may be kept for the first who waits. */
-function timedOf(call: Call<"acquire" | "release">): Told | undefined {
-  const { client, operation, invokedAtUs, completion } = call;
+function timedOf(call: Call<"acquire" | "release">, invokedAtUs: number): Told | undefined {
+  const { client, operation, completion } = call;
   const answeredUs = answeredAtUs(call);
   if (operation.operation === "acquire") {
     const fence = okAnswer(call, "lock")?.fence;
