@@ -20,6 +20,18 @@ export const plantedPublicLockBugs: readonly PlantedBug[] = [
     tests: [trouble],
   },
   {
+    name: "slept-through-grant-given-back",
+    what: "a process that slept through its caller's wait gives back what the caller was granted elsewhere, with the same token",
+    edits: [
+      {
+        file: acquire,
+        find: "if (this.#request.token === undefined) return (await this.#giveUp(decidedAtMs)) ?? tooLate;",
+        replace: "if (this.#mayHold) return (await this.#giveUp(decidedAtMs)) ?? tooLate;",
+      },
+    ],
+    tests: ["test/simulation/regressions.test.ts"],
+  },
+  {
     name: "place-left-in-queue",
     what: "whoever waited too long keeps its place: the lock goes to nobody",
     edits: [

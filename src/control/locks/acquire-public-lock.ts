@@ -160,7 +160,7 @@ class Acquisition {
     const expiresInMs = leaseLeftMs(grant, this.#now());
     if (expiresInMs <= 0) {
       this.#mayHold = true;
-      if (this.#leftMs() <= 0) return (await this.#giveUp(grant.storeTimeMs)) ?? tooLate;
+      if (this.#leftMs() <= 0) return this.#grantedTooLate(grant.storeTimeMs);
       await this.#rest(this.#pace.retry.baseMs);
       return undefined;
     }
@@ -177,6 +177,16 @@ class Acquisition {
       expiresInMs,
       waitedMs,
     };
+  }
+
+  /**
+   * A caller's own token may have got the lock elsewhere, while this process slept: what looks like an old grant of ours is
+   * then what the caller works under, and only its end or its ttl may free it.
+   */
+  async #grantedTooLate(decidedAtMs: number): Promise<AcquireLockAnswer> {
+    if (this.#request.token === undefined) return (await this.#giveUp(decidedAtMs)) ?? tooLate;
+    this.#waiter?.leave();
+    return { kind: "unknown", cause: tooLate.cause, token: this.#token };
   }
 
   async #busy(
