@@ -29,7 +29,7 @@ export const plantedPublicLockBugs: readonly PlantedBug[] = [
         replace: "if (this.#mayHold) return (await this.#giveUp(decidedAtMs)) ?? tooLate;",
       },
     ],
-    tests: ["test/simulation/regressions.test.ts"],
+    tests: ["test/simulation/regressions.test.ts", "test/simulation/store-losses.test.ts"],
   },
   {
     name: "place-left-in-queue",
