@@ -12,7 +12,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const timeoutMs = 120_000;
 
 const commandOf = (main: string, words: readonly string[]) => [
-  ...["--import", "tsx", join(root, "src/testing/simulation", main)],
+  ...["--import", "tsx", join(root, "src/testing/simulation/command", main)],
   ...words,
 ];
 
