@@ -120,7 +120,8 @@ function byName({ known }: World, answers: readonly string[]): readonly string[]
 function outcomesOf({ known }: World, answers: readonly string[]): readonly string[] {
   const ends = [...known.runs()]
     .filter(({ tenant, parent }) => tenant === own && parent === undefined)
-    .map(({ actor, status }) => `run of ${actor} ${isTerminal(status) ? status : "goes on"}`);
+    // Not how: the delay before a retry is drawn from what its process shares, and a step's time may be over before the last.
+    .map(({ actor, status }) => `run of ${actor} ${isTerminal(status) ? "has ended" : "goes on"}`);
   return [...answers.filter((line) => line.includes("/starter-")), ...ends].sort();
 }
 
@@ -136,13 +137,27 @@ function judge(alone: Day, beside: Day, difference: Difference): Day["violation"
     return { invariant, what: `${broken.invariant} broke while ${because}: ${broken.what}` };
   // A lease ends by whichever clock says so first, which may be a millisecond later when only one can: orders then differ.
   if (difference === "wall_clocks" && alone.world.swarm.workflows === undefined) return undefined;
-  const length = Math.max(alone.answers.length, beside.answers.length);
-  const at = Array.from({ length }).findIndex((_, index) => alone.answers[index] !== beside.answers[index]);
+  const [expected, found] =
+    alone.world.swarm.workflows === undefined
+      ? [alone.answers, beside.answers]
+      : askedInBoth(alone.answers, beside.answers);
+  const length = Math.max(expected.length, found.length);
+  const at = Array.from({ length }).findIndex((_, index) => expected[index] !== found[index]);
   if (at === -1) return undefined;
-  return {
-    invariant,
-    what: `answer ${at} is "${alone.answers[at]}", and "${beside.answers[at]}" while ${because}`,
+  return { invariant, what: `answer ${at} is "${expected[at]}", and "${found[at]}" while ${because}` };
+}
+
+/** The last start of a caller may come a moment before the callers stop on one day, and a moment after it on the other. */
+function askedInBoth(
+  alone: readonly string[],
+  beside: readonly string[],
+): readonly [readonly string[], readonly string[]] {
+  const startOf = (line: string) => /[^ ]*\/starter-[^ ]* of [^ ]*/.exec(line)?.[0] ?? line;
+  const of = (lines: readonly string[], others: readonly string[]) => {
+    const asked = new Set(others.map(startOf));
+    return lines.filter((line) => asked.has(startOf(line)));
   };
+  return [of(alone, beside), of(beside, alone)];
 }
 
 function createIsolatedWorld(seed: number, kernel: SplitKernel, options: WorldOptions): World {
