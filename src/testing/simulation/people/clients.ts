@@ -74,7 +74,9 @@ export async function start(world: World, node: Node, asked: StartAttempt, signa
 
 /** Where nothing fails, a caller may have to wait its turn in vain, but is never left in doubt. */
 function checkCalmAnswer(answer: StartAnswer): void {
-  const busy = answer.kind === "gate_unavailable" && answer.cause.startsWith("admission lock busy");
+  // At the quota of keys a start under the lock may lose its reservation to another's: nothing is lost, and it is told so.
+  const inTurn = ["admission lock busy", "reservation_lost"];
+  const busy = answer.kind === "gate_unavailable" && inTurn.some((cause) => answer.cause.startsWith(cause));
   const trouble = answer.kind === "outcome_unknown" || (answer.kind === "gate_unavailable" && !busy);
   mustHold(!trouble, "liveness", () => `nothing fails, and yet: ${JSON.stringify(answer)}`);
 }
