@@ -128,8 +128,7 @@ describe("banned calls", () => {
   const exempt = [
     "src/adapters/system/",
     "src/load-config.ts",
-    "src/testing/kernel.ts",
-    "src/testing/exhaustive/choice-kernel.ts",
+    "src/testing/run-in-bursts.ts",
     "src/sdk/surroundings.ts",
   ];
 

@@ -2,6 +2,7 @@
 import type { CancelTimer } from "../ports/clock.ts";
 import { EventHeap } from "./event-heap.ts";
 import { fnv1a, fnv1aStart, fnv1aText } from "./fnv1a.ts";
+import { runInBursts } from "./run-in-bursts.ts";
 import { createSeededRandom, type SeededRandom } from "./seeded-random.ts";
 import { type ProcessOptions, type SimulatedProcess, startProcess } from "./simulated-process.ts";
 
@@ -50,12 +51,6 @@ export type RunEnd =
 
 /** Far more than any test needs: what it stops are endless loops. */
 const eventsMaxByDefault = 1_000_000;
-
-/**
- * Steps that are queued as macrotasks at once. Between two of them Node runs all promise chains, as after a turn of its
- * event loop, but without the turn, which asks the system for input each time: 21 % of the time of a simulation.
- */
-const burstSteps = 64;
 
 export function createKernel(seed: number, options: KernelOptions = {}): Kernel {
   return new EventKernel(createSeededRandom(seed), options.onNote);
@@ -115,30 +110,12 @@ class EventKernel implements Kernel {
     this.#failure ??= { error };
   }
 
-  async run(limits: RunLimits): Promise<RunEnd> {
-    await promiseChains();
-    return new Promise((resolve, reject) => {
-      let events = 0;
-      let ended = false;
-      const step = () => {
-        if (ended) return;
-        try {
-          const end = this.#step(limits, events);
-          events += 1;
-          if (end === undefined) return;
-          ended = true;
-          resolve(end);
-        } catch (error) {
-          ended = true;
-          reject(error);
-        }
-      };
-      const burst = () => {
-        if (ended) return;
-        for (let steps = 0; steps < burstSteps; steps += 1) setImmediate(step);
-        setImmediate(burst);
-      };
-      burst();
+  run(limits: RunLimits): Promise<RunEnd> {
+    let events = 0;
+    return runInBursts(() => {
+      const end = this.#step(limits, events);
+      events += 1;
+      return end;
     });
   }
 
@@ -185,14 +162,4 @@ class EventKernel implements Kernel {
   traceHash(): string {
     return `${fnv1aText(this.#hash)}-${this.random.draws()}`;
   }
-}
-
-/**
- * Promise chains of any depth have run to their next wait once a macrotask comes; awaiting a resolved promise would not
- * do. It is the only real scheduling in a simulation, so nothing depends on how fast the machine is.
- */
-function promiseChains(): Promise<void> {
-  return new Promise((resolve) => {
-    setImmediate(resolve);
-  });
 }

@@ -1,7 +1,9 @@
 // A kernel whose order is chosen from outside: messages may be late, timers are exact, and every step is a list of options.
+
 import type { CancelTimer } from "../../ports/clock.ts";
 import { fnv1a, fnv1aStart, fnv1aText } from "../fnv1a.ts";
 import type { Kernel, NotePart, RunEnd, RunLimits } from "../kernel.ts";
+import { runInBursts } from "../run-in-bursts.ts";
 import { createSeededRandom, type SeededRandom } from "../seeded-random.ts";
 import { type ProcessOptions, type SimulatedProcess, startProcess } from "../simulated-process.ts";
 
@@ -54,9 +56,6 @@ export type ChoiceKernel = Kernel & {
 
 /** Far more than a scenario needs: what it stops are loops without an end. */
 const eventsMaxByDefault = 100_000;
-
-/** As in the other kernel: macrotasks that are queued at once, with all promise chains run between two of them. */
-const burstSteps = 64;
 
 export function createChoiceKernel(onNote?: (line: string) => void): ChoiceKernel {
   return new SteeredKernel(onNote);
@@ -219,28 +218,12 @@ class SteeredKernel implements ChoiceKernel {
 
   /** Promise chains of any depth have run to their next wait whenever a step is taken. */
   #loop(eventsMax: number, step: () => RunEnd | undefined): Promise<RunEnd> {
-    return new Promise((resolve, reject) => {
-      let [events, over] = [0, false];
-      const turn = () => {
-        if (over) return;
-        try {
-          if (this.#failure !== undefined) throw this.#failure.error;
-          const end = events >= eventsMax ? ({ kind: "events_spent" } as const) : step();
-          events += 1;
-          if (end === undefined) return;
-          over = true;
-          resolve(end);
-        } catch (error) {
-          over = true;
-          reject(error);
-        }
-      };
-      const burst = () => {
-        if (over) return;
-        for (let steps = 0; steps < burstSteps; steps += 1) setImmediate(turn);
-        setImmediate(burst);
-      };
-      setImmediate(burst);
+    let events = 0;
+    return runInBursts(() => {
+      if (this.#failure !== undefined) throw this.#failure.error;
+      const end = events >= eventsMax ? ({ kind: "events_spent" } as const) : step();
+      events += 1;
+      return end;
     });
   }
 
