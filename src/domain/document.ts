@@ -1,5 +1,14 @@
 // Named texts that a tenant keeps: definitions and what lists them, keys, dead letters. The store never looks inside.
-export const collections = ["workflow", "definition", "apiKey", "deadLetter", "tenant"] as const;
+export const collections = [
+  "workflow",
+  "definition",
+  "apiKey",
+  "deadLetter",
+  "tenant",
+  "seal",
+  "refusal",
+  "canary",
+] as const;
 export type Collection = (typeof collections)[number];
 
 export type Document = {

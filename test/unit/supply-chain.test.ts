@@ -27,6 +27,7 @@ const runtimePackages: Readonly<Record<string, string>> = {
   "@marcbachmann/cel-js": "the bounded expression language of workflows, without eval",
   "@nats-io/jetstream": "the bus between processes",
   "@nats-io/transport-node": "its connection",
+  "@opentelemetry/api": "spans for whoever runs a tracing SDK beside it; nothing happens without one",
   "@prometheus-io/client": "the metrics' text format",
   "@redis/client": "the Redis protocol and its connections",
   ajv: "inputs against the JSON Schema of their workflow",
