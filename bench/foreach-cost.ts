@@ -14,7 +14,7 @@ import type { RunId } from "../src/domain/run.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
 import { loadConfig } from "../src/load-config.ts";
 import { executeOn, type Store, storeFrom } from "../src/ports/store.ts";
-import { type RedisServer, startRedisServer } from "../test/support/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../src/testing/servers/redis-server.ts";
 import { addTime, type OperationTimes, type Times, type ToldTime, timesChannel } from "./operation-times.ts";
 import type { RunsStore } from "./runs-target.ts";
 import { median } from "./statistics.ts";

@@ -9,7 +9,7 @@ import { createSystemLog } from "../src/adapters/system/system-log.ts";
 import type { LockToken } from "../src/domain/lock.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
 import { defaultStoreSettings } from "../src/ports/store.ts";
-import { startRedisServer } from "../test/support/redis-server.ts";
+import { startRedisServer } from "../src/testing/servers/redis-server.ts";
 import { expectSuccess, type HttpLoader, startHttpLoader } from "./http-load.ts";
 import { createProgress } from "./progress.ts";
 import { type Measurement, measureInSlices, sliceCount } from "./slices.ts";

@@ -122,13 +122,14 @@ describe("banned calls", () => {
     /\bprocess\.env\b/,
   ];
   /**
-   * The kernels of the simulator have to give real time to promise chains; the loader reads the environment; the SDK runs in
-   * other people's processes.
+   * The kernels of the simulator have to give real time to promise chains; the loader reads the environment; real servers
+   * are started and waited for; the SDK runs in other people's processes.
    */
   const exempt = [
     "src/adapters/system/",
     "src/load-config.ts",
     "src/testing/run-in-bursts.ts",
+    "src/testing/servers/",
     "src/sdk/surroundings.ts",
   ];
 

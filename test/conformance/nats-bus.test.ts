@@ -6,7 +6,7 @@ import { systemRandom } from "../../src/adapters/system/system-random.ts";
 import { busCases } from "../../src/testing/conformance/bus-cases.ts";
 import { type BusCase, BusHarness } from "../../src/testing/conformance/bus-harness.ts";
 import { betweenProcessesCases } from "../../src/testing/conformance/bus-sharing-cases.ts";
-import { type NatsServer, startNatsServer } from "../support/nats-server.ts";
+import { type NatsServer, startNatsServer } from "../../src/testing/servers/nats-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 let server: NatsServer;

@@ -13,7 +13,7 @@ import { isBelow } from "../../src/adapters/nats/server-version.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { systemRandom } from "../../src/adapters/system/system-random.ts";
 import { BusHarness, done } from "../../src/testing/conformance/bus-harness.ts";
-import { type NatsServer, startNatsServer } from "../support/nats-server.ts";
+import { type NatsServer, startNatsServer } from "../../src/testing/servers/nats-server.ts";
 import { type LogLine, recordingLog } from "../support/simulated-ports.ts";
 
 let server: NatsServer;

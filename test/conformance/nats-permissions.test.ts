@@ -12,7 +12,7 @@ import type { ClaimToken, JobId } from "../../src/domain/job.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { busStreams } from "../../src/ports/bus.ts";
 import { BusHarness, bodies, done } from "../../src/testing/conformance/bus-harness.ts";
-import { type NatsServer, startNatsServer } from "../support/nats-server.ts";
+import { type NatsServer, startNatsServer } from "../../src/testing/servers/nats-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const guide = readFileSync(join(import.meta.dirname, "../../docs/guide/nats.md"), "utf8");

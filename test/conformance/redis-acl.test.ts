@@ -10,8 +10,8 @@ import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { defaultStoreSettings, operationNames, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
+import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { performScenario, prepareScenario, scenarioNames } from "../support/operation-scenarios.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { takeSnapshot } from "../support/redis-snapshot.ts";
 import { silentLog } from "../support/silent-log.ts";
 

@@ -5,14 +5,14 @@ import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { defaultStoreSettings, type OperationName, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
+import { type RedisGroup, startRedisGroup } from "../../src/testing/servers/redis-failover.ts";
+import type { RedisServer } from "../../src/testing/servers/redis-server.ts";
 import {
   performScenario,
   prefix,
   prepareScenario,
   writingOperations,
 } from "../support/operation-scenarios.ts";
-import { type RedisGroup, startRedisGroup } from "../support/redis-failover.ts";
-import type { RedisServer } from "../support/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const replicaWaitMs = 100;

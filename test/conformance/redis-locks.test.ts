@@ -7,7 +7,7 @@ import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { admissionLock, type LockName, type LockToken } from "../../src/domain/lock.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, only } from "../../src/testing/conformance/harness.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const prefix = "interlock";

@@ -13,7 +13,7 @@ import { unchanged } from "../../src/domain/run-change.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { call } from "../../src/testing/conformance/harness.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const luaFolder = join(import.meta.dirname, "../../src/adapters/redis/lua");

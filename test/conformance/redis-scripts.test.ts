@@ -9,6 +9,7 @@ import type { Guard } from "../../src/domain/lock.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
 import { commitOf, jobOf } from "../../src/testing/conformance/run-steps.ts";
+import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import {
   performScenario,
   prefix,
@@ -17,7 +18,6 @@ import {
   scenarioNames,
   writingScenarios,
 } from "../support/operation-scenarios.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { changedKeys, takeSnapshot } from "../support/redis-snapshot.ts";
 import { silentLog } from "../support/silent-log.ts";
 

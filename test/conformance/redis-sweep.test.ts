@@ -15,7 +15,7 @@ import {
   jobOf,
   runLock,
 } from "../../src/testing/conformance/run-steps.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { changedKeys, takeSnapshot } from "../support/redis-snapshot.ts";
 import { silentLog } from "../support/silent-log.ts";
 

@@ -7,14 +7,14 @@ import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { Harness } from "../../src/testing/conformance/harness.ts";
-import { type Certificates, makeCertificates } from "../support/certificates.ts";
 import {
   type RedisServer,
   startRedisCluster,
   startRedisSentinel,
   startRedisServer,
-} from "../support/redis-server.ts";
-import { freePort } from "../support/server-process.ts";
+} from "../../src/testing/servers/redis-server.ts";
+import { freePort } from "../../src/testing/servers/server-process.ts";
+import { type Certificates, makeCertificates } from "../support/certificates.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 let ours: Certificates;

@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Finding } from "../../src/ports/finding.ts";
+import { type NatsServer, startNatsServer } from "../../src/testing/servers/nats-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { typeCommand } from "../support/command-line.ts";
-import { type NatsServer, startNatsServer } from "../support/nats-server.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 
 let folder: string;
 let redis: RedisServer;

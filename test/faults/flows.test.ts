@@ -13,8 +13,8 @@ import {
 } from "../../src/index.ts";
 import { bareStart } from "../../src/testing/bare-run.ts";
 import { endBareRun } from "../../src/testing/end-bare-run.ts";
+import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const call = { deadlineMs: 5_000 };

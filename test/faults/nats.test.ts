@@ -4,8 +4,8 @@ import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { busStreams } from "../../src/ports/bus.ts";
+import { type NatsServer, startNatsServer } from "../../src/testing/servers/nats-server.ts";
 import { type FlowEnd, startNatsFlow } from "../support/nats-flow.ts";
-import { type NatsServer, startNatsServer } from "../support/nats-server.ts";
 
 let server: NatsServer;
 

@@ -3,8 +3,8 @@ import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ControlPlane, createControlPlane, parseTenantId, type TenantId } from "../../src/index.ts";
 import { bareStart } from "../../src/testing/bare-run.ts";
+import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { type ChildProgram, startChildProgram } from "../support/child-program.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const support = join(dirname(import.meta.dirname), "support");

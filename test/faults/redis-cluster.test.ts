@@ -10,8 +10,12 @@ import type { TenantId } from "../../src/domain/tenant.ts";
 import type { NewRun } from "../../src/ports/admission-operations.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
+import {
+  type RedisCluster,
+  type RedisServer,
+  startRedisCluster,
+} from "../../src/testing/servers/redis-server.ts";
 import { prefix } from "../support/operation-scenarios.ts";
-import { type RedisCluster, type RedisServer, startRedisCluster } from "../support/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const deadlineMs = 300;

@@ -9,7 +9,7 @@ import type { LockName } from "../../src/domain/lock.ts";
 import type { KeyRequest, NewRun } from "../../src/ports/admission-operations.ts";
 import { type Answer, defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
-import { type RedisGroup, startRedisGroup } from "../support/redis-failover.ts";
+import { type RedisGroup, startRedisGroup } from "../../src/testing/servers/redis-failover.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const deadlineMs = 1_000;

@@ -14,6 +14,7 @@ import {
   type Store,
 } from "../../src/ports/store.ts";
 import { call, Harness } from "../../src/testing/conformance/harness.ts";
+import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
 import {
   performScenario,
@@ -21,7 +22,6 @@ import {
   prepareScenario,
   writingOperations,
 } from "../support/operation-scenarios.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { changedKeys, takeSnapshot } from "../support/redis-snapshot.ts";
 import { silentLog } from "../support/silent-log.ts";
 

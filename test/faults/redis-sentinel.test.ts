@@ -8,9 +8,13 @@ import { createControlPlane, examineSurroundings } from "../../src/control-plane
 import type { Clock } from "../../src/ports/clock.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness } from "../../src/testing/conformance/harness.ts";
+import { type RedisGroup, startRedisGroup } from "../../src/testing/servers/redis-failover.ts";
+import {
+  type RedisServer,
+  startRedisSentinel,
+  startRedisServer,
+} from "../../src/testing/servers/redis-server.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
-import { type RedisGroup, startRedisGroup } from "../support/redis-failover.ts";
-import { type RedisServer, startRedisSentinel, startRedisServer } from "../support/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const deadlineMs = 300;

@@ -1,7 +1,11 @@
 // The product as people run it at scale: gateways, engines and schedulers as processes of their own on real Redis and NATS servers.
-import { type NatsServer, startNatsServer } from "./nats-server.ts";
+import { type NatsServer, startNatsServer } from "../../src/testing/servers/nats-server.ts";
+import {
+  type RedisServer,
+  startRedisCluster,
+  startRedisServer,
+} from "../../src/testing/servers/redis-server.ts";
 import { type Program, startProgram } from "./program.ts";
-import { type RedisServer, startRedisCluster, startRedisServer } from "./redis-server.ts";
 
 export type Role = "gateway" | "engine" | "scheduler";
 

@@ -134,7 +134,7 @@ async function launch({ kind, program, port, folder }: Launch): Promise<ChildPro
 
 function programOf({ program, variable, version }: ServerKind): string {
   const given = process.env[variable];
-  const fetched = join(import.meta.dirname, "../../.servers/bin", program);
+  const fetched = join(import.meta.dirname, "../../../.servers/bin", program);
   const path = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
   const candidates =
     given === undefined ? [fetched, ...path.map((folder) => join(folder, program))] : [given];
