@@ -200,7 +200,12 @@ export class Deeds {
         mustHold(run?.status === answer.status || run?.retried === true, "INV-18", what);
         return;
       case "not_found":
-        mustHold(run?.tenant !== tenant || run.removed, "INV-18", what);
+        // A start that nobody was told of may be lost and made once more by whoever asks until it knows; between the two there is no run.
+        mustHold(
+          run?.tenant !== tenant || run.removed || this.#acknowledged.excusesReading(runId),
+          "INV-18",
+          what,
+        );
         return;
       case "unknown":
       case "unavailable":
