@@ -3,7 +3,14 @@ export type MetricRow = {
   readonly kind: "counter" | "histogram" | "gauge";
   readonly labels: readonly string[];
   readonly help: string;
+  /**
+   * What a label can say, where that is a closed list. A counter whose labels all have one is shown from the start, with 0: a
+   * series that first appears with 1 has not risen for Prometheus, and the first event would alarm nobody.
+   */
+  readonly values?: Readonly<Record<string, readonly string[]>>;
 };
+
+const locks = ["admission", "run", "job", "approval", "public"];
 
 /** Prefixed `interlock_` when exported. Labels never carry ids, except `tenant`, which is capped. */
 export const metrics = {
@@ -16,6 +23,23 @@ export const metrics = {
     kind: "counter",
     labels: ["strategy", "outcome"],
     help: "Start requests by what was decided.",
+    values: {
+      strategy: ["atomic", "lock"],
+      outcome: [
+        "admitted",
+        "replayed",
+        "key_reused",
+        "in_flight",
+        "limit_reached",
+        "key_quota_reached",
+        "gate_unavailable",
+        "outcome_unknown",
+        "tenant_stopped",
+        "credential_revoked",
+        "workflow_changed",
+        "cancelled",
+      ],
+    },
   },
   run_starts_total: { kind: "counter", labels: [], help: "Runs admitted (replays not counted)." },
   active_runs: {
@@ -27,11 +51,13 @@ export const metrics = {
     kind: "counter",
     labels: ["outcome"],
     help: "What a request with an idempotency key found: new, replayed, key_reused, in_flight.",
+    values: { outcome: ["new", "replayed", "key_reused", "in_flight"] },
   },
   idempotency_cleanup_failures_total: {
     kind: "counter",
     labels: ["context"],
     help: "Reservations that could not be given back (lock strategy): count_failed, limit, create_failed, cancelled.",
+    values: { context: ["count_failed", "limit", "create_failed", "cancelled"] },
   },
   lock_acquire_seconds: {
     kind: "histogram",
@@ -42,16 +68,35 @@ export const metrics = {
     kind: "counter",
     labels: ["lock", "operation"],
     help: "Renew or release refused because the token no longer holds the lock.",
+    values: { lock: locks, operation: ["renew", "release"] },
   },
   lock_renewal_failed_total: {
     kind: "counter",
     labels: ["lock", "policy"],
     help: "Renewals that did not succeed, by namespace and renewal policy.",
+    values: { lock: locks, policy: ["fence", "continue"] },
+  },
+  lock_renewals_total: {
+    kind: "counter",
+    labels: ["lock", "outcome"],
+    help: "Renewals by what came of them: renewed, not_owned, unknown (no answer).",
+    values: { lock: locks, outcome: ["renewed", "not_owned", "unknown"] },
+  },
+  lock_releases_total: {
+    kind: "counter",
+    labels: ["lock", "outcome"],
+    help: "Locks given back by what came of it: released (also by the last commit under it), not_owned, unknown (no answer, left to its ttl).",
+    values: { lock: locks, outcome: ["released", "not_owned", "unknown"] },
   },
   lock_abandoned_total: {
     kind: "counter",
     labels: ["lock", "policy", "cause"],
     help: "Leases fenced and left in place: renewal_failed, not_owned, deadline.",
+    values: {
+      lock: locks,
+      policy: ["fence", "continue"],
+      cause: ["renewal_failed", "not_owned", "deadline"],
+    },
   },
   lock_busy_retries_total: {
     kind: "counter",
@@ -112,18 +157,31 @@ export const metrics = {
   run_lock_wait_seconds: {
     kind: "histogram",
     labels: ["path"],
-    help: "Time that a result waited for a busy run (strategy retry).",
+    help: "Time that a result waited for a busy run, over all its reports (strategy retry).",
   },
   run_lock_acquired_total: {
     kind: "counter",
     labels: ["path", "retries"],
-    help: "Results that got the run, by how often they had found it busy: 0, 1, 2+ (strategy retry).",
+    help: "Results that got the run, by how often they had found it busy over all their reports: 0, 1, 2+ (strategy retry).",
+    values: { path: ["gateway", "bus"], retries: ["0", "1", "2+"] },
   },
   runs_ended_total: { kind: "counter", labels: ["status"], help: "Runs ended by this process." },
   jobs_published_total: {
     kind: "counter",
     labels: ["cause"],
     help: "Hints of jobs sent: after their commit, or by the sweep because nobody had claimed them.",
+    values: { cause: ["commit", "sweep"] },
+  },
+  jobs_claimed_total: {
+    kind: "counter",
+    labels: [],
+    help: "Jobs given to workers: claimed by their commit, or when a worker asked.",
+  },
+  jobs_reported_total: {
+    kind: "counter",
+    labels: ["outcome"],
+    help: "Results of workers that were applied: succeeded, failed, failed_retryable, handed_back.",
+    values: { outcome: ["succeeded", "failed", "failed_retryable", "handed_back"] },
   },
   dispatch_checks_total: {
     kind: "counter",
@@ -144,9 +202,31 @@ export const metrics = {
   job_result_latency_seconds: {
     kind: "histogram",
     labels: ["strategy"],
-    help: "Time from a result's arrival to its being durable.",
+    help: "Time from a result's first arrival to its being durable or refused, whatever it was answered in between.",
   },
-  dead_letters_total: { kind: "counter", labels: ["reason"], help: "Dead letters written." },
+  canaries_running: {
+    kind: "gauge",
+    labels: [],
+    help: "Canaries that this process judges now.",
+  },
+  canary_samples_total: {
+    kind: "counter",
+    labels: ["arm", "kind"],
+    help: "Results and starts measured for a canary, by side: canary or control.",
+    values: { arm: ["canary", "control"], kind: ["result", "start"] },
+  },
+  canary_verdicts_total: {
+    kind: "counter",
+    labels: ["verdict"],
+    help: "Canaries that this process ended: kept, rolled_back, stopped.",
+    values: { verdict: ["kept", "rolled_back", "stopped"] },
+  },
+  dead_letters_total: {
+    kind: "counter",
+    labels: ["reason"],
+    help: "Dead letters written.",
+    values: { reason: ["retries_exhausted", "claims_lost", "poisoned_entry", "deliveries_exhausted"] },
+  },
   dead_letters_retried_total: { kind: "counter", labels: ["reason"], help: "Dead letters retried." },
   dead_letters_purged_total: { kind: "counter", labels: [], help: "Dead letters removed by hand." },
   approvals_decided_total: { kind: "counter", labels: ["decision"], help: "Approvals decided." },
@@ -154,6 +234,7 @@ export const metrics = {
     kind: "counter",
     labels: ["kind"],
     help: "Slots and keys that the sweep had to repair; more than none is a bug or damaged data.",
+    values: { kind: ["slot_freed", "reservation_restored"] },
   },
   event_streams: { kind: "gauge", labels: [], help: "Event streams open in this process." },
   event_streams_cut_total: {
@@ -176,6 +257,24 @@ export const metrics = {
     labels: [],
     help: "From the oldest row of a shared read being written to its being read.",
   },
+  audit_seals_total: {
+    kind: "counter",
+    labels: ["outcome"],
+    help: "Seals of audit records: saved, conflict (another process was quicker), refused (the newest seal was changed by somebody else), trouble.",
+    values: { outcome: ["saved", "conflict", "refused", "trouble"] },
+  },
+  audit_gaps_total: {
+    kind: "counter",
+    labels: ["why"],
+    help: "Stretches of audit records that could not be sealed: dropped (more came than are kept), missing (somebody removed them).",
+    values: { why: ["dropped", "missing"] },
+  },
+  audit_verifications_total: {
+    kind: "counter",
+    labels: ["status"],
+    help: "Verifications of an audit trail by what they found: intact, incomplete, broken.",
+    values: { status: ["intact", "incomplete", "broken"] },
+  },
   bus_publish_total: {
     kind: "counter",
     labels: ["stream", "outcome"],
@@ -186,6 +285,7 @@ export const metrics = {
     kind: "counter",
     labels: ["reason"],
     help: "Messages on the bus that were not believed: unsigned, forged or moved, expired.",
+    values: { reason: ["unsigned", "forged", "expired"] },
   },
 } as const satisfies Record<string, MetricRow>;
 

@@ -1,6 +1,7 @@
-// Fetches Debian's redis-server and nats-server into a folder, without root and without installing them.
+// Fetches Debian's redis-server, nats-server and promtool into a folder, without root and without installing them.
 import {
   chmodSync,
+  cpSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -9,28 +10,45 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { runCommand } from "./run-command.mjs";
 import { SetupError } from "./setup-error.mjs";
 
 /** Debian's redis-tools holds the server's binary; its package redis-server adds only a service to it. */
-const PACKAGE_OF = { "redis-server": "redis-tools", "nats-server": "nats-server" };
+const PACKAGE_OF = { "redis-server": "redis-tools", "nats-server": "nats-server", promtool: "prometheus" };
 
 /**
- * Leaves `<servers>/bin/<name>` for each name. Everything is made in `scratch` and moved at the end, so an
- * interrupted fetch leaves nothing half-done; `problemOf(name, path)` judges each program before the move.
- * `onStart` is given the pid of each child.
+ * One program of a package that needs nothing but the C library: its dependencies are for the rest of the package and are not
+ * fetched (12 for prometheus, the libraries of its pages), and the rest of it is not kept (50 MB beside promtool's 48).
  */
-export async function fetchDebianServers({ names, servers, scratch, problemOf, onStart }) {
+const SINGLE_PROGRAMS = { promtool: "usr/bin/promtool" };
+
+/**
+ * Leaves `<servers>/bin/<name>` for each name; with `keepsOthers` beside what is there, else instead of it. Everything is made
+ * in `scratch` and moved at the end, so an interrupted fetch leaves nothing half-done; `problemOf(name, path)` judges each
+ * program before the move. `onStart` is given the pid of each child.
+ */
+export async function fetchDebianServers({ names, keepsOthers, servers, scratch, problemOf, onStart }) {
   rmSync(scratch, { recursive: true, force: true });
   const fetched = join(scratch, "servers");
   const root = join(fetched, "root");
   const bin = join(fetched, "bin");
+  if (keepsOthers) cpSync(servers, fetched, { recursive: true, verbatimSymlinks: true });
   for (const folder of [root, bin]) mkdirSync(folder, { recursive: true });
   try {
-    for (const archive of await downloadPackages(names, scratch, onStart)) {
-      const unpacking = await runTool("dpkg", ["-x", archive, root], onStart);
-      if (unpacking.exitCode !== 0) throw failure("dpkg", unpacking.exitCode, unpacking.output);
+    const options = await updatePackageLists(scratch, onStart);
+    const whole = names.filter((name) => SINGLE_PROGRAMS[name] === undefined);
+    if (whole.length > 0) {
+      for (const archive of await downloadWithDependencies(whole, { options, scratch, onStart }))
+        await unpack(archive, root, onStart);
+    }
+    for (const name of names.filter((each) => SINGLE_PROGRAMS[each] !== undefined)) {
+      const archive = await downloadAlone(name, { options, scratch, onStart });
+      const unpacked = join(scratch, "unpacked");
+      await unpack(archive, unpacked, onStart);
+      const program = SINGLE_PROGRAMS[name];
+      mkdirSync(dirname(join(root, program)), { recursive: true });
+      renameSync(join(unpacked, program), join(root, program));
     }
     // The binary decides by its own name what it is, so the wrapper has to call it as redis-server.
     const redisServer = join(root, "usr/bin/redis-server");
@@ -42,29 +60,56 @@ export async function fetchDebianServers({ names, servers, scratch, problemOf, o
       .map((name) => problemOf(name, join(bin, name)))
       .filter((problem) => problem !== null);
     if (problems.length > 0) throw new Error(problems.join("; "));
-    rmSync(servers, { recursive: true, force: true });
+    // The old ones may be in use: they are out of the way for as long as two renames take.
+    const replaced = join(scratch, "replaced");
+    if (existsSync(servers)) renameSync(servers, replaced);
     renameSync(fetched, servers);
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
 }
 
-/** The packages and those of their dependencies that this system lacks; returns the archives' paths. */
-async function downloadPackages(names, scratch, onStart) {
-  const options = ["-qq", "-c", writeAptConfiguration(scratch)];
+/** Gives the options for further calls of apt-get and what the update said, for the message of one that fails. */
+async function updatePackageLists(scratch, onStart) {
+  const words = ["-qq", "-c", writeAptConfiguration(scratch)];
   // A foreign source that cannot be reached makes the update fail, yet need not matter for our packages.
-  const update = await runTool("apt-get", [...options, "update"], onStart);
+  const { output } = await runTool("apt-get", [...words, "update"], { onStart });
+  return { words, said: output };
+}
+
+/** The packages and those of their dependencies that this system lacks; returns the archives' paths. */
+async function downloadWithDependencies(names, { options, scratch, onStart }) {
   const packages = names.map((name) => PACKAGE_OF[name]);
   // Only downloads; --reinstall because a package that the system has already would be passed over.
   const install = ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes"];
-  const download = await runTool("apt-get", [...options, ...install, ...packages], onStart);
-  if (download.exitCode !== 0) {
-    throw failure("apt-get", download.exitCode, `${update.output}${download.output}`);
-  }
-  const archives = join(scratch, "cache/archives");
-  return readdirSync(archives)
+  await download([...install, ...packages], { options, cwd: scratch, onStart });
+  return archivesIn(join(scratch, "cache/archives"));
+}
+
+/** Returns the archive's path. */
+async function downloadAlone(name, { options, scratch, onStart }) {
+  const cwd = join(scratch, "alone");
+  mkdirSync(cwd, { recursive: true });
+  await download(["download", PACKAGE_OF[name]], { options, cwd, onStart });
+  const [archive] = archivesIn(cwd);
+  if (archive === undefined) throw new Error(`apt-get downloaded no archive of ${PACKAGE_OF[name]}`);
+  return archive;
+}
+
+async function download(words, { options, cwd, onStart }) {
+  const { exitCode, output } = await runTool("apt-get", [...options.words, ...words], { cwd, onStart });
+  if (exitCode !== 0) throw failure("apt-get", exitCode, `${options.said}${output}`);
+}
+
+function archivesIn(folder) {
+  return readdirSync(folder)
     .filter((name) => name.endsWith(".deb"))
-    .map((name) => join(archives, name));
+    .map((name) => join(folder, name));
+}
+
+async function unpack(archive, folder, onStart) {
+  const { exitCode, output } = await runTool("dpkg", ["-x", archive, folder], { onStart });
+  if (exitCode !== 0) throw failure("dpkg", exitCode, output);
 }
 
 /** Given with -c, these settings come after the system's own, whose sources and proxies stay in force. */
@@ -94,9 +139,9 @@ function writeAptConfiguration(scratch) {
   return path;
 }
 
-async function runTool(command, args, onStart) {
+async function runTool(command, args, { cwd, onStart }) {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C" };
-  const result = await runCommand(command, args, { env, capture: true, onStart });
+  const result = await runCommand(command, args, { env, cwd, capture: true, onStart });
   if (result.stopCode !== null) throw new SetupError("Stopped while fetching the servers.", result.stopCode);
   return result;
 }

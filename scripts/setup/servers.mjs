@@ -1,4 +1,4 @@
-// Finds redis-server and nats-server for the tests that need them, and fetches what is missing.
+// Finds the servers and the promtool that tests need, and fetches what is missing.
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
@@ -9,12 +9,14 @@ import { SetupError, say } from "./setup-error.mjs";
 const REDIS_MAJOR_MINIMUM = 7;
 const VERSION_TIMEOUT_MS = 20_000;
 
+/** `formula` is what Homebrew calls it. Promtool is no server: it judges the alert rules. */
 const SERVERS = [
-  { name: "redis-server", variable: "INTERLOCK_REDIS_SERVER" },
-  { name: "nats-server", variable: "INTERLOCK_NATS_SERVER" },
+  { name: "redis-server", variable: "INTERLOCK_REDIS_SERVER", formula: "redis" },
+  { name: "nats-server", variable: "INTERLOCK_NATS_SERVER", formula: "nats-server" },
+  { name: "promtool", variable: "INTERLOCK_PROMTOOL", formula: "prometheus" },
 ];
 
-/** Returns the environment variables that hold the absolute path of each server. */
+/** Returns the environment variables that hold the absolute path of each program. */
 export async function ensureServers(root) {
   warnOfUnusableVariables();
   const found = findServers(root);
@@ -28,16 +30,20 @@ export async function ensureServers(root) {
   });
 }
 
-/** A server named by its variable comes first, then one on the PATH, then one fetched before. */
+/** A program named by its variable comes first, then one on the PATH, then one fetched before. */
 function findServers(root) {
   const found = {};
   for (const server of SERVERS) {
-    const fetched = join(root, ".servers", "bin", server.name);
-    const path = findProvided(server) ?? (problemOf(server.name, fetched) === null ? fetched : null);
+    const path = findProvided(server) ?? findFetched(root, server);
     if (path === null) return null;
     found[server.variable] = path;
   }
   return found;
+}
+
+function findFetched(root, { name }) {
+  const path = join(root, ".servers", "bin", name);
+  return problemOf(name, path) === null ? path : null;
 }
 
 function findProvided({ name, variable }) {
@@ -79,14 +85,16 @@ function isExecutable(path) {
 }
 
 async function fetchServers(root, shareLockWith) {
-  // The fetch replaces all of .servers, so it takes every server that is provided nowhere else.
-  const names = SERVERS.filter((server) => findProvided(server) === null).map(({ name }) => name);
+  const isFetched = (server) => findFetched(root, server) !== null;
+  const missing = SERVERS.filter((server) => findProvided(server) === null && !isFetched(server));
   const hasDebianTools = ["apt-get", "dpkg"].every((tool) => candidatesOnPath(tool).some(isExecutable));
-  if (!hasDebianTools) throw mustInstall(names, "This system has no apt-get to fetch them with.");
-  say(`Fetching ${names.join(" and ")} into .servers (first run, about 20 s) ...`);
+  if (!hasDebianTools) throw mustInstall(missing, "This system has no apt-get to fetch them with.");
+  const names = missing.map(({ name }) => name);
+  say(`Fetching ${listed(names)} into .servers (first run, about 20 s) ...`);
   try {
     await fetchDebianServers({
       names,
+      keepsOthers: SERVERS.some(isFetched),
       servers: join(root, ".servers"),
       scratch: join(root, ".setup", "fetch"),
       problemOf,
@@ -94,15 +102,22 @@ async function fetchServers(root, shareLockWith) {
     });
   } catch (error) {
     if (error instanceof SetupError) throw error;
-    throw mustInstall(names, `Fetching Debian's packages failed: ${error.message}\n`);
+    throw mustInstall(missing, `Fetching Debian's packages failed: ${error.message}\n`);
   }
 }
 
-function mustInstall(names, reason) {
-  const wanted = names.map((name) => (name === "redis-server" ? `${name} >= ${REDIS_MAJOR_MINIMUM}` : name));
-  const formulas = names.map((name) => (name === "redis-server" ? "redis" : name));
-  return new SetupError(
-    `${names.join(" and ")} not found. ${reason}\n` +
-      `To go on, install ${wanted.join(" and ")}, for example: brew install ${formulas.join(" ")}`,
+function mustInstall(missing, reason) {
+  const wanted = missing.map(({ name }) =>
+    name === "redis-server" ? `${name} >= ${REDIS_MAJOR_MINIMUM}` : name,
   );
+  const formulas = missing.map(({ formula }) => formula);
+  return new SetupError(
+    `${listed(missing.map(({ name }) => name))} not found. ${reason}\n` +
+      `To go on, install ${listed(wanted)}, for example: brew install ${formulas.join(" ")}`,
+  );
+}
+
+/** As in a sentence: a; a and b; a, b and c. */
+function listed(words) {
+  return [words.slice(0, -1).join(", "), ...words.slice(-1)].filter((part) => part !== "").join(" and ");
 }

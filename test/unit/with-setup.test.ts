@@ -1,88 +1,55 @@
 // Tests of the setup that precedes every command: its lock, its stamp, its checks and how it runs the command.
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import {
-  chmodSync,
-  cpSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
-  realpathSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import {
+  openSetupCheckout,
+  packagesAreCurrent,
+  type SetupCheckout,
+  type Started,
+  scriptUrl,
+  stampPath,
+  wantedStamp,
+  writeProgram,
+} from "../support/setup-checkout.ts";
 
 interface Exclusive {
   exclusively<T>(lockPath: string, work: () => Promise<T>, options?: { waitLimitMs: number }): Promise<T>;
-}
-interface Packages {
-  packagesAreCurrent(root: string): boolean;
-  wantedStamp(root: string): string;
-  stampPath(root: string): string;
 }
 interface NodeVersion {
   requireNodeVersion(root: string, version?: string): void;
 }
 
-const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const DEADLINE_MS = 15_000;
-const scriptUrl = (name: string) => pathToFileURL(join(ROOT, "scripts", "setup", name)).href;
 const { exclusively } = (await import(scriptUrl("exclusive.mjs"))) as Exclusive;
-const { packagesAreCurrent, wantedStamp, stampPath } = (await import(scriptUrl("packages.mjs"))) as Packages;
 const { requireNodeVersion } = (await import(scriptUrl("node-version.mjs"))) as NodeVersion;
 
+let checkout: SetupCheckout;
 let folder: string;
-let children: ChildProcess[];
 
 beforeEach(() => {
-  folder = realpathSync(mkdtempSync(join(tmpdir(), "interlock-setup-")));
-  children = [];
+  checkout = openSetupCheckout();
+  folder = checkout.folder;
 });
 
-afterEach(() => {
-  for (const child of children) child.kill("SIGKILL");
-  rmSync(folder, { recursive: true, force: true });
-});
+afterEach(() => checkout.close());
 
-interface Started {
-  child: ChildProcess;
-  stdout: () => string;
-  stderr: () => string;
-  ended: Promise<number | NodeJS.Signals | null>;
-}
-
-function start(args: string[], env: NodeJS.ProcessEnv = process.env): Started {
-  const child = spawn(process.execPath, args, { cwd: folder, env, stdio: ["ignore", "pipe", "pipe"] });
-  children.push(child);
-  let stdout = "";
-  let stderr = "";
-  child.stdout.on("data", (chunk) => {
-    stdout += chunk;
-  });
-  child.stderr.on("data", (chunk) => {
-    stderr += chunk;
-  });
-  const ended = new Promise<number | NodeJS.Signals | null>((resolve) => {
-    child.on("close", (code, signal) => resolve(code ?? signal));
-  });
-  return { child, stdout: () => stdout, stderr: () => stderr, ended };
-}
+const start = (args: string[]): Started => checkout.start(args);
+const startWithSetup = (words: string[], env?: NodeJS.ProcessEnv): Started =>
+  checkout.startWithSetup(words, env);
 
 function waitUntil(condition: () => boolean, what: string): Promise<void> {
   return vi.waitFor(() => expect(condition(), what).toBe(true), { timeout: DEADLINE_MS, interval: 10 });
-}
-
-function writeProgram(path: string, lines: string[]): void {
-  mkdirSync(dirname(path), { recursive: true });
-  writeFileSync(path, `${["#!/bin/sh", ...lines].join("\n")}\n`);
-  chmodSync(path, 0o755);
 }
 
 function claimOfDeadProcess(): string {
@@ -182,21 +149,8 @@ describe("the setup lock", () => {
   });
 });
 
-/** A copy of the scripts in a folder of its own, whose stamp says that its packages are installed. */
-function prepareCheckout(): void {
-  cpSync(join(ROOT, "scripts"), join(folder, "scripts"), { recursive: true });
-  writeFileSync(join(folder, "package.json"), '{"engines":{"node":">=20.19"}}');
-  writeFileSync(join(folder, "package-lock.json"), "{}");
-  mkdirSync(join(folder, "node_modules"));
-  writeFileSync(stampPath(folder), wantedStamp(folder));
-}
-
-function startWithSetup(words: string[], env?: NodeJS.ProcessEnv): Started {
-  return start([join(folder, "scripts", "with-setup.mjs"), ...words], env);
-}
-
 describe("the package stamp", () => {
-  beforeEach(prepareCheckout);
+  beforeEach(() => checkout.prepare());
 
   /** A stand-in for npm that fails if it is not alone, since two installations at once would clash. */
   function environmentWithNpm(...lines: string[]): NodeJS.ProcessEnv {
@@ -246,7 +200,7 @@ describe("the package stamp", () => {
 });
 
 describe("the Node version check", () => {
-  beforeEach(prepareCheckout);
+  beforeEach(() => checkout.prepare());
 
   test.each(["20.19.0", "20.20.2", "21.0.0", "22.1.0", "100.0.0"])("Node %s is accepted", (version) => {
     expect(() => requireNodeVersion(folder, version)).not.toThrow();
@@ -268,7 +222,7 @@ describe("the Node version check", () => {
 });
 
 describe("the command", () => {
-  beforeEach(prepareCheckout);
+  beforeEach(() => checkout.prepare());
 
   test("it gets its arguments unchanged, and with-setup ends with its exit code", async () => {
     const script = "console.log(JSON.stringify(process.argv.slice(1))); process.exit(7)";
@@ -318,56 +272,4 @@ describe("the command", () => {
       expect(run.stderr()).toContain("usage: node scripts/with-setup.mjs [--servers] -- <command>");
     },
   );
-});
-
-describe("the servers", () => {
-  const printPaths =
-    'console.log(process.env["INTERLOCK_REDIS_SERVER"], process.env["INTERLOCK_NATS_SERVER"])';
-  const printPathsCommand = ["--servers", "--", process.execPath, "-e", printPaths];
-  const advice = "install redis-server >= 7 and nats-server, for example: brew install redis nats-server";
-  const redisServer = () => join(folder, "path", "redis-server");
-  const natsServer = () => join(folder, "path", "nats-server");
-
-  beforeEach(() => {
-    prepareCheckout();
-    writeProgram(redisServer(), ["echo 'Redis server v=7.0.15 sha=00000000:0'"]);
-    writeProgram(natsServer(), ["echo nats-server: v2.9.10"]);
-  });
-
-  test("those on the PATH are used and handed over as absolute paths", async () => {
-    const run = startWithSetup(printPathsCommand, { PATH: join(folder, "path") });
-    expect(await run.ended).toBe(0);
-    expect(run.stdout()).toBe(`${redisServer()} ${natsServer()}\n`);
-  });
-
-  test("those named by the variables come before those on the PATH", async () => {
-    const own = join(folder, "own");
-    cpSync(join(folder, "path"), own, { recursive: true });
-    const env = { PATH: join(folder, "path"), INTERLOCK_REDIS_SERVER: join(own, "redis-server") };
-    const run = startWithSetup(printPathsCommand, { ...env, INTERLOCK_NATS_SERVER: "own/nats-server" });
-    expect(await run.ended).toBe(0);
-    expect(run.stdout()).toBe(`${join(own, "redis-server")} ${join(own, "nats-server")}\n`);
-  });
-
-  test("without them and without apt-get the error says what to install", async () => {
-    writeProgram(redisServer(), ["echo 'Redis server v=6.2.1 sha=00000000:0'"]);
-    rmSync(natsServer());
-    const run = startWithSetup(printPathsCommand, { PATH: join(folder, "path") });
-    expect(await run.ended).toBe(1);
-    expect(run.stdout()).toBe("");
-    expect(run.stderr()).toContain(advice);
-  });
-
-  test("a failed fetch shows why, says what to install and leaves nothing behind", async () => {
-    rmSync(redisServer());
-    rmSync(natsServer());
-    writeProgram(join(folder, "path", "apt-get"), ["echo Could not resolve the mirror >&2; exit 100"]);
-    writeProgram(join(folder, "path", "dpkg"), ["exit 1"]);
-    const run = startWithSetup(printPathsCommand, { PATH: join(folder, "path") });
-    expect(await run.ended).toBe(1);
-    expect(run.stderr()).toContain("Could not resolve the mirror");
-    expect(run.stderr()).toContain(advice);
-    expect(existsSync(join(folder, ".servers"))).toBe(false);
-    expect(readdirSync(join(folder, ".setup"))).toEqual([]);
-  });
 });

@@ -94,6 +94,7 @@ async function tryUntilDecided(
     const delayMs = waitDelayMs(terms.wait, terms.poll, retry, random.fraction());
     if (clock.monotonicMs() - startedMs + delayMs > terms.waitMs) return giveUp(whyNot(answer));
     if (answer.kind === "busy") {
+      terms.foundBusy?.();
       metrics.count("lock_busy_retries_total", { path: target.lock.namespace, policy: terms.wait });
       metrics.observe("lock_busy_retry_delay_seconds", { policy: terms.wait }, delayMs / 1000);
     }

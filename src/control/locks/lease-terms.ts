@@ -1,8 +1,8 @@
 // The numbers of each kind of lock, put together from the configuration.
 import type { Config } from "../../config.ts";
-import { type RenewalRule, renewalRuleFor } from "../../domain/lease.ts";
+import { type RenewalRule, renewalRuleBy } from "../../domain/lease.ts";
 import type { LockNamespace, RiskClass } from "../../domain/lock.ts";
-import type { WaitPolicy } from "../../domain/tenant.ts";
+import type { RenewalChoice, WaitPolicy } from "../../domain/tenant.ts";
 import type { WaitShape } from "../../domain/wait.ts";
 
 export type LeaseTerms = {
@@ -17,6 +17,8 @@ export type LeaseTerms = {
   readonly rule: RenewalRule;
   /** Absent: the lease is not renewed and fences itself before the ttl. */
   readonly renewEveryMs?: number;
+  /** Told of every try that found the lock busy and waited. */
+  readonly foundBusy?: () => void;
 };
 
 export function admissionLockTerms(config: Config, wait: WaitPolicy): LeaseTerms {
@@ -37,7 +39,12 @@ export function admissionLockTerms(config: Config, wait: WaitPolicy): LeaseTerms
 }
 
 /** `waiting` is how a request meets a busy run: the gateway waits, the engine does not. */
-export function runLockTerms(config: Config, risk: RiskClass, waiting: "wait" | "try_once"): LeaseTerms {
+export function runLockTerms(
+  config: Config,
+  risk: RiskClass,
+  waiting: "wait" | "try_once",
+  choice: RenewalChoice = config["locks.renewalPolicy"],
+): LeaseTerms {
   return {
     ttlMs: config["locks.run.ttlMs"],
     waitMs: waiting === "wait" ? config["locks.run.waitMs"] : 0,
@@ -45,7 +52,7 @@ export function runLockTerms(config: Config, risk: RiskClass, waiting: "wait" | 
     poll: around(config, "run"),
     callTimeoutMs: config["locks.run.callTimeoutMs"],
     releaseTimeoutMs: config["locks.run.releaseTimeoutMs"],
-    rule: renewalRuleFor(risk),
+    rule: renewalRuleBy(choice, risk),
     renewEveryMs: config["locks.run.renewEveryMs"],
   };
 }

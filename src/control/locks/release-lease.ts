@@ -4,6 +4,7 @@ import { errors } from "../../errors.ts";
 import type { Ports } from "../../ports/ports.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { type LeaseTarget, logFields } from "./lease-target.ts";
+import { countRelease } from "./lock-counts.ts";
 
 /**
  * `maybe_held` is a token whose acquire was never answered: that it holds nothing is no sign of trouble then, and final only
@@ -34,6 +35,8 @@ export async function releaseLease(
     await ports.clock.sleep(openMs + 1);
     answer = await release();
   }
+  // A token that may never have held the lock gives nothing back.
+  if (expectation.kind === "held") countRelease(metrics, target.lock.namespace, answer);
   const fields = logFields(target);
   switch (answer.kind) {
     case "released":

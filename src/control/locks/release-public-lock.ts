@@ -5,6 +5,7 @@ import { errors } from "../../errors.ts";
 import { storeLimits } from "../engine/engine.ts";
 import { type LeaseTarget, logFields } from "./lease-target.ts";
 import type { ReleaseLockAnswer } from "./lock-api.ts";
+import { countRelease } from "./lock-counts.ts";
 import { type LockDesk, publicLock, releaseAndHandOver } from "./lock-desk.ts";
 
 export async function releasePublicLock(
@@ -16,6 +17,7 @@ export async function releasePublicLock(
   // Whoever still waits with this token would take its place in the queue again.
   desk.engine.lockWaiters.dismiss(target, token);
   const answer = await releaseAndHandOver(desk, target, token, storeLimits(desk.engine.config));
+  countRelease(desk.engine.ports.metrics, target.lock.namespace, answer);
   switch (answer.kind) {
     case "released":
       return { kind: "released" };

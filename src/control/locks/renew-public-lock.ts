@@ -6,6 +6,7 @@ import { askUntilKnown } from "../ask-until-known.ts";
 import { storeLimits } from "../engine/engine.ts";
 import { instantOf } from "./lease-target.ts";
 import type { RenewLockAnswer } from "./lock-api.ts";
+import { countRenewal } from "./lock-counts.ts";
 import { type LockDesk, publicLock } from "./lock-desk.ts";
 import { notOwned } from "./release-public-lock.ts";
 
@@ -22,6 +23,7 @@ export async function renewPublicLock(
     since = instantOf(ports.clock);
     return ports.store.renewLock({ ...target, token, ttlMs }, { deadlineMs });
   });
+  countRenewal(ports.metrics, target.lock.namespace, answer);
   switch (answer.kind) {
     case "renewed": {
       const expiresInMs = Math.max(0, leaseLeftMs({ expiresInMs: ttlMs, since }, instantOf(ports.clock)));

@@ -16,6 +16,7 @@ import { followSignal } from "../follow-signal.ts";
 import { type Acquisition, acquireLease, type NotAcquired } from "./acquire-lease.ts";
 import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
 import type { LeaseTerms } from "./lease-terms.ts";
+import { countRenewal } from "./lock-counts.ts";
 import { releaseLease } from "./release-lease.ts";
 
 /** Operations that write under a lock. */
@@ -173,7 +174,7 @@ class HeldLease implements Lease {
     }
     // A commit arms its lock again, or gives it back when nothing waits.
     if (answer.kind === "committed") {
-      if (answer.entries.length === 0) this.givenBack = true;
+      if (answer.entries.length === 0) this.#wasGivenBack();
       else this.#extended(sent);
     }
     return answer;
@@ -211,6 +212,7 @@ class HeldLease implements Lease {
     // The work may have ended meanwhile: then nobody is left to fence, and a release may already have been seen.
     if (this.#stopped) return;
     const lock = this.#target.lock.namespace;
+    countRenewal(metrics, lock, answer);
     if (answer.kind === "renewed") return this.#extended(sent);
     metrics.count("lock_renewal_failed_total", { lock, policy: rule.policy });
     if (answer.kind === "not_owned") {
@@ -222,6 +224,12 @@ class HeldLease implements Lease {
     this.#failures += 1;
     log.warn(`${lock} lock renewal failed`, { ...logFields(this.#target), failures: this.#failures });
     if (verdict.kind === "fence") this.#abandon(verdict.cause);
+  }
+
+  #wasGivenBack(): void {
+    this.givenBack = true;
+    const lock = this.#target.lock.namespace;
+    this.#ports.metrics.count("lock_releases_total", { lock, outcome: "released" });
   }
 
   #extended(sent: Instant): void {
