@@ -58,6 +58,8 @@ export type JobSpec = {
   readonly requires?: string;
   /** The step's deadline, told to the worker; the run's own timer enforces it. */
   readonly deadlineAtMs?: number;
+  /** The run's, for whoever does the work (W3C trace context). */
+  readonly traceparent?: string;
   /** Born claimed: the process that puts the job up already has a worker waiting for it. */
   readonly claim?: ClaimTerms;
   /** Nobody may claim it before the dispatch check allows it; then a claim of its own is passed over. */
@@ -90,7 +92,7 @@ export type Job = Omit<JobSpec, "claim" | "held"> & {
 
 /** A job as it is put up. Field by field: spreading all but one took five times as long, and every step of every run passes here. */
 export function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job {
-  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs } = spec;
+  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs, traceparent } = spec;
   const job: Job = {
     jobId,
     step,
@@ -103,7 +105,8 @@ export function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job 
     republished: 0,
   };
   const required = requires === undefined ? job : { ...job, requires };
-  return deadlineAtMs === undefined ? required : { ...required, deadlineAtMs };
+  const limited = deadlineAtMs === undefined ? required : { ...required, deadlineAtMs };
+  return traceparent === undefined ? limited : { ...limited, traceparent };
 }
 
 /** What a hint carries to those who may have a worker for the job. */

@@ -10,8 +10,10 @@ import { encode } from "./keys.ts";
 import { jsonWord, spaceInWord, textOfWord, wholeMs } from "./script-call.ts";
 
 /** What a job's text ends with, after the words that change: `<topic> <spec> <input key>`. */
-export function jobTail({ step, attempt, topic, inputKey, requires, deadlineAtMs }: JobSpec): string {
-  const spec = JSON.stringify({ step, attempt, requires, deadlineAtMs }).replaceAll(" ", spaceInWord);
+export function jobTail(job: JobSpec): string {
+  const { step, attempt, topic, inputKey, requires, deadlineAtMs, traceparent } = job;
+  const told = { step, attempt, requires, deadlineAtMs, traceparent };
+  const spec = JSON.stringify(told).replaceAll(" ", spaceInWord);
   return `${encode(topic)} ${spec} ${inputKey}`;
 }
 
@@ -114,7 +116,7 @@ export function parseClaims(flat: readonly (string | number)[]): ClaimGrant[] {
   }));
 }
 
-type Spec = Pick<JobSpec, "step" | "attempt" | "requires" | "deadlineAtMs">;
+type Spec = Pick<JobSpec, "step" | "attempt" | "requires" | "deadlineAtMs" | "traceparent">;
 
 const jobPattern = new RegExp(`^${"([^ ]+) ".repeat(12)}([^]*)$`);
 

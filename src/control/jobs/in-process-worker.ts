@@ -13,6 +13,7 @@ import { discoverJobs } from "./discover-jobs.ts";
 import { heartbeat } from "./heartbeat.ts";
 import type { Offer } from "./offers.ts";
 import { reportResult } from "./report-result.ts";
+import { traceClaim, traceparentOf } from "./trace-claim.ts";
 import type { Workers } from "./workers.ts";
 
 export type InProcessJob = {
@@ -24,6 +25,8 @@ export type InProcessJob = {
   /** Grows with every claim: hand it to what the work writes to, so that an older attempt is refused there. */
   readonly fence: Fence;
   readonly deadlineAtMs?: number;
+  /** W3C trace context, if the run has one: the parent for spans of your own. */
+  readonly traceparent?: string;
   /** Aborted when the claim is lost, the run no longer wants the work, or the worker stops and its grace is over. */
   readonly signal: AbortSignal;
 };
@@ -94,7 +97,9 @@ export function startInProcessWorker(
     places: concurrency,
     running: () => concurrency - offer.places,
     give(jobs) {
-      for (const job of jobs) engine.background.run("a job", () => work(job));
+      for (const job of jobs) {
+        engine.background.run("a job", () => work(traceClaim(engine.ports, tenant, job)));
+      }
     },
   };
   /** No more jobs are taken; and then: none is left. */
@@ -211,14 +216,16 @@ function reportOf(
   });
 }
 
-function handedBack({ job: { jobId }, token }: ClaimedJob, worker: string): ResultReport {
-  return { jobId, token, outcome: "handed_back", worker };
+function handedBack(claimed: ClaimedJob, worker: string): ResultReport {
+  const { job, token } = claimed;
+  return { jobId: job.jobId, token, outcome: "handed_back", worker, ...tracedBy(claimed) };
 }
 
 async function perform(handler: JobHandler, claimed: ClaimedJob, stop: Stop): Promise<ResultReport> {
   const { job, token, fence, input } = claimed;
   const { jobId, step, attempt, topic, deadlineAtMs } = job;
   const deadline = deadlineAtMs === undefined ? {} : { deadlineAtMs };
+  const traced = tracedBy(claimed);
   try {
     const output = await handler({
       jobId,
@@ -228,18 +235,24 @@ async function perform(handler: JobHandler, claimed: ClaimedJob, stop: Stop): Pr
       input: JSON.parse(input) as JsonValue,
       fence,
       ...deadline,
+      ...traced,
       get signal() {
         return stop.signal;
       },
     });
     // What cannot be written down is the handler's failure.
     JSON.stringify(output);
-    return { jobId, token, outcome: "succeeded", output };
+    return { jobId, token, outcome: "succeeded", output, ...traced };
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     const outcome = error instanceof PermanentFailure ? "failed" : "failed_retryable";
-    return { jobId, token, outcome, error: { message } };
+    return { jobId, token, outcome, error: { message }, ...traced };
   }
+}
+
+function tracedBy(claimed: ClaimedJob): Pick<ResultReport, "traceparent"> {
+  const traceparent = traceparentOf(claimed);
+  return traceparent === undefined ? {} : { traceparent };
 }
 
 /** Tries until the result is durable or refused, or the claim is lost: then another attempt does the work. */

@@ -6,6 +6,7 @@ import { followSignal } from "../follow-signal.ts";
 import { claimMatches } from "./claim-matches.ts";
 import { discoverJobs } from "./discover-jobs.ts";
 import type { Offer } from "./offers.ts";
+import { traceClaim } from "./trace-claim.ts";
 import type { Workers } from "./workers.ts";
 
 export type PollDesk = {
@@ -89,7 +90,7 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
     places: request.places,
     running: () => workers.running(caller.tenant, worker) + (request.places - offer.places - jobs.length),
     give(given) {
-      jobs.push(...given);
+      for (const claimed of given) jobs.push(traceClaim(engine.ports, caller.tenant, claimed));
       workers.took(
         caller.tenant,
         worker,

@@ -41,6 +41,7 @@ export function putUpJob(draft: Draft, { step, record }: StepInHand): void {
     inputKey: hasOwnInput({ step, record }) ? inputKeyOf({ step, record }) : inputRecordKey,
     ...(step.requires === undefined ? {} : { requires: JSON.stringify(step.requires) }),
     ...(step.timeoutMs === undefined ? {} : { deadlineAtMs: draft.nowMs + step.timeoutMs }),
+    ...(draft.run.traceparent === undefined ? {} : { traceparent: draft.run.traceparent }),
     ...(isHeld(draft, step.topic) ? { held: true as const } : {}),
   };
   draft.jobs.push(job);

@@ -41,6 +41,8 @@ export type Applied =
       /** Entries used, from the first: fewer than given when the change would have become too large. */
       readonly consumed: number;
       readonly fates: readonly EntryFate[];
+      /** The run's. */
+      readonly traceparent?: string;
     }
   /** Load these records (absent ones count as seen) and apply again. */
   | { readonly kind: "needs"; readonly records: readonly string[] };

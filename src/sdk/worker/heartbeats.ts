@@ -3,6 +3,7 @@ import type { Caller } from "../caller.ts";
 import type { Body } from "../contract.ts";
 import { elapsedMs, type Surroundings } from "../surroundings.ts";
 import type { HeldJob } from "./held-job.ts";
+import { commonTraceparent, traceHeaders } from "./traced.ts";
 
 type Beats = Body<"heartbeat">["jobs"];
 
@@ -99,6 +100,7 @@ async function beatBatch(
   try {
     const answer = await caller.call("heartbeat", {
       body: { worker_id: worker.name, jobs: beats as Beats },
+      ...traceHeaders(commonTraceparent(jobs)),
       retry: { attemptsMax: 1 },
       timeoutMs: Math.max(500, shortestMs / 6),
     });

@@ -150,6 +150,7 @@ export class HeldJob {
       idempotencyKey: step,
       fence: claim.fence,
       deadline: claim.deadline_at,
+      traceparent: claim.traceparent,
       get signal() {
         return signal();
       },

@@ -20,6 +20,8 @@ export type Job<Input = unknown> = {
   readonly fence: number;
   /** When the step's time is over, RFC 3339. */
   readonly deadline: string | undefined;
+  /** W3C trace context, if the run has one: the parent for spans of your own. Results and heartbeats carry it back. */
+  readonly traceparent: string | undefined;
   /**
    * Aborted when the claim is lost, the run no longer wants the work, or the worker stops; its reason is a `JobStopped`. Read
    * it from `job` each time: after a pause of the process, reading it tells the truth before any timer has fired.

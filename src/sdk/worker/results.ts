@@ -6,6 +6,7 @@ import type { Body } from "../contract.ts";
 import { elapsedMs, type Surroundings } from "../surroundings.ts";
 import type { HeldJob } from "./held-job.ts";
 import { JobFailed } from "./job.ts";
+import { commonTraceparent, traceHeaders } from "./traced.ts";
 
 export type Result = Body<"reportResults">["results"][number];
 
@@ -70,9 +71,12 @@ export function createResults(
   }
 
   async function send(batch: readonly Waiting[], attempt: number): Promise<void> {
+    const common = commonTraceparent(batch.map(({ held }) => held));
+    const results = batch.map((item) => (common === undefined ? tracedResult(item) : item.result));
     try {
       const answer = await caller.call("reportResults", {
-        body: { worker_id: worker.name, results: batch.map(({ result }) => result) },
+        body: { worker_id: worker.name, results },
+        ...traceHeaders(common),
         retry: { attemptsMax: 1 },
         timeoutMs: Math.max(100, Math.min(timeoutMsMax, ...batch.map(({ leftMs }) => leftMs()))),
       });
@@ -125,6 +129,12 @@ export function createResults(
         put({ held, result, bytes: bytesOf(result), leftMs, end: resolve }, 0);
       }),
   };
+}
+
+/** One header cannot stand for several traces. */
+function tracedResult({ held, result }: Waiting): Result {
+  const { traceparent } = held.claim;
+  return traceparent === undefined ? result : { ...result, traceparent };
 }
 
 type Verdict = { readonly kind: string; readonly because?: string; readonly retry_after_ms?: number };

@@ -39,7 +39,8 @@ export const jobCases: readonly ConformanceCase[] = [
     async check(harness) {
       const requires = '{"labels":{},"capabilities":[]}';
       const deadlineAtMs = 9_000_000_000_000;
-      const { runId, jobId, job } = await runWithReady(harness, { requires, deadlineAtMs });
+      const traceparent = `00-${"a1".repeat(16)}-${"b2".repeat(8)}-01`;
+      const { runId, jobId, job } = await runWithReady(harness, { requires, deadlineAtMs, traceparent });
       const [hint] = await readyJobs(harness);
       const { createdAtMs, ...rest } = hint as NonNullable<typeof hint>;
       assert.deepEqual(rest, { jobId, runId, topic: "shell", requires });
