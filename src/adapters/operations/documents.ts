@@ -1,5 +1,5 @@
 // Documents: named texts with a revision. Dead letters are documents that retention removes.
-import type { Collection } from "../../domain/document.ts";
+import { type Collection, isEventful } from "../../domain/document.ts";
 import type { DeadLetter } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
@@ -19,12 +19,10 @@ export function putDocument(context: Context, request: RequestOf<"putDocument">)
   const next = collection === "deadLetter" ? letterRevision.saved : revision + 1;
   if (collection === "deadLetter") scheduleLetter(context, tenant, id);
   context.records.put("document", scope, id, { body, revision: next, savedAtMs: nowMs(context), changeId });
-  appendEvent(context, tenant, {
-    type: "document_saved",
-    subject: `${collection}/${id}`,
-    actor,
-    detail: changeId,
-  });
+  if (isEventful(collection)) {
+    const subject = `${collection}/${id}`;
+    appendEvent(context, tenant, { type: "document_saved", subject, actor, detail: changeId });
+  }
   return { kind: "saved", revision: next };
 }
 
@@ -64,12 +62,15 @@ export function removeDocument(
   if (found === undefined) return { kind: "not_found" };
   if (collection === "deadLetter") clearDue(context, letterOf(tenant, id), letterEndMs(context, found));
   context.records.erase("document", scope, id);
-  appendEvent(context, tenant, {
-    type: "document_removed",
-    subject: `${collection}/${id}`,
-    actor,
-    detail: String(found.revision),
-  });
+  if (isEventful(collection)) {
+    const subject = `${collection}/${id}`;
+    appendEvent(context, tenant, {
+      type: "document_removed",
+      subject,
+      actor,
+      detail: String(found.revision),
+    });
+  }
   return { kind: "removed" };
 }
 

@@ -90,6 +90,23 @@ export const documentCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "a seal is saved, guarded by its revision and removed like any document, but is no event",
+    async check(harness) {
+      await put(harness, "deploy", { changeId: "change-1" });
+      const collection = "seal" as const;
+      const seal = (expectedRevision: number, changeId: string) =>
+        put(harness, "000000000001", { collection, expectedRevision, changeId, body: changeId });
+      assertOutcome(await seal(0, "1:a"), { kind: "saved", revision: 1 });
+      assertOutcome(await seal(0, "1:a"), { kind: "saved", revision: 1 });
+      assertOutcome(await seal(0, "1:b"), { kind: "revision_conflict", revision: 1 });
+      assertOutcome(await seal(1, "2:b"), { kind: "saved", revision: 2 });
+      assert.equal(await get(harness, "000000000001", collection), "2 2:b");
+      const request = { tenant: harness.tenant, collection, id: "000000000001", actor: "sealer" };
+      assertOutcome(await harness.store.removeDocument(request, call), { kind: "removed" });
+      assert.deepEqual(await events(harness), [["document_saved", "workflow/deploy", "editor", "change-1"]]);
+    },
+  },
+  {
     name: "documents are listed in the order of their ids, page by page, per collection and tenant",
     async check(harness) {
       for (const id of ["b", "a", "a-1", "B", "a.1", "10", "2"]) await put(harness, id);

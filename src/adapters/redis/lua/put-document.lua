@@ -1,6 +1,7 @@
 #!lua
 --[[
-  Saves a document if it is at the expected revision, and adds an event row. A dead letter is removed after its time.
+  Saves a document if it is at the expected revision, and adds an event row unless it is a seal of such rows. A dead
+  letter is removed after its time.
   KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
@@ -22,8 +23,10 @@ redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is w
 redis.call("ZCARD", KEYS[4])
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
-redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[9], "0-*", "at", now, "type", "document_saved",
-  "subject", ARGV[3] .. "/" .. ARGV[4], "actor", ARGV[8], "detail", ARGV[7])
+if ARGV[3] ~= "seal" then
+  redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[9], "0-*", "at", now, "type", "document_saved",
+    "subject", ARGV[3] .. "/" .. ARGV[4], "actor", ARGV[8], "detail", ARGV[7])
+end
 -- Letters have two revisions: one that is written again is a new letter, and the second says that it was retried.
 local nextRevision = ARGV[10] == "" and string.format("%.0f", revision + 1) or "1"
 local nextMeta = nextRevision .. " " .. now .. " " .. ARGV[7]

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  Removes a document and adds an event row.
+  Removes a document and adds an event row, unless it is a seal of such rows.
   KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
@@ -19,8 +19,10 @@ redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is w
 redis.call("ZCARD", KEYS[4])
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
-redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[6], "0-*", "at", now, "type", "document_removed",
-  "subject", ARGV[3] .. "/" .. ARGV[4], "actor", ARGV[5], "detail", string.match(meta, "^[0-9]+"))
+if ARGV[3] ~= "seal" then
+  redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[6], "0-*", "at", now, "type", "document_removed",
+    "subject", ARGV[3] .. "/" .. ARGV[4], "actor", ARGV[5], "detail", string.match(meta, "^[0-9]+"))
+end
 redis.call("HDEL", KEYS[1], "meta:" .. ARGV[4], "body:" .. ARGV[4])
 redis.call("ZREM", KEYS[2], ARGV[4])
 if ARGV[3] == "deadLetter" then redis.call("ZREM", KEYS[4], "letter " .. ARGV[2] .. " " .. ARGV[4]) end

@@ -1,0 +1,104 @@
+// The audit trail in the HTTP contract: records with their hashes, and what a verification has found.
+import * as z from "zod";
+import { eventTypes } from "../domain/event.ts";
+import { freeText, pageQuery, tenantName, time, wholeNumberText } from "./fields.ts";
+
+export const auditRecord = z
+  .object({
+    sequence: z.number().meta({ description: "Without gaps, from 1, per tenant." }),
+    at: time,
+    type: z.string(),
+    subject: z.string().meta({ description: "The run, approval, document or tenant that changed." }),
+    actor: z.string().meta({ description: "The id of the key, or the process that acted by itself." }),
+    detail: z.string().meta({ description: "What changed, in words." }),
+    hash: z
+      .string()
+      .exactOptional()
+      .meta({ description: "Over this record and the hash before it; absent until it is sealed." }),
+  })
+  .meta({
+    id: "AuditRecord",
+    description: "One change of something of a tenant's, and its link of the chain.",
+  });
+
+export const auditPage = z
+  .object({
+    items: z.array(auditRecord),
+    next_cursor: z.string().nullable(),
+    first: z.number().meta({ description: "The oldest record that is kept." }),
+    last: z.number().meta({ description: "The newest record." }),
+  })
+  .meta({ id: "AuditPage" });
+
+const tenant = tenantName
+  .exactOptional()
+  .meta({ description: "For platform keys: whose trail; the platform's own by default." });
+
+export const auditQuery = z.strictObject({
+  ...pageQuery,
+  tenant,
+  after: wholeNumberText({ min: 0, max: 999_999_999 })
+    .exactOptional()
+    .meta({ description: "Without a cursor: begin after the record of this number." }),
+  type: z.enum(eventTypes).exactOptional().meta({ description: "Only records of this type." }),
+  actor: freeText(200).min(1).exactOptional().meta({ description: "Only what this actor did." }),
+});
+
+const headPattern = /^\d{1,12}:[A-Za-z0-9_-]{43}$/;
+
+export const verifyQuery = z.strictObject({
+  tenant,
+  expect: z
+    .string()
+    .regex(headPattern, "must be a number, a colon and a hash, as `head` was")
+    .exactOptional()
+    .meta({ description: "The head of an earlier verification: it must still be part of the chain." }),
+});
+
+const gap = z.object({
+  from: z.number(),
+  to: z.number(),
+  why: z.enum(["dropped", "missing"]).meta({
+    description: "dropped: more came than the store keeps. missing: somebody removed them.",
+  }),
+});
+
+export const auditVerdict = z
+  .object({
+    status: z.enum(["intact", "incomplete", "broken"]).meta({
+      description:
+        "incomplete: all that is there is as it was sealed, but some records had been dropped before they were.",
+    }),
+    tenant: z.string(),
+    total_events: z.number().meta({ description: "Records that were compared with their hashes." }),
+    gaps: z.array(gap).meta({ description: "Records that were never sealed." }),
+    first_broken: z
+      .object({
+        sequence: z.number(),
+        why: z.enum([
+          "row_changed",
+          "row_missing",
+          "hash_changed",
+          "seal_changed",
+          "seal_missing",
+          "other_secret",
+        ]),
+      })
+      .exactOptional()
+      .meta({ description: "The first record that is not as it was sealed." }),
+    sealed_to: z.number(),
+    head: z
+      .string()
+      .nullable()
+      .meta({
+        description: "The newest record's number and hash: note it elsewhere and ask with `expect` later.",
+      }),
+    kept_from: z.number().meta({ description: "Older records are dropped, as the store is set to." }),
+    expected: z
+      .enum(["same", "different", "gone", "not_kept"])
+      .exactOptional()
+      .meta({
+        description: "What became of the head that was asked about; not_kept: it is too old to tell.",
+      }),
+  })
+  .meta({ id: "AuditVerdict" });

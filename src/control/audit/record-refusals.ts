@@ -1,0 +1,30 @@
+// Writes what was refused in a minute into a tenant's audit trail, as one record.
+import type { TenantId } from "../../domain/tenant.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { Trouble } from "../control-api.ts";
+import { type Engine, storeLimits } from "../engine/engine.ts";
+
+/**
+ * The document is only the bearer of its record: one for all processes, so that those that are long gone leave none behind. The
+ * text names the minute and the process, and is the same when it is written again.
+ */
+export async function recordRefusals(
+  { ports, config }: Engine,
+  tenant: TenantId,
+  text: string,
+): Promise<{ readonly kind: "recorded" } | Trouble> {
+  const request = {
+    tenant,
+    collection: "refusal",
+    id: "latest",
+    body: JSON.stringify({ text }),
+    changeId: text,
+    actor: ports.instance,
+  } as const;
+  const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
+    ports.store.putDocument(request, { deadlineMs }),
+  );
+  if (answer.kind === "saved") return { kind: "recorded" };
+  if (answer.kind === "revision_conflict") throw new Error("no revision was expected");
+  return { kind: answer.kind, cause: answer.cause };
+}

@@ -1,0 +1,148 @@
+// Seals what is new in a tenant's audit trail. Any number of processes may: they compute the same hashes, and the slower reads again.
+import { headOf, type Seal, sealedRowsMax, sealRows, secretIdOf } from "../../domain/audit.ts";
+import { isGenuine, unreadableSeal } from "../../domain/audit-verdict.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { Trouble } from "../control-api.ts";
+import type { Engine } from "../engine/engine.ts";
+import {
+  dropOldSeals,
+  type FoundSeal,
+  lastSealFrom,
+  putSeal,
+  readRows,
+  rowsPerRead,
+  trailTerms,
+} from "./seals.ts";
+
+/** The newest seal of a tenant as this process has seen it: where to look first, and what must not disappear. */
+export type SealBook = { recall(tenant: TenantId): Seen; learn(tenant: TenantId, seen: Seen): void };
+
+/** The first and the last record of a seal; 0 when none was seen. */
+type Seen = { readonly from: number; readonly to: number };
+
+const unseen: Seen = { from: 0, to: 0 };
+const tenantsMax = 10_000;
+
+export function createSealBook(): SealBook {
+  const known = new Map<TenantId, Seen>();
+  return {
+    recall: (tenant) => known.get(tenant) ?? unseen,
+    learn(tenant, seen) {
+      if (known.size >= tenantsMax && !known.has(tenant)) known.clear();
+      known.set(tenant, seen);
+    },
+  };
+}
+
+const seenIn = (seal: Seal | undefined): Seen =>
+  seal === undefined ? unseen : { from: seal.from, to: headOf(seal).sequence };
+
+export type SealAnswer =
+  | { readonly kind: "sealed"; readonly to: number; readonly keptFrom: number }
+  | Trouble;
+
+/** Tries again as often when others are quicker; whoever was has sealed all that there was. */
+const conflictsMax = 5;
+
+type Newest = { readonly found: FoundSeal & { readonly seal: Seal }; readonly state: "open" | "closed" };
+
+export async function sealTrail(engine: Engine, book: SealBook, tenant: TenantId): Promise<SealAnswer> {
+  const { metrics } = engine.ports;
+  for (let conflicts = 0; ; conflicts += 1) {
+    const sealed = await sealOnce(engine, book, tenant);
+    if (sealed.kind === "conflict" && conflicts < conflictsMax) continue;
+    if (sealed.kind === "sealed") return sealed;
+    metrics.count("audit_seals_total", { outcome: "trouble" });
+    if (sealed.kind !== "conflict") return sealed;
+    return { kind: "unavailable", cause: "other processes were always quicker" };
+  }
+}
+
+/** From the newest seal to the newest row, unless another process seals at the same time. */
+async function sealOnce(
+  engine: Engine,
+  book: SealBook,
+  tenant: TenantId,
+): Promise<SealAnswer | { readonly kind: "conflict" }> {
+  const { metrics } = engine.ports;
+  const { secret } = trailTerms(engine.config, tenant);
+  const rowsKept = engine.config["store.eventsPerTenantMax"];
+  const found = await newestSeal(engine, book, tenant);
+  if (found.kind !== "newest") return found;
+  let { newest } = found;
+  for (;;) {
+    const head = newest === undefined ? 0 : headOf(newest.found.seal).sequence;
+    const reading = await readRows(engine, tenant, { after: head, limit: rowsPerRead });
+    if (reading.kind !== "events") return reading;
+    const keptFrom = newest?.found.seal.keptFrom ?? 1;
+    if (reading.events.length === 0) return { kind: "sealed", to: head, keptFrom };
+    const open = newest === undefined ? undefined : { seal: newest.found.seal, state: newest.state };
+    const seals = sealRows({ chain: { tenant, secret }, newest: open, rowsKept }, reading);
+    for (const seal of seals) {
+      const revision: number = seal.from === newest?.found.from ? newest.found.revision : 0;
+      const saved = await putSeal(engine, { tenant, secret }, seal, revision);
+      if (saved.kind === "revision_conflict") {
+        metrics.count("audit_seals_total", { outcome: "conflict" });
+        return { kind: "conflict" };
+      }
+      if (saved.kind !== "saved") return saved;
+      if (revision === 0) await begun(engine, tenant, seal);
+      metrics.count("audit_seals_total", { outcome: "saved" });
+      book.learn(tenant, seenIn(seal));
+      newest = { found: { ...saved, from: seal.from, stored: undefined, seal }, state: "open" };
+    }
+  }
+}
+
+/** A new seal is there: its gaps are told, and what it has made superfluous is removed. */
+async function begun(engine: Engine, tenant: TenantId, seal: Seal): Promise<void> {
+  const { log, metrics } = engine.ports;
+  for (const { from, to, why } of seal.gaps) {
+    metrics.count("audit_gaps_total", { why });
+    const fields = { tenant, from, to };
+    if (why === "missing") log.error("audit records are missing that were never sealed", fields);
+    else log.warn("audit records were dropped before they were sealed", fields);
+  }
+  if (seal.keptFrom > sealedRowsMax) await dropOldSeals(engine, tenant, seal.keptFrom);
+}
+
+/** Nothing is added to a seal that somebody has changed: that would make it genuine again. The chain goes on in the next one. */
+async function newestSeal(
+  engine: Engine,
+  book: SealBook,
+  tenant: TenantId,
+): Promise<{ readonly kind: "newest"; readonly newest: Newest | undefined } | Trouble> {
+  const terms = trailTerms(engine.config, tenant);
+  const known = book.recall(tenant);
+  const found = await findNewest(engine, tenant, known.from);
+  if (found.kind !== "found") return found;
+  const { seal: document } = found;
+  const stored = document?.stored;
+  const seen = seenIn(stored?.seal);
+  if (known.to > seen.to) alarm(engine, "seals of the audit trail have disappeared", tenant, seen.to + 1);
+  book.learn(tenant, seen);
+  if (document === undefined) return { kind: "newest", newest: undefined };
+  const genuine = stored !== undefined && isGenuine(terms, stored);
+  if (!genuine) alarm(engine, "the newest seal of the audit trail was changed", tenant, document.from);
+  const seal = stored?.seal ?? unreadableSeal(document.from);
+  const state = genuine && seal.secretId === secretIdOf(terms.secret) ? "open" : "closed";
+  return { kind: "newest", newest: { found: { ...document, seal }, state } };
+}
+
+function alarm({ ports }: Engine, message: string, tenant: TenantId, from: number): void {
+  ports.metrics.count("audit_seals_total", { outcome: "refused" });
+  ports.log.error(message, { tenant, from });
+}
+
+/** Near where it was seen, or near the newest row; only if there is none by looking at all. */
+async function findNewest(engine: Engine, tenant: TenantId, known: number) {
+  let near = known;
+  if (near === 0) {
+    const end = await readRows(engine, tenant, { after: Number.MAX_SAFE_INTEGER, limit: 1 });
+    if (end.kind !== "events") return end;
+    near = Math.max(1, end.last - 2 * sealedRowsMax);
+  }
+  const found = await lastSealFrom(engine, tenant, near);
+  if (found.kind !== "found" || found.seal !== undefined || near <= 1) return found;
+  return lastSealFrom(engine, tenant, 1);
+}

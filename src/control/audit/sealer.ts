@@ -1,0 +1,102 @@
+// Seals the audit trails of tenants that this process has changed, or has heard of; and now and then those of all.
+import { platformTenant, type TenantId } from "../../domain/tenant.ts";
+import type { Consumer } from "../../ports/bus.ts";
+import type { Engine } from "../engine/engine.ts";
+import { listTenants } from "../tenants/tenants.ts";
+import { createSealBook, type SealBook, sealTrail } from "./seal-trail.ts";
+
+/** Changes of one tenant that are not left waiting for their time: at 5,000 a second 10,000 kept rows last for two seconds. */
+const changesMax = 1_000;
+/** Tenants that are sealed at the same time. */
+const atOnceMax = 4;
+/** All tenants are looked at this often: whoever changed them may have ended before it told anybody. */
+const roundEveryMs = 3_600_000;
+const tenantsPerPage = 200;
+
+/** Undefined when this process seals nothing by itself. */
+export function startSealer(engine: Engine): Consumer | undefined {
+  const everyMs = engine.config["audit.sealEveryMs"];
+  if (everyMs === 0) return undefined;
+  const { clock, random } = engine.ports;
+  const stopped = new AbortController();
+  const book = createSealBook();
+  const changes = new Map<TenantId, number>();
+  let resting = new AbortController();
+  let isUrgent = false;
+  const note = (tenant: TenantId) => {
+    const count = (changes.get(tenant) ?? 0) + 1;
+    changes.set(tenant, count);
+    if (count !== changesMax) return;
+    isUrgent = true;
+    resting.abort();
+  };
+  const unwatch = engine.wakes.watchAll(note);
+
+  async function sealAgainAndAgain(): Promise<void> {
+    while (!stopped.signal.aborted) {
+      resting = new AbortController();
+      // Processes that heard of the same change do not seal it together.
+      if (!isUrgent) await clock.sleep(everyMs * (0.5 + random.fraction() / 2), resting.signal);
+      isUrgent = false;
+      await sealChanged(engine, book, { changes, isStopping: () => stopped.signal.aborted });
+    }
+    await sealChanged(engine, book, { changes, isStopping: () => true });
+  }
+
+  async function goRound(): Promise<void> {
+    await clock.sleep(everyMs * random.fraction(), stopped.signal);
+    while (!stopped.signal.aborted) {
+      for (let after: string | undefined = ""; after !== undefined && !stopped.signal.aborted; ) {
+        const page = await listTenants(engine, { after, limit: tenantsPerPage });
+        const tenants: readonly TenantId[] = page.kind === "listed" ? page.tenants : [];
+        for (const tenant of after === "" ? [platformTenant, ...tenants] : tenants) note(tenant);
+        after = tenants.length < tenantsPerPage ? undefined : tenants.at(-1);
+        if (after !== undefined) await clock.sleep(everyMs, stopped.signal);
+      }
+      await clock.sleep(roundEveryMs, stopped.signal);
+    }
+  }
+
+  const running = Promise.all([sealAgainAndAgain(), goRound()]);
+  return {
+    /** What was changed here is sealed before the process ends, if the store lets it. */
+    async stop() {
+      unwatch();
+      stopped.abort();
+      resting.abort();
+      await running;
+    },
+  };
+}
+
+type Waiting = { readonly changes: Map<TenantId, number>; isStopping(): boolean };
+
+/** Those that could not be sealed stay noted. A process that stops does not wait for a store that gives no answers. */
+async function sealChanged(engine: Engine, book: SealBook, { changes, isStopping }: Waiting): Promise<void> {
+  const queue = [...changes.keys()];
+  changes.clear();
+  const failed: TenantId[] = [];
+  let cause = "";
+  const work = async () => {
+    for (let tenant = queue.shift(); tenant !== undefined; tenant = queue.shift()) {
+      const trouble = await sealOne(engine, book, tenant);
+      if (trouble === undefined) continue;
+      failed.push(tenant);
+      cause = trouble;
+      if (isStopping()) queue.length = 0;
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(atOnceMax, queue.length) }, work));
+  if (failed.length === 0) return;
+  for (const tenant of failed) changes.set(tenant, changes.get(tenant) ?? 0);
+  engine.ports.log.warn("audit trails wait for their seals", { tenants: failed.length, cause });
+}
+
+async function sealOne(engine: Engine, book: SealBook, tenant: TenantId): Promise<string | undefined> {
+  try {
+    const answer = await sealTrail(engine, book, tenant);
+    return answer.kind === "sealed" ? undefined : answer.cause;
+  } catch (error) {
+    return error instanceof Error ? (error.stack ?? error.message) : String(error);
+  }
+}

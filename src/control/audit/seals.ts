@@ -1,0 +1,136 @@
+// Reads and writes the seals of a tenant's audit trail: documents, named by the number of their first record.
+import type { Config } from "../../config.ts";
+import { headOf, type Seal, type TrailReading } from "../../domain/audit.ts";
+import { readSeal, type StoredSeal, type TrailTerms, writeSeal } from "../../domain/audit-verdict.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import { askUntilKnown } from "../ask-until-known.ts";
+import type { Trouble } from "../control-api.ts";
+import { type Engine, storeLimits } from "../engine/engine.ts";
+
+/** A document of seals; without `stored` somebody has written something else there. */
+export type FoundSeal = {
+  readonly from: number;
+  readonly revision: number;
+  readonly stored: StoredSeal | undefined;
+};
+
+/** Of one read: 220 KB of seals, and rows of two seals. */
+const sealsPerRead = 20;
+export const rowsPerRead = 500;
+
+/** The first seals, the others only verify; `none` stands for no secret. */
+export function trailTerms(config: Config, tenant: TenantId): TrailTerms & { readonly secret: string } {
+  const secrets = config["audit.secret"].split(",").map((secret) => (secret === "none" ? "" : secret));
+  return { tenant, secrets, secret: secrets[0] ?? "" };
+}
+
+export type SealPage = {
+  readonly kind: "seals";
+  readonly seals: readonly FoundSeal[];
+  /** The place after this page; absent on the last one. */
+  readonly next?: string;
+};
+
+/** The place of seals whose first record has this number or a later one. */
+export function placeOf(from: number): string {
+  return from <= 1 ? "" : idOf(from - 1);
+}
+
+/** Seals after a place, in order. What has no number for a name is not one. */
+export async function readSeals(
+  { ports, config }: Engine,
+  tenant: TenantId,
+  after: string,
+): Promise<SealPage | Trouble> {
+  const request = { tenant, collection: "seal", after, limit: sealsPerRead } as const;
+  const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
+    ports.store.listDocuments(request, { deadlineMs }),
+  );
+  if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
+  const { documents } = answer;
+  const seals = documents
+    .filter(({ id }) => /^\d{12}$/.test(id))
+    .map(({ id, revision, body }) => ({ from: Number(id), revision, stored: storedIn(id, body) }));
+  const last = documents.length < sealsPerRead ? undefined : documents.at(-1)?.id;
+  return { kind: "seals", seals, ...(last === undefined ? {} : { next: last }) };
+}
+
+/** A seal under another number than its own is none. */
+function storedIn(id: string, body: string): StoredSeal | undefined {
+  const stored = readSeal(body);
+  return stored?.seal.from === Number(id) ? stored : undefined;
+}
+
+/** The last one from a number on. */
+export async function lastSealFrom(
+  engine: Engine,
+  tenant: TenantId,
+  from: number,
+): Promise<{ readonly kind: "found"; readonly seal: FoundSeal | undefined } | Trouble> {
+  let newest: FoundSeal | undefined;
+  for (let place = placeOf(from); ; ) {
+    const page = await readSeals(engine, tenant, place);
+    if (page.kind !== "seals") return page;
+    newest = page.seals.at(-1) ?? newest;
+    if (page.next === undefined) return { kind: "found", seal: newest };
+    place = page.next;
+  }
+}
+
+export async function putSeal(
+  { ports, config }: Engine,
+  { tenant, secret }: { readonly tenant: TenantId; readonly secret: string },
+  seal: Seal,
+  expectedRevision: number,
+): Promise<
+  { readonly kind: "saved"; readonly revision: number } | { readonly kind: "revision_conflict" } | Trouble
+> {
+  const { sequence, hash } = headOf(seal);
+  const request = {
+    tenant,
+    collection: "seal",
+    id: idOf(seal.from),
+    body: writeSeal({ tenant, secret }, seal),
+    expectedRevision,
+    // Whoever seals up to the same record writes the same hashes: both may believe that they were first.
+    changeId: `${sequence}:${hash}`,
+    actor: ports.instance,
+  } as const;
+  const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
+    ports.store.putDocument(request, { deadlineMs }),
+  );
+  return answer.kind === "saved" || answer.kind === "revision_conflict"
+    ? answer
+    : { kind: answer.kind, cause: answer.cause };
+}
+
+/** Keeps the last seal that begins at or before the oldest record that is kept: it has the hash before that record. */
+export async function dropOldSeals(engine: Engine, tenant: TenantId, keptFrom: number): Promise<void> {
+  const { ports, config } = engine;
+  const page = await readSeals(engine, tenant, "");
+  if (page.kind !== "seals") return;
+  for (const [index, { from }] of page.seals.entries()) {
+    const next = page.seals[index + 1];
+    if (next === undefined || next.from > keptFrom) return;
+    const request = { tenant, collection: "seal", id: idOf(from), actor: ports.instance } as const;
+    // What could not be removed now is removed with the next seal.
+    await ports.store.removeDocument(request, { deadlineMs: config["store.callTimeoutMs"] });
+  }
+}
+
+/** Rows after a number, with where the rows begin and end. */
+export async function readRows(
+  { ports, config }: Engine,
+  tenant: TenantId,
+  { after, limit }: { readonly after: number; readonly limit: number },
+): Promise<({ readonly kind: "events" } & TrailReading) | Trouble> {
+  const answer = await askUntilKnown(ports, "readEvents", storeLimits(config), (deadlineMs) =>
+    ports.store.readEvents({ tenant, after, limit }, { deadlineMs }),
+  );
+  return answer.kind === "events" ? answer : { kind: answer.kind, cause: answer.cause };
+}
+
+/** In the order of numbers, up to 10^12 - 1 of them. */
+function idOf(sequence: number): string {
+  return String(sequence).padStart(12, "0");
+}

@@ -1,0 +1,17 @@
+// The settings of the audit trail's hash chain.
+import { milliseconds, secretText } from "./kinds.ts";
+
+export const auditSettings = {
+  "audit.sealEveryMs": milliseconds(
+    "AUDIT_SEAL_EVERY_MS",
+    2_000,
+    0,
+    3_600_000,
+    "How long a new audit record may wait for its hash, unless many wait; 0: this process seals nothing by itself.",
+  ),
+  "audit.secret": secretText(
+    "AUDIT_SECRET",
+    /^[^,\s]{16,}(,([^,\s]{16,}|none))*$/,
+    "16 characters or more, the same in every process: hashes cannot be made without it. Former ones may follow after commas, for what they sealed; none stands for what was sealed without. Never shown.",
+  ),
+} as const;

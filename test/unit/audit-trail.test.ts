@@ -1,0 +1,421 @@
+// Sealing and verifying whole trails in virtual time: who seals when, several at once, restarts, gaps, and hands in the store.
+import { describe, expect, test } from "vitest";
+import { orderedNumber } from "../../src/adapters/operations/records.ts";
+import type { TrailVerdict } from "../../src/control/audit/verify-trail.ts";
+import type { EventRow } from "../../src/domain/event.ts";
+import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
+import type { Bus } from "../../src/ports/bus.ts";
+import { acme, type FlowPlane, FlowWorld, only, type PlaneOptions } from "../support/flow-world.ts";
+
+const call = { deadlineMs: 5_000 };
+/** Sweeps are not what these tests are about, and there would be 128 of them a second. */
+const rarely = { "sweep.everyMs": 60_000 };
+const sealing: PlaneOptions = { overrides: { ...rarely, "audit.sealEveryMs": 2_000 } };
+const patient: PlaneOptions = { overrides: { ...rarely, "audit.sealEveryMs": 600_000 } };
+const asked: PlaneOptions = { engine: "stopped" };
+
+let written = 0;
+
+/** Adds rows as if somebody else did: nobody is told. */
+async function write(flow: FlowWorld, count: number, tenant: TenantId = acme): Promise<void> {
+  for (let row = 0; row < count; row += 1) {
+    written += 1;
+    const change = { id: `w${row % 10}`, changeId: `change ${written}` };
+    const request = { tenant, collection: "workflow", body: "{}", actor: "ann", ...change } as const;
+    const saved = await flow.world.store.putDocument(request, call);
+    if (saved.kind !== "saved") throw new Error(saved.kind);
+  }
+}
+
+async function verify(flow: FlowWorld, plane: FlowPlane, expect?: string): Promise<TrailVerdict> {
+  const [sequence, hash = ""] = expect?.split(":") ?? [];
+  const head = expect === undefined ? undefined : { sequence: Number(sequence), hash };
+  return only(await flow.finish(plane.api.verifyTrail(acme, head)), "verified");
+}
+
+const headText = ({ head }: TrailVerdict) => `${head?.sequence}:${head?.hash}`;
+
+async function seals(flow: FlowWorld, tenant: TenantId = acme) {
+  const request = { tenant, collection: "seal", after: "", limit: 1_000 } as const;
+  return only(await flow.world.store.listDocuments(request, call), "listed").documents;
+}
+
+async function sealedTo(flow: FlowWorld, tenant: TenantId = acme): Promise<number> {
+  const newest = (await seals(flow, tenant)).at(-1);
+  if (newest === undefined) return 0;
+  const { from, hashes } = JSON.parse(newest.body) as { from: number; hashes: string[] };
+  return from + hashes.length - 1;
+}
+
+/** Somebody with his hands in the store. */
+function tamper(flow: FlowWorld, sequence: number, change: Partial<EventRow> | "remove"): void {
+  const { records } = flow.world;
+  const member = orderedNumber(sequence);
+  const row = records.get("event", acme, member);
+  if (row === undefined) throw new Error(`there is no record ${sequence}`);
+  if (change === "remove") records.erase("event", acme, member);
+  else records.put("event", acme, member, { ...row, ...change });
+}
+
+function changeSeal(flow: FlowWorld, id: string, change: (body: string) => string): void {
+  const { records } = flow.world;
+  const document = records.get("document", `${acme}/seal`, id);
+  if (document === undefined) throw new Error(`there is no seal ${id}`);
+  records.put("document", `${acme}/seal`, id, { ...document, body: change(document.body) });
+}
+
+/** Which tenants one process has changed every listener hears. */
+function talkative(bus: Bus): Bus {
+  const listeners = new Set<(body: string) => void>();
+  return {
+    ...bus,
+    announce(channel, body) {
+      if (channel === "events") for (const hear of listeners) hear(body);
+    },
+    listen(channel, hear) {
+      if (channel === "events") listeners.add(hear);
+      return { stop: async () => void listeners.delete(hear) };
+    },
+  };
+}
+
+const sealId = (from: number) => String(from).padStart(12, "0");
+
+describe("the sealer", () => {
+  test("seals what its process changed within its time, and adds no row by that", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("engine", sealing);
+    await flow.pass(10_000);
+    await plane.save("one", { a: { type: "worker", topic: "work" } });
+    expect(await sealedTo(flow)).toBe(0);
+    await flow.pass(2_100);
+    const { last } = only(
+      await flow.world.store.readEvents({ tenant: acme, after: 0, limit: 1 }, call),
+      "events",
+    );
+    expect([await sealedTo(flow), last]).toEqual([last, last]);
+    await flow.pass(60_000);
+    expect((await seals(flow)).map(({ revision }) => revision)).toEqual([1]);
+    await plane.close();
+  });
+
+  test("asks the store nothing about tenants that nobody changes", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("engine", sealing);
+    await plane.save("one", { a: { type: "worker", topic: "work" } });
+    await flow.pass(10_000);
+    const before = plane.member.callsOf("readEvents").length;
+    await flow.pass(600_000);
+    expect(plane.member.callsOf("readEvents").length).toBe(before);
+    await plane.close();
+  });
+
+  test("finds by itself, when it starts and every hour, what others left unsealed", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("gateway", { ...asked, overrides: { "audit.sealEveryMs": 0 } });
+    await flow.finish(plane.api.createTenant("root", acme, { maxConcurrentRuns: 3 }));
+    expect([await sealedTo(flow), await sealedTo(flow, platformTenant)]).toEqual([0, 0]);
+    const engine = await flow.open("engine", sealing);
+    await flow.pass(5_000);
+    expect([await sealedTo(flow), await sealedTo(flow, platformTenant)]).toEqual([1, 1]);
+    await write(flow, 20);
+    await flow.pass(3_500_000);
+    expect(await sealedTo(flow)).toBe(1);
+    await flow.pass(110_000);
+    expect(await sealedTo(flow)).toBe(21);
+    await engine.close();
+    await plane.close();
+  });
+
+  test("hears of what other processes change, also without being a gateway", async () => {
+    const flow = new FlowWorld();
+    const bus = talkative(flow.bus());
+    const engine = await flow.open("engine", {
+      bus,
+      overrides: { ...rarely, "process.roles": "engine", "audit.sealEveryMs": 2_000 },
+    });
+    const gateway = await flow.open("gateway", {
+      bus,
+      overrides: { ...rarely, "process.roles": "gateway", "audit.sealEveryMs": 2_000 },
+    });
+    await flow.pass(10_000);
+    await gateway.save("one", { a: { type: "worker", topic: "work" } });
+    await flow.pass(2_500);
+    expect(await sealedTo(flow)).toBeGreaterThan(0);
+    await gateway.close();
+    await engine.close();
+  });
+
+  test("does not wait for its time when a thousand rows do", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("engine", patient);
+    await flow.pass(1_300_000);
+    const save = async (row: number) =>
+      plane.plane.api.changeTenant("root", acme, { maxConcurrentRuns: row + 1 });
+    await flow.finish(plane.plane.api.createTenant("root", acme, {}));
+    for (let row = 0; row < 999; row += 1) await flow.finish(save(row));
+    const before = await sealedTo(flow);
+    await flow.finish(save(999));
+    await flow.pass(1_000);
+    expect([before, await sealedTo(flow)]).toEqual([0, 1_000]);
+    await plane.close();
+  });
+
+  test("seals what is left when its process stops, and not for long if the store gives no answer", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("engine", patient);
+    await plane.save("one", { a: { type: "worker", topic: "work" } });
+    await plane.close();
+    expect(await sealedTo(flow)).toBeGreaterThan(0);
+    const before = await sealedTo(flow);
+    const other = await flow.open("other", patient);
+    await other.save("two", { a: { type: "worker", topic: "work" } });
+    other.member.fail({ listDocuments: "request_lost", readEvents: "request_lost" });
+    const startedMs = flow.nowMs();
+    await other.close();
+    expect(flow.nowMs() - startedMs).toBeLessThan(10_000);
+    expect(await sealedTo(flow)).toBe(before);
+  });
+
+  test("goes on when the store is back, and says what it could not do", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("engine", sealing);
+    await flow.pass(10_000);
+    plane.member.fail({ listDocuments: "unavailable" });
+    await plane.save("one", { a: { type: "worker", topic: "work" } });
+    await flow.pass(10_000);
+    expect(await sealedTo(flow)).toBe(0);
+    expect(plane.member.lines.map(({ message }) => message)).toContain("audit trails wait for their seals");
+    plane.member.fail({});
+    await flow.pass(3_000);
+    expect(await sealedTo(flow)).toBeGreaterThan(0);
+    await plane.close();
+  });
+});
+
+describe("sealing", () => {
+  test("by several processes at once gives one chain: the slower reads again", async () => {
+    const flow = new FlowWorld({ travelMsMax: 20, seed: 7 });
+    const planes = await Promise.all(["a", "b", "c"].map((name) => flow.open(name, asked)));
+    for (let round = 0; round < 12; round += 1) {
+      await write(flow, 80);
+      // Those who read before and after it bring different seals.
+      flow.kernel.after(15, () => void write(flow, 10));
+      const verdicts = await flow.finish(Promise.all(planes.map(({ api }) => api.verifyTrail(acme))));
+      expect(verdicts.map((verdict) => only(verdict, "verified").status)).toEqual([
+        "intact",
+        "intact",
+        "intact",
+      ]);
+    }
+    const conflicts = planes.map(({ metrics }) =>
+      metrics.total("audit_seals_total", { outcome: "conflict" }),
+    );
+    expect(conflicts.reduce((sum, count) => sum + count, 0)).toBeGreaterThan(0);
+    expect(await verify(flow, planes[0] as FlowPlane)).toMatchObject({
+      status: "intact",
+      compared: 1_080,
+      gaps: [],
+    });
+    expect((await seals(flow)).map(({ id }) => Number(id))).toEqual([1, 251, 501, 751, 1_001]);
+  });
+
+  test("that is cut off after it took effect is not done twice", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", {
+      ...asked,
+      failing: { putDocument: ["reply_lost", "ok", "reply_lost"] },
+    });
+    await write(flow, 300);
+    expect(await verify(flow, plane)).toMatchObject({ status: "intact", compared: 300 });
+    expect((await seals(flow)).map(({ revision }) => revision)).toEqual([1, 1]);
+  });
+
+  test("goes on from the head after a restart", async () => {
+    const flow = new FlowWorld();
+    const first = await flow.open("first", asked);
+    await write(flow, 260);
+    const noted = headText(await verify(flow, first));
+    const second = await flow.open("second", asked);
+    await write(flow, 10);
+    const later = await verify(flow, second, noted);
+    expect(later).toMatchObject({ status: "intact", expected: "same", sealedTo: 270 });
+    expect(headText(later)).not.toBe(noted);
+  });
+
+  test("that is outrun records the gap, drops the seals of what is gone, and still knows the hash before the oldest record", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", asked);
+    await write(flow, 400);
+    expect((await verify(flow, plane)).status).toBe("intact");
+    await write(flow, 10_500);
+    const outrun = await verify(flow, plane);
+    expect(outrun).toMatchObject({
+      status: "incomplete",
+      gaps: [{ from: 401, to: 900, why: "dropped" }],
+      keptFrom: 901,
+      sealedTo: 10_900,
+      compared: 10_000,
+    });
+    expect(plane.member.lines.map(({ message }) => message)).toContain(
+      "audit records were dropped before they were sealed",
+    );
+    expect((await seals(flow))[0]?.id).toBe(sealId(901));
+    await write(flow, 5_000);
+    const later = await verify(flow, plane);
+    expect(later).toMatchObject({ status: "intact", gaps: [], keptFrom: 5_901, compared: 10_000 });
+    expect((await seals(flow)).length).toBeLessThan(45);
+  });
+});
+
+describe("somebody with his hands in the store", () => {
+  async function sealed(secret = ""): Promise<{ flow: FlowWorld; plane: FlowPlane; noted: string }> {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", { ...asked, overrides: { "audit.secret": secret } });
+    await write(flow, 600);
+    const verdict = await verify(flow, plane);
+    expect(verdict).toMatchObject({ status: "intact", compared: 600 });
+    return { flow, plane, noted: headText(verdict) };
+  }
+
+  const broken = (sequence: number, why: string) => ({ status: "broken", firstBroken: { sequence, why } });
+
+  test.each([1, 250, 333, 600])("who changes record %i is found at that record", async (sequence) => {
+    const { flow, plane } = await sealed();
+    tamper(flow, sequence, { actor: "nobody" });
+    expect(await verify(flow, plane)).toMatchObject(broken(sequence, "row_changed"));
+  });
+
+  test.each([1, 333, 600])("who removes record %i is found at that record", async (sequence) => {
+    const { flow, plane } = await sealed();
+    tamper(flow, sequence, "remove");
+    expect(await verify(flow, plane)).toMatchObject(broken(sequence, "row_missing"));
+  });
+
+  test("who removes the oldest records does not pass for the store, which drops them only when there are too many", async () => {
+    const { flow, plane } = await sealed();
+    for (let sequence = 1; sequence <= 300; sequence += 1) tamper(flow, sequence, "remove");
+    expect(await verify(flow, plane)).toMatchObject(broken(1, "row_missing"));
+    await write(flow, 300);
+    expect(await verify(flow, plane)).toMatchObject(broken(1, "row_missing"));
+    flow.world.records.erase("document", `${acme}/seal`, sealId(1));
+    expect(await verify(flow, plane)).toMatchObject(broken(1, "seal_missing"));
+  });
+
+  test("who removes a record before it was sealed leaves a gap that says so", async () => {
+    const { flow, plane } = await sealed();
+    await write(flow, 10);
+    tamper(flow, 605, "remove");
+    expect(await verify(flow, plane)).toMatchObject({
+      ...broken(605, "row_missing"),
+      gaps: [{ from: 605, to: 605, why: "missing" }],
+    });
+    await write(flow, 10);
+    expect(await verify(flow, plane)).toMatchObject(broken(605, "row_missing"));
+  });
+
+  test("who changes a hash, or anything else of a seal, is found there, also after more was sealed", async () => {
+    const { flow, plane } = await sealed();
+    changeSeal(flow, sealId(501), (body) => {
+      const seal = JSON.parse(body) as { hashes: string[] };
+      seal.hashes[9] = "x".repeat(43);
+      return JSON.stringify(seal);
+    });
+    expect(await verify(flow, plane)).toMatchObject(broken(510, "hash_changed"));
+    await write(flow, 10);
+    expect(await verify(flow, plane)).toMatchObject(broken(510, "hash_changed"));
+    expect((await seals(flow)).at(-1)?.id).toBe(sealId(601));
+    expect(plane.member.lines.map(({ message }) => message)).toContain(
+      "the newest seal of the audit trail was changed",
+    );
+  });
+
+  test("who writes something else in the place of a seal stops nothing and hides nothing", async () => {
+    const { flow, plane } = await sealed();
+    changeSeal(flow, sealId(501), () => "gone");
+    await write(flow, 10);
+    expect(await verify(flow, plane)).toMatchObject({ ...broken(501, "seal_changed"), sealedTo: 610 });
+  });
+
+  test("who removes the newest seals is told by whoever sealed them, and whatever he changed by who noted a head", async () => {
+    const { flow, plane, noted } = await sealed();
+    tamper(flow, 590, { actor: "nobody" });
+    flow.world.records.erase("document", `${acme}/seal`, sealId(501));
+    expect((await verify(flow, plane)).status).toBe("intact");
+    expect(plane.member.lines).toContainEqual(
+      expect.objectContaining({ message: "seals of the audit trail have disappeared", level: "error" }),
+    );
+    expect(await verify(flow, plane, noted)).toMatchObject({
+      ...broken(600, "hash_changed"),
+      expected: "different",
+    });
+  });
+
+  test("who goes back to an older state is found by who noted a head, and a head that is too old says nothing", async () => {
+    const { flow, plane, noted } = await sealed();
+    const later = `610:${noted.split(":")[1]}`;
+    expect(await verify(flow, plane, later)).toMatchObject({
+      ...broken(601, "row_missing"),
+      expected: "gone",
+    });
+    await write(flow, 11_000);
+    await verify(flow, plane);
+    expect(await verify(flow, plane, noted)).toMatchObject({ expected: "not_kept" });
+  });
+
+  test("who recomputes the whole chain is believed without a secret, and found out with one", async () => {
+    const forge = async (secret: string) => {
+      const { flow, plane } = await sealed(secret);
+      const forger = await flow.open("forger", asked);
+      tamper(flow, 42, { actor: "nobody" });
+      for (const { id } of await seals(flow)) flow.world.records.erase("document", `${acme}/seal`, id);
+      expect((await verify(flow, forger)).status).toBe("intact");
+      const verdict = await verify(flow, plane);
+      return verdict.firstBroken ?? verdict.status;
+    };
+    expect(await forge("")).toBe("intact");
+    expect(await forge("the-secret-of-the-platform")).toEqual({ sequence: 1, why: "other_secret" });
+  });
+
+  test("a secret may come later, or be replaced, as long as the former one is still named", async () => {
+    const { flow } = await sealed();
+    const verifiedWith = async (secret: string) => {
+      const overrides = { "audit.secret": secret };
+      return verify(flow, await flow.open(`with ${secret}`, { ...asked, overrides }));
+    };
+    const [first, second] = ["the-first-secret", "the-second-secret"];
+    await write(flow, 5);
+    expect(await verifiedWith(`${first},none`)).toMatchObject({ status: "intact", sealedTo: 605 });
+    await write(flow, 5);
+    expect(await verifiedWith(`${second},${first},none`)).toMatchObject({ status: "intact", sealedTo: 610 });
+    expect((await seals(flow)).map(({ id }) => Number(id))).toEqual([1, 251, 501, 601, 606]);
+    expect(await verifiedWith(`${second},${first}`)).toMatchObject(broken(1, "other_secret"));
+    expect(await verifiedWith(`${second},none`)).toMatchObject(broken(601, "other_secret"));
+  });
+});
+
+describe("reading", () => {
+  test("shows each record with its hash, filters by type and actor, and goes on page by page", async () => {
+    const flow = new FlowWorld();
+    const plane = await flow.open("p", asked);
+    await write(flow, 700);
+    await flow.tenant({ maxConcurrentRuns: 3 });
+    await verify(flow, plane);
+    await write(flow, 1);
+    const page = async (after: number, more: { readonly type?: string; readonly actor?: string } = {}) =>
+      only(await flow.finish(plane.api.readTrail(acme, { after, limit: 300, ...more })), "records");
+    const pages = [await page(0), await page(300), await page(600)];
+    expect(pages.map(({ next, records }) => [next, records.length])).toEqual([
+      [300, 300],
+      [600, 300],
+      [undefined, 102],
+    ]);
+    const hashes = pages.flatMap(({ records }) => records.map(({ hash }) => hash));
+    expect(new Set(hashes.slice(0, 701)).size).toBe(701);
+    expect([hashes[700]?.length, hashes[701]]).toEqual([43, undefined]);
+    const filtered = await page(0, { type: "tenant_changed" });
+    expect(filtered.records.map(({ row }) => row.sequence)).toEqual([701]);
+    expect((await page(0, { actor: "test" })).records[0]?.hash).toBe(hashes[700]);
+    expect((await page(0, { actor: "eve" })).records).toEqual([]);
+  });
+});
