@@ -1,5 +1,6 @@
 // When a holder must stop: the lease deadline, and what a renewal's outcome means for each policy.
 import type { RenewalPolicy, RiskClass } from "./lock.ts";
+import type { RenewalChoice } from "./tenant.ts";
 
 export type RenewalOutcome = "renewed" | "unknown" | "not_owned_expired" | "not_owned_superseded";
 
@@ -23,6 +24,12 @@ export function renewalRuleFor(risk: RiskClass): RenewalRule {
     case "low":
       return { policy: "continue", failuresMax: 0 };
   }
+}
+
+/** Under `fence` nothing goes on, under `continue` standard risk does; high risk stops at the first doubt, whatever was chosen. */
+export function renewalRuleBy(choice: RenewalChoice, risk: RiskClass): RenewalRule {
+  if (risk === "high" || choice === "by_risk") return renewalRuleFor(risk);
+  return renewalRuleFor(choice === "fence" ? "standard" : "low");
 }
 
 /**

@@ -80,8 +80,14 @@ export type AdmissionOperations = {
   };
   /** The whole admission decision: key, limit, slot, run, event. */
   admit: {
-    /** `credential` is the id of the key that asks; a revoked one is refused. */
-    request: { readonly tenant: TenantId; readonly run: NewRun; readonly credential?: string };
+    request: {
+      readonly tenant: TenantId;
+      readonly run: NewRun;
+      /** The id of the key that asks; a revoked one is refused. */
+      readonly credential?: string;
+      /** The caller has chosen the strategy for this very run: the tenant's own is not asked. */
+      readonly decided?: true;
+    };
     outcome:
       | Created<"admitted">
       | Replayed

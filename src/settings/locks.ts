@@ -1,5 +1,5 @@
 // The settings of the locks.
-import { amount, milliseconds } from "./kinds.ts";
+import { amount, choice, milliseconds } from "./kinds.ts";
 
 export const locksSettings = {
   "locks.admission.ttlMs": milliseconds(
@@ -206,6 +206,11 @@ export const locksSettings = {
     50,
     10_000,
     "Bounds giving back what a wait may have left, which goes on even when the caller has gone.",
+  ),
+  "locks.renewalPolicy": choice(
+    "LOCK_RENEWAL_POLICY",
+    ["by_risk", "fence", "continue"],
+    "What a failed renewal of a run lock means: by_risk lets low-risk work go on and fences the rest; fence fences all; continue fences risk high alone.",
   ),
   "locks.pollJitterFraction": amount(
     "LOCK_POLL_JITTER_FRACTION",

@@ -18,11 +18,11 @@ import { slots } from "./slots.ts";
 import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 
 export function admit(context: Context, request: RequestOf<"admit">): OutcomeOf<"admit"> {
-  const { tenant, run, credential } = request;
+  const { tenant, run, credential, decided } = request;
   const existing = context.records.get("run", tenant, run.runId);
   if (existing !== undefined) return { kind: "admitted", ...described(context, existing, run) };
   const { settings } = readTenant(context, tenant);
-  if (settings.admissionStrategy === "lock") {
+  if (settings.admissionStrategy === "lock" && decided !== true) {
     return settings.admissionWait === undefined
       ? { kind: "use_lock_strategy" }
       : { kind: "use_lock_strategy", wait: settings.admissionWait };

@@ -19,7 +19,11 @@ import {
 
 export const admit: ScriptCall<"admit"> = {
   keys: (keys, { run }) => [...runKeys(keys, run), ...keyKeys(keys, run)],
-  args: (request, settings) => runArgs(request, settings),
+  args: (request, settings) => [
+    ...runArgs(request, settings),
+    request.decided === true ? "decided" : "",
+    ...changeArgs(request.run.runId, request.run.change, settings),
+  ],
   parse(reply, { run }) {
     switch (reply[0]) {
       case "admitted":
@@ -53,7 +57,11 @@ export const createRun: ScriptCall<"createRun"> = {
     keys.grant(guard.lock),
     ...keyKeys(keys, run),
   ],
-  args: (request, settings) => [...guardArgs(request.guard), ...runArgs(request, settings)],
+  args: (request, settings) => [
+    ...guardArgs(request.guard),
+    ...runArgs(request, settings),
+    ...changeArgs(request.run.runId, request.run.change, settings),
+  ],
   parse(reply, { run }) {
     switch (reply[0]) {
       case "created":
@@ -103,11 +111,12 @@ function keyKeys(keys: TenantKeys, { key }: NewRun): string[] {
   return key === undefined ? [] : [keys.reservation(key.digest), keys.keyed];
 }
 
+/** All but the change, which comes last. */
 function runArgs(
   { tenant, run, credential }: RequestOf<"admit"> | RequestOf<"createRun">,
   settings: StoreSettings,
 ): string[] {
-  const { runId, workflow, revision, definition, actor, key, change, start } = run;
+  const { runId, workflow, revision, definition, actor, key, start } = run;
   return [
     runId,
     String(settings.eventsPerTenantMax),
@@ -122,7 +131,6 @@ function runArgs(
     String(settings.keysPerTenantMax),
     start === "applied" ? "" : packEntry({ kind: "started", entryId: runId }),
     String(settings.attentionMs),
-    ...changeArgs(runId, change, settings),
   ];
 }
 

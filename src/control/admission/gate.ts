@@ -11,7 +11,13 @@ import type { TenantCache } from "./tenant-cache.ts";
 export type Gate = { readonly ports: Ports; readonly config: Config; readonly tenants: TenantCache };
 
 /** A run to be admitted, and the key that asks for it. */
-export type AskedRun = { readonly tenant: TenantId; readonly run: NewRun; readonly credential?: string };
+export type AskedRun = {
+  readonly tenant: TenantId;
+  readonly run: NewRun;
+  readonly credential?: string;
+  /** The strategy was chosen for this very run. */
+  readonly decided?: true;
+};
 
 /** An answer that still lacks its Retry-After, which is drawn last so that every refusal gets its own. */
 export type Decision = WithoutRetryAfter<StartAnswer>;

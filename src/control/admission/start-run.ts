@@ -1,5 +1,6 @@
 // Decides whether a run may start: by one atomic operation, or by the pipeline under the tenant's admission lock.
 import type { Config } from "../../config.ts";
+import type { AssignedPolicies } from "../../domain/policy.ts";
 import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
 import { makeRunId, orderedUnique, type RunId, type RunRecord } from "../../domain/run.ts";
 import type { AdmissionStrategy, TenantId, TenantSettings, WaitPolicy } from "../../domain/tenant.ts";
@@ -8,6 +9,7 @@ import { InterlockError } from "../../errors.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
 import type { Ports } from "../../ports/ports.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
+import type { StartNotes } from "../canaries/samples.ts";
 import { admitAtomically } from "./admit-atomically.ts";
 import { type AskedRun, askLimits, type Decision, type Gate } from "./gate.ts";
 import type { StartAnswer } from "./start-answer.ts";
@@ -21,6 +23,12 @@ export type StartRequest = Omit<NewRun, "runId" | "key"> & {
   readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
   /** The id of the key that asks, if one does. */
   readonly credential?: string;
+  /** Of the request that asks: its admission becomes a child of it. */
+  readonly traceparent?: string;
+  /** Decided for this run by rollouts and settings; absent: as the tenant's settings and the process's say. */
+  readonly assigned?: AssignedPolicies;
+  /** Where a canary's samples go. */
+  readonly notes?: StartNotes;
 };
 
 export async function startRun(
@@ -29,18 +37,24 @@ export async function startRun(
   signal?: AbortSignal,
 ): Promise<StartAnswer> {
   checkRecords(gate.config, request.change.records);
-  const { clock, metrics, random } = gate.ports;
+  const { clock, metrics, random, tracer } = gate.ports;
   const startedMs = clock.monotonicMs();
+  const span = tracer.startSpan("admission", "internal", request.traceparent);
   const run = newRun(gate.ports, request);
-  const { tenant, credential } = request;
+  const { tenant, credential, assigned, notes } = request;
   const asked = { tenant, run, ...(credential === undefined ? {} : { credential }) };
-  const { strategy, decision } = await decide(gate, asked, signal);
+  const { strategy, decision } = await decide(gate, asked, { assigned, notes }, signal);
   const outcome = decision.kind;
   const labels = { tenant, endpoint: "start_run", strategy, outcome };
-  metrics.observe("admission_wait_seconds", labels, (clock.monotonicMs() - startedMs) / 1000);
+  const waitMs = clock.monotonicMs() - startedMs;
+  metrics.observe("admission_wait_seconds", labels, waitMs / 1000);
   metrics.count("admission_decisions_total", { strategy, outcome });
   if (outcome === "admitted") metrics.count("run_starts_total", {});
   if (run.key !== undefined) countReservation(gate.ports, outcome);
+  span?.note({ tenant, strategy, outcome, ...("runId" in decision ? { run: decision.runId } : {}) });
+  const isUnavailable = outcome === "gate_unavailable" || outcome === "outcome_unknown";
+  if (outcome !== "cancelled") notes?.decided({ waitMs, isUnavailable });
+  span?.end(isUnavailable ? "failed" : undefined);
   return withRetryAfter(decision, () =>
     retryAfterSeconds(gate.config["admission.retryAfterSeconds"], 1, random.fraction()),
   );
@@ -66,27 +80,39 @@ function withRetryAfter(decision: Decision, draw: () => number): StartAnswer {
   }
 }
 
+type Given = {
+  readonly assigned: AssignedPolicies | undefined;
+  readonly notes: StartNotes | undefined;
+};
+
 type Decided = { readonly strategy: AdmissionStrategy; readonly decision: Decision };
 
-async function decide(gate: Gate, asked: AskedRun, signal: AbortSignal | undefined): Promise<Decided> {
+async function decide(
+  gate: Gate,
+  asked: AskedRun,
+  { assigned, notes }: Given,
+  signal: AbortSignal | undefined,
+): Promise<Decided> {
   const { tenant } = asked;
   if (signal?.aborted)
     return { strategy: gate.config["admission.strategy"], decision: { kind: "cancelled" } };
-  const choice = chooseStrategy(gate, tenant);
+  const choice = assigned === undefined ? chooseStrategy(gate, tenant) : choiceByPolicies(assigned);
   const chosen = choice instanceof Promise ? await choice : choice;
   if (chosen.kind === "gate_unavailable") return { strategy: "lock", decision: chosen };
   if (chosen.kind === "atomic") {
-    const decision = await admitAtomically(gate, asked);
+    const decision = await admitAtomically(gate, chosen.isDecided ? { ...asked, decided: true } : asked);
     if (decision.kind !== "use_lock_strategy") return { strategy: "atomic", decision };
-    const { wait = gate.config["admission.wait"] } = decision;
+    const { wait = assigned?.policies["admission.wait"] ?? gate.config["admission.wait"] } = decision;
     gate.tenants.learnStrategy(tenant, { admissionStrategy: "lock", admissionWait: wait });
-    return { strategy: "lock", decision: await startUnderLock(gate, asked, wait, signal) };
+    return { strategy: "lock", decision: await startUnderLock(gate, asked, { wait, notes }, signal) };
   }
-  return { strategy: "lock", decision: await startUnderLock(gate, asked, chosen.wait, signal) };
+  const { wait } = chosen;
+  return { strategy: "lock", decision: await startUnderLock(gate, asked, { wait, notes }, signal) };
 }
 
 type Choice =
-  | { readonly kind: "atomic" }
+  /** `isDecided`: by a rollout for this run, whatever the tenant's record says of the others. */
+  | { readonly kind: "atomic"; readonly isDecided: boolean }
   | { readonly kind: "lock"; readonly wait: WaitPolicy }
   | { readonly kind: "gate_unavailable"; readonly cause: string };
 
@@ -95,7 +121,14 @@ function chooseStrategy(gate: Gate, tenant: TenantId): Choice | Promise<Choice> 
   const { config, tenants } = gate;
   const known = tenants.recallStrategy(tenant);
   if (known !== undefined) return choiceBy(config, known);
-  return config["admission.strategy"] === "atomic" ? { kind: "atomic" } : lookUpStrategy(gate, tenant);
+  return config["admission.strategy"] === "atomic" ? atomic : lookUpStrategy(gate, tenant);
+}
+
+const atomic = { kind: "atomic", isDecided: false } as const;
+
+function choiceByPolicies({ policies, sources }: AssignedPolicies): Choice {
+  if (policies["admission.strategy"] === "lock") return { kind: "lock", wait: policies["admission.wait"] };
+  return { kind: "atomic", isDecided: sources["admission.strategy"] === "tenant_rollout" };
 }
 
 async function lookUpStrategy({ config, ports, tenants }: Gate, tenant: TenantId): Promise<Choice> {
@@ -110,14 +143,15 @@ async function lookUpStrategy({ config, ports, tenants }: Gate, tenant: TenantId
 function choiceBy(config: Config, settings: TenantSettings): Choice {
   const strategy = settings.admissionStrategy ?? config["admission.strategy"];
   return strategy === "atomic"
-    ? { kind: "atomic" }
+    ? atomic
     : { kind: "lock", wait: settings.admissionWait ?? config["admission.wait"] };
 }
 
 function newRun(ports: Ports, request: StartRequest): NewRun {
-  const { tenant, credential: _credential, key, ...rest } = request;
+  const { tenant, key, workflow, revision, definition, actor, change, start } = request;
   const runId = request.runId ?? makeRunId(tenant, orderedUnique(ports.clock.wallMs(), ports.random.token()));
-  const run = { ...rest, runId };
+  const pinned = revision === undefined ? {} : { revision };
+  const run = { runId, workflow, ...pinned, definition, actor, change, start };
   if (key === undefined) return run;
   return { ...run, key: { digest: digestOf("start_run", key.text), fingerprint: key.fingerprint } };
 }

@@ -3,6 +3,7 @@ import { admissionLock } from "../../domain/lock.ts";
 import type { TenantId, WaitPolicy } from "../../domain/tenant.ts";
 import type { KeyRequest, NewRun } from "../../ports/admission-operations.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
+import type { StartNotes } from "../canaries/samples.ts";
 import { admissionLockTerms } from "../locks/lease-terms.ts";
 import { type Lease, withLease } from "../locks/with-lease.ts";
 import { type AskedRun, admitted, askLimits, type Decision, type Gate } from "./gate.ts";
@@ -10,12 +11,15 @@ import { type AskedRun, admitted, askLimits, type Decision, type Gate } from "./
 export async function startUnderLock(
   gate: Gate,
   asked: AskedRun,
-  wait: WaitPolicy,
+  { wait, notes }: { readonly wait: WaitPolicy; readonly notes: StartNotes | undefined },
   signal: AbortSignal | undefined,
 ): Promise<Decision> {
   const { tenant, run } = asked;
   const target = { tenant, lock: admissionLock };
-  const terms = admissionLockTerms(gate.config, wait);
+  const terms = {
+    ...admissionLockTerms(gate.config, wait),
+    ...(notes === undefined ? {} : { foundBusy: () => notes.foundBusy() }),
+  };
   const pipeline = { gate, asked, tenant, run, signal };
   const outcome = await withLease(
     gate.ports,

@@ -9,6 +9,7 @@ import { afterCommit, remember } from "../engine/after-commit.ts";
 import { drainRun } from "../engine/drain-run.ts";
 import { type Engine, engineLimits, settingsOf } from "../engine/engine.ts";
 import { KnownRecords } from "../engine/run-cache.ts";
+import { assignPolicies } from "../policies/assign-policies.ts";
 import type { CurrentWorkflow } from "../workflows/definitions.ts";
 import type { StartAnswer } from "./start-answer.ts";
 import { startRun } from "./start-run.ts";
@@ -40,16 +41,21 @@ export async function startWorkflow(
  */
 export async function replayOr<Refusal>(
   engine: Engine,
-  request: Pick<StartWorkflowRequest, "caller" | "workflow" | "key">,
+  request: Pick<StartWorkflowRequest, "caller" | "workflow" | "key" | "traceparent">,
   refusal: Refusal,
   signal: AbortSignal | undefined,
 ): Promise<StartWorkflowAnswer | Refusal> {
-  const { caller, workflow, key } = request;
+  const { caller, workflow, key, traceparent } = request;
   if (key === undefined) return refusal;
   const { tenant, actor, credential } = caller;
   const change = { ...unchanged, status: "pending", timeline: "[]" } as const;
   const nothing = { workflow, revision: 0, definition: "", actor, change, start: "applied", key } as const;
-  const asked = { tenant, ...nothing, ...(credential === undefined ? {} : { credential }) };
+  const asked = {
+    tenant,
+    ...nothing,
+    ...(credential === undefined ? {} : { credential }),
+    ...(traceparent === undefined ? {} : { traceparent }),
+  };
   const answer = await startRun(engine, asked, signal);
   return unboundKinds.includes(answer.kind) ? refusal : answer;
 }
@@ -65,9 +71,29 @@ const unboundKinds: readonly StartAnswer["kind"][] = [
 /** What a run is pinned to; without a revision it may differ from what the workflow says today. */
 export type StartBasis = Pick<CurrentWorkflow, "definition" | "hash"> & { readonly revision?: number };
 
+type RunRequest = StartWorkflowRequest & Pick<NewRunFacts, "rerun">;
+
+/** A run whose caller has no trace begins one, so that what it does is found together. */
 export async function startBy(
   engine: Engine,
-  request: StartWorkflowRequest & Pick<NewRunFacts, "rerun">,
+  request: RunRequest,
+  basis: StartBasis,
+  signal: AbortSignal | undefined,
+): Promise<StartWorkflowAnswer> {
+  const { tracer } = engine.ports;
+  const span =
+    request.traceparent === undefined ? tracer.startSpan("start", "internal", undefined) : undefined;
+  if (span === undefined) return startPinned(engine, request, basis, signal);
+  const { traceparent } = span;
+  const answer = await startPinned(engine, { ...request, traceparent }, basis, signal);
+  span.note({ tenant: request.caller.tenant, outcome: answer.kind });
+  span.end();
+  return answer;
+}
+
+async function startPinned(
+  engine: Engine,
+  request: RunRequest,
   { definition, hash, revision }: StartBasis,
   signal: AbortSignal | undefined,
 ): Promise<StartWorkflowAnswer> {
@@ -79,6 +105,8 @@ export async function startBy(
   if (settings === undefined) return gateUnavailable(engine, "the tenant's settings cannot be read");
   const separateDuties = settings.separateDuties ?? config["approvals.separateDuties"] === "yes";
   const runId = makeRunId(tenant, orderedUnique(ports.clock.wallMs(), ports.random.token()));
+  const assigned = await assignPolicies(engine, settings, runId);
+  const notes = engine.samples.ofStart(assigned.arm);
   const nowMs = storeTime.nowMs();
   const started = firstCommit(
     definition,
@@ -109,6 +137,9 @@ export async function startBy(
       start: started.large ? "inbox" : "applied",
       ...(key === undefined ? {} : { key }),
       ...(credential === undefined ? {} : { credential }),
+      ...(traceparent === undefined ? {} : { traceparent }),
+      assigned,
+      ...(notes === undefined ? {} : { notes }),
     },
     signal,
   );

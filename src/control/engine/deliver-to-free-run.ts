@@ -1,42 +1,62 @@
 // Strategy `retry`, the baseline: an entry is only taken by a run that nobody owns; a busy one answers "later".
 import type { LockToken, RiskClass } from "../../domain/lock.ts";
+import type { RenewalChoice } from "../../domain/tenant.ts";
 import { waitDelayMs } from "../../domain/wait.ts";
 import type { Answer } from "../../ports/store.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
+import type { WaitingResult } from "../jobs/busy-results.ts";
 import { instantOf } from "../locks/lease-target.ts";
 import { runLockTerms } from "../locks/lease-terms.ts";
 import { type DeliveryAnswer, type DeliveryRequest, deliveryAnswer } from "./deliver-entry.ts";
 import { drainOwned } from "./drain-run.ts";
 import { type Engine, storeLimits } from "./engine.ts";
 
+export type FreeRunTerms = {
+  readonly path: "gateway" | "bus";
+  readonly renewal: RenewalChoice;
+  /** What earlier reports of the same entry have found. */
+  readonly waiting: WaitingResult;
+};
+
 export async function deliverToFreeRun(
   engine: Engine,
   request: DeliveryRequest,
-  path: "gateway" | "bus",
-): Promise<DeliveryAnswer | { readonly kind: "run_busy" }> {
+  { path, renewal, waiting }: FreeRunTerms,
+): Promise<{
+  readonly answer: DeliveryAnswer | { readonly kind: "run_busy" };
+  /** Over all reports, these tries included. */
+  readonly busyTries: number;
+}> {
   const { clock, metrics, log } = engine.ports;
   const { tenant, runId, entry } = request;
   const waitMs = path === "gateway" ? engine.config["locks.run.waitMs"] : 0;
   const startedMs = clock.monotonicMs();
-  for (let retries = 0; ; retries += 1) {
-    const answer = await tryOnce(engine, request);
-    const waitedMs = clock.monotonicMs() - startedMs;
+  for (let { busyTries } = waiting; ; ) {
+    const answer = await tryOnce(engine, request, renewal);
     if (answer.kind !== "run_busy") {
-      metrics.observe("run_lock_wait_seconds", { path }, waitedMs / 1000);
-      const bucket = retries === 0 ? "0" : retries === 1 ? "1" : "2+";
-      if (answer.kind === "delivered") metrics.count("run_lock_acquired_total", { path, retries: bucket });
-      return deliveryAnswer(engine, entry, answer);
+      const isTrouble = answer.kind === "unknown" || answer.kind === "unavailable";
+      const waitedMs = clock.monotonicMs() - waiting.arrivedMs;
+      // With trouble the result is reported again, and measured then.
+      if (!isTrouble) metrics.observe("run_lock_wait_seconds", { path }, waitedMs / 1000);
+      const retries = busyTries === 0 ? "0" : busyTries === 1 ? "1" : "2+";
+      if (answer.kind === "delivered") metrics.count("run_lock_acquired_total", { path, retries });
+      return { answer: deliveryAnswer(engine, entry, answer), busyTries };
     }
+    busyTries += 1;
     const pauseMs = pollDelayMs(engine);
-    if (waitedMs + pauseMs > waitMs) {
+    if (clock.monotonicMs() - startedMs + pauseMs > waitMs) {
       log.info("run lock busy", { tenant, run: runId, holder: answer.instance });
-      return { kind: "run_busy" };
+      return { answer: { kind: "run_busy" }, busyTries };
     }
     await clock.sleep(pauseMs);
   }
 }
 
-async function tryOnce(engine: Engine, request: DeliveryRequest): Promise<Answer<"deliver">> {
+async function tryOnce(
+  engine: Engine,
+  request: DeliveryRequest,
+  renewal: RenewalChoice,
+): Promise<Answer<"deliver">> {
   const { ports, config } = engine;
   const { tenant, runId } = request;
   const token = ports.random.token() as LockToken;
@@ -47,7 +67,8 @@ async function tryOnce(engine: Engine, request: DeliveryRequest): Promise<Answer
   );
   if (answer.kind === "delivered" && answer.run.kind === "owned") {
     const { run } = answer;
-    const terms = runLockTerms(config, await riskOf(engine, request, run.header.definition), "try_once");
+    const risk = await riskOf(engine, request, run.header.definition);
+    const terms = runLockTerms(config, risk, "try_once", renewal);
     const grant = { kind: "acquired", token, fence: run.fence, since } as const;
     engine.background.run("draining a run", () => drainOwned(engine, { tenant, runId, terms, grant }, run));
   }

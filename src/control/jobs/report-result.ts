@@ -9,6 +9,7 @@ import type { Caller, ReportAnswer, ResultReport } from "../control-api.ts";
 import { type DeliveryAnswer, deliverEntry } from "../engine/deliver-entry.ts";
 import { deliverToFreeRun } from "../engine/deliver-to-free-run.ts";
 import { type Engine, settingsOf } from "../engine/engine.ts";
+import { assignPolicies } from "../policies/assign-policies.ts";
 
 /** `gateway` waits a few seconds for a busy run (strategy `retry`); `bus` does not, its transport carries the delay. */
 export type ResultPath = "gateway" | "bus";
@@ -19,24 +20,47 @@ export async function reportResult(
   report: ResultReport,
   path: ResultPath,
 ): Promise<ReportAnswer> {
-  const { ports, config } = engine;
+  const { ports, busyResults } = engine;
   const parts = parseJobId(report.jobId);
   if (parts === undefined) return { kind: "refused", because: "stale_claim" };
-  const startedMs = ports.clock.monotonicMs();
+  const span = ports.tracer.startSpan("result", "internal", report.traceparent);
   const { tenant, credential } = caller;
+  const { runId, step, attempt } = parts;
   const entry = entryOf(report, parts);
-  const request = { tenant, runId: parts.runId, entry, ...(credential === undefined ? {} : { credential }) };
-  const settings = await settingsOf(engine, tenant);
-  const strategy = settings?.resultsStrategy ?? config["results.strategy"];
-  const answer =
+  const earlier = busyResults.find(entry.entryId);
+  const waiting = earlier ?? { arrivedMs: ports.clock.monotonicMs(), busyTries: 0 };
+  const request = { tenant, runId, entry, ...(credential === undefined ? {} : { credential }) };
+  const { policies, arm } = await assignPolicies(engine, await settingsOf(engine, tenant), runId);
+  const notes = engine.samples.ofResult(arm);
+  if (earlier === undefined) notes?.arrived();
+  const strategy = policies["results.strategy"];
+  const { answer, busyTries } =
     strategy === "handoff"
-      ? await deliverEntry(engine, request)
-      : await deliverToFreeRun(engine, request, path);
-  const seconds = (ports.clock.monotonicMs() - startedMs) / 1000;
-  ports.metrics.observe("job_result_latency_seconds", { strategy }, seconds);
+      ? { answer: await deliverEntry(engine, request), busyTries: waiting.busyTries }
+      : await deliverToFreeRun(engine, request, { path, waiting, renewal: policies["renewal.policy"] });
+  if (busyTries > waiting.busyTries) notes?.foundBusy(busyTries - waiting.busyTries);
+  if (isFinal(answer)) {
+    busyResults.settle(entry.entryId);
+    const latencyMs = ports.clock.monotonicMs() - waiting.arrivedMs;
+    ports.metrics.observe("job_result_latency_seconds", { strategy }, latencyMs / 1000);
+    const lockWaitMs = busyTries === 0 ? 0 : latencyMs;
+    if (answer.kind === "accepted") notes?.durable({ latencyMs, lockWaitMs, busyTries });
+  } else {
+    busyResults.keep(entry.entryId, { ...waiting, busyTries });
+  }
+  span?.note({ tenant, run: runId, step, attempt, strategy, outcome: outcomeOf(answer) });
+  span?.end(answer.kind === "unavailable" || answer.kind === "unknown" ? "failed" : undefined);
   if (answer.kind !== "run_busy") return reportAnswer(answer);
-  const wait = settings?.resultsWait ?? config["results.retry.wait"];
-  return { kind: "run_busy", retryAfterMs: busyDelayMs(engine, wait, path) };
+  return { kind: "run_busy", retryAfterMs: busyDelayMs(engine, policies["results.wait"], path) };
+}
+
+/** While the run is busy, and with trouble, the result is reported again: it is measured once, when it is durable or refused. */
+function isFinal({ kind }: DeliveryAnswer | { readonly kind: "run_busy" }): boolean {
+  return kind === "accepted" || kind === "refused";
+}
+
+function outcomeOf(answer: DeliveryAnswer | { readonly kind: "run_busy" }): string {
+  return answer.kind === "refused" ? answer.because : answer.kind;
 }
 
 /** Used for a busy run only, by no other retry. */

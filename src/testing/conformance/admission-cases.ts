@@ -179,6 +179,21 @@ export const admissionCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "a run whose strategy was chosen for itself is decided by admit, within all limits, whatever its tenant's is",
+    async check(harness) {
+      await harness.set({ admissionStrategy: "lock", maxConcurrentRuns: 1 });
+      const [first, second] = [harness.newRun(), harness.newRun()];
+      const { tenant, store } = harness;
+      const decided = (run: NewRun) => store.admit({ tenant, run, decided: true }, call);
+      assertOutcome(await admit(harness, first), { kind: "use_lock_strategy" });
+      assert.equal((await decided(first)).kind, "admitted");
+      assert.equal((await decided(first)).kind, "admitted");
+      assertOutcome(await decided(second), { kind: "limit_reached", limit: 1, active: 1 });
+      await harness.set({ admissionStrategy: "lock", stopped: true });
+      assertOutcome(await decided(second), { kind: "tenant_stopped" });
+    },
+  },
+  {
     name: "an admit past its notAfter has no effect",
     async check(harness) {
       const run = harness.newRun({ key: key("k") });

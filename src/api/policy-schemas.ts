@@ -1,0 +1,190 @@
+// Policies, rollouts and canaries as the HTTP contract shows them.
+import * as z from "zod";
+import { canaryMetricNames } from "../domain/canary-metrics.ts";
+import { policyChoices, policySources } from "../domain/policy.ts";
+import { freeText, tenantName, time } from "./fields.ts";
+
+const values = {
+  "admission.strategy": z.enum(policyChoices["admission.strategy"]),
+  "admission.wait": z.enum(policyChoices["admission.wait"]),
+  "results.strategy": z.enum(policyChoices["results.strategy"]),
+  "results.wait": z.enum(policyChoices["results.wait"]),
+  "renewal.policy": z.enum(policyChoices["renewal.policy"]),
+};
+
+const optionalValues = {
+  "admission.strategy": values["admission.strategy"].exactOptional(),
+  "admission.wait": values["admission.wait"].exactOptional(),
+  "results.strategy": values["results.strategy"].exactOptional(),
+  "results.wait": values["results.wait"].exactOptional(),
+  "renewal.policy": values["renewal.policy"].exactOptional(),
+};
+
+const somePolicies = z.object(optionalValues);
+
+const percent = z.number().min(0).max(100).meta({ description: "Of the runs, by a hash of their ids." });
+
+const rollout = z
+  .object({
+    id: z.string(),
+    percent,
+    policies: somePolicies,
+    canary: z.boolean().meta({ description: "Both sides are measured, and a verdict ends it." }),
+  })
+  .meta({ id: "Rollout" });
+
+const layer = z.object({ policies: somePolicies, rollout: rollout.exactOptional() }).meta({
+  id: "PolicyLayer",
+  description: "What is set for all runs, and what a share of them follows instead.",
+});
+
+const effective = <Value extends z.ZodType>(value: Value) =>
+  z.object({ value, source: z.enum(policySources) });
+
+export const policies = z
+  .object({
+    tenant: z.string().exactOptional(),
+    effective: z
+      .object({
+        "admission.strategy": effective(values["admission.strategy"]),
+        "admission.wait": effective(values["admission.wait"]),
+        "results.strategy": effective(values["results.strategy"]),
+        "results.wait": effective(values["results.wait"]),
+        "renewal.policy": effective(values["renewal.policy"]),
+      })
+      .meta({ description: "What runs follow that no rollout takes, and where it comes from." }),
+    process: z.object(values).meta({ description: "The settings of the process that answers." }),
+    platform: layer,
+    own: layer.exactOptional().meta({ description: "The tenant's; absent when none was asked about." }),
+  })
+  .meta({ id: "Policies" });
+
+const scope = tenantName.exactOptional().meta({ description: "Whose; absent: the platform's, for all." });
+
+export const scopeQuery = z.strictObject({ tenant: scope });
+
+export const policyChangesBody = z
+  .strictObject({
+    tenant: scope,
+    policies: z
+      .strictObject({
+        "admission.strategy": values["admission.strategy"].nullable().exactOptional(),
+        "admission.wait": values["admission.wait"].nullable().exactOptional(),
+        "results.strategy": values["results.strategy"].nullable().exactOptional(),
+        "results.wait": values["results.wait"].nullable().exactOptional(),
+        "renewal.policy": values["renewal.policy"].nullable().exactOptional(),
+      })
+      .refine((named) => Object.keys(named).length > 0, "name at least one policy"),
+    percent: percent.exactOptional(),
+  })
+  .meta({
+    id: "PolicyChanges",
+    description:
+      "Without percent they are set for all runs; null lets a policy be decided elsewhere again. With percent they become the rollout, " +
+      "which replaces the one before; with 100 they are set for all and the rollout ends.",
+  });
+
+const measures = z
+  .record(z.enum(canaryMetricNames), z.number().nullable())
+  .meta({ description: "By name; milliseconds, shares of 1, or counts. Null: not known." });
+
+const arm = z
+  .object({
+    results: z.number(),
+    busy_retries: z.number(),
+    busy_retries_per_minute: z.number(),
+    starts: z.number(),
+    starts_unavailable: z.number(),
+    measures,
+  })
+  .meta({ id: "CanaryArm" });
+
+const canaryFields = {
+  id: z.string(),
+  tenant: z.string().exactOptional(),
+  policies: somePolicies,
+  percent,
+  state: z
+    .enum(["starting", "running", "rolling_back", "keeping", "rolled_back", "kept", "stopped"])
+    .meta({ description: "stopped: its rollout was removed or replaced by hand." }),
+  reason: z.string().exactOptional().meta({ description: "Why it was ended so." }),
+  started_by: z.string(),
+  decided_by: z.string().exactOptional(),
+  started_at: time,
+  ends_at: time,
+  ended_at: time.exactOptional(),
+  window_seconds: z.number(),
+  samples_min: z.number(),
+  windows_in_a_row: z.number(),
+  guards: z.array(z.string()),
+};
+
+export const canary = z.object(canaryFields).meta({ id: "Canary" });
+
+export const canaryStatus = z
+  .object({
+    ...canaryFields,
+    arms: z.object({ canary: arm, control: arm }),
+    standings: z.array(
+      z
+        .object({
+          guard: z.string(),
+          verdict: z.enum(["holds", "broken", "unknown"]),
+          canary: z.number().nullable(),
+          control: z.number().nullable(),
+          broken_in_a_row: z.number(),
+        })
+        .meta({ id: "GuardStanding", description: "In the latest window with enough samples." }),
+    ),
+    windows: z
+      .array(
+        z.object({
+          number: z.number(),
+          started_at: time,
+          canary: z.object({ results: z.number(), starts: z.number(), measures }),
+          control: z.object({ results: z.number(), starts: z.number(), measures }),
+        }),
+      )
+      .meta({ description: "The latest ten that this process has heard of." }),
+    missing: z.array(z.string()).meta({ description: "What must still happen before anything is decided." }),
+  })
+  .meta({ id: "CanaryStatus" });
+
+export const newCanaryBody = z
+  .strictObject({
+    tenant: scope,
+    policies: z
+      .strictObject(optionalValues)
+      .refine((named) => Object.keys(named).length > 0, "name at least one policy"),
+    percent: z.number().min(0.01).max(99),
+    for_seconds: z
+      .number()
+      .min(10)
+      .max(30 * 86_400)
+      .meta({ description: "How long it runs: 10 s to 30 days." }),
+    window_seconds: z.number().min(1).max(3_600).default(60),
+    guards: z
+      .array(z.string().max(200))
+      .max(20)
+      .default([])
+      .meta({ description: "Such as result_latency_p95<=1.2x or lock_wait_p99<=250ms." }),
+    samples_min: z
+      .number()
+      .int()
+      .min(10)
+      .max(1_000_000)
+      .default(200)
+      .meta({ description: "Of each side, before anything is decided." }),
+    windows_in_a_row: z
+      .number()
+      .int()
+      .min(1)
+      .max(20)
+      .default(3)
+      .meta({ description: "In so many a guard must be broken before the canary is rolled back." }),
+  })
+  .meta({ id: "NewCanary" });
+
+export const endCanaryBody = z
+  .strictObject({ reason: freeText(500).exactOptional() })
+  .meta({ id: "EndCanary" });

@@ -1,0 +1,127 @@
+// interlock policy: how runs are handled, for all of them or for a share, and taking that back.
+import { type PolicyName, policyChoices } from "../../domain/policy.ts";
+import type { Body, Success } from "../../sdk/contract.ts";
+import { adviseDrill } from "../advise-drill.ts";
+import type { Cli, Context } from "../context.ts";
+import { UsageError } from "../run-program.ts";
+import { percentage } from "../values.ts";
+
+type PoliciesShown = Success<"getPolicies">;
+type Layer = PoliciesShown["platform"];
+export type TypedPolicies = Body<"setPolicies">["policies"];
+
+export function addPolicyCommands({ program, does }: Cli): void {
+  const policy = program
+    .command("policy")
+    .description("how runs are started, how results meet busy runs; with a platform key");
+  policy
+    .command("show", { isDefault: true })
+    .description("show which policies hold, and what is rolled out to a share of the runs")
+    .option("--tenant <tenant>", "whose; without one the platform's, for all")
+    .action(does(showPolicies));
+  policy
+    .command("set")
+    .description("set policies for all runs, or for a share of them")
+    .argument("<policies...>", "such as results.strategy=retry; results.strategy=unset clears it")
+    .option("--tenant <tenant>", "whose; without one the platform's, for all")
+    .option("--percent <percent>", "of the runs; 100 sets them for all and ends the rollout", percentage)
+    .addHelpText(
+      "after",
+      "\nExample:\n  interlock policy set results.strategy=retry results.wait=fixed --tenant acme --percent 10",
+    )
+    .action(does(setPolicies));
+  policy
+    .command("rollback")
+    .description("take a rollout back: all runs follow what is set for all")
+    .option("--tenant <tenant>", "whose; without one the platform's")
+    .action(does(rollBack));
+}
+
+type Scope = { readonly tenant?: string };
+
+const scopeOf = ({ tenant }: Scope) => (tenant === undefined ? {} : { tenant });
+
+async function showPolicies(context: Context, options: Scope): Promise<void> {
+  const shown = await context.client("platform").call("getPolicies", { query: scopeOf(options) });
+  context.output.answer(shown, () => policyLines(context, shown));
+}
+
+async function setPolicies(
+  context: Context,
+  typed: readonly string[],
+  { percent, ...options }: Scope & { readonly percent?: number },
+): Promise<void> {
+  const policies = typedPolicies("policy set", typed, "unset");
+  const share = percent === undefined ? {} : { percent };
+  const body = { ...scopeOf(options), policies, ...share };
+  const shown = await context.client("platform").call("setPolicies", { body });
+  context.output.answer(shown, () => policyLines(context, shown));
+  context.output.note("Every process follows within 5 s.");
+  adviseDrill(context, Object.keys(policies));
+}
+
+async function rollBack(context: Context, options: Scope): Promise<void> {
+  const shown = await context.client("platform").call("removeRollout", { query: scopeOf(options) });
+  context.output.answer(shown, () => policyLines(context, shown));
+  context.output.note("Every process follows within 5 s.");
+}
+
+/** `name=value`, each checked here so that a mistake is named with what could have been meant. */
+export function typedPolicies(
+  command: string,
+  typed: readonly string[],
+  cleared: "unset" | undefined,
+): TypedPolicies {
+  const named = typed.map((text) => {
+    const [name = "", value = ""] = text.split("=", 2);
+    const choices: readonly string[] | undefined = policyChoices[name as PolicyName];
+    if (choices === undefined) {
+      const names = Object.keys(policyChoices).join(", ");
+      throw new UsageError(`${command}: there is no policy "${name}": it must be one of ${names}`);
+    }
+    if (value === cleared) return [name, null] as const;
+    if (!choices.includes(value)) {
+      const meant = cleared === undefined ? choices : [...choices, cleared];
+      throw new UsageError(`${command}: ${name} must be one of ${meant.join(", ")}, not "${value}"`);
+    }
+    return [name, value] as const;
+  });
+  return Object.fromEntries(named) as TypedPolicies;
+}
+
+const places: Readonly<Record<string, string>> = {
+  tenant: "the tenant's setting",
+  platform: "the platform's setting",
+  process: "the process's setting",
+};
+
+function policyLines({ output }: Context, { tenant, effective, platform, own }: PoliciesShown): string[] {
+  const layers = [
+    { whose: tenant ?? "", layer: own },
+    { whose: "the platform", layer: platform },
+  ];
+  const rollouts = layers.flatMap(({ whose, layer }) =>
+    layer?.rollout === undefined ? [] : [rolloutFact(whose, layer.rollout)],
+  );
+  return [
+    ...output.table(
+      ["policy", "value", "by", ...rollouts.map(({ title }) => title)],
+      Object.entries(effective).map(([name, { value, source }]) => [
+        name,
+        value,
+        places[source] ?? source,
+        ...rollouts.map(({ policies }) => ({ text: policies[name] ?? "", tone: "busy" as const })),
+      ]),
+    ),
+    ...rollouts.map(({ line }) => line),
+  ];
+}
+
+function rolloutFact(whose: string, { id, percent, canary, policies }: NonNullable<Layer["rollout"]>) {
+  const kind = canary ? "canary" : "rollout";
+  return {
+    title: `${percent} % of ${whose}`,
+    policies: policies as Readonly<Record<string, string | undefined>>,
+    line: `${kind} ${id}: ${percent} % of the runs of ${whose}`,
+  };
+}

@@ -1,0 +1,174 @@
+// What every process does for canaries: tells the others what it has measured, hears what they have, and, as an engine, judges.
+import { type Canary, judgeCanary } from "../../domain/canary.ts";
+import type { ArmSamples } from "../../domain/canary-samples.ts";
+import type { Consumer } from "../../ports/bus.ts";
+import type { Engine } from "../engine/engine.ts";
+import { recordOf } from "../policies/change-scope.ts";
+import { readRecord } from "../tenants/tenants.ts";
+import { advanceCanary, noteEnd } from "./advance-canary.ts";
+import { type KeptCanary, listCanaries, saveCanary } from "./canary-documents.ts";
+import { decideCanary } from "./decide-canary.ts";
+import type { WindowSamples } from "./samples.ts";
+
+/** What processes tell each other: samples of a window that is over, or that a canary was started or ended. */
+type News = { readonly samples?: WindowSamples; readonly changed?: true };
+
+/** How soon a canary is found that nobody told of, and one that is half done is finished. */
+const lookEveryMs = 5_000;
+/** While there is one. */
+const judgeEveryMs = 1_000;
+/** Whatever is told, everything else gets its turn. */
+const atLeastMs = 10;
+/** Samples of other processes may be this late. */
+const graceMs = 1_000;
+/** Whoever knows a canary only from a checkpoint lets those decide that have seen all of it. */
+const lateGraceMs = 15_000;
+/** A start that was not finished by then has lost its process. */
+const startingMs = 10_000;
+const checkpointEveryMs = 3_600_000;
+
+/** In records and rows, for what no person did. */
+const judge = "canary";
+
+export function tellChanged(engine: Engine): void {
+  engine.collected.changed();
+  engine.bus.announce("canaries", JSON.stringify({ changed: true } satisfies News));
+}
+
+export function watchCanaries(engine: Engine, { judges }: { readonly judges: boolean }): Consumer {
+  const { bus, samples, collected, storeTime } = engine;
+  const { clock, log } = engine.ports;
+  const stopped = new AbortController();
+  let waking = new AbortController();
+  let hasNews = judges;
+  const wake = () => waking.abort();
+  const changed = () => {
+    hasNews = judges;
+    wake();
+  };
+  const forgetOpened = samples.onOpened(wake);
+  const forgetChanged = collected.onChanged(changed);
+  const listening = bus.listen("canaries", (body) => {
+    const news = JSON.parse(body) as News;
+    if (news.samples !== undefined) collected.add(news.samples);
+    if (news.changed === true) changed();
+  });
+  let beganMs: number | undefined;
+  let lookedAtMs = Number.NEGATIVE_INFINITY;
+  let running = 0;
+
+  async function work(): Promise<void> {
+    tellEnded(engine, storeTime.nowMs());
+    const everyMs = running > 0 ? judgeEveryMs : lookEveryMs;
+    if (!judges || (!hasNews && clock.monotonicMs() - lookedAtMs < everyMs)) return;
+    hasNews = false;
+    lookedAtMs = clock.monotonicMs();
+    const listed = await listCanaries(engine);
+    if (listed.kind !== "listed") return;
+    // The store's time is known by its first answer.
+    beganMs ??= storeTime.nowMs();
+    running = await lookAtAll(engine, listed.canaries, beganMs);
+  }
+
+  function pauseMs(): number {
+    const untilLookMs = (running > 0 ? judgeEveryMs : lookEveryMs) - (clock.monotonicMs() - lookedAtMs);
+    const endMs = samples.nextEndMs();
+    const untilEndMs = endMs === undefined ? Number.POSITIVE_INFINITY : endMs - storeTime.nowMs();
+    return Math.max(atLeastMs, Math.min(judges ? untilLookMs : lookEveryMs, untilEndMs));
+  }
+
+  const watching = (async () => {
+    while (!stopped.signal.aborted) {
+      waking = new AbortController();
+      await work().catch((error: unknown) => {
+        log.error("canaries could not be looked at", { cause: String(error) });
+      });
+      if (stopped.signal.aborted) break;
+      await (hasNews ? clock.sleep(atLeastMs) : clock.sleep(pauseMs(), waking.signal));
+    }
+    tellEnded(engine, Number.POSITIVE_INFINITY);
+  })();
+  return {
+    async stop() {
+      stopped.abort();
+      wake();
+      forgetOpened();
+      forgetChanged();
+      await listening.stop();
+      await watching;
+    },
+  };
+}
+
+/** Its own samples count once here, and once in every other process that hears of them. */
+function tellEnded({ samples, collected, bus }: Engine, nowMs: number): void {
+  for (const ended of samples.takeEnded(nowMs)) {
+    collected.add(ended);
+    bus.announce("canaries", JSON.stringify({ samples: ended } satisfies News));
+  }
+}
+
+/** Gives how many run. */
+async function lookAtAll(engine: Engine, canaries: readonly KeptCanary[], beganMs: number): Promise<number> {
+  let running = 0;
+  for (const kept of canaries) {
+    const { id, state, startedAtMs } = kept.canary;
+    const isForgotten = state === "starting" && engine.storeTime.nowMs() - startedAtMs > startingMs;
+    if (isForgotten || state === "rolling_back" || state === "keeping")
+      await advanceCanary(engine, id, judge);
+    if (state === "running") {
+      running += 1;
+      await judgeOne(engine, kept, beganMs);
+    }
+    if (state === "rolled_back" || state === "kept" || state === "stopped") engine.collected.forget(id);
+  }
+  engine.ports.metrics.set("canaries_running", {}, running);
+  return running;
+}
+
+async function judgeOne(engine: Engine, kept: KeptCanary, beganMs: number): Promise<void> {
+  const { canary } = kept;
+  const { collected, storeTime } = engine;
+  if (canary.totals !== undefined) collected.beginWith(canary.id, canary.totals.arms);
+  if (await hasLostRollout(engine, canary)) return stop(engine, kept);
+  const nowMs = storeTime.nowMs();
+  const { totals, windows } = collected.of(canary.id);
+  const { startedAtMs, windowMs } = canary;
+  const isComplete = (window: number) => startedAtMs + (window + 1) * windowMs + graceMs <= nowMs;
+  const book = { totals, windows: windows.filter(({ window }) => isComplete(window)) };
+  const isLate = beganMs > startedAtMs + windowMs;
+  // The last window may end after the canary does.
+  const endGraceMs = Math.min(windowMs, 60_000) + graceMs + (isLate ? lateGraceMs : 0);
+  const verdict = judgeCanary(canary, book, nowMs, endGraceMs);
+  if (verdict.kind === "go_on") return checkpoint(engine, kept, nowMs);
+  const state = verdict.kind === "keep" ? "keeping" : "rolling_back";
+  await decideCanary(engine, canary.id, { state, reason: verdict.reason, actor: judge });
+}
+
+/** Somebody has removed or replaced it: what is measured now says nothing about it. */
+async function hasLostRollout(engine: Engine, { id, tenant }: Canary): Promise<boolean> {
+  const scope = recordOf(tenant);
+  if (engine.tenants.recall(scope)?.rollout?.id === id) return false;
+  const record = await readRecord(engine, scope);
+  if (record.kind !== "tenant") return false;
+  engine.tenants.learn(scope, record.record.settings);
+  return record.record.settings.rollout?.id !== id;
+}
+
+async function stop(engine: Engine, { canary, revision }: KeptCanary): Promise<void> {
+  const reason = "its rollout was removed or replaced by hand";
+  const stopped: Canary = { ...canary, state: "stopped", reason, endedAtMs: engine.storeTime.nowMs() };
+  const saved = await saveCanary(engine, { canary: stopped, revision }, judge);
+  if (saved.kind === "saved") noteEnd(engine, stopped);
+}
+
+/** At most once an hour, since each is a row of the audit trail; by whoever knows more than the last one did. */
+async function checkpoint(engine: Engine, { canary, revision }: KeptCanary, nowMs: number): Promise<void> {
+  if (nowMs - (canary.totals?.atMs ?? canary.startedAtMs) < checkpointEveryMs) return;
+  const { totals: arms } = engine.collected.of(canary.id);
+  const amount = ({ results, starts }: ArmSamples) => results + starts;
+  const before = canary.totals === undefined ? 0 : amount(canary.totals.arms.canary);
+  if (amount(arms.canary) <= before) return;
+  const next = { ...canary, totals: { atMs: nowMs, arms } };
+  await saveCanary(engine, { canary: next, revision }, judge);
+}
