@@ -1,0 +1,62 @@
+// Makes the secrets of compose.yaml, once: node deploy/compose/make-secrets.mjs [folder]
+// The folder is for its owner alone; the files in it can be read by the users inside the containers, who are others.
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+const here = import.meta.dirname;
+const folder = resolve(process.argv[2] ?? join(here, "secrets"));
+
+/** 192 random bits in letters and digits: no file format has to quote them. */
+const secret = () => randomBytes(24).toString("hex");
+
+const passwords = {
+  REDIS_PASSWORD: secret(),
+  REPLICATION_PASSWORD: secret(),
+  SENTINEL_PASSWORD: secret(),
+  NATS_PASSWORD: secret(),
+};
+const routePassword = secret();
+
+function filledIn(template) {
+  const text = readFileSync(join(here, template), "utf8").trimEnd();
+  return text.replaceAll(/[A-Z]+_PASSWORD/g, (name) => passwords[name]);
+}
+
+const routes = ["nats-1", "nats-2", "nats-3"].map((host) => `nats://route:${routePassword}@${host}:6222`);
+
+const files = {
+  "interlock.yaml": [
+    "# Settings of every Interlock process that nobody else may read.",
+    "store.redisUser: interlock",
+    `store.redisPassword: ${JSON.stringify(passwords.REDIS_PASSWORD)}`,
+    "bus.natsUser: control-plane",
+    `bus.natsPassword: ${JSON.stringify(passwords.NATS_PASSWORD)}`,
+    `bus.signingKeys: ${JSON.stringify(secret())}`,
+  ],
+  "redis-users.acl": [filledIn("redis-users.acl.template")],
+  "redis-replication.conf": ["masteruser copier", `masterauth ${passwords.REPLICATION_PASSWORD}`],
+  "sentinel-auth.conf": [
+    "sentinel auth-user interlock sentinel",
+    `sentinel auth-pass interlock ${passwords.SENTINEL_PASSWORD}`,
+  ],
+  "nats-users.conf": [filledIn("nats-users.conf.template")],
+  "nats-routes.conf": [
+    `authorization { user: route, password: ${JSON.stringify(routePassword)} }`,
+    `routes: [${routes.map((route) => JSON.stringify(route)).join(", ")}]`,
+  ],
+  // The first gateway makes the keys and prints them once; until then Prometheus is refused.
+  "platform-key": ["replace-me-with-the-platform-key"],
+  "grafana-password": [secret()],
+};
+
+if (existsSync(join(folder, "interlock.yaml"))) {
+  console.error(`${folder} holds secrets already; remove it if nothing depends on them any more`);
+  process.exitCode = 1;
+} else {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  for (const [name, lines] of Object.entries(files)) {
+    writeFileSync(join(folder, name), `${lines.join("\n")}\n`, { mode: 0o444 });
+  }
+  console.log(`wrote ${Object.keys(files).length} files to ${folder}`);
+}
