@@ -28,6 +28,7 @@ import type { DispatchCheck } from "./ports/dispatch-check.ts";
 import type { Finding } from "./ports/finding.ts";
 import type { Ports } from "./ports/ports.ts";
 import type { Store, StoreSettings } from "./ports/store.ts";
+import type { Tracer } from "./ports/tracer.ts";
 
 export type ControlPlane = {
   readonly config: Config;
@@ -46,6 +47,8 @@ export type ControlPlaneOptions = ConfigSources & {
   /** Replaces single ports: tests and embedding programs bring their own log or metrics. */
   readonly ports?: Partial<Ports>;
   readonly bus?: Bus;
+  /** Goes around the store and the bus that the configuration names: drills watch and disturb what passes. */
+  readonly around?: { store?(store: Store): Store; bus?(bus: Bus): Bus };
   /** Asked before workers may have a job of high risk; a URL may be set instead (dispatch.checkUrl). */
   readonly dispatchCheck?: DispatchCheck;
   /** `stopped`: this process answers questions, but leaves hints, results and the sweep to others. */
@@ -65,17 +68,20 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
       // Not an orderly exit: closing the file would write into it once more, after the disk has failed.
       process.kill(process.pid, "SIGKILL");
     });
-  const store = options.ports?.store ?? (await openStore(config, { log, onFatal }));
+  const opened = options.ports?.store ?? (await openStore(config, { log, onFatal }));
+  const store = options.around?.store?.(opened) ?? opened;
   const ports: Ports = {
     clock: systemClock,
     random: systemRandom,
     metrics: new MemoryMetrics(config["metrics.tenantLabelsMax"]),
+    tracer: options.ports?.tracer ?? (await openTracer()),
     instance: systemInstance(),
     ...options.ports,
     log,
     store,
   };
-  const bus = options.bus ?? (await openBus(config, ports));
+  const openedBus = options.bus ?? (await openBus(config, ports));
+  const bus = options.around?.bus?.(openedBus) ?? openedBus;
   const check = options.dispatchCheck ?? checkBehindUrl(config);
   const roles = options.engine === "stopped" ? new Set<Role>() : rolesOf(config);
   const running = startControlProcess({ ports, bus, config }, { roles, check });
@@ -143,6 +149,12 @@ async function openStore(config: Config, { log, onFatal }: Surroundings): Promis
       return openRedisStore({ ...redisOptions(config), settings, clock, log });
     }
   }
+}
+
+/** Commands that only talk to a server do not pay the 17 ms that loading it takes. */
+async function openTracer(): Promise<Tracer> {
+  const { createOpenTelemetryTracer } = await import("./adapters/opentelemetry/opentelemetry-tracer.ts");
+  return createOpenTelemetryTracer();
 }
 
 /** When there is no bus the store is given back: a process that cannot start holds nothing. */

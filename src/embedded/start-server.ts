@@ -2,10 +2,16 @@
 import { readFileSync } from "node:fs";
 import type { Config } from "../config.ts";
 import { rolesOf } from "../control/start-roles.ts";
-import { type ControlPlane, createControlPlane, createShownMetrics } from "../control-plane.ts";
+import {
+  type ControlPlane,
+  type ControlPlaneOptions,
+  createControlPlane,
+  createShownMetrics,
+} from "../control-plane.ts";
 import { InterlockError } from "../errors.ts";
 import { createGateway, type Gateway, type GatewayDependencies } from "../gateway/server.ts";
 import { type ConfigSources, loadConfig } from "../load-config.ts";
+import type { Metrics } from "../ports/metrics.ts";
 import { findKeys, type KeysFound, type KeysOptions } from "./first-start.ts";
 import { readOwnerNote, removeOwnerNote, writeOwnerNote } from "./owner-note.ts";
 
@@ -21,7 +27,10 @@ export type Server = {
 };
 
 export type ServerOptions = ConfigSources &
-  Pick<KeysOptions, "keys"> & {
+  Pick<KeysOptions, "keys"> &
+  Pick<ControlPlaneOptions, "around"> & {
+    /** Told of everything that is counted, besides what /metrics shows. */
+    readonly watchMetrics?: Metrics;
     /** What to do when the port is taken: `refuse`, or try the ones after it and tell which were. */
     readonly port:
       | { readonly whenTaken: "refuse" }
@@ -31,7 +40,8 @@ export type ServerOptions = ConfigSources &
 export async function startServer(options: ServerOptions): Promise<Server> {
   const { config } = loadConfig(options);
   const directory = config["store.kind"] === "sqlite" ? config["store.dataDirectory"] : undefined;
-  const metrics = await createShownMetrics(config);
+  const shown = await createShownMetrics(config);
+  const metrics = options.watchMetrics === undefined ? shown : both(shown, options.watchMetrics);
   const plane = await whoHasIt(config["store.dataDirectory"], () =>
     createControlPlane({ ...options, ports: { metrics } }),
   );
@@ -40,7 +50,7 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     const keys: KeysFound = isGateway
       ? await findKeys(plane.api, { keys: options.keys, ...(directory === undefined ? {} : { directory }) })
       : { kind: "elsewhere" };
-    const metricsText = () => metrics.text();
+    const metricsText = () => shown.text();
     const serves = isGateway ? "everything" : "health";
     const { gateway, url } = await listen({ ...plane, metricsText, serves }, options.port);
     if (directory !== undefined) writeOwnerNote(directory, { pid: process.pid, url });
@@ -60,6 +70,23 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     await plane.close();
     throw error;
   }
+}
+
+function both(first: Metrics, second: Metrics): Metrics {
+  return {
+    count(name, labels) {
+      first.count(name, labels);
+      second.count(name, labels);
+    },
+    observe(name, labels, value) {
+      first.observe(name, labels, value);
+      second.observe(name, labels, value);
+    },
+    set(name, labels, value) {
+      first.set(name, labels, value);
+      second.set(name, labels, value);
+    },
+  };
 }
 
 /** Does what needs the data folder; says who has it when it is not free. */

@@ -1,5 +1,5 @@
 // Making a tenant known: with its limit from the first moment, and repeatable when it died half-way.
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { createControlPlane } from "../../src/control-plane.ts";
@@ -31,5 +31,46 @@ test("a creation that dies half-way never leaves a listed tenant without its lim
     kind: "tenant",
     record: { settings: { maxConcurrentRuns: 2 } },
   });
+  await plane.close();
+});
+
+async function planeOverMemory() {
+  const store = createMemoryStore({ clock: systemClock, settings: defaultStoreSettings });
+  return createControlPlane({ env: {}, ports: { store, log: silentLog } });
+}
+
+test("a removed tenant's keys are refused at once, and a tenant of the same name begins anew", async () => {
+  const plane = await planeOverMemory();
+  await plane.api.createTenant("root", tenant, { maxConcurrentRuns: 2, stopped: true });
+  const made = await plane.api.createKey("root", tenant, { name: "admin", role: "admin" });
+  if (made.kind !== "created") throw new Error(made.kind);
+  expect(await plane.api.authenticate(made.text)).toMatchObject({ kind: "authenticated" });
+  expect(await plane.api.removeTenant("root", tenant)).toEqual({ kind: "removed" });
+  expect(await plane.api.authenticate(made.text)).toEqual({ kind: "refused" });
+  expect(await plane.api.getTenant(tenant)).toMatchObject({ kind: "not_found" });
+  expect(await plane.api.removeTenant("root", tenant)).toMatchObject({ kind: "not_found" });
+  expect(await plane.api.createTenant("root", tenant, {})).toEqual({ kind: "created" });
+  const again = await plane.api.getTenant(tenant);
+  if (again.kind !== "tenant") throw new Error(again.kind);
+  expect(Object.keys(again.record.settings)).toEqual(["revokedKeyIds"]);
+  await plane.close();
+});
+
+test("a tenant with an active run is not removed and keeps its keys", async () => {
+  const plane = await planeOverMemory();
+  await plane.api.createTenant("root", tenant, {});
+  const made = await plane.api.createKey("root", tenant, { name: "admin", role: "admin" });
+  if (made.kind !== "created") throw new Error(made.kind);
+  const caller = { tenant, actor: "ann" };
+  const steps = { one: { type: "worker", topic: "nobody" } };
+  await plane.api.saveWorkflow(caller, { id: "waits", name: "waits", steps });
+  const started = await plane.api.startWorkflow({ caller, workflow: "waits", input: {} });
+  if (started.kind !== "admitted") throw new Error(started.kind);
+  expect(await plane.api.removeTenant("root", tenant)).toEqual({ kind: "active", active: 1 });
+  expect(await plane.api.authenticate(made.text)).toMatchObject({ kind: "authenticated" });
+  await plane.api.cancelRun(caller, started.runId, "not needed");
+  await vi.waitFor(async () =>
+    expect(await plane.api.removeTenant("root", tenant)).toEqual({ kind: "removed" }),
+  );
   await plane.close();
 });

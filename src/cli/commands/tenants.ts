@@ -3,6 +3,7 @@ import { type Command, Option } from "commander";
 import { type KeyRole, keyRoles } from "../../domain/api-key.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
+import { adviseDrill } from "../advise-drill.ts";
 import type { Cli, Context } from "../context.ts";
 import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
 import { UsageError } from "../run-program.ts";
@@ -29,6 +30,11 @@ export function addTenantCommands({ program, does }: Cli): void {
     .option("--expect-version <version>", "refuse when it was changed since", wholeNumber)
     .addHelpText("after", "\nExample:\n  interlock tenants set acme --max-runs 50 --unset admission-strategy")
     .action(does(setTenant));
+  tenants
+    .command("remove")
+    .description("remove a tenant that has no active run, with its keys")
+    .argument("<tenant>")
+    .action(does(removeTenant));
   for (const [name, stopped, what] of [
     ["stop", true, "throw the kill switch: no run starts and no job is claimed"],
     ["resume", false, "take the kill switch back"],
@@ -83,6 +89,7 @@ const choices = {
   admissionWait: ["admission_wait", ["jitter", "fixed"]],
   resultsStrategy: ["results_strategy", ["handoff", "retry"]],
   resultsWait: ["results_wait", ["jitter", "fixed"]],
+  renewalPolicy: ["renewal_policy", ["by_risk", "fence", "continue"]],
   approvalsStrategy: ["approvals_strategy", ["atomic", "lock"]],
 } as const;
 
@@ -112,6 +119,11 @@ function settingsOf(options: SettingsOptions): Settings {
     ...(options.separateDuties === undefined ? {} : { separate_duties: options.separateDuties }),
     ...Object.fromEntries(chosen),
   };
+}
+
+async function removeTenant(context: Context, id: string): Promise<void> {
+  await context.client("platform").tenants.remove(id);
+  context.output.answer({ id, removed: true }, () => [`Tenant ${id} is removed, and its keys are revoked.`]);
 }
 
 async function listTenants(context: Context, options: ListOptions): Promise<void> {
@@ -163,6 +175,7 @@ async function setTenant(context: Context, id: string, options: SetOptions): Pro
     throw new UsageError("tenants set: name a setting to change; `interlock help tenants` lists them");
   const expected = options.expectVersion === undefined ? {} : { expected_version: options.expectVersion };
   await changeTenant(context, id, { ...changes, ...expected });
+  adviseDrill(context, Object.keys(changes));
 }
 
 async function changeTenant(context: Context, id: string, body: Body<"changeTenant">): Promise<void> {

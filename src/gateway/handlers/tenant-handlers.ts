@@ -7,7 +7,10 @@ import { type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
 import { tenantView } from "../views.ts";
 
-type TenantHandlers = Pick<Handlers, "listTenants" | "createTenant" | "getTenant" | "changeTenant">;
+type TenantHandlers = Pick<
+  Handlers,
+  "listTenants" | "createTenant" | "getTenant" | "changeTenant" | "removeTenant"
+>;
 
 const unknownTenant = { code: "tenant_not_found" } as const;
 
@@ -70,6 +73,23 @@ export const tenantHandlers: TenantHandlers = {
         return writingTrouble(answer);
     }
   },
+
+  async removeTenant({ api }, { params, key }) {
+    const tenant = customer(params.id);
+    if (tenant === undefined) return unknownTenant;
+    const answer = await api.removeTenant(key.keyId, tenant);
+    switch (answer.kind) {
+      case "removed":
+        return { status: 204, body: undefined };
+      case "active":
+        return { code: "tenant_active", more: { active: answer.active } };
+      case "not_found":
+        return unknownTenant;
+      case "unavailable":
+      case "unknown":
+        return writingTrouble(answer);
+    }
+  },
 };
 
 function customer(text: string): TenantId | undefined {
@@ -89,6 +109,7 @@ function settingsOf(fields: Fields): Changes {
     stopped: "stopped",
     results_strategy: "resultsStrategy",
     results_wait: "resultsWait",
+    renewal_policy: "renewalPolicy",
     separate_duties: "separateDuties",
     approvals_strategy: "approvalsStrategy",
   };

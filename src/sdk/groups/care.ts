@@ -56,6 +56,8 @@ export type Tenants = {
   get(id: string, options?: Common): Promise<Success<"getTenant">>;
   /** Null removes a setting; what is absent stays. */
   change(id: string, changes: Body<"changeTenant">, options?: Common): Promise<Success<"changeTenant">>;
+  /** One that has no active run, with its keys. */
+  remove(id: string, options?: Common): Promise<void>;
 };
 
 export function tenantsOf(caller: Caller): Tenants {
@@ -64,6 +66,9 @@ export function tenantsOf(caller: Caller): Tenants {
     create: (body, options) => caller.call("createTenant", { body, ...options }),
     get: (id, options) => caller.call("getTenant", { params: { id }, ...options }),
     change: (id, body, options) => caller.call("changeTenant", { params: { id }, body, ...options }),
+    async remove(id, options) {
+      await caller.call("removeTenant", { params: { id }, ...options });
+    },
   };
 }
 

@@ -1,0 +1,96 @@
+// Many starts at once for few slots: what the admission gate answers, how fast, and how those who are refused come back.
+import type { Drill, Outcome, Stage } from "../drill.ts";
+import { combOf } from "./comb.ts";
+import { judgeBursts, judgeCrowds, judgeSweep } from "./judge.ts";
+import { measure, openVariant, type Place, type Retried } from "./measure.ts";
+import { openCrowds } from "./open-crowds.ts";
+import { clientPolicies, clientPolicyNames, type Plan, planOf, variants } from "./plan.ts";
+import { rawOf } from "./raw-data.ts";
+import { sweep } from "./sweep.ts";
+import {
+  arrivalsPlot,
+  type Burst,
+  burstTable,
+  clientsTable,
+  latencyPlot,
+  successPlots,
+  sweepTable,
+} from "./tables.ts";
+
+export const admissionBurst: Drill = {
+  name: "admission-burst",
+  question: "What does a burst of starts for few slots meet, and how do those who are refused come back?",
+  expectation:
+    "Every variant admits exactly the limit; atomic answers none with 503, is not slower, and nobody crowds at a lock; lock-fixed shows the comb of its polls.",
+  steps: [
+    "a tenant with max_concurrent_runs=2 for each of lock-fixed, lock-jitter and atomic",
+    "all starts at the same moment; P50, P95, P99 and the shares of 200, 429 and 503",
+    "the same with clients that retry at a fixed delay while slots free up, at 1x and at 10x",
+    "the same with clients that retry at jittered exponential delays",
+    "compare the arrivals at the lock key and the spread of successes",
+    "with --sweep: the lock's wait budget x the clients' retry budget",
+  ],
+  instance: {
+    kind: "inside",
+    settings: (size) => (size === "quick" ? { "locks.admission.waitMs": quickWaitMs } : {}),
+  },
+  run,
+};
+
+/** Instead of 2 s: whoever would get 503 gets it sooner. */
+const quickWaitMs = 300;
+
+async function run(stage: Stage): Promise<Outcome> {
+  const plan = planOf(stage.size, stage.options);
+  const crowds = openCrowds();
+  try {
+    const { bursts, retried } = await measureAll(stage, plan, crowds);
+    const cells = plan.sweep === undefined ? [] : await sweep(stage, crowds, plan);
+    const waits = stage.target.kind === "deployment" ? "as deployed" : "own";
+    return {
+      checks: [...judgeBursts(bursts), ...judgeCrowds(retried), ...judgeSweep(cells)],
+      tables: [
+        burstTable(bursts),
+        clientsTable(retried),
+        ...(cells.length === 0 ? [] : [sweepTable(cells, waits)]),
+      ],
+      plots: [...arrivalsPlot(bursts), latencyPlot(bursts), ...successPlots(retried)],
+      data: {
+        plan,
+        bursts: bursts.map(rawOf),
+        retried: retried.map(rawOf),
+        sweep: cells.map(({ measured, ...cell }) => ({ ...cell, ...rawOf(measured) })),
+      },
+    };
+  } finally {
+    await crowds.close();
+  }
+}
+
+async function measureAll(
+  { target, signal, progress }: Stage,
+  plan: Plan,
+  crowds: Place["crowds"],
+): Promise<{ readonly bursts: readonly Burst[]; readonly retried: readonly Retried[] }> {
+  const place = { target, crowds, signal };
+  const bursts: Burst[] = [];
+  const retried: Retried[] = [];
+  for (const variant of variants) {
+    const tenant = await openVariant(target, variant);
+    progress(`${variant}: ${plan.requests} starts at once`);
+    const burst = await measure(place, tenant, { variant, clients: plan.requests });
+    const { dueMs } = burst.gate;
+    bursts.push({ ...burst, comb: dueMs === undefined ? undefined : combOf(dueMs, pollMs) });
+    for (const policy of clientPolicies) {
+      for (const { name, clients } of plan.bursts) {
+        progress(`${variant}: ${name} that retry, ${clientPolicyNames[policy]}`);
+        const wanted = { variant, clients, policy, terms: plan.clients };
+        retried.push({ ...(await measure(place, tenant, wanted)), ...wanted, name });
+      }
+    }
+  }
+  return { bursts, retried };
+}
+
+/** Of an instance of the drill's own, which has the default: the comb is looked for around this beat. */
+const pollMs = 10;

@@ -1,0 +1,101 @@
+// What must hold of what was measured.
+import { type Check, check } from "../drill.ts";
+import { countsOf, quantileMs } from "./answers.ts";
+import type { Comb } from "./comb.ts";
+import type { Measured, Retried } from "./measure.ts";
+import { clientPolicyNames, limit, type Variant } from "./plan.ts";
+import type { Cell } from "./sweep.ts";
+import { type Burst, shownShare } from "./tables.ts";
+
+/** A comb has this much of its retries due in a fifth of its beat; chance about a third. */
+const combShareMin = 0.6;
+/** And this much more than the jittered one: on a busy machine even that is a little uneven. */
+const combShareMargin = 0.1;
+
+export function judgeBursts(bursts: readonly Burst[]): Check[] {
+  return [
+    ...bursts.map(admitsTheLimit),
+    ...bursts.filter(({ variant }) => variant === "atomic").map(neverUnavailable),
+    ...atomicIsNotSlower(bursts),
+    ...combs(bursts),
+  ];
+}
+
+/** Who is told that the limit is reached must have been told the truth; who was told 503 was told nothing about it. */
+function admitsTheLimit({ variant, clients, tries, activeAfter, gate }: Burst): Check {
+  const { started, refused, other } = countsOf(tries);
+  const isExact = started === limit || (started < limit && refused === 0);
+  const holds = isExact && activeAfter === started && other === 0 && (gate.activeMost ?? started) <= limit;
+  const seen = `${started} admitted, ${activeAfter} active${other === 0 ? "" : `, ${other} strange answers`}`;
+  const expected = `${limit} admitted, ${limit} active`;
+  return check(`${variant}: ${clients} starts at once`, expected, seen, holds);
+}
+
+function neverUnavailable({ variant, clients, tries }: Burst): Check {
+  const { gateUnavailable, other503 } = countsOf(tries);
+  const seen = gateUnavailable + other503;
+  return check(`${variant}: 503 among ${clients} starts`, "none", seen, seen === 0);
+}
+
+function atomicIsNotSlower(bursts: readonly Burst[]): Check[] {
+  const p95Ms = (burst: Burst | undefined) =>
+    quantileMs(
+      (burst?.tries ?? []).map(({ tookMs }) => tookMs),
+      0.95,
+    );
+  const of = (variant: Variant) => bursts.find((burst) => burst.variant === variant);
+  const atomicMs = p95Ms(of("atomic"));
+  return (["lock-fixed", "lock-jitter"] as const).map((variant) => {
+    const lockMs = p95Ms(of(variant));
+    const what = `P95 of atomic beside ${variant}`;
+    return check(what, `no more than ${lockMs} ms`, `${atomicMs} ms`, atomicMs <= lockMs * 1.1);
+  });
+}
+
+function combs(bursts: readonly Burst[]): Check[] {
+  const of = (variant: Variant) => bursts.find((burst) => burst.variant === variant);
+  const fixed = of("lock-fixed");
+  const jitter = of("lock-jitter");
+  const atomic = of("atomic");
+  if (fixed?.comb === undefined || atomic?.gate.arrivalsMs === undefined) return [];
+  const arrivals = atomic.gate.arrivalsMs.length;
+  return [
+    check(
+      "lock-fixed: retries due in the fullest fifth of the beat",
+      `at least ${combShareMin * 100} %, and more than lock-jitter's ${shownShare(jitter?.comb)}`,
+      shownShare(fixed.comb),
+      isComb(fixed.comb, jitter?.comb),
+    ),
+    check("atomic: arrivals at the lock key", "none", arrivals, arrivals === 0),
+  ];
+}
+
+/** Jittered arrivals may be too few for a number at all. */
+export function isComb(fixed: Comb, jitter: Comb | undefined): boolean {
+  const otherShare = jitter === undefined || Number.isNaN(jitter.share) ? 0 : jitter.share;
+  return fixed.share >= combShareMin && fixed.share >= otherShare + combShareMargin;
+}
+
+export function judgeCrowds(crowds: readonly Retried[]): Check[] {
+  return crowds.map((crowd) =>
+    staysWithinLimit(
+      `${crowd.variant}: ${crowd.name}, clients retry: ${clientPolicyNames[crowd.policy]}`,
+      crowd,
+    ),
+  );
+}
+
+export function judgeSweep(cells: readonly Cell[]): Check[] {
+  return cells.map(({ waitMs, budgetMs, measured }) =>
+    staysWithinLimit(`sweep: wait ${waitMs ?? "as deployed"}, client budget ${budgetMs} ms`, measured),
+  );
+}
+
+/** By the clients' own word, by the tenant's record and, where it can be heard, by the store's. */
+function staysWithinLimit(what: string, { atOnceMost, toldMost, gate, tries }: Measured): Check {
+  const most = Math.max(atOnceMost, toldMost, gate.activeMost ?? 0);
+  const { started, other } = countsOf(tries);
+  const holds = most <= limit && other === 0 && started > 0;
+  const seen = `${most} active at most, ${started} admitted${other === 0 ? "" : `, ${other} strange answers`}`;
+  return check(what, `never more than ${limit} active`, seen, holds);
+}

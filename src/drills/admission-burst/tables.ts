@@ -1,0 +1,172 @@
+// What was measured, as tables and plots.
+import type { Plot, Table } from "../drill.ts";
+import { lengthOf, longestGap } from "../load/times.ts";
+import { countsOf, percent, quantileMs } from "./answers.ts";
+import type { Comb } from "./comb.ts";
+import type { Measured, Retried } from "./measure.ts";
+import { clientPolicyNames } from "./plan.ts";
+import type { Cell } from "./sweep.ts";
+import { binned, crowdFormedMs } from "./times.ts";
+
+export type Burst = Measured & { readonly comb: Comb | undefined };
+
+const unseen = "not seen from outside";
+
+export function burstTable(bursts: readonly Burst[]): Table {
+  return {
+    title: `${bursts[0]?.clients ?? 0} starts at once, each client asks once`,
+    columns: [
+      ...["variant", "P50 ms", "P95 ms", "P99 ms", "200", "429", "503 gate", "503 other", "other"],
+      ...["busy retries", "arrivals at the lock key", "due in the fullest fifth of the beat", "beat ms"],
+    ],
+    rows: bursts.map(({ variant, tries, gate, comb }) => {
+      const counts = countsOf(tries);
+      const took = tries.map(({ tookMs }) => tookMs);
+      return [
+        variant,
+        ...[50, 95, 99].map((part) => quantileMs(took, part / 100)),
+        counts.started,
+        percent(counts.refused, counts.tries),
+        percent(counts.gateUnavailable, counts.tries),
+        percent(counts.other503, counts.tries),
+        percent(counts.other, counts.tries),
+        gate.busyRetries,
+        gate.arrivalsMs?.length ?? unseen,
+        gate.arrivalsMs === undefined ? unseen : shownShare(comb),
+        comb === undefined || Number.isNaN(comb.beatMs) ? "-" : comb.beatMs,
+      ];
+    }),
+  };
+}
+
+export function shownShare(comb: Comb | undefined): string {
+  return comb === undefined || Number.isNaN(comb.share) ? "too few" : `${(comb.share * 100).toFixed(0)} %`;
+}
+
+export function clientsTable(crowds: readonly Retried[]): Table {
+  return {
+    title: "Clients that try again while slots free up",
+    columns: [
+      ...[
+        "variant",
+        "clients retry",
+        "burst",
+        "got a run",
+        "gave up",
+        "tries per client",
+        "429",
+        "503 gate",
+        "503 other",
+      ],
+      ...["P50 ms to a run", "P95 ms to a run", "longest time without a success ms"],
+    ],
+    rows: crowds.map(({ variant, policy, name, clients, tries, ends }) => {
+      const { refused, gateUnavailable, other503, tries: tried } = countsOf(tries);
+      const successesMs = successesOf(ends);
+      return [
+        ...[variant, clientPolicyNames[policy], name, successesMs.length, clients - successesMs.length],
+        Math.round((tried / clients) * 10) / 10,
+        percent(refused, tried),
+        percent(gateUnavailable, tried),
+        percent(other503, tried),
+        quantileMs(successesMs, 0.5),
+        quantileMs(successesMs, 0.95),
+        Math.round(gapMs(ends)),
+      ];
+    }),
+  };
+}
+
+type Ends = Retried["ends"];
+
+function successesOf(ends: Ends): number[] {
+  return ends.filter(({ isStarted }) => isStarted).map(({ atMs }) => atMs);
+}
+
+/** Between successes, while somebody was still asking. */
+function gapMs(ends: Ends): number {
+  const endMs = Math.max(...ends.map(({ atMs }) => atMs));
+  return lengthOf(longestGap({ timesMs: successesOf(ends), endMs }, { fromMs: 0, toMs: endMs }));
+}
+
+export function sweepTable(cells: readonly Cell[], waits: "own" | "as deployed"): Table {
+  return {
+    title:
+      waits === "own"
+        ? "Wait budget of the lock x retry budget of the clients (lock-jitter, jittered clients)"
+        : "Retry budget of the clients (the deployment's own wait budget, lock-jitter, jittered clients)",
+    columns: ["wait budget ms", "client budget ms", "got a run", "tries per client", "P95 ms", "503"],
+    rows: cells.map(({ waitMs, budgetMs, measured: { clients, tries, ends } }) => {
+      const { gateUnavailable, other503, tries: tried } = countsOf(tries);
+      return [
+        waitMs ?? "as deployed",
+        budgetMs,
+        percent(successesOf(ends).length, clients),
+        Math.round((tried / clients) * 10) / 10,
+        quantileMs(
+          ends.map(({ atMs }) => atMs),
+          0.95,
+        ),
+        percent(gateUnavailable + other503, tried),
+      ];
+    }),
+  };
+}
+
+const shownMs = 300;
+
+export function arrivalsPlot(bursts: readonly Burst[]): Plot[] {
+  const series = bursts.flatMap(({ variant, clients, gate: { arrivalsMs, dueMs = [] } }) => {
+    if (arrivalsMs === undefined) return [];
+    const fromMs = crowdFormedMs({ arrivalsMs, dueMs }, clients);
+    const sinceMs = arrivalsMs.map((atMs) => atMs - fromMs);
+    return [{ name: variant, points: binned(sinceMs, { binMs: 2, untilMs: shownMs }) }];
+  });
+  if (series.length === 0) return [];
+  return [
+    {
+      title: "Arrivals at the lock key",
+      kind: "bars",
+      x: "ms since the whole crowd has come",
+      y: "tries in 2 ms",
+      series,
+      note: "lock-fixed: whoever found the lock busy comes back with all the others, again and again: the teeth of a comb. lock-jitter: fewer come, and spread out. atomic: nobody comes.",
+    },
+  ];
+}
+
+export function latencyPlot(bursts: readonly Burst[]): Plot {
+  const parts = Array.from({ length: 100 }, (_, index) => index + 1);
+  return {
+    title: "Time to an answer, by share of the starts",
+    kind: "lines",
+    x: "% of the starts",
+    y: "ms",
+    series: bursts.map(({ variant, tries }) => {
+      const took = tries.map(({ tookMs }) => tookMs);
+      return { name: variant, points: parts.map((part) => [part, quantileMs(took, part / 100)] as const) };
+    }),
+    note: "What is under the line at 95 is P95.",
+  };
+}
+
+/** One for each size of the burst: the spread of successes of both kinds of clients side by side. */
+export function successPlots(crowds: readonly Retried[]): Plot[] {
+  const names = [...new Set(crowds.map(({ name }) => name))];
+  return names.map((name) => {
+    const same = crowds.filter((crowd) => crowd.name === name);
+    const untilMs = Math.max(...same.flatMap(({ ends }) => ends.map(({ atMs }) => atMs)));
+    const binMs = Math.max(10, Math.ceil(untilMs / 100 / 10) * 10);
+    return {
+      title: `Successes over time, ${name}`,
+      kind: "bars",
+      x: "ms since the burst",
+      y: `runs in ${binMs} ms`,
+      series: same.map(({ variant, policy, ends }) => ({
+        name: `${variant}, clients: ${clientPolicyNames[policy]}`,
+        points: binned(successesOf(ends), { binMs, untilMs }),
+      })),
+      note: "Clients with a fixed delay come back together and find the slots that are free at that moment; jittered ones find each slot as it is freed.",
+    } as const;
+  });
+}

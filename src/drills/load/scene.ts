@@ -1,0 +1,151 @@
+// The stage of a drill about trouble: a tenant with a steady load and workers, the record of both, and one clock for all of it.
+import { surroundings } from "../../sdk/surroundings.ts";
+import type { Worker } from "../../sdk/worker/worker.ts";
+import type { Settings, Size, Stage } from "../drill.ts";
+import type { DrillTenant } from "../target/target.ts";
+import { doesCount, type Ledger, type TimedNote, type WorkNote } from "./ledger.ts";
+import { lastStep, loadWorkflow, topic } from "./load-workflow.ts";
+import { readEnds } from "./read-ends.ts";
+import { type RecordingWorkerOptions, startRecordingWorker } from "./recording-worker.ts";
+import { withoutSkew } from "./skew.ts";
+import { clientAt, type SteadyLoad, startSteadyLoad } from "./steady-load.ts";
+import { cameTrue } from "./wait-until.ts";
+
+export type SceneOptions = {
+  /** Where runs are started; all gateways otherwise. */
+  readonly startsAt?: readonly string[];
+  /** Workers in this process; or the drill starts its own, before the load begins. */
+  readonly workers: number | ((seat: Seat) => Promise<void>);
+  readonly workersAt?: readonly string[];
+  readonly leaseMs: number;
+  readonly workMs: number;
+  /** Jobs at once of each worker. */
+  readonly places?: number;
+};
+
+/** A run whose owner has died is taken over after this long: shorter, so that a quick drill sees the end of it. */
+export function quickTakeOver(size: Size): Settings {
+  return size === "quick" ? { "locks.run.handoffTtlMs": 1_500 } : {};
+}
+
+export type Seat = { readonly tenant: DrillTenant; note(note: WorkNote): void };
+
+export type Scene = Seat & {
+  readonly load: SteadyLoad;
+  readonly work: readonly TimedNote[];
+  /** Since the load began. */
+  nowMs(): number;
+  /** One line for people, with how far the load is. */
+  progress(what: string): void;
+  /** Resolves when so many more runs than now have finished; throws when they do not: nothing can be shown then. */
+  warmUp(more: number): Promise<void>;
+  /** The same after a fault, when it is for the checks to say that they did not. */
+  goOn(more: number): Promise<void>;
+  /** Stops the starts and reads back how each has ended. */
+  end(withinMs: number): Promise<Ledger>;
+  /** Stops whatever still goes on. */
+  close(): Promise<void>;
+};
+
+/** About ten starts a second: enough to see a gap of a fifth of a second, and little for the machine. */
+const starting = { clients: 5, everyMs: 500 };
+const placesDefault = 8;
+const tellEveryMs = 1_000;
+const patienceMs = 20_000;
+const runsWithinMs = 60_000;
+
+export async function openScene(stage: Stage, options: SceneOptions): Promise<Scene> {
+  const { target, signal } = stage;
+  const tenant = await target.createTenant({ max_concurrent_runs: 10_000 });
+  await tenant.client.workflows.save(loadWorkflow);
+  const work: TimedNote[] = [];
+  let began = surroundings.now();
+  const nowMs = () => surroundings.now().monotonicMs - began.monotonicMs;
+  const note = (noted: WorkNote) => void work.push({ ...noted, atMs: nowMs() });
+  const workers = await startWorkers(options, options.workersAt ?? target.urls, { tenant, note });
+  began = surroundings.now();
+  const urls = options.startsAt ?? target.urls;
+  const load = startSteadyLoad({ urls, apiKey: tenant.adminKey, ...starting, nowMs });
+  const finished = () => finishedRuns(work).size;
+  const progress = (what: string) =>
+    stage.progress(`${load.acknowledged().length} runs started, ${finished()} finished${what}`);
+  const finish = (more: number) => {
+    const wanted = finished() + more;
+    return cameTrue(() => finished() >= wanted, { withinMs: runsWithinMs, signal });
+  };
+  const telling = new AbortController();
+  void tellNowAndThen(() => progress(""), telling.signal);
+  const close = async () => {
+    telling.abort();
+    await load.stop(0);
+    await Promise.all(workers.map((worker) => worker.stop({ graceMs: 0 })));
+  };
+  return {
+    tenant,
+    load,
+    work,
+    nowMs,
+    note,
+    progress: (what) => progress(`; ${what}`),
+    async warmUp(more) {
+      if (!(await finish(more))) throw new Error(`not within ${runsWithinMs} ms: the first ${more} runs`);
+    },
+    goOn: async (more) => void (await finish(more)),
+    async end(withinMs) {
+      progress("; starting no more, waiting for the last to end");
+      await load.stop(patienceMs);
+      const client = clientAt({ urls, apiKey: tenant.adminKey }, 0);
+      const reading = { client, withinMs, signal, beganWallMs: began.wallMs };
+      const ends = withoutSkew(load.starts, await readEnds(reading, load.starts));
+      await close();
+      return { starts: load.starts, reads: load.reads, work, ends };
+    },
+    close,
+  };
+}
+
+async function startWorkers(
+  { workers, ...terms }: SceneOptions,
+  urls: readonly string[],
+  seat: Seat,
+): Promise<readonly Worker[]> {
+  if (typeof workers === "function") {
+    await workers(seat);
+    return [];
+  }
+  return Array.from({ length: workers }, (_, number) => {
+    const url = urls[number % urls.length] as string;
+    const options = workerOptions({ ...terms, number });
+    const worker = startRecordingWorker({ ...options, url, apiKey: seat.tenant.workerKey }, seat.note);
+    // A worker that the server will not have any more shows in what is not done.
+    worker.finished.catch(() => undefined);
+    return worker;
+  });
+}
+
+type WorkerTerms = Pick<SceneOptions, "leaseMs" | "workMs" | "places"> & { readonly number: number };
+
+export function workerOptions(terms: WorkerTerms): RecordingWorkerOptions {
+  const { number, leaseMs, workMs, places = placesDefault } = terms;
+  return { name: `drill-worker-${number + 1}`, topic, concurrency: places, leaseMs, workMs };
+}
+
+/** The jobs of last steps whose results count. */
+function finishedRuns(work: readonly TimedNote[]): ReadonlySet<string> {
+  const lastJobs = new Set(
+    work.flatMap((note) => (note.kind === "claimed" && note.step === lastStep ? [note.jobId] : [])),
+  );
+  return new Set(
+    work.flatMap((note) =>
+      note.kind === "reported" && doesCount(note.verdict) && lastJobs.has(note.jobId) ? [note.jobId] : [],
+    ),
+  );
+}
+
+async function tellNowAndThen(tell: () => void, signal: AbortSignal): Promise<void> {
+  for (;;) {
+    await surroundings.sleep(tellEveryMs, signal);
+    if (signal.aborted) return;
+    tell();
+  }
+}

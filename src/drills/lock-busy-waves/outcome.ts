@@ -1,0 +1,205 @@
+// What the three variants of lock-busy-waves show beside each other: checks, a table and the waves as bars.
+import { type Check, check, type Outcome, type Plot, type Table } from "../drill.ts";
+import { countsPer, seconds } from "../load/times.ts";
+import { type Measured, measure, retriesByNumber, retriesOf, type Tries } from "./tries.ts";
+import { beatMsOf, togetherShare } from "./waves.ts";
+
+export type VariantResult = {
+  readonly name: "retry-fixed" | "retry-jitter" | "handoff";
+  readonly tries: Tries;
+  /** As the run shows it: every item succeeded with its own output. */
+  readonly allApplied: boolean;
+  /** As the instance counted. On a deployment others may be counted, too. */
+  readonly resultsApplied: number;
+  readonly busyCounted: number;
+  readonly deadLetters: number;
+};
+
+type Terms = { readonly requests: number; readonly delayMs: number; readonly way: "bus" | "http" };
+
+type Row = VariantResult & Measured & { readonly together: number; readonly beatMs: number | undefined };
+
+export function outcomeOf(results: readonly VariantResult[], terms: Terms): Outcome {
+  const rows = results.map((result): Row => {
+    const measured = measure(result.tries);
+    const together = togetherShare(retriesByNumber(result.tries), terms.delayMs);
+    return { ...result, ...measured, together, beatMs: beatMsOf(retriesOf(result.tries), terms.delayMs) };
+  });
+  const row = (name: VariantResult["name"]) => rows.find((one) => one.name === name) as Row;
+  const three = { fixed: row("retry-fixed"), jitter: row("retry-jitter"), handoff: row("handoff") };
+  return {
+    checks: [
+      ...rows.map((one) => checkApplied(one, terms)),
+      ...checkOrder(three, terms),
+      // The gateway waits a while itself, at a jittered interval: over HTTP there are no waves to see.
+      ...(terms.way === "bus" ? checkWaves(three, terms) : []),
+    ],
+    tables: [tableOf(rows)],
+    plots: [wavesOf(rows, terms), finishedOf(rows)],
+    data: { ...terms, variants: rows.map(dataOf) },
+  };
+}
+
+/** Twice what would come together in a stream that is spread evenly over one delay. */
+const wavesMin = 0.4;
+
+function checkApplied({ name, allApplied, durable, resultsApplied, deadLetters }: Row, terms: Terms): Check {
+  const { requests, way } = terms;
+  const outputs = allApplied ? "every output in the run" : "outputs missing in the run";
+  // On a deployment others' results and letters are counted, too.
+  if (way === "http")
+    return check(
+      `${name}: every result is applied exactly once`,
+      `${requests} durable, every output in the run`,
+      `${durable} durable, ${outputs}`,
+      durable === requests && allApplied,
+    );
+  return check(
+    `${name}: every result is applied exactly once`,
+    `${requests} durable, ${requests} applied, every output in the run, 0 dead letters`,
+    `${durable} durable, ${resultsApplied} applied, ${outputs}, ${deadLetters} dead letters`,
+    durable === requests && resultsApplied === requests && allApplied && deadLetters === 0,
+  );
+}
+
+type Three = { readonly fixed: Row; readonly jitter: Row; readonly handoff: Row };
+
+function checkOrder({ fixed, jitter, handoff }: Three, { way }: Terms): readonly Check[] {
+  const never = Number.POSITIVE_INFINITY;
+  const [fixedMs, jitterMs, handoffMs] = [fixed, jitter, handoff].map(({ totalMs = never }) => totalMs) as [
+    number,
+    number,
+    number,
+  ];
+  return [
+    check(
+      "handoff: busy retries",
+      "0",
+      // On a deployment others' are counted, too.
+      way === "bus" ? Math.max(handoff.busyRetries, handoff.busyCounted) : handoff.busyRetries,
+      handoff.busyRetries === 0 && (way === "http" || handoff.busyCounted === 0),
+    ),
+    check(
+      "handoff is finished first",
+      `before ${seconds(Math.min(fixedMs, jitterMs))}`,
+      seconds(handoffMs),
+      handoffMs < fixedMs && handoffMs < jitterMs,
+    ),
+  ];
+}
+
+function checkWaves({ fixed, jitter }: Three, { delayMs }: Terms): readonly Check[] {
+  const wavesPerSecond = fixed.beatMs === undefined ? 0 : 1_000 / fixed.beatMs;
+  const expected = 1_000 / delayMs;
+  return [
+    check(
+      "retry-fixed comes back in waves",
+      `at least ${wavesMin * 100} % of a retry together, and more than with jitter`,
+      `${percent(fixed.together)}, with jitter ${percent(jitter.together)}`,
+      fixed.together >= wavesMin && fixed.together > jitter.together,
+    ),
+    check(
+      "waves a second with retry-fixed",
+      `up to ${expected}: one every ${delayMs} ms and what a wave takes`,
+      wavesPerSecond.toFixed(1),
+      wavesPerSecond > 0.6 * expected && wavesPerSecond <= 1.1 * expected,
+    ),
+    check(
+      "retry-jitter needs fewer retries and less time than retry-fixed",
+      `below ${fixed.busyRetries} retries, ${seconds(fixed.totalMs)}`,
+      `${jitter.busyRetries} retries, ${seconds(jitter.totalMs)}`,
+      jitter.busyRetries < fixed.busyRetries && (jitter.totalMs ?? 0) < (fixed.totalMs ?? 0),
+    ),
+  ];
+}
+
+function percent(share: number): string {
+  return Number.isNaN(share) ? "no crowd" : `${Math.round(share * 100)} %`;
+}
+
+function tableOf(rows: readonly Row[]): Table {
+  return {
+    title: "many results for one run",
+    columns: [
+      "strategy",
+      "finished after",
+      "busy retries",
+      "without a retry",
+      "after 1 retry",
+      "after more",
+      "p95 run lock wait",
+      "p95 result latency",
+      "most deliveries of one",
+      "over the cap of 100",
+      "together",
+    ],
+    rows: rows.map((row) => [
+      row.name,
+      seconds(row.totalMs),
+      row.busyRetries,
+      row.acquired.first,
+      row.acquired.afterOne,
+      row.acquired.later,
+      row.lockWaitP95Ms === undefined ? "none" : seconds(row.lockWaitP95Ms),
+      seconds(row.latencyP95Ms),
+      row.deliveriesMost,
+      row.overCap,
+      percent(row.together),
+    ]),
+  };
+}
+
+const binMs = 50;
+
+/** Later waves are the same, only smaller. */
+const shownMs = 12_000;
+
+function wavesOf(rows: readonly Row[], { delayMs, way }: Terms): Plot {
+  const endMs = Math.min(shownMs, Math.max(binMs, ...rows.map(({ totalMs = 0 }) => totalMs)));
+  return {
+    title: `Retries that reach the run, in every ${binMs} ms`,
+    kind: "bars",
+    x: "seconds since all results were sent",
+    y: "retries",
+    series: rows.map(({ name, tries }) => ({
+      name,
+      points: countsPer(
+        retriesOf(tries).filter((atMs) => atMs < endMs),
+        { sliceMs: binMs, endMs },
+      ),
+    })),
+    note:
+      way === "bus"
+        ? `retry-fixed comes back every ${delayMs} ms; jitter spreads the same crowd; handoff has none. The first ${shownMs / 1_000} s are shown.`
+        : "Over HTTP the gateway waits for the run itself, at a jittered interval: waves are seen on an instance of the drill's own.",
+  };
+}
+
+function finishedOf(rows: readonly Row[]): Plot {
+  return {
+    title: "Results that are durable",
+    kind: "lines",
+    x: "seconds since all results were sent",
+    y: "results",
+    series: rows.map(({ name, tries }) => ({
+      name,
+      points: [...tries.results.values()]
+        .flatMap(({ durableMs }) => (durableMs === undefined ? [] : [durableMs]))
+        .sort((left, right) => left - right)
+        .map((atMs, index) => [atMs / 1_000, index + 1] as const),
+    })),
+    note: "The steeper, the sooner the run can go on.",
+  };
+}
+
+/** Times in whole milliseconds: there are thousands of them. */
+function dataOf({ tries, together, beatMs, ...row }: Row) {
+  const rounded = (timesMs: readonly number[]) => timesMs.map(Math.round);
+  return {
+    ...row,
+    togetherShare: together,
+    beatMs,
+    retriesMs: rounded(retriesOf(tries)),
+    durableMs: rounded([...tries.results.values()].flatMap(({ durableMs }) => durableMs ?? [])),
+  };
+}

@@ -1,0 +1,83 @@
+// One run whose many jobs have all been claimed: nothing is left to do but to report their results.
+import { publishResult } from "../../control/jobs/hear-results.ts";
+import type { ClaimToken, JobId } from "../../domain/job.ts";
+import type { RiskClass } from "../../domain/lock.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import { surroundings } from "../../sdk/surroundings.ts";
+import type { DrillTenant, Inside } from "../target/target.ts";
+
+export type ClaimedResult = { readonly jobId: string; readonly token: string; readonly output: number };
+
+export type ClaimedRun = { readonly runId: string; readonly results: readonly ClaimedResult[] };
+
+const topic = "drill.results";
+export const workerName = "drill-worker";
+
+/** So many a poll, as the API allows. */
+const batchMax = 100;
+
+/** Longer than the drill: nobody sends heartbeats. */
+const leaseMs = 600_000;
+
+const claimedWithinMs = 60_000;
+
+export async function claimJobs(
+  tenant: DrillTenant,
+  { jobs, risk = "standard" }: { readonly jobs: number; readonly risk?: RiskClass },
+): Promise<ClaimedRun> {
+  const { client } = tenant;
+  await client.workflows.save({
+    id: "many-results",
+    risk,
+    steps: { work: { topic, for_each: "input.items", max_parallel: jobs, input: { item: "${item}" } } },
+  });
+  const items = Array.from({ length: jobs }, (_, item) => item);
+  const run = await client.runs.start("many-results", { items });
+  const worker = tenant.clientAt(client.url, "worker");
+  const results: ClaimedResult[] = [];
+  const deadlineMs = surroundings.now().monotonicMs + claimedWithinMs;
+  while (results.length < jobs) {
+    if (surroundings.now().monotonicMs > deadlineMs)
+      throw new Error(`only ${results.length} of ${jobs} jobs could be claimed`);
+    const polled = await worker.call("pollJobs", {
+      body: {
+        worker_id: workerName,
+        topics: [topic],
+        poll_id: surroundings.token(),
+        max_jobs: Math.min(batchMax, jobs - results.length),
+        wait_ms: 1_000,
+        lease_ms: leaseMs,
+      },
+    });
+    for (const { job_id, claim_token, input } of polled.jobs) {
+      const { item } = input as { readonly item: number };
+      results.push({ jobId: job_id, token: claim_token, output: item });
+    }
+  }
+  return { runId: run.run_id, results };
+}
+
+/** As workers that speak over the bus report: the instance is told again until the result is durable. */
+export async function publish(
+  { bus }: Inside,
+  { id }: DrillTenant,
+  { jobId, token, output }: ClaimedResult,
+): Promise<void> {
+  const caller = { tenant: id as TenantId, actor: `worker:${workerName}` };
+  const claim = { jobId: jobId as JobId, token: token as ClaimToken };
+  const answer = await publishResult(bus, { caller, report: { ...claim, outcome: "succeeded", output } });
+  if (answer.kind !== "published") throw new Error(`the bus did not take a result: ${answer.cause}`);
+}
+
+/** Whether every item has succeeded with its own output, at its first attempt. */
+export async function areAllApplied(
+  { client }: DrillTenant,
+  { runId, results }: ClaimedRun,
+): Promise<boolean> {
+  const run = await client.runs.get(runId);
+  const outputs = new Set<unknown>();
+  for await (const { status, attempts, output } of client.runs.items(runId, "work", { limit: 100 })) {
+    if (status === "succeeded" && attempts === 1) outputs.add(output);
+  }
+  return run.status === "succeeded" && results.every(({ output }) => outputs.has(output));
+}

@@ -1,0 +1,78 @@
+// A slow network between a client and a server: every request and every answer is on its way for a while.
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { surroundings } from "../../sdk/surroundings.ts";
+
+export type SlowNetwork = {
+  /** What the client takes for the server. */
+  readonly url: string;
+  /** How long requests took, from their arrival here to the end of their answer. */
+  readonly tookMs: readonly number[];
+  close(): Promise<void>;
+};
+
+export async function openSlowNetwork(serverUrl: string, delayMs: number): Promise<SlowNetwork> {
+  const tookMs: number[] = [];
+  const closed = new AbortController();
+  const server = createServer((request, response) => {
+    const arrivedMs = surroundings.now().monotonicMs;
+    const gone = new AbortController();
+    response.once("close", () => gone.abort());
+    const stop = AbortSignal.any([gone.signal, closed.signal]);
+    pass(request, response, { serverUrl, delayMs, stop }).then(
+      () => tookMs.push(surroundings.now().monotonicMs - arrivedMs),
+      // Whoever asked is gone, or the server is: a connection that breaks is all that a client sees of either.
+      () => response.destroy(),
+    );
+  });
+  const port = await new Promise<number>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      resolve(typeof address === "object" && address !== null ? address.port : 0);
+    });
+  });
+  return {
+    url: `http://127.0.0.1:${port}`,
+    tookMs,
+    close: () =>
+      new Promise((resolve) => {
+        closed.abort();
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+type Way = { readonly serverUrl: string; readonly delayMs: number; readonly stop: AbortSignal };
+
+async function pass(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { serverUrl, delayMs, stop }: Way,
+): Promise<void> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  await surroundings.sleep(delayMs, stop);
+  // What has been sent arrives, also when its sender has hung up meanwhile.
+  const answer = await fetch(`${serverUrl}${request.url}`, {
+    method: request.method ?? "GET",
+    headers: passedFields(request.headers),
+    ...(chunks.length === 0 ? {} : { body: Buffer.concat(chunks) }),
+  });
+  const body = Buffer.from(await answer.arrayBuffer());
+  await surroundings.sleep(delayMs, stop);
+  response.statusCode = answer.status;
+  for (const name of ["content-type", "retry-after", "x-request-id"]) {
+    const value = answer.headers.get(name);
+    if (value !== null) response.setHeader(name, value);
+  }
+  response.end(body);
+}
+
+/** Fields that are about one connection stay with it. */
+const ownFields = new Set(["host", "connection", "content-length", "transfer-encoding", "keep-alive"]);
+
+function passedFields(headers: IncomingMessage["headers"]): Record<string, string> {
+  const passed = Object.entries(headers).filter(([name]) => !ownFields.has(name));
+  return Object.fromEntries(passed.map(([name, value]) => [name, String(value)]));
+}

@@ -1,0 +1,124 @@
+// What the outages of renewal-outage show beside each other: checks, a table and the owners' times.
+import { type Check, check, type Outcome, type Plot, type Table } from "../drill.ts";
+import { overlapMs } from "./intervals.ts";
+import type { Outage } from "./outage.ts";
+
+export function outcomeOf(outages: readonly Outage[]): Outcome {
+  return {
+    checks: outages.flatMap((outage) => [
+      outage.policy === "strict" ? checkFenced(outage) : checkGoesOn(outage),
+      ...(outage.policy === "strict" ? [checkOverlap(outage)] : []),
+      checkTakeover(outage),
+      checkStaleWrite(outage),
+    ]),
+    tables: [tableOf(outages)],
+    plots: [timelineOf(outages)],
+    data: {
+      outages: outages.map((outage) => ({ ...outage, overlapMs: overlapMs(outage.first, outage.second) })),
+    },
+  };
+}
+
+/** Counted where an instance can be watched; a client is fenced by its deadline and counts nothing. */
+function checkFenced({ name, ttlMs, fencedMs, tolerated, renewalsFailed, abandonedCounted }: Outage): Check {
+  const isCounted = abandonedCounted === undefined || abandonedCounted === 1;
+  const isInTime = tolerated === undefined || renewalsFailed <= tolerated;
+  const turn =
+    tolerated === undefined
+      ? ""
+      : `, at failed renewal ${tolerated} at the latest, lock_abandoned_total up by 1`;
+  const seen = abandonedCounted === undefined ? "" : `, up by ${abandonedCounted}`;
+  return check(
+    `${name}, strict: fenced before the lock can be another's`,
+    `before ${ttlMs} ms${turn}`,
+    fencedMs === undefined
+      ? "not fenced"
+      : `after ${Math.round(fencedMs)} ms, ${renewalsFailed} renewals failed${seen}`,
+    fencedMs !== undefined && fencedMs < ttlMs && isCounted && isInTime,
+  );
+}
+
+function checkGoesOn({ name, ttlMs, first, fencedMs, renewalsFailed, abandonedCounted }: Outage): Check {
+  const counted = abandonedCounted === undefined ? "" : `, up by ${renewalsFailed}`;
+  const warned = abandonedCounted === undefined || renewalsFailed >= 3;
+  return check(
+    `${name}, continuity: warns and goes on`,
+    abandonedCounted === undefined
+      ? `at work after ${ttlMs} ms`
+      : `at work after ${ttlMs} ms, lock_renewal_failed_total up by 3 or more`,
+    fencedMs === undefined
+      ? `at work until ${Math.round(first.toMs)} ms${counted}`
+      : `fenced after ${Math.round(fencedMs)} ms`,
+    fencedMs === undefined && first.toMs > ttlMs && warned,
+  );
+}
+
+function checkOverlap({ name, first, second }: Outage): Check {
+  const bothMs = overlapMs(first, second);
+  return check(`${name}, strict: both owners at work`, "0 ms", `${Math.round(bothMs)} ms`, bothMs === 0);
+}
+
+function checkTakeover({ name, ttlMs, second, isWhole }: Outage): Check {
+  return check(
+    `${name}: a second owner gets the lock after its ttl and finishes`,
+    `after ${ttlMs} ms, nothing is missing`,
+    `after ${Math.round(second.fromMs)} ms, ${isWhole ? "nothing is missing" : "something is missing"}`,
+    second.fromMs >= ttlMs && isWhole,
+  );
+}
+
+function checkStaleWrite({ name, staleWrite, refusedCounted }: Outage): Check {
+  const counted = refusedCounted === undefined ? "" : ", stale_write_refused_total up by 1";
+  const seen = refusedCounted === undefined ? "" : `, up by ${refusedCounted}`;
+  return check(
+    `${name}: the first owner's late write`,
+    `refused${counted}`,
+    `${staleWrite}${seen}`,
+    staleWrite === "refused" && (refusedCounted === undefined || refusedCounted === 1),
+  );
+}
+
+function tableOf(outages: readonly Outage[]): Table {
+  return {
+    title: "owners that cannot renew",
+    columns: [
+      "who",
+      "policy",
+      "ttl ms",
+      "renewals failed",
+      "fenced after ms",
+      "second owner after ms",
+      "both at work ms",
+      "late write",
+    ],
+    rows: outages.map((outage) => [
+      outage.name,
+      outage.policy,
+      outage.ttlMs,
+      outage.renewalsFailed,
+      outage.fencedMs === undefined ? "never" : Math.round(outage.fencedMs),
+      Math.round(outage.second.fromMs),
+      Math.round(overlapMs(outage.first, outage.second)),
+      outage.staleWrite,
+    ]),
+  };
+}
+
+function timelineOf(outages: readonly Outage[]): Plot {
+  const lineAt = ({ fromMs, toMs }: Outage["first"], height: number) =>
+    [
+      [fromMs, height],
+      [toMs, height],
+    ] as const;
+  return {
+    title: "When each owner was at work",
+    kind: "lines",
+    x: "ms since the first owner asked for the lock",
+    y: "two lines for each outage",
+    series: outages.flatMap(({ name, first, second }, index) => [
+      { name: `${name}: first owner`, points: lineAt(first, 3 * index + 1) },
+      { name: `${name}: second owner`, points: lineAt(second, 3 * index + 2) },
+    ]),
+    note: "Under strict the first line ends before the second begins; under continuity they overlap, and the first owner's write is refused.",
+  };
+}

@@ -1,0 +1,132 @@
+// Drill: everything that ends a lock goes wrong at once, first in one client, then in a process that is paused behind a slow network.
+import { surroundings } from "../../sdk/surroundings.ts";
+import { type Check, check, type Drill, type Outcome, type Plot, type Size, type Stage } from "../drill.ts";
+import { quantile } from "../load/times.ts";
+import type { SinkWrite } from "../locks/fenced-sink.ts";
+import type { Target } from "../target/target.ts";
+import { type PauseResult, pauseHolder } from "./paused-holder.ts";
+import { failThreeWays, type StageResult } from "./three-at-once.ts";
+
+export const stagedFailure: Drill = {
+  name: "staged-failure",
+  question:
+    "When a ttl runs out, renewals fail, a process stands still and the network is slow, all at once, do locks still exclude?",
+  expectation:
+    "At every stage the new owner keeps its lock; what the old owner renews, releases and writes is refused, and the resource accepts writes in the order of their fences.",
+  steps: [
+    "an owner whose renewals fail: its lock expires, another takes it, and the old owner renews, releases and writes",
+    "a process behind a slow network holds a lock and writes; it is stopped (SIGSTOP) past the ttl",
+    "another owner takes the lock and writes",
+    "the process goes on (SIGCONT) with a write that it had ready; it renews, releases and writes once more",
+    "who holds the lock, what was accepted and what was counted",
+  ],
+  instance: { kind: "processes", redis: "single" },
+  run: runStagedFailure,
+};
+
+type Numbers = { readonly ttlMs: number; readonly pausedTtlMs: number; readonly delayMs: number };
+
+/** A renewal has an eighth of the ttl for its way there and back. */
+const numbersOf: Readonly<Record<Size, Numbers>> = {
+  quick: { ttlMs: 1_500, pausedTtlMs: 3_000, delayMs: 100 },
+  full: { ttlMs: 10_000, pausedTtlMs: 20_000, delayMs: 400 },
+};
+
+async function runStagedFailure(stage: Stage): Promise<Outcome> {
+  const { target, size } = stage;
+  const { ttlMs, pausedTtlMs, delayMs } = numbersOf[size];
+  const tenant = await target.createTenant();
+  const startedMs = surroundings.now().monotonicMs;
+  const before = await countNotOwned(target);
+  stage.progress(`an owner whose renewals fail, and a process behind a network of ${delayMs} ms each way`);
+  // At the same time, with locks of their own; both are waited for whatever happens, so that no process is left.
+  const [three, paused] = await Promise.allSettled([
+    failThreeWays(stage, { tenant, ttlMs, startedMs }),
+    pauseHolder(stage, { tenant, ttlMs: pausedTtlMs, delayMs, startedMs }),
+  ]);
+  if (three.status === "rejected") throw three.reason;
+  if (paused.status === "rejected") throw paused.reason;
+  const refused = (await countNotOwned(target)) - before;
+  return outcomeOf({ three: three.value, paused: paused.value, refused, numbers: numbersOf[size] });
+}
+
+async function countNotOwned(target: Target): Promise<number> {
+  return (await target.readMetrics()).sum("lock_not_owned_total", { lock: "public" });
+}
+
+type Seen = {
+  readonly three: StageResult;
+  readonly paused: PauseResult;
+  readonly refused: number;
+  readonly numbers: Numbers;
+};
+
+function outcomeOf({ three, paused, refused, numbers }: Seen): Outcome {
+  const { networkMs, pausedFromMs, pausedToMs } = paused;
+  const named = (stage: string, checks: readonly Check[]) =>
+    checks.map((one) => ({ ...one, what: `${stage}: ${one.what}` }));
+  return {
+    checks: [
+      ...named("one client", three.checks),
+      ...named("paused process", paused.checks),
+      check(
+        'lock_not_owned_total{lock="public"}',
+        // A renewal of the SDK's own may leave the paused process as it goes on, before it knows.
+        "up by 4 or more",
+        `up by ${refused}`,
+        refused >= 4,
+      ),
+    ],
+    tables: [
+      {
+        title: "the paused process",
+        columns: ["paused for ms", "its ttl ms", "requests over the slow network", "p50 ms", "p95 ms"],
+        rows: [
+          [
+            Math.round(pausedToMs - pausedFromMs),
+            numbers.pausedTtlMs,
+            networkMs.length,
+            Math.round(quantile(networkMs, 0.5) ?? 0),
+            Math.round(quantile(networkMs, 0.95) ?? 0),
+          ],
+        ],
+      },
+      {
+        title: "what the resource was asked to write",
+        columns: ["at ms", "by", "fence", "accepted"],
+        rows: paused.writes.map(({ atMs, by, fence, accepted }) => [
+          Math.round(atMs),
+          by,
+          fence,
+          accepted ? "yes" : "no",
+        ]),
+      },
+    ],
+    plots: [writesOf(paused)],
+    data: { ...numbers, refusedCounted: refused, three: { writes: three.writes }, paused },
+  };
+}
+
+function writesOf({ writes, pausedFromMs, pausedToMs }: PauseResult): Plot {
+  const dots = (fits: (write: SinkWrite) => boolean, height: number) =>
+    writes.filter(fits).map(({ atMs }) => [atMs, height] as const);
+  return {
+    title: "Writes of the paused process and of the new owner",
+    kind: "dots",
+    x: "ms since the drill began",
+    y: "1 is the paused process, 2 the new owner",
+    series: [
+      { name: "paused: accepted", points: dots(({ by, accepted }) => by === "paused-owner" && accepted, 1) },
+      { name: "paused: refused", points: dots(({ by, accepted }) => by === "paused-owner" && !accepted, 1) },
+      { name: "new owner: accepted", points: dots(({ by, accepted }) => by === "new-owner" && accepted, 2) },
+      {
+        name: "the pause begins and ends",
+        points: [
+          [pausedFromMs, 1.5],
+          [pausedToMs, 1.5],
+        ],
+      },
+    ],
+    note: "Nothing of the paused process is accepted after the pause.",
+  };
+}

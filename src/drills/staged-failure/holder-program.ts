@@ -1,0 +1,73 @@
+// A program that holds a lock with the SDK and writes under it, until it has been paused; then it does everything that it should not.
+import { createClient } from "../../sdk/client.ts";
+import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
+import { type Lease, LockLost, withLock } from "../../sdk/locks/with-lock.ts";
+import { surroundings } from "../../sdk/surroundings.ts";
+import { asked } from "../locks/asked.ts";
+import { writeTo } from "../locks/fenced-sink.ts";
+import type { HolderTells } from "./holder-tells.ts";
+
+/** Longer than any wait for the processor; the pause of the drill is much longer. */
+const pauseMsMin = 1_000;
+const lookEveryMs = 50;
+const writesBefore = 3;
+
+/** How long the program waits for its pause: what has gone wrong by then is told by whoever started it. */
+const pausedWithinMs = 60_000;
+
+// The server and the key come by the environment, as for every program that uses the SDK.
+const [resource = "", ttlMs = "", sinkUrl = "", owner = ""] = process.argv.slice(2);
+const client = createClient({ retry: { attemptsMax: 1 } });
+
+function tell(line: HolderTells): void {
+  process.stdout.write(`${JSON.stringify(line)}\n`);
+}
+
+async function work(lease: Lease): Promise<void> {
+  for (let writes = 0; writes < writesBefore; writes += 1) await writeTo(sinkUrl, owner, lease.headers());
+  // Asked for while the lock was its own, sent when it no longer is: no check of its own can help a program here.
+  const headers = lease.headers();
+  tell({ event: "holding", fence: lease.fence });
+  await noticePause();
+  tell({ event: "wrote late", status: await writeTo(sinkUrl, owner, headers) });
+  tell({ event: "asked for headers", given: areHeadersGiven(lease) });
+  await actAsIfItHeld(lease);
+  lease.check();
+}
+
+async function noticePause(): Promise<void> {
+  const deadlineMs = surroundings.now().monotonicMs + pausedWithinMs;
+  for (;;) {
+    const beforeMs = surroundings.now().monotonicMs;
+    await surroundings.sleep(lookEveryMs);
+    const nowMs = surroundings.now().monotonicMs;
+    if (nowMs - beforeMs > pauseMsMin) return;
+    if (nowMs > deadlineMs) throw new Error("nobody has paused this program");
+  }
+}
+
+function areHeadersGiven(lease: Lease): boolean {
+  try {
+    lease.headers();
+    return true;
+  } catch (error) {
+    if (error instanceof LockLost) return false;
+    throw error;
+  }
+}
+
+async function actAsIfItHeld({ token, fence }: Lease): Promise<void> {
+  const renewed = await asked(client.locks.renew({ resource, token, ttl_ms: Number(ttlMs) }));
+  tell({ event: "renewed late", answer: renewed.kind === "answered" ? "renewed" : renewed.code });
+  const released = await asked(client.locks.release({ resource, token }));
+  tell({ event: "released late", answer: released.kind === "answered" ? "released" : released.code });
+  tell({ event: "wrote late", status: await writeTo(sinkUrl, owner, fenceHeaders({ resource, fence })) });
+}
+
+try {
+  await withLock(client, resource, work, { ttlMs: Number(ttlMs), owner });
+  tell({ event: "ended", lost: "not at all" });
+} catch (error) {
+  if (!(error instanceof LockLost)) throw error;
+  tell({ event: "ended", lost: error.because });
+}

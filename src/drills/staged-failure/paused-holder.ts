@@ -1,0 +1,146 @@
+// The second stage: a program behind a slow network holds a lock and is paused past its ttl; another owner takes over; it goes on.
+import { extname, join } from "node:path";
+import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
+import { surroundings } from "../../sdk/surroundings.ts";
+import { type Check, check, type Stage } from "../drill.ts";
+import { waitUntil } from "../load/wait-until.ts";
+import { asked } from "../locks/asked.ts";
+import { isInFenceOrder, openFencedSink, type SinkWrite, writeTo } from "../locks/fenced-sink.ts";
+import { openSlowNetwork } from "../locks/slow-network.ts";
+import { startChildProgram } from "../target/child-program.ts";
+import type { DrillTenant } from "../target/target.ts";
+import { type HolderTells, readTold } from "./holder-tells.ts";
+
+export type PauseTerms = {
+  readonly tenant: DrillTenant;
+  readonly ttlMs: number;
+  /** Of every request, and of every answer. */
+  readonly delayMs: number;
+  readonly startedMs: number;
+};
+
+export type PauseResult = {
+  readonly checks: readonly Check[];
+  readonly writes: readonly SinkWrite[];
+  readonly pausedFromMs: number;
+  readonly pausedToMs: number;
+  readonly networkMs: readonly number[];
+};
+
+const [pausedOwner, newOwner] = ["paused-owner", "new-owner"];
+const resource = "drill/staged-failure/paused";
+const newTtlMs = 60_000;
+const program = join(import.meta.dirname, `holder-program${extname(import.meta.filename)}`);
+
+/** A process starts, asks over a slow network, and a machine may be busy. */
+const slackMs = 30_000;
+
+export async function pauseHolder(stage: Stage, terms: PauseTerms): Promise<PauseResult> {
+  const { tenant, ttlMs, delayMs, startedMs } = terms;
+  const { signal } = stage;
+  const nowMs = () => surroundings.now().monotonicMs - startedMs;
+  const sink = await openFencedSink(startedMs);
+  const network = await openSlowNetwork(tenant.client.url, delayMs);
+  const said: HolderTells[] = [];
+  const child = startChildProgram({
+    args: [program, resource, String(ttlMs), sink.url, pausedOwner],
+    environment: { INTERLOCK_URL: network.url, INTERLOCK_API_KEY: tenant.adminKey },
+    hear(line) {
+      const told = readTold(line);
+      if (told !== undefined) said.push(told);
+    },
+  });
+  const hasSaid = (event: HolderTells["event"]) => () => said.some((told) => told.event === event);
+  const within = { withinMs: slackMs, signal };
+  try {
+    const isUp = () => hasSaid("holding")() || child.hasEnded();
+    await waitUntil("a program holds the lock", isUp, within);
+    if (child.hasEnded()) throw new Error(`the program ended:\n${child.output()}`);
+    child.pause();
+    const pausedFromMs = nowMs();
+    stage.progress(`the holder is paused; its lock lives for ${ttlMs} ms more at most`);
+    const next = await tenant.client.locks.acquire({
+      ...{ resource, owner: newOwner, ttl_ms: newTtlMs, wait_ms: Math.min(60_000, 3 * ttlMs) },
+    });
+    const takenMs = nowMs();
+    const headers = fenceHeaders({ resource, fence: next.fence });
+    await writeTo(sink.url, newOwner, headers);
+    const longerThanTtlMs = pausedFromMs + 1.1 * ttlMs - nowMs();
+    await surroundings.sleep(Math.max(0, longerThanTtlMs), signal);
+    child.resume();
+    const pausedToMs = nowMs();
+    stage.progress(`the holder goes on after ${Math.round(pausedToMs - pausedFromMs)} ms`);
+    await waitUntil("the program that was paused ends", () => child.hasEnded(), within);
+    const held = await asked(tenant.client.locks.get(resource));
+    const holder = held.kind === "answered" ? (held.value.owner ?? "") : "nobody";
+    const lastWrite = await writeTo(sink.url, newOwner, headers);
+    await asked(tenant.client.locks.release({ resource, token: next.token }));
+    const seen = { said, holder, lastWrite, takeoverMs: takenMs - pausedFromMs, fence: next.fence };
+    const checks = checksOf(seen, sink.writes, ttlMs);
+    return { checks, writes: sink.writes, pausedFromMs, pausedToMs, networkMs: network.tookMs };
+  } finally {
+    await child.end("SIGKILL");
+    await network.close();
+    await sink.close();
+  }
+}
+
+type Seen = {
+  readonly said: readonly HolderTells[];
+  /** Who has the lock when the paused program has done its worst. */
+  readonly holder: string;
+  readonly lastWrite: number;
+  readonly takeoverMs: number;
+  readonly fence: number;
+};
+
+/** Whoever queues asks four times a second; the rest is for a machine that is busy. */
+const takeoverSlackMs = 2_000;
+
+function checksOf(seen: Seen, writes: readonly SinkWrite[], ttlMs: number): readonly Check[] {
+  const { said, holder, lastWrite, takeoverMs, fence } = seen;
+  const oldFence = said.flatMap((told) => (told.event === "holding" ? [told.fence] : []))[0] ?? 0;
+  const lateWrites = said.flatMap((told) => (told.event === "wrote late" ? [told.status] : []));
+  const renewed = said.flatMap((told) => (told.event === "renewed late" ? [told.answer] : []))[0];
+  const released = said.flatMap((told) => (told.event === "released late" ? [told.answer] : []))[0];
+  const given = said.flatMap((told) => (told.event === "asked for headers" ? [told.given] : []))[0];
+  const lost = said.flatMap((told) => (told.event === "ended" ? [told.lost] : []))[0] ?? "it did not end";
+  return [
+    check(
+      "paused past the ttl: another owner takes over, with a higher fence",
+      `within ${ttlMs + takeoverSlackMs} ms, above ${oldFence}`,
+      `after ${Math.round(takeoverMs)} ms, ${fence}`,
+      takeoverMs <= ttlMs + takeoverSlackMs && fence > oldFence,
+    ),
+    check(
+      "the paused owner's next write, ready before the pause, and one more with its old fence",
+      "412, 412",
+      lateWrites.join(", "),
+      lateWrites.length === 2 && lateWrites.every((status) => status === 412),
+    ),
+    check(
+      "the SDK tells the paused owner that the lock is lost, and gives no more headers",
+      "lost, no headers",
+      `${lost}, ${given === false ? "no headers" : "headers"}`,
+      (lost === "deadline" || lost === "not_owned") && given === false,
+    ),
+    check(
+      "the paused owner renews and releases, over the slow network",
+      "lock_not_owned, lock_not_owned",
+      `${renewed}, ${released}`,
+      renewed === "lock_not_owned" && released === "lock_not_owned",
+    ),
+    check(
+      "the new owner still holds the lock and writes",
+      `${newOwner}, 204`,
+      `${holder}, ${lastWrite}`,
+      holder === newOwner && lastWrite === 204,
+    ),
+    check(
+      "what the resource accepted never goes back to an older owner",
+      "in the order of fences",
+      isInFenceOrder(writes) ? "in the order of fences" : "out of order",
+      isInFenceOrder(writes) && writes.some(({ accepted }) => !accepted),
+    ),
+  ];
+}
