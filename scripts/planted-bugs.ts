@@ -4,10 +4,14 @@ import { plantedBusBugs } from "./planted-bus-bugs.ts";
 import { plantedCommandBugs } from "./planted-command-bugs.ts";
 import { plantedDispatchBugs } from "./planted-dispatch-bugs.ts";
 import { plantedDocumentBugs } from "./planted-document-bugs.ts";
+import { plantedDrillLoadBugs } from "./planted-drill-load-bugs.ts";
 import { plantedEventBugs } from "./planted-event-bugs.ts";
 import { plantedGatewayBugs } from "./planted-gateway-bugs.ts";
 import { plantedLanguageBugs } from "./planted-language-bugs.ts";
 import { plantedLockBugs } from "./planted-lock-bugs.ts";
+import { plantedMetricBugs } from "./planted-metric-bugs.ts";
+import { plantedPackagingBugs } from "./planted-packaging-bugs.ts";
+import { plantedPolicyBugs } from "./planted-policy-bugs.ts";
 import { plantedPoolBugs } from "./planted-pool-bugs.ts";
 import { plantedProcessBugs } from "./planted-process-bugs.ts";
 import { plantedPublicLockBugs } from "./planted-public-lock-bugs.ts";
@@ -15,6 +19,7 @@ import { plantedRedisBugs } from "./planted-redis-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
 import { plantedSdkBugs } from "./planted-sdk-bugs.ts";
 import { plantedStopBugs } from "./planted-stop-bugs.ts";
+import { plantedTraceBugs } from "./planted-trace-bugs.ts";
 import { plantedTreeBugs } from "./planted-tree-bugs.ts";
 import { plantedWhyBugs } from "./planted-why-bugs.ts";
 
@@ -268,6 +273,9 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedGatewayBugs,
   ...plantedStopBugs,
   ...plantedLockBugs,
+  ...plantedMetricBugs,
+  ...plantedPackagingBugs,
+  ...plantedPolicyBugs,
   ...plantedPoolBugs,
   ...plantedProcessBugs,
   ...plantedPublicLockBugs,
@@ -275,6 +283,8 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedRedisBugs,
   ...plantedRunBugs,
   ...plantedSdkBugs,
+  ...plantedTraceBugs,
+  ...plantedDrillLoadBugs,
   ...plantedTreeBugs,
   ...plantedWhyBugs,
 ];

@@ -6,6 +6,7 @@ import { type ErrorRow, errors } from "../src/errors.ts";
 import { type MetricRow, metrics } from "../src/metrics.ts";
 import type { Setting } from "../src/settings/kinds.ts";
 import { commandPage } from "./command-page.ts";
+import { dashboardText } from "./dashboard.ts";
 import { invariantsPage } from "./invariants-page.ts";
 import { plantedBugs } from "./planted-bugs.ts";
 import { sdkOperationsText } from "./sdk-operations.ts";
@@ -24,6 +25,7 @@ export function referencePages(): readonly ReferencePage[] {
     { path: "docs/planted-bugs.md", text: plantedBugsPage() },
     { path: "docs/invariants.md", text: invariantsPage(page) },
     { path: "src/sdk/operations.ts", text: sdkOperationsText() },
+    { path: "deploy/grafana/interlock.json", text: dashboardText() },
   ];
 }
 

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { runCommand } from "./setup/run-command.mjs";
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
-const SERVER_VARIABLES = ["INTERLOCK_REDIS_SERVER", "INTERLOCK_NATS_SERVER"];
+const SERVER_VARIABLES = ["INTERLOCK_REDIS_SERVER", "INTERLOCK_NATS_SERVER", "INTERLOCK_PROMTOOL"];
 
 /** A stage is a list of tools that count as one test each, or a path whose test files vitest runs. */
 const STAGES = {
@@ -24,6 +24,7 @@ const STAGES = {
   faults: { path: "test/faults", needsServers: true },
   simulation: { path: "test/simulation" },
   e2e: { path: "test/e2e", needsServers: true },
+  drills: { path: "test/drills", needsServers: true },
   chaos: { path: "test/chaos", needsServers: true },
 };
 
@@ -120,7 +121,7 @@ async function runStage(name) {
   const absent = stage.needsServers ? SERVER_VARIABLES.filter((variable) => !process.env[variable]) : [];
   if (absent.length > 0) {
     console.log(
-      `FAILED: the stage ${name} needs servers, but these variables are not set: ${absent.join(", ")}. ` +
+      `FAILED: the stage ${name} needs servers and promtool, but these variables are not set: ${absent.join(", ")}. ` +
         `Run it as: node scripts/with-setup.mjs --servers -- node scripts/run-tests.mjs ${name}`,
     );
     return { passed: 0, failed: 1, stopped: false };

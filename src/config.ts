@@ -1,5 +1,6 @@
 // Every setting: default, unit, bounds, environment name and why, by area. load-config.ts turns it into a configuration.
 import { admissionSettings } from "./settings/admission.ts";
+import { auditSettings } from "./settings/audit.ts";
 import { busSettings } from "./settings/bus.ts";
 import { dispatchSettings } from "./settings/dispatch.ts";
 import { eventsSettings } from "./settings/events.ts";
@@ -20,6 +21,7 @@ export const settings = {
   ...runsSettings,
   ...gatewaySettings,
   ...eventsSettings,
+  ...auditSettings,
   ...dispatchSettings,
 } as const;
 

@@ -112,6 +112,18 @@ export const errors = {
     message: "this topic has no limit",
     remedy: "Check the name.",
   },
+  rollout_not_found: {
+    status: 404,
+    retryable: false,
+    message: "there is no rollout",
+    remedy: "Nothing is rolled out to a share of these runs.",
+  },
+  canary_not_found: {
+    status: 404,
+    retryable: false,
+    message: "there is no such canary",
+    remedy: "Check the id; of those that have ended only the latest are kept.",
+  },
   api_key_not_found: {
     status: 404,
     retryable: false,
@@ -184,6 +196,24 @@ export const errors = {
     message: "changed by somebody else meanwhile",
     remedy: "Load it again and repeat the change.",
   },
+  rollout_exists: {
+    status: 409,
+    retryable: false,
+    message: "there is a rollout already",
+    remedy: "End it first: one at a time for each tenant, and one for the platform.",
+  },
+  canary_running: {
+    status: 409,
+    retryable: false,
+    message: "a canary tries these policies",
+    remedy: "Keep it or roll it back first; removing its rollout stops it.",
+  },
+  canary_ended: {
+    status: 409,
+    retryable: false,
+    message: "the canary has ended otherwise",
+    remedy: "The first decision stands; the detail tells it.",
+  },
   approval_already_decided: {
     status: 409,
     retryable: false,
@@ -237,6 +267,12 @@ export const errors = {
     retryable: false,
     message: "a tenant of this name exists",
     remedy: "Choose another name, or change the existing one.",
+  },
+  tenant_active: {
+    status: 409,
+    retryable: false,
+    message: "the tenant has active runs",
+    remedy: "Cancel its runs, or wait for their end, and remove it again.",
   },
   payload_too_large: {
     status: 413,

@@ -33,3 +33,4 @@ export { loadConfig } from "./load-config.ts";
 export type { DispatchCheck } from "./ports/dispatch-check.ts";
 export type { Ports } from "./ports/ports.ts";
 export type { Answer, Store } from "./ports/store.ts";
+export { type Span, type SpanFacts, type SpanKind, silentTracer, type Tracer } from "./ports/tracer.ts";

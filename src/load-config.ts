@@ -96,6 +96,7 @@ const toolingNames = [
   "INTERLOCK_API_KEY",
   "INTERLOCK_REDIS_SERVER",
   "INTERLOCK_NATS_SERVER",
+  "INTERLOCK_PROMTOOL",
 ];
 
 function unknownNames(sources: ConfigSources): string[] {

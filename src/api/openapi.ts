@@ -101,8 +101,10 @@ function headers(operation: string, { mediaType }: Route): Json[] {
       },
     ];
   }
+  if (operation === "reportResults") return [traceparent];
   if (operation !== "startRun" && operation !== "rerunRun") return [];
   return [
+    traceparent,
     {
       name: "Idempotency-Key",
       in: "header",
@@ -112,6 +114,15 @@ function headers(operation: string, { mediaType }: Route): Json[] {
     },
   ];
 }
+
+const traceparent = {
+  name: "traceparent",
+  in: "header",
+  required: false,
+  description:
+    "W3C trace context, version 00: the work that the request begins belongs to that trace, and workers are told. One that cannot be read is passed over.",
+  schema: { type: "string" },
+};
 
 function successes(operation: string, route: Route, components: Record<string, unknown>): Json {
   const { mediaType = operation === "metrics" ? "text/plain" : "application/json" } = route;

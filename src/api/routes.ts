@@ -1,10 +1,12 @@
 // Every operation of the HTTP API in one table: the router, the OpenAPI document and the tests are made from it.
 import * as z from "zod";
 import type { KeyRole } from "../domain/api-key.ts";
+import { auditRoutes } from "./audit-routes.ts";
 import { deadLetterRoutes } from "./dead-letter-routes.ts";
 import { eventRoutes } from "./event-routes.ts";
 import { anyJson, nothing, pageOf, pageQuery, tenantName, topic } from "./fields.ts";
 import { lockRoutes } from "./lock-routes.ts";
+import { canaryRoutes, policyRoutes } from "./policy-routes.ts";
 import { poolRoutes } from "./pool-routes.ts";
 import type { Route } from "./route.ts";
 import { runRoutes } from "./run-routes.ts";
@@ -211,6 +213,14 @@ const tenantRoutes = {
     replies: { 200: tenantSchemas.tenant },
     errors: ["tenant_not_found", "version_conflict", "effect_unknown"],
   },
+  removeTenant: {
+    method: "DELETE",
+    path: "/api/v1/tenants/{id}",
+    summary: "Remove a tenant that has no active run: its keys are revoked and its settings forgotten.",
+    access: platform,
+    replies: { 204: nothing },
+    errors: ["tenant_not_found", "tenant_active", "effect_unknown"],
+  },
   listKeys: {
     method: "GET",
     path: "/api/v1/keys",
@@ -300,7 +310,10 @@ export const routes = {
   ...deadLetterRoutes,
   ...lockRoutes,
   ...tenantRoutes,
+  ...policyRoutes,
+  ...canaryRoutes,
   ...eventRoutes,
+  ...auditRoutes,
   ...serverRoutes,
 };
 

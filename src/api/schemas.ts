@@ -159,6 +159,9 @@ export const claimedJob = z
     fence: z.number().meta({ description: "Grows with every claim: guard your own writes with it." }),
     lease_ms: z.number().meta({ description: "The claim is lost after this long without a heartbeat." }),
     deadline_at: time.exactOptional(),
+    traceparent: z.string().exactOptional().meta({
+      description: "W3C trace context, if the run has one: the parent of the worker's own spans.",
+    }),
     input: anyJson,
   })
   .meta({ id: "ClaimedJob" });
@@ -246,6 +249,10 @@ export const resultItem = z
     error: z
       .strictObject({ message: z.string().max(4_096), code: z.string().max(128).exactOptional() })
       .exactOptional(),
+    traceparent: z.string().max(256).exactOptional().meta({
+      description:
+        "W3C trace context of this result, where results of several traces are reported together; that of the request otherwise. One that cannot be read is passed over.",
+    }),
   })
   .meta({ id: "Result" });
 

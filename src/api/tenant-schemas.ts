@@ -10,6 +10,7 @@ const settings = {
   stopped: z.boolean().meta({ description: "The kill switch: no run starts and no job is claimed." }),
   results_strategy: z.enum(["handoff", "retry"]),
   results_wait: z.enum(["jitter", "fixed"]),
+  renewal_policy: z.enum(["by_risk", "fence", "continue"]),
   separate_duties: z.boolean().meta({ description: "Whoever asked for a run may not approve its steps." }),
   approvals_strategy: z.enum(["atomic", "lock"]),
 };
@@ -21,6 +22,7 @@ const optionalSettings = {
   stopped: settings.stopped.exactOptional(),
   results_strategy: settings.results_strategy.exactOptional(),
   results_wait: settings.results_wait.exactOptional(),
+  renewal_policy: settings.renewal_policy.exactOptional(),
   separate_duties: settings.separate_duties.exactOptional(),
   approvals_strategy: settings.approvals_strategy.exactOptional(),
 };
@@ -49,6 +51,7 @@ export const tenantChangesBody = z
     stopped: settings.stopped.nullable().exactOptional(),
     results_strategy: settings.results_strategy.nullable().exactOptional(),
     results_wait: settings.results_wait.nullable().exactOptional(),
+    renewal_policy: settings.renewal_policy.nullable().exactOptional(),
     separate_duties: settings.separate_duties.nullable().exactOptional(),
     approvals_strategy: settings.approvals_strategy.nullable().exactOptional(),
   })

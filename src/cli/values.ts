@@ -32,6 +32,14 @@ export function durationMs(text: string): number {
   return Math.round(Number(amount) * unitMs);
 }
 
+/** `10`, `0.5` or `10%`. */
+export function percentage(text: string): number {
+  const [, amount] = /^(\d{1,3}(?:\.\d{1,6})?) ?%?$/.exec(text) ?? [];
+  if (amount === undefined || Number(amount) > 100)
+    throw new InvalidArgumentError("It must be a percentage from 0 to 100, such as 10 or 0.5.");
+  return Number(amount);
+}
+
 /** For options that may be given several times. */
 export function collected(text: string, before: readonly string[] = []): readonly string[] {
   return [...before, text];

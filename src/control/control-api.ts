@@ -4,21 +4,32 @@ import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
 import type { Approval, ApprovalState, Decision } from "../domain/approval.ts";
 import type { EventRow } from "../domain/event.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
-import type { JobOutcome } from "../domain/inbox.ts";
-import type { ClaimToken, Job, JobId } from "../domain/job.ts";
-import type { Fence } from "../domain/lock.ts";
+import type { Job, JobId } from "../domain/job.ts";
 import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
 import type { CompiledDefinition, Problem } from "../domain/workflow/compiled.ts";
 import type { StartAnswer } from "./admission/start-answer.ts";
+import type { AuditApi } from "./audit/audit-api.ts";
+import type { CanaryApi } from "./canaries/canary-api.ts";
 import type { DeadLetterApi } from "./dead-letters/dead-letter-api.ts";
 import type { Feed, FeedStart } from "./events/feed.ts";
 import type { TimelineRow } from "./events/source.ts";
+import type {
+  Beat,
+  BeatResult,
+  PollAnswer,
+  PollRequest,
+  ReportAnswer,
+  ResultReport,
+} from "./jobs/job-api.ts";
 import type { LockApi } from "./locks/lock-api.ts";
+import type { PolicyApi } from "./policies/policy-api.ts";
 import type { PoolApi } from "./pools/pool-api.ts";
 import type { WhyAnswer } from "./runs/explain-run.ts";
 import type { RunApi } from "./runs/run-api.ts";
+
+export type * from "./jobs/job-api.ts";
 
 /** Who asks: `credential` is the id of the key, `actor` what stands in records and rows. */
 export type Caller = { readonly tenant: TenantId; readonly actor: string; readonly credential?: string };
@@ -53,6 +64,7 @@ export type StartWorkflowRequest = {
   readonly workflow: string;
   readonly input: JsonValue;
   readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
+  /** W3C trace context: what the run does becomes part of that trace, and workers are told. */
   readonly traceparent?: string;
 };
 
@@ -71,75 +83,6 @@ export type CancelAnswer =
   | { readonly kind: "cancelling" }
   | { readonly kind: "already_ended"; readonly status: TerminalStatus }
   | { readonly kind: "not_found" }
-  | Trouble;
-
-export type PollRequest = {
-  readonly caller: Caller;
-  readonly worker: string;
-  readonly topics: readonly string[];
-  /** A repeated poll with the same id gets the same batch. */
-  readonly pollId: string;
-  /** Free places: at most this many jobs. */
-  readonly places: number;
-  readonly waitMs: number;
-  readonly leaseMs?: number;
-  readonly labels?: Readonly<Record<string, string>>;
-  readonly capabilities?: readonly string[];
-  /** The worker's pool; absent means `default`. */
-  readonly pool?: string;
-};
-
-export type ClaimedJob = {
-  readonly job: Job;
-  readonly token: ClaimToken;
-  readonly fence: Fence;
-  readonly expiresInMs: number;
-  /** The input record's body: JSON text. */
-  readonly input: string;
-};
-
-export type PollAnswer =
-  /** `draining`: the worker's pool gets no more jobs. */
-  | { readonly kind: "jobs"; readonly jobs: readonly ClaimedJob[]; readonly draining?: true }
-  | { readonly kind: "tenant_stopped" }
-  | { readonly kind: "credential_revoked" }
-  | Trouble;
-
-export type Beat = {
-  readonly jobId: JobId;
-  readonly token: ClaimToken;
-  /** How long the worker may be silent from now on; as the setting says when absent. */
-  readonly leaseMs?: number;
-  readonly progress?: JsonValue;
-};
-export type BeatResult =
-  | { readonly kind: "extended"; readonly jobId: JobId; readonly expiresInMs: number; readonly stop: boolean }
-  | { readonly kind: "lost"; readonly jobId: JobId };
-
-export type ResultReport = {
-  readonly jobId: JobId;
-  readonly token: ClaimToken;
-  readonly outcome: JobOutcome;
-  /** For a success. */
-  readonly output?: JsonValue;
-  /** For a failure. */
-  readonly error?: { readonly message: string; readonly code?: string };
-  /** For a job that is handed back: who does, for people. */
-  readonly worker?: string;
-};
-
-export type ReportAnswer =
-  /** Durable; the run goes on by itself. */
-  | { readonly kind: "accepted" }
-  /** Reported before with the same claim: nothing changes. */
-  | { readonly kind: "duplicate" }
-  /** The claim is not (or no longer) this worker's, the run has ended or is gone: the result is dropped for good. */
-  | {
-      readonly kind: "refused";
-      readonly because: "stale_claim" | "run_ended" | "run_not_found" | "credential_revoked";
-    }
-  /** Strategy `retry` only: another owner has the run; report again after the delay. */
-  | { readonly kind: "run_busy"; readonly retryAfterMs: number }
   | Trouble;
 
 export type DecideRequest = {
@@ -359,6 +302,16 @@ export type ControlApi = {
     | { readonly kind: "not_found" }
     | Trouble
   >;
+  /** Its keys go first, so that nothing can begin in it; what has ended in it is kept as long as of any tenant. */
+  removeTenant(
+    actor: string,
+    tenant: TenantId,
+  ): Promise<
+    | { readonly kind: "removed" }
+    | { readonly kind: "active"; readonly active: number }
+    | { readonly kind: "not_found" }
+    | Trouble
+  >;
 
   /** The text is shown once; only its hash is kept. `tenant` is the platform's for platform keys. */
   createKey(
@@ -386,4 +339,7 @@ export type ControlApi = {
 } & RunApi &
   LockApi &
   PoolApi &
+  PolicyApi &
+  CanaryApi &
+  AuditApi &
   DeadLetterApi;

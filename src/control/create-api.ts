@@ -7,6 +7,9 @@ import { createSlotHolders, withHolders } from "./admission/slot-holders.ts";
 import { startWorkflow } from "./admission/start-workflow.ts";
 import { decideApproval } from "./approvals/decide-approval.ts";
 import { askUntilKnown } from "./ask-until-known.ts";
+import { createAuditApi } from "./audit/audit-api.ts";
+import { createCanaryApi } from "./canaries/canaries.ts";
+import { tellChanged } from "./canaries/watch-canaries.ts";
 import type { ControlApi, Trouble } from "./control-api.ts";
 import { createDeadLetterApi } from "./dead-letters/dead-letter-api.ts";
 import { cancelRun, deleteRun } from "./engine/cancel-run.ts";
@@ -19,9 +22,11 @@ import type { WorkerViews } from "./jobs/worker-views.ts";
 import type { Workers } from "./jobs/workers.ts";
 import { authenticate, createKey, createKeyCache, listKeys, revokeKey } from "./keys/api-keys.ts";
 import { createLockApi } from "./locks/public-locks.ts";
+import { createPolicyApi } from "./policies/policies.ts";
 import { createPoolApi } from "./pools/pools.ts";
 import { explainRun } from "./runs/explain-run.ts";
 import { createRunApi } from "./runs/run-api.ts";
+import { removeTenant } from "./tenants/remove-tenant.ts";
 import { changeTenant, createTenant, getTenant, listTenants } from "./tenants/tenants.ts";
 import { getWorkflow, listWorkflows, removeWorkflow } from "./workflows/read-workflows.ts";
 import { saveWorkflow } from "./workflows/save-workflow.ts";
@@ -61,6 +66,7 @@ export function createApi(engine: Engine, workers: Workers, views: WorkerViews):
       if (known.kind !== "tenant") return known;
       return changeTenant(engine, actor, tenant, () => changes, expectedVersion);
     },
+    removeTenant: (actor, tenant) => removeTenant({ engine, keys }, actor, tenant),
     createKey: (actor, tenant, options) => createKey(engine, actor, tenant, options),
     listKeys: (tenant) => listKeys(engine, tenant),
     revokeKey: (actor, tenant, keyId) => revokeKey(engine, keys, { actor, tenant, keyId }),
@@ -70,7 +76,10 @@ export function createApi(engine: Engine, workers: Workers, views: WorkerViews):
     ...createRunApi(engine, holders),
     ...createLockApi(engine),
     ...createPoolApi(engine, views),
+    ...createPolicyApi(engine, () => tellChanged(engine)),
+    ...createCanaryApi(engine),
     ...createDeadLetterApi(engine, holders),
+    ...createAuditApi(engine),
     explainRun: (tenant, runId) => explainRun({ engine, workers: views, holders }, tenant, runId),
     ...reads(engine),
   };

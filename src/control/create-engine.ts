@@ -5,18 +5,22 @@ import type { Bus } from "../ports/bus.ts";
 import type { Ports } from "../ports/ports.ts";
 import { type Execute, executeOn, type Store, storeFrom } from "../ports/store.ts";
 import { createTenantCache } from "./admission/tenant-cache.ts";
+import { createCollectedSamples } from "./canaries/collected-samples.ts";
+import { createCanarySamples } from "./canaries/samples.ts";
 import { createAlarms } from "./engine/alarms.ts";
 import { createBackground } from "./engine/background.ts";
 import { deliverEntry } from "./engine/deliver-entry.ts";
-import type { Engine } from "./engine/engine.ts";
+import { type Engine, storeLimits } from "./engine/engine.ts";
 import { createRunCache } from "./engine/run-cache.ts";
 import { createStoreTime, type StoreTime } from "./engine/store-time.ts";
 import { createEventFeeds } from "./events/event-feeds.ts";
 import { createTeller } from "./events/tell-changes.ts";
 import { createWakes, isChange } from "./events/wakes.ts";
+import { createBusyResults } from "./jobs/busy-results.ts";
 import { createOffers } from "./jobs/offers.ts";
 import { createUntoldJobs } from "./jobs/untold-jobs.ts";
 import { createLockWaiters } from "./locks/lock-waiters.ts";
+import { createPlatformSettings } from "./policies/platform-settings.ts";
 import { createFullLimits } from "./pools/full-limits.ts";
 import { noticePlaces } from "./pools/places.ts";
 import { createDefinitions } from "./workflows/definitions.ts";
@@ -32,11 +36,16 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
   const ports = { ...given, store: teaching(given.store, storeTime, changed, () => engine) };
   const background = createBackground(ports.log);
   const limits = createFullLimits(ports.clock);
+  const tenants = createTenantCache(ports.clock, config["admission.tenantCacheMs"]);
   const engine: Engine = {
     ports,
     bus,
     config,
-    tenants: createTenantCache(ports.clock, config["admission.tenantCacheMs"]),
+    tenants,
+    platform: createPlatformSettings(ports, tenants, storeLimits(config)),
+    busyResults: createBusyResults(ports.clock),
+    samples: createCanarySamples(storeTime, ports.metrics),
+    collected: createCollectedSamples(),
     definitions: createDefinitions(ports, config),
     runs: createRunCache({
       runsMax: config["engine.cachedRunsMax"],
@@ -71,7 +80,7 @@ function teaching(
   const learn: Execute = async (name, request, options) => {
     const answer = await execute(name, request, options);
     if ("storeTimeMs" in answer) storeTime.learn(answer.storeTimeMs);
-    if ("tenant" in request && isChange(name, answer)) changed(request.tenant);
+    if ("tenant" in request && isChange(name, request, answer)) changed(request.tenant);
     noticePlaces(engine(), name, request, answer);
     return answer;
   };

@@ -3,6 +3,8 @@ import type { Config } from "../config.ts";
 import type { Partition } from "../domain/partition.ts";
 import type { Consumer } from "../ports/bus.ts";
 import type { DispatchCheck } from "../ports/dispatch-check.ts";
+import { startSealer } from "./audit/sealer.ts";
+import { watchCanaries } from "./canaries/watch-canaries.ts";
 import type { Engine } from "./engine/engine.ts";
 import { hearChanges } from "./events/tell-changes.ts";
 import { hearHints } from "./jobs/hear-hints.ts";
@@ -41,9 +43,24 @@ export function startRoles(
       hearPlaces(engine),
       sharedWorkers.start(),
     ],
-    engine: () => [startSweeper(engine, partitions), hearResults(engine), hearNotices(engine)],
+    engine: () => [
+      startSweeper(engine, partitions),
+      hearResults(engine),
+      hearNotices(engine),
+      ...sealing(engine, wanted),
+    ],
     // Without a check no job is held.
     scheduler: () => (check === undefined ? [] : [startScheduler(engine, check)]),
   };
-  return roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]());
+  // Whoever handles starts or results measures them; one process may have both roles.
+  const measures = wanted.has("gateway") || wanted.has("engine");
+  const watching = measures ? [watchCanaries(engine, { judges: wanted.has("engine") })] : [];
+  return [...roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]()), ...watching];
+}
+
+/** Whoever seals hears of what others change, as a gateway does anyway. */
+function sealing(engine: Engine, wanted: ReadonlySet<Role>): readonly Consumer[] {
+  const sealer = startSealer(engine);
+  if (sealer === undefined) return [];
+  return wanted.has("gateway") ? [sealer] : [sealer, hearChanges(engine.bus, engine.wakes)];
 }

@@ -11,6 +11,13 @@ export const collections = [
 ] as const;
 export type Collection = (typeof collections)[number];
 
+/** Changes of these are no events: seals are about events, and each would call for the next. */
+const uneventful: ReadonlySet<Collection> = new Set<Collection>(["seal"]);
+
+export function isEventful(collection: Collection): boolean {
+  return !uneventful.has(collection);
+}
+
 export type Document = {
   readonly id: string;
   readonly body: string;

@@ -1,16 +1,18 @@
 // The audit trail of one tenant: one numbered row per change of a run, an approval, a document or the tenant's settings.
-export type EventType =
-  | "run_admitted"
-  | "run_changed"
-  | "run_ended"
-  | "run_deleted"
-  | "run_reopened"
-  | "cancel_requested"
-  | "approval_decided"
-  | "tenant_changed"
-  | "document_saved"
-  | "document_removed"
-  | "lock_broken";
+export const eventTypes = [
+  "run_admitted",
+  "run_changed",
+  "run_ended",
+  "run_deleted",
+  "run_reopened",
+  "cancel_requested",
+  "approval_decided",
+  "tenant_changed",
+  "document_saved",
+  "document_removed",
+  "lock_broken",
+] as const;
+export type EventType = (typeof eventTypes)[number];
 
 export type EventRow = {
   /** Gap-free per tenant, starting at 1; assigned inside the operation. */

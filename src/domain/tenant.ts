@@ -9,6 +9,27 @@ export type WaitPolicy = "fixed" | "jitter";
 /** How an entry meets a busy run: handed to its owner, or tried again later. */
 export type ResultsStrategy = "handoff" | "retry";
 export type ApprovalsStrategy = "atomic" | "lock";
+/** What a failed renewal of a run lock means: by the workflow's risk, or stricter or milder than that. */
+export type RenewalChoice = "by_risk" | "fence" | "continue";
+
+/** How runs are handled, as far as it may be set while they run. */
+export type Policies = {
+  readonly "admission.strategy": AdmissionStrategy;
+  readonly "admission.wait": WaitPolicy;
+  readonly "results.strategy": ResultsStrategy;
+  readonly "results.wait": WaitPolicy;
+  readonly "renewal.policy": RenewalChoice;
+};
+
+/** Policies for a share of the runs. */
+export type Rollout = {
+  readonly id: string;
+  /** 0 to 100, decimals allowed. */
+  readonly percent: number;
+  readonly policies: Partial<Policies>;
+  /** Both shares are measured, in windows counted from here in the store's time. */
+  readonly canary?: { readonly startedAtMs: number; readonly windowMs: number };
+};
 
 /** What an operator may set for one tenant; an absent field means the process-wide setting applies. */
 export type TenantSettings = {
@@ -22,6 +43,9 @@ export type TenantSettings = {
   readonly revokedKeyIds?: readonly string[];
   readonly resultsStrategy?: ResultsStrategy;
   readonly resultsWait?: WaitPolicy;
+  readonly renewalPolicy?: RenewalChoice;
+  /** Policies that some of the runs follow instead. */
+  readonly rollout?: Rollout;
   /** Whoever asked for a run may not approve its steps. */
   readonly separateDuties?: boolean;
   readonly approvalsStrategy?: ApprovalsStrategy;

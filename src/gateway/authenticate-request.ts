@@ -9,7 +9,8 @@ export type RequestOrigin = { readonly headers: RequestHeaders; readonly address
 
 export type Authentication =
   | { readonly kind: "allowed"; readonly key: ApiKeyRecord | undefined }
-  | { readonly kind: "refused"; readonly failure: Failure };
+  /** `key` is whose request it was, where that is proved. */
+  | { readonly kind: "refused"; readonly failure: Failure; readonly key?: ApiKeyRecord };
 
 const openToAll: Authentication = { kind: "allowed", key: undefined };
 
@@ -34,7 +35,8 @@ export async function authenticateRequest(
   }
   failures.succeeded(text);
   const failure = refusalOf(route, answer.key, origin.headers);
-  return failure === undefined ? { kind: "allowed", key: answer.key } : refuse(failure);
+  if (failure === undefined) return { kind: "allowed", key: answer.key };
+  return { kind: "refused", failure, key: answer.key };
 }
 
 const refusedKey = { kind: "refused" } as const;

@@ -3,11 +3,14 @@ import { eventStreamType, type Route } from "../api/route.ts";
 import { type Operation, routes } from "../api/routes.ts";
 import type { ApiKeyRecord } from "../domain/api-key.ts";
 import { errors } from "../errors.ts";
+import type { Span } from "../ports/tracer.ts";
 import { createFailedAuthentications, type FailedAuthentications } from "./failed-authentications.ts";
 import type { Failure, RequestHeaders, Service, Streaming } from "./handler.ts";
 import { failureReply, type HttpReply, streamReply } from "./http-reply.ts";
 import { createInFlight, type InFlight, type Place } from "./in-flight.ts";
 import { redacted } from "./redacted.ts";
+import { createRefusals, type Refusals } from "./refusals.ts";
+import { endRequestSpan } from "./trace-request.ts";
 
 /** A request's head as the framework hands it over. */
 export type Head = {
@@ -33,11 +36,13 @@ export type Exchange = {
   query: unknown;
   state: "new" | "entered" | "entered_tenant" | "finished";
   waiting: AbortController | undefined;
+  span: Span | undefined;
 };
 
 export type Desk = {
   readonly service: Service;
   readonly failures: FailedAuthentications;
+  readonly refusals: Refusals;
   readonly inFlight: InFlight;
   /** Polls and streams that a stop of the server ends. */
   readonly waiting: Set<AbortController>;
@@ -52,6 +57,7 @@ export function openDesk(service: Service): Desk {
   return {
     service,
     failures: createFailedAuthentications(clock, perMinute),
+    refusals: createRefusals(service.api, service.ports),
     inFlight: createInFlight(service.config),
     waiting: new Set(),
     streams: 0,
@@ -73,6 +79,7 @@ export function beginExchange(desk: Desk, operation: Operation, head: Head): Exc
     query: undefined,
     state: "new",
     waiting: undefined,
+    span: undefined,
   };
 }
 
@@ -87,6 +94,7 @@ export function finish(desk: Desk, exchange: Exchange, reply: HttpReply): HttpRe
   if (exchange.state === "finished") return reply;
   leave(desk, exchange);
   measure(desk, exchange, reply.status);
+  endRequestSpan(exchange.span, reply.status);
   return reply;
 }
 
@@ -132,6 +140,8 @@ function measure(desk: Desk, { operation, startedMs }: Exchange, status: number)
 
 export function fail(desk: Desk, exchange: Exchange, failure: Failure): HttpReply {
   report(desk, exchange, failure);
+  // What only reads would have changed nothing.
+  if (routes[exchange.operation].method !== "GET") desk.refusals.count(exchange.key?.tenant, failure.code);
   return finish(desk, exchange, failureReply(desk.service, failure, exchange.requestId));
 }
 

@@ -8,12 +8,13 @@ import { retryAfterSeconds } from "../domain/wait.ts";
 import type { TextPlace } from "../domain/workflow/yaml-text.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
+import type { Span } from "../ports/tracer.ts";
 import type { EventSink } from "./event-sink.ts";
 
 /** Everything that handlers share. */
 export type Service = {
   readonly api: ControlApi;
-  readonly ports: Pick<Ports, "clock" | "random" | "log" | "metrics" | "instance">;
+  readonly ports: Pick<Ports, "clock" | "random" | "log" | "metrics" | "tracer" | "instance">;
   readonly config: Config;
   readonly version: string;
   metricsText(): Promise<string> | string;
@@ -32,6 +33,10 @@ export type Asked<Name extends Operation> = {
   readonly placeOf: (path: string) => TextPlace | undefined;
   readonly headers: RequestHeaders;
   readonly key: RouteOf<Name>["access"] extends readonly KeyRole[] ? ApiKeyRecord : undefined;
+  /** Of this request, if spans are recorded and the operation has one. */
+  readonly span: Span | undefined;
+  /** What the work that this request begins belongs to. */
+  traceparent(): string | undefined;
   /** Aborts when the caller goes away, and when the server stops waiting. Made when it is asked for. */
   signal(): AbortSignal;
 };

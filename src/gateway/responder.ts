@@ -27,6 +27,7 @@ import {
   type Schemas,
   schemasOf,
 } from "./read-request.ts";
+import { startRequestSpan, traceparentOf } from "./trace-request.ts";
 
 export type Responder = {
   begin(operation: Operation, head: Head): Exchange;
@@ -40,6 +41,8 @@ export type Responder = {
   inFlight(): number;
   /** Resolves when nothing is under way. */
   idle(): Promise<void>;
+  /** Writes down what was refused since the last minute. */
+  close(): Promise<void>;
 };
 
 export function createResponder(service: Service): Responder {
@@ -55,6 +58,7 @@ export function createResponder(service: Service): Responder {
     },
     inFlight: () => desk.inFlight.total(),
     idle: () => desk.inFlight.idle(),
+    close: () => desk.refusals.close(),
   };
 }
 
@@ -88,11 +92,16 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
     return fail(desk, exchange, { code: "invalid_request", detail });
   }
   const authentication = await authenticateRequest(service, failures, route, exchange.head);
-  if (authentication.kind === "refused") return fail(desk, exchange, authentication.failure);
+  if (authentication.kind === "refused") {
+    exchange.key = authentication.key;
+    return fail(desk, exchange, authentication.failure);
+  }
   if (schemas.body !== undefined && isPacked(exchange.head.headers)) return fail(desk, exchange, packedBody);
   const { key } = authentication;
   exchange.key = key;
   if (key !== undefined) {
+    const { operation, head } = exchange;
+    exchange.span = startRequestSpan(service.ports, operation, head.headers, key.tenant);
     if (inFlight.enterTenant(exchange.place, key.tenant) === "too_many_requests") {
       return fail(desk, exchange, { code: "too_many_requests" });
     }
@@ -117,6 +126,8 @@ async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined)
     placeOf: body.placeOf ?? placeUnknown,
     headers: exchange.head.headers,
     key: exchange.key,
+    span: exchange.span,
+    traceparent: () => traceparentOf(exchange.span, exchange.head.headers),
     signal: () => signalOf(desk, exchange),
   });
   if ("code" in reply) return fail(desk, exchange, reply);

@@ -22,7 +22,7 @@ import { createResponder, type Responder } from "./responder.ts";
 
 export type GatewayDependencies = {
   readonly api: ControlApi;
-  readonly ports: Pick<Ports, "clock" | "random" | "log" | "metrics" | "instance">;
+  readonly ports: Pick<Ports, "clock" | "random" | "log" | "metrics" | "tracer" | "instance">;
   readonly config: Config;
   /** `health` alone is what a process without the role `gateway` answers. */
   readonly serves?: "everything" | "health";
@@ -71,6 +71,7 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
       close: () => app.close(),
       cut: () => app.server.closeAllConnections(),
     });
+    await responder.close();
   };
 
   return {

@@ -97,6 +97,7 @@ export function jobView(job: Job): View<typeof schemas.job> {
 
 export function claimedJobView(claimed: ClaimedJob): View<typeof schemas.claimedJob> {
   const { job, token, fence, expiresInMs, input } = claimed;
+  const traceparent = claimed.traceparent ?? job.traceparent;
   return {
     job_id: job.jobId,
     run_id: job.runId,
@@ -107,6 +108,7 @@ export function claimedJobView(claimed: ClaimedJob): View<typeof schemas.claimed
     fence: Number(fence),
     lease_ms: expiresInMs,
     ...optionalTime("deadline_at", job.deadlineAtMs),
+    ...(traceparent === undefined ? {} : { traceparent }),
     input: jsonOf(input),
   };
 }
@@ -144,6 +146,7 @@ function settingsView(settings: TenantSettings) {
     ...present("stopped", settings.stopped),
     ...present("results_strategy", settings.resultsStrategy),
     ...present("results_wait", settings.resultsWait),
+    ...present("renewal_policy", settings.renewalPolicy),
     ...present("separate_duties", settings.separateDuties),
     ...present("approvals_strategy", settings.approvalsStrategy),
   };

@@ -57,8 +57,8 @@ export type Publication =
   | { readonly kind: "published" }
   | { readonly kind: "unavailable"; readonly cause: string };
 
-/** What processes tell each other: changed tenants, freed locks, freed places of a limit, and which workers they see. */
-export const busChannels = ["events", "locks", "places", "workers"] as const;
+/** What processes tell each other: changed tenants, freed locks, freed places of a limit, which workers they see, canaries' samples. */
+export const busChannels = ["events", "locks", "places", "workers", "canaries"] as const;
 export type BusChannel = (typeof busChannels)[number];
 
 export type Bus = {

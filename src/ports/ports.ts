@@ -4,6 +4,7 @@ import type { Log } from "./log.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Random } from "./random.ts";
 import type { Store } from "./store.ts";
+import type { Tracer } from "./tracer.ts";
 
 export type Ports = {
   readonly store: Store;
@@ -11,6 +12,7 @@ export type Ports = {
   readonly random: Random;
   readonly log: Log;
   readonly metrics: Metrics;
+  readonly tracer: Tracer;
   /** Names this process to operators: it stands in every lock it holds. */
   readonly instance: string;
 };

@@ -1,6 +1,7 @@
 // What programs begin with: `createClient`, every operation by name, and the usual ones grouped by what they are about.
 import { type Caller, type ClientOptions, createCaller, lineOf } from "./caller.ts";
 import type { Common, Success } from "./contract.ts";
+import { type Audit, auditOf } from "./groups/audit.ts";
 import {
   type Approvals,
   approvalsOf,
@@ -15,6 +16,7 @@ import {
 } from "./groups/care.ts";
 import { type Events, eventsOf } from "./groups/events.ts";
 import { type Locks, locksOf } from "./groups/locks.ts";
+import { type Canaries, canariesOf, type PolicyGroup, policiesOf } from "./groups/policies.ts";
 import { type Pools, poolsOf, type Topics, topicsOf } from "./groups/pools.ts";
 import { type Runs, runsOf } from "./groups/runs.ts";
 import { type Workflows, workflowsOf } from "./groups/workflows.ts";
@@ -30,9 +32,12 @@ export type Client = Caller & {
   readonly tenants: Tenants;
   readonly keys: Keys;
   readonly events: Events;
+  readonly audit: Audit;
   readonly jobs: Jobs;
   readonly pools: Pools;
   readonly topics: Topics;
+  readonly policies: PolicyGroup;
+  readonly canaries: Canaries;
   /** Who the key belongs to, and whether the store answers. */
   status(options?: Common): Promise<Success<"getStatus">>;
   /** Which run a start's idempotency key maps to. */
@@ -57,9 +62,12 @@ export function createClientIn(surroundings: Surroundings, options: ClientOption
     tenants: tenantsOf(caller),
     keys: keysOf(caller),
     events: eventsOf(line, caller),
+    audit: auditOf(caller),
     jobs: jobsOf(caller),
     pools: poolsOf(caller),
     topics: topicsOf(caller),
+    policies: policiesOf(caller),
+    canaries: canariesOf(caller),
     status: (given) => caller.call("getStatus", given),
     lookUpKey: (key, given) => caller.call("lookUpKey", { params: { key }, ...given }),
   };

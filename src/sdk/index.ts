@@ -29,6 +29,7 @@ export {
 export { fenceHeaders } from "./fence/fence-headers.ts";
 export { type FenceStore, type FenceVerdict, memoryFenceStore } from "./fence/fence-store.ts";
 export type { Followed, FollowOptions, TenantEvent, TimelineEvent } from "./follow.ts";
+export type { AuditRecord, AuditVerdict } from "./groups/audit.ts";
 export type { Approval, DeadLetter } from "./groups/care.ts";
 export type { AnyLock, HeldLock } from "./groups/locks.ts";
 export type { DryRun, Explanation, RunSummary, StartedRun, StartOptions, Step } from "./groups/runs.ts";

@@ -316,6 +316,18 @@ describe("every command", () => {
     expect(numbers).toEqual(numbers.map((_, index) => index + 2));
   });
 
+  test("a change of what admits runs tells which drill to run, and no other change does", async () => {
+    const set = (...words: string[]) => ok(["tenants", "set", "default", ...words]);
+    const advice = "Run `interlock drill key-survives-429`";
+    expect((await set("--max-runs", "500")).stderr).toContain(advice);
+    expect((await set("--unset", "max-runs")).stderr).toContain(advice);
+    expect((await ok(["policy", "set", "admission.wait=fixed"])).stderr).toContain(advice);
+    expect((await ok(["policy", "set", "admission.wait=unset"])).stderr).toContain(advice);
+    expect((await set("--separate-duties", "no")).stderr).toBe("");
+    expect((await set("--max-runs", "500", "--json")).stderr).toBe("");
+    await set("--unset", "max-runs", "separate-duties");
+  });
+
   test("doctor tells clocks that differ, and a key that the server does not know", async () => {
     const late = await ok(["doctor"], { nowMs: Date.now() + 90_000 });
     expect(late.stdout).toMatch(/warn +clocks: the server's clock is 8\d s behind this machine's/);
@@ -327,7 +339,7 @@ describe("every command", () => {
 
   test("every command of the program was typed here", () => {
     const typed = readFileSync(import.meta.filename, "utf8");
-    const elsewhere = ["init"];
+    const elsewhere = ["init", "policy", "canary"];
     const missing = leavesOf(createProgram({ terminal: processTerminal(), ending: "ok", format: "text" }))
       .filter((path) => !elsewhere.includes(path[0] ?? ""))
       .filter((path) => !typed.includes(path.map((name) => `"${name}"`).join(", ")));

@@ -54,7 +54,7 @@ const strict = withBody.filter(
 );
 /** A PUT makes what it names. */
 const withParams = rows.filter(({ path, method }) => path.includes("{") && method !== "PUT");
-const makers = rows.filter(({ method }) => method === "PUT");
+const makers = rows.filter(({ path, method }) => path.includes("{") && method === "PUT");
 const paged = rows.filter(({ query }) => query !== undefined && "cursor" in query.shape);
 
 describe("a key", () => {
@@ -128,6 +128,7 @@ const notFoundCodes: readonly ErrorCode[] = [
   "idempotency_key_unbound",
   "pool_not_found",
   "topic_not_found",
+  "canary_not_found",
 ];
 
 const hostile = [

@@ -51,6 +51,7 @@ const expected: Readonly<Record<string, Expected>> = {
     ],
     notes: /idempotency_key_reused/,
   },
+  "tracing.md": { says: [/"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"/] },
   "writing-workers.md": { says: [/"kind":"accepted"/] },
   "writing-workflows.md": {
     refusals: ["workflow_invalid"],

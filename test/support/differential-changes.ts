@@ -76,6 +76,7 @@ function jobSpec({ command, runId, step }: Scene, index: number, version: number
   return {
     ...{ jobId, step: name, attempt: version, topic: `topic ${index}`, inputKey: `step/${index}` },
     ...(command.proposes ? { requires: '{"labels": {}}' } : { deadlineAtMs: farMs }),
+    ...(index === 0 ? { traceparent: `00-${"7".repeat(32)}-${"8".repeat(16)}-00` } : {}),
     ...(command.change.bornClaimed ? { claim } : {}),
     ...(command.change.held ? { held: true as const } : {}),
   };

@@ -65,7 +65,10 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
       ...limitsOf(command.limits),
     },
   }),
-  admit: (scene) => ({ tenant: scene.tenant, run: newRun(scene), ...credential(scene) }),
+  admit: (scene) => ({
+    ...{ tenant: scene.tenant, run: newRun(scene), ...credential(scene) },
+    ...(scene.command.proposes ? { decided: true } : {}),
+  }),
   reserve: (scene) => ({
     ...{ tenant: scene.tenant, runId: scene.runId, key: keyOf(scene) },
     guard: guardOf(scene, admission),

@@ -103,7 +103,8 @@ export class FlowWorld {
     const member = join(this.world, name, rest);
     const bus = shared ?? createInProcessBus(member.ports);
     const plane = await createControlPlane({
-      ...{ overrides, engine, bus, ports: member.ports },
+      // Calls are counted in many tests: those of the sealer would be among them.
+      ...{ overrides: { "audit.sealEveryMs": 0, ...overrides }, engine, bus, ports: member.ports },
       ...(dispatchCheck === undefined ? {} : { dispatchCheck }),
     });
     return flowPlane(this, member, plane, bus);

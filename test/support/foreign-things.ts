@@ -75,6 +75,7 @@ export async function makeForeignThings({ ask, acme: keys }: GatewayWorld): Prom
     letterId,
     lockToken: String(lock.token),
     lockFence: Number(lock.fence),
+    canaryId: "canary-of-nobody",
   };
   return {
     ...things,

@@ -194,10 +194,12 @@ export type Things = {
   readonly letterId: string;
   readonly lockToken: string;
   readonly lockFence: number;
+  /** Of the platform, for all tenants. */
+  readonly canaryId: string;
 };
 
 /** One of everything, of tenant acme: a run with a claimed job, an approval, a bound key, an API key to spare, a lock, a pool. */
-export async function makeThings({ ask, acme: keys, plane }: GatewayWorld): Promise<Things> {
+export async function makeThings({ ask, acme: keys, plane, platform }: GatewayWorld): Promise<Things> {
   await ask("POST", "/api/v1/workflows", { key: keys.admin, body: simpleWorkflow });
   await ask("POST", "/api/v1/workflows", { key: keys.admin, body: guardedWorkflow });
   const started = await ask("POST", "/api/v1/workflows/simple/runs", {
@@ -223,7 +225,14 @@ export async function makeThings({ ask, acme: keys, plane }: GatewayWorld): Prom
     key: keys.worker,
     body: { resource: "invoice/7", owner: "agent 7", ttl_ms: 3_600_000 },
   });
+  const fencing = { policies: { "renewal.policy": "fence" }, percent: 5 };
+  await ask("PUT", "/api/v1/policies", { key: platform, body: { tenant: "globex", ...fencing } });
+  const canary = await ask("POST", "/api/v1/canaries", {
+    key: platform,
+    body: { ...fencing, for_seconds: 86_400 },
+  });
   return {
+    canaryId: String(canary.json.id),
     runId: String(started.json.run_id),
     listRunId: String(list.json.run_id),
     jobId: job.job_id,

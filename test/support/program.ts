@@ -23,15 +23,21 @@ export type ProgramOptions = {
   /** Settings: names without INTERLOCK_. */
   readonly settings?: Readonly<Record<string, string>>;
   readonly cwd?: string;
+  /** Modules that are loaded before it, by their addresses. */
+  readonly imports?: readonly string[];
 };
 
 /** `name` is a file of src/cli. */
 export function startProgram(name: string, options: ProgramOptions = {}): Program {
-  const { args = [], settings = {}, cwd = root } = options;
+  const { args = [], settings = {}, cwd = root, imports = [] } = options;
   const named = Object.entries(settings).map(([setting, value]) => [`INTERLOCK_${setting}`, value]);
   const child = spawn(
     process.execPath,
-    ["--import", import.meta.resolve("tsx"), join(root, "src/cli", name), ...args],
+    [
+      ...[...imports, import.meta.resolve("tsx")].flatMap((each) => ["--import", each]),
+      join(root, "src/cli", name),
+      ...args,
+    ],
     { cwd, env: { ...plainEnvironment(), ...Object.fromEntries(named) }, stdio: ["ignore", "pipe", "pipe"] },
   );
   const program = watchChild(child, name);

@@ -11,6 +11,7 @@ import type { RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import type { Store } from "../../src/ports/store.ts";
+import { silentTracer } from "../../src/ports/tracer.ts";
 import { createSeededRandom, type SeededRandom } from "../../src/testing/seeded-random.ts";
 import { silentLog } from "./silent-log.ts";
 
@@ -40,6 +41,7 @@ export async function historyOf(store: Store, seed: number, unique: string): Pro
     random: createSeededRandom(seed).stream("ports"),
     log: silentLog,
     metrics: new MemoryMetrics(10),
+    tracer: silentTracer,
     instance,
   };
   // Nothing by itself: what is asked is all that happens.

@@ -15,6 +15,7 @@ import {
   type Store,
   storeFrom,
 } from "../../src/ports/store.ts";
+import { silentTracer } from "../../src/ports/tracer.ts";
 import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
 import type { ProcessOptions, SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import {
@@ -115,6 +116,7 @@ export function join(world: World, name: string, options: MemberOptions = {}): M
     random: process.random,
     log: recordingLog(lines),
     metrics,
+    tracer: silentTracer,
     instance: name,
   };
   return {

@@ -7,7 +7,7 @@ const root = dirname(dirname(import.meta.dirname));
 
 const documents = [
   ...readdirSync(root).filter((name) => name.endsWith(".md")),
-  ...["docs", "examples"].flatMap((folder) =>
+  ...["docs", "examples", "deploy"].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
       .filter((name) => name.endsWith(".md"))
       .map((name) => join(folder, name)),

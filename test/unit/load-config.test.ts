@@ -197,7 +197,7 @@ describe("problems", () => {
 
   test("names of other programs and of the tooling are left alone", () => {
     const env = { PATH: "/bin", REDIS_URL: "x", INTERLOCK_REDIS_SERVER: "1", INTERLOCK_NATS_SERVER: "1" };
-    expect(problemsOf({ env })).toEqual([]);
+    expect(problemsOf({ env: { ...env, INTERLOCK_PROMTOOL: "1" } })).toEqual([]);
   });
 
   test.each([

@@ -6,6 +6,7 @@ import { withLease } from "../../src/control/locks/with-lease.ts";
 import { admissionLock } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
+import { silentTracer } from "../../src/ports/tracer.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import { createSimulatedStore } from "../../src/testing/simulated-store.ts";
 import { noStoreFaults } from "../../src/testing/store-faults.ts";
@@ -37,6 +38,7 @@ async function giveUpDuringReset(seed: number) {
     random,
     log: silentLog,
     metrics: new MemoryMetrics(10),
+    tracer: silentTracer,
     instance: "p",
   };
   const outcome = await kernel.complete(withLease(ports, target, terms, async () => "worked"));

@@ -10,6 +10,7 @@ import { loadConfig } from "../../src/load-config.ts";
 import type { Metrics } from "../../src/ports/metrics.ts";
 import type { Ports } from "../../src/ports/ports.ts";
 import type { Store } from "../../src/ports/store.ts";
+import { silentTracer } from "../../src/ports/tracer.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import { createSeededRandom } from "../../src/testing/seeded-random.ts";
 
@@ -32,7 +33,7 @@ async function retryMoments(
   const asking = Array.from({ length: callers }, (_, index) => {
     const { clock, random } = kernel.process(`caller-${index}`);
     const log = { info: () => {}, warn: () => {}, error: () => {} };
-    return ask({ store, clock, random, log, metrics, instance: `caller-${index}` });
+    return ask({ store, clock, random, log, metrics, tracer: silentTracer, instance: `caller-${index}` });
   });
   await kernel.complete(Promise.all(asking));
   return moments;

@@ -1,13 +1,17 @@
 // Every group of commands, in the order in which help lists them.
 import type { Cli } from "../context.ts";
 import { addApprovalCommands } from "./approvals.ts";
+import { addAuditCommands } from "./audit.ts";
+import { addCanaryCommands } from "./canaries.ts";
 import { addConfigCommands } from "./config.ts";
 import { addDataCommands } from "./data.ts";
 import { addDeadLetterCommands } from "./dead-letters.ts";
 import { addDoctorCommand } from "./doctor.ts";
+import { addDrillCommand } from "./drill.ts";
 import { addEventCommands } from "./events.ts";
 import { addInitCommand } from "./init.ts";
 import { addLockCommands } from "./locks.ts";
+import { addPolicyCommands } from "./policies.ts";
 import { addPoolCommands, addTopicCommands } from "./pools.ts";
 import { addRunCommand } from "./run.ts";
 import { addRunsCommands } from "./runs.ts";
@@ -29,9 +33,13 @@ export const commandGroups: ReadonlyArray<(cli: Cli) => void> = [
   addPoolCommands,
   addTopicCommands,
   addEventCommands,
+  addAuditCommands,
   addTenantCommands,
   addKeyCommands,
+  addPolicyCommands,
+  addCanaryCommands,
   addConfigCommands,
   addDoctorCommand,
+  addDrillCommand,
   addDataCommands,
 ];

@@ -1,11 +1,14 @@
 // What a process does once a commit stands: workers get their jobs, hints go out, alarms are set, the run is remembered.
+import type { Fate } from "../../domain/engine/apply-entry.ts";
 import { isOfInterest } from "../../domain/engine/records.ts";
+import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
 import type { JobSpec } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import { isTerminal } from "../../domain/run.ts";
 import type { RunChange } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
+import type { Metrics } from "../../ports/metrics.ts";
 import type { Preclaim } from "../jobs/offers.ts";
 import { publishJob } from "../jobs/publish-job.ts";
 import type { Engine } from "./engine.ts";
@@ -28,6 +31,7 @@ export function afterCommit(engine: Engine, committed: Committed): void {
   for (const { timerId, dueAtMs } of change.timers)
     alarms.set({ tenant, runId, timerId }, dueAtMs - storeTimeMs);
   const claimed = new Set(claims.map(({ jobId }) => jobId));
+  for (const _claim of claimed) ports.metrics.count("jobs_claimed_total", {});
   const jobs: readonly Published[] =
     change.releaseJobs.length === 0 ? change.jobs : [...change.jobs, ...change.releaseJobs];
   for (const { jobId, topic, requires, held } of jobs) {
@@ -45,6 +49,13 @@ export function afterCommit(engine: Engine, committed: Committed): void {
   }
   for (const { reason } of change.deadLetters) ports.metrics.count("dead_letters_total", { reason });
   if (isTerminal(change.status)) ports.metrics.count("runs_ended_total", { status: change.status });
+}
+
+/** Counted with the commit, so that a report that was sent twice is one result. */
+export function countFate(metrics: Metrics, entry: InboxEntry | NewEntry, fate: Fate): void {
+  metrics.count("inbox_entries_total", { kind: entry.kind, fate });
+  if (entry.kind === "result" && fate === "applied")
+    metrics.count("jobs_reported_total", { outcome: entry.outcome });
 }
 
 /** What is told of a job that was put up or released. */

@@ -10,7 +10,7 @@ import type { Answer } from "../../ports/store.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { instantOf } from "../locks/lease-target.ts";
 import { handoffLockTerms } from "../locks/lease-terms.ts";
-import { afterCommit, remember } from "./after-commit.ts";
+import { afterCommit, countFate, remember } from "./after-commit.ts";
 import { drainOwned, wakeRelatives } from "./drain-run.ts";
 import { type Engine, storeLimits } from "./engine.ts";
 import { propose } from "./propose.ts";
@@ -54,7 +54,7 @@ export async function deliverEntry(engine: Engine, request: DeliveryRequest): Pr
     if (answer.kind === "applied") {
       const { change, commitId } = proposed.proposal;
       const { claims, storeTimeMs, version } = answer;
-      ports.metrics.count("inbox_entries_total", { kind: entry.kind, fate: "applied" });
+      countFate(ports.metrics, entry, "applied");
       remember(engine, proposed.run, change, { version, commitId });
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim: proposed.preclaim });
       wakeRelatives(engine, proposed.run, change);

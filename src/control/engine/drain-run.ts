@@ -16,7 +16,7 @@ import type { Acquisition } from "../locks/acquire-lease.ts";
 import { instantOf } from "../locks/lease-target.ts";
 import { handoffLockTerms, type LeaseTerms } from "../locks/lease-terms.ts";
 import { holdLease, type Lease } from "../locks/with-lease.ts";
-import { afterCommit, remember } from "./after-commit.ts";
+import { afterCommit, countFate, remember } from "./after-commit.ts";
 import { type Engine, engineLimits, storeLimits } from "./engine.ts";
 import { forgetOutside, loadOutside } from "./load-outside.ts";
 import { type CachedRun, KnownRecords } from "./run-cache.ts";
@@ -206,6 +206,7 @@ async function commitOne(
 ): Promise<readonly InboxEntry[] | "tree_full" | undefined> {
   const { ports } = engine;
   const { tenant, runId } = run;
+  const span = ports.tracer.startSpan("apply", "internal", decided.traceparent);
   const preclaim = engine.offers.preclaim(run, decided.change);
   const { change } = preclaim;
   const request = {
@@ -219,13 +220,14 @@ async function commitOne(
   const answer = await askUntilKnown(ports, "commit", storeLimits(engine.config), (deadlineMs) =>
     lease.write("commit", request, deadlineMs),
   );
+  span?.note({ tenant, run: runId, count: decided.consumed, outcome: answer.kind });
+  span?.end(answer.kind === "unavailable" || answer.kind === "unknown" ? "failed" : undefined);
   if (answer.kind !== "committed") {
     preclaim.abandon();
     engine.runs.forget(runId);
     return answer.kind === "tree_full" ? "tree_full" : undefined;
   }
-  for (const { entry, fate } of decided.fates)
-    ports.metrics.count("inbox_entries_total", { kind: entry.kind, fate });
+  for (const { entry, fate } of decided.fates) countFate(ports.metrics, entry, fate);
   ports.metrics.observe("inbox_drain_entries", {}, decided.consumed);
   remember(engine, run, change, { version: answer.version, commitId: request.commitId });
   afterCommit(engine, {

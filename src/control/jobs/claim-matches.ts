@@ -77,6 +77,7 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
       const { job, fence, expiresInMs, input } = outcome;
       limits.granted(tenant, placeOf(offer, match.hint.topic));
       given.set(offer, [...(given.get(offer) ?? []), { job, token, fence, expiresInMs, input }]);
+      ports.metrics.count("jobs_claimed_total", {});
       granted += 1;
     } else refusal = takeBack(engine, { tenant, match, outcome, sentAt }) ?? refusal;
   }

@@ -5,6 +5,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
 import { reportResult } from "./report-result.ts";
+import { traceClaim, traceparentOf } from "./trace-claim.ts";
 
 /** Whoever watches the run's events has seen the notification when its job was put up. */
 export async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHint): Promise<void> {
@@ -18,10 +19,18 @@ export async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHin
   const [claim] = answer.kind === "judged" ? answer.answers : [];
   // Another process has it, or nobody wants it any more.
   if (claim?.kind !== "claimed") return;
+  const claimed = traceClaim(ports, tenant, { ...claim, token });
+  const traceparent = traceparentOf(claimed);
   const input = JSON.parse(claim.input) as { readonly level?: JsonValue; readonly message?: JsonValue };
   const fields = { tenant, run: claim.job.runId, step: claim.job.step, notification: JSON.stringify(input) };
   if (input.level === "error" || input.level === "warn") ports.log.warn("workflow notification", fields);
   else ports.log.info("workflow notification", fields);
-  const report = { jobId, token, outcome: "succeeded", output: { notified: true } } as const;
+  const report = {
+    jobId,
+    token,
+    outcome: "succeeded",
+    output: { notified: true },
+    ...(traceparent === undefined ? {} : { traceparent }),
+  } as const;
   await reportResult(engine, { tenant, actor: worker }, report, "gateway");
 }

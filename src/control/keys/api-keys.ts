@@ -7,6 +7,7 @@ import {
   readKeyText,
   secretMatches,
 } from "../../domain/api-key.ts";
+import { describeChange } from "../../domain/audit-detail.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { ControlApi } from "../control-api.ts";
@@ -40,7 +41,7 @@ export async function createKey(
     collection: "apiKey",
     id: keyId,
     body: JSON.stringify(key),
-    changeId: keyId,
+    changeId: describeChange({}, options, keyId),
     actor,
   } as const;
   const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>

@@ -1,4 +1,5 @@
 // Tenants: making them known, reading and changing their settings.
+import { describeChange } from "../../domain/audit-detail.ts";
 import {
   platformTenant,
   type TenantId,
@@ -94,7 +95,8 @@ export async function changeTenant(
     if (expectedVersion !== undefined && version !== expectedVersion)
       return { kind: "version_conflict", version };
     const settings = merged(current.record.settings, decide(current.record.settings));
-    const request = { tenant, settings, expectedVersion: version, changeId: ports.random.token(), actor };
+    const changeId = describeChange(current.record.settings, settings, ports.random.token());
+    const request = { tenant, settings, expectedVersion: version, changeId, actor };
     const answer = await askUntilKnown(ports, "setTenant", storeLimits(config), (deadlineMs) =>
       ports.store.setTenant(request, { deadlineMs }),
     );

@@ -70,6 +70,7 @@ function start(draft: Draft): Fate {
   const facts = bodyOf(draft, factsRecordKey);
   if (facts === undefined) return "late";
   const known = typeof facts === "string" ? readFacts(facts) : undefined;
+  if (known?.traceparent !== undefined) draft.run.traceparent = known.traceparent;
   // Nobody has checked the input of a child run before.
   if (draft.parent !== undefined && !fitsInput(draft)) return "applied";
   beginRun(draft, known?.admittedAtMs ?? draft.nowMs, known?.rerun === undefined ? "roots" : "copy");

@@ -54,6 +54,7 @@ export function apply(
     change: toChange(draft, hasEffect ? "some" : "none"),
     consumed: fates.length,
     fates,
+    ...(draft.run.traceparent === undefined ? {} : { traceparent: draft.run.traceparent }),
   };
 }
 

@@ -149,6 +149,8 @@ export type RunState = {
   failures?: readonly Failure[];
   /** Set when the run as a whole ended badly, by no step's doing. */
   error?: StepError;
+  /** Kept here and not only with the facts, since whoever puts up a job has read this record. */
+  traceparent?: string;
   work?: readonly WorkItem[];
   callOff?: CallOff;
   /** Set while `work` or `callOff` goes on: the kind of the entry they belong to, which is still the head of the inbox. */

@@ -36,6 +36,7 @@ export function startRun(
     limits: { ...limits, stepsMax: startStepsMax },
     run: newRunState(facts.nowMs),
   });
+  if (facts.traceparent !== undefined) draft.run.traceparent = facts.traceparent;
   beginRun(draft, facts.nowMs);
   advance(draft);
   // What lies outside the run, as the definition of a child, is looked up by the owner of its inbox.

@@ -6,6 +6,7 @@ import type { BeatResult, Caller, ReportAnswer, ResultReport } from "../../contr
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { JobOutcome } from "../../domain/inbox.ts";
 import { type ClaimToken, parseJobId } from "../../domain/job.ts";
+import { readTraceparent } from "../../domain/traceparent.ts";
 import { callerOf, type Handlers, readingTrouble, type Service, writingTrouble } from "../handler.ts";
 import { pageReply } from "../page.ts";
 import { claimedJobView, jobView } from "../views.ts";
@@ -36,7 +37,7 @@ export const jobHandlers: JobHandlers = {
     return answer.kind === "not_found" ? { code: "job_not_found" } : readingTrouble(answer);
   },
 
-  async pollJobs({ api, config }, { body, key, signal }) {
+  async pollJobs({ api, config }, { body, key, signal, span }) {
     const { lease_ms, labels, capabilities, pool } = body;
     const answer = await api.pollJobs(
       {
@@ -55,6 +56,9 @@ export const jobHandlers: JobHandlers = {
     );
     switch (answer.kind) {
       case "jobs":
+        // Most polls of an idle worker end without a job.
+        if (answer.jobs.length === 0) span?.discard();
+        else span?.note({ count: answer.jobs.length });
         return {
           status: 200,
           body: {
@@ -93,11 +97,10 @@ export const jobHandlers: JobHandlers = {
     return { status: 200, body: { jobs } };
   },
 
-  async reportResults(service, { body, key }) {
-    const caller = callerOf(key);
-    const results = await Promise.all(
-      body.results.map((item) => report(service, caller, body.worker_id, item)),
-    );
+  async reportResults(service, asked) {
+    const { body, key } = asked;
+    const reporter = { caller: callerOf(key), worker: body.worker_id, traceparent: asked.traceparent() };
+    const results = await Promise.all(body.results.map((item) => report(service, reporter, item)));
     return { status: 200, body: { results } };
   },
 
@@ -124,12 +127,16 @@ function beatView(jobId: string, beat: BeatResult | undefined) {
 
 type ResultItem = z.output<typeof resultItem>;
 type ResultView = z.output<typeof resultAnswer>;
+type Reporter = {
+  readonly caller: Caller;
+  readonly worker: string;
+  readonly traceparent: string | undefined;
+};
 
 /** One bad item must not cost the others their answer: whatever is wrong with it stands in its own outcome. */
 async function report(
   { api, config, ports }: Service,
-  caller: Caller,
-  worker: string,
+  { caller, worker, ...request }: Reporter,
   item: ResultItem,
 ): Promise<ResultView> {
   const job_id = item.job_id;
@@ -138,6 +145,8 @@ async function report(
   const bytes = Buffer.byteLength(JSON.stringify(item.output ?? null));
   if (bytes > config["jobs.resultBytesMax"]) return { job_id, kind: "refused", because: "payload_too_large" };
   const { output, error } = item;
+  // Jobs that are reported together may belong to different traces.
+  const traceparent = readTraceparent(item.traceparent) ?? request.traceparent;
   const result: ResultReport = {
     jobId: parts.jobId,
     token: item.claim_token as ClaimToken,
@@ -145,6 +154,7 @@ async function report(
     worker,
     ...(output === undefined ? {} : { output }),
     ...(error === undefined ? {} : { error }),
+    ...(traceparent === undefined ? {} : { traceparent }),
   };
   try {
     return { job_id, ...resultView(await api.reportResult(caller, result)) };

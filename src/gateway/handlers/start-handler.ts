@@ -14,7 +14,7 @@ import { slotHolderViews } from "../views.ts";
 type StartReply = Reply<"startRun"> & Reply<"rerunRun">;
 
 export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "rerunRun"> = {
-  async startRun({ api }, { params, query, body, headers, key, signal }) {
+  async startRun({ api }, { params, query, body, headers, key, signal, traceparent }) {
     if (typeof body !== "object" || body === null || Array.isArray(body)) {
       return { code: "invalid_request", detail: "the body must be the run's input: a JSON object" };
     }
@@ -26,14 +26,14 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
     if (reading.kind === "invalid") {
       return { code: "invalid_request", detail: `Idempotency-Key: ${reading.why}` };
     }
-    const traceparent = traceOf(headers);
+    const trace = traceparent();
     const answer = await api.startWorkflow(
       {
         caller: callerOf(key),
         workflow: params.id,
         input: body,
         ...(reading.kind === "none" ? {} : { key: boundKey(reading.text, params.id, query, body) }),
-        ...(traceparent === undefined ? {} : { traceparent }),
+        ...(trace === undefined ? {} : { traceparent: trace }),
       },
       signal(),
     );
@@ -45,14 +45,14 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
     return dryRunReply(await api.dryRun({ tenant: key.tenant, workflow: params.id, input, outputs }));
   },
 
-  async rerunRun({ api }, { params, body, headers, key, signal }) {
+  async rerunRun({ api }, { params, body, headers, key, signal, traceparent }) {
     const runId = parseRunId(params.id);
     if (runId === undefined) return { code: "run_not_found" };
     const reading = keyOf(headers);
     if (reading.kind === "invalid") {
       return { code: "invalid_request", detail: `Idempotency-Key: ${reading.why}` };
     }
-    const traceparent = traceOf(headers);
+    const trace = traceparent();
     const path = `/api/v1/workflow-runs/${runId}/rerun`;
     const request = {
       caller: callerOf(key),
@@ -66,7 +66,7 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
               fingerprint: fingerprintOf({ method: "POST", path, query: {}, body }),
             },
           }),
-      ...(traceparent === undefined ? {} : { traceparent }),
+      ...(trace === undefined ? {} : { traceparent: trace }),
     };
     if (body.dry_run === true) {
       const planned = await api.planRerun(request);
@@ -146,14 +146,6 @@ function boundKey(text: string, workflow: string, query: Readonly<Record<string,
   // The path as it is meant, not as it was spelt: an escaped letter does not make another request.
   const path = `/api/v1/workflows/${workflow}/runs`;
   return { text, fingerprint: fingerprintOf({ method: "POST", path, query, body }) };
-}
-
-/** W3C trace context, version 00; anything else is dropped, as the recommendation asks. */
-function traceOf(headers: RequestHeaders): string | undefined {
-  const value = headers.traceparent;
-  return typeof value === "string" && /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(value)
-    ? value
-    : undefined;
 }
 
 function replyTo(answer: StartWorkflowAnswer): StartReply {

@@ -19,6 +19,8 @@ export type RerunPlan = Extract<Success<"rerunRun">, { dry_run: true }>;
 export type StartOptions = Common & {
   /** Names what is asked for: with the same key there is one run, however often it is asked. Made per call otherwise. */
   readonly idempotencyKey?: string | undefined;
+  /** W3C trace context of the caller: the run and its jobs become part of that trace, and its workers are told. */
+  readonly traceparent?: string | undefined;
   readonly retry?: Partial<RetryLimits> | undefined;
 };
 
@@ -66,7 +68,7 @@ export function runsOf(line: Line, caller: Caller): Runs {
       const answer = await caller.callWithResponse("startRun", {
         params: { id },
         body: input as Record<string, never>,
-        ...options,
+        ...traced(options),
       });
       return startedRun(answer);
     },
@@ -96,7 +98,8 @@ export function runsOf(line: Line, caller: Caller): Runs {
     why: (id, options) => caller.call("explainRun", { params: { id }, ...options }),
     async rerun(id, { fromStep, ...options }) {
       const body = { from_step: fromStep };
-      return startedRun(await caller.callWithResponse("rerunRun", { params: { id }, body, ...options }));
+      const asked = { params: { id }, body, ...traced(options) };
+      return startedRun(await caller.callWithResponse("rerunRun", asked));
     },
     async planRerun(id, { fromStep, ...options }) {
       const body = { from_step: fromStep, dry_run: true };
@@ -121,6 +124,12 @@ type Json = NonNullable<Step["output"]>;
 
 function idOf(workflow: string | { readonly id: string }): string {
   return typeof workflow === "string" ? workflow : workflow.id;
+}
+
+/** The header takes the place of one that was given among the others. */
+function traced({ traceparent, headers, ...options }: StartOptions = {}) {
+  if (traceparent === undefined) return headers === undefined ? options : { ...options, headers };
+  return { ...options, headers: { ...headers, traceparent } };
 }
 
 function startedRun({ headers, body }: { readonly headers: Headers; readonly body: unknown }): StartedRun {

@@ -6,6 +6,7 @@ import { loadConfig } from "../../load-config.ts";
 import type { Log } from "../../ports/log.ts";
 import type { Metrics } from "../../ports/metrics.ts";
 import type { Ports } from "../../ports/ports.ts";
+import { silentTracer } from "../../ports/tracer.ts";
 import { bareStart } from "../bare-run.ts";
 import { FaultCounts } from "../fault-counts.ts";
 import { createKernel, type Kernel } from "../kernel.ts";
@@ -195,7 +196,9 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
   });
   world.processes.set(name, process);
   kernel.note(name, "started", strategy, wait);
-  const overrides = { ...swarm.config, "admission.strategy": strategy, "admission.wait": wait };
+  // Seals are computed outside the store and change nothing that is checked here.
+  const unsealed = { "audit.sealEveryMs": 0 };
+  const overrides = { ...unsealed, ...swarm.config, "admission.strategy": strategy, "admission.wait": wait };
   const { config } = loadConfig({ overrides });
   const connected = server.connect(process);
   const store = bug?.wrapStore?.(connected) ?? connected;
@@ -206,6 +209,7 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
     random,
     log: watched(kernel),
     metrics: marksFrom(marks),
+    tracer: silentTracer,
     instance: name,
   };
   const tenants = createTenantCache(clock, config["admission.tenantCacheMs"]);
