@@ -1,9 +1,11 @@
 // The planted bugs in locks, admission and the stores, and the list of all planted bugs.
+import { plantedAuditBugs } from "./planted-audit-bugs.ts";
 import type { PlantedBug } from "./planted-bug.ts";
 import { plantedBusBugs } from "./planted-bus-bugs.ts";
 import { plantedCommandBugs } from "./planted-command-bugs.ts";
 import { plantedDispatchBugs } from "./planted-dispatch-bugs.ts";
 import { plantedDocumentBugs } from "./planted-document-bugs.ts";
+import { plantedDrillAdmissionBugs } from "./planted-drill-admission-bugs.ts";
 import { plantedDrillLoadBugs } from "./planted-drill-load-bugs.ts";
 import { plantedEventBugs } from "./planted-event-bugs.ts";
 import { plantedGatewayBugs } from "./planted-gateway-bugs.ts";
@@ -265,6 +267,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
     tests: ["test/unit"],
   },
+  ...plantedAuditBugs,
   ...plantedBusBugs,
   ...plantedDispatchBugs,
   ...plantedCommandBugs,
@@ -284,6 +287,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedRunBugs,
   ...plantedSdkBugs,
   ...plantedTraceBugs,
+  ...plantedDrillAdmissionBugs,
   ...plantedDrillLoadBugs,
   ...plantedTreeBugs,
   ...plantedWhyBugs,

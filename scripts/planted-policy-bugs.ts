@@ -61,10 +61,10 @@ export const plantedPolicyBugs: readonly PlantedBug[] = [
       {
         file: "src/control/jobs/report-result.ts",
         find: "const earlier = busyResults.find(entry.entryId);",
-        replace: "const earlier = busyResults.find(`not ${entry.entryId}`);",
+        replace: "const earlier = busyResults.find(entry.kind);",
       },
     ],
-    tests: ["test/unit/flow-policies.test.ts"],
+    tests: ["test/unit/policy.test.ts", "test/unit/flow-policies.test.ts"],
   },
   {
     name: "canary-row-not-in-a-row",

@@ -11,6 +11,7 @@ import {
 import { InterlockError } from "../errors.ts";
 import { createGateway, type Gateway, type GatewayDependencies } from "../gateway/server.ts";
 import { type ConfigSources, loadConfig } from "../load-config.ts";
+import type { Log } from "../ports/log.ts";
 import type { Metrics } from "../ports/metrics.ts";
 import { findKeys, type KeysFound, type KeysOptions } from "./first-start.ts";
 import { readOwnerNote, removeOwnerNote, writeOwnerNote } from "./owner-note.ts";
@@ -31,6 +32,8 @@ export type ServerOptions = ConfigSources &
   Pick<ControlPlaneOptions, "around"> & {
     /** Told of everything that is counted, besides what /metrics shows. */
     readonly watchMetrics?: Metrics;
+    /** Instead of standard error. */
+    readonly log?: Log;
     /** What to do when the port is taken: `refuse`, or try the ones after it and tell which were. */
     readonly port:
       | { readonly whenTaken: "refuse" }
@@ -43,7 +46,10 @@ export async function startServer(options: ServerOptions): Promise<Server> {
   const shown = await createShownMetrics(config);
   const metrics = options.watchMetrics === undefined ? shown : both(shown, options.watchMetrics);
   const plane = await whoHasIt(config["store.dataDirectory"], () =>
-    createControlPlane({ ...options, ports: { metrics } }),
+    createControlPlane({
+      ...options,
+      ports: { metrics, ...(options.log === undefined ? {} : { log: options.log }) },
+    }),
   );
   try {
     const isGateway = rolesOf(config).has("gateway");

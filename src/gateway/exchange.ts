@@ -42,7 +42,7 @@ export type Exchange = {
 export type Desk = {
   readonly service: Service;
   readonly failures: FailedAuthentications;
-  readonly refusals: Refusals;
+  readonly refusals: Refusals | undefined;
   readonly inFlight: InFlight;
   /** Polls and streams that a stop of the server ends. */
   readonly waiting: Set<AbortController>;
@@ -57,7 +57,8 @@ export function openDesk(service: Service): Desk {
   return {
     service,
     failures: createFailedAuthentications(clock, perMinute),
-    refusals: createRefusals(service.api, service.ports),
+    refusals:
+      service.config["audit.refusals"] === "yes" ? createRefusals(service.api, service.ports) : undefined,
     inFlight: createInFlight(service.config),
     waiting: new Set(),
     streams: 0,
@@ -141,7 +142,7 @@ function measure(desk: Desk, { operation, startedMs }: Exchange, status: number)
 export function fail(desk: Desk, exchange: Exchange, failure: Failure): HttpReply {
   report(desk, exchange, failure);
   // What only reads would have changed nothing.
-  if (routes[exchange.operation].method !== "GET") desk.refusals.count(exchange.key?.tenant, failure.code);
+  if (routes[exchange.operation].method !== "GET") desk.refusals?.count(exchange.key?.tenant, failure.code);
   return finish(desk, exchange, failureReply(desk.service, failure, exchange.requestId));
 }
 

@@ -58,7 +58,7 @@ export function createResponder(service: Service): Responder {
     },
     inFlight: () => desk.inFlight.total(),
     idle: () => desk.inFlight.idle(),
-    close: () => desk.refusals.close(),
+    close: async () => desk.refusals?.close(),
   };
 }
 

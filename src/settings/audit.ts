@@ -1,5 +1,5 @@
 // The settings of the audit trail's hash chain.
-import { milliseconds, secretText } from "./kinds.ts";
+import { choice, milliseconds, secretText } from "./kinds.ts";
 
 export const auditSettings = {
   "audit.sealEveryMs": milliseconds(
@@ -9,9 +9,14 @@ export const auditSettings = {
     3_600_000,
     "How long a new audit record may wait for its hash, unless many wait; 0: this process seals nothing by itself.",
   ),
+  "audit.refusals": choice(
+    "AUDIT_REFUSALS",
+    ["yes", "no"],
+    "Whether refused changes are counted into the audit trails: one record per tenant for each minute with refusals.",
+  ),
   "audit.secret": secretText(
     "AUDIT_SECRET",
     /^[^,\s]{16,}(,([^,\s]{16,}|none))*$/,
-    "16 characters or more, the same in every process: hashes cannot be made without it. Former ones may follow after commas, for what they sealed; none stands for what was sealed without. Never shown.",
+    "Makes hashes that nobody can make without it: 16 characters or more, the same in every process. Former ones may follow after commas, for what they sealed; none stands for what was sealed without. Never shown.",
   ),
 } as const;

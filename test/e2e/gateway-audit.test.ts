@@ -1,11 +1,13 @@
 // The audit trail over HTTP on real stores: one byte in the file or on the server is found and named.
 import { rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { loadDriver } from "../../src/adapters/sqlite/driver.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
+import { typeCommand } from "../support/command-line.ts";
 import { expectProblem } from "../support/gateway-requests.ts";
 import { acme, type GatewayWorld, openGatewayWorld, type TestKey } from "../support/gateway-world.ts";
 import { silentLog } from "../support/silent-log.ts";
@@ -106,7 +108,7 @@ describe("over HTTP", () => {
 });
 
 test("refused changes stand in the trail of who asked, and those without a key in the platform's", async () => {
-  const world = await openGatewayWorld();
+  const world = await openGatewayWorld({ "audit.refusals": "yes" });
   const refuse = async (key: TestKey | string, times: number) => {
     for (let index = 0; index < times; index += 1)
       await world.ask("POST", "/api/v1/workflows", { key, body: workflow("w") });
@@ -128,6 +130,22 @@ test("refused changes stand in the trail of who asked, and those without a key i
   expect(await refusals("platform" as typeof acme)).toMatch(
     /unauthenticated=2|unauthenticated=1.*unauthenticated=1/,
   );
+  await world.close();
+});
+
+test("audit verify on the command line ends with exit code 1 when a record is not what it was, and names it", async () => {
+  const world = await openGatewayWorld();
+  await saveWorkflows(world, 2);
+  const { head } = await verify(world);
+  const typed = (...words: string[]) =>
+    typeCommand(tmpdir(), [...words, "--url", world.url, "--api-key", world.acme.admin.text]);
+  const same = await typed("audit", "verify", "--expect", String(head));
+  expect([same.code, same.stdout]).toEqual([0, expect.stringMatching(/expected head +same/)]);
+  const [sequence = ""] = String(head).split(":");
+  const other = await typed("audit", "verify", "--expect", `${sequence}:${"A".repeat(43)}`);
+  expect([other.code, other.stdout]).toEqual([1, expect.stringMatching(/status +broken/)]);
+  expect(other.stdout).toContain(`Record ${sequence} is the first that is broken: its hash is not the one`);
+  expect((await typed("audit", "verify", "--expect", "7")).code).toBe(2);
   await world.close();
 });
 

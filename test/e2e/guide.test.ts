@@ -25,6 +25,7 @@ type Expected = {
 
 const expected: Readonly<Record<string, Expected>> = {
   "approvals.md": { refusals: ["approval_already_decided"], says: [/"reason":"known customer"/] },
+  "audit.md": { says: [/"type":"document_saved"[\s\S]*"status":"intact"/] },
   "events.md": { says: [/^event: run_completed$[\s\S]*^event: end$/m] },
   "explanations.md": {
     says: [

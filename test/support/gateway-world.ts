@@ -62,8 +62,8 @@ export async function openGatewayWorld(
   secretWatch.watchOutput("the gateway's log", () => logged.join("\n"), "nothing");
   secretWatch.watchOutput("the gateway's metrics", () => lastMetrics, "nothing");
   secretWatch.note("a password in an address", canaryPassword);
-  // Clients that keep their connections would make every stop take that long.
-  const overrides = { "gateway.lingerMs": 0, ...given };
+  // Clients that keep their connections would make every stop take that long, and a minute may end while states are compared.
+  const overrides = { "gateway.lingerMs": 0, "audit.refusals": "no", ...given } as const;
   const plane = await createControlPlane({ overrides, ports: { log, store, metrics } });
   const gateway = createGateway({ ...plane, version: "test", metricsText: () => metrics.text() });
   const { url } = await gateway.listen({ port: 0 });

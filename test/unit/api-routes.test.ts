@@ -33,7 +33,7 @@ describe("routes", () => {
   test("a platform's key neither starts runs nor approves", () => {
     const reached = rows.filter(({ access }) => access.includes("platform")).map(({ path }) => path);
     for (const path of reached)
-      expect(path).toMatch(/^\/api\/v1\/(tenants|keys|status|events|admin\/locks|policies|canaries)/);
+      expect(path).toMatch(/^\/api\/v1\/(tenants|keys|status|events|audit|admin\/locks|policies|canaries)/);
   });
 
   test("viewers only read, and check definitions", () => {

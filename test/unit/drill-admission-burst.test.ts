@@ -72,7 +72,7 @@ describe("the comb", () => {
     expect(isComb(comb(0.9), comb(0.4))).toBe(true);
     expect(isComb(comb(0.9), undefined)).toBe(true);
     expect(isComb(comb(0.9), comb(0.85))).toBe(false);
-    expect(isComb(comb(0.5), comb(0.2))).toBe(false);
+    expect(isComb(comb(0.49), comb(0.2))).toBe(false);
   });
 });
 
@@ -203,8 +203,11 @@ describe("the verdict", () => {
   });
 
   test("is bad when more than the limit were admitted, and when fewer were although others were refused", () => {
-    const many = burstOf("atomic", [yes(), yes(), yes(), full()]);
-    expect(broken(instead(many))).toEqual(["atomic: 4 starts at once"]);
+    for (const activeMost of [2, 3]) {
+      const gate = { busyRetries: 0, activeMost, arrivalsMs: [], dueMs: [] };
+      const many = burstOf("atomic", [yes(), yes(), yes(), full()], { gate });
+      expect(broken(instead(many))).toEqual(["atomic: 4 starts at once"]);
+    }
     const few = burstOf("lock-jitter", [yes(), full(), full(300), busy(2_000)], { comb: comb(0.35) });
     expect(broken(instead(few))).toEqual(["lock-jitter: 4 starts at once"]);
   });
@@ -219,11 +222,19 @@ describe("the verdict", () => {
       const burst = burstOf("atomic", [yes(), yes(), full(), no(503, code)]);
       expect(broken(instead(burst)), code).toEqual(["atomic: 503 among 4 starts"]);
     }
-    const slow = burstOf("atomic", [yes(), yes(), full(9_000), full(9_000)]);
-    expect(broken(instead(slow))).toEqual([
-      "P95 of atomic beside lock-fixed",
-      "P95 of atomic beside lock-jitter",
+    const decided = ["lock-fixed", "lock-jitter"].map((variant, index) =>
+      burstOf(variant as Variant, [yes(), yes(), full(300), full(400)], { comb: comb(0.9 - index / 2) }),
+    );
+    const slow = burstOf("atomic", [yes(), yes(), full(700), full(700)]);
+    expect(broken([...decided, slow])).toEqual([
+      "P95 to a decision, atomic beside lock-fixed",
+      "P95 to a decision, atomic beside lock-jitter",
     ]);
+  });
+
+  test("a gate that is unavailable soon is not faster for it", () => {
+    const soon = burstOf("lock-jitter", [yes(), yes(), busy(1), busy(1)], { comb: comb(0.35) });
+    expect(broken(instead(soon))).toEqual([]);
   });
 
   test("is bad without the comb of lock-fixed, and with anybody at the lock of atomic", () => {

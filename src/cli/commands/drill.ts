@@ -60,6 +60,7 @@ async function drill(
   const runs: DrillRun[] = [];
   for (const name of wanted) {
     const run = await runOne(context, await catalogue[name](), { ...options, where });
+    if (run === "interrupted") return context.end("interrupted");
     runs.push(run);
     if (!context.output.isJson) context.output.line(...runLines(context, run));
     if (options.report !== undefined) writeReport(context, { ...options, report: options.report }, run);
@@ -101,15 +102,19 @@ async function runOne(
   { terminal, output }: Context,
   chosen: Drill,
   { where, quick, sweep, requests, fault, mend }: DrillCommandOptions & { readonly where: Where },
-): Promise<DrillRun> {
+): Promise<DrillRun | "interrupted"> {
   output.note(output.paint("strong", chosen.name), `  ${chosen.question}`);
   const stopping = new AbortController();
-  const leave = terminal.onInterrupt(() => stopping.abort());
+  // The second Ctrl-C is no longer listened to, and ends the program without cleaning up.
+  const leave = terminal.onInterrupt(() => {
+    stopping.abort();
+    leave();
+  });
   const startedMs = terminal.nowMs();
   // Loaded here alone: the server takes half a second that no other command should.
   const { runDrill } = await import("../../drills/run-drill.ts");
   try {
-    return await runDrill(chosen, {
+    const run = await runDrill(chosen, {
       where,
       size: quick === true ? "quick" : "full",
       sweep: sweep === true,
@@ -120,7 +125,9 @@ async function runOne(
       progress: (line) =>
         output.note(`  ${((terminal.nowMs() - startedMs) / 1000).toFixed(1).padStart(6)} s  ${line}`),
     });
+    return stopping.signal.aborted ? "interrupted" : run;
   } catch (error) {
+    if (stopping.signal.aborted) return "interrupted";
     if (error instanceof DrillImpossible) throw new UsageError(error.message);
     throw error;
   } finally {

@@ -35,10 +35,10 @@ export function createUntoldJobs(
     });
   };
 
-  /** Gives up at the first that is not taken: the others would not be either. */
+  /** One goes first: while it is not taken the others would not be either. */
   async function tellAll(): Promise<void> {
-    while (!closed && untold.size > 0) {
-      const some = [...untold.entries()].slice(0, togetherMax);
+    for (let together = 1; !closed && untold.size > 0; together = togetherMax) {
+      const some = [...untold.entries()].slice(0, together);
       const taken = await Promise.all(some.map(([key, one]) => tell(key, one)));
       if (taken.includes(false)) return;
     }

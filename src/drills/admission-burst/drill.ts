@@ -1,10 +1,11 @@
 // Many starts at once for few slots: what the admission gate answers, how fast, and how those who are refused come back.
 import type { Drill, Outcome, Stage } from "../drill.ts";
+import type { DrillTenant } from "../target/target.ts";
 import { combOf } from "./comb.ts";
-import { judgeBursts, judgeCrowds, judgeSweep } from "./judge.ts";
+import { isComb, judgeBursts, judgeCrowds, judgeSweep } from "./judge.ts";
 import { measure, openVariant, type Place, type Retried } from "./measure.ts";
 import { openCrowds } from "./open-crowds.ts";
-import { clientPolicies, clientPolicyNames, type Plan, planOf, variants } from "./plan.ts";
+import { clientPolicies, clientPolicyNames, type Plan, planOf, type Variant, variants } from "./plan.ts";
 import { rawOf } from "./raw-data.ts";
 import { sweep } from "./sweep.ts";
 import {
@@ -38,7 +39,7 @@ export const admissionBurst: Drill = {
 };
 
 /** Instead of 2 s: whoever would get 503 gets it sooner. */
-const quickWaitMs = 300;
+const quickWaitMs = 600;
 
 async function run(stage: Stage): Promise<Outcome> {
   const plan = planOf(stage.size, stage.options);
@@ -68,28 +69,72 @@ async function run(stage: Stage): Promise<Outcome> {
 }
 
 async function measureAll(
-  { target, signal, progress }: Stage,
+  stage: Stage,
   plan: Plan,
   crowds: Place["crowds"],
 ): Promise<{ readonly bursts: readonly Burst[]; readonly retried: readonly Retried[] }> {
-  const place = { target, crowds, signal };
+  const { target, signal, progress } = stage;
+  const scene = { place: { target, crowds, signal }, plan, progress };
+  const tenants = new Map<Variant, DrillTenant>();
   const bursts: Burst[] = [];
   const retried: Retried[] = [];
   for (const variant of variants) {
     const tenant = await openVariant(target, variant);
-    progress(`${variant}: ${plan.requests} starts at once`);
-    const burst = await measure(place, tenant, { variant, clients: plan.requests });
-    const { dueMs } = burst.gate;
-    bursts.push({ ...burst, comb: dueMs === undefined ? undefined : combOf(dueMs, pollMs) });
-    for (const policy of clientPolicies) {
-      for (const { name, clients } of plan.bursts) {
-        progress(`${variant}: ${name} that retry, ${clientPolicyNames[policy]}`);
-        const wanted = { variant, clients, policy, terms: plan.clients };
-        retried.push({ ...(await measure(place, tenant, wanted)), ...wanted, name });
-      }
+    tenants.set(variant, tenant);
+    bursts.push(await measureBurst(scene, variant, tenant));
+    retried.push(...(await measureCrowds(scene, variant, tenant)));
+  }
+  for (let again = 1; again < combTriesMax && hidesComb(bursts); again += 1) {
+    progress("the machine is too busy to see the comb: once more");
+    for (const [index, { variant }] of bursts.entries()) {
+      const tenant = tenants.get(variant);
+      if (tenant !== undefined && variant !== "atomic")
+        bursts[index] = await measureBurst(scene, variant, tenant);
     }
   }
   return { bursts, retried };
+}
+
+type Scene = {
+  readonly place: Place;
+  readonly plan: Plan;
+  readonly progress: Stage["progress"];
+};
+
+async function measureBurst(
+  { place, plan, progress }: Scene,
+  variant: Variant,
+  tenant: DrillTenant,
+): Promise<Burst> {
+  progress(`${variant}: ${plan.requests} starts at once`);
+  const burst = await measure(place, tenant, { variant, clients: plan.requests });
+  const { dueMs } = burst.gate;
+  return { ...burst, comb: dueMs === undefined ? undefined : combOf(dueMs, pollMs) };
+}
+
+async function measureCrowds(
+  { place, plan, progress }: Scene,
+  variant: Variant,
+  tenant: DrillTenant,
+): Promise<Retried[]> {
+  const retried: Retried[] = [];
+  for (const policy of clientPolicies) {
+    for (const { name, clients } of plan.bursts) {
+      progress(`${variant}: ${name} that retry, ${clientPolicyNames[policy]}`);
+      const wanted = { variant, clients, policy, terms: plan.clients };
+      retried.push({ ...(await measure(place, tenant, wanted)), ...wanted, name });
+    }
+  }
+  return retried;
+}
+
+/** A machine that does not let the process run for tens of milliseconds gives everybody the same beat, or leaves too few retries. */
+const combTriesMax = 3;
+
+function hidesComb(bursts: readonly Burst[]): boolean {
+  const combOfVariant = (name: Variant) => bursts.find(({ variant }) => variant === name)?.comb;
+  const fixed = combOfVariant("lock-fixed");
+  return fixed !== undefined && !isComb(fixed, combOfVariant("lock-jitter"));
 }
 
 /** Of an instance of the drill's own, which has the default: the comb is looked for around this beat. */

@@ -1,14 +1,16 @@
 // What must hold of what was measured.
 import { type Check, check } from "../drill.ts";
-import { countsOf, quantileMs } from "./answers.ts";
+import { quantile } from "../load/times.ts";
+import type { StartTry } from "../try-start.ts";
+import { countsOf } from "./answers.ts";
 import type { Comb } from "./comb.ts";
 import type { Measured, Retried } from "./measure.ts";
 import { clientPolicyNames, limit, type Variant } from "./plan.ts";
 import type { Cell } from "./sweep.ts";
 import { type Burst, shownShare } from "./tables.ts";
 
-/** A comb has this much of its retries due in a fifth of its beat; chance about a third. */
-const combShareMin = 0.6;
+/** Seen with 100 starts: 57 to 100 % of a comb's retries are due in a fifth of its beat, of jittered ones 33 to 43 %. */
+const combShareMin = 0.5;
 /** And this much more than the jittered one: on a busy machine even that is a little uneven. */
 const combShareMargin = 0.1;
 
@@ -37,19 +39,30 @@ function neverUnavailable({ variant, clients, tries }: Burst): Check {
   return check(`${variant}: 503 among ${clients} starts`, "none", seen, seen === 0);
 }
 
+/** A busy machine may stall one of two bursts: what is looked for is a multiple, usually of ten. */
+const slowerMax = 1.5;
+
 function atomicIsNotSlower(bursts: readonly Burst[]): Check[] {
-  const p95Ms = (burst: Burst | undefined) =>
-    quantileMs(
-      (burst?.tries ?? []).map(({ tookMs }) => tookMs),
-      0.95,
-    );
-  const of = (variant: Variant) => bursts.find((burst) => burst.variant === variant);
-  const atomicMs = p95Ms(of("atomic"));
+  const p95Ms = (variant: Variant) => {
+    const tries = bursts.find((burst) => burst.variant === variant)?.tries ?? [];
+    return quantile(tries.map(decidedMs), 0.95) ?? Number.POSITIVE_INFINITY;
+  };
+  const atomicMs = p95Ms("atomic");
   return (["lock-fixed", "lock-jitter"] as const).map((variant) => {
-    const lockMs = p95Ms(of(variant));
-    const what = `P95 of atomic beside ${variant}`;
-    return check(what, `no more than ${lockMs} ms`, `${atomicMs} ms`, atomicMs <= lockMs * 1.1);
+    const lockMs = p95Ms(variant);
+    const what = `P95 to a decision, atomic beside ${variant}`;
+    return check(what, `not after ${shownMs(lockMs)}`, shownMs(atomicMs), atomicMs <= lockMs * slowerMax);
   });
+}
+
+/** A 503 that comes soon is no decision: whoever gets it knows no more than before. */
+function decidedMs(tried: StartTry): number {
+  const isDecided = tried.kind === "started" || (tried.kind === "refused" && tried.status === 429);
+  return isDecided ? tried.tookMs : Number.POSITIVE_INFINITY;
+}
+
+function shownMs(ms: number): string {
+  return Number.isFinite(ms) ? `${Math.round(ms)} ms` : "none was made";
 }
 
 function combs(bursts: readonly Burst[]): Check[] {

@@ -66,7 +66,7 @@ export function planOf(size: Size, { requests = 100, sweep }: DrillOptions): Pla
     ? { budgetMs: 600, shape: { kind: "exponential", baseMs: 100, maxMs: 400 }, freeEveryMs: 10 }
     : { budgetMs: 6_000, shape: { kind: "exponential", baseMs: 1_000, maxMs: 4_000 }, freeEveryMs: 40 };
   const grid = isQuick
-    ? { waitsMs: [100, 300], budgetsMs: [0, 600] }
+    ? { waitsMs: [100, 600], budgetsMs: [0, 600] }
     : { waitsMs: [100, 500, 2_000, 5_000], budgetsMs: [0, 2_000, 6_000] };
   return { requests, bursts, clients, ...(sweep ? { sweep: grid } : {}) };
 }

@@ -81,7 +81,12 @@ async function* repeats(
 ): AsyncGenerator<Check> {
   const again = await tryStart(client, asked);
   const isReplayed = again.kind === "started" && again.replayed && again.runId === runId;
-  yield named("8 a repeat with the key", `200, replayed, ${runId}`, shownStart(again), isReplayed);
+  yield named(
+    "8 a repeat with the key",
+    `200, replayed, ${runId ?? "the new run"}`,
+    shownStart(again),
+    isReplayed,
+  );
   const other = await tryStart(client, { ...asked, input: { order: 18 } });
   const isReused = other.kind === "refused" && other.code === "idempotency_key_reused";
   yield named("8 another payload with the key", "422 idempotency_key_reused", shownTry(other), isReused);

@@ -43,6 +43,11 @@ export function outcomeOf(results: readonly VariantResult[], terms: Terms): Outc
 /** Twice what would come together in a stream that is spread evenly over one delay. */
 const wavesMin = 0.4;
 
+/** Seen with 30 to 500 results: 1.5 to 2.4 times as much together; 0.15 to 0.36 of the retries; 0.09 to 0.27 of the time. */
+const aboveJitter = 1.25;
+const fewerRetries = 0.6;
+const lessTime = 0.8;
+
 function checkApplied({ name, allApplied, durable, resultsApplied, deadLetters }: Row, terms: Terms): Check {
   const { requests, way } = terms;
   const outputs = allApplied ? "every output in the run" : "outputs missing in the run";
@@ -91,12 +96,14 @@ function checkOrder({ fixed, jitter, handoff }: Three, { way }: Terms): readonly
 function checkWaves({ fixed, jitter }: Three, { delayMs }: Terms): readonly Check[] {
   const wavesPerSecond = fixed.beatMs === undefined ? 0 : 1_000 / fixed.beatMs;
   const expected = 1_000 / delayMs;
+  const { totalMs: fixedMs = 0 } = fixed;
+  const { totalMs: jitterMs = Number.POSITIVE_INFINITY } = jitter;
   return [
     check(
       "retry-fixed comes back in waves",
-      `at least ${wavesMin * 100} % of a retry together, and more than with jitter`,
+      `at least ${wavesMin * 100} % of a retry together, and ${aboveJitter} times as much as with jitter`,
       `${percent(fixed.together)}, with jitter ${percent(jitter.together)}`,
-      fixed.together >= wavesMin && fixed.together > jitter.together,
+      fixed.together >= wavesMin && fixed.together >= aboveJitter * jitter.together,
     ),
     check(
       "waves a second with retry-fixed",
@@ -106,9 +113,9 @@ function checkWaves({ fixed, jitter }: Three, { delayMs }: Terms): readonly Chec
     ),
     check(
       "retry-jitter needs fewer retries and less time than retry-fixed",
-      `below ${fixed.busyRetries} retries, ${seconds(fixed.totalMs)}`,
+      `at most ${Math.round(fewerRetries * fixed.busyRetries)} retries, ${seconds(lessTime * fixedMs)}`,
       `${jitter.busyRetries} retries, ${seconds(jitter.totalMs)}`,
-      jitter.busyRetries < fixed.busyRetries && (jitter.totalMs ?? 0) < (fixed.totalMs ?? 0),
+      jitter.busyRetries <= fewerRetries * fixed.busyRetries && jitterMs <= lessTime * fixedMs,
     ),
   ];
 }

@@ -47,7 +47,7 @@ export async function loseClientLock(stage: Stage, terms: ClientLockTerms): Prom
       fencedMs,
       tolerated: undefined,
       renewalsFailed: held.renewalsFailed(),
-      ...{ abandonedCounted: undefined, refusedCounted: undefined },
+      ...{ failedCounted: undefined, abandonedCounted: undefined, refusedCounted: undefined },
       staleWrite: status === 412 ? "refused" : "accepted",
       isWhole: sink.writes.some(({ by, accepted }) => by === "second" && accepted),
     };

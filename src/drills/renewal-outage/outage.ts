@@ -15,8 +15,10 @@ export type Outage = {
   readonly fencedMs: number | undefined;
   /** Failed renewals that this owner may have before it is fenced; undefined when it never is. */
   readonly tolerated: number | undefined;
+  /** Renewals of the first owner that got no answer. */
   readonly renewalsFailed: number;
-  /** As the metrics counted them: abandoned leases and refused writes. Undefined where no instance can be watched. */
+  /** As the metrics counted them: failed renewals, abandoned leases and refused writes. Undefined where no instance can be watched. */
+  readonly failedCounted: number | undefined;
   readonly abandonedCounted: number | undefined;
   readonly refusedCounted: number | undefined;
   /** What the guard said to the first owner's write after the second had come. */

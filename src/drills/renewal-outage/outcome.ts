@@ -38,18 +38,19 @@ function checkFenced({ name, ttlMs, fencedMs, tolerated, renewalsFailed, abandon
   );
 }
 
-function checkGoesOn({ name, ttlMs, first, fencedMs, renewalsFailed, abandonedCounted }: Outage): Check {
-  const counted = abandonedCounted === undefined ? "" : `, up by ${renewalsFailed}`;
-  const warned = abandonedCounted === undefined || renewalsFailed >= 3;
-  return check(
-    `${name}, continuity: warns and goes on`,
-    abandonedCounted === undefined
-      ? `at work after ${ttlMs} ms`
-      : `at work after ${ttlMs} ms, lock_renewal_failed_total up by 3 or more`,
+function checkGoesOn({ name, ttlMs, first, fencedMs, renewalsFailed, failedCounted }: Outage): Check {
+  const isAtWork = fencedMs === undefined && first.toMs > ttlMs;
+  const seen =
     fencedMs === undefined
-      ? `at work until ${Math.round(first.toMs)} ms${counted}`
-      : `fenced after ${Math.round(fencedMs)} ms`,
-    fencedMs === undefined && first.toMs > ttlMs && warned,
+      ? `at work until ${Math.round(first.toMs)} ms`
+      : `fenced after ${Math.round(fencedMs)} ms`;
+  const what = `${name}, continuity: warns and goes on`;
+  if (failedCounted === undefined) return check(what, `at work after ${ttlMs} ms`, seen, isAtWork);
+  return check(
+    what,
+    `at work after ${ttlMs} ms, lock_renewal_failed_total up by 3 or more`,
+    `${seen}, up by ${failedCounted}`,
+    isAtWork && renewalsFailed >= 3 && failedCounted >= 3,
   );
 }
 

@@ -47,6 +47,7 @@ type Owners = {
   /** When the first owner was fenced. */
   fencedMs: number | undefined;
   renewalsFailed: number;
+  failedCounted: number;
   abandoned: number;
   refused: number;
   staleWrite: { readonly atMs: number; readonly kind: string } | undefined;
@@ -62,7 +63,7 @@ function watchOwners(inside: Inside, runId: string, { risk, secondWorksMs }: Run
   const sent = new Map<string, number>();
   const owners: Owners = {
     ...{ first: undefined, second: undefined, fencedMs: undefined, staleWrite: undefined },
-    ...{ renewalsFailed: 0, abandoned: 0, refused: 0 },
+    ...{ renewalsFailed: 0, failedCounted: 0, abandoned: 0, refused: 0 },
     stop() {
       secondIsAtWork.abort();
       for (const undo of [unwatchStore, unwatchMetrics, undisturb]) undo();
@@ -94,7 +95,7 @@ function watchOwners(inside: Inside, runId: string, { risk, secondWorksMs }: Run
     count(name, labels) {
       const { lock, policy: counted } = labels as { readonly lock?: string; readonly policy?: string };
       const isOurs = lock === "run" && counted === policy;
-      if (name === "lock_renewal_failed_total" && isOurs) owners.renewalsFailed += 1;
+      if (name === "lock_renewal_failed_total" && isOurs) owners.failedCounted += 1;
       if (name === "stale_write_refused_total") owners.refused += 1;
       if (name === "lock_abandoned_total" && isOurs) {
         owners.abandoned += 1;
@@ -107,6 +108,7 @@ function watchOwners(inside: Inside, runId: string, { risk, secondWorksMs }: Run
       const { token } = request as { readonly token?: string };
       if (name === "renewLock" && token === owners.first?.token) {
         await surroundings.sleep(options.deadlineMs);
+        owners.renewalsFailed += 1;
         return { kind: "unknown", cause: "the drill lets no renewal through", notAfterMs: 0 };
       }
       const guard = guardOf(name, request, runId);
@@ -162,6 +164,7 @@ function outageOf(owners: Owners, { risk, ttlMs }: RunLockTerms): Omit<Outage, "
     fencedMs: isFencedEarly ? sinceMs(fencedMs) : undefined,
     tolerated: tolerated[risk],
     renewalsFailed,
+    failedCounted: owners.failedCounted,
     abandonedCounted: owners.abandoned,
     refusedCounted: owners.refused,
     staleWrite: staleWrite.kind === "stale_fence" ? "refused" : "accepted",

@@ -28,7 +28,7 @@ type Numbers = { readonly ttlMs: number; readonly pausedTtlMs: number; readonly 
 
 /** A renewal has an eighth of the ttl for its way there and back. */
 const numbersOf: Readonly<Record<Size, Numbers>> = {
-  quick: { ttlMs: 1_500, pausedTtlMs: 3_000, delayMs: 100 },
+  quick: { ttlMs: 1_500, pausedTtlMs: 2_400, delayMs: 100 },
   full: { ttlMs: 10_000, pausedTtlMs: 20_000, delayMs: 400 },
 };
 

@@ -2,6 +2,7 @@
 
 import { type Server, startServer } from "../../embedded/start-server.ts";
 import type { Bus } from "../../ports/bus.ts";
+import type { Log } from "../../ports/log.ts";
 import type { Metrics } from "../../ports/metrics.ts";
 import { type Answer, type Execute, executeOn, type Store, storeFrom } from "../../ports/store.ts";
 import type { Inside, StoreDisturbance, StoreWatcher } from "./target.ts";
@@ -19,6 +20,7 @@ export async function startInside(env: Readonly<Record<string, string>>): Promis
     env,
     keys: "keep",
     port: { whenTaken: "refuse" },
+    log: errorsAlone,
     watchMetrics: {
       count: (name, labels) => tellAll(metricsWatchers, (watcher) => watcher.count?.(name, labels)),
       observe: (name, labels, value) =>
@@ -50,6 +52,13 @@ export async function startInside(env: Readonly<Record<string, string>>): Promis
   };
   return { server, inside };
 }
+
+/** What a drill provokes would be warned of, thousands of times in a burst: it is the drill that tells what was seen. */
+const errorsAlone: Log = {
+  info: () => {},
+  warn: () => {},
+  error: (message, fields) => void process.stderr.write(`${JSON.stringify({ message, ...fields })}\n`),
+};
 
 function tellAll<Watcher>(watchers: ReadonlySet<Watcher>, tell: (watcher: Watcher) => void): void {
   for (const watcher of watchers) tell(watcher);
