@@ -2,13 +2,13 @@
 import { eventStreamType, type Route } from "../api/route.ts";
 import { type Operation, routes } from "../api/routes.ts";
 import type { ApiKeyRecord } from "../domain/api-key.ts";
+import { redacted } from "../domain/redacted.ts";
 import { errors } from "../errors.ts";
 import type { Span } from "../ports/tracer.ts";
 import { createFailedAuthentications, type FailedAuthentications } from "./failed-authentications.ts";
 import type { Failure, RequestHeaders, Service, Streaming } from "./handler.ts";
 import { failureReply, type HttpReply, streamReply } from "./http-reply.ts";
 import { createInFlight, type InFlight, type Place } from "./in-flight.ts";
-import { redacted } from "./redacted.ts";
 import { createRefusals, type Refusals } from "./refusals.ts";
 import { endRequestSpan } from "./trace-request.ts";
 

@@ -287,6 +287,8 @@ describe("every command", () => {
       id: "acme",
       max_concurrent_runs: 3,
     });
+    expect((await ok(["tenants", "remove", "acme"])).stdout).toContain("Tenant acme is removed");
+    expect((await type(["tenants", "show", "acme"])).code).toBe(4);
     const listed = (await ok(["locks", "--all", "--json"])).json<{
       items: Array<{ name: string; fence: number }>;
     }>();
@@ -342,7 +344,7 @@ describe("every command", () => {
 
   test("every command of the program was typed here", () => {
     const typed = readFileSync(import.meta.filename, "utf8");
-    const elsewhere = ["init", "policy", "canary"];
+    const elsewhere = ["init", "policy", "canary", "drill"];
     const missing = leavesOf(createProgram({ terminal: processTerminal(), ending: "ok", format: "text" }))
       .filter((path) => !elsewhere.includes(path[0] ?? ""))
       .filter((path) => !typed.includes(path.map((name) => `"${name}"`).join(", ")));

@@ -1,10 +1,10 @@
 // What protects the gateway, by itself: failed authentications, requests under way, redaction, loopback addresses.
 import { describe, expect, test } from "vitest";
+import { redacted } from "../../src/domain/redacted.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { isLoopback } from "../../src/gateway/authenticate-request.ts";
 import { createFailedAuthentications } from "../../src/gateway/failed-authentications.ts";
 import { createInFlight } from "../../src/gateway/in-flight.ts";
-import { redacted } from "../../src/gateway/redacted.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import type { Clock } from "../../src/ports/clock.ts";
 

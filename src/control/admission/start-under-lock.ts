@@ -1,5 +1,6 @@
 // The lock strategy: reserve the key, count the active runs and create the run while holding the tenant's admission lock.
 import { admissionLock } from "../../domain/lock.ts";
+import { redacted } from "../../domain/redacted.ts";
 import type { TenantId, WaitPolicy } from "../../domain/tenant.ts";
 import type { KeyRequest, NewRun } from "../../ports/admission-operations.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
@@ -144,7 +145,7 @@ async function giveBack(pipeline: Pipeline, context: CleanupContext, decision: D
     gate.ports.metrics.count("idempotency_cleanup_failures_total", { context });
     gate.ports.log.warn(`failed to cleanup idempotency key after ${context}`, {
       tenant,
-      cause: answer.cause,
+      cause: redacted(answer.cause),
     });
   }
   return decision;

@@ -1,4 +1,5 @@
 // Seals the audit trails of tenants that this process has changed, or has heard of; and now and then those of all.
+import { redacted } from "../../domain/redacted.ts";
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -89,7 +90,10 @@ async function sealChanged(engine: Engine, book: SealBook, { changes, isStopping
   await Promise.all(Array.from({ length: Math.min(atOnceMax, queue.length) }, work));
   if (failed.length === 0) return;
   for (const tenant of failed) changes.set(tenant, changes.get(tenant) ?? 0);
-  engine.ports.log.warn("audit trails wait for their seals", { tenants: failed.length, cause });
+  engine.ports.log.warn("audit trails wait for their seals", {
+    tenants: failed.length,
+    cause: redacted(cause),
+  });
 }
 
 async function sealOne(engine: Engine, book: SealBook, tenant: TenantId): Promise<string | undefined> {

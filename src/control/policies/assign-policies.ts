@@ -13,7 +13,35 @@ export async function assignPolicies(
 ): Promise<AssignedPolicies> {
   const settings = platform.current();
   const known = settings instanceof Promise ? await settings : settings;
-  return policiesFor(runId, { process: processPolicies(config), platform: known, tenant: tenant ?? {} });
+  const own = tenant ?? nothingSet;
+  if (known.rollout !== undefined || own.rollout !== undefined)
+    return policiesFor(runId, { process: processPolicies(config), platform: known, tenant: own });
+  return sameForAll(config, known, own, runId);
+}
+
+const nothingSet: TenantSettings = {};
+
+type Remembered = {
+  readonly config: Config;
+  readonly platform: TenantSettings;
+  readonly policies: AssignedPolicies;
+};
+
+/** Settings that were read are never changed, only replaced by those that are read next. */
+const remembered = new WeakMap<TenantSettings, Remembered>();
+
+/** Without a rollout all runs of a tenant follow the same: working it out takes 3 us, for every start and every result. */
+function sameForAll(
+  config: Config,
+  platform: TenantSettings,
+  tenant: TenantSettings,
+  runId: RunId,
+): AssignedPolicies {
+  const before = remembered.get(tenant);
+  if (before?.config === config && before.platform === platform) return before.policies;
+  const policies = policiesFor(runId, { process: processPolicies(config), platform, tenant });
+  remembered.set(tenant, { config, platform, policies });
+  return policies;
 }
 
 export function processPolicies(config: Config): Policies {

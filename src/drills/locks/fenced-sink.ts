@@ -36,6 +36,8 @@ export async function openFencedSink(startedMs: number): Promise<FencedSink> {
       response.end();
     });
   });
+  // A writer that was paused finds its connection as it left it: a closed one would fail its write before it is judged.
+  server.keepAliveTimeout = keptOpenMs;
   const port = await new Promise<number>((resolve, reject) => {
     server.once("error", reject);
     server.listen(0, "127.0.0.1", () => {
@@ -53,6 +55,9 @@ export async function openFencedSink(startedMs: number): Promise<FencedSink> {
       }),
   };
 }
+
+/** Longer than any pause of a drill. */
+export const keptOpenMs = 600_000;
 
 /** Who writes, for people. */
 const writerField = "x-writer";

@@ -1,6 +1,7 @@
 // A slow network between a client and a server: every request and every answer is on its way for a while.
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { surroundings } from "../../sdk/surroundings.ts";
+import { keptOpenMs } from "./fenced-sink.ts";
 
 export type SlowNetwork = {
   /** What the client takes for the server. */
@@ -24,6 +25,7 @@ export async function openSlowNetwork(serverUrl: string, delayMs: number): Promi
       () => response.destroy(),
     );
   });
+  server.keepAliveTimeout = keptOpenMs;
   const port = await new Promise<number>((resolve, reject) => {
     server.once("error", reject);
     server.listen(0, "127.0.0.1", () => {

@@ -71,6 +71,7 @@ export async function pauseHolder(stage: Stage, terms: PauseTerms): Promise<Paus
     const pausedToMs = nowMs();
     stage.progress(`the holder goes on after ${Math.round(pausedToMs - pausedFromMs)} ms`);
     await waitUntil("the program that was paused ends", () => child.hasEnded(), within);
+    if (!hasSaid("ended")()) throw new Error(`the program that was paused failed:\n${child.output()}`);
     const held = await asked(tenant.client.locks.get(resource));
     const holder = held.kind === "answered" ? (held.value.owner ?? "") : "nobody";
     const lastWrite = await writeTo(sink.url, newOwner, headers);
