@@ -87,18 +87,12 @@ export const auditVerdict = z
       .exactOptional()
       .meta({ description: "The first record that is not as it was sealed." }),
     sealed_to: z.number(),
-    head: z
-      .string()
-      .nullable()
-      .meta({
-        description: "The newest record's number and hash: note it elsewhere and ask with `expect` later.",
-      }),
+    head: z.string().nullable().meta({
+      description: "The newest record's number and hash: note it elsewhere and ask with `expect` later.",
+    }),
     kept_from: z.number().meta({ description: "Older records are dropped, as the store is set to." }),
-    expected: z
-      .enum(["same", "different", "gone", "not_kept"])
-      .exactOptional()
-      .meta({
-        description: "What became of the head that was asked about; not_kept: it is too old to tell.",
-      }),
+    expected: z.enum(["same", "different", "gone", "not_kept"]).exactOptional().meta({
+      description: "What became of the head that was asked about; not_kept: it is too old to tell.",
+    }),
   })
   .meta({ id: "AuditVerdict" });

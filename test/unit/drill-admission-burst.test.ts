@@ -7,11 +7,11 @@ import type { Measured } from "../../src/drills/admission-burst/measure.ts";
 import { clientPauseMs, planOf, type Variant } from "../../src/drills/admission-burst/plan.ts";
 import { rawOf } from "../../src/drills/admission-burst/raw-data.ts";
 import {
-  arrivalsPlot,
   type Burst,
   burstTable,
   clientsTable,
   latencyPlot,
+  lockPlots,
   successPlots,
   sweepTable,
 } from "../../src/drills/admission-burst/tables.ts";
@@ -253,7 +253,7 @@ describe("the verdict", () => {
     }));
     expect(judgeBursts(outside).map(({ what }) => what)).not.toContain("atomic: arrivals at the lock key");
     expect(broken(outside)).toEqual([]);
-    expect(arrivalsPlot(outside)).toEqual([]);
+    expect(lockPlots(outside)).toEqual([]);
     expect(burstTable(outside).rows[0]).toContain("not seen from outside");
   });
 
@@ -294,7 +294,7 @@ describe("tables, plots and raw data", () => {
       goodBursts.map(({ variant }) => `${variant}, clients: fixed delay`),
     );
     expect(latencyPlot(goodBursts).series[0]?.points.at(-1)).toEqual([100, 2_000]);
-    expect(arrivalsPlot(goodBursts)[0]?.series).toHaveLength(3);
+    expect(lockPlots(goodBursts).map(({ series }) => series.length)).toEqual([3, 3]);
   });
 
   test("raw data keeps every try and every arrival on one line", () => {

@@ -168,10 +168,10 @@ class HeldLease implements Lease {
     const sent = this.#firstSent.get(request) ?? instantOf(this.#ports.clock);
     this.#firstSent.set(request, sent);
     const answer = await executeOn(this.#ports.store)(name, guarded, { deadlineMs: boundedMs });
-    if (answer.kind === "stale_fence") {
+    // A commit that comes after the successor's is refused by its version before anybody looks at its fence.
+    if (answer.kind === "stale_fence" || answer.kind === "stale_version")
       this.#ports.metrics.count("stale_write_refused_total", { operation: name });
-      this.#abandon("not_owned");
-    }
+    if (answer.kind === "stale_fence") this.#abandon("not_owned");
     // A commit arms its lock again, or gives it back when nothing waits.
     if (answer.kind === "committed") {
       if (answer.entries.length === 0) this.#wasGivenBack();

@@ -9,11 +9,11 @@ import { clientPolicies, clientPolicyNames, type Plan, planOf, type Variant, var
 import { rawOf } from "./raw-data.ts";
 import { sweep } from "./sweep.ts";
 import {
-  arrivalsPlot,
   type Burst,
   burstTable,
   clientsTable,
   latencyPlot,
+  lockPlots,
   successPlots,
   sweepTable,
 } from "./tables.ts";
@@ -55,7 +55,7 @@ async function run(stage: Stage): Promise<Outcome> {
         clientsTable(retried),
         ...(cells.length === 0 ? [] : [sweepTable(cells, waits)]),
       ],
-      plots: [...arrivalsPlot(bursts), latencyPlot(bursts), ...successPlots(retried)],
+      plots: [...lockPlots(bursts), latencyPlot(bursts), ...successPlots(retried)],
       data: {
         plan,
         bursts: bursts.map(rawOf),

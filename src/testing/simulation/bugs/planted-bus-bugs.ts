@@ -1,6 +1,6 @@
 // Known mistakes about messages, dead letters, reruns, queues of locks and followed events, put in on purpose.
 
-import { busyDay } from "../narrow-swarm.ts";
+import { asBaseline, busyDay } from "../narrow-swarm.ts";
 import {
   breaksAnyGrant,
   emptyResultsTakenOver,
@@ -25,6 +25,7 @@ export const plantedBusBugs: Readonly<Record<string, PlantedBug>> = {
     mistake: "a message is dropped while its dead letter is still being written",
     caughtBy: ["INV-23"],
     seedsMax: 500,
+    swarm: (swarm) => asBaseline(busyDay(swarm)),
     wrapBus: dropBeforeLetter,
   },
   deliveries_without_end: {
@@ -62,6 +63,7 @@ export const plantedBusBugs: Readonly<Record<string, PlantedBug>> = {
     mistake: "a rerun takes over that a step was done, and not what came of it",
     caughtBy: ["INV-22", "reruns"],
     seedsMax: 500,
+    swarm: busyDay,
     table: emptyResultsTakenOver,
   },
   who_leaves_keeps_its_place: {
