@@ -3,7 +3,7 @@ import type { SeededRandom } from "../../src/testing/seeded-random.ts";
 
 export type Kind =
   | ("workflow" | "run" | "step" | "job" | "approval" | "letter" | "tenant" | "apiKey" | "idempotencyKey")
-  | ("pool" | "topic" | "resource" | "cursor" | "hash" | "worker")
+  | ("pool" | "topic" | "resource" | "cursor" | "hash" | "worker" | "canary")
   /** Runs of the workflow "simple", and of one whose step is a list. */
   | ("simpleRun" | "listRun");
 
@@ -56,6 +56,7 @@ const kindsBySegment: Readonly<Record<string, Kind>> = {
   tenants: "tenant",
   keys: "apiKey",
   "idempotency-keys": "idempotencyKey",
+  canaries: "canary",
 };
 
 export function kindOfParameter(path: string, name: string): Kind {
@@ -85,6 +86,7 @@ export const kindsByField: Readonly<Record<string, Kind>> = {
 export function learnFrom(knowledge: Knowledge, operation: string, answer: unknown): void {
   if (operation === "createKey") learnNamed(knowledge, { id: "apiKey" }, answer);
   if (operation === "createTenant") learnNamed(knowledge, { id: "tenant" }, answer);
+  if (operation === "startCanary") learnNamed(knowledge, { id: "canary" }, answer);
   if (operation === "saveWorkflow") learnNamed(knowledge, { id: "workflow" }, answer);
   if (/^list(DeadLetters|DeadLetterPage)$/.test(operation)) {
     learnNamed(knowledge, { id: "letter" }, answer);

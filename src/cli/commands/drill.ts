@@ -186,7 +186,7 @@ function writeReport(
     .replace(/:\d\d(\.\d+)?Z$/, " UTC");
   const facts = { command: commandOf(context, run.name, options), version: productVersion(), time };
   writeFileSync(join(target, `${run.name}.html`), reportPage(run, facts));
-  writeFileSync(join(target, `${run.name}.json`), `${JSON.stringify({ ...facts, ...run }, null, 1)}\n`);
+  writeFileSync(join(target, `${run.name}.json`), `${JSON.stringify({ ...facts, ...run })}\n`);
   context.output.note(`  report: ${join(options.report, `${run.name}.html`)}`);
 }
 

@@ -1,8 +1,8 @@
 // One tenant's day twice, alone and beside another that floods the same processes at ten times its rate: its answers are the same (INV-5).
 import { partitionOf } from "../../domain/partition.ts";
 import { isTerminal } from "../../domain/run.ts";
-import type { TenantId } from "../../domain/tenant.ts";
-import { executeOn, type Store, type StoreSettings, storeFrom } from "../../ports/store.ts";
+import { platformTenant, type TenantId } from "../../domain/tenant.ts";
+import { type Answer, executeOn, type Store, type StoreSettings, storeFrom } from "../../ports/store.ts";
 import { noBusFaults } from "../simulated-bus.ts";
 import type { SimulatedProcess } from "../simulated-process.ts";
 import { createSimulatedStore } from "../simulated-store.ts";
@@ -174,7 +174,8 @@ function createIsolatedWorld(seed: number, kernel: SplitKernel, options: WorldOp
         const linkOf = (process: SimulatedProcess, tenant: string) =>
           tenant === own && !isFaulty(world) ? calm.connect(process) : connect(process);
         return Object.assign(server, {
-          connect: (process: SimulatedProcess) => byTenant(kernel, (tenant) => linkOf(process, tenant)),
+          connect: (process: SimulatedProcess) =>
+            byTenant(kernel, server, (tenant) => linkOf(process, tenant)),
         });
       },
     },
@@ -199,11 +200,17 @@ function isFaulty({ swarm }: Pick<World, "swarm">): boolean {
 }
 
 /** A connection for each tenant, so that none learns the store's time from another's answers. */
-function byTenant(kernel: SplitKernel, connect: (tenant: string) => Store): Store {
+function byTenant(
+  kernel: SplitKernel,
+  server: { timeMs(): number },
+  connect: (tenant: string) => Store,
+): Store {
   const links = new Map<string, ReturnType<typeof executeOn>>();
   return storeFrom(
     (name, request, options) => {
       const tenant = "tenant" in request ? request.tenant : nobody;
+      if (name === "getTenant" && tenant === platformTenant)
+        return Promise.resolve({ ...platformUnset, storeTimeMs: server.timeMs() } as Answer<typeof name>);
       kernel.enter(tenant);
       const execute = links.get(tenant) ?? executeOn(connect(tenant));
       links.set(tenant, execute);
@@ -212,6 +219,9 @@ function byTenant(kernel: SplitKernel, connect: (tenant: string) => Store): Stor
     async () => {},
   );
 }
+
+/** Nobody sets it here, and whoever asks first would be the only one to wait for it: that is shared, as the store's time is. */
+const platformUnset = { kind: "tenant", record: { settings: {}, version: 0 } } as const;
 
 /** In half of the seeds both tenants share a partition, with its fences, its sweeps and its order of what is due. */
 function rivalOf(kernel: SplitKernel): TenantId {
