@@ -22,6 +22,6 @@ export type EventRow = {
   /** The run, approval, document (`<collection>/<id>`) or tenant that changed. */
   readonly subject: string;
   readonly actor: string;
-  /** The run's new version and status, the decision, or the id of the change. */
+  /** The run's new version and status, the decision and the hash of what was shown, or what was changed. */
   readonly detail: string;
 };

@@ -30,7 +30,12 @@ function particulars({ type, subject, detail }: EventRow): Partial<EventView> {
       return { run_id: subject };
     case "approval_decided": {
       const runId = parseJobId(subject)?.runId;
-      return { ...(runId === undefined ? {} : { run_id: runId }), decision: detail };
+      const [decision = "", hash] = detail.split(" ");
+      return {
+        ...(runId === undefined ? {} : { run_id: runId }),
+        decision,
+        ...(hash === undefined ? {} : { hash }),
+      };
     }
     case "document_saved":
     case "document_removed": {

@@ -3,8 +3,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createClient } from "../../src/sdk/client.ts";
 import { drillNames } from "../../src/drills/drill.ts";
+import { createClient } from "../../src/sdk/client.ts";
 import { typeCommand } from "../support/command-line.ts";
 import { type Program, type Served, servedBy, startProgram } from "../support/program.ts";
 

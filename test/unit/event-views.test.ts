@@ -20,6 +20,7 @@ describe("an event row", () => {
     ["run_reopened", run, "some words", { run_id: run }],
     ["run_deleted", run, "succeeded", { run_id: run, status: "succeeded" }],
     ["cancel_requested", run, "no longer needed", { run_id: run }],
+    ["approval_decided", `${run}:ok@1`, "approved 5f0c", { run_id: run, decision: "approved", hash: "5f0c" }],
     ["approval_decided", `${run}:ok@1`, "approved", { run_id: run, decision: "approved" }],
     ["document_saved", "workflow/a/b", "c", { collection: "workflow", document_id: "a/b" }],
     ["document_removed", "apiKey/acme.1", "", { collection: "apiKey", document_id: "acme.1" }],

@@ -81,6 +81,6 @@ export function putDecision(
     type: "approval_decided",
     subject: approval.approvalId,
     actor: decidedBy,
-    detail: decision,
+    detail: `${decision} ${approval.hash}`,
   });
 }

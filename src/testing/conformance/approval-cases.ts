@@ -60,7 +60,7 @@ export const approvalCases: readonly ConformanceCase[] = [
       const rows = only(await harness.store.readEvents({ tenant, after: 1, limit: 9 }, call), "events");
       assert.deepEqual(
         rows.events.map(({ type, subject, actor, detail }) => [type, subject, actor, detail]),
-        [["approval_decided", approvalId, "bob", "rejected"]],
+        [["approval_decided", approvalId, "bob", `rejected ${approval.hash}`]],
       );
     },
   },

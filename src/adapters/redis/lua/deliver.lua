@@ -121,7 +121,7 @@ elseif kind == "decision" then
   end
   if ended and not again and not refusal then refusal = "run_ended" end
   decidedApproval = subject
-  event = { "approval_decided", subject, ARGV[22], ARGV[21] }
+  event = { "approval_decided", subject, ARGV[22], ARGV[21] .. " " .. ARGV[20] }
   writes[1] = { "HSET", KEYS[11], "state", ARGV[21], "decidedAt", now, "decidedBy", ARGV[22], "decisionId", ARGV[19] }
   if ARGV[23] ~= "" then writes[2] = { "HSET", KEYS[11], "reason", ARGV[24] } end
 elseif kind == "cancel" then
