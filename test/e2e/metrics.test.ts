@@ -21,7 +21,13 @@ let text = "";
 let shown: Exposed;
 
 beforeAll(async () => {
-  world = await openGatewayWorld({ "admission.tenantCacheMs": 100 }, store);
+  // Exact numbers: a machine that stands still for a second must not make a start be asked for twice.
+  const patient = {
+    "admission.callTimeoutMs": 10_000,
+    "admission.resolveMs": 30_000,
+    "store.callTimeoutMs": 10_000,
+  };
+  world = await openGatewayWorld({ "admission.tenantCacheMs": 100, ...patient }, store);
   await startsOfEveryKind();
   await locksOfEveryKind();
   await resultsOfEveryKind();

@@ -39,7 +39,9 @@ process.once("SIGTERM", () => {
 
 export function startChildProgram({ args, environment, hear }: ProgramOptions): ChildProgram {
   const inherited = Object.entries(processEnvironment()).filter(([name]) => !name.startsWith("INTERLOCK_"));
-  const child = spawn(process.execPath, [...process.execArgv, ...args], {
+  // Source in TypeScript is loaded as this process was, which may be a test runner with ways of its own.
+  const loader = args[0].endsWith(".ts") ? ["--import", import.meta.resolve("tsx")] : [];
+  const child = spawn(process.execPath, [...loader, ...args], {
     env: { ...Object.fromEntries(inherited), ...environment } as NodeJS.ProcessEnv,
     stdio: ["ignore", "pipe", "pipe"],
   });
