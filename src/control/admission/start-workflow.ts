@@ -168,7 +168,10 @@ async function startPinned(
   return answer;
 }
 
+/** Decided before admission was asked, by what a start needs besides. */
 function gateUnavailable({ config, ports }: Engine, cause: string): StartWorkflowAnswer {
+  const strategy = config["admission.strategy"];
+  ports.metrics.count("admission_decisions_total", { strategy, outcome: "gate_unavailable" });
   const seconds = retryAfterSeconds(config["admission.retryAfterSeconds"], 1, ports.random.fraction());
   return { kind: "gate_unavailable", cause, retryAfterSeconds: seconds };
 }
