@@ -1,70 +1,8 @@
 // The same random operation sequences give the same outcomes on all stores, also when calls are executed twice.
-import { randomBytes } from "node:crypto";
-import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import type { StoreSettings } from "../../src/ports/store.ts";
-import { type Candidate, compare } from "../support/differential.ts";
-import { heldSequences, sequences, treeSequences } from "../support/differential-commands.ts";
-import { type StoreHost, startStoreHost, storeNames } from "../support/stores.ts";
-
-/** Few are kept, so that old ones are dropped within a sequence; what becomes due does so at once, on every store. */
-const settings: StoreSettings = {
-  eventsPerTenantMax: 5,
-  timelineRowsMax: 3,
-  keysPerTenantMax: 2,
-  keyRetentionMs: 600_000,
-  runRetentionMs: 0,
-  deadLetterRetentionMs: 0,
-  republishAfterMs: 0,
-  republishAfterMaxMs: 0,
-  sweepEveryMs: 0,
-  attentionMs: 0,
-  proveEveryMs: 0,
-  runsPerRootMax: 4,
-};
-/** Shrinking replays sequences in real time: this bounds how long a failure takes to be told. */
-const shrinkWithinMs = 240_000;
-
-const hosts: StoreHost[] = [];
-const candidates: Candidate[] = [
-  { name: "memory, every call once", store: createMemoryStore({ clock: systemClock, settings }) },
-];
-
-beforeAll(async () => {
-  for (const name of storeNames) {
-    const host = await startStoreHost(name);
-    hosts.push(host);
-    candidates.push({ name, store: await host.open(settings) });
-  }
-}, 60_000);
-
-afterAll(() => Promise.all(hosts.map((host) => host.close())));
+import { test } from "vitest";
+import { sequences } from "../support/differential-commands.ts";
+import { proveSame } from "../support/differential-suite.ts";
 
 test("random sequences give the same outcomes on every store", { timeout: 400_000 }, () =>
   proveSame(sequences, 150),
 );
-
-test("random trees of runs give the same outcomes on every store", { timeout: 400_000 }, () =>
-  proveSame(treeSequences, 80),
-);
-
-test("random verdicts on held jobs give the same outcomes on every store", { timeout: 400_000 }, () =>
-  proveSame(heldSequences, 40),
-);
-
-async function proveSame(chosen: typeof sequences, numRuns: number): Promise<void> {
-  let slow = 0;
-  let total = 0;
-  await fc.assert(
-    fc.asyncProperty(chosen, async (commands) => {
-      total += 1;
-      const verdict = await compare(candidates, commands, randomBytes(6).toString("hex"));
-      if (verdict.kind === "too_slow") slow += 1;
-    }),
-    { seed: 20261115, numRuns, interruptAfterTimeLimit: shrinkWithinMs, markInterruptAsFailure: true },
-  );
-  // Sequences in which a short time could not be compared prove nothing: most must not be of that kind.
-  expect(slow).toBeLessThan(total / 2);
-}
