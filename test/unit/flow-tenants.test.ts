@@ -74,3 +74,24 @@ test("a tenant with an active run is not removed and keeps its keys", async () =
   );
   await plane.close();
 });
+
+test("a tenant whose settings cannot be forgotten stays in the list, so that its removal is repeated", async () => {
+  const inner = createMemoryStore({ clock: systemClock, settings: defaultStoreSettings });
+  const execute = executeOn(inner);
+  let isDisputed = false;
+  const store = storeFrom(
+    (name, request, options) =>
+      name === "setTenant" && isDisputed
+        ? execute(name, { ...request, expectedVersion: 999 }, options)
+        : execute(name, request, options),
+    () => inner.close(),
+  );
+  const plane = await createControlPlane({ env: {}, ports: { store, log: silentLog }, engine: "stopped" });
+  await plane.api.createTenant("root", tenant, { maxConcurrentRuns: 2 });
+  isDisputed = true;
+  expect(await plane.api.removeTenant("root", tenant)).toMatchObject({ kind: "unavailable" });
+  expect(await plane.api.getTenant(tenant)).toMatchObject({ kind: "tenant" });
+  isDisputed = false;
+  expect(await plane.api.removeTenant("root", tenant)).toEqual({ kind: "removed" });
+  await plane.close();
+});

@@ -31,7 +31,9 @@ export async function removeTenant(
   const forgotten = await changeTenant(engine, actor, tenant, ({ revokedKeyIds: _kept, ...settings }) =>
     Object.fromEntries(Object.keys(settings).map((name) => [name, undefined])),
   );
-  if (forgotten.kind === "unknown" || forgotten.kind === "unavailable") return forgotten;
+  if (forgotten.kind === "version_conflict")
+    return { kind: "unavailable", cause: "the settings keep changing" };
+  if (forgotten.kind !== "saved") return forgotten;
   const place = { tenant: platformTenant, collection: "tenant", id: tenant, actor } as const;
   const answer = await askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) =>
     ports.store.removeDocument(place, { deadlineMs }),
