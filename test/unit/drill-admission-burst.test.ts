@@ -15,8 +15,9 @@ import {
   successPlots,
   sweepTable,
 } from "../../src/drills/admission-burst/tables.ts";
-import { binned, crowdFormedMs, mostAtOnce } from "../../src/drills/admission-burst/times.ts";
+import { crowdFormedMs, mostAtOnce } from "../../src/drills/admission-burst/times.ts";
 import { DrillImpossible } from "../../src/drills/drill.ts";
+import { binned } from "../../src/drills/load/times.ts";
 import type { StartTry } from "../../src/drills/try-start.ts";
 
 /** The same sequence each time. */

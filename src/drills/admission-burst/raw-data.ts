@@ -1,7 +1,8 @@
 // A measurement as raw data for a file: every try and every arrival, but a crowd on a line and not a try.
+
+import { binned } from "../load/times.ts";
 import type { StartTry } from "../try-start.ts";
 import type { Measured } from "./measure.ts";
-import { binned } from "./times.ts";
 
 export function rawOf<Seen extends Measured>({ tries, ends, gate, ...rest }: Seen) {
   const { arrivalsMs, dueMs, ...gateRest } = gate;

@@ -1,12 +1,12 @@
 // What was measured, as tables and plots.
 import type { Plot, Table } from "../drill.ts";
-import { lengthOf, longestGap } from "../load/times.ts";
+import { binned, lengthOf, longestGap } from "../load/times.ts";
 import { countsOf, percent, quantileMs } from "./answers.ts";
 import type { Comb } from "./comb.ts";
 import type { Measured, Retried } from "./measure.ts";
 import { clientPolicyNames } from "./plan.ts";
 import type { Cell } from "./sweep.ts";
-import { binned, crowdFormedMs } from "./times.ts";
+import { crowdFormedMs } from "./times.ts";
 
 export type Burst = Measured & { readonly comb: Comb | undefined };
 

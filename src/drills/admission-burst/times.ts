@@ -1,17 +1,4 @@
-// What bursts are made of, as numbers: arrivals per slice of time, and how many runs were surely active at once.
-
-/** How many times fall into each bin, from 0 up to `untilMs`; empty bins are told as well. */
-export function binned(
-  timesMs: readonly number[],
-  { binMs, untilMs }: { readonly binMs: number; readonly untilMs: number },
-): Array<readonly [startMs: number, count: number]> {
-  const counts = new Array<number>(Math.ceil(untilMs / binMs)).fill(0);
-  for (const timeMs of timesMs) {
-    const bin = Math.floor(timeMs / binMs);
-    if (bin >= 0 && bin < counts.length) counts[bin] = (counts[bin] ?? 0) + 1;
-  }
-  return counts.map((count, bin) => [bin * binMs, count] as const);
-}
+// What bursts are made of, as numbers: how many runs were surely active at once, and when everybody has come once.
 
 /** The most intervals that have a moment in common; one that ends as another begins has none with it. */
 export function mostAtOnce(intervals: ReadonlyArray<readonly [fromMs: number, toMs: number]>): number {

@@ -26,18 +26,26 @@ export function firstAfter(successesMs: readonly number[], atMs: number): number
   return later.length === 0 ? undefined : Math.min(...later);
 }
 
-/** How many in each slice of time, as points (seconds, count) from 0 to the end. */
+/** How many times fall into each bin, from 0 up to `untilMs`; empty bins are told as well. */
+export function binned(
+  timesMs: readonly number[],
+  { binMs, untilMs }: { readonly binMs: number; readonly untilMs: number },
+): Array<readonly [startMs: number, count: number]> {
+  const counts = new Array<number>(Math.ceil(untilMs / binMs)).fill(0);
+  for (const timeMs of timesMs) {
+    const bin = Math.floor(timeMs / binMs);
+    if (bin >= 0 && bin < counts.length) counts[bin] = (counts[bin] ?? 0) + 1;
+  }
+  return counts.map((count, bin) => [bin * binMs, count] as const);
+}
+
+/** The same as points (seconds, count), the last slice counted whole. */
 export function countsPer(
   timesMs: readonly number[],
   { sliceMs, endMs }: { readonly sliceMs: number; readonly endMs: number },
 ): ReadonlyArray<readonly [number, number]> {
-  const slices = Math.max(1, Math.ceil(endMs / sliceMs));
-  const counts = Array.from({ length: slices }, () => 0);
-  for (const timeMs of timesMs) {
-    const slice = Math.floor(timeMs / sliceMs);
-    if (slice >= 0 && slice < slices) counts[slice] = (counts[slice] ?? 0) + 1;
-  }
-  return counts.map((count, slice) => [(slice * sliceMs) / 1_000, count] as const);
+  const untilMs = Math.max(sliceMs, endMs);
+  return binned(timesMs, { binMs: sliceMs, untilMs }).map(([startMs, count]) => [startMs / 1_000, count]);
 }
 
 /** The smallest value that at least this part of all does not exceed. */

@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import { fenceGuard } from "../../sdk/fence/fence-guard.ts";
 import { fenceField } from "../../sdk/fence/fence-headers.ts";
 import { surroundings } from "../../sdk/surroundings.ts";
+import { type Listening, listenHere } from "./listen-here.ts";
 
 /** One write that arrived, in the order of arrival. */
 export type SinkWrite = {
@@ -12,11 +13,7 @@ export type SinkWrite = {
   readonly accepted: boolean;
 };
 
-export type FencedSink = {
-  readonly url: string;
-  readonly writes: readonly SinkWrite[];
-  close(): Promise<void>;
-};
+export type FencedSink = Listening & { readonly writes: readonly SinkWrite[] };
 
 /** Times are counted from `startedMs`, by the monotonic clock. */
 export async function openFencedSink(startedMs: number): Promise<FencedSink> {
@@ -36,28 +33,8 @@ export async function openFencedSink(startedMs: number): Promise<FencedSink> {
       response.end();
     });
   });
-  // A writer that was paused finds its connection as it left it: a closed one would fail its write before it is judged.
-  server.keepAliveTimeout = keptOpenMs;
-  const port = await new Promise<number>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      resolve(typeof address === "object" && address !== null ? address.port : 0);
-    });
-  });
-  return {
-    url: `http://127.0.0.1:${port}`,
-    writes,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
+  return { ...(await listenHere(server)), writes };
 }
-
-/** Longer than any pause of a drill. */
-export const keptOpenMs = 600_000;
 
 /** Who writes, for people. */
 const writerField = "x-writer";

@@ -1,14 +1,12 @@
 // A slow network between a client and a server: every request and every answer is on its way for a while.
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { surroundings } from "../../sdk/surroundings.ts";
-import { keptOpenMs } from "./fenced-sink.ts";
+import { type Listening, listenHere } from "./listen-here.ts";
 
-export type SlowNetwork = {
-  /** What the client takes for the server. */
-  readonly url: string;
+/** Its address is what the client takes for the server. */
+export type SlowNetwork = Listening & {
   /** How long requests took, from their arrival here to the end of their answer. */
   readonly tookMs: readonly number[];
-  close(): Promise<void>;
 };
 
 export async function openSlowNetwork(serverUrl: string, delayMs: number): Promise<SlowNetwork> {
@@ -25,23 +23,14 @@ export async function openSlowNetwork(serverUrl: string, delayMs: number): Promi
       () => response.destroy(),
     );
   });
-  server.keepAliveTimeout = keptOpenMs;
-  const port = await new Promise<number>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      resolve(typeof address === "object" && address !== null ? address.port : 0);
-    });
-  });
+  const { url, close } = await listenHere(server);
   return {
-    url: `http://127.0.0.1:${port}`,
+    url,
     tookMs,
-    close: () =>
-      new Promise((resolve) => {
-        closed.abort();
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
+    close() {
+      closed.abort();
+      return close();
+    },
   };
 }
 
