@@ -6,6 +6,8 @@ export type Clock = {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
   /** Calls back once after `ms` unless cancelled. */
   timer(ms: number, callback: () => void): CancelTimer;
+  /** Lets other work of this process go first: between slices of work that would hold it up for long. */
+  yield(): Promise<void>;
 };
 
 export type CancelTimer = () => void;

@@ -59,6 +59,7 @@ class KernelProcess implements SimulatedProcess {
       wallMs: () => Math.floor(wallEpochMs + this.#startedMs + this.#wallOffsetMs + this.#monotonicMs()),
       sleep: (ms, signal) => this.#sleep(ms, signal),
       timer: (ms, callback) => this.#timer(ms, callback),
+      yield: () => new Promise((resolve) => void this.deliver(0, resolve)),
     };
   }
 

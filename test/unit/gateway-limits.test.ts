@@ -15,6 +15,7 @@ function handClock(): Clock & { passMs(ms: number): void } {
     wallMs: () => nowMs,
     sleep: () => Promise.resolve(),
     timer: () => () => {},
+    yield: () => Promise.resolve(),
     passMs: (ms) => {
       nowMs += ms;
     },

@@ -1,5 +1,6 @@
 // The simulator's kernel: order, virtual time, pauses, crashes, skewed clocks, determinism and deadlocks.
 import { describe, expect, test } from "vitest";
+import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import { createSeededRandom } from "../../src/testing/seeded-random.ts";
 
@@ -133,6 +134,29 @@ describe("a process", () => {
     clock.timer(3, () => expect.unreachable("it was cancelled"))();
     await kernel.run({});
     expect(seen).toEqual([1, 1, 2]);
+  });
+
+  test("that yields goes on at the same moment, after what was waiting for its turn", async () => {
+    const kernel = createKernel(1);
+    const { clock } = kernel.process("p");
+    await kernel.complete(clock.yield());
+    expect(clock.monotonicMs()).toBe(0);
+    let yielded = 0;
+    const work = async () => {
+      for (; yielded < 1_000; yielded += 1) await clock.yield();
+    };
+    const working = work();
+    clock.timer(1, () => expect(yielded).toBe(1_000));
+    await kernel.complete(working);
+  });
+
+  test("on the real machine, a yield lets what waits go first", async () => {
+    const turns: string[] = [];
+    systemClock.timer(0, () => turns.push("timer"));
+    const endMs = systemClock.monotonicMs() + 60_000;
+    // Without a turn for the timer this would go on for the whole minute.
+    while (turns.length === 0 && systemClock.monotonicMs() < endMs) await systemClock.yield();
+    expect(turns).toEqual(["timer"]);
   });
 
   test("measures with a clock of its own: rate, offset and jumps of the wall", async () => {

@@ -22,4 +22,5 @@ export const systemClock: Clock = {
     const timer = setTimeout(callback, ms);
     return () => clearTimeout(timer);
   },
+  yield: () => new Promise((resolve) => setImmediate(resolve)),
 };
