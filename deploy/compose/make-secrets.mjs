@@ -15,6 +15,9 @@ const passwords = {
   REPLICATION_PASSWORD: secret(),
   SENTINEL_PASSWORD: secret(),
   NATS_PASSWORD: secret(),
+  ASKING_PASSWORD: secret(),
+  PEER_PASSWORD: secret(),
+  HEALTH_PASSWORD: secret(),
 };
 const routePassword = secret();
 
@@ -25,9 +28,14 @@ function filledIn(template) {
 
 const routes = ["nats-1", "nats-2", "nats-3"].map((host) => `nats://route:${routePassword}@${host}:6222`);
 
+const sentinels = ["sentinel-1", "sentinel-2", "sentinel-3"].map(
+  (host) => `redis://interlock:${passwords.ASKING_PASSWORD}@${host}:26379`,
+);
+
 const files = {
   "interlock.yaml": [
     "# Settings of every Interlock process that nobody else may read.",
+    `store.redisUrls: ${JSON.stringify(sentinels.join(","))}`,
     "store.redisUser: interlock",
     `store.redisPassword: ${JSON.stringify(passwords.REDIS_PASSWORD)}`,
     "bus.natsUser: control-plane",
@@ -39,7 +47,11 @@ const files = {
   "sentinel-auth.conf": [
     "sentinel auth-user interlock sentinel",
     `sentinel auth-pass interlock ${passwords.SENTINEL_PASSWORD}`,
+    "sentinel sentinel-user peer",
+    `sentinel sentinel-pass ${passwords.PEER_PASSWORD}`,
   ],
+  "sentinel-users.acl": [filledIn("sentinel-users.acl.template")],
+  "health-password": [passwords.HEALTH_PASSWORD],
   "nats-users.conf": [filledIn("nats-users.conf.template")],
   "nats-routes.conf": [
     `authorization { user: route, password: ${JSON.stringify(routePassword)} }`,

@@ -1,11 +1,14 @@
 // What is deployed runs, as far as that can be tried without a container engine: what the Dockerfile copies is built and started as it
 // says, and processes with the settings of the compose file work on servers with its configuration files and survive a failover.
 import { execFile, execFileSync, spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { once } from "node:events";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterAll, expect, test } from "vitest";
+import { parse } from "yaml";
 import { type ComposeServers, startComposeServers } from "../support/compose-servers.ts";
 import {
   copiesOf,
@@ -93,12 +96,19 @@ async function startService(
   const service = readCompose().services[name];
   const addresses = (kind: string, of: ComposeServers["nats"]) =>
     of.map(({ port }) => `${kind}://127.0.0.1:${port}`).join(",");
+  // The credentials that the settings file has for the Sentinels, at the addresses of this machine.
+  const { "store.redisUrls": sentinels = "" } = parse(
+    readFileSync(join(servers.secrets, "interlock.yaml"), "utf8"),
+  ) as Readonly<Record<string, string>>;
+  const asked = new URL(sentinels.split(",")[0] ?? "");
   const environment = {
     ...service?.environment,
     // No balancer has to notice anything here.
     INTERLOCK_GATEWAY_LINGER_MS: "100",
     INTERLOCK_CONFIG: join(servers.secrets, "interlock.yaml"),
-    INTERLOCK_REDIS_URLS: addresses("redis", servers.sentinels),
+    INTERLOCK_REDIS_URLS: servers.sentinels
+      .map(({ port }) => `redis://${asked.username}:${asked.password}@127.0.0.1:${port}`)
+      .join(","),
     INTERLOCK_NATS_URLS: addresses("nats", servers.nats),
   };
   const settings = Object.entries(environment).map(([variable, value]) => [
@@ -113,6 +123,18 @@ async function startService(
   undo.push(() => program.kill());
   const [line] = await program.shows(/^\{"url".*\}$/m);
   return { program, ...(JSON.parse(line) as { readonly url: string; readonly keys?: Keys }) };
+}
+
+/** What a Redis server or a Sentinel answers to somebody without a password. */
+async function anonymous(port: number, command: string): Promise<string> {
+  const socket = connect(port, "127.0.0.1");
+  try {
+    socket.write(`${command}\r\n`);
+    const [answer] = (await once(socket, "data")) as [Buffer];
+    return answer.toString();
+  } finally {
+    socket.destroy();
+  }
 }
 
 /** Asks until the answer is good, with the same key: the store may be away for some seconds. */
@@ -148,6 +170,8 @@ test("processes with the settings of the compose file work on its servers, and g
     headers: { Authorization: `Bearer ${keys.platform}` },
   });
   expect(await metrics.text()).toContain("# TYPE interlock_");
+  for (const { port } of [...servers.redis, ...servers.sentinels])
+    expect(await anonymous(port, "PING")).toMatch(/^-NOAUTH/);
   const saved = await fetch(`${gateway.url}/api/v1/workflows`, {
     method: "POST",
     headers: { "X-API-Key": keys.admin, "Content-Type": "application/json" },

@@ -113,7 +113,7 @@ function startNats({ secrets, routes, route }: NatsPlace): Promise<ServerProcess
       writeConfig(join(run, "nats-routes.conf"), known, Object.fromEntries(addresses));
       const file = writeConfig(join(etc, "nats.conf"), textOf("deploy/compose/nats.conf"), {
         "\nport: 4222": `\nport: ${port}\nhost: 127.0.0.1`,
-        "\nhttp: 8222": "",
+        "\nhttp: 127.0.0.1:8222": "",
         "store_dir: /data": `store_dir: ${JSON.stringify(join(folder, "data"))}`,
         "port: 6222": `port: ${route}\n  host: 127.0.0.1`,
       });

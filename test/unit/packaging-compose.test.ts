@@ -5,6 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { parse } from "yaml";
+import { isBelow, patchedVersion } from "../../src/adapters/nats/server-version.ts";
+import { knownFlaw } from "../../src/adapters/redis/known-flaws.ts";
 import { leastRights } from "../../src/adapters/redis/least-rights.ts";
 import { settings } from "../../src/config.ts";
 import { loadConfig } from "../../src/load-config.ts";
@@ -19,6 +21,11 @@ import {
 
 const folder = mkdtempSync(join(tmpdir(), "interlock-compose-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const made = join(folder, "made");
+const make = () =>
+  spawnSync(process.execPath, [join(root, "deploy/compose/make-secrets.mjs"), made], { encoding: "utf8" });
+const firstMade = make();
 
 describe("the compose file", () => {
   const compose = readCompose();
@@ -86,7 +93,8 @@ describe("the compose file", () => {
   test("tells every process of all Sentinels and all NATS servers", () => {
     const environment = compose.services["engine-1"]?.environment ?? {};
     const hosts = (urls = "") => urls.split(",").map((url) => new URL(url).hostname);
-    expect(hosts(environment.INTERLOCK_REDIS_URLS)).toEqual(named(/^sentinel-/).map(({ name }) => name));
+    const sentinels = parse(readFileSync(join(made, "interlock.yaml"), "utf8"))["store.redisUrls"];
+    expect(hosts(sentinels)).toEqual(named(/^sentinel-\d$/).map(({ name }) => name));
     expect(hosts(environment.INTERLOCK_NATS_URLS)).toEqual(named(/^nats-\d$/).map(({ name }) => name));
   });
 
@@ -177,6 +185,39 @@ describe("the servers of the compose file", () => {
     }
   });
 
+  test("have no version with a flaw that doctor warns of", () => {
+    const { services } = readCompose();
+    const versionOf = (name: string) => /:(\d+\.\d+\.\d+)/.exec(services[name]?.image ?? "")?.[1] ?? "";
+    for (const name of ["redis-1", "sentinel-1"]) {
+      const version = versionOf(name);
+      expect([
+        name,
+        version,
+        knownFlaw((field) => (field === "redis_version" ? version : undefined)),
+      ]).toEqual([name, version, undefined]);
+    }
+    expect(isBelow(versionOf("nats-1"), patchedVersion)).toBe(false);
+  });
+
+  test("take nobody without a password, and show NATS's monitoring to their own container only", () => {
+    const templates = ["redis-users.acl.template", "sentinel-users.acl.template"];
+    for (const users of templates.map((name) => textOf(`deploy/compose/${name}`))) {
+      expect(users).toMatch(/^user default off /m);
+      expect(users).not.toContain("nopass");
+      expect(users).not.toMatch(/\+@|allkeys|allcommands/);
+    }
+    expect(textOf("deploy/compose/nats.conf")).toMatch(/^http: 127\.0\.0\.1:8222$/m);
+  });
+
+  test("let Interlock ask Sentinels what the guide says, and not more", () => {
+    const [, line = ""] =
+      /^user interlock (.*)$/m.exec(textOf("deploy/compose/sentinel-users.acl.template")) ?? [];
+    const [, asked = ""] =
+      /Sentinels' own user[^`]*`ACL SETUSER interlock reset ([^`]*)`/.exec(textOf("docs/guide/redis.md")) ??
+      [];
+    expect(line.replace(" resetchannels -@all", "").replace("ASKING_PASSWORD", "<password>")).toBe(asked);
+  });
+
   test("let Interlock do on Redis what the least rights are, and not more", () => {
     const [, line = ""] =
       /^user interlock (.*)$/m.exec(textOf("deploy/compose/redis-users.acl.template")) ?? [];
@@ -204,12 +245,8 @@ describe("the servers of the compose file", () => {
 });
 
 describe("make-secrets.mjs", () => {
-  const made = join(folder, "made");
-  const make = () =>
-    spawnSync(process.execPath, [join(root, "deploy/compose/make-secrets.mjs"), made], { encoding: "utf8" });
-
   test("makes every secret of the compose file once, in a folder for its owner alone, and never again", () => {
-    expect(make().status).toBe(0);
+    expect(firstMade.status).toBe(0);
     expect(readdirSync(made).sort()).toEqual(Object.keys(readCompose().secrets).sort());
     expect(statSync(made).mode & 0o777).toBe(0o700);
     const before = readFileSync(join(made, "interlock.yaml"), "utf8");
@@ -223,14 +260,16 @@ describe("make-secrets.mjs", () => {
       .flatMap((name) => [...readFileSync(join(made, name), "utf8").matchAll(/[0-9a-f]{48}/g)])
       .map(([value]) => value);
     // Those of Redis, NATS and its routes stand in two places or more; the others in one.
-    expect(new Set(values).size).toBe(7);
-    expect(readFileSync(join(made, "redis-users.acl"), "utf8")).not.toContain("_PASSWORD");
+    expect(new Set(values).size).toBe(10);
+    const texts = readdirSync(made).map((name) => readFileSync(join(made, name), "utf8"));
+    expect(texts.filter((text) => text.includes("_PASSWORD"))).toEqual([]);
   });
 });
 
 /** What the example of make-secrets.mjs would hold, by the names of settings. */
 function secretSettings(): Record<string, unknown> {
   return {
+    "store.redisUrls": "redis://interlock:secret@sentinel-1:26379",
     "store.redisUser": "interlock",
     "store.redisPassword": "secret",
     "bus.natsUser": "control-plane",
