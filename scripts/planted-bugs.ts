@@ -5,6 +5,7 @@ import { plantedBusBugs } from "./planted-bus-bugs.ts";
 import { plantedCommandBugs } from "./planted-command-bugs.ts";
 import { plantedDispatchBugs } from "./planted-dispatch-bugs.ts";
 import { plantedDocumentBugs } from "./planted-document-bugs.ts";
+import { plantedDoorBugs } from "./planted-door-bugs.ts";
 import { plantedDrillAdmissionBugs } from "./planted-drill-admission-bugs.ts";
 import { plantedDrillLoadBugs } from "./planted-drill-load-bugs.ts";
 import { plantedEventBugs } from "./planted-event-bugs.ts";
@@ -274,6 +275,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedDocumentBugs,
   ...plantedEventBugs,
   ...plantedGatewayBugs,
+  ...plantedDoorBugs,
   ...plantedStopBugs,
   ...plantedLockBugs,
   ...plantedMetricBugs,

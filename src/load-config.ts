@@ -2,6 +2,7 @@
 import { bounds, type Config, type SettingName, settings } from "./config.ts";
 import { readConfigFile } from "./config-file.ts";
 import { fencesBeforeExpiry, leaseMarginMs, type RenewalNumbers } from "./domain/lease.ts";
+import { readAddressRanges } from "./domain/network-address.ts";
 import { similarTopics } from "./domain/why/similar-topics.ts";
 import { InterlockError } from "./errors.ts";
 import { isSafeAddress } from "./settings/dispatch.ts";
@@ -123,6 +124,7 @@ function crossChecks(config: Config): string[] {
   const job = { ...renewalNumbers(config, "job"), failuresMax: config["locks.job.failuresMax"] };
   problems.push(...renewalProblem("locks.run", run), ...renewalProblem("locks.job", job));
   problems.push(...encryptionProblems(config), ...busProblems(config), ...checkUrlProblems(config));
+  problems.push(...gatewayProblems(config));
   if (config["locks.admission.pollMaxMs"] < config["locks.admission.pollMs"]) {
     problems.push("locks.admission.pollMaxMs must not be below locks.admission.pollMs");
   }
@@ -189,6 +191,14 @@ function busProblems(config: Config): string[] {
     problems.push("bus.natsUser needs bus.natsPassword");
   }
   return problems;
+}
+
+function gatewayProblems(config: Config): string[] {
+  const proxies = readAddressRanges(config["gateway.trustedProxies"]);
+  if (proxies.kind === "ranges") return [];
+  return [
+    `gateway.trustedProxies: ${proxies.entry} is no address, no range such as 10.1.0.0/16, and not the word loopback`,
+  ];
 }
 
 function checkUrlProblems(config: Config): string[] {

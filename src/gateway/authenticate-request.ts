@@ -1,11 +1,13 @@
-// Finds out who asks and whether they may: the key, the address's record of failures, the role, the tenant named.
+// Finds out who asks and whether they may: the key, the failures at the address and the key id, the role, the tenant named.
 import type { Route } from "../api/route.ts";
 import { type ApiKeyRecord, isPlatformKey } from "../domain/api-key.ts";
-import type { FailedAuthentications } from "./failed-authentications.ts";
+import { isLoopback } from "../domain/network-address.ts";
+import type { Client } from "./client-address.ts";
+import type { FailedAuthentications, KeyOutcome } from "./failed-authentications.ts";
 import { type Failure, isTrouble, type RequestHeaders, readingTrouble, type Service } from "./handler.ts";
 import { foreignTenant } from "./tenant-claims.ts";
 
-export type RequestOrigin = { readonly headers: RequestHeaders; readonly address: string };
+export type RequestOrigin = Client & { readonly headers: RequestHeaders };
 
 export type Authentication =
   | { readonly kind: "allowed"; readonly key: ApiKeyRecord | undefined }
@@ -23,23 +25,27 @@ export async function authenticateRequest(
   if (route.access === "open") return openToAll;
   if (route.access === "metrics" && isLocalReader(service, origin)) return openToAll;
   const text = keyTextOf(origin.headers);
-  const waitSeconds = failures.refusedFor(origin.address, text ?? "");
-  if (waitSeconds !== undefined) {
-    return refuse({ code: "too_many_failed_authentications", retryAfterSeconds: waitSeconds });
+  const check = text === undefined ? noKey : failures.begin(origin.address, text);
+  if (check.kind === "wait") {
+    return refuse({ code: "too_many_failed_authentications", retryAfterSeconds: check.seconds });
   }
-  const answer = text === undefined ? refusedKey : await service.api.authenticate(text);
-  if (isTrouble(answer)) return refuse(readingTrouble(answer));
-  if (answer.kind === "refused" || text === undefined) {
-    failures.failed(origin.address);
-    return refuse({ code: "unauthenticated" });
+  if (check.kind === "bad" || text === undefined) return refuse({ code: "unauthenticated" });
+  let outcome: KeyOutcome = "trouble";
+  try {
+    const answer = await service.api.authenticate(text);
+    if (isTrouble(answer)) return refuse(readingTrouble(answer));
+    outcome = answer.kind === "refused" ? "bad" : "good";
+    if (answer.kind === "refused") return refuse({ code: "unauthenticated" });
+    const failure = refusalOf(route, answer.key, origin.headers);
+    if (failure === undefined) return { kind: "allowed", key: answer.key };
+    return { kind: "refused", failure, key: answer.key };
+  } finally {
+    check.end(outcome);
   }
-  failures.succeeded(text);
-  const failure = refusalOf(route, answer.key, origin.headers);
-  if (failure === undefined) return { kind: "allowed", key: answer.key };
-  return { kind: "refused", failure, key: answer.key };
 }
 
-const refusedKey = { kind: "refused" } as const;
+/** Costs nothing to refuse, and counts against nobody: others behind the same address may have keys. */
+const noKey = { kind: "bad" } as const;
 
 /** One key: `X-API-Key`, or `Authorization: Bearer`. Two different ones are as good as none. */
 export function keyTextOf(headers: RequestHeaders): string | undefined {
@@ -62,14 +68,9 @@ function refusalOf(route: Route, key: ApiKeyRecord, headers: RequestHeaders): Fa
     : { code: "tenant_mismatch", detail: `${foreign} names another tenant` };
 }
 
-function isLocalReader({ config }: Service, { address }: RequestOrigin): boolean {
-  return config["gateway.metricsAccess"] === "loopback" && isLoopback(address);
-}
-
-/** Addresses that only this machine reaches. */
-export function isLoopback(address: string): boolean {
-  const plain = address.replace(/^::ffff:/i, "");
-  return /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(plain) || plain === "::1" || plain === "localhost";
+/** Behind a proxy on this machine everybody has its address: then only a client that is known to be here passes. */
+function isLocalReader({ config }: Service, { address, isHidden }: RequestOrigin): boolean {
+  return config["gateway.metricsAccess"] === "loopback" && !isHidden && isLoopback(address);
 }
 
 function refuse(failure: Failure): Authentication {

@@ -5,6 +5,7 @@ import type { ApiKeyRecord } from "../domain/api-key.ts";
 import { redacted } from "../domain/redacted.ts";
 import { errors } from "../errors.ts";
 import type { Span } from "../ports/tracer.ts";
+import type { Client } from "./client-address.ts";
 import { createFailedAuthentications, type FailedAuthentications } from "./failed-authentications.ts";
 import type { Failure, RequestHeaders, Service, Streaming } from "./handler.ts";
 import { failureReply, type HttpReply, streamReply } from "./http-reply.ts";
@@ -13,13 +14,12 @@ import { createRefusals, type Refusals } from "./refusals.ts";
 import { endRequestSpan } from "./trace-request.ts";
 
 /** A request's head as the framework hands it over. */
-export type Head = {
+export type Head = Client & {
   readonly params: Readonly<Record<string, string>>;
   readonly query: Readonly<Record<string, unknown>>;
   readonly headers: RequestHeaders;
   /** A field that may come once and came more often, of which the framework shows only the first. */
   readonly doubled: string | undefined;
-  readonly address: string;
   /** Aborts when the connection closes: one for all requests on it, since a signal costs 5 us to make. */
   connection(): AbortSignal;
   /** Calls back when the caller goes away before the reply. */
@@ -198,5 +198,6 @@ function report(desk: Desk, exchange: Exchange, { code, cause }: Failure): void 
   };
   if (code === "internal") log.error("a request failed", fields);
   else if (status >= 500) log.warn("a request could not be answered", fields);
-  else log.info("a request had no valid key", { ...fields, address: exchange.head.address });
+  else if (desk.failures.isLogged(exchange.head.address))
+    log.info("a request had no valid key", { ...fields, address: exchange.head.address });
 }

@@ -8,10 +8,11 @@ import type { Route } from "../api/route.ts";
 import { type Operation, operations, routes } from "../api/routes.ts";
 import type { Config } from "../config.ts";
 import type { ControlApi } from "../control/control-api.ts";
+import { type AddressRanges, isLoopback, readAddressRanges } from "../domain/network-address.ts";
 import { InterlockError } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
-import { isLoopback } from "./authenticate-request.ts";
 import { answerBrokenRequest, noteRequest } from "./broken-requests.ts";
+import { clientOf } from "./client-address.ts";
 import { endConnections, watchConnections } from "./end-connections.ts";
 import { sinkOf } from "./event-sink.ts";
 import type { Exchange, Head } from "./exchange.ts";
@@ -151,6 +152,7 @@ function addRoutes(app: FastifyInstance, responder: Responder, { service, serves
     // The responder asks by itself, so that health checks pass and refusals look like all others.
     pressureHandler: () => undefined,
   });
+  const trusted = trustedProxies(service.config);
   const served =
     serves === "everything" ? operations : operations.filter((name) => healthOperations.has(name));
   for (const operation of served) {
@@ -161,7 +163,7 @@ function addRoutes(app: FastifyInstance, responder: Responder, { service, serves
       config: { operation },
       onRequest(request, reply, done) {
         noteRequest(request.socket, reply.raw);
-        const exchange = responder.begin(operation, headOf(request, reply));
+        const exchange = responder.begin(operation, headOf(request, reply, trusted));
         (request as unknown as WithExchange)[exchangeName] = exchange;
         const pass = (refusal: HttpReply | undefined) => {
           if (refusal === undefined) done();
@@ -182,14 +184,23 @@ function addRoutes(app: FastifyInstance, responder: Responder, { service, serves
   }
 }
 
-function headOf(request: FastifyRequest, reply: FastifyReply): Head {
+function trustedProxies(config: Config): AddressRanges {
+  const ranges = readAddressRanges(config["gateway.trustedProxies"]);
+  if (ranges.kind === "ranges") return ranges;
+  throw new InterlockError(
+    "config_invalid",
+    `gateway.trustedProxies: ${ranges.entry} is no address or range`,
+  );
+}
+
+function headOf(request: FastifyRequest, reply: FastifyReply, trusted: AddressRanges): Head {
   const { raw } = reply;
   return {
     params: request.params as Record<string, string>,
     query: request.query as Record<string, unknown>,
     headers: request.headers,
     doubled: doubledField(request.raw),
-    address: request.socket.remoteAddress ?? "",
+    ...clientOf(trusted, request.socket.remoteAddress ?? "", request.headers),
     connection: () => connectionSignal(request.socket),
     onGone(callback) {
       if (raw.destroyed) callback();

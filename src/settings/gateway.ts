@@ -1,5 +1,5 @@
 // The settings of the HTTP gateway and of metrics.
-import { amount, choice, milliseconds, text } from "./kinds.ts";
+import { amount, choice, milliseconds, optionalText, text } from "./kinds.ts";
 
 export const gatewaySettings = {
   "gateway.host": text(
@@ -24,7 +24,12 @@ export const gatewaySettings = {
   "gateway.metricsAccess": choice(
     "GATEWAY_METRICS_ACCESS",
     ["platform", "loopback"],
-    "Who may read /metrics: platform keys alone, or without a key anybody on this machine.",
+    "Who may read /metrics: platform keys alone, or without a key anybody on this machine. What comes through a proxy is judged by the client's address, and needs a key where that is not known.",
+  ),
+  "gateway.trustedProxies": optionalText(
+    "GATEWAY_TRUSTED_PROXIES",
+    /^[0-9A-Fa-f.:/, ]+$|loopback/,
+    "Addresses of your own proxies, with commas between: 10.0.0.7, 10.1.0.0/16, fd00::/8 or the word loopback. Only they may name the client, in Forwarded or X-Forwarded-For.",
   ),
   "gateway.bodyBytesMax": amount(
     "GATEWAY_BODY_BYTES_MAX",
@@ -40,7 +45,7 @@ export const gatewaySettings = {
     60,
     1,
     100_000,
-    "Beyond it an address is refused without asking the store, except with keys that worked lately.",
+    "Wrong keys per minute of one address, and for one key id; further ones are answered 429 without asking the store. Keys that worked lately always pass, and requests without a key are not counted.",
   ),
   "gateway.connectionsMax": amount(
     "GATEWAY_CONNECTIONS_MAX",

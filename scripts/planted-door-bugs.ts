@@ -1,0 +1,81 @@
+// The planted bugs at the gateway's doors: whose address counts, whose failures, which connections.
+import type { PlantedBug } from "./planted-bug.ts";
+
+const doors = "test/e2e/gateway-doors.test.ts";
+const limits = "test/unit/gateway-limits.test.ts";
+const addresses = "test/unit/client-address.test.ts";
+
+export const plantedDoorBugs: readonly PlantedBug[] = [
+  {
+    name: "proxy-hides-nobody",
+    what: "a proxy on this machine opens /metrics to everybody behind it",
+    edits: [
+      {
+        file: "src/gateway/authenticate-request.ts",
+        find: `=== "loopback" && !isHidden && isLoopback(address)`,
+        replace: `=== "loopback" && isLoopback(address)`,
+      },
+    ],
+    tests: [doors],
+  },
+  {
+    name: "first-hop-believed",
+    what: "the client is read from the left of X-Forwarded-For, where it writes what it likes",
+    edits: [
+      {
+        file: "src/gateway/client-address.ts",
+        find: "|| comma === -1 || !trusted.includes(address)) return address;",
+        replace: "|| comma === -1) return address;",
+      },
+    ],
+    tests: [addresses],
+  },
+  {
+    name: "disagreeing-fields-believed",
+    what: "Forwarded counts although X-Forwarded-For names another client",
+    edits: [
+      {
+        file: "src/gateway/client-address.ts",
+        find: "client === undefined || !isAgreed ?",
+        replace: "client === undefined ?",
+      },
+    ],
+    tests: [addresses],
+  },
+  {
+    name: "known-keys-compete",
+    what: "a key that worked a moment ago is refused for the failures of others behind its address",
+    edits: [
+      {
+        file: "src/gateway/failed-authentications.ts",
+        find: "      if (isWithin(goodUntilMs, digest)) return",
+        replace: "      if (perMinute > 100_000) return",
+      },
+    ],
+    tests: [limits],
+  },
+  {
+    name: "returning-keys-wait",
+    what: "a key that comes back has to compete with a flood of new ones, and never gets in",
+    edits: [
+      {
+        file: "src/gateway/failed-authentications.ts",
+        find: `refused.has(mark) || refusedBefore.has(mark) ? "again" : "first"`,
+        replace: `refused.size < 0 ? "again" : "first"`,
+      },
+    ],
+    tests: [doors, limits],
+  },
+  {
+    name: "lookups-under-way-uncounted",
+    what: "keys that are being asked about do not count: a thousand at once all reach the store",
+    edits: [
+      {
+        file: "src/gateway/failed-authentications.ts",
+        find: "for (const allowance of taken) allowance.asking += 1;",
+        replace: "for (const allowance of taken) allowance.asking += 0;",
+      },
+    ],
+    tests: [doors],
+  },
+];
