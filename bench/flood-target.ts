@@ -57,6 +57,6 @@ async function makeTenant(plane: ControlPlane, name: string, maxConcurrentRuns?:
   const saved = await plane.api.saveWorkflow({ tenant, actor: "bench" }, oneStep);
   if (saved.kind !== "saved") throw new Error(`the workflow was not saved: ${JSON.stringify(saved)}`);
   const made = await plane.api.createKey("bench", tenant, { role: "operator", name });
-  if (made.kind !== "created") throw new Error(`no key: ${made.cause}`);
+  if (made.kind !== "created") throw new Error(`no key: ${made.kind}`);
   return made.text;
 }

@@ -75,7 +75,7 @@ const parked = { id: "parked", steps: { ask: { type: "approval", input: { order:
 
 async function makeKey(plane: ControlPlane, role: "operator" | "worker"): Promise<string> {
   const created = await plane.api.createKey("bench", benchTenant, { role, name: role });
-  if (created.kind !== "created") throw new Error(`no key: ${created.cause}`);
+  if (created.kind !== "created") throw new Error(`no key: ${created.kind}`);
   return created.text;
 }
 

@@ -31,6 +31,11 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
   ],
   reserve: ["in_flight", "key_reused", "replayed"],
   deliver: ["run_busy", "refused"],
+  putDocument: ["credential_revoked", "tenant_removed"],
+  removeDocument: ["credential_revoked"],
+  setTenant: ["credential_revoked"],
+  deleteRun: ["credential_revoked"],
+  breakLock: ["credential_revoked"],
 };
 
 const betweenTries = { kind: "exponential", baseMs: 10, maxMs: 160 } as const;

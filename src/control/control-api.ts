@@ -9,6 +9,7 @@ import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
 import type { CompiledDefinition, Problem } from "../domain/workflow/compiled.ts";
+import type { Acting } from "./acting.ts";
 import type { StartAnswer } from "./admission/start-answer.ts";
 import type { AuditApi } from "./audit/audit-api.ts";
 import type { CanaryApi } from "./canaries/canary-api.ts";
@@ -38,6 +39,9 @@ export type Caller = { readonly tenant: TenantId; readonly actor: string; readon
 export type Trouble =
   | { readonly kind: "unavailable"; readonly cause: string }
   | { readonly kind: "unknown"; readonly cause: string };
+
+/** A write that acts for a key finds at the store that the key was revoked: it had no effect. */
+export type WriteTrouble = Trouble | { readonly kind: "credential_revoked" };
 
 export type WorkflowInfo = {
   readonly id: string;
@@ -83,7 +87,7 @@ export type CancelAnswer =
   | { readonly kind: "cancelling" }
   | { readonly kind: "already_ended"; readonly status: TerminalStatus }
   | { readonly kind: "not_found" }
-  | Trouble;
+  | WriteTrouble;
 
 export type DecideRequest = {
   readonly caller: Caller;
@@ -132,7 +136,7 @@ export type ControlApi = {
   ): Promise<
     | { readonly kind: "saved"; readonly id: string; readonly revision: number }
     | { readonly kind: "invalid"; readonly problems: readonly Problem[] }
-    | Trouble
+    | WriteTrouble
   >;
   /** Reads a definition as `saveWorkflow` would, and stores nothing. */
   validateWorkflow(tenant: TenantId, definition: JsonValue): Promise<ValidateAnswer>;
@@ -149,7 +153,7 @@ export type ControlApi = {
   removeWorkflow(
     caller: Caller,
     id: string,
-  ): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | Trouble>;
+  ): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | WriteTrouble>;
 
   startWorkflow(request: StartWorkflowRequest, signal?: AbortSignal): Promise<StartWorkflowAnswer>;
   /** Why a run does not move, or how it ended. */
@@ -188,7 +192,10 @@ export type ControlApi = {
     caller: Caller,
     runId: RunId,
   ): Promise<
-    { readonly kind: "deleted" } | { readonly kind: "not_found" } | { readonly kind: "not_ended" } | Trouble
+    | { readonly kind: "deleted" }
+    | { readonly kind: "not_found" }
+    | { readonly kind: "not_ended" }
+    | WriteTrouble
   >;
 
   pollJobs(request: PollRequest, signal?: AbortSignal): Promise<PollAnswer>;
@@ -300,7 +307,7 @@ export type ControlApi = {
     | { readonly kind: "saved"; readonly record: TenantRecord }
     | { readonly kind: "version_conflict"; readonly version: number }
     | { readonly kind: "not_found" }
-    | Trouble
+    | WriteTrouble
   >;
   /** Its keys go first, so that nothing can begin in it; what has ended in it is kept as long as of any tenant. */
   removeTenant(
@@ -315,18 +322,18 @@ export type ControlApi = {
 
   /** The text is shown once; only its hash is kept. `tenant` is the platform's for platform keys. */
   createKey(
-    actor: string,
+    by: Acting,
     tenant: TenantId,
     options: { readonly role: KeyRole; readonly name: string; readonly expiresAtMs?: number },
-  ): Promise<({ readonly kind: "created" } & NewKey) | Trouble>;
+  ): Promise<({ readonly kind: "created" } & NewKey) | { readonly kind: "tenant_removed" } | WriteTrouble>;
   listKeys(
     tenant: TenantId,
   ): Promise<{ readonly kind: "listed"; readonly keys: readonly ApiKeyRecord[] } | Trouble>;
   revokeKey(
-    actor: string,
+    by: Acting,
     tenant: TenantId,
     keyId: string,
-  ): Promise<{ readonly kind: "revoked" } | { readonly kind: "not_found" } | Trouble>;
+  ): Promise<{ readonly kind: "revoked" } | { readonly kind: "not_found" } | WriteTrouble>;
   /** Good keys are remembered for 4 s; the store's own check refuses a revoked one at once. */
   authenticate(
     keyText: string,

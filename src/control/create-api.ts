@@ -67,9 +67,9 @@ export function createApi(engine: Engine, workers: Workers, views: WorkerViews):
       return changeTenant(engine, actor, tenant, () => changes, expectedVersion);
     },
     removeTenant: (actor, tenant) => removeTenant({ engine, keys }, actor, tenant),
-    createKey: (actor, tenant, options) => createKey(engine, actor, tenant, options),
+    createKey: (by, tenant, options) => createKey(engine, by, tenant, options),
     listKeys: (tenant) => listKeys(engine, tenant),
-    revokeKey: (actor, tenant, keyId) => revokeKey(engine, keys, { actor, tenant, keyId }),
+    revokeKey: (by, tenant, keyId) => revokeKey(engine, keys, { by, tenant, keyId }),
     authenticate: (text) => authenticate(engine, keys, text),
     followEvents: (tenant, start) => followEvents(engine, tenant, start),
     followRun: (tenant, runId, start) => followRun(engine, { tenant, runId }, start),

@@ -41,6 +41,8 @@ export type TenantSettings = {
   readonly stopped?: boolean;
   /** Keys revoked lately: the operations that act for a key refuse these at once, whatever a cache still says. */
   readonly revokedKeyIds?: readonly string[];
+  /** The tenant is being removed, or was: no key is made in it and none is accepted. */
+  readonly removed?: true;
   readonly resultsStrategy?: ResultsStrategy;
   readonly resultsWait?: WaitPolicy;
   readonly renewalPolicy?: RenewalChoice;

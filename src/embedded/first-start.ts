@@ -79,8 +79,14 @@ async function makeKeys(api: ControlApi, directory: string | undefined): Promise
 const actor = "first-start";
 
 async function makeKey(api: ControlApi, tenant: TenantId, role: KeyRole): Promise<string> {
-  const answer = await api.createKey(actor, tenant, { role, name: `${role} key of the server's start` });
-  if (answer.kind !== "created") throw failed(answer);
+  const create = () => api.createKey(actor, tenant, { role, name: `${role} key of the server's start` });
+  let answer = await create();
+  // Removed since the last start: this is the first start of another tenant of its name.
+  if (answer.kind === "tenant_removed") {
+    await api.createTenant(actor, tenant, {});
+    answer = await create();
+  }
+  if (answer.kind !== "created") throw failed({ cause: answer.kind, ...answer });
   return answer.text;
 }
 

@@ -2,7 +2,7 @@
 import type { BodyOf, eventStreamType, ParamsOf, QueryOf, SharedCode, SuccessOf } from "../api/route.ts";
 import type { Operation, RouteOf } from "../api/routes.ts";
 import type { Config } from "../config.ts";
-import type { Caller, ControlApi, Trouble } from "../control/control-api.ts";
+import type { Caller, ControlApi, Trouble, WriteTrouble } from "../control/control-api.ts";
 import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
 import { retryAfterSeconds } from "../domain/wait.ts";
 import type { TextPlace } from "../domain/workflow/yaml-text.ts";
@@ -86,7 +86,10 @@ export function readingTrouble({ cause }: Trouble): Failure<"store_unavailable">
   return { code: "store_unavailable", cause };
 }
 
-export function writingTrouble(trouble: Trouble): Failure<"store_unavailable" | "effect_unknown"> {
+export function writingTrouble(
+  trouble: WriteTrouble,
+): Failure<"store_unavailable" | "effect_unknown" | "unauthenticated"> {
+  if (trouble.kind === "credential_revoked") return { code: "unauthenticated" };
   if (trouble.kind === "unavailable") return readingTrouble(trouble);
   return { code: "effect_unknown", cause: trouble.cause, more: { outcome: "unknown" } };
 }

@@ -50,7 +50,7 @@ type StartRefusal =
   | { readonly kind: "workflow_changed" }
   /** The tenant keeps as many idempotency keys as it may, all of runs that have not ended. */
   | { readonly kind: "key_quota_reached"; readonly quota: number };
-type CredentialRevoked = { readonly kind: "credential_revoked" };
+export type CredentialRevoked = { readonly kind: "credential_revoked" };
 
 /** A guarded write from a grant that is no longer the current one: refused without effect. */
 export type StaleFence = { readonly kind: "stale_fence" };
@@ -73,10 +73,12 @@ export type AdmissionOperations = {
       readonly expectedVersion: number;
       readonly changeId: string;
       readonly actor: string;
+      readonly credential?: string;
     };
     outcome:
       | { readonly kind: "saved"; readonly version: number }
-      | { readonly kind: "version_conflict"; readonly version: number };
+      | { readonly kind: "version_conflict"; readonly version: number }
+      | CredentialRevoked;
   };
   /** The whole admission decision: key, limit, slot, run, event. */
   admit: {

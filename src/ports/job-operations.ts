@@ -7,6 +7,7 @@ import type { Partition } from "../domain/partition.ts";
 import type { PlaceRefusal } from "../domain/place.ts";
 import type { RunId } from "../domain/run.ts";
 import type { TenantId } from "../domain/tenant.ts";
+import type { CredentialRevoked } from "./admission-operations.ts";
 
 /** A slot of a run that is gone or has ended was freed; a live run's key, which was lost, binds it again. */
 export type RepairKind = "slot_freed" | "reservation_restored";
@@ -117,10 +118,15 @@ export type JobOperations = {
       readonly expectedRevision?: number;
       readonly changeId: string;
       readonly actor: string;
+      /** The id of the key that asks; a revoked one is refused. */
+      readonly credential?: string;
     };
     outcome:
       | { readonly kind: "saved"; readonly revision: number }
-      | { readonly kind: "revision_conflict"; readonly revision: number };
+      | { readonly kind: "revision_conflict"; readonly revision: number }
+      | CredentialRevoked
+      /** Keys only: the tenant is being removed, or was. */
+      | { readonly kind: "tenant_removed" };
   };
   getDocument: {
     request: { readonly tenant: TenantId; readonly collection: Collection; readonly id: string };
@@ -143,8 +149,9 @@ export type JobOperations = {
       readonly collection: Collection;
       readonly id: string;
       readonly actor: string;
+      readonly credential?: string;
     };
-    outcome: { readonly kind: "removed" } | { readonly kind: "not_found" };
+    outcome: { readonly kind: "removed" } | { readonly kind: "not_found" } | CredentialRevoked;
   };
   /**
    * Handles what is due in one partition, at most 100 things: timers and expired claims become inbox entries, retention removes,

@@ -92,9 +92,11 @@ export type LockOperations = {
       readonly fence: Fence;
       readonly actor: string;
       readonly reason: string;
+      readonly credential?: string;
     };
     outcome:
       | { readonly kind: "broken"; readonly granted?: LockGrant }
+      | { readonly kind: "credential_revoked" }
       | { readonly kind: "superseded"; readonly fence: Fence }
       | { readonly kind: "free" };
   };

@@ -6,7 +6,7 @@ import type { Place } from "../domain/place.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus } from "../domain/run.ts";
 import type { RunChange } from "../domain/run-change.ts";
 import type { TenantId } from "../domain/tenant.ts";
-import type { ClaimGrant, StaleFence } from "./admission-operations.ts";
+import type { ClaimGrant, CredentialRevoked, StaleFence } from "./admission-operations.ts";
 
 /** The run lock as a process asks for it when it brings or drains entries. */
 export type TakeTerms = { readonly token: LockToken; readonly instance: string; readonly ttlMs: number };
@@ -108,9 +108,15 @@ export type RunOperations = {
   };
   /** Removes an ended run and all that belongs to it, except its idempotency record. `more`: call again. */
   deleteRun: {
-    request: { readonly tenant: TenantId; readonly runId: RunId; readonly actor: string };
+    request: {
+      readonly tenant: TenantId;
+      readonly runId: RunId;
+      readonly actor: string;
+      readonly credential?: string;
+    };
     outcome:
       | { readonly kind: "deleted" }
+      | CredentialRevoked
       | { readonly kind: "more" }
       | { readonly kind: "not_found" }
       | { readonly kind: "not_ended"; readonly status: RunStatus };

@@ -51,17 +51,19 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
       fence: scene.known.fence(tenant, lock, token),
       actor: "a b",
       reason: 'it "hangs"',
+      ...credential(scene),
     };
   },
   getTenant: ({ tenant }) => ({ tenant }),
   setTenant: ({ command, known, tenant, step }) => ({
-    ...{ tenant, changeId: `change${step}`, actor: "a" },
+    ...{ tenant, changeId: `change${step}`, actor: "a", ...credential({ command }) },
     expectedVersion: known.tenantVersion(tenant) + command.versionOffset,
     settings: {
       ...(command.limit === undefined ? {} : { maxConcurrentRuns: command.limit }),
       ...(command.strategy === undefined ? {} : { admissionStrategy: command.strategy }),
       ...(command.stopped ? { stopped: true } : {}),
       ...(command.revoked ? { revokedKeyIds: ["key_1", "key_3"] } : {}),
+      ...(command.stopped && command.inbox ? { removed: true as const } : {}),
       ...limitsOf(command.limits),
     },
   }),
@@ -96,7 +98,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
     after: command.consumed,
     limit: command.page,
   }),
-  deleteRun: ({ tenant, runId }) => ({ tenant, runId, actor: "a" }),
+  deleteRun: ({ tenant, runId, command }) => ({ tenant, runId, actor: "a", ...credential({ command }) }),
   deliver: deliveryOf,
   takeRun: (scene) => ({ tenant: scene.tenant, runId: scene.runId, ...taking(scene) }),
   commit: (scene) => ({
@@ -153,6 +155,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
       body: `{"${step % 4 === 0 ? "other" : "d"}": ${step}}`,
       changeId: `change${step}`,
       actor: "a",
+      ...credential(scene),
     };
     return command.proposes ? { ...base, expectedRevision: Math.max(0, expectedRevision) } : base;
   },
@@ -161,7 +164,12 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
     ...{ tenant: scene.tenant, collection: documentOf(scene).collection },
     ...{ after: scene.command.proposes ? documentOf(scene).id : "", limit: scene.command.page },
   }),
-  removeDocument: (scene) => ({ tenant: scene.tenant, ...documentOf(scene), actor: "a" }),
+  removeDocument: (scene) => ({
+    tenant: scene.tenant,
+    ...documentOf(scene),
+    actor: "a",
+    ...credential(scene),
+  }),
   sweep: ({ tenant }) => ({ partition: partitionOf(tenant) }),
   listActive: ({ tenant, command }) => ({ tenant, limit: 10, describe: command.page }),
   inspectReservation: (scene) => ({ tenant: scene.tenant, digest: keyOf(scene).digest }),
@@ -239,7 +247,7 @@ function poolOf({ command }: Scene) {
   return command.pool === undefined ? {} : { pool: command.pool };
 }
 
-function credential({ command }: Scene) {
+function credential({ command }: Pick<Scene, "command">) {
   return command.credential === undefined ? {} : { credential: command.credential };
 }
 
@@ -339,6 +347,8 @@ function approvalAt({ command, known, runId }: Scene): ApprovalId {
 
 function documentOf(scene: Scene) {
   const { command } = scene;
-  const collection = command.lock === 0 || command.inbox ? ("deadLetter" as const) : ("workflow" as const);
-  return { collection, id: collection === "workflow" ? `w${command.pick % 3}` : letterId(scene) };
+  if (command.lock === 0 || command.inbox) return { collection: "deadLetter", id: letterId(scene) } as const;
+  // Keys are what a removed tenant gets no more of.
+  if (command.stranger) return { collection: "apiKey", id: `k${command.pick % 3}` } as const;
+  return { collection: "workflow", id: `w${command.pick % 3}` } as const;
 }

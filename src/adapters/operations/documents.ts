@@ -5,13 +5,17 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
 import { clearDue, setDue } from "./due.ts";
-import { appendEvent } from "./tenants.ts";
+import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 
 export function putDocument(context: Context, request: RequestOf<"putDocument">): OutcomeOf<"putDocument"> {
-  const { tenant, collection, id, body, expectedRevision, changeId, actor } = request;
+  const { tenant, collection, id, body, expectedRevision, changeId, actor, credential } = request;
   const scope = scopeOf(tenant, collection);
   const current = context.records.get("document", scope, id);
   if (current?.changeId === changeId) return { kind: "saved", revision: current.revision };
+  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
+  if (collection === "apiKey" && readTenant(context, tenant).settings.removed === true) {
+    return { kind: "tenant_removed" };
+  }
   const revision = current?.revision ?? 0;
   if (expectedRevision !== undefined && revision !== expectedRevision) {
     return { kind: "revision_conflict", revision };
@@ -56,10 +60,11 @@ export function removeDocument(
   context: Context,
   request: RequestOf<"removeDocument">,
 ): OutcomeOf<"removeDocument"> {
-  const { tenant, collection, id, actor } = request;
+  const { tenant, collection, id, actor, credential } = request;
   const scope = scopeOf(tenant, collection);
   const found = context.records.get("document", scope, id);
   if (found === undefined) return { kind: "not_found" };
+  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
   if (collection === "deadLetter") clearDue(context, letterOf(tenant, id), letterEndMs(context, found));
   context.records.erase("document", scope, id);
   if (isEventful(collection)) {

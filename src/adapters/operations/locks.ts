@@ -108,12 +108,13 @@ export function inspectLock(context: Context, request: RequestOf<"inspectLock">)
 
 /** Only the grant that the operator saw is taken away; what came after it is left alone. */
 export function breakLock(context: Context, request: RequestOf<"breakLock">): OutcomeOf<"breakLock"> {
-  const { tenant, lock, fence, actor, reason } = request;
+  const { tenant, lock, fence, actor, reason, credential } = request;
   const now = nowMs(context);
   const last = lastGrant(context, tenant, lock);
   if (last === undefined) return { kind: "free" };
   const isRepeat = last.fence === fence ? last.broken : isEnded(context, tenant, lock, `broken ${fence}`);
   if (isRepeat) return { kind: "broken" };
+  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
   if (!isHeld(last, now)) return { kind: "free" };
   if (last.fence !== fence) return { kind: "superseded", fence: last.fence };
   const subject = lockMember(lock);

@@ -8,12 +8,13 @@ import { forgetLock } from "./locks.ts";
 import { leavePlace } from "./places.ts";
 import type { JobState, RecordKind, RunState } from "./records.ts";
 import { putState, runLock, scopeOf } from "./run-records.ts";
-import { appendEvent } from "./tenants.ts";
+import { appendEvent, isRevoked } from "./tenants.ts";
 
 export function deleteRun(context: Context, request: RequestOf<"deleteRun">): OutcomeOf<"deleteRun"> {
-  const { tenant, runId, actor } = request;
+  const { tenant, runId, actor, credential } = request;
   const state = context.records.get("run", tenant, runId);
   if (state === undefined || state.deleted) return { kind: "not_found" };
+  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
   if (!isTerminal(state.status)) return { kind: "not_ended", status: state.status };
   if (removePart(context, state) === "more") {
     putState(context, { ...state, removing: true });

@@ -25,11 +25,12 @@ export function getTenant(context: Context, request: RequestOf<"getTenant">): Ou
 }
 
 export function setTenant(context: Context, request: RequestOf<"setTenant">): OutcomeOf<"setTenant"> {
-  const { tenant, settings, expectedVersion, changeId, actor } = request;
+  const { tenant, settings, expectedVersion, changeId, actor, credential } = request;
   const current = readTenant(context, tenant);
   if (current.version === expectedVersion + 1 && current.changeId === changeId) {
     return { kind: "saved", version: current.version };
   }
+  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
   if (current.version !== expectedVersion) return { kind: "version_conflict", version: current.version };
   const version = expectedVersion + 1;
   context.records.put("tenant", tenant, "record", { ...current, settings, version, changeId });

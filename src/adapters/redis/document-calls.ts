@@ -1,11 +1,11 @@
 // The operations on documents as script calls.
 import type { Collection, Document } from "../../domain/document.ts";
 import type { TenantKeys } from "./keys.ts";
-import { type ScriptCall, unexpected, wholeMs } from "./script-call.ts";
+import { credentialWord, type ScriptCall, unexpected, wholeMs } from "./script-call.ts";
 
 export const putDocument: ScriptCall<"putDocument"> = {
   keys: (keys, { collection }) => writtenKeys(keys, collection),
-  args: ({ tenant, collection, id, body, expectedRevision, changeId, actor }, settings) => [
+  args: ({ tenant, collection, id, body, expectedRevision, changeId, actor, credential }, settings) => [
     tenant,
     collection,
     id,
@@ -15,12 +15,16 @@ export const putDocument: ScriptCall<"putDocument"> = {
     actor,
     String(settings.eventsPerTenantMax),
     collection === "deadLetter" ? wholeMs("deadLetterRetentionMs", settings.deadLetterRetentionMs) : "",
+    credentialWord(credential),
   ],
   parse(reply) {
     switch (reply[0]) {
       case "saved":
       case "revision_conflict":
         return { kind: reply[0], revision: Number(reply[2]) };
+      case "credential_revoked":
+      case "tenant_removed":
+        return { kind: reply[0] };
       default:
         return unexpected("putDocument", reply);
     }
@@ -53,16 +57,18 @@ export const listDocuments: ScriptCall<"listDocuments"> = {
 
 export const removeDocument: ScriptCall<"removeDocument"> = {
   keys: (keys, { collection }) => writtenKeys(keys, collection),
-  args: ({ tenant, collection, id, actor }, { eventsPerTenantMax }) => [
+  args: ({ tenant, collection, id, actor, credential }, { eventsPerTenantMax }) => [
     tenant,
     collection,
     id,
     actor,
     String(eventsPerTenantMax),
+    credentialWord(credential),
   ],
   parse(reply) {
     switch (reply[0]) {
       case "removed":
+      case "credential_revoked":
       case "not_found":
         return { kind: reply[0] };
       default:
@@ -72,7 +78,7 @@ export const removeDocument: ScriptCall<"removeDocument"> = {
 };
 
 function writtenKeys(keys: TenantKeys, collection: Collection): string[] {
-  return [keys.documents(collection), keys.documentIds(collection), keys.events, keys.due];
+  return [keys.documents(collection), keys.documentIds(collection), keys.events, keys.due, keys.tenant];
 }
 
 /** The meta text is `<revision> <savedAt> <change>`. */

@@ -1,7 +1,7 @@
 // The operations that load, list and remove runs as script calls.
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import { headerFields, parseHeader, parseRecords, recordField, recordPrefix } from "./run-format.ts";
-import { type ScriptCall, unexpected } from "./script-call.ts";
+import { credentialWord, type ScriptCall, unexpected } from "./script-call.ts";
 
 /** As many as the specification returns without naming them. */
 const recordsMax = "1000";
@@ -90,18 +90,20 @@ function parseRow(row: string) {
 }
 
 export const deleteRun: ScriptCall<"deleteRun"> = {
-  keys: (keys, { runId }) => [keys.start, keys.run(runId), keys.events, keys.due],
-  args: ({ tenant, runId, actor }, { eventsPerTenantMax }) => [
+  keys: (keys, { runId }) => [keys.start, keys.run(runId), keys.events, keys.due, keys.tenant],
+  args: ({ tenant, runId, actor, credential }, { eventsPerTenantMax }) => [
     tenant,
     runId,
     actor,
     String(eventsPerTenantMax),
+    credentialWord(credential),
   ],
   parse(reply) {
     switch (reply[0]) {
       case "deleted":
       case "more":
       case "not_found":
+      case "credential_revoked":
         return { kind: reply[0] };
       case "not_ended":
         return { kind: "not_ended", status: reply[2] as RunStatus };

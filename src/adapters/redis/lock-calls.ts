@@ -141,7 +141,7 @@ export const listLocks: ScriptCall<"listLocks"> = {
 
 export const breakLock: ScriptCall<"breakLock"> = {
   keys: (keys, { lock }) => [...grantKeys(keys, lock), keys.events, ...queueKeys(keys, lock)],
-  args: ({ tenant, lock, fence, actor, reason }, { eventsPerTenantMax }) => [
+  args: ({ tenant, lock, fence, actor, reason, credential }, { eventsPerTenantMax }) => [
     String(fence),
     grantMemory,
     stoppable(lock),
@@ -151,6 +151,7 @@ export const breakLock: ScriptCall<"breakLock"> = {
     actor,
     breakDetail(reason),
     String(eventsPerTenantMax),
+    credentialWord(credential),
   ],
   parse(reply) {
     switch (reply[0]) {
@@ -159,7 +160,8 @@ export const breakLock: ScriptCall<"breakLock"> = {
       case "superseded":
         return { kind: "superseded", fence: Number(reply[2]) as Fence };
       case "free":
-        return { kind: "free" };
+      case "credential_revoked":
+        return { kind: reply[0] };
       default:
         return unexpected("breakLock", reply);
     }

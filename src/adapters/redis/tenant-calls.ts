@@ -3,7 +3,7 @@ import type { EventRow, EventType } from "../../domain/event.ts";
 import { hasLimits } from "../../domain/place.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
 import { encode } from "./keys.ts";
-import { jsonWord, type ScriptCall, unexpected } from "./script-call.ts";
+import { credentialWord, jsonWord, type ScriptCall, unexpected } from "./script-call.ts";
 
 export const getTenant: ScriptCall<"getTenant"> = {
   keys: (keys) => [keys.tenant],
@@ -17,7 +17,7 @@ export const getTenant: ScriptCall<"getTenant"> = {
 
 export const setTenant: ScriptCall<"setTenant"> = {
   keys: (keys) => [keys.tenant, keys.events],
-  args({ tenant, settings, expectedVersion, changeId, actor }, { eventsPerTenantMax }) {
+  args({ tenant, settings, expectedVersion, changeId, actor, credential }, { eventsPerTenantMax }) {
     const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped, revokedKeyIds = [] } = settings;
     return [
       tenant,
@@ -32,6 +32,8 @@ export const setTenant: ScriptCall<"setTenant"> = {
       revokedKeyIds.length === 0 ? "" : ` ${revokedKeyIds.map(jsonWord).join(" ")} `,
       JSON.stringify(settings),
       limitsText(settings),
+      credentialWord(credential),
+      settings.removed === true ? "true" : "",
     ];
   },
   parse(reply) {
@@ -39,6 +41,8 @@ export const setTenant: ScriptCall<"setTenant"> = {
       case "saved":
       case "version_conflict":
         return { kind: reply[0], version: Number(reply[2]) };
+      case "credential_revoked":
+        return { kind: "credential_revoked" };
       default:
         return unexpected("setTenant", reply);
     }

@@ -1,5 +1,6 @@
 // Writes what was refused in a minute into a tenant's audit trail, as one record.
 import type { TenantId } from "../../domain/tenant.ts";
+import { troubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
@@ -26,5 +27,5 @@ export async function recordRefusals(
   );
   if (answer.kind === "saved") return { kind: "recorded" };
   if (answer.kind === "revision_conflict") throw new Error("no revision was expected");
-  return { kind: answer.kind, cause: answer.cause };
+  return troubleOf(answer);
 }

@@ -3,6 +3,7 @@ import type { Config } from "../../config.ts";
 import { headOf, type Seal, type TrailReading } from "../../domain/audit.ts";
 import { readSeal, type StoredSeal, type TrailTerms, writeSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { troubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
@@ -99,9 +100,7 @@ export async function putSeal(
   const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
     ports.store.putDocument(request, { deadlineMs }),
   );
-  return answer.kind === "saved" || answer.kind === "revision_conflict"
-    ? answer
-    : { kind: answer.kind, cause: answer.cause };
+  return answer.kind === "saved" || answer.kind === "revision_conflict" ? answer : troubleOf(answer);
 }
 
 /** Keeps the last seal that begins at or before the oldest record that is kept: it has the hash before that record. */

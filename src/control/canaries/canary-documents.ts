@@ -1,6 +1,7 @@
 // Canaries as they are kept: one document each, owned by the platform, changed only as it was last read.
 import { type Canary, isOver } from "../../domain/canary.ts";
 import { platformTenant } from "../../domain/tenant.ts";
+import { troubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
@@ -61,9 +62,7 @@ export async function saveCanary(
     ports.store.putDocument(request, { deadlineMs }),
   );
   if (answer.kind === "saved") return { kind: "saved", revision: answer.revision };
-  return answer.kind === "revision_conflict"
-    ? { kind: "conflict" }
-    : { kind: answer.kind, cause: answer.cause };
+  return answer.kind === "revision_conflict" ? { kind: "conflict" } : troubleOf(answer);
 }
 
 /** Best effort: what cannot be removed now is removed by the next start. */

@@ -1,7 +1,7 @@
 // Everything that may be asked about work that was given up.
 import type { TenantId } from "../../domain/tenant.ts";
 import type { SlotHolders } from "../admission/slot-holders.ts";
-import type { Caller, Trouble } from "../control-api.ts";
+import type { Caller, WriteTrouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { inspectDeadLetter, type LetterAnswer } from "./inspect-dead-letter.ts";
 import { type LetterList, type LetterPage, listDeadLetters } from "./list-dead-letters.ts";
@@ -22,7 +22,7 @@ export type DeadLetterApi = {
   removeDeadLetter(
     caller: Caller,
     id: string,
-  ): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | Trouble>;
+  ): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | WriteTrouble>;
   purgeDeadLetters(caller: Caller, request: PurgeRequest): Promise<PurgeAnswer>;
 };
 

@@ -1,7 +1,8 @@
 // Removes dead letters: one, or all of a kind, a bounded number per call.
 import { readLetter } from "../../domain/dead-letter.ts";
+import { credentialIn, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
-import type { Caller, Trouble } from "../control-api.ts";
+import type { Caller, WriteTrouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
 import { isWanted, type LetterFilter, readDocuments } from "./list-dead-letters.ts";
 
@@ -9,7 +10,7 @@ export type PurgeRequest = LetterFilter & { readonly beforeMs?: number };
 
 export type PurgeAnswer =
   /** `more`: not all have been looked at; ask again. */
-  { readonly kind: "purged"; readonly purged: number; readonly more: boolean } | Trouble;
+  { readonly kind: "purged"; readonly purged: number; readonly more: boolean } | WriteTrouble;
 
 /** Per call: each removal is an operation of its own, and is audited as such. */
 const removedMax = 100;
@@ -52,18 +53,17 @@ export async function purgeDeadLetters(
 
 export async function removeDeadLetter(
   { ports, config }: Engine,
-  { tenant, actor }: Caller,
+  caller: Caller,
   id: string,
-): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | Trouble> {
-  const request = { tenant, collection: "deadLetter", id, actor } as const;
+): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | WriteTrouble> {
+  const { tenant, actor } = caller;
+  const request = { tenant, collection: "deadLetter", id, actor, ...credentialIn(tenant, caller) } as const;
   let tries = 0;
   const answer = await askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) => {
     tries += 1;
     return ports.store.removeDocument(request, { deadlineMs });
   });
-  if (answer.kind !== "removed" && answer.kind !== "not_found") {
-    return { kind: answer.kind, cause: answer.cause };
-  }
+  if (answer.kind !== "removed" && answer.kind !== "not_found") return writeTroubleOf(answer);
   // Gone after a try without an answer: that try removed it.
   if (answer.kind === "not_found" && tries === 1) return { kind: "not_found" };
   ports.metrics.count("dead_letters_purged_total", {});

@@ -1,6 +1,7 @@
 // Calls a run off, and removes one that has ended.
 import type { RunId } from "../../domain/run.ts";
 import { isTerminal } from "../../domain/run.ts";
+import { credentialIn } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Caller, CancelAnswer, ControlApi } from "../control-api.ts";
 import { deliverEntry } from "./deliver-entry.ts";
@@ -19,6 +20,7 @@ export async function cancelRun(
   if (answer.kind === "accepted") return { kind: "cancelling" };
   if (answer.kind !== "refused") return answer;
   if (answer.because === "already_cancelling") return { kind: "cancelling" };
+  if (answer.because === "credential_revoked") return { kind: "credential_revoked" };
   if (answer.because !== "run_ended") return { kind: "not_found" };
   const header = await readHeader(engine, caller, runId);
   if (header.kind !== "run") return header;
@@ -40,6 +42,7 @@ export async function deleteRun(
   for (let cancelled = false; ; ) {
     const answer = await removePart(engine, caller, runId);
     if (answer.kind === "deleted" || answer.kind === "not_found") return { kind: answer.kind };
+    if (answer.kind === "credential_revoked") return { kind: "credential_revoked" };
     if (answer.kind === "unknown" || answer.kind === "unavailable") {
       return { kind: answer.kind, cause: answer.cause };
     }
@@ -47,16 +50,19 @@ export async function deleteRun(
     if (clock.monotonicMs() > endMs) return { kind: "not_ended" };
     if (!cancelled) {
       const cancel = await cancelRun(engine, caller, runId, "deleted");
-      if (cancel.kind === "unknown" || cancel.kind === "unavailable") return cancel;
+      if (cancel.kind !== "cancelling" && cancel.kind !== "already_ended" && cancel.kind !== "not_found")
+        return cancel;
       cancelled = true;
     }
     await clock.sleep(20);
   }
 }
 
-function removePart({ ports, config }: Engine, { tenant, actor }: Caller, runId: RunId) {
+function removePart({ ports, config }: Engine, caller: Caller, runId: RunId) {
+  const { tenant, actor } = caller;
+  const request = { tenant, runId, actor, ...credentialIn(tenant, caller) };
   return askUntilKnown(ports, "deleteRun", storeLimits(config), (deadlineMs) =>
-    ports.store.deleteRun({ tenant, runId, actor }, { deadlineMs }),
+    ports.store.deleteRun(request, { deadlineMs }),
   );
 }
 

@@ -9,6 +9,7 @@ import {
 } from "../../domain/api-key.ts";
 import { describeChange } from "../../domain/audit-detail.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { type Acting, actorOf, credentialIn, troubleOf, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { ControlApi } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
@@ -20,7 +21,7 @@ type Answer<Name extends keyof ControlApi> = Awaited<
 
 export async function createKey(
   engine: Engine,
-  actor: string,
+  by: Acting,
   tenant: TenantId,
   options: Parameters<ControlApi["createKey"]>[2],
 ): Promise<Answer<"createKey">> {
@@ -33,7 +34,7 @@ export async function createKey(
     tenant,
     ...options,
     createdAtMs: storeTime.nowMs(),
-    createdBy: actor,
+    createdBy: actorOf(by),
     secretHash: hashSecret(secret),
   };
   const request = {
@@ -42,14 +43,15 @@ export async function createKey(
     id: keyId,
     body: JSON.stringify(key),
     changeId: describeChange({}, options, keyId),
-    actor,
+    actor: actorOf(by),
+    ...credentialIn(tenant, by),
   } as const;
   const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
     ports.store.putDocument({ ...request, expectedRevision: 0 }, { deadlineMs }),
   );
   if (answer.kind === "saved") return { kind: "created", text: makeKeyText({ keyId, secret }), key };
   if (answer.kind === "revision_conflict") throw new Error("a random key id is new");
-  return { kind: answer.kind, cause: answer.cause };
+  return answer.kind === "tenant_removed" ? { kind: answer.kind } : writeTroubleOf(answer);
 }
 
 /** More keys than any tenant should have; listed in one answer. */
@@ -72,10 +74,10 @@ const revokedListed = 100;
 export async function revokeKey(
   engine: Engine,
   cache: KeyCache,
-  request: { readonly actor: string; readonly tenant: TenantId; readonly keyId: string },
+  request: { readonly by: Acting; readonly tenant: TenantId; readonly keyId: string },
 ): Promise<Answer<"revokeKey">> {
   const { ports, config } = engine;
-  const { actor, tenant, keyId } = request;
+  const { by, tenant, keyId } = request;
   cache.forget(keyId);
   // An id that no key has must not get into the tenant's record: a hundred of them would push out those that were revoked just now.
   const found = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
@@ -83,18 +85,21 @@ export async function revokeKey(
   );
   if (found.kind === "not_found") return found;
   if (found.kind !== "document") return { kind: found.kind, cause: found.cause };
-  const listed = await changeTenant(engine, actor, tenant, (settings) => ({
+  const listed = await changeTenant(engine, by, tenant, (settings) => ({
     revokedKeyIds: [...(settings.revokedKeyIds ?? []).filter((id) => id !== keyId), keyId].slice(
       -revokedListed,
     ),
   }));
-  if (listed.kind === "unknown" || listed.kind === "unavailable") return listed;
+  if (listed.kind === "version_conflict") return { kind: "unavailable", cause: "the settings keep changing" };
+  if (listed.kind !== "saved") return listed;
+  // The change above acted for the caller's key; its removal completes it, also when the key has revoked itself.
+  const place = { tenant, collection: "apiKey", id: keyId, actor: actorOf(by) } as const;
   const answer = await askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.removeDocument({ tenant, collection: "apiKey", id: keyId, actor }, { deadlineMs }),
+    ports.store.removeDocument(place, { deadlineMs }),
   );
   cache.forget(keyId);
   if (answer.kind === "removed") return { kind: "revoked" };
-  return answer.kind === "not_found" ? answer : { kind: answer.kind, cause: answer.cause };
+  return answer.kind === "not_found" ? answer : troubleOf(answer);
 }
 
 export type KeyCache = {

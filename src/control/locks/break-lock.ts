@@ -23,7 +23,8 @@ export async function breakLock(desk: LockDesk, request: BreakLockRequest): Prom
     case "superseded":
       return { kind: "superseded", fence: answer.fence };
     case "free":
-      return { kind: "free" };
+    case "credential_revoked":
+      return { kind: answer.kind };
     case "unavailable":
     case "unknown":
       return { kind: answer.kind, cause: answer.cause };

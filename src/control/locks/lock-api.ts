@@ -3,7 +3,7 @@ import type { Fence, LockName, LockToken } from "../../domain/lock.ts";
 import type { LockWait } from "../../domain/lock-wait.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { HeldLock } from "../../ports/lock-operations.ts";
-import type { Caller, Trouble } from "../control-api.ts";
+import type { Caller, Trouble, WriteTrouble } from "../control-api.ts";
 
 export type AcquireLockRequest = {
   readonly caller: Caller;
@@ -67,13 +67,14 @@ export type BreakLockRequest = {
   /** Of the grant that was seen: a newer one is left alone. */
   readonly fence: Fence;
   readonly reason: string;
+  readonly credential?: string;
 };
 
 export type BreakLockAnswer =
   | { readonly kind: "broken" }
   | { readonly kind: "superseded"; readonly fence: Fence }
   | { readonly kind: "free" }
-  | Trouble;
+  | WriteTrouble;
 
 export type LockApi = {
   acquireLock(request: AcquireLockRequest, signal?: AbortSignal): Promise<AcquireLockAnswer>;

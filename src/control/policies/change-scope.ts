@@ -5,6 +5,7 @@ import {
   type TenantRecord,
   type TenantSettings,
 } from "../../domain/tenant.ts";
+import { troubleOf } from "../acting.ts";
 import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { changeTenant, readRecord } from "../tenants/tenants.ts";
@@ -45,7 +46,8 @@ export async function changeScope<Refusal>(
     if (Object.keys(decision.changes).length === 0) return { kind: "saved", record };
     const { changes } = decision;
     const answer = await changeTenant(engine, actor, recordOf(tenant), () => changes, record.version);
-    if (answer.kind !== "version_conflict") return answer;
+    if (answer.kind === "saved") return answer;
+    if (answer.kind !== "version_conflict") return troubleOf(answer);
     if (tries === 5) return { kind: "version_conflict" };
   }
 }

@@ -1,7 +1,7 @@
 // What may be asked about pools and topics: their limits, what runs and waits, and who works for them.
 import type { PoolLimits } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Caller, Trouble } from "../control-api.ts";
+import type { Caller, Trouble, WriteTrouble } from "../control-api.ts";
 
 export type PoolInfo = {
   readonly name: string;
@@ -40,13 +40,14 @@ export type ChangePoolAnswer =
   | PoolAnswer
   /** So many pools, topics or names that every claim would take too long. */
   | { readonly kind: "too_many"; readonly detail: string }
-  | { readonly kind: "version_conflict" };
+  | { readonly kind: "version_conflict" }
+  | WriteTrouble;
 
 export type RemovedAnswer =
   | { readonly kind: "removed" }
   | { readonly kind: "not_found" }
   | { readonly kind: "version_conflict" }
-  | Trouble;
+  | WriteTrouble;
 
 export type PoolApi = {
   listPools(
@@ -78,7 +79,7 @@ export type PoolApi = {
     | { readonly kind: "topic"; readonly topic: TopicInfo }
     | { readonly kind: "too_many"; readonly detail: string }
     | { readonly kind: "version_conflict" }
-    | Trouble
+    | WriteTrouble
   >;
   removeTopic(caller: Caller, name: string): Promise<RemovedAnswer>;
 };

@@ -114,12 +114,13 @@ async function changePools(
 }
 
 /** Refused before anything is written; what was changed meanwhile by others is decided anew. */
-async function save(engine: Engine, { actor, tenant }: Caller, decide: (settings: TenantSettings) => Change) {
+async function save(engine: Engine, caller: Caller, decide: (settings: TenantSettings) => Change) {
+  const { tenant } = caller;
   const current = await readSettings(engine, tenant);
   if (current.kind !== "settings") return current;
   const detail = tooMany({ ...current.settings, ...decide(current.settings) });
   if (detail !== undefined) return { kind: "too_many", detail } as const;
-  const answer = await changeTenant(engine, actor, tenant, decide);
+  const answer = await changeTenant(engine, caller, tenant, decide);
   if (answer.kind === "saved") return { kind: "saved", settings: answer.record.settings } as const;
   return answer.kind === "version_conflict" ? ({ kind: "version_conflict" } as const) : answer;
 }
@@ -133,7 +134,7 @@ async function removeFrom(
   const current = await readSettings(engine, caller.tenant);
   if (current.kind !== "settings") return current;
   if (decide(current.settings) === undefined) return { kind: "not_found" } as const;
-  const answer = await changeTenant(engine, caller.actor, caller.tenant, (now) => decide(now) ?? {});
+  const answer = await changeTenant(engine, caller, caller.tenant, (now) => decide(now) ?? {});
   if (answer.kind === "saved") return { kind: "removed" } as const;
   return answer.kind === "version_conflict" ? ({ kind: "version_conflict" } as const) : answer;
 }

@@ -1,5 +1,6 @@
 // Removes a tenant: its keys, then its settings, then its name from the list. Each step may be repeated.
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
+import { troubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { ControlApi } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
@@ -21,8 +22,8 @@ export async function removeTenant(
   const listed = await listKeys(engine, tenant);
   if (listed.kind !== "listed") return listed;
   for (const { keyId } of listed.keys) {
-    const revoked = await revokeKey(engine, keys, { actor, tenant, keyId });
-    if (revoked.kind === "unknown" || revoked.kind === "unavailable") return revoked;
+    const revoked = await revokeKey(engine, keys, { by: actor, tenant, keyId });
+    if (revoked.kind !== "revoked" && revoked.kind !== "not_found") return troubleOf(revoked);
   }
   // A start that was under way when the keys went may have been admitted.
   const counted = await getTenant(engine, tenant);
@@ -33,12 +34,12 @@ export async function removeTenant(
   );
   if (forgotten.kind === "version_conflict")
     return { kind: "unavailable", cause: "the settings keep changing" };
-  if (forgotten.kind !== "saved") return forgotten;
+  if (forgotten.kind !== "saved") return troubleOf(forgotten);
   const place = { tenant: platformTenant, collection: "tenant", id: tenant, actor } as const;
   const answer = await askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) =>
     ports.store.removeDocument(place, { deadlineMs }),
   );
   // Gone between the first look and now: somebody else removed it, or a repeat of this call did.
   if (answer.kind === "removed" || answer.kind === "not_found") return { kind: "removed" };
-  return { kind: answer.kind, cause: answer.cause };
+  return troubleOf(answer);
 }

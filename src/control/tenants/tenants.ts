@@ -6,6 +6,7 @@ import {
   type TenantRecord,
   type TenantSettings,
 } from "../../domain/tenant.ts";
+import { type Acting, actorOf, credentialIn, troubleOf, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { ControlApi, Trouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
@@ -34,16 +35,14 @@ export async function createTenant(
   if (known.kind !== "not_found") return { kind: known.kind, cause: known.cause };
   if (Object.keys(settings).length > 0) {
     const saved = await changeTenant(engine, actor, tenant, () => settings);
-    if (saved.kind === "unknown" || saved.kind === "unavailable") return saved;
+    if (saved.kind !== "saved") return troubleOf(saved);
   }
   const request = { ...place, body: "{}", expectedRevision: 0, changeId: ports.random.token(), actor };
   const listed = await askUntilKnown(ports, "putDocument", limits, (deadlineMs) =>
     ports.store.putDocument(request, { deadlineMs }),
   );
   if (listed.kind === "saved") return { kind: "created" };
-  return listed.kind === "revision_conflict"
-    ? { kind: "exists" }
-    : { kind: listed.kind, cause: listed.cause };
+  return listed.kind === "revision_conflict" ? { kind: "exists" } : troubleOf(listed);
 }
 
 export async function getTenant(engine: Engine, tenant: TenantId): Promise<Answer<"getTenant">> {
@@ -82,7 +81,7 @@ type Changes = { readonly [Name in keyof TenantSettings]?: TenantSettings[Name] 
 /** Tries again when somebody else changed the tenant meanwhile, unless the caller named the version it saw. */
 export async function changeTenant(
   engine: Engine,
-  actor: string,
+  by: Acting,
   tenant: TenantId,
   decide: (settings: TenantSettings) => Changes,
   expectedVersion?: number,
@@ -96,7 +95,10 @@ export async function changeTenant(
       return { kind: "version_conflict", version };
     const settings = merged(current.record.settings, decide(current.record.settings));
     const changeId = describeChange(current.record.settings, settings, ports.random.token());
-    const request = { tenant, settings, expectedVersion: version, changeId, actor };
+    const request = {
+      ...{ tenant, settings, expectedVersion: version, changeId, actor: actorOf(by) },
+      ...credentialIn(tenant, by),
+    };
     const answer = await askUntilKnown(ports, "setTenant", storeLimits(config), (deadlineMs) =>
       ports.store.setTenant(request, { deadlineMs }),
     );
@@ -104,7 +106,7 @@ export async function changeTenant(
       tenants.learn(tenant, settings);
       return { kind: "saved", record: { settings, version: answer.version } };
     }
-    if (answer.kind !== "version_conflict") return { kind: answer.kind, cause: answer.cause };
+    if (answer.kind !== "version_conflict") return writeTroubleOf(answer);
     if (expectedVersion !== undefined || tries === 5)
       return { kind: "version_conflict", version: answer.version };
   }

@@ -1,8 +1,9 @@
 // Reads and removes workflows; runs that are pinned to a definition keep it.
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { credentialIn, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
-import type { Caller, Trouble, WorkflowInfo } from "../control-api.ts";
+import type { Caller, Trouble, WorkflowInfo, WriteTrouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
 import type { WorkflowDocument } from "./definitions.ts";
 
@@ -48,20 +49,21 @@ export async function listWorkflows(
 
 export async function removeWorkflow(
   engine: Engine,
-  { tenant, actor }: Caller,
+  caller: Caller,
   id: string,
-): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | Trouble> {
+): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | WriteTrouble> {
+  const { tenant, actor } = caller;
+  const request = { tenant, collection: "workflow", id, actor, ...credentialIn(tenant, caller) } as const;
   const answer = await askUntilKnown(
     engine.ports,
     "removeDocument",
     storeLimits(engine.config),
-    (deadlineMs) =>
-      engine.ports.store.removeDocument({ tenant, collection: "workflow", id, actor }, { deadlineMs }),
+    (deadlineMs) => engine.ports.store.removeDocument(request, { deadlineMs }),
   );
   engine.definitions.forgetCurrent(tenant, id);
   return answer.kind === "removed" || answer.kind === "not_found"
     ? { kind: answer.kind }
-    : { kind: answer.kind, cause: answer.cause };
+    : writeTroubleOf(answer);
 }
 
 type Text = { readonly kind: "text"; readonly value: JsonValue } | { readonly kind: "not_found" } | Trouble;

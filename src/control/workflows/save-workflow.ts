@@ -2,6 +2,7 @@
 import { hash } from "node:crypto";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import { definitionHash, definitionText, readDefinition } from "../../domain/workflow/definition.ts";
+import { credentialIn, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Caller, ControlApi } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
@@ -18,17 +19,17 @@ export async function saveWorkflow(
   const text = definitionText({ ...(value as { readonly [name: string]: JsonValue }), id });
   const contentHash = definitionHash(text);
   const { tenant, actor } = caller;
+  const credential = credentialIn(tenant, caller);
   const put = (collection: "workflow" | "definition", documentId: string, body: string, changeId: string) =>
     askUntilKnown(engine.ports, "putDocument", storeLimits(engine.config), (deadlineMs) =>
       engine.ports.store.putDocument(
-        { tenant, collection, id: documentId, body, changeId, actor },
+        { tenant, collection, id: documentId, body, changeId, actor, ...credential },
         { deadlineMs },
       ),
     );
   // The same content again changes nothing: the change is named by what it says.
   const stored = await put("definition", contentHash, text, contentHash);
-  if (stored.kind === "unknown" || stored.kind === "unavailable")
-    return { kind: stored.kind, cause: stored.cause };
+  if (stored.kind !== "saved") return writeTroubleOf(stored);
   const saved = await put(
     "workflow",
     id,
@@ -37,6 +38,5 @@ export async function saveWorkflow(
   );
   engine.definitions.forgetCurrent(tenant, id);
   if (saved.kind === "saved") return { kind: "saved", id, revision: saved.revision };
-  if (saved.kind === "revision_conflict") throw new Error("a save that expects no revision has no conflict");
-  return { kind: saved.kind, cause: saved.cause };
+  return writeTroubleOf(saved);
 }

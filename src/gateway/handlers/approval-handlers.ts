@@ -75,10 +75,9 @@ function decisionReply(answer: DecideAnswer): Reply<"approve"> {
       return { code: "run_ended" };
     case "not_found":
       return { code: "approval_not_found" };
-    case "credential_revoked":
-      return { code: "unauthenticated" };
     case "lock_busy":
       return { code: "approval_lock_busy", retryAfterSeconds: answer.retryAfterSeconds };
+    case "credential_revoked":
     case "unavailable":
     case "unknown":
       return writingTrouble(answer);

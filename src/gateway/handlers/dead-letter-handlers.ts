@@ -142,7 +142,6 @@ function retryReply(answer: RetryAnswer): Reply<"retryDeadLetter"> {
     case "tenant_stopped":
       return { code: "tenant_stopped" };
     case "credential_revoked":
-      return { code: "unauthenticated" };
     case "unavailable":
     case "unknown":
       return writingTrouble(answer);

@@ -2,7 +2,7 @@
 import { type ApiKeyRecord, isPlatformKey } from "../../domain/api-key.ts";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
 import { parseTenantId, platformTenant, type TenantId } from "../../domain/tenant.ts";
-import { type Failure, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import { callerOf, type Failure, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
 import { pageReply } from "../page.ts";
 import { apiKeyView } from "../views.ts";
 
@@ -29,18 +29,19 @@ export const keyHandlers: KeyHandlers = {
       if (found.kind === "not_found") return { code: "tenant_not_found" };
       if (found.kind !== "tenant") return readingTrouble(found);
     }
-    const answer = await api.createKey(key.keyId, tenant, {
+    const answer = await api.createKey(callerOf(key), tenant, {
       role: body.role,
       name: body.name,
       ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
     });
+    if (answer.kind === "tenant_removed") return { code: "tenant_not_found" };
     if (answer.kind !== "created") return writingTrouble(answer);
     return { status: 201, body: { ...apiKeyView(answer.key), key: answer.text } };
   },
 
   async revokeKey({ api }, { params, query, key }) {
     const tenant = tenantOf(key, query.tenant ?? tenantInId(params.id));
-    const answer = await api.revokeKey(key.keyId, tenant, params.id);
+    const answer = await api.revokeKey(callerOf(key), tenant, params.id);
     if (answer.kind === "revoked") return { status: 204, body: undefined };
     return answer.kind === "not_found" ? { code: "api_key_not_found" } : writingTrouble(answer);
   },

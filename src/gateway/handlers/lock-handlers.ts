@@ -1,6 +1,7 @@
 // Locks over HTTP: agents' own, and every lock for operators.
 import type { z } from "zod";
 import type * as schemas from "../../api/lock-schemas.ts";
+import { credentialIn } from "../../control/acting.ts";
 import type { AcquireLockAnswer, TenantLock } from "../../control/locks/lock-api.ts";
 import { type ApiKeyRecord, isPlatformKey } from "../../domain/api-key.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
@@ -77,7 +78,8 @@ export const lockHandlers: LockHandlers = {
     if (tenant === undefined) return { code: "invalid_request", detail: "tenant: name whose lock it is" };
     const { namespace, name, fence, reason } = body;
     const lock = { namespace, name };
-    const answer = await api.breakLock({ actor: key.keyId, tenant, lock, fence: fence as Fence, reason });
+    const acting = { actor: key.keyId, ...credentialIn(tenant, callerOf(key)) };
+    const answer = await api.breakLock({ ...acting, tenant, lock, fence: fence as Fence, reason });
     switch (answer.kind) {
       case "broken":
         return { status: 200, body: { tenant, namespace, name, fence, released: true } };
@@ -85,6 +87,7 @@ export const lockHandlers: LockHandlers = {
         return { code: "lock_superseded", more: { fence: Number(answer.fence) } };
       case "free":
         return { code: "lock_not_found" };
+      case "credential_revoked":
       case "unavailable":
       case "unknown":
         return writingTrouble(answer);

@@ -121,6 +121,7 @@ function notChanged(answer: Exclude<ChangePoolAnswer, { kind: "not_found" } | { 
       return { code: "invalid_request", detail: answer.detail } as const;
     case "version_conflict":
       return { code: "version_conflict" } as const;
+    case "credential_revoked":
     case "unavailable":
     case "unknown":
       return writingTrouble(answer);
@@ -133,6 +134,7 @@ function removed(answer: Exclude<RemovedAnswer, { kind: "not_found" }>) {
       return { status: 204, body: undefined } as const;
     case "version_conflict":
       return { code: "version_conflict" } as const;
+    case "credential_revoked":
     case "unavailable":
     case "unknown":
       return writingTrouble(answer);

@@ -91,6 +91,7 @@ export const runHandlers: RunHandlers = {
         return unknownRun;
       case "not_ended":
         return { code: "run_not_ended" };
+      case "credential_revoked":
       case "unavailable":
       case "unknown":
         return writingTrouble(answer);
@@ -149,6 +150,7 @@ function cancelReply(answer: CancelAnswer) {
       return { code: "run_ended", more: { run_status: answer.status } } as const;
     case "not_found":
       return unknownRun;
+    case "credential_revoked":
     case "unavailable":
     case "unknown":
       return writingTrouble(answer);

@@ -68,6 +68,7 @@ export const tenantHandlers: TenantHandlers = {
         return { code: "version_conflict", more: { version: answer.version } };
       case "not_found":
         return unknownTenant;
+      case "credential_revoked":
       case "unavailable":
       case "unknown":
         return writingTrouble(answer);

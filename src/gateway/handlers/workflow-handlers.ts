@@ -35,6 +35,7 @@ export const workflowHandlers: WorkflowHandlers = {
             .slice(0, 2_000),
           more: { problems: answer.problems.map((problem) => placedProblem(problem, placeOf)) },
         };
+      case "credential_revoked":
       case "unavailable":
       case "unknown":
         return writingTrouble(answer);

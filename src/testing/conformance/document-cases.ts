@@ -147,6 +147,56 @@ export const documentCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "a revoked key changes no document, no setting, no run and no lock, and what it did before is answered as it was",
+    async check(harness) {
+      const { store, tenant } = harness;
+      const revoked = { credential: "key_1" };
+      const saved = { changeId: "change-1", ...revoked };
+      assertOutcome(await put(harness, "deploy", saved), { kind: "saved", revision: 1 });
+      const runId = await harness.admit();
+      const lock = { namespace: "public", name: "gpu" } as const;
+      const { fence } = await harness.acquire(lock, 60_000);
+      const tenantChange = { tenant, settings: { revokedKeyIds: ["key_1"] }, actor: "root", ...revoked };
+      const first = { ...tenantChange, expectedVersion: 0, changeId: "change-2" };
+      assertOutcome(await store.setTenant(first, call), { kind: "saved", version: 1 });
+      const before = (await events(harness)).length;
+
+      const refused = { kind: "credential_revoked" } as const;
+      assertOutcome(await put(harness, "deploy", saved), { kind: "saved", revision: 1 });
+      assertOutcome(await store.setTenant(first, call), { kind: "saved", version: 1 });
+      assertOutcome(await put(harness, "deploy", revoked), refused);
+      const change = { ...tenantChange, expectedVersion: 1, changeId: "change-3", settings: {} };
+      assertOutcome(await store.setTenant(change, call), refused);
+      const place = { tenant, collection: "workflow", id: "deploy", actor: "editor" } as const;
+      assertOutcome(await store.removeDocument({ ...place, ...revoked }, call), refused);
+      assertOutcome(await store.deleteRun({ tenant, runId, actor: "editor", ...revoked }, call), refused);
+      const broken = { tenant, lock, fence, actor: "editor", reason: "stuck" };
+      assertOutcome(await store.breakLock({ ...broken, ...revoked }, call), refused);
+      assert.equal((await events(harness)).length, before);
+      assert.equal(await get(harness, "deploy"), "1 {}");
+      assertOutcome(await store.breakLock({ ...broken, credential: "key" }, call), { kind: "broken" });
+      assertOutcome(await store.removeDocument({ ...place, credential: "key_11" }, call), {
+        kind: "removed",
+      });
+    },
+  },
+  {
+    name: "a tenant that is removed gets no more keys until it is set up again, and everything else as before",
+    async check(harness) {
+      const { store, tenant } = harness;
+      const key = (id: string) => put(harness, id, { collection: "apiKey", expectedRevision: 0 });
+      assertOutcome(await key("k1"), { kind: "saved", revision: 1 });
+      await harness.set({ removed: true });
+      assertOutcome(await key("k2"), { kind: "tenant_removed" });
+      assertOutcome(await put(harness, "deploy"), { kind: "saved", revision: 1 });
+      const place = { tenant, collection: "apiKey", id: "k1", actor: "root" } as const;
+      assertOutcome(await store.removeDocument(place, call), { kind: "removed" });
+      assert.deepEqual(await list(harness, "", 9, "apiKey"), []);
+      await harness.set({});
+      assertOutcome(await key("k2"), { kind: "saved", revision: 1 });
+    },
+  },
+  {
     name: "a run starts only by the revision of its workflow that its caller read",
     async check(harness) {
       const { store, tenant } = harness;

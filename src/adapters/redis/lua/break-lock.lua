@@ -15,9 +15,9 @@
   KEYS[11] due: sorted set of "<kind> <tenant> <subject>" by time
   ARGV[1] notAfterMs  ARGV[2] fence  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
   ARGV[6] the lock's name in the list of locks, or ""  ARGV[7] the lock's name  ARGV[8] actor  ARGV[9] reason
-  ARGV[10] eventsMax
+  ARGV[10] eventsMax  ARGV[11] credential's word or ""
   Returns {"broken", now}, {"broken", now, new holder's token, its fence, expiresInMs}, {"superseded", now, fence},
-  {"free", now} or {"too_late", now}
+  {"free", now}, {"credential_revoked", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowUs = time[1] * 1000000 + time[2]
@@ -35,6 +35,9 @@ local value, fence, state = string.match(grant or "", "^([^ ]+ [^ ]+ ([^ ]+).-) 
 if fence == ARGV[2] and state == "broken" then return { "broken", now } end
 --@include lock-queue
 if queueKey and grant and fence ~= ARGV[2] and isEnded("broken " .. ARGV[2]) then return { "broken", now } end
+if ARGV[11] ~= "" and grant and string.find(redis.call("HGET", tenantKey, "revoked") or "", " " .. ARGV[11] .. " ", 1, true) then
+  return { "credential_revoked", now }
+end
 if not lock then return { "free", now } end
 if fence ~= ARGV[2] then return { "superseded", now, fence } end
 

@@ -5,8 +5,11 @@
   KEYS[2] run: hash of the header's fields, and of "record:<key>", "job:<id>" and "row:<version>"
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
+  KEYS[5] tenant: hash with revoked (" <credential> <credential> ")
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] actor  ARGV[5] eventsMax
-  Returns {"deleted", now}, {"more", now}, {"not_found", now}, {"not_ended", now, status} or {"too_late", now}
+  ARGV[6] credential's word or ""
+  Returns {"deleted", now}, {"more", now}, {"not_found", now}, {"not_ended", now, status}, {"credential_revoked", now}
+  or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -20,6 +23,9 @@ local start = KEYS[1]
 
 local status = redis.call("HGET", KEYS[2], "status")
 if not status then return { "not_found", now } end
+if ARGV[6] ~= "" and string.find(redis.call("HGET", KEYS[5], "revoked") or "", " " .. ARGV[6] .. " ", 1, true) then
+  return { "credential_revoked", now }
+end
 if not terminal[status] then return { "not_ended", now, status } end
 redis.call("ZCARD", KEYS[4]) -- Refuses a key of another type while nothing is written yet.
 local plan = planRemoval(ARGV[2], ARGV[3], true)
