@@ -207,6 +207,7 @@ export class Deeds {
           what,
         );
         return;
+      case "credential_revoked":
       case "unknown":
       case "unavailable":
         return;
