@@ -1,10 +1,13 @@
 // The composition root: the only file that names adapters. It puts a store, a bus, the system's clock and the flows together.
+import { rmSync } from "node:fs";
+import { join } from "node:path";
 import { createHttpDispatchCheck } from "./adapters/http/http-dispatch-check.ts";
 import { createInProcessBus } from "./adapters/in-process/in-process-bus.ts";
 import { MemoryMetrics } from "./adapters/memory/memory-metrics.ts";
 import { createMemoryStore } from "./adapters/memory/memory-store.ts";
 import type { PrometheusMetrics } from "./adapters/prometheus/prometheus-metrics.ts";
 import type { Copy, Restored, RestoreOptions } from "./adapters/sqlite/backup.ts";
+import { openAnchorsFile } from "./adapters/system/anchors-file.ts";
 import { systemClock } from "./adapters/system/system-clock.ts";
 import { systemInstance } from "./adapters/system/system-instance.ts";
 import { createSystemLog } from "./adapters/system/system-log.ts";
@@ -76,6 +79,8 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     metrics: new MemoryMetrics(config["metrics.tenantLabelsMax"]),
     tracer: options.ports?.tracer ?? (await openTracer()),
     instance: systemInstance(),
+    // A store that was handed over is anchored by whoever owns it.
+    ...(options.ports?.store === undefined ? anchorsOf(config, log) : {}),
     ...options.ports,
     log,
     store,
@@ -102,6 +107,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
       await running.stop();
       await bus.close();
       await store.close();
+      await ports.anchors?.close();
     },
   };
 }
@@ -124,6 +130,19 @@ export function storeSettings(config: Config): StoreSettings {
     proveEveryMs: 60_000,
     runsPerRootMax: config["runs.perRootMax"],
   };
+}
+
+/** Beside the embedded data unless a file is named; the data of a memory store has no life of its own to anchor. */
+function anchorsOf(config: Config, log: Ports["log"]): Pick<Ports, "anchors"> {
+  const path = anchorsPath(config);
+  return path === undefined ? {} : { anchors: openAnchorsFile(path, log) };
+}
+
+const anchorsFileName = "audit-heads.json";
+
+function anchorsPath(config: Config): string | undefined {
+  if (config["audit.anchorsFile"] !== "") return config["audit.anchorsFile"];
+  return config["store.kind"] === "sqlite" ? join(config["store.dataDirectory"], anchorsFileName) : undefined;
 }
 
 function checkBehindUrl(config: Config): DispatchCheck | undefined {
@@ -232,6 +251,11 @@ export async function createShownMetrics(config: Config): Promise<PrometheusMetr
   return createPrometheusMetrics(config["metrics.tenantLabelsMax"]);
 }
 
+/** They belong to the data that was there: older data would look as if somebody had taken records away. */
+function forgetAnchors(directory: string): void {
+  rmSync(join(directory, anchorsFileName), { force: true });
+}
+
 /** The embedded data as one file. The server that owns it must be stopped: while it runs, all three answer `store_in_use`. */
 export const embeddedData = {
   async backUp(directory: string, target: string): Promise<Copy> {
@@ -240,10 +264,13 @@ export const embeddedData = {
   },
   async restore(source: string, directory: string, options: RestoreOptions): Promise<Restored> {
     const { restoreDatabase } = await import("./adapters/sqlite/backup.ts");
-    return restoreDatabase(source, directory, options);
+    const restored = await restoreDatabase(source, directory, options);
+    forgetAnchors(directory);
+    return restored;
   },
   async remove(directory: string): Promise<void> {
     const { removeDatabase } = await import("./adapters/sqlite/backup.ts");
-    return removeDatabase(directory);
+    await removeDatabase(directory);
+    forgetAnchors(directory);
   },
 };

@@ -63,6 +63,8 @@ const gap = z.object({
   }),
 });
 
+const headState = z.enum(["same", "different", "gone", "not_kept"]);
+
 export const auditVerdict = z
   .object({
     status: z.enum(["intact", "incomplete", "broken"]).meta({
@@ -91,8 +93,18 @@ export const auditVerdict = z
       description: "The newest record's number and hash: note it elsewhere and ask with `expect` later.",
     }),
     kept_from: z.number().meta({ description: "Older records are dropped, as the store is set to." }),
-    expected: z.enum(["same", "different", "gone", "not_kept"]).exactOptional().meta({
+    expected: headState.exactOptional().meta({
       description: "What became of the head that was asked about; not_kept: it is too old to tell.",
     }),
+    anchored: z.object({ sequence: z.number(), state: headState }).exactOptional().meta({
+      description:
+        "What became of the newest head that the server keeps outside the store; absent if it has none.",
+    }),
+    not_ruled_out: z
+      .array(z.enum(["rewritten_unanchored", "rewritten_after_anchor", "recomputed_without_secret"]))
+      .meta({
+        description:
+          "What somebody who can write to the store could have done unnoticed: make seals again, of all records or of those after the newest head that is known; or compute hashes, since there is no secret.",
+      }),
   })
   .meta({ id: "AuditVerdict" });

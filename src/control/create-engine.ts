@@ -5,6 +5,7 @@ import type { Bus } from "../ports/bus.ts";
 import type { Ports } from "../ports/ports.ts";
 import { type Execute, executeOn, type Store, storeFrom } from "../ports/store.ts";
 import { createTenantCache } from "./admission/tenant-cache.ts";
+import { createSealBook } from "./audit/seal-trail.ts";
 import { createCollectedSamples } from "./canaries/collected-samples.ts";
 import { createCanarySamples } from "./canaries/samples.ts";
 import { createAlarms } from "./engine/alarms.ts";
@@ -65,6 +66,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     wakes,
     teller,
     lockWaiters: createLockWaiters(ports, config["locks.public.waitersMax"]),
+    seals: createSealBook(ports.anchors),
   };
   return engine;
 }

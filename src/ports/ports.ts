@@ -1,4 +1,5 @@
 // Everything that a flow may use from outside itself, handed over as its first argument.
+import type { AuditAnchors } from "./audit-anchors.ts";
 import type { Clock } from "./clock.ts";
 import type { Log } from "./log.ts";
 import type { Metrics } from "./metrics.ts";
@@ -15,4 +16,6 @@ export type Ports = {
   readonly tracer: Tracer;
   /** Names this process to operators: it stands in every lock it holds. */
   readonly instance: string;
+  /** Absent where nothing outlives the process: what it has sealed itself is remembered all the same. */
+  readonly anchors?: AuditAnchors;
 };

@@ -1,5 +1,5 @@
 // The settings of the audit trail's hash chain.
-import { choice, milliseconds, secretText } from "./kinds.ts";
+import { choice, milliseconds, optionalText, secretText } from "./kinds.ts";
 
 export const auditSettings = {
   "audit.sealEveryMs": milliseconds(
@@ -13,6 +13,11 @@ export const auditSettings = {
     "AUDIT_REFUSALS",
     ["yes", "no"],
     "Whether refused changes are counted into the audit trails: one record per tenant for each minute with refusals.",
+  ),
+  "audit.anchorsFile": optionalText(
+    "AUDIT_ANCHORS_FILE",
+    /./,
+    "Where this process notes the newest head of every trail, outside the store, so that verify notices a rewritten store. Embedded: audit-heads.json beside the data. One file per process; best on a disk that the store's people cannot write to.",
   ),
   "audit.secret": secretText(
     "AUDIT_SECRET",

@@ -1,10 +1,12 @@
 // The audit trail over HTTP on real stores: one byte in the file or on the server is found and named.
 import { rmSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { loadDriver } from "../../src/adapters/sqlite/driver.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createControlPlane } from "../../src/control-plane.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { typeCommand } from "../support/command-line.ts";
@@ -182,6 +184,29 @@ describe("one byte", () => {
     expect(flipped).toMatchObject({ status: "broken", first_broken: { sequence: 6, why: "row_changed" } });
     const gone = await change(`DELETE FROM event WHERE ${row(3)}`);
     expect(gone).toMatchObject({ status: "broken", first_broken: { sequence: 3, why: "row_missing" } });
+  });
+
+  test("of a row whose seals were removed is found after a restart, by the head that is kept beside the data", async () => {
+    const directory = join(folder, "embedded");
+    const open = () =>
+      createControlPlane({
+        overrides: { "store.dataDirectory": directory },
+        ports: { log: silentLog },
+        engine: "stopped",
+      });
+    const first = await open();
+    for (const id of ["a", "b", "c"])
+      await first.api.saveWorkflow({ tenant: acme, actor: "ann" }, workflow(id));
+    expect(await first.api.verifyTrail(acme)).toMatchObject({ status: "intact" });
+    await first.close();
+    const database = (await loadDriver())(join(directory, "interlock.db"), { readOnly: false });
+    database.exec("UPDATE event SET value = replace(value, '\"ann\"', '\"eve\"')");
+    database.exec("DELETE FROM document WHERE scope = 'acme/seal'");
+    database.close();
+    const later = await open();
+    const verdict = await later.api.verifyTrail(acme);
+    expect(verdict).toMatchObject({ status: "broken", anchored: { state: "different" } });
+    await later.close();
   });
 
   test("of a row on a Redis server is found while the server runs, and so is a row that is gone", async () => {

@@ -17,6 +17,7 @@ import type { Job, JobId } from "../../src/domain/job.ts";
 import type { Guard, LockToken } from "../../src/domain/lock.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
+import type { AuditAnchors } from "../../src/ports/audit-anchors.ts";
 import type { Bus } from "../../src/ports/bus.ts";
 import type { DispatchCheck } from "../../src/ports/dispatch-check.ts";
 import type { Kernel } from "../../src/testing/kernel.ts";
@@ -61,6 +62,8 @@ export type PlaneOptions = MemberOptions & {
   /** Planes that share one are heard by each other; by default each has its own. */
   readonly bus?: Bus;
   readonly dispatchCheck?: DispatchCheck;
+  /** Where heads of audit trails are kept outside the store. */
+  readonly anchors?: AuditAnchors;
 };
 
 export type Overrides = Partial<Config>;
@@ -99,12 +102,13 @@ export class FlowWorld {
   }
 
   async open(name: string, options: PlaneOptions = {}): Promise<FlowPlane> {
-    const { overrides = {}, engine = "running", bus: shared, dispatchCheck, ...rest } = options;
+    const { overrides = {}, engine = "running", bus: shared, dispatchCheck, anchors, ...rest } = options;
     const member = join(this.world, name, rest);
     const bus = shared ?? createInProcessBus(member.ports);
     const plane = await createControlPlane({
       // Calls are counted in many tests: those of the sealer would be among them.
-      ...{ overrides: { "audit.sealEveryMs": 0, ...overrides }, engine, bus, ports: member.ports },
+      ...{ overrides: { "audit.sealEveryMs": 0, ...overrides }, engine, bus },
+      ports: { ...member.ports, ...(anchors === undefined ? {} : { anchors }) },
       ...(dispatchCheck === undefined ? {} : { dispatchCheck }),
     });
     return flowPlane(this, member, plane, bus);

@@ -1,7 +1,12 @@
 // Sealing and verifying whole trails in virtual time: several at once, restarts, gaps, and hands in the store.
+import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { openAnchorsFile } from "../../src/adapters/system/anchors-file.ts";
 import { asked, changeSeal, headText, sealId, seals, tamper, verify, write } from "../support/audit-world.ts";
 import { acme, type FlowPlane, FlowWorld, only } from "../support/flow-world.ts";
+import { silentLog } from "../support/silent-log.ts";
 
 describe("sealing", () => {
   test("by several processes at once gives one chain: the slower reads again", async () => {
@@ -147,11 +152,16 @@ describe("somebody with his hands in the store", () => {
     expect(await verify(flow, plane)).toMatchObject({ ...broken(501, "seal_changed"), sealedTo: 610 });
   });
 
-  test("who removes the newest seals is told by whoever sealed them, and whatever he changed by who noted a head", async () => {
+  test("who changes a record and removes its seal is found by whoever knows a later head: the process itself, or who noted one", async () => {
     const { flow, plane, noted } = await sealed();
     tamper(flow, 590, { actor: "nobody" });
     flow.world.records.erase("document", `${acme}/seal`, sealId(501));
-    expect((await verify(flow, plane)).status).toBe("intact");
+    expect(await verify(flow, plane)).toMatchObject({
+      ...broken(600, "hash_changed"),
+      anchored: { sequence: 600, state: "different" },
+    });
+    await write(flow, 20);
+    expect(await verify(flow, plane)).toMatchObject(broken(600, "hash_changed"));
     expect(plane.member.lines).toContainEqual(
       expect.objectContaining({ message: "seals of the audit trail have disappeared", level: "error" }),
     );
@@ -173,18 +183,65 @@ describe("somebody with his hands in the store", () => {
     expect(await verify(flow, plane, noted)).toMatchObject({ expected: "not_kept" });
   });
 
-  test("who recomputes the whole chain is believed without a secret, and found out with one", async () => {
+  test("who recomputes the whole chain is believed by processes that know neither a secret nor a head", async () => {
     const forge = async (secret: string) => {
-      const { flow, plane } = await sealed(secret);
+      const { flow } = await sealed(secret);
       const forger = await flow.open("forger", asked);
       tamper(flow, 42, { actor: "nobody" });
       for (const { id } of await seals(flow)) flow.world.records.erase("document", `${acme}/seal`, id);
       expect((await verify(flow, forger)).status).toBe("intact");
-      const verdict = await verify(flow, plane);
+      const overrides = { "audit.secret": secret };
+      const verdict = await verify(flow, await flow.open("later", { ...asked, overrides }));
+      if (secret === "")
+        expect(verdict.notRuledOut).toEqual(["rewritten_unanchored", "recomputed_without_secret"]);
       return verdict.firstBroken ?? verdict.status;
     };
     expect(await forge("")).toBe("intact");
     expect(await forge("the-secret-of-the-platform")).toEqual({ sequence: 1, why: "other_secret" });
+  });
+
+  test("heads that are kept outside the store outlive the process, and are not moved on to a rewritten trail", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "interlock-anchors-"));
+    try {
+      const path = join(folder, "heads", "audit-heads.json");
+      const start = (flow: FlowWorld, name: string) =>
+        flow.open(name, { ...asked, anchors: openAnchorsFile(path, silentLog) });
+      const keepsHeads = ({ plane }: FlowPlane) => plane.ports.anchors?.close();
+      const flow = new FlowWorld();
+      const first = await start(flow, "first");
+      await write(flow, 600);
+      expect(await verify(flow, first)).toMatchObject({ status: "intact" });
+      await write(flow, 300);
+      expect(await verify(flow, first)).toMatchObject({
+        status: "intact",
+        anchored: { sequence: 600, state: "same" },
+        notRuledOut: ["rewritten_after_anchor", "recomputed_without_secret"],
+      });
+      await keepsHeads(first);
+      expect(statSync(path).mode & 0o777).toBe(0o600);
+      tamper(flow, 42, { actor: "nobody" });
+      for (const { id } of await seals(flow)) flow.world.records.erase("document", `${acme}/seal`, id);
+      for (const name of ["second", "third"]) {
+        const later = await start(flow, name);
+        expect(await verify(flow, later)).toMatchObject({
+          ...broken(900, "hash_changed"),
+          anchored: { sequence: 900, state: "different" },
+        });
+        await write(flow, 10);
+        expect((await verify(flow, later)).status).toBe("broken");
+        await keepsHeads(later);
+      }
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
+  test("a file of heads that cannot be read is not taken for an empty one", () => {
+    const folder = mkdtempSync(join(tmpdir(), "interlock-anchors-"));
+    const path = join(folder, "audit-heads.json");
+    writeFileSync(path, "{");
+    expect(() => openAnchorsFile(path, silentLog)).toThrow(/audit\.anchorsFile .* cannot be read/);
+    rmSync(folder, { recursive: true, force: true });
   });
 
   test("a secret may come later, or be replaced, as long as the former one is still named", async () => {

@@ -102,6 +102,13 @@ const reasons: Readonly<Record<NonNullable<AuditVerdict["first_broken"]>["why"],
   other_secret: "it was sealed without the secret, or with another one",
 };
 
+const doubts: Readonly<Record<AuditVerdict["not_ruled_out"][number], string>> = {
+  rewritten_unanchored:
+    "somebody changed the store and had it sealed again, before the server noted a head (--expect, audit.anchorsFile)",
+  rewritten_after_anchor: "the same for records that are newer than the head that is known",
+  recomputed_without_secret: "hashes computed by somebody else: set audit.secret",
+};
+
 const tones = { intact: "good", incomplete: "busy", broken: "bad" } as const;
 
 function verdictLines({ output }: Context, verdict: AuditVerdict): readonly string[] {
@@ -114,8 +121,10 @@ function verdictLines({ output }: Context, verdict: AuditVerdict): readonly stri
       ["compared", `${verdict.total_events} records, ${verdict.kept_from} to ${verdict.sealed_to}`],
       ["never sealed", told],
       ["expected head", verdict.expected],
+      ["noted outside", verdict.anchored && `record ${verdict.anchored.sequence}: ${verdict.anchored.state}`],
       ["head", verdict.head ?? undefined],
     ]),
+    ...verdict.not_ruled_out.map((doubt) => output.paint("quiet", `Not ruled out: ${doubts[doubt]}.`)),
     ...(broken === undefined
       ? []
       : [

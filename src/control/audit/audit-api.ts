@@ -5,7 +5,6 @@ import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { readTrail, type TrailPage, type TrailRecords } from "./read-trail.ts";
 import { recordRefusals } from "./record-refusals.ts";
-import { createSealBook } from "./seal-trail.ts";
 import { type TrailVerdict, verifyTrail } from "./verify-trail.ts";
 
 export type AuditApi = {
@@ -17,10 +16,9 @@ export type AuditApi = {
 };
 
 export function createAuditApi(engine: Engine): AuditApi {
-  const book = createSealBook();
   return {
     readTrail: (tenant, page) => readTrail(engine, tenant, page),
-    verifyTrail: (tenant, expect) => verifyTrail(engine, book, tenant, expect),
+    verifyTrail: (tenant, expect) => verifyTrail(engine, tenant, expect),
     recordRefusals: (tenant, text) => recordRefusals(engine, tenant, text),
   };
 }

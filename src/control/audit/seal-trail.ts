@@ -1,21 +1,33 @@
 // Seals what is new in a tenant's audit trail. Any number of processes may: they compute the same hashes, and the slower reads again.
-import { headOf, type Seal, sealedRowsMax, sealRows, secretIdOf } from "../../domain/audit.ts";
+import { type Head, headOf, type Seal, sealedRowsMax, sealRows, secretIdOf } from "../../domain/audit.ts";
 import { isGenuine, unreadableSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import type { AuditAnchors } from "../../ports/audit-anchors.ts";
 import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import {
   dropOldSeals,
   type FoundSeal,
   lastSealFrom,
+  placeOf,
   putSeal,
   readRows,
+  readSeals,
   rowsPerRead,
+  type SealPage,
   trailTerms,
 } from "./seals.ts";
 
-/** The newest seal of a tenant as this process has seen it: where to look first, and what must not disappear. */
-export type SealBook = { recall(tenant: TenantId): Seen; learn(tenant: TenantId, seen: Seen): void };
+/** What this process knows of tenants' seals: where to look first, and what must not disappear. */
+export type SealBook = {
+  recall(tenant: TenantId): Seen;
+  learn(tenant: TenantId, seen: Seen): void;
+  /** The newest head that was sealed or found in place. It only moves on to heads that contain it. */
+  anchor(tenant: TenantId): Head | undefined;
+  advance(tenant: TenantId, head: Head): void;
+  /** Tenants whose anchor was found missing, which is logged once. */
+  readonly lost: Set<TenantId>;
+};
 
 /** The first and the last record of a seal; 0 when none was seen. */
 type Seen = { readonly from: number; readonly to: number };
@@ -23,15 +35,29 @@ type Seen = { readonly from: number; readonly to: number };
 const unseen: Seen = { from: 0, to: 0 };
 const tenantsMax = 10_000;
 
-export function createSealBook(): SealBook {
+export function createSealBook(anchors: AuditAnchors = createMemoryAnchors()): SealBook {
   const known = new Map<TenantId, Seen>();
   return {
     recall: (tenant) => known.get(tenant) ?? unseen,
-    learn(tenant, seen) {
-      if (known.size >= tenantsMax && !known.has(tenant)) known.clear();
-      known.set(tenant, seen);
-    },
+    learn: (tenant, seen) => remember(known, tenant, seen),
+    anchor: (tenant) => anchors.read(tenant),
+    advance: (tenant, head) => anchors.note(tenant, head),
+    lost: new Set(),
   };
+}
+
+function createMemoryAnchors(): AuditAnchors {
+  const heads = new Map<TenantId, Head>();
+  return {
+    read: (tenant) => heads.get(tenant),
+    note: (tenant, head) => remember(heads, tenant, head),
+    close: async () => {},
+  };
+}
+
+function remember<Value>(known: Map<TenantId, Value>, tenant: TenantId, value: Value): void {
+  if (known.size >= tenantsMax && !known.has(tenant)) known.clear();
+  known.set(tenant, value);
 }
 
 const seenIn = (seal: Seal | undefined): Seen =>
@@ -70,6 +96,17 @@ async function sealOnce(
   const found = await newestSeal(engine, book, tenant);
   if (found.kind !== "newest") return found;
   let { newest } = found;
+  const holding = await holdsAnchor(engine, book, tenant, newest?.found.seal);
+  if (typeof holding === "object") return holding;
+  if (holding === "lost" && !book.lost.has(tenant)) {
+    const from = book.anchor(tenant)?.sequence ?? 0;
+    alarm(engine, "the audit trail does not contain the head that was noted outside the store", tenant, from);
+    book.lost.add(tenant);
+  }
+  const advance = (seal: Seal) => {
+    if (holding === "held") book.advance(tenant, headOf(seal));
+  };
+  if (newest !== undefined) advance(newest.found.seal);
   for (;;) {
     const head = newest === undefined ? 0 : headOf(newest.found.seal).sequence;
     const reading = await readRows(engine, tenant, { after: head, limit: rowsPerRead });
@@ -89,9 +126,39 @@ async function sealOnce(
       if (revision === 0) await begun(engine, tenant, seal);
       metrics.count("audit_seals_total", { outcome: "saved" });
       book.learn(tenant, seenIn(seal));
+      advance(seal);
       newest = { found: { ...saved, from: seal.from, stored: undefined, seal }, state: "open" };
     }
   }
+}
+
+/**
+ * Whether the trail still contains the head that was anchored. If it does not, the anchor stays: moving it on would make what
+ * was rewritten look as if it had always been there.
+ */
+async function holdsAnchor(
+  engine: Engine,
+  book: SealBook,
+  tenant: TenantId,
+  newest: Seal | undefined,
+): Promise<"held" | "lost" | Trouble> {
+  const anchor = book.anchor(tenant);
+  if (anchor === undefined) return "held";
+  if (newest === undefined || anchor.sequence > headOf(newest).sequence) return "lost";
+  const found = newest.hashes[anchor.sequence - newest.from];
+  if (found !== undefined) return found === anchor.hash ? "held" : "lost";
+  for (let place: string | undefined = placeOf(anchor.sequence - sealedRowsMax + 1); place !== undefined; ) {
+    const page: SealPage | Trouble = await readSeals(engine, tenant, place);
+    if (page.kind !== "seals") return page;
+    for (const { stored } of page.seals) {
+      const hash = stored?.seal.hashes[anchor.sequence - stored.seal.from];
+      if (hash !== undefined) return hash === anchor.hash ? "held" : "lost";
+      if (stored !== undefined && stored.seal.from > anchor.sequence)
+        return anchor.sequence < newest.keptFrom ? "held" : "lost";
+    }
+    place = page.next;
+  }
+  return "lost";
 }
 
 /** A new seal is there: its gaps are told, and what it has made superfluous is removed. */

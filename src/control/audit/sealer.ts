@@ -4,7 +4,7 @@ import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { Engine } from "../engine/engine.ts";
 import { listTenants } from "../tenants/tenants.ts";
-import { createSealBook, type SealBook, sealTrail } from "./seal-trail.ts";
+import { type SealBook, sealTrail } from "./seal-trail.ts";
 
 /** Changes of one tenant that are not left waiting for their time: at 5,000 a second 10,000 kept rows last for two seconds. */
 const changesMax = 1_000;
@@ -20,7 +20,7 @@ export function startSealer(engine: Engine): Consumer | undefined {
   if (everyMs === 0) return undefined;
   const { clock, random } = engine.ports;
   const stopped = new AbortController();
-  const book = createSealBook();
+  const book = engine.seals;
   const changes = new Map<TenantId, number>();
   let resting = new AbortController();
   let isUrgent = false;

@@ -4,7 +4,7 @@ import { type Break, judgeSeal, unreadableSeal } from "../../domain/audit-verdic
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
-import { type SealBook, sealTrail } from "./seal-trail.ts";
+import { sealTrail } from "./seal-trail.ts";
 import { type FoundSeal, readRows, readSeals, type SealPage, trailTerms } from "./seals.ts";
 
 export type TrailVerdict = {
@@ -19,9 +19,22 @@ export type TrailVerdict = {
   readonly head?: Head;
   /** Older records are dropped by the store, as it is set to. */
   readonly keptFrom: number;
-  /** Of the head that was asked about. `gone`: it was newer than all that is there. `not_kept`: too old to tell. */
-  readonly expected?: "same" | "different" | "gone" | "not_kept";
+  /** Of the head that was asked about. */
+  readonly expected?: HeadState;
+  /** The head that this process keeps outside the store; absent if it has none. */
+  readonly anchored?: { readonly sequence: number; readonly state: HeadState };
+  readonly notRuledOut: readonly Doubt[];
 };
+
+/** `gone`: the head was newer than all that is there. `not_kept`: it is too old to tell. */
+export type HeadState = "same" | "different" | "gone" | "not_kept";
+
+/**
+ * What somebody who can write to the store could have done unnoticed. `rewritten_unanchored`: changed records and made their
+ * seals again, since no head is kept outside. `rewritten_after_anchor`: the same with what is newer than that head.
+ * `recomputed_without_secret`: computed genuine hashes, since there is no `audit.secret`.
+ */
+export type Doubt = "rewritten_unanchored" | "rewritten_after_anchor" | "recomputed_without_secret";
 
 /** What has been seen of the trail so far. */
 type Progress = {
@@ -30,17 +43,25 @@ type Progress = {
   compared: number;
   readonly gaps: Gap[];
   firstBroken: Break | undefined;
-  expected: TrailVerdict["expected"];
+  /** Heads from outside the store that the chain must contain. */
+  readonly sought: readonly Sought[];
 };
+
+type Sought = { readonly head: Head; state: HeadState };
+
+const seek = (head: Head | undefined): Sought | undefined =>
+  head === undefined ? undefined : { head, state: "not_kept" };
 
 /** `expect` is a head that was noted earlier, elsewhere: who has rewritten the whole trail since cannot have known it. */
 export async function verifyTrail(
   engine: Engine,
-  book: SealBook,
   tenant: TenantId,
   expect?: Head,
 ): Promise<TrailVerdict | Trouble> {
-  const sealed = await sealTrail(engine, book, tenant);
+  const expected = seek(expect);
+  // What was anchored before: sealing moves the anchor on to what is new.
+  const anchored = seek(engine.seals.anchor(tenant));
+  const sealed = await sealTrail(engine, engine.seals, tenant);
   if (sealed.kind !== "sealed") return sealed;
   const progress: Progress = {
     before: undefined,
@@ -49,18 +70,19 @@ export async function verifyTrail(
     compared: 0,
     gaps: [],
     firstBroken: undefined,
-    expected: expect === undefined ? undefined : "not_kept",
+    sought: [expected, anchored].filter((one) => one !== undefined),
   };
   for (let place: string | undefined = ""; place !== undefined; ) {
     const page: SealPage | Trouble = await readSeals(engine, tenant, place);
     if (page.kind !== "seals") return page;
     for (const found of page.seals) {
-      const trouble = await compare(engine, tenant, found, progress, expect);
+      const trouble = await compare(engine, tenant, found, progress);
       if (trouble !== undefined) return trouble;
     }
     place = page.next;
   }
-  const verdict = verdictOf(progress, expect);
+  const hasSecret = trailTerms(engine.config, tenant).secret !== "";
+  const verdict = verdictOf(progress, { expected, anchored, hasSecret });
   engine.ports.metrics.count("audit_verifications_total", { status: verdict.status });
   return verdict;
 }
@@ -70,7 +92,6 @@ async function compare(
   tenant: TenantId,
   { from, stored }: FoundSeal,
   progress: Progress,
-  expect: Head | undefined,
 ): Promise<Trouble | undefined> {
   const seal = stored?.seal ?? unreadableSeal(from);
   const limit = seal.hashes.length;
@@ -87,19 +108,28 @@ async function compare(
   progress.gaps.push(...seal.gaps);
   const { sequence } = headOf(seal);
   progress.compared += Math.max(0, sequence - Math.max(seal.from, keptFrom) + 1);
-  const expectedHash = expect === undefined ? undefined : seal.hashes[expect.sequence - seal.from];
-  if (expectedHash !== undefined) progress.expected = expectedHash === expect?.hash ? "same" : "different";
+  for (const one of progress.sought) {
+    const hash = seal.hashes[one.head.sequence - seal.from];
+    if (hash !== undefined) one.state = hash === one.head.hash ? "same" : "different";
+  }
   progress.before = seal;
   return undefined;
 }
 
-function verdictOf(progress: Progress, expect: Head | undefined): TrailVerdict {
-  const { before, keptFrom, compared, gaps } = progress;
+type Outside = {
+  readonly expected: Sought | undefined;
+  readonly anchored: Sought | undefined;
+  readonly hasSecret: boolean;
+};
+
+function verdictOf(progress: Progress, { expected, anchored, hasSecret }: Outside): TrailVerdict {
+  const { before, keptFrom, compared, gaps, sought } = progress;
   const head = before === undefined ? undefined : headOf(before);
   const sealedTo = head?.sequence ?? 0;
-  const isGone = expect !== undefined && expect.sequence > sealedTo;
-  const expected = isGone ? "gone" : progress.expected;
-  const firstBroken = progress.firstBroken ?? unexpected(expected, expect, sealedTo);
+  for (const one of sought) if (one.head.sequence > sealedTo) one.state = "gone";
+  const firstBroken =
+    progress.firstBroken ??
+    sought.map((one) => missingHead(one, sealedTo)).find((found) => found !== undefined);
   const whole = gaps.length === 0 ? "intact" : "incomplete";
   return {
     kind: "verified",
@@ -110,16 +140,25 @@ function verdictOf(progress: Progress, expect: Head | undefined): TrailVerdict {
     sealedTo,
     ...(head === undefined ? {} : { head }),
     keptFrom,
-    ...(expected === undefined ? {} : { expected }),
+    ...(expected === undefined ? {} : { expected: expected.state }),
+    ...(anchored === undefined
+      ? {}
+      : { anchored: { sequence: anchored.head.sequence, state: anchored.state } }),
+    notRuledOut: [
+      ...doubtsAfter(Math.max(0, ...sought.filter(isSame).map((one) => one.head.sequence)), sealedTo),
+      ...(hasSecret ? [] : (["recomputed_without_secret"] as const)),
+    ],
   };
 }
 
-function unexpected(
-  expected: TrailVerdict["expected"],
-  expect: Head | undefined,
-  sealedTo: number,
-): Break | undefined {
-  if (expect !== undefined && expected === "different")
-    return { sequence: expect.sequence, why: "hash_changed" };
-  return expected === "gone" ? { sequence: sealedTo + 1, why: "row_missing" } : undefined;
+const isSame = ({ state }: Sought): boolean => state === "same";
+
+function doubtsAfter(anchoredTo: number, sealedTo: number): readonly Doubt[] {
+  if (anchoredTo >= sealedTo) return [];
+  return [anchoredTo === 0 ? "rewritten_unanchored" : "rewritten_after_anchor"];
+}
+
+function missingHead({ head, state }: Sought, sealedTo: number): Break | undefined {
+  if (state === "different") return { sequence: head.sequence, why: "hash_changed" };
+  return state === "gone" ? { sequence: sealedTo + 1, why: "row_missing" } : undefined;
 }

@@ -6,6 +6,7 @@ import type { Bus } from "../../ports/bus.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { TenantCache } from "../admission/tenant-cache.ts";
 import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
+import type { SealBook } from "../audit/seal-trail.ts";
 import type { CollectedSamples } from "../canaries/collected-samples.ts";
 import type { CanarySamples } from "../canaries/samples.ts";
 import type { EventFeeds } from "../events/event-feeds.ts";
@@ -45,6 +46,7 @@ export type Engine = {
   readonly wakes: Wakes;
   readonly teller: Teller;
   readonly lockWaiters: LockWaiters;
+  readonly seals: SealBook;
 };
 
 export function engineLimits(config: Config): EngineLimits {

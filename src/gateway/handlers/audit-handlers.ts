@@ -54,7 +54,7 @@ function headIn(text: string | undefined): Head | undefined {
 }
 
 function verdictView(tenant: TenantId, verdict: TrailVerdict) {
-  const { status, compared, gaps, firstBroken, sealedTo, head, keptFrom, expected } = verdict;
+  const { status, compared, gaps, firstBroken, sealedTo, head, keptFrom, expected, anchored } = verdict;
   return {
     status,
     tenant: tenant as string,
@@ -65,5 +65,7 @@ function verdictView(tenant: TenantId, verdict: TrailVerdict) {
     head: head === undefined ? null : `${head.sequence}:${head.hash}`,
     kept_from: keptFrom,
     ...(expected === undefined ? {} : { expected }),
+    ...(anchored === undefined ? {} : { anchored }),
+    not_ruled_out: [...verdict.notRuledOut],
   };
 }
