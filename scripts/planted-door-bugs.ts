@@ -2,6 +2,7 @@
 import type { PlantedBug } from "./planted-bug.ts";
 
 const doors = "test/e2e/gateway-doors.test.ts";
+const connections = "test/e2e/gateway-connections.test.ts";
 const limits = "test/unit/gateway-limits.test.ts";
 const addresses = "test/unit/client-address.test.ts";
 
@@ -77,5 +78,53 @@ export const plantedDoorBugs: readonly PlantedBug[] = [
       },
     ],
     tests: [doors],
+  },
+  {
+    name: "address-without-share",
+    what: "one address may take all connections",
+    edits: [
+      {
+        file: "src/gateway/connections.ts",
+        find: "countOf(register, network) >= limits.perAddressMax",
+        replace: "countOf(register, network) >= limits.max",
+      },
+    ],
+    tests: [connections],
+  },
+  {
+    name: "idle-connections-stay",
+    what: "idle connections are not closed early: many addresses fill everything",
+    edits: [
+      {
+        file: "src/gateway/connections.ts",
+        find: `for (const connection of idle.slice(0, closedMax)) end(register, connection, "idle");`,
+        replace: `for (const connection of idle.slice(0, 0)) end(register, connection, "idle");`,
+      },
+    ],
+    tests: [connections],
+  },
+  {
+    name: "work-is-cut",
+    what: "connections with a request under way count as idle, and are closed for newcomers",
+    edits: [
+      {
+        file: "src/gateway/broken-requests.ts",
+        find: "return begun.get(socket)?.every(isAnswered) ?? true;",
+        replace: "return !socket.closed;",
+      },
+    ],
+    tests: [connections],
+  },
+  {
+    name: "reserve-for-all",
+    what: "everybody may use the last places, so that none is left for health checks",
+    edits: [
+      {
+        file: "src/gateway/server.ts",
+        find: "if (connections.isReserved(request.socket) && !responder.isKnown(exchange)) {",
+        replace: "if (connections.isReserved(request.socket) && exchange === undefined) {",
+      },
+    ],
+    tests: [connections],
   },
 ];

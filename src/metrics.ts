@@ -236,6 +236,13 @@ export const metrics = {
     help: "Slots and keys that the sweep had to repair; more than none is a bug or damaged data.",
     values: { kind: ["slot_freed", "reservation_restored"] },
   },
+  connections: { kind: "gauge", labels: [], help: "Connections open in this process." },
+  connections_ended_total: {
+    kind: "counter",
+    labels: ["reason"],
+    help: "Connections refused or closed for want of room: address (the address has its share), full, reserve (the last places are for health checks and known keys), idle (closed early).",
+    values: { reason: ["address", "full", "reserve", "idle"] },
+  },
   event_streams: { kind: "gauge", labels: [], help: "Event streams open in this process." },
   event_streams_cut_total: {
     kind: "counter",

@@ -16,18 +16,28 @@ export function noteRequest(socket: Socket, response: ServerResponse): void {
   responses.push(response);
 }
 
+/** No request is under way on it: all are answered, or none has come as a whole. */
+export function isBetweenRequests(socket: Socket): boolean {
+  return begun.get(socket)?.every(isAnswered) ?? true;
+}
+
 /**
  * A client takes the first answer on its connection for that to its first request. What is broken must not be answered before the
  * requests that came whole before it: a start that was made would look refused.
  */
 export function answerBrokenRequest(error: Error & { readonly code?: string }, socket: Socket): void {
-  if (error.code === "ECONNRESET") {
+  // What fails before or in the TLS handshake cannot be answered in HTTP.
+  if (error.code === "ECONNRESET" || isTlsFailure(error)) {
     socket.destroy();
     return;
   }
   const whole = begun.get(socket)?.findLast((response) => response.req.complete && !isAnswered(response));
   if (whole === undefined) endWith(socket, statusOf(error));
   else whole.once("close", () => endWith(socket, statusOf(error)));
+}
+
+function isTlsFailure({ code = "" }: { readonly code?: string }): boolean {
+  return code.startsWith("ERR_SSL_") || code.startsWith("ERR_TLS_");
 }
 
 function isAnswered(response: ServerResponse): boolean {

@@ -1,5 +1,4 @@
 // How the HTTP server ends: every connection is told to close, what a client has begun to send is answered, and nobody is waited for too long.
-import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Clock } from "../ports/clock.ts";
 
@@ -14,15 +13,6 @@ export type Ending = {
   /** Closes all that are left. */
   cut(): void;
 };
-
-export function watchConnections(server: Server): ReadonlySet<Socket> {
-  const connections = new Set<Socket>();
-  server.on("connection", (socket) => {
-    connections.add(socket);
-    socket.once("close", () => connections.delete(socket));
-  });
-  return connections;
-}
 
 /** How long the last replies may take to reach their sockets, and the first request of a new connection to reach us. */
 const flushMs = 250;

@@ -2,7 +2,7 @@
 import type { Route } from "../api/route.ts";
 import { type Operation, operations, routes } from "../api/routes.ts";
 import { errors, InterlockError } from "../errors.ts";
-import { authenticateRequest } from "./authenticate-request.ts";
+import { authenticateRequest, keyTextOf } from "./authenticate-request.ts";
 import {
   beginExchange,
   beginStream,
@@ -31,6 +31,8 @@ import { startRequestSpan, traceparentOf } from "./trace-request.ts";
 
 export type Responder = {
   begin(operation: Operation, head: Head): Exchange;
+  /** Its key worked within the last minute. */
+  isKnown(exchange: Exchange): boolean;
   /** Refuses before the body is read, or lets it pass. */
   check(exchange: Exchange): Promise<HttpReply | undefined>;
   answer(exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply>;
@@ -49,6 +51,7 @@ export function createResponder(service: Service): Responder {
   const desk = openDesk(service);
   return {
     begin: (operation, head) => beginExchange(desk, operation, head),
+    isKnown: ({ head }) => desk.failures.isKnown(keyTextOf(head.headers) ?? ""),
     check: (exchange) => guarded(desk, exchange, check),
     answer: (exchange, bytes) => guarded(desk, exchange, () => answer(desk, exchange, bytes)),
     refuse: (exchange, failure, headers) =>

@@ -13,7 +13,8 @@ import { InterlockError } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
 import { answerBrokenRequest, noteRequest } from "./broken-requests.ts";
 import { clientOf } from "./client-address.ts";
-import { endConnections, watchConnections } from "./end-connections.ts";
+import { type Connections, connectionLimits, watchConnections } from "./connections.ts";
+import { endConnections } from "./end-connections.ts";
 import { sinkOf } from "./event-sink.ts";
 import type { Exchange, Head } from "./exchange.ts";
 import type { Failure, Service } from "./handler.ts";
@@ -56,8 +57,10 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
   };
   const responder = createResponder(service);
   const app = createServer(service, responder);
-  const connections = watchConnections(app.server);
-  addRoutes(app, responder, { service, serves: dependencies.serves ?? "everything" });
+  const trusted = trustedProxies(config);
+  const connections = watchConnections(ports, app.server, { limits: connectionLimits(config), trusted });
+  const serves = dependencies.serves ?? "everything";
+  addRoutes(app, responder, { service, serves, connections, trusted });
   let closing: Promise<void> | undefined;
 
   const close = async () => {
@@ -65,12 +68,12 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
     ports.log.info("the gateway stops taking requests", { inFlight: responder.inFlight() });
     responder.wakePolls();
     await endConnections(ports.clock, {
-      connections,
+      connections: connections.sockets,
       lingerMs: config["gateway.lingerMs"],
       drainMs: config["gateway.drainMs"],
       idle: () => responder.idle(),
       close: () => app.close(),
-      cut: () => app.server.closeAllConnections(),
+      cut: () => connections.cut(),
     });
     await responder.close();
   };
@@ -115,7 +118,6 @@ function createServer(service: Service, responder: Responder): FastifyInstance {
       send(reply, withDraining(responder.refuse(undefined, failureOf(error), request.headers), service));
     },
   });
-  app.server.maxConnections = config["gateway.connectionsMax"];
   // Heads are bounded by their bytes. By default all fields after 2,000 are dropped unseen, an Idempotency-Key too.
   app.server.maxHeadersCount = 0;
   app.removeAllContentTypeParsers();
@@ -142,9 +144,17 @@ const exchangeOf = (request: FastifyRequest): Exchange | undefined =>
 
 const healthOperations: ReadonlySet<Operation> = new Set(["live", "ready", "metrics"]);
 
-type Served = { readonly service: Service; readonly serves: "everything" | "health" };
+const isHealthCheck = (operation: Operation): boolean => operation === "live" || operation === "ready";
 
-function addRoutes(app: FastifyInstance, responder: Responder, { service, serves }: Served): void {
+type Served = {
+  readonly service: Service;
+  readonly serves: "everything" | "health";
+  readonly connections: Connections;
+  readonly trusted: AddressRanges;
+};
+
+function addRoutes(app: FastifyInstance, responder: Responder, served: Served): void {
+  const { service, connections, trusted } = served;
   app.decorateRequest(exchangeName, undefined);
   app.register(underPressure, {
     maxEventLoopDelay: service.config["gateway.eventLoopDelayMs"],
@@ -152,10 +162,8 @@ function addRoutes(app: FastifyInstance, responder: Responder, { service, serves
     // The responder asks by itself, so that health checks pass and refusals look like all others.
     pressureHandler: () => undefined,
   });
-  const trusted = trustedProxies(service.config);
-  const served =
-    serves === "everything" ? operations : operations.filter((name) => healthOperations.has(name));
-  for (const operation of served) {
+  const isServed = (name: Operation) => served.serves === "everything" || healthOperations.has(name);
+  for (const operation of operations.filter(isServed)) {
     const route: Route = routes[operation];
     app.route({
       method: route.method,
@@ -163,8 +171,17 @@ function addRoutes(app: FastifyInstance, responder: Responder, { service, serves
       config: { operation },
       onRequest(request, reply, done) {
         noteRequest(request.socket, reply.raw);
+        connections.requestBegan(request.socket);
         const exchange = responder.begin(operation, headOf(request, reply, trusted));
         (request as unknown as WithExchange)[exchangeName] = exchange;
+        if (connections.isReserved(request.socket) && !responder.isKnown(exchange)) {
+          reply.raw.shouldKeepAlive = false;
+          if (!isHealthCheck(operation)) {
+            connections.noteRefused(exchange.head.address);
+            send(reply, responder.refuse(exchange, { code: "overloaded" }, request.headers));
+            return;
+          }
+        }
         const pass = (refusal: HttpReply | undefined) => {
           if (refusal === undefined) done();
           else send(reply, withDraining(refusal, service));

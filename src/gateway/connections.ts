@@ -1,0 +1,233 @@
+// Which connections are open, which of too many are not taken or closed first, and for whom the last places are kept.
+import type { Server } from "node:http";
+import type { Socket } from "node:net";
+import type { Config } from "../config.ts";
+import { type AddressRanges, networkOf } from "../domain/network-address.ts";
+import type { CancelTimer } from "../ports/clock.ts";
+import type { Ports } from "../ports/ports.ts";
+import { isBetweenRequests } from "./broken-requests.ts";
+
+export type Connections = {
+  /** Sockets that requests come on. */
+  readonly sockets: ReadonlySet<Socket>;
+  /** To be called when a request's head has been read. */
+  requestBegan(socket: Socket): void;
+  /** It took one of the last places, which are for health checks and for keys that worked lately. */
+  isReserved(socket: Socket): boolean;
+  /** Counts a request that was refused on such a connection. */
+  noteRefused(network: string): void;
+  /** Closes all, also those that have not finished their TLS handshake. */
+  cut(): void;
+};
+
+type Connection = {
+  /** With TLS another one as soon as the handshake is done. */
+  socket: Socket;
+  readonly network: string;
+  readonly isProxy: boolean;
+  readonly isReserved: boolean;
+  /** When it was opened, or when its last request began. */
+  activeAtMs: number;
+  /** Ends a reserved connection that asks nothing. */
+  cancelDeadline: CancelTimer | undefined;
+};
+
+export type ConnectionLimits = {
+  readonly max: number;
+  readonly perAddressMax: number;
+  /** With more open connections than this only the reserve is left. */
+  readonly unreservedMax: number;
+  /** How long a connection of the reserve may take to send its first head. */
+  readonly reservedHeadMs: number;
+};
+
+export function connectionLimits(config: Config): ConnectionLimits {
+  const max = config["gateway.connectionsMax"];
+  const reserve = Math.ceil((max * config["gateway.connectionsReservedPercent"]) / 100);
+  // By default a tenth, but enough for a busy machine, and never so many that one address could fill the process.
+  const byDefault = Math.min(Math.max(256, Math.floor(max / 10)), Math.floor(max / 2));
+  return {
+    max,
+    perAddressMax: config["gateway.connectionsPerAddressMax"] || byDefault,
+    unreservedMax: max - reserve,
+    reservedHeadMs: Math.min(reservedHeadMsMax, config["gateway.headersTimeoutMs"]),
+  };
+}
+
+/** From here on idle connections are closed early. */
+const crowdedFraction = 0.8;
+/** How many of all are closed in one go: a look at 10,000 connections takes 2 ms, and must not be needed for every new one. */
+const closedFraction = 0.05;
+/** The next request of a connection that has just been used may be on its way. */
+const idleMs: Readonly<Record<Pressure, number>> = { crowded: 1_000, scarce: 250 };
+const lookEveryMs = 100;
+const reservedHeadMsMax = 2_000;
+const warnEveryMs = 60_000;
+
+/** `crowded`: idle ones are closed early. `scarce`: only the reserve is left. */
+type Pressure = "crowded" | "scarce";
+type EndReason = "address" | "full" | "reserve" | "idle";
+
+/** Everything that is known of the open connections. */
+type Register = Pick<Ports, "clock" | "log" | "metrics"> & {
+  readonly limits: ConnectionLimits;
+  readonly trusted: AddressRanges;
+  readonly open: Set<Connection>;
+  readonly sockets: Set<Socket>;
+  readonly counts: Map<string, number>;
+  readonly bySocket: WeakMap<Socket, Connection>;
+  /** By address and port: the socket that is there after a TLS handshake is another one. */
+  readonly byPeer: Map<string, Connection>;
+  readonly warnedAtMs: Map<EndReason, number>;
+  /** Looks that found too little: another one finds no more before this time, unless for somebody who has fewer connections. */
+  readonly fruitless: Record<Pressure, { untilMs: number; ownCount: number }>;
+};
+
+export function watchConnections(
+  { clock, log, metrics }: Pick<Ports, "clock" | "log" | "metrics">,
+  server: Server,
+  { limits, trusted }: { readonly limits: ConnectionLimits; readonly trusted: AddressRanges },
+): Connections {
+  const register: Register = {
+    ...{ clock, log, metrics, limits, trusted },
+    open: new Set(),
+    sockets: new Set(),
+    counts: new Map(),
+    bySocket: new WeakMap(),
+    byPeer: new Map(),
+    warnedAtMs: new Map(),
+    fruitless: { crowded: { untilMs: 0, ownCount: 0 }, scarce: { untilMs: 0, ownCount: 0 } },
+  };
+  server.on("connection", (socket) => takeOrRefuse(register, socket));
+  server.on("secureConnection", (socket: Socket) => {
+    const connection = register.byPeer.get(peerOf(socket));
+    if (connection === undefined) socket.destroy();
+    else useSocket(register, connection, socket);
+  });
+  return {
+    sockets: register.sockets,
+    requestBegan(socket) {
+      const connection = register.bySocket.get(socket);
+      if (connection === undefined) return;
+      connection.activeAtMs = clock.monotonicMs();
+      connection.cancelDeadline?.();
+    },
+    isReserved: (socket) =>
+      register.bySocket.get(socket)?.isReserved === true && register.open.size > limits.unreservedMax,
+    noteRefused: (network) => note(register, "reserve", network),
+    cut() {
+      for (const { socket } of register.open) socket.destroy();
+    },
+  };
+}
+
+function takeOrRefuse(register: Register, socket: Socket): void {
+  const { clock, limits, trusted, open, counts } = register;
+  const address = socket.remoteAddress ?? "";
+  const network = networkOf(address);
+  const isProxy = trusted.includes(address);
+  const reason = reasonToRefuse(register, { network, isProxy });
+  if (reason !== undefined) {
+    note(register, reason, network);
+    socket.destroy();
+    return;
+  }
+  const isReserved = open.size >= limits.unreservedMax;
+  const connection: Connection = {
+    ...{ socket, network, isProxy, isReserved },
+    activeAtMs: clock.monotonicMs(),
+    cancelDeadline: isReserved
+      ? clock.timer(limits.reservedHeadMs, () => end(register, connection, "reserve"))
+      : undefined,
+  };
+  open.add(connection);
+  counts.set(network, countOf(register, network) + 1);
+  const peer = peerOf(socket);
+  register.byPeer.set(peer, connection);
+  socket.once("close", () => {
+    register.byPeer.delete(peer);
+    forget(register, connection);
+  });
+  useSocket(register, connection, socket);
+  register.metrics.set("connections", {}, open.size);
+}
+
+function reasonToRefuse(
+  register: Register,
+  { network, isProxy }: Pick<Connection, "network" | "isProxy">,
+): EndReason | undefined {
+  const { limits, open } = register;
+  if (!isProxy && countOf(register, network) >= limits.perAddressMax) return "address";
+  if (open.size >= Math.min(limits.max * crowdedFraction, limits.unreservedMax)) makeRoom(register, network);
+  return open.size >= limits.max ? "full" : undefined;
+}
+
+function peerOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}
+
+function useSocket({ sockets, bySocket }: Register, connection: Connection, socket: Socket): void {
+  sockets.delete(connection.socket);
+  connection.socket = socket;
+  bySocket.set(socket, connection);
+  sockets.add(socket);
+  socket.once("close", () => sockets.delete(socket));
+}
+
+function countOf({ counts }: Register, network: string): number {
+  return counts.get(network) ?? 0;
+}
+
+/** Closes idle connections, those of the addresses with most of them first, those of trusted proxies last. */
+function makeRoom(register: Register, newcomer: string): void {
+  const { clock, limits, open } = register;
+  const nowMs = clock.monotonicMs();
+  const pressure = open.size >= limits.unreservedMax ? "scarce" : "crowded";
+  const ownCount = countOf(register, newcomer) + 1;
+  const fruitless = register.fruitless[pressure];
+  if (nowMs < fruitless.untilMs && ownCount >= fruitless.ownCount) return;
+  // Nobody who has more than the newcomer keeps it out.
+  const mayClose = ({ socket, network, activeAtMs }: Connection) =>
+    isBetweenRequests(socket) &&
+    (nowMs - activeAtMs >= idleMs[pressure] ||
+      (pressure === "scarce" && countOf(register, network) > ownCount));
+  const idle = [...open]
+    .filter(mayClose)
+    .sort(
+      (left, right) =>
+        Number(left.isProxy) - Number(right.isProxy) ||
+        countOf(register, right.network) - countOf(register, left.network) ||
+        left.activeAtMs - right.activeAtMs,
+    );
+  const closedMax = Math.ceil(limits.max * closedFraction);
+  for (const connection of idle.slice(0, closedMax)) end(register, connection, "idle");
+  if (idle.length < closedMax) register.fruitless[pressure] = { untilMs: nowMs + lookEveryMs, ownCount };
+}
+
+function end(register: Register, connection: Connection, reason: EndReason): void {
+  note(register, reason, connection.network);
+  forget(register, connection);
+  connection.socket.destroy();
+}
+
+function forget(register: Register, connection: Connection): void {
+  const { open, counts, metrics } = register;
+  if (!open.delete(connection)) return;
+  connection.cancelDeadline?.();
+  const left = countOf(register, connection.network) - 1;
+  if (left > 0) counts.set(connection.network, left);
+  else counts.delete(connection.network);
+  metrics.set("connections", {}, open.size);
+}
+
+function note(
+  { clock, log, metrics, limits, open, warnedAtMs }: Register,
+  reason: EndReason,
+  network: string,
+) {
+  metrics.count("connections_ended_total", { reason });
+  const nowMs = clock.monotonicMs();
+  if (nowMs - (warnedAtMs.get(reason) ?? Number.NEGATIVE_INFINITY) < warnEveryMs) return;
+  warnedAtMs.set(reason, nowMs);
+  log.warn("there are too many connections", { reason, network, open: open.size, max: limits.max });
+}
