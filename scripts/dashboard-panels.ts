@@ -1,4 +1,6 @@
 // What the dashboard shows: rows of panels, each with the question that it answers. Thresholds are those of the alert rules.
+
+import { infrastructure } from "./dashboard-process-panels.ts";
 import { percentiles, perMinute, perSecond, type Query, rate, ratio, series } from "./dashboard-queries.ts";
 
 export type Panel = {
@@ -318,61 +320,6 @@ const canaries: PanelRow = {
           expr: `sum by (verdict) (increase(${series("canary_verdicts_total")}[1h]))`,
           legend: "{{verdict}}",
         },
-      ],
-    },
-  ],
-};
-
-const infrastructure: PanelRow = {
-  title: "Store, bus, server and audit",
-  panels: [
-    {
-      title: "Unknown outcomes per minute",
-      about: "Store calls without an answer in time. They are asked again; nothing is guessed.",
-      unit: "cpm",
-      limit: 6,
-      queries: [perMinute("unknown_outcomes_total", { by: ["operation"] })],
-    },
-    {
-      title: "HTTP answers",
-      about: "By status.",
-      unit: "reqps",
-      queries: [perSecond("http_requests_total", { by: ["status"] })],
-    },
-    {
-      title: "HTTP latency, p95",
-      about: "By operation, without polls and streams, which wait on purpose.",
-      unit: "s",
-      queries: percentiles("http_request_seconds", [0.95], {
-        by: ["operation"],
-        only: { operation: '!~"pollJobs|streamEvents|streamRunEvents|acquireLock"' },
-      }),
-    },
-    {
-      title: "Bus",
-      about:
-        "unavailable: NATS did not acknowledge; the sweep makes up for it. Refused messages were not ours.",
-      unit: "cpm",
-      queries: [
-        perMinute("bus_publish_total", { by: ["stream", "outcome"] }),
-        perMinute("bus_messages_refused_total", { by: ["reason"], legend: "refused: {{reason}}" }),
-        perMinute("bus_reconnects_total", { legend: "reconnected" }),
-      ],
-    },
-    {
-      title: "Lateness of live events",
-      about: "From an event being written to its being read for those who watch.",
-      unit: "s",
-      queries: percentiles("event_lateness_seconds", [0.5, 0.95]),
-    },
-    {
-      title: "Audit trail",
-      about: "Seals that were saved; gaps and broken verifications must stay at nothing.",
-      unit: "cpm",
-      queries: [
-        perMinute("audit_seals_total", { by: ["outcome"], legend: "seal {{outcome}}" }),
-        perMinute("audit_gaps_total", { by: ["why"], legend: "gap: {{why}}" }),
-        perMinute("audit_verifications_total", { by: ["status"], legend: "verified: {{status}}" }),
       ],
     },
   ],

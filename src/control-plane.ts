@@ -15,6 +15,7 @@ import { systemRandom } from "./adapters/system/system-random.ts";
 import type { Config } from "./config.ts";
 import type { StartAnswer } from "./control/admission/start-answer.ts";
 import { type StartRequest, startRun } from "./control/admission/start-run.ts";
+import type { Computing } from "./control/computing.ts";
 import type { ControlApi } from "./control/control-api.ts";
 import { startControlProcess } from "./control/control-process.ts";
 import {
@@ -38,6 +39,8 @@ export type ControlPlane = {
   readonly ports: Ports;
   /** Everything that may be asked, as the gateway asks it. */
   readonly api: ControlApi;
+  /** What the main thread of this process computes, and for whom. */
+  readonly computing: Computing;
   /** Decides whether a run whose first commit is already decided may start: the admission gate by itself. */
   startRun(request: StartRequest, signal?: AbortSignal): Promise<StartAnswer>;
   /** A function as a worker, in this process. */
@@ -96,6 +99,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     config,
     ports,
     api,
+    computing: engine.computing,
     startRun: (request, signal) => startRun(engine, request, signal),
     startWorker(workerOptions) {
       const worker = startInProcessWorker({ engine, workers }, workerOptions);

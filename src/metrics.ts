@@ -138,6 +138,16 @@ export const metrics = {
     labels: ["operation"],
     help: "Time from a request's head to its answer; a poll counts its waiting.",
   },
+  event_loop_block_seconds: {
+    kind: "histogram",
+    labels: ["operation"],
+    help: "Blocks of the event loop of 25 ms and more: nobody was answered meanwhile. By the operation that computed, or a part of one (commit, first_commit, check_input, dry_run), or other.",
+  },
+  event_loop_blocks_total: {
+    kind: "counter",
+    labels: [],
+    help: "Blocks of the event loop of gateway.eventLoopBlockMs and more.",
+  },
   unknown_outcomes_total: {
     kind: "counter",
     labels: ["operation"],

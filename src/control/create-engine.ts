@@ -8,6 +8,7 @@ import { createTenantCache } from "./admission/tenant-cache.ts";
 import { createSealBook } from "./audit/seal-trail.ts";
 import { createCollectedSamples } from "./canaries/collected-samples.ts";
 import { createCanarySamples } from "./canaries/samples.ts";
+import { createComputing } from "./computing.ts";
 import { createAlarms } from "./engine/alarms.ts";
 import { createBackground } from "./engine/background.ts";
 import { deliverEntry } from "./engine/deliver-entry.ts";
@@ -61,6 +62,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     limits,
     untold: createUntoldJobs(ports, bus),
     background,
+    computing: createComputing(ports.clock),
     storeTime,
     feeds: createEventFeeds(ports, config, wakes),
     wakes,

@@ -2,8 +2,10 @@
 import type { BodyOf, eventStreamType, ParamsOf, QueryOf, SharedCode, SuccessOf } from "../api/route.ts";
 import type { Operation, RouteOf } from "../api/routes.ts";
 import type { Config } from "../config.ts";
+import type { Computing } from "../control/computing.ts";
 import type { Caller, ControlApi, Trouble, WriteTrouble } from "../control/control-api.ts";
 import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
+import type { TenantId } from "../domain/tenant.ts";
 import { retryAfterSeconds } from "../domain/wait.ts";
 import type { TextPlace } from "../domain/workflow/yaml-text.ts";
 import type { ErrorCode } from "../errors.ts";
@@ -19,8 +21,9 @@ export type Service = {
   readonly version: string;
   metricsText(): Promise<string> | string;
   isDraining(): boolean;
-  /** The event loop is late. */
-  isOverloaded(): boolean;
+  readonly computing: Computing;
+  /** The event loop is late, and this tenant has used at least its share of it. */
+  sheds(tenant: TenantId): boolean;
 };
 
 export type RequestHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;

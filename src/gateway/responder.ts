@@ -1,6 +1,7 @@
 // Takes a request from its head to its reply, without knowing the HTTP framework.
 import type { Route } from "../api/route.ts";
 import { type Operation, operations, routes } from "../api/routes.ts";
+import { isPlatformKey } from "../domain/api-key.ts";
 import { errors, InterlockError } from "../errors.ts";
 import { authenticateRequest, keyTextOf } from "./authenticate-request.ts";
 import {
@@ -53,7 +54,10 @@ export function createResponder(service: Service): Responder {
     begin: (operation, head) => beginExchange(desk, operation, head),
     isKnown: ({ head }) => desk.failures.isKnown(keyTextOf(head.headers) ?? ""),
     check: (exchange) => guarded(desk, exchange, check),
-    answer: (exchange, bytes) => guarded(desk, exchange, () => answer(desk, exchange, bytes)),
+    answer: (exchange, bytes) =>
+      service.computing.time(exchange.operation, exchange.key?.tenant, () =>
+        guarded(desk, exchange, () => answer(desk, exchange, bytes)),
+      ),
     refuse: (exchange, failure, headers) =>
       exchange === undefined ? failUnrouted(desk, headers, failure) : fail(desk, exchange, failure),
     wakePolls() {
@@ -84,10 +88,7 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
   const { service, inFlight, failures } = desk;
   const { route, schemas } = prepared[exchange.operation];
   // Whoever watches the process must still learn that it lives.
-  if (route.access !== "open") {
-    if (service.isDraining()) return fail(desk, exchange, { code: "draining" });
-    if (service.isOverloaded()) return fail(desk, exchange, { code: "overloaded" });
-  }
+  if (route.access !== "open" && service.isDraining()) return fail(desk, exchange, { code: "draining" });
   if (inFlight.enter(exchange.place) === "overloaded") return fail(desk, exchange, { code: "overloaded" });
   exchange.state = "entered";
   if (exchange.head.doubled !== undefined) {
@@ -103,6 +104,7 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
   const { key } = authentication;
   exchange.key = key;
   if (key !== undefined) {
+    if (!isPlatformKey(key) && service.sheds(key.tenant)) return fail(desk, exchange, aboveShare);
     const { operation, head } = exchange;
     exchange.span = startRequestSpan(service.ports, operation, head.headers, key.tenant);
     if (inFlight.enterTenant(exchange.place, key.tenant) === "too_many_requests") {
@@ -115,6 +117,12 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
   exchange.query = query.value;
   return undefined;
 }
+
+/** Others go on: whoever looks after the process, with a platform key, too. */
+const aboveShare: Failure = {
+  code: "overloaded",
+  detail: "the server is late, and this tenant has used more than its share of it: retry after Retry-After",
+};
 
 async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply> {
   const { schemas, handle } = prepared[exchange.operation];
@@ -135,7 +143,9 @@ async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined)
   });
   if ("code" in reply) return fail(desk, exchange, reply);
   if ("stream" in reply) return beginStream(desk, exchange, reply.stream);
-  return finish(desk, exchange, successReply(reply, exchange.requestId));
+  const { operation, key, requestId } = exchange;
+  const rendered = desk.service.computing.time(operation, key?.tenant, () => successReply(reply, requestId));
+  return finish(desk, exchange, rendered);
 }
 
 /** Nothing that is thrown may leave a request without its answer, or its place taken. */

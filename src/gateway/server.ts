@@ -1,12 +1,12 @@
 // The HTTP server: the only file that knows the framework. It hands heads and bodies to the responder and sends its replies.
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import underPressure from "@fastify/under-pressure";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { jsonMediaType, yamlMediaTypes } from "../api/media-types.ts";
 import type { Route } from "../api/route.ts";
 import { type Operation, operations, routes } from "../api/routes.ts";
 import type { Config } from "../config.ts";
+import { type Computing, createComputing } from "../control/computing.ts";
 import type { ControlApi } from "../control/control-api.ts";
 import { type AddressRanges, isLoopback, readAddressRanges } from "../domain/network-address.ts";
 import { InterlockError } from "../errors.ts";
@@ -15,6 +15,7 @@ import { answerBrokenRequest, noteRequest } from "./broken-requests.ts";
 import { clientOf } from "./client-address.ts";
 import { type Connections, connectionLimits, watchConnections } from "./connections.ts";
 import { endConnections } from "./end-connections.ts";
+import { createEventLoop } from "./event-loop.ts";
 import { sinkOf } from "./event-sink.ts";
 import type { Exchange, Head } from "./exchange.ts";
 import type { Failure, Service } from "./handler.ts";
@@ -26,6 +27,8 @@ export type GatewayDependencies = {
   readonly api: ControlApi;
   readonly ports: Pick<Ports, "clock" | "random" | "log" | "metrics" | "tracer" | "instance">;
   readonly config: Config;
+  /** Of the control plane, so that what it computes counts, too. */
+  readonly computing?: Computing;
   /** `health` alone is what a process without the role `gateway` answers. */
   readonly serves?: "everything" | "health";
   /** The product's version, told to authenticated callers only. */
@@ -48,12 +51,15 @@ export type Gateway = {
 export function createGateway(dependencies: GatewayDependencies): Gateway {
   const { config, ports } = dependencies;
   let isDraining = false;
+  const { computing = createComputing(ports.clock) } = dependencies;
+  const eventLoop = createEventLoop({ ports, config, computing });
   const service: Service = {
     version: "unknown",
     ...dependencies,
+    computing,
     metricsText: () => dependencies.metricsText(),
     isDraining: () => isDraining,
-    isOverloaded: () => app.isUnderPressure(),
+    sheds: (tenant) => eventLoop.sheds(tenant),
   };
   const responder = createResponder(service);
   const app = createServer(service, responder);
@@ -76,6 +82,7 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
       cut: () => connections.cut(),
     });
     await responder.close();
+    eventLoop.stop();
   };
 
   return {
@@ -84,7 +91,9 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
         const detail = `gateway.host ${host} is reached by other machines: set gateway.allowRemote to yes, behind TLS`;
         throw new InterlockError("config_invalid", detail);
       }
-      return { url: await app.listen({ host, port }) };
+      const url = await app.listen({ host, port });
+      eventLoop.watch();
+      return { url };
     },
     close: () => {
       closing ??= close();
@@ -156,12 +165,6 @@ type Served = {
 function addRoutes(app: FastifyInstance, responder: Responder, served: Served): void {
   const { service, connections, trusted } = served;
   app.decorateRequest(exchangeName, undefined);
-  app.register(underPressure, {
-    maxEventLoopDelay: service.config["gateway.eventLoopDelayMs"],
-    sampleInterval: 1_000,
-    // The responder asks by itself, so that health checks pass and refusals look like all others.
-    pressureHandler: () => undefined,
-  });
   const isServed = (name: Operation) => served.serves === "everything" || healthOperations.has(name);
   for (const operation of operations.filter(isServed)) {
     const route: Route = routes[operation];

@@ -100,7 +100,14 @@ export const gatewaySettings = {
     1_000,
     10,
     60_000,
-    "When the process is this late on average it sheds requests with 503 until it has caught up.",
+    "When the process is this late on average it sheds requests with 503 until it has caught up: those of tenants that have used at least their share of it.",
+  ),
+  "gateway.eventLoopBlockMs": milliseconds(
+    "GATEWAY_EVENT_LOOP_BLOCK_MS",
+    100,
+    25,
+    60_000,
+    "Whatever keeps all requests of the process waiting for this long is logged with its operation and tenant, and counted.",
   ),
   "gateway.headersTimeoutMs": milliseconds(
     "GATEWAY_HEADERS_TIMEOUT_MS",

@@ -23,7 +23,6 @@ const lock = JSON.parse(read("package-lock.json")) as Lockfile;
 
 /** Every package that users get because they install this one, and why it is worth its risk. A new one needs a line here. */
 const runtimePackages: Readonly<Record<string, string>> = {
-  "@fastify/under-pressure": "tells when the event loop is late, so that requests are shed",
   "@marcbachmann/cel-js": "the bounded expression language of workflows, without eval",
   "@nats-io/jetstream": "the bus between processes",
   "@nats-io/transport-node": "its connection",

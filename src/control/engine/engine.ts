@@ -9,6 +9,7 @@ import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
 import type { SealBook } from "../audit/seal-trail.ts";
 import type { CollectedSamples } from "../canaries/collected-samples.ts";
 import type { CanarySamples } from "../canaries/samples.ts";
+import type { Computing } from "../computing.ts";
 import type { EventFeeds } from "../events/event-feeds.ts";
 import type { Teller } from "../events/tell-changes.ts";
 import type { Wakes } from "../events/wakes.ts";
@@ -41,6 +42,7 @@ export type Engine = {
   readonly limits: FullLimits;
   readonly untold: UntoldJobs;
   readonly background: Background;
+  readonly computing: Computing;
   readonly storeTime: StoreTime;
   readonly feeds: EventFeeds;
   readonly wakes: Wakes;

@@ -1,0 +1,83 @@
+// Who computed on the main thread, and for how long: it is the one thing that all tenants of a process share.
+import type { TenantId } from "../domain/tenant.ts";
+import type { Clock } from "../ports/clock.ts";
+
+/** Work that held up everything else while it ran. */
+export type Piece = { readonly what: string; readonly tenant: TenantId | undefined; readonly ms: number };
+
+export type Computing = {
+  /** Does the work and notes how long its part before the first `await` took. Work inside it counts as its own. */
+  time<Value>(what: string, tenant: TenantId | undefined, work: () => Value): Value;
+  /** The longest piece since this was asked last. */
+  takeLongest(): Piece | undefined;
+  /** Whether a tenant has lately computed at least as much as the average of those that did, and all of them enough to matter. */
+  isAboveShare(tenant: TenantId): boolean;
+};
+
+/** What happened in the last one to two of these counts as lately. */
+const windowMs = 5_000;
+/** More tenants than that in one window are counted as one: the memory that a flood of them takes is bounded. */
+const tenantsMax = 10_000;
+
+/** When tenants took less of the time than this, something else made the process late: refusing them would not help. */
+const shareThatMatters = 0.1;
+
+type Window = { readonly beganMs: number; totalMs: number; readonly byTenant: Map<TenantId, number> };
+
+export function createComputing(clock: Pick<Clock, "monotonicMs">): Computing {
+  let isTiming = false;
+  let longest: Piece | undefined;
+  let current = windowFrom(clock.monotonicMs());
+  let previous = current;
+
+  const turn = (nowMs: number) => {
+    const ageMs = nowMs - current.beganMs;
+    if (ageMs < windowMs) return;
+    const next = windowFrom(nowMs);
+    previous = ageMs < 2 * windowMs ? current : next;
+    current = next;
+  };
+  const note = (what: string, tenant: TenantId | undefined, ms: number, nowMs: number) => {
+    if (longest === undefined || ms > longest.ms) longest = { what, tenant, ms };
+    if (tenant === undefined) return;
+    turn(nowMs);
+    const { byTenant } = current;
+    const known = byTenant.get(tenant);
+    if (known === undefined && byTenant.size >= tenantsMax) return;
+    byTenant.set(tenant, (known ?? 0) + ms);
+    current.totalMs += ms;
+  };
+  return {
+    time(what, tenant, work) {
+      if (isTiming) return work();
+      isTiming = true;
+      const startedMs = clock.monotonicMs();
+      try {
+        return work();
+      } finally {
+        isTiming = false;
+        const nowMs = clock.monotonicMs();
+        note(what, tenant, nowMs - startedMs, nowMs);
+      }
+    },
+    takeLongest() {
+      const taken = longest;
+      longest = undefined;
+      return taken;
+    },
+    isAboveShare(tenant) {
+      const nowMs = clock.monotonicMs();
+      turn(nowMs);
+      const windows = previous === current ? [current] : [previous, current];
+      const sum = (of: (window: Window) => number) => windows.reduce((total, each) => total + of(each), 0);
+      const totalMs = sum((window) => window.totalMs);
+      const usedMs = sum(({ byTenant }) => byTenant.get(tenant) ?? 0);
+      const tenants = new Set(windows.flatMap(({ byTenant }) => [...byTenant.keys()])).size;
+      const matters = totalMs >= shareThatMatters * (nowMs - previous.beganMs);
+      // A sum of fractions is not exact: whoever is alone has used all of it.
+      return usedMs > 0 && matters && usedMs * tenants * 1.000_001 >= totalMs;
+    },
+  };
+}
+
+const windowFrom = (beganMs: number): Window => ({ beganMs, totalMs: 0, byTenant: new Map() });
