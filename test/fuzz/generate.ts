@@ -67,7 +67,7 @@ function redrafted(
   }
 }
 
-function validDraft({ keys, knowledge }: Client, source: Source, operation: FuzzOperation): Draft {
+export function validDraft({ keys, knowledge }: Client, source: Source, operation: FuzzOperation): Draft {
   const { random } = source;
   const { path, parameters, method } = operation;
   const inPath = parameters.filter((parameter) => parameter.in === "path");
@@ -270,7 +270,7 @@ const hostileTarget: Hostility = ({ random }, operation, draft) => {
   return { ...draft, how: `a path with ${how}`, path: spelling, isRouted: false };
 };
 
-function spelt(operation: FuzzOperation, draft: Draft): FuzzRequest {
+export function spelt(operation: FuzzOperation, draft: Draft): FuzzRequest {
   const path = draft.path ?? pathOf(operation.path, draft.params);
   const query = draft.query.map(([name, value]) => `${name}=${value}`).join("&");
   const body =

@@ -24,11 +24,14 @@ export type FuzzAnswer =
   /** The connection ended, or nothing came in time. */
   | { readonly kind: "none"; readonly cause: string };
 
-const answerWithinMs = 15_000;
+const answerWithinMsByDefault = 15_000;
 /** Of a stream, which has no end, so much is enough. */
 const streamBytesMax = 1;
 
-export function createSender(url: string): {
+export function createSender(
+  url: string,
+  answerWithinMs = answerWithinMsByDefault,
+): {
   send(request: FuzzRequest): Promise<FuzzAnswer>;
   close(): void;
 } {
