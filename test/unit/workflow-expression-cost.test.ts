@@ -1,5 +1,6 @@
 // The worst expressions end by their counted budget: the same number of steps on every machine, and no long wait on any.
 import { describe, expect, test } from "vitest";
+import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { Evaluation, Scope } from "../../src/domain/workflow/compiled.ts";
 import { readTemplates } from "../../src/domain/workflow/expression.ts";
 
@@ -15,6 +16,8 @@ const scope: Scope = {
     sought: `${"a".repeat(1_000)}b${"a".repeat(1_000)}`,
     names: Object.fromEntries(numbers.map((number) => [`name${number}`, number])),
     longs: Array.from({ length: 100 }, () => long),
+    almost: `${long.slice(1)}b`,
+    fractions: numbers.map((number) => number + 0.123_456_789),
   },
   ctx: {},
   steps: {},
@@ -45,6 +48,11 @@ const corpus: readonly [expression: string, message: string][] = [
   ["input.numbers.all(x, input.long.trim() == input.long)", steps],
   ["input.numbers.all(x, input.long >= input.long)", steps],
   ["input.numbers.all(x, input.numbers == input.same)", steps],
+  ["input.numbers.all(x, input.long == input.almost || true)", steps],
+  ["input.numbers.all(x, input.almost in input.longs || true)", steps],
+  ["input.numbers.all(x, has(input.names[input.long]) || true)", steps],
+  ["input.numbers.all(x, input.long in input.names || true)", steps],
+  ["input.fractions.all(x, string(x) + string(x) != '')", steps],
   ["input.numbers.all(x, -1 in input.same || true)", steps],
   ["input.numbers.all(x, size(input.names) > 1)", steps],
   ["input.numbers.map(x, {'a': x, 'b': [x, x]})", steps],
@@ -101,12 +109,40 @@ describe("the worst expressions", () => {
   });
 });
 
+describe("what an evaluation takes from the budget that it shares", () => {
+  const costOf = (expression: string, input: JsonValue = scope.input) => {
+    const reading = readTemplates(`\${${expression}}`, "p");
+    if (reading.kind === "invalid") throw new Error(reading.problems[0]?.message);
+    const work = { left: 0 };
+    reading.expression.evaluate({ ...scope, input }, work);
+    return -work.left;
+  };
+
+  test("grows with what is looked at and what is given, and never beyond its own allowance", () => {
+    const sizes = [1_000, 2_000, 4_000, 8_000];
+    const grown = sizes.map((size) => costOf("input.some.map(x, x * 2)", { some: numbers.slice(0, size) }));
+    const perItem = grown.map((cost, index) => cost / (sizes[index] ?? 1));
+    expect(Math.max(...perItem) / Math.min(...perItem)).toBeLessThan(1.1);
+    expect(costOf("input.numbers.all(x, input.long.contains(input.sought))")).toBeLessThanOrEqual(200_000);
+    expect(costOf("input.long")).toBeGreaterThan(200_000 / 8);
+    expect(costOf("1 + 1")).toBeLessThan(20);
+  });
+
+  test("does not depend on what is left there", () => {
+    const reading = readTemplates("${input.numbers.all(x, x >= 0)}", "p");
+    if (reading.kind === "invalid") throw new Error(reading.problems[0]?.message);
+    for (const left of [0, 1, 1_000_000])
+      expect(reading.expression.evaluate(scope, { left })).toEqual({ kind: "value", value: true });
+  });
+});
+
 describe("ordinary expressions", () => {
   test.each([
     "input.numbers.filter(x, x % 2 == 0).size() == 5000",
     "input.hundred.filter(x, x < 50).all(x, input.hundred.exists(y, y == x))",
     "input.numbers.map(x, string(x)).join(',').contains('9999')",
     "size(input.long) == 200000 && input.long.startsWith('aaa')",
+    "input.fractions.all(x, string(x) != '')",
   ])("%s stays within the budget", (expression) => {
     const reading = readTemplates(`\${${expression}}`, "p");
     if (reading.kind === "invalid") throw new Error(reading.problems[0]?.message);

@@ -1,7 +1,7 @@
 // Turns a parsed expression into a function. The library parses and checks types; running it is done here, because its
 // own evaluator cannot be given a budget: nested comprehensions and long texts would hold the process for seconds.
 import type { ASTNode, BinaryOperator } from "@marcbachmann/cel-js";
-import { type Budget, charge, chargeElement, chargeNames, Failure } from "./cel-budget.ts";
+import { type Budget, charge, chargeElement, chargeNames, chargeText, Failure } from "./cel-budget.ts";
 import {
   add,
   arithmetic,
@@ -103,7 +103,11 @@ export function compilePath(node: ASTNode, names: Names = []): PathCode {
   }
   if (node.op === "[]") {
     const [base, key] = [compilePath(node.args[0], names), compileCel(node.args[1], names)];
-    return (frame) => member(base(frame), key(frame));
+    return (frame) => {
+      const [container, name] = [base(frame), key(frame)];
+      if (typeof name === "string") chargeText(frame.budget, name.length);
+      return member(container, name);
+    };
   }
   return compileCel(node, names);
 }
@@ -183,10 +187,11 @@ function ternary([condition = nothing, then = nothing, otherwise = nothing]: rea
 /** As in CEL, a side that settles the answer wins over an error on the other side. */
 function logical(operator: "||" | "&&", [left = nothing, right = nothing]: readonly Code[]): Code {
   const settling = operator === "||";
+  const where = `"${operator}"`;
   return (frame) => {
-    const first = attempt(left, frame, `"${operator}"`);
+    const first = attempt(left, frame, where);
     if (first === settling) return settling;
-    const second = attempt(right, frame, `"${operator}"`);
+    const second = attempt(right, frame, where);
     if (second === settling) return settling;
     if (first instanceof Failure) throw first;
     if (second instanceof Failure) throw second;
@@ -361,11 +366,12 @@ function existsOne({ itemsOf, bind, keep }: Loop & { readonly keep: Code }): Cod
 /** As `||` and `&&`: an element that settles the answer wins over errors on others. */
 function quantifier({ itemsOf, bind, keep }: Loop & { readonly keep: Code }, name: "all" | "exists"): Code {
   const settling = name === "exists";
+  const where = `${name}()`;
   return (frame) => {
     let failure: Failure | undefined;
     for (const item of itemsOf(frame)) {
       bind(frame, item);
-      const answer = attempt(keep, frame, `${name}()`);
+      const answer = attempt(keep, frame, where);
       if (answer === settling) return settling;
       if (answer instanceof Failure) failure ??= answer;
     }

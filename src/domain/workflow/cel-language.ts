@@ -7,7 +7,7 @@ import {
   type TypeCheckResult,
 } from "@marcbachmann/cel-js";
 import { type Code, compileCel, compilePath, type PathCode } from "./cel-evaluate.ts";
-import { pathOf, type Reference, referencesOf } from "./cel-references.ts";
+import { nodeCount, pathOf, type Reference, referencesOf } from "./cel-references.ts";
 import { CelRefusal } from "./cel-refusal.ts";
 import { loopStandIn, textWritten, withStandIn } from "./cel-reserved.ts";
 
@@ -18,6 +18,8 @@ export type CelReading =
 export type Cel = {
   readonly source: string;
   readonly references: readonly Reference[];
+  /** How many parts it has. */
+  readonly nodes: number;
   /** For a plain path, what is absent is undefined; anything else fails on it. */
   readonly run: Code | PathCode;
   /** The type as far as it is known without values: `dyn` when it is not. */
@@ -35,7 +37,7 @@ export function readCel(source: string): CelReading {
     const { ast, check } = environment.parse(withStandIn(source));
     const references = referencesOf(ast);
     const run = isPlainPath(ast) ? compilePath(ast) : compileCel(ast);
-    return { kind: "cel", cel: { source, references, run, type: typeOf(check()) } };
+    return { kind: "cel", cel: { source, references, nodes: nodeCount(ast), run, type: typeOf(check()) } };
   } catch (error) {
     if (error instanceof CelRefusal) return { kind: "invalid", message: error.message };
     if (error instanceof ParseError)

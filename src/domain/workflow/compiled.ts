@@ -36,6 +36,9 @@ export type Evaluation =
   | { readonly kind: "nothing" }
   | { readonly kind: "failed"; readonly message: string };
 
+/** What a request or a commit may still cost, in units of about 50 ns; all that it evaluates and checks is taken from it. */
+export type Allowance = { left: number };
+
 /** A CEL expression, or a JSON value with `${...}` templates in its texts. Its cost is bounded. */
 export type Expression = {
   readonly source: string;
@@ -43,7 +46,8 @@ export type Expression = {
   readonly steps: readonly string[];
   /** Steps of the child run that it reads as `child.steps.<id>`. */
   readonly childSteps: readonly string[];
-  evaluate(scope: Scope): Evaluation;
+  /** What it costs is taken from `work`, and never depends on what is left there: an expression always ends alike. */
+  evaluate(scope: Scope, work?: Allowance): Evaluation;
 };
 
 /** What becomes of the others when one of several children fails: taken back, or left to end. */
@@ -134,8 +138,8 @@ export type CompiledStep = {
   /** The part of a worker's result that is the step's output. */
   readonly resultPath?: readonly string[];
   /** All problems of the step's input or output by its schema; absent when it has none. */
-  problemsOfInput?(input: JsonValue): readonly Problem[];
-  problemsOfOutput?(output: JsonValue): readonly Problem[];
+  problemsOfInput?(input: JsonValue, work?: Allowance): readonly Problem[];
+  problemsOfOutput?(output: JsonValue, work?: Allowance): readonly Problem[];
 };
 
 export type CompiledDefinition = {
@@ -147,7 +151,7 @@ export type CompiledDefinition = {
   /** Steps without dependencies that are not error handlers, in the order of the definition. */
   readonly roots: readonly string[];
   /** All problems of a run's input by the workflow's `input_schema`; none when it fits or there is no schema. */
-  problemsOfInput(input: JsonValue): readonly Problem[];
+  problemsOfInput(input: JsonValue, work?: Allowance): readonly Problem[];
 };
 
 /** Something wrong at a place: `steps.review.depends_on[0]`. */

@@ -1,19 +1,19 @@
 // Conditions in CEL, and JSON values whose texts hold `${...}` templates, ready to be evaluated; evaluation never throws.
 import type { JsonValue } from "../fingerprint.ts";
-import { Failure, newBudget } from "./cel-budget.ts";
+import { charge, chargeWork, Failure, newBudget, resultBytesMax } from "./cel-budget.ts";
 import type { Frame } from "./cel-evaluate.ts";
 import { type Cel, readCel } from "./cel-language.ts";
 import { kindOf, type Value } from "./cel-operations.ts";
 import type { Reference } from "./cel-references.ts";
 import { itemsBytesMax, newOutput, type Output, takeBytes, takeName, toJson } from "./cel-result.ts";
-import type { Evaluation, Problem, Scope } from "./compiled.ts";
+import type { Allowance, Evaluation, Problem, Scope } from "./compiled.ts";
 import { placeIn } from "./place.ts";
 import { splitTemplates } from "./template-text.ts";
 
 export type ParsedExpression = {
   readonly source: string;
   readonly references: readonly PlacedReference[];
-  evaluate(scope: Scope): Evaluation;
+  evaluate(scope: Scope, work?: Allowance): Evaluation;
 };
 
 /** What is read, and in which text of the definition. */
@@ -48,10 +48,11 @@ export function readItems(text: string, path: string): ExpressionReading {
   return readText(text, path, {
     misfit: (type) =>
       type.startsWith("list") ? undefined : `for_each goes over a list, this one gives ${type}`,
-    answer: (value) =>
+    answer: (value, { output }) =>
       Array.isArray(value)
-        ? { kind: "value", value: toJson(newOutput(itemsBytesMax), value, 0) }
+        ? { kind: "value", value: toJson(output, value, 0) }
         : { kind: "failed", message: `for_each goes over a list, not over ${kindOf(value)}` },
+    resultBytesMax: itemsBytesMax,
   });
 }
 
@@ -59,20 +60,20 @@ type TextUse = {
   /** What is wrong with a type that is known beforehand. */
   misfit(type: string): string | undefined;
   answer(value: Value, frame: OutputFrame): Evaluation;
+  readonly resultBytesMax?: number;
 };
 
-function readText(text: string, path: string, { misfit, answer }: TextUse): ExpressionReading {
+function readText(text: string, path: string, use: TextUse): ExpressionReading {
   const reading = readCel(unwrapped(text));
   if (reading.kind === "invalid") return { kind: "invalid", problems: [{ path, message: reading.message }] };
   const { cel } = reading;
-  const message = cel.type === "dyn" ? undefined : misfit(cel.type);
+  const message = cel.type === "dyn" ? undefined : use.misfit(cel.type);
   if (message !== undefined) return { kind: "invalid", problems: [{ path, message }] };
-  const evaluate = (scope: Scope) =>
-    attempt(() => {
-      const frame = newFrame(scope);
-      const value = cel.run(frame);
+  const evaluate = (scope: Scope, work?: Allowance) =>
+    attempt(newFrame(scope, use.resultBytesMax), work, (frame) => {
+      const value = run(cel, frame);
       if (value === undefined) return { kind: "failed", message: `${cel.source.trim()} is not there` };
-      return answer(value, frame);
+      return use.answer(value, frame);
     });
   const references = cel.references.map((reference) => ({ path, reference }));
   return { kind: "expression", expression: { source: text, references, evaluate } };
@@ -87,7 +88,8 @@ export function readTemplates(value: JsonValue, path: string): ExpressionReading
   const found: Found = { problems: [], references: [] };
   const template = parseTemplate(value, path, found);
   if (found.problems.length > 0) return { kind: "invalid", problems: found.problems };
-  const evaluate = (scope: Scope) => attempt(() => give(template, newFrame(scope)));
+  const evaluate = (scope: Scope, work?: Allowance) =>
+    attempt(newFrame(scope), work, (frame) => give(template, frame));
   const source = JSON.stringify(value);
   return { kind: "expression", expression: { source, references: found.references, evaluate } };
 }
@@ -100,15 +102,19 @@ function unwrapped(text: string): string {
 }
 
 /** One budget for a whole value, however many templates it holds. */
-function newFrame(scope: Scope): Frame & { readonly output: Output } {
-  return { scope, budget: newBudget(), variables: [], output: newOutput() };
+function newFrame(scope: Scope, bytesMax = resultBytesMax): Frame & { readonly output: Output } {
+  return { scope, budget: newBudget(), variables: [], output: newOutput(bytesMax) };
 }
 
 type OutputFrame = ReturnType<typeof newFrame>;
 
-function attempt(evaluate: () => Evaluation): Evaluation {
+function attempt(
+  frame: OutputFrame,
+  work: Allowance | undefined,
+  evaluate: (frame: OutputFrame) => Evaluation,
+): Evaluation {
   try {
-    return evaluate();
+    return evaluate(frame);
   } catch (failure) {
     if (failure instanceof Failure) return { kind: "failed", message: failure.message };
     // The stack or the memory gave out: bounded by the limits above, but a run must not break by it.
@@ -116,7 +122,16 @@ function attempt(evaluate: () => Evaluation): Evaluation {
       kind: "failed",
       message: failure instanceof Error ? failure.message : "the evaluation broke off",
     };
+  } finally {
+    const { bytesMax, bytesLeft } = frame.output;
+    if (work !== undefined) chargeWork(work, frame.budget, bytesMax - Math.max(0, bytesLeft));
   }
+}
+
+/** Every part of an expression is evaluated once, but for those that a comprehension repeats and charges itself. */
+function run(cel: Cel, frame: Frame): Value | undefined {
+  charge(frame.budget, cel.nodes);
+  return cel.run(frame);
 }
 
 type Template =
@@ -184,7 +199,7 @@ function fill(template: Template, frame: OutputFrame, depth: number): JsonValue 
       takeBytes(frame.output, template.bytes);
       return template.value;
     case "cel": {
-      const value = template.cel.run(frame);
+      const value = run(template.cel, frame);
       return value === undefined || value === null ? undefined : toJson(frame.output, value, depth);
     }
     case "text":
@@ -213,7 +228,7 @@ function fillText(parts: readonly (string | Cel)[], frame: OutputFrame, depth: n
       text += part;
       continue;
     }
-    const value = part.run(frame);
+    const value = run(part, frame);
     if (value === undefined || value === null) return undefined;
     const json = toJson(frame.output, value, depth);
     text += typeof json === "string" ? json : JSON.stringify(json);
