@@ -1,5 +1,6 @@
 // What is sent and answered where runs are tried out or done again.
 import * as z from "zod";
+import { truncationCauses } from "../domain/engine/dry-run.ts";
 import { stepStatuses } from "../domain/engine/records.ts";
 import { anyJson } from "./fields.ts";
 
@@ -20,6 +21,10 @@ export const dryRun = z
     dry_run: z.literal(true),
     status: z.string(),
     truncated: z.boolean(),
+    truncated_because: z.enum(truncationCauses).exactOptional().meta({
+      description:
+        "Why it ends before the run would: `entries`, too many things happen; `work`, its expressions cost too much together; `size`, it would be too long to show.",
+    }),
     steps: z.array(
       z.object({
         step_id: z.string(),

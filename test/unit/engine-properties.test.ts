@@ -174,10 +174,15 @@ describe("every workflow under every schedule", () => {
     );
   });
 
-  test("comes to the same records one entry at a time, in batches, or in commits of a single step", () => {
+  test("comes to the same records one entry at a time, in batches, in commits of a single step, or of any budget", () => {
+    const paces = fc.record({
+      stepsMax: fc.integer({ min: 1, max: 4 }),
+      workMax: fc.integer({ min: 1, max: 200 }),
+    });
     fc.assert(
-      fc.property(definitions, schedules, fc.integer({ min: 1, max: 4 }), (compiled, schedule, stepsMax) => {
-        const worlds = [new World(compiled), new World(compiled), new World(compiled)] as const;
+      fc.property(definitions, schedules, paces, (compiled, schedule, { stepsMax, workMax }) => {
+        const limits = { workMax };
+        const worlds = [new World(compiled), new World(compiled), new World(compiled, { limits })] as const;
         play(worlds, schedule, () => {
           worlds[0].drain(1);
           worlds[1].drain(128);

@@ -143,6 +143,11 @@ async function dryRun(context: Context, id: string, { input, outputs }: DryRunOp
         step.error?.message ?? step.skipped_because,
       ]),
     ),
-    `The run would be ${visible(played.status)}${played.truncated ? "; it goes on beyond what is shown" : ""}. Nothing was started.`,
+    `The run would be ${visible(played.status)}${played.truncated ? goesOn(played.truncated_because) : ""}. Nothing was started.`,
   ]);
+}
+
+function goesOn(because: string | undefined): string {
+  const why = because === "work" ? ", where its expressions cost too much to be played through" : "";
+  return `; it goes on beyond what is shown${why}`;
 }

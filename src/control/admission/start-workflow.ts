@@ -1,5 +1,6 @@
 // Starts a run of a workflow: its first steps are decided before the store is asked, so that one operation does it all.
 import type { NewRunFacts } from "../../domain/engine/contract.ts";
+import { problemsOfInput } from "../../domain/engine/input-problems.ts";
 import { startRun as firstCommit } from "../../domain/engine/start.ts";
 import { makeRunId, orderedUnique } from "../../domain/run.ts";
 import { unchanged } from "../../domain/run-change.ts";
@@ -25,9 +26,10 @@ export async function startWorkflow(
     if (current.kind === "not_found")
       return replayOr(engine, request, { kind: "workflow_not_found" }, signal);
     if (current.kind !== "current") return gateUnavailable(engine, current.cause);
-    const problems = current.definition.problemsOfInput(request.input);
+    const work = { left: engineLimits(engine.config).workMax };
+    const problems = problemsOfInput(current.definition, request.input, work);
     if (problems.length > 0) return replayOr(engine, request, { kind: "input_invalid", problems }, signal);
-    const answer = await startBy(engine, request, current, signal);
+    const answer = await startBy(engine, { ...request, workLeft: work.left }, current, signal);
     if (answer.kind !== "workflow_changed") return answer;
     // Somebody saved the workflow since this process read it. Nothing was admitted: read it again.
     engine.definitions.forgetCurrent(caller.tenant, workflow);
@@ -71,7 +73,11 @@ const unboundKinds: readonly StartAnswer["kind"][] = [
 /** What a run is pinned to; without a revision it may differ from what the workflow says today. */
 export type StartBasis = Pick<CurrentWorkflow, "definition" | "hash"> & { readonly revision?: number };
 
-type RunRequest = StartWorkflowRequest & Pick<NewRunFacts, "rerun">;
+type RunRequest = StartWorkflowRequest &
+  Pick<NewRunFacts, "rerun"> & {
+    /** What checking the input has left to the first commit. */
+    readonly workLeft?: number;
+  };
 
 /** A run whose caller has no trace begins one, so that what it does is found together. */
 export async function startBy(
@@ -98,7 +104,7 @@ async function startPinned(
   signal: AbortSignal | undefined,
 ): Promise<StartWorkflowAnswer> {
   const { ports, config, storeTime } = engine;
-  const { caller, workflow, input, key, traceparent, rerun } = request;
+  const { caller, workflow, input, key, traceparent, rerun, workLeft } = request;
   const { tenant, actor, credential } = caller;
   const settings = await settingsOf(engine, tenant);
   // Without them nobody knows whether duties are separate: a run that is not would stay so.
@@ -120,7 +126,7 @@ async function startPinned(
       ...(traceparent === undefined ? {} : { traceparent }),
       ...(rerun === undefined ? {} : { rerun }),
     },
-    engineLimits(config),
+    { ...engineLimits(config), ...(workLeft === undefined ? {} : { workMax: workLeft }) },
   );
   const preclaim = engine.offers.preclaim({ tenant, runId, records: new Map() }, started.change);
   const { change } = preclaim;

@@ -2,14 +2,16 @@
 import { poisonedBody } from "../../domain/dead-letter.ts";
 import { apply } from "../../domain/engine/apply.ts";
 import type { Applied } from "../../domain/engine/contract.ts";
+import { payloadsPerRound } from "../../domain/engine/draft.ts";
 import { recordsFor } from "../../domain/engine/foresee.ts";
-import { parseOutsideKey, treeFullKey } from "../../domain/engine/keys.ts";
+import { isSmall, parseOutsideKey, treeFullKey } from "../../domain/engine/keys.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { LockToken } from "../../domain/lock.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import { type RunChange, unchanged } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
+import type { Clock } from "../../ports/clock.ts";
 import type { OwnedRun } from "../../ports/run-operations.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Acquisition } from "../locks/acquire-lease.ts";
@@ -60,7 +62,9 @@ export async function drainOwned(engine: Engine, ownership: Ownership, owned: Ow
   const target = { tenant, lock: { namespace: "run", name: runId } } as const;
   await holdLease(engine.ports, target, terms, grant, async (lease) => {
     const pinned = await engine.definitions.pinned(tenant, owned.header.definition);
-    if (pinned.kind === "compiled") await commitAll(engine, { lease, compiled: pinned.definition }, owned);
+    const pause = pauses(engine.ports.clock);
+    if (pinned.kind === "compiled")
+      await commitAll(engine, { lease, compiled: pinned.definition, pause }, owned);
     else if (pinned.kind === "missing")
       await commitOne(engine, lease, viewOf(owned.header), lostDefinition(owned));
   });
@@ -77,10 +81,29 @@ function lostDefinition({ entries }: OwnedRun): Decided {
     change: { ...unchanged, status: "failed", timeline },
     consumed: entries.length,
     fates,
+    work: 0,
   };
 }
 
-type Work = { readonly lease: Lease; readonly compiled: CompiledDefinition };
+type Work = {
+  readonly lease: Lease;
+  readonly compiled: CompiledDefinition;
+  /** Lets others go first after so much evaluation: a store in this process answers before anybody else gets a turn. */
+  pause(units: number): Promise<void> | undefined;
+};
+
+/** Two such slices are less than a health check waits for; ordinary commits take a hundredth of one. */
+const sliceUnits = 200_000;
+
+function pauses(clock: Clock): Work["pause"] {
+  let spent = 0;
+  return (units) => {
+    spent += units;
+    if (spent < sliceUnits) return undefined;
+    spent = 0;
+    return clock.yield();
+  };
+}
 
 async function commitAll(engine: Engine, work: Work, owned: OwnedRun): Promise<void> {
   const { clock } = engine.ports;
@@ -93,6 +116,8 @@ async function commitAll(engine: Engine, work: Work, owned: OwnedRun): Promise<v
     if (decided === undefined) return;
     const next = await commitOne(engine, work.lease, run, decided);
     if (next === undefined) return;
+    const paused = work.pause(decided.work);
+    if (paused !== undefined) await paused;
     // Decided again with what the store has just told: the step that wanted another run fails.
     if (next === "tree_full") run.records.set(treeFullKey, "full");
     else {
@@ -111,7 +136,7 @@ type Decided = Extract<Applied, { kind: "applied" }>;
 /** Loads what the engine asks for until it decides; an entry that makes it throw is set aside at once. */
 async function decide(
   engine: Engine,
-  { compiled }: Work,
+  { compiled, pause }: Work,
   run: CachedRun,
   entries: readonly InboxEntry[],
 ): Promise<Decided | undefined> {
@@ -125,6 +150,8 @@ async function decide(
   for (;;) {
     const applied = applyOrSetAside(engine, compiled, run, entries);
     if (applied.kind === "applied") return applied;
+    const paused = pause(applied.work);
+    if (paused !== undefined) await paused;
     if (!(await load(engine, run, applied.records))) return undefined;
   }
 }
@@ -175,7 +202,7 @@ function setAside(
   } catch {
     const timeline = JSON.stringify([{ type: "run_completed", status: "failed", reason: "poisoned_entry" }]);
     const change = { ...unchanged, status: "failed", timeline, deadLetters: [letter] } as const;
-    return { kind: "applied", change, consumed: 1, fates };
+    return { kind: "applied", change, consumed: 1, fates, work: 0 };
   }
 }
 
@@ -185,16 +212,27 @@ async function load(engine: Engine, run: CachedRun, keys: readonly string[]): Pr
   const outside = absent.filter((key) => parseOutsideKey(key) !== undefined);
   if (outside.length > 0 && !(await loadOutside(engine, run, outside))) return false;
   const missing = outside.length === 0 ? absent : absent.filter((key) => !outside.includes(key));
-  if (missing.length === 0) return true;
   const { ports, config } = engine;
   const { tenant, runId } = run;
-  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-    ports.store.loadRun({ tenant, runId, records: missing }, { deadlineMs }),
-  );
-  if (answer.kind !== "run") return false;
-  for (const key of missing) run.records.set(key, undefined);
-  for (const { key, body } of answer.records) run.records.set(key, body);
+  for (const records of inTrips(missing)) {
+    const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
+      ports.store.loadRun({ tenant, runId, records }, { deadlineMs }),
+    );
+    if (answer.kind !== "run") return false;
+    for (const key of records) run.records.set(key, undefined);
+    for (const { key, body } of answer.records) run.records.set(key, body);
+  }
   return true;
+}
+
+/** Mostly one. Payloads have up to 256 KiB each: hundreds of them in one answer would hold up the store and this process. */
+function inTrips(keys: readonly string[]): ReadonlyArray<readonly string[]> {
+  if (keys.length <= payloadsPerRound) return keys.length === 0 ? [] : [keys];
+  const payloads = keys.filter((key) => !isSmall(key));
+  const trips = [[...keys.filter(isSmall), ...payloads.slice(0, payloadsPerRound)]];
+  for (let from = payloadsPerRound; from < payloads.length; from += payloadsPerRound)
+    trips.push(payloads.slice(from, from + payloadsPerRound));
+  return trips;
 }
 
 /** What waits now, or undefined when the run is no longer ours. */

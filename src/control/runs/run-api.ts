@@ -1,5 +1,6 @@
 // What may be asked of runs beyond starting and ending them: reading, rerunning, trying out.
-import { type DryRun, dryRun } from "../../domain/engine/dry-run.ts";
+import { type DryRun, playDryRun } from "../../domain/engine/dry-run.ts";
+import { problemsOfInput } from "../../domain/engine/input-problems.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -61,9 +62,14 @@ async function playThrough(engine: Engine, request: DryRunRequest): Promise<DryR
   const current = await engine.definitions.current(tenant, workflow);
   if (current.kind === "not_found") return { kind: "workflow_not_found" };
   if (current.kind !== "current") return current;
-  const problems = current.definition.problemsOfInput(input);
+  const problems = problemsOfInput(current.definition, input);
   if (problems.length > 0) return { kind: "input_invalid", problems };
   const nowMs = engine.storeTime.nowMs();
   const limits = engineLimits(engine.config);
-  return { kind: "played", play: dryRun(current.definition, { tenant, input, outputs, nowMs }, limits) };
+  const play = playDryRun(current.definition, { tenant, input, outputs, nowMs }, limits);
+  for (;;) {
+    const slice = play.next();
+    if (slice.done === true) return { kind: "played", play: slice.value };
+    await engine.ports.clock.yield();
+  }
 }

@@ -80,7 +80,7 @@ function start(draft: Draft): Fate {
 /** Ends a run whose input does not fit; true also when the input is missing, which says nothing yet. */
 function fitsInput(draft: Draft): boolean {
   if (bodyOf(draft, inputRecordKey) === undefined) return true;
-  const problems = draft.compiled.problemsOfInput(runInput(draft));
+  const problems = draft.compiled.problemsOfInput(runInput(draft), draft.work);
   if (problems.length === 0) return true;
   draft.run.startedAtMs = draft.nowMs;
   draft.run.error = { code: "input_invalid", message: listed(problems) };

@@ -31,7 +31,7 @@ export function apply(
   limits: EngineLimits = defaultLimits,
 ): Applied {
   if (!view.records.has(runRecordKey)) {
-    return { kind: "needs", records: absentOf(view, recordsFor(compiled, entries)) };
+    return { kind: "needs", records: absentOf(view, recordsFor(compiled, entries)), work: 0 };
   }
   const body = view.records.get(runRecordKey);
   const draft = openDraft({
@@ -47,13 +47,15 @@ export function apply(
     run: runStateOf(body, entries[0], nowMs),
   });
   const fates = applyAll(draft, entries);
-  if (draft.missing.size > 0) return { kind: "needs", records: [...draft.missing] };
+  const work = limits.workMax - draft.work.left;
+  if (draft.missing.size > 0) return { kind: "needs", records: [...draft.missing], work };
   const hasEffect = draft.run.entryKind !== undefined || fates.some(({ fate }) => fate === "applied");
   return {
     kind: "applied",
     change: toChange(draft, hasEffect ? "some" : "none"),
     consumed: fates.length,
     fates,
+    work,
     ...(draft.run.traceparent === undefined ? {} : { traceparent: draft.run.traceparent }),
   };
 }

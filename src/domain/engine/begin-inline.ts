@@ -1,6 +1,7 @@
 // Steps that nobody else does: a condition, a switch, a value put together or kept, a time to wait.
 import { isDeepStrictEqual } from "node:util";
 import type { JsonValue } from "../fingerprint.ts";
+import { workMax } from "../workflow/cel-budget.ts";
 import { inputOf, listed } from "./begin-job.ts";
 import { type Beginning, failToBegin } from "./beginning.ts";
 import { type Draft, putPayload } from "./draft.ts";
@@ -22,6 +23,9 @@ export function evaluateCondition(draft: Draft, beginning: Beginning): void {
   succeedWith(draft, beginning, verdict);
 }
 
+/** What the cases of one switch may cost together: as much as two expressions, since a change cannot end between them. */
+const casesWorkMax = 2 * workMax;
+
 /** The first case that equals decides; a case whose value cannot be told fails the step rather than being passed over. */
 export function evaluateSwitch(draft: Draft, beginning: Beginning): void {
   const { step, record } = beginning;
@@ -33,8 +37,13 @@ export function evaluateSwitch(draft: Draft, beginning: Beginning): void {
   }
   const value = asked.kind === "value" ? asked.value : null;
   let matched: { readonly index: number; readonly target: string } | undefined;
+  const together = { left: casesWorkMax };
   for (const [index, { value: expression, target }] of cases.entries()) {
-    const candidate = evaluate(draft, expression, beginning.surroundings);
+    if (together.left <= 0) {
+      failToBegin(draft, beginning, "the cases of the switch take too many steps together");
+      return;
+    }
+    const candidate = evaluate(draft, expression, beginning.surroundings, together);
     if (candidate.kind === "failed") {
       failToBegin(draft, beginning, candidate.message);
       return;
@@ -57,7 +66,7 @@ export function transform(draft: Draft, beginning: Beginning): void {
     failToBegin(draft, beginning, input.message, input.code);
     return;
   }
-  const problems = beginning.step.problemsOfOutput?.(input.value) ?? [];
+  const problems = beginning.step.problemsOfOutput?.(input.value, draft.work) ?? [];
   if (problems.length > 0) failToBegin(draft, beginning, listed(problems), "output_invalid");
   else succeedWith(draft, beginning, input.value);
 }

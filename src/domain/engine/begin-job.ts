@@ -81,7 +81,7 @@ export function inputOf(draft: Draft, beginning: Beginning): Input {
     if (evaluated.kind === "failed") return evaluated;
     value = evaluated.kind === "value" ? evaluated.value : null;
   }
-  const problems = step.problemsOfInput?.(value) ?? [];
+  const problems = step.problemsOfInput?.(value, draft.work) ?? [];
   if (problems.length > 0) return { kind: "failed", code: "input_invalid", message: listed(problems) };
   return { kind: "value", value: withFailure(draft, record, value) };
 }

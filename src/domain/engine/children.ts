@@ -72,7 +72,8 @@ export function freeze(draft: Draft, item: WorkItem & { readonly kind: "freeze" 
   const items = itemsOf(draft, { step, record, surroundings });
   if (!Array.isArray(items)) throw new Error(`the items of ${step.id} cannot be read again`);
   for (let chunk = item.from; chunk * itemsPerChunk < items.length; chunk += 1) {
-    if (isFull(draft)) {
+    // At least one is written, however costly the list: or the same commit would be made again and again.
+    if (chunk > item.from && isFull(draft)) {
       draft.queue.unshift({ ...item, from: chunk });
       return;
     }

@@ -43,6 +43,8 @@ export type Applied =
       readonly fates: readonly EntryFate[];
       /** The run's. */
       readonly traceparent?: string;
+      /** What was evaluated and checked for it, in units of about 50 ns. */
+      readonly work: number;
     }
   /** Load these records (absent ones count as seen) and apply again. */
-  | { readonly kind: "needs"; readonly records: readonly string[] };
+  | { readonly kind: "needs"; readonly records: readonly string[]; readonly work: number };

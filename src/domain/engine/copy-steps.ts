@@ -2,7 +2,7 @@
 import type { RunId } from "../run.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { beginStep } from "./begin-step.ts";
-import { bodyOf, type Draft, isFull, putPayload, putStep, stepOf } from "./draft.ts";
+import { bodyOf, type Draft, isFull, payloadsPerRound, putPayload, putStep, stepOf } from "./draft.ts";
 import { factsRecordKey, foreignKey, stepRecordKey } from "./keys.ts";
 import { readFacts, readStepRecord, type StepRecord, untouched, type WorkItem } from "./records.ts";
 import { isMet } from "./revive.ts";
@@ -68,7 +68,8 @@ export function copySteps(draft: Draft, item: Copying): void {
     return;
   }
   const steps = [...draft.compiled.steps.values()];
-  for (let index = item.from; index < steps.length; index += 1) {
+  let unread = 0;
+  for (let index = item.from; index < steps.length && unread < payloadsPerRound; index += 1) {
     if (isFull(draft)) {
       draft.queue.unshift({ ...item, from: index });
       return;
@@ -82,7 +83,8 @@ export function copySteps(draft: Draft, item: Copying): void {
         giveUp(draft, source.of);
         return;
       }
-      if (body !== undefined) putPayload(draft, record.outputKey, body);
+      if (body === undefined) unread += 1;
+      else putPayload(draft, record.outputKey, body);
     }
     putStep(draft, id, { ...record, takenOver: true });
     draft.events.push({ type: "step_taken_over", step: id });

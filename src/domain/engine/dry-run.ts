@@ -7,7 +7,7 @@ import type { TenantId } from "../tenant.ts";
 import type { CompiledDefinition } from "../workflow/compiled.ts";
 import { apply } from "./apply.ts";
 import type { RunView } from "./contract.ts";
-import { defaultLimits, type EngineLimits } from "./draft.ts";
+import { changeWorkMax, defaultLimits, type EngineLimits } from "./draft.ts";
 import { parseItem, stepNamed } from "./instances.ts";
 import {
   approvalKey,
@@ -44,11 +44,25 @@ export type DryRun = {
   readonly steps: readonly DryRunStep[];
   /** It was cut short: a loop or a list is longer than anybody reads. */
   readonly truncated: boolean;
+  readonly truncatedBecause?: TruncationCause;
 };
+
+/** `entries`: too many things would happen; `work`: its expressions cost too much together; `size`: it would be too long. */
+export const truncationCauses = ["entries", "work", "size"] as const;
+export type TruncationCause = (typeof truncationCauses)[number];
 
 /** Enough for any workflow whose course somebody wants to look at. */
 const entriesMax = 2_000;
 const stepsShownMax = 1_000;
+/** As many as forty full commits: under a second. */
+const dryRunWorkMax = 40 * changeWorkMax;
+/** What all records together may have, and all that is shown. */
+const keptCharactersMax = 32 * 1024 * 1024;
+const shownCharactersMax = 2 * 1024 * 1024;
+/** Applying anything at all takes about 50 us. */
+const unitsPerCommit = 1_000;
+/** Between two turns of everybody else. */
+const sliceUnits = 200_000;
 
 type Play = {
   readonly compiled: CompiledDefinition;
@@ -56,19 +70,29 @@ type Play = {
   readonly view: RunView & { readonly records: Map<string, string | undefined> };
   readonly limits: EngineLimits;
   readonly inbox: InboxEntry[];
-  readonly timers: Map<string, number>;
+  /** Waits that are no limit: limits are not reached when everything answers at once. */
+  readonly delays: Map<string, number>;
   /** Ids in the order of their first mention. */
   readonly seen: Set<string>;
+  /** The steps that have started a run, by its id. */
+  readonly parents: Map<string, string>;
+  /** What the request says that steps give, written once. */
+  readonly given: Map<string, string>;
   status: string;
   nowMs: number;
+  work: number;
+  characters: number;
 };
 
-/** Jobs succeed with the outputs given, approvals are granted, time passes at once, and nothing leaves this function. */
-export function dryRun(
+/**
+ * Jobs succeed with the outputs given, approvals are granted, time passes at once, and nothing leaves this function. Whoever
+ * drives it lets others go first where it yields.
+ */
+export function* playDryRun(
   compiled: CompiledDefinition,
   request: DryRunRequest,
   limits: EngineLimits = defaultLimits,
-): DryRun {
+): Generator<undefined, DryRun, undefined> {
   const runId = makeRunId(request.tenant, "dryrun00");
   const facts = {
     runId,
@@ -84,108 +108,162 @@ export function dryRun(
     view: { runId, tenant: request.tenant, actor: "dry-run", version: 1, records: new Map() },
     limits,
     inbox: started.large ? [{ kind: "started", entryId: "started" }] : [],
-    timers: new Map(),
+    delays: new Map(),
     seen: new Set(),
+    parents: new Map(),
+    given: new Map(),
     status: started.change.status,
     nowMs: request.nowMs,
+    work: started.work,
+    characters: 0,
   };
   take(play, started.change);
-  let entries = 0;
-  for (; entries < entriesMax; entries += 1) {
-    const entry = play.inbox[0] ?? nextTimer(play);
-    if (entry === undefined) break;
-    playEntry(play, entry);
-  }
-  const ids = [...play.seen].slice(0, stepsShownMax);
-  const truncated = entries >= entriesMax || play.seen.size > stepsShownMax;
-  const records = [...play.view.records].flatMap(([key, body]) =>
-    body === undefined ? [] : [{ key, body }],
-  );
-  const describe = describer(compiled, runId, records);
-  return { status: play.status, steps: ids.flatMap((id) => shown(play, id, describe(id))), truncated };
+  const cut = yield* playEntries(play);
+  const { steps, isCut } = yield* showSteps(play);
+  const truncatedBecause = cut ?? (isCut ? "size" : undefined);
+  const truncated = truncatedBecause !== undefined;
+  return { status: play.status, steps, truncated, ...(truncated ? { truncatedBecause } : {}) };
 }
 
-function playEntry(play: Play, entry: InboxEntry): void {
-  const { compiled, view, limits } = play;
-  for (;;) {
-    const applied = apply(compiled, view, [entry], play.nowMs, limits);
-    if (applied.kind === "needs") {
-      for (const key of applied.records) view.records.set(key, outside(play, key));
-      continue;
+/** Why it was left before the end, if it was. */
+function* playEntries(play: Play): Generator<undefined, TruncationCause | undefined, undefined> {
+  let heard = 0;
+  for (let entries = 0; entries < entriesMax; ) {
+    if (play.inbox.length === 0) fireTimer(play);
+    const [entry] = play.inbox;
+    if (entry === undefined) return undefined;
+    if (play.work >= dryRunWorkMax) return "work";
+    if (play.characters >= keptCharactersMax) return "size";
+    if (playOnce(play, entry) === "done") entries += 1;
+    if (play.work - heard >= sliceUnits) {
+      heard = play.work;
+      yield;
     }
-    if (applied.consumed > 0 && play.inbox[0] === entry) play.inbox.shift();
-    take(play, applied.change);
-    if (applied.consumed > 0) return;
   }
+  return "entries";
+}
+
+/** One commit, or one round of what it has to see first; `done` when the entry is used up. */
+function playOnce(play: Play, entry: InboxEntry): "done" | "goes on" {
+  const { compiled, view, limits, inbox } = play;
+  const applied = apply(compiled, view, [entry], play.nowMs, limits);
+  play.work += applied.work + unitsPerCommit;
+  if (applied.kind === "needs") {
+    for (const key of applied.records) view.records.set(key, outside(play, key));
+    return "goes on";
+  }
+  if (applied.consumed > 0) inbox.shift();
+  take(play, applied.change);
+  return applied.consumed > 0 ? "done" : "goes on";
 }
 
 /** A child workflow is taken to exist, and to give what the request says. */
-function outside({ request, view }: Play, key: string): string | undefined {
+function outside(play: Play, key: string): string | undefined {
   const named = parseOutsideKey(key);
   if (named?.kind === "workflow") return "dry-run";
   // A child that is only played has a state, too: it is not taken for one that was deleted.
   if (named?.kind === "run" && named.key === runRecordKey) return "{}";
   if (named?.kind !== "run" || named.key !== runOutputKey) return undefined;
-  const steps = [...view.records].flatMap(([name, body]) =>
-    name.startsWith("step/") && body?.includes(named.runId) ? [name.slice("step/".length)] : [],
-  );
-  return writeOutput(request.outputs[steps[0] ?? ""] ?? null);
+  return outputGiven(play, play.parents.get(named.runId) ?? "");
+}
+
+function outputGiven({ request, given }: Play, step: string): string {
+  const known = given.get(step);
+  if (known !== undefined) return known;
+  const written = writeOutput(request.outputs[step] ?? null);
+  given.set(step, written);
+  return written;
 }
 
 /** Keeps what a store would keep, and lets everything that was begun answer. */
 function take(play: Play, change: RunChange): void {
-  const { view, inbox, timers, seen, request } = play;
+  const { view, inbox, delays, seen, parents } = play;
   play.status = change.status;
-  for (const { key, body } of change.records) view.records.set(key, body);
+  for (const { key, body } of change.records) {
+    view.records.set(key, body);
+    play.characters += body.length;
+  }
   for (const event of JSON.parse(change.timeline) as ReadonlyArray<{ readonly step?: string }>) {
     if (event.step !== undefined) seen.add(event.step);
   }
-  for (const timerId of change.clearTimers) timers.delete(timerId);
-  for (const { timerId, dueAtMs } of change.timers) timers.set(timerId, dueAtMs);
+  for (const timerId of change.clearTimers) delays.delete(timerId);
+  for (const { timerId, dueAtMs } of change.timers) {
+    if (parseTimer(timerId)?.kind === "delay") delays.set(timerId, dueAtMs);
+  }
   for (const { jobId, step, attempt } of change.jobs) {
     const payloadKey = `result/${step}@${attempt}`;
-    view.records.set(payloadKey, writeOutput(request.outputs[parseItem(step)?.step ?? step] ?? null));
+    view.records.set(payloadKey, outputGiven(play, parseItem(step)?.step ?? step));
     inbox.push({ kind: "result", entryId: jobId, jobId, outcome: "succeeded", payloadKey });
   }
   for (const { approvalId } of change.approvals) {
     const decision = { decision: "approved", decidedBy: "dry-run", reason: "" } as const;
     inbox.push({ kind: "decision", entryId: approvalId, approvalId, ...decision });
   }
-  for (const child of change.children) inbox.push(endOf(child));
+  for (const child of change.children) {
+    parents.set(child.runId, child.step);
+    inbox.push(endOf(child));
+  }
 }
 
 function endOf({ runId, step, attempt }: ChildRun): InboxEntry {
   return { kind: "child_ended", entryId: `child:${runId}`, runId, step, attempt, status: "succeeded" };
 }
 
-/** The earliest wait that is no limit: limits are not reached when everything answers at once. */
-function nextTimer(play: Play): InboxEntry | undefined {
-  const waits = [...play.timers].filter(([timerId]) => parseTimer(timerId)?.kind === "delay");
-  const [first] = waits.sort((left, right) => left[1] - right[1]);
-  if (first === undefined) return undefined;
-  const [timerId, dueAtMs] = first;
-  play.timers.delete(timerId);
+/** The earliest wait; of two, the one that was begun first. */
+function fireTimer(play: Play): void {
+  let first: { readonly timerId: string; readonly dueAtMs: number } | undefined;
+  for (const [timerId, dueAtMs] of play.delays) {
+    if (first === undefined || dueAtMs < first.dueAtMs) first = { timerId, dueAtMs };
+  }
+  if (first === undefined) return;
+  const { timerId, dueAtMs } = first;
+  play.delays.delete(timerId);
   play.nowMs = Math.max(play.nowMs, dueAtMs);
-  return { kind: "timer", entryId: timerId, timerId };
+  play.inbox.push({ kind: "timer", entryId: timerId, timerId });
 }
 
-function shown({ compiled, view }: Play, id: string, described: StepDescription | undefined): DryRunStep[] {
+type Shown = { readonly steps: readonly DryRunStep[]; readonly isCut: boolean };
+
+/** The same output may be shown with every item of a list, so that what is shown has a limit of its own. */
+function* showSteps(play: Play): Generator<undefined, Shown, undefined> {
+  const { compiled, view, seen } = play;
+  const records = [...view.records].flatMap(([key, body]) => (body === undefined ? [] : [{ key, body }]));
+  const describe = describer(compiled, view.runId, records);
+  const steps: DryRunStep[] = [];
+  let characters = 0;
+  let heard = 0;
+  for (const id of seen) {
+    if (steps.length >= stepsShownMax || characters >= shownCharactersMax) return { steps, isCut: true };
+    const step = shown(play, id, describe(id));
+    if (step === undefined) continue;
+    steps.push(step);
+    characters += JSON.stringify(step).length;
+    if (characters - heard < sliceUnits) continue;
+    heard = characters;
+    yield;
+  }
+  return { steps, isCut: false };
+}
+
+function shown(
+  { compiled, view }: Play,
+  id: string,
+  described: StepDescription | undefined,
+): DryRunStep | undefined {
   const step = stepNamed(compiled, id);
-  if (step === undefined || described === undefined) return [];
+  if (step === undefined || described === undefined) return undefined;
   const { step_id, type, status, output, error, skipped_because } = described;
   const input = inputShown(view.records, id);
-  return [
-    {
-      step_id,
-      type,
-      status,
-      ...(step.type === "worker" || step.type === "notify" ? { topic: step.topic } : {}),
-      ...(input === undefined ? {} : { input }),
-      ...(output === undefined ? {} : { output }),
-      ...(error === undefined ? {} : { error }),
-      ...(skipped_because === undefined ? {} : { skipped_because }),
-    },
-  ];
+  return {
+    step_id,
+    type,
+    status,
+    ...(step.type === "worker" || step.type === "notify" ? { topic: step.topic } : {}),
+    ...(input === undefined ? {} : { input }),
+    ...(output === undefined ? {} : { output }),
+    ...(error === undefined ? {} : { error }),
+    ...(skipped_because === undefined ? {} : { skipped_because }),
+  };
 }
 
 function inputShown(records: Play["view"]["records"], id: string): JsonValue | undefined {

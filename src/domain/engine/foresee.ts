@@ -22,32 +22,40 @@ import { expressionsOf, readsRunInput } from "./scope.ts";
 
 /** As far as a guess goes; what lies beyond is asked for when it is needed. */
 const foreseenStepsMax = 128;
+/** A hundred steps that read a thousand others each would be looked through for longer than it takes to ask again. */
+const foreseenReadsMax = 4_000;
 
 /** A good first guess of what `apply` will read: usually all of it. Asking for a record that does not exist is cheap. */
 export function recordsFor(compiled: CompiledDefinition, entries: readonly InboxEntry[]): readonly string[] {
   const keys = new Set<string>([runRecordKey]);
-  for (const entry of entries) addEntry({ compiled, keys }, entry);
+  const guess = { compiled, keys, readsLeft: foreseenReadsMax };
+  for (const entry of entries) addEntry(guess, entry);
   return [...keys];
 }
 
 /** Notes as missing what beginning this step, and what may begin in the same breath, will read. */
 export function missToBegin(draft: Draft, step: CompiledStep): void {
-  walk({ compiled: draft.compiled, keys: draft.missing, draft }, [step], "begins");
+  walk(guessFor(draft), [step], "begins");
   dropLoaded(draft);
 }
 
 /** Notes as missing the records of all that will be skipped with this step. */
 export function missToSkip(draft: Draft, step: CompiledStep): void {
-  walk({ compiled: draft.compiled, keys: draft.missing, draft }, [step], "skipped");
+  walk(guessFor(draft), [step], "skipped");
   dropLoaded(draft);
 }
 
 type Guess = {
   readonly compiled: CompiledDefinition;
   readonly keys: Set<string>;
+  readsLeft: number;
   /** Tells what is known already, where a guess is not needed. */
   readonly draft?: Draft;
 };
+
+function guessFor(draft: Draft): Guess {
+  return { compiled: draft.compiled, keys: draft.missing, readsLeft: foreseenReadsMax, draft };
+}
 
 function dropLoaded(draft: Draft): void {
   for (const key of draft.missing) {
@@ -179,7 +187,7 @@ function walk(guess: Guess, first: readonly CompiledStep[], mode: "begins" | "sk
   if (first.length === 0) return;
   const seen = new Set(first);
   for (const step of seen) {
-    if (seen.size > foreseenStepsMax + first.length) return;
+    if (seen.size > foreseenStepsMax + first.length || guess.readsLeft <= 0) return;
     if (!isToldOnce(step)) guess.keys.add(stepRecordKey(step.id));
     if (mode === "begins") addReads(guess, step);
     const passesAtOnce = mode === "skipped" || mayEndAtOnce(step);
@@ -210,6 +218,7 @@ function addReads(guess: Guess, step: CompiledStep): void {
     guess.keys.add(workflowKey(step.subworkflow.workflow)).add(treeFullKey);
   }
   for (const expression of expressionsOf(step)) {
+    guess.readsLeft -= expression.steps.length;
     for (const id of expression.steps) {
       guess.keys.add(stepRecordKey(id));
       const key = payloadOf(guess, id);

@@ -13,6 +13,10 @@ export const runRecordKey = "run";
 /** What was known at the admission: `RunFacts`. */
 export const factsRecordKey = "facts";
 
+/** Records of the engine itself, a few hundred characters each; the others hold what callers have sent. */
+export const isSmall = (key: string): boolean =>
+  key.startsWith("step/") || key === runRecordKey || key === factsRecordKey;
+
 export const stepRecordKey = (step: string): string => `step/${step}`;
 /** Written once, at the first attempt; later attempts get the same input. In a loop every iteration has its own. */
 export const jobInputKey = (step: string, attempt = 1): string => `job-input/${step}@${attempt}`;

@@ -1,10 +1,9 @@
 // The loop step: begins its body again and again, while its condition holds, until it is told to stop.
-import type { JsonValue } from "../fingerprint.ts";
 import type { CompiledStep, Expression } from "../workflow/compiled.ts";
 import { succeedNow } from "./begin-inline.ts";
 import { type Beginning, failToBegin } from "./beginning.ts";
-import { bodyOf, type Draft, putStep, stepOf } from "./draft.ts";
-import { readOutput, type StepRecord, type WorkItem } from "./records.ts";
+import { bodyOf, type Draft, outputAt, putStep, stepOf } from "./draft.ts";
+import type { StepRecord, WorkItem } from "./records.ts";
 import { decide, hasSteps, loopTurn } from "./scope.ts";
 import { callOffAttempt, fail } from "./settle-step.ts";
 import { setTimeLimit, wait } from "./wait.ts";
@@ -104,14 +103,12 @@ function turn(draft: Draft, step: CompiledStep, record: StepRecord): void {
 }
 
 function finish(draft: Draft, step: CompiledStep, record: StepRecord): void {
-  const body = record.lastOutputKey === undefined ? absent : bodyOf(draft, record.lastOutputKey);
-  if (body === undefined) return;
-  const last: JsonValue = typeof body === "string" ? readOutput(body) : null;
+  const key = record.lastOutputKey;
+  if (key !== undefined && bodyOf(draft, key) === undefined) return;
+  const last = outputAt(draft, key);
   end(draft, step, record);
   succeedNow(draft, { step, record }, { iterations: record.iteration ?? 0, last_output: last });
 }
-
-const absent = { kind: "absent" } as const;
 
 /** The body has ended already; what is left is the loop's own time limit. */
 function end(draft: Draft, step: CompiledStep, record: StepRecord): void {

@@ -2,9 +2,9 @@
 import type { JsonValue } from "../fingerprint.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { outputCharactersMax } from "./collect.ts";
-import { bodyOf, type Draft, putPayload, stepOf } from "./draft.ts";
+import { bodyOf, type Draft, outputAt, payloadsPerRound, putPayload, stepOf } from "./draft.ts";
 import { runOutputKey } from "./keys.ts";
-import { omittedOutput, readOutput } from "./records.ts";
+import { omittedOutput } from "./records.ts";
 
 /** Steps that nobody depends on, that begin by themselves. */
 export function lastSteps(compiled: CompiledDefinition): readonly CompiledStep[] {
@@ -33,11 +33,18 @@ export function outputOfRun(
 export function keepOutput(draft: Draft): boolean {
   const outputs = new Map<string, JsonValue>();
   let isComplete = true;
+  let unread = 0;
+  let characters = 0;
   for (const { id } of lastSteps(draft.compiled)) {
+    if (unread >= payloadsPerRound || characters > outputCharactersMax) break;
     const record = stepOf(draft, id);
     const body = record?.outputKey === undefined ? undefined : bodyOf(draft, record.outputKey);
     if (record === undefined || (record.outputKey !== undefined && body === undefined)) isComplete = false;
-    else if (typeof body === "string") outputs.set(id, readOutput(body));
+    if (record?.outputKey !== undefined && body === undefined) unread += 1;
+    if (typeof body !== "string") continue;
+    const output = outputAt(draft, record?.outputKey);
+    outputs.set(id, output);
+    characters += JSON.stringify(output).length;
   }
   if (!isComplete) return false;
   const output = outputOfRun(draft.compiled, ({ id }) => outputs.get(id));

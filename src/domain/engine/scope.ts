@@ -1,10 +1,10 @@
 // What a step's expressions may read: checks that all of it was loaded, and evaluates.
 import type { JsonValue } from "../fingerprint.ts";
-import type { CompiledStep, Evaluation, Expression, Scope } from "../workflow/compiled.ts";
-import { bodyOf, type Draft, stepOf } from "./draft.ts";
+import type { Allowance, CompiledStep, Evaluation, Expression, Scope } from "../workflow/compiled.ts";
+import { bodyOf, type Draft, errorAt, outputAt, recordAt, stepOf, unitsToRead } from "./draft.ts";
 import { itemsPerChunk, parseItem } from "./instances.ts";
 import { inputRecordKey, itemsKey } from "./keys.ts";
-import { type Failure, readError, readOutput, type StepRecord } from "./records.ts";
+import type { Failure, StepRecord } from "./records.ts";
 
 /** All that is evaluated when the step begins. */
 export function expressionsOf(step: CompiledStep): readonly Expression[] {
@@ -32,15 +32,13 @@ export type Surroundings = Pick<Scope, "item" | "index" | "loop" | "child">;
 
 export function surroundingsOf(draft: Draft, step: CompiledStep): Surroundings | undefined {
   const item = parseItem(step.id);
-  const chunk =
-    item === undefined
-      ? undefined
-      : bodyOf(draft, itemsKey(item.step, Math.floor(item.index / itemsPerChunk)));
+  const key = item === undefined ? "" : itemsKey(item.step, Math.floor(item.index / itemsPerChunk));
+  const chunk = item === undefined ? undefined : bodyOf(draft, key);
   const loop = step.repeats ? enclosingLoop(draft, step) : undefined;
   const turn = loop === undefined ? {} : loopTurn(draft, loop);
   if ((item !== undefined && chunk === undefined) || turn === undefined) return undefined;
   if (item === undefined || typeof chunk !== "string") return turn;
-  const items = JSON.parse(chunk) as readonly JsonValue[];
+  const items = recordAt(draft, key) as readonly JsonValue[];
   return { ...turn, item: items[item.index % itemsPerChunk] ?? null, index: item.index };
 }
 
@@ -55,8 +53,7 @@ export function loopTurn(
   const key = record.lastOutputKey;
   const body = key === undefined ? { kind: "absent" as const } : bodyOf(draft, key);
   if (body === undefined) return undefined;
-  const output = typeof body === "string" ? readOutput(body) : null;
-  return { loop: { iteration: iteration ?? record.iteration ?? 0, last_output: output } };
+  return { loop: { iteration: iteration ?? record.iteration ?? 0, last_output: outputAt(draft, key) } };
 }
 
 function enclosingLoop({ compiled }: Draft, step: CompiledStep): CompiledStep | undefined {
@@ -73,6 +70,7 @@ function enclosingLoop({ compiled }: Draft, step: CompiledStep): CompiledStep | 
 export function hasSteps(draft: Draft, steps: Iterable<string>): boolean {
   let isComplete = true;
   for (const id of steps) {
+    draft.work.left -= 2;
     const record = stepOf(draft, id);
     const key = record?.outputKey ?? record?.errorKey;
     if (record === undefined || (key !== undefined && bodyOf(draft, key) === undefined)) isComplete = false;
@@ -80,26 +78,53 @@ export function hasSteps(draft: Draft, steps: Iterable<string>): boolean {
   return isComplete;
 }
 
+/** Making a scope ready takes about a microsecond, and as long for each step that it holds. */
+const unitsPerEvaluation = 20;
+const unitsPerStepRead = 20;
+
+/** What the outputs may take that one expression reads: 40 ms, or 12 million characters without lists and objects. */
+export const readingUnitsMax = 800_000;
+
+function readingTogether(draft: Draft, steps: readonly string[]): number {
+  let units = 0;
+  for (const id of steps) {
+    const record = stepOf(draft, id);
+    units += unitsToRead(draft, record?.outputKey ?? record?.errorKey);
+  }
+  return units;
+}
+
 /** Call `hasSteps` for its steps first. An expression that throws counts as failed: it must never stop the run. */
-export function evaluate(draft: Draft, expression: Expression, surroundings: Surroundings): Evaluation {
+export function evaluate(
+  draft: Draft,
+  expression: Expression,
+  surroundings: Surroundings,
+  /** For expressions that share one: their own cost is taken from it, too. */
+  together: Allowance = { left: 0 },
+): Evaluation {
   const omitted = expression.steps.find((id) => stepOf(draft, id)?.omitted === true);
   if (omitted !== undefined) {
     return { kind: "failed", message: `the outputs of "${omitted}" are too large to be read together` };
   }
-  let input: JsonValue | undefined;
+  if (readingTogether(draft, expression.steps) > readingUnitsMax) {
+    return { kind: "failed", message: "the outputs that the expression reads are too large together" };
+  }
+  const before = together.left;
+  together.left -= unitsPerEvaluation + unitsPerStepRead * expression.steps.length;
   const scope = {
     ...scopeOf(draft, expression.steps),
     ...surroundings,
     // Read when it is asked for: every item of a for_each comes by here, and the list of all of them may be the run's input.
     get input() {
-      input ??= runInput(draft);
-      return input;
+      return runInput(draft);
     },
   };
   try {
-    return expression.evaluate(scope);
+    return expression.evaluate(scope, together);
   } catch (error) {
     return { kind: "failed", message: error instanceof Error ? error.message : String(error) };
+  } finally {
+    draft.work.left -= before - together.left;
   }
 }
 
@@ -117,8 +142,7 @@ export function decide(
 }
 
 export function runInput(draft: Draft): JsonValue {
-  const body = bodyOf(draft, inputRecordKey);
-  return typeof body === "string" ? (JSON.parse(body) as JsonValue) : null;
+  return recordAt(draft, inputRecordKey);
 }
 
 /** What a handler is told of the failure it handles: `{step, status, message, code?}`. */
@@ -133,6 +157,7 @@ function scopeOf(draft: Draft, ids: readonly string[]): Pick<Scope, "steps" | "c
   const steps: Record<string, JsonValue> = {};
   const outputs: Record<string, JsonValue> = {};
   const ctx: Record<string, JsonValue> = { steps: outputs };
+  const own = new Set([ctx]);
   const records = ids.map((id) => ({ id, record: stepOf(draft, id) }));
   // Of two steps that write to the same place, the one that ended last is seen; within a millisecond, the later in the order.
   if (records.length > 1) {
@@ -145,56 +170,56 @@ function scopeOf(draft: Draft, ids: readonly string[]): Pick<Scope, "steps" | "c
   }
   for (const { id, record } of records) {
     if (record === undefined) continue;
-    const output = outputOf(draft, record);
+    const output = outputAt(draft, record.outputKey);
     steps[id] = { status: record.status, output, error: errorOf(draft, record) };
     outputs[id] = output;
-    if (record.outputKey !== undefined) putInContext(ctx, draft.compiled.steps.get(id), output);
+    if (record.outputKey !== undefined) putInContext({ ctx, own }, draft.compiled.steps.get(id), output);
   }
   return { steps, ctx };
 }
 
-function putInContext(ctx: Place, step: CompiledStep | undefined, output: JsonValue): void {
-  if (step?.outputPath !== undefined) putAt(ctx, step.outputPath, output);
-  if (step?.storage?.operation === "write") putAt(ctx, step.storage.path, output);
-  if (step?.storage?.operation === "delete") removeAt(ctx, step.storage.path);
-}
+/** Places of `own` were made here; any other value may be a step's output, and is copied before it is changed. */
+type Context = { readonly ctx: Place; readonly own: Set<Place> };
 
-function outputOf(draft: Draft, record: StepRecord): JsonValue {
-  const body = record.outputKey === undefined ? undefined : bodyOf(draft, record.outputKey);
-  return typeof body === "string" ? readOutput(body) : null;
+function putInContext(context: Context, step: CompiledStep | undefined, output: JsonValue): void {
+  if (step?.outputPath !== undefined) putAt(context, step.outputPath, output);
+  if (step?.storage?.operation === "write") putAt(context, step.storage.path, output);
+  if (step?.storage?.operation === "delete") removeAt(context, step.storage.path);
 }
 
 function errorOf(draft: Draft, record: StepRecord): JsonValue {
-  if (record.error !== undefined) return record.error;
-  const body = record.errorKey === undefined ? undefined : bodyOf(draft, record.errorKey);
-  return typeof body === "string" ? readError(body) : null;
+  return record.error ?? errorAt(draft, record.errorKey);
 }
 
 type Place = Record<string, JsonValue>;
 
-function removeAt(root: Place, path: readonly string[]): void {
-  let place = root;
+function removeAt({ ctx, own }: Context, path: readonly string[]): void {
+  let place = ctx;
   for (const name of path.slice(0, -1)) {
-    const inner = Object.hasOwn(place, name) ? place[name] : undefined;
-    if (inner === null || typeof inner !== "object" || Array.isArray(inner)) return;
-    // Copied: the value there may be another step's output.
-    const next: Place = { ...(inner as Place) };
-    place[name] = next;
-    place = next;
+    if (placeAt(place, name) === undefined) return;
+    place = ownPlace(own, place, name);
   }
   delete place[path.at(-1) as string];
 }
 
-function putAt(root: Place, path: readonly string[], value: JsonValue): void {
+function putAt({ ctx, own }: Context, path: readonly string[], value: JsonValue): void {
   if (path.length === 0 || path.includes("__proto__")) return;
-  let place = root;
-  for (const name of path.slice(0, -1)) {
-    const inner = Object.hasOwn(place, name) ? place[name] : undefined;
-    // Copied: the value there may be another step's output.
-    const next: Place =
-      inner !== null && typeof inner === "object" && !Array.isArray(inner) ? { ...(inner as Place) } : {};
-    place[name] = next;
-    place = next;
-  }
+  let place = ctx;
+  for (const name of path.slice(0, -1)) place = ownPlace(own, place, name);
   place[path.at(-1) as string] = value;
+}
+
+function placeAt(place: Place, name: string): Place | undefined {
+  const inner = Object.hasOwn(place, name) ? place[name] : undefined;
+  return inner === null || typeof inner !== "object" || Array.isArray(inner) ? undefined : (inner as Place);
+}
+
+/** Copied at most once, however many steps write below it: each copy takes as long as the place has names. */
+function ownPlace(own: Set<Place>, place: Place, name: string): Place {
+  const inner = placeAt(place, name);
+  if (inner !== undefined && own.has(inner)) return inner;
+  const copy: Place = { ...inner };
+  place[name] = copy;
+  own.add(copy);
+  return copy;
 }

@@ -12,7 +12,12 @@ import type { RunFacts } from "./records.ts";
 /** Beyond this, as beyond the limits, a run is started by its inbox, so that no admission holds the store for long. */
 export const startStepsMax = 64;
 
-export type Start = { readonly change: RunChange; readonly large: boolean };
+export type Start = {
+  readonly change: RunChange;
+  readonly large: boolean;
+  /** What was evaluated and checked for it, in units of about 50 ns. */
+  readonly work: number;
+};
 
 export function startRun(
   compiled: CompiledDefinition,
@@ -23,7 +28,7 @@ export function startRun(
     { key: inputRecordKey, body: JSON.stringify(facts.input) },
     { key: factsRecordKey, body: JSON.stringify(factsOf(facts)) },
   ];
-  if (facts.rerun !== undefined) return startLater(first);
+  if (facts.rerun !== undefined) return startLater(first, 0);
   const draft = openDraft({
     compiled,
     runId: facts.runId,
@@ -39,8 +44,9 @@ export function startRun(
   if (facts.traceparent !== undefined) draft.run.traceparent = facts.traceparent;
   beginRun(draft, facts.nowMs);
   advance(draft);
+  const work = limits.workMax - draft.work.left;
   // What lies outside the run, as the definition of a child, is looked up by the owner of its inbox.
-  if (draft.queue.length > 0 || draft.missing.size > 0) return startLater(first);
+  if (draft.queue.length > 0 || draft.missing.size > 0) return startLater(first, work);
   concludeIfDone(draft);
   const change = toChange(draft, "some");
   const records = [...first, ...change.records];
@@ -49,7 +55,7 @@ export function startRun(
     0,
   );
   const isLarge = records.length > limits.startRecordsMax || bytes > limits.startBytesMax;
-  return isLarge ? startLater(first) : { change: { ...change, records }, large: false };
+  return isLarge ? startLater(first, work) : { change: { ...change, records }, large: false, work };
 }
 
 function factsOf(facts: NewRunFacts): RunFacts {
@@ -63,7 +69,7 @@ function factsOf(facts: NewRunFacts): RunFacts {
   };
 }
 
-function startLater(records: RunChange["records"]): Start {
+function startLater(records: RunChange["records"], work: number): Start {
   const timeline = JSON.stringify([{ type: "run_admitted" }]);
-  return { change: { ...unchanged, status: "pending", records, timeline }, large: true };
+  return { change: { ...unchanged, status: "pending", records, timeline }, large: true, work };
 }

@@ -6,7 +6,7 @@ import type { CompiledStep } from "../workflow/compiled.ts";
 import { succeedNow } from "./begin-inline.ts";
 import { inputKeyOf, listed } from "./begin-job.ts";
 import { type Beginning, failToBegin } from "./beginning.ts";
-import { bodyOf, clearTimer, type Draft, putPayload } from "./draft.ts";
+import { bodyOf, clearTimer, type Draft, errorAt, outputAt, putPayload, unitsToRead } from "./draft.ts";
 import {
   factsRecordKey,
   foreignKey,
@@ -19,8 +19,8 @@ import {
   treeFullKey,
   workflowKey,
 } from "./keys.ts";
-import { isOmitted, type RunFacts, readError, readFacts, readOutput, readStepRecord } from "./records.ts";
-import { evaluate, hasSteps, runInput, type Surroundings, surroundingsOf } from "./scope.ts";
+import { isOmitted, type RunFacts, readFacts, readStepRecord } from "./records.ts";
+import { evaluate, hasSteps, readingUnitsMax, runInput, type Surroundings, surroundingsOf } from "./scope.ts";
 import { type StepInHand, succeed } from "./settle-step.ts";
 import { setTimeLimit, wait } from "./wait.ts";
 
@@ -44,7 +44,7 @@ export function beginSubworkflow(draft: Draft, beginning: Beginning): void {
     return;
   }
   const input = evaluated.kind === "value" ? evaluated.value : null;
-  const problems = step.problemsOfInput?.(input) ?? [];
+  const problems = step.problemsOfInput?.(input, draft.work) ?? [];
   if (problems.length > 0) {
     failToBegin(draft, beginning, listed(problems), "input_invalid");
     return;
@@ -119,12 +119,16 @@ export function takeOver(draft: Draft, { step, record }: StepInHand, childRunId:
   if (step.timeoutMs !== undefined) {
     clearTimer(draft, stepTimer("timeout", { step: step.id, attempt: record.attempt }));
   }
+  if (steps === "too large") {
+    failToBegin(draft, { step, record }, "the outputs that output_mapping reads are too large together");
+    return true;
+  }
   if (typeof state !== "string" || typeof body !== "string" || steps === "lost") {
     // Every run that has succeeded has a state and an output: this one is being deleted, and what it gave with it.
     failToBegin(draft, { step, record }, `run ${childRunId} is gone with its output`, "child_run_lost");
     return true;
   }
-  const output = readOutput(body);
+  const output = outputAt(draft, foreignKey(childRunId, runOutputKey));
   if (mapping === undefined) {
     if (isOmitted(body)) succeed(draft, { step, record: { ...record, omitted: true } });
     else endWith(draft, { step, record }, output);
@@ -139,7 +143,7 @@ export function takeOver(draft: Draft, { step, record }: StepInHand, childRunId:
 }
 
 function endWith(draft: Draft, inHand: StepInHand, output: JsonValue): void {
-  const problems = inHand.step.problemsOfOutput?.(output) ?? [];
+  const problems = inHand.step.problemsOfOutput?.(output, draft.work) ?? [];
   if (problems.length > 0) failToBegin(draft, inHand, listed(problems), "output_invalid");
   else succeedNow(draft, inHand, output);
 }
@@ -149,10 +153,11 @@ function stepsOfChild(
   draft: Draft,
   childRunId: RunId,
   ids: readonly string[],
-): Readonly<Record<string, JsonValue>> | "lost" | undefined {
+): Readonly<Record<string, JsonValue>> | "lost" | "too large" | undefined {
   const steps: Record<string, JsonValue> = {};
   let isComplete = true;
   let isLost = false;
+  let units = 0;
   for (const id of ids) {
     const body = bodyOf(draft, foreignKey(childRunId, stepRecordKey(id)));
     const record = typeof body === "string" ? readStepRecord(body) : undefined;
@@ -160,11 +165,14 @@ function stepsOfChild(
     const payload = key === undefined ? undefined : bodyOf(draft, foreignKey(childRunId, key));
     if (body === undefined || (key !== undefined && payload === undefined)) isComplete = false;
     if (typeof payload === "object") isLost = true;
-    const text = typeof payload === "string" ? payload : "{}";
+    if (!isComplete || isLost) continue;
+    const foreign = key === undefined ? undefined : foreignKey(childRunId, key);
+    units += unitsToRead(draft, foreign);
+    if (units > readingUnitsMax) return "too large";
     steps[id] = {
       status: record?.status ?? "skipped",
-      output: readOutput(text),
-      error: record?.error ?? readError(text),
+      output: outputAt(draft, foreign),
+      error: record?.error ?? errorAt(draft, foreign),
     };
   }
   if (!isComplete) return undefined;

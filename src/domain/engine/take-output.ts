@@ -1,9 +1,9 @@
 // What of a worker's result becomes the step's output: all of it, or the part that was asked for, if it fits its schema.
 import type { JsonValue } from "../fingerprint.ts";
 import { listed } from "./begin-job.ts";
-import { bodyOf, type Draft, putPayload } from "./draft.ts";
+import { bodyOf, type Draft, outputAt, putPayload } from "./draft.ts";
 import { outputRecordKey } from "./keys.ts";
-import { readOutput, writeOutput } from "./records.ts";
+import { writeOutput } from "./records.ts";
 import { type StepInHand, succeed } from "./settle-step.ts";
 import { failAttempt } from "./try-again.ts";
 
@@ -16,12 +16,11 @@ export function applyOutput(draft: Draft, inHand: StepInHand, payloadKey: string
   }
   const body = bodyOf(draft, payloadKey);
   if (body === undefined) return;
-  const result = typeof body === "string" ? readOutput(body) : null;
-  const output = valueAt(result, step.resultPath ?? []);
+  const output = valueAt(outputAt(draft, payloadKey), step.resultPath ?? []);
   const problem =
     output === undefined
       ? `the result has nothing at ${step.resultPath?.join(".")}`
-      : listed(step.problemsOfOutput?.(output) ?? []);
+      : listed(step.problemsOfOutput?.(output, draft.work) ?? []);
   if (output === undefined || problem !== "") {
     draft.events.push({ type: "step_output_invalid", step: step.id, attempt: record.attempt });
     failAttempt(draft, inHand, {

@@ -92,8 +92,10 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
 function dryRunReply(answer: DryRunAnswer) {
   switch (answer.kind) {
     case "played": {
-      const { status, truncated, steps } = answer.play;
-      return { status: 200, body: { dry_run: true, status, truncated, steps: shownSteps(steps) } } as const;
+      const { status, truncated, truncatedBecause, steps } = answer.play;
+      const because = truncatedBecause === undefined ? {} : { truncated_because: truncatedBecause };
+      const body = { dry_run: true, status, truncated, ...because, steps: shownSteps(steps) } as const;
+      return { status: 200, body } as const;
     }
     case "workflow_not_found":
       return { code: "workflow_not_found" } as const;
