@@ -86,7 +86,8 @@ describe("the budget of a commit", () => {
   ] as ReadonlyArray<readonly [string, Steps]>)(
     "%s: any budget comes to the same records",
     (_name, steps) => {
-      const play = (options: WorldOptions) => start(steps, { ...options, input: { numbers: numbers.slice(0, 200) } });
+      const play = (options: WorldOptions) =>
+        start(steps, { ...options, input: { numbers: numbers.slice(0, 200) } });
       const whole = play({ limits: unlimited });
       const versions = [40_000, 1].map((limit) => {
         const world = play({ limits: { workMax: limit } });
