@@ -3,6 +3,7 @@ import type { PlantedBug } from "./planted-bug.ts";
 
 const doors = "test/e2e/gateway-doors.test.ts";
 const connections = "test/e2e/gateway-connections.test.ts";
+const tls = "test/e2e/gateway-tls.test.ts";
 const limits = "test/unit/gateway-limits.test.ts";
 const addresses = "test/unit/client-address.test.ts";
 
@@ -126,5 +127,29 @@ export const plantedDoorBugs: readonly PlantedBug[] = [
       },
     ],
     tests: [connections],
+  },
+  {
+    name: "mismatching-pair-used",
+    what: "a certificate whose key is not there yet is used: every new connection fails",
+    edits: [
+      {
+        file: "src/domain/certificate.ts",
+        find: "if (!parsed.checkPrivateKey(privateKey))",
+        replace: "if (parsed.ca && !parsed.checkPrivateKey(privateKey))",
+      },
+    ],
+    tests: [tls],
+  },
+  {
+    name: "old-tls-spoken",
+    what: "clients may choose TLS 1.1",
+    edits: [
+      {
+        file: "src/gateway/tls.ts",
+        find: `minVersion: "TLSv1.2",\n  ciphers: [`,
+        replace: `minVersion: "TLSv1",\n  ciphers: ["DEFAULT:@SECLEVEL=0",`,
+      },
+    ],
+    tests: [tls],
   },
 ];

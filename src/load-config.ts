@@ -194,11 +194,17 @@ function busProblems(config: Config): string[] {
 }
 
 function gatewayProblems(config: Config): string[] {
+  const problems: string[] = [];
   const proxies = readAddressRanges(config["gateway.trustedProxies"]);
-  if (proxies.kind === "ranges") return [];
-  return [
-    `gateway.trustedProxies: ${proxies.entry} is no address, no range such as 10.1.0.0/16, and not the word loopback`,
-  ];
+  if (proxies.kind === "wrong") {
+    problems.push(
+      `gateway.trustedProxies: ${proxies.entry} is no address, no range such as 10.1.0.0/16, and not the word loopback`,
+    );
+  }
+  if ((config["gateway.tls.certificateFile"] === "") !== (config["gateway.tls.keyFile"] === "")) {
+    problems.push("gateway.tls.certificateFile and gateway.tls.keyFile are needed together");
+  }
+  return problems;
 }
 
 function checkUrlProblems(config: Config): string[] {

@@ -253,6 +253,11 @@ export const metrics = {
     help: "Connections refused or closed for want of room: address (the address has its share), full, reserve (the last places are for health checks and known keys), idle (closed early).",
     values: { reason: ["address", "full", "reserve", "idle"] },
   },
+  tls_certificate_end_seconds: {
+    kind: "gauge",
+    labels: [],
+    help: "When the gateway's own certificate ends, in seconds since 1970; absent without TLS.",
+  },
   event_streams: { kind: "gauge", labels: [], help: "Event streams open in this process." },
   event_streams_cut_total: {
     kind: "counter",

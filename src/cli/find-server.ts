@@ -1,5 +1,6 @@
 // Which server a command talks to, with which key, and where it knows both from.
 import { isAbsolute, join, relative, resolve } from "node:path";
+import type { Config } from "../config.ts";
 import { readConfigFile } from "../config-file.ts";
 import { keyPaths, readKeys } from "../embedded/keys-file.ts";
 import { readOwnerNote } from "../embedded/owner-note.ts";
@@ -52,7 +53,7 @@ export function configSources(terminal: Terminal, { data, config }: ConfigOption
 export function findServer(terminal: Terminal, options: GlobalOptions, scope: Scope): FoundServer {
   const { config } = loadConfig(configSources(terminal, options));
   const directory = resolve(terminal.folder, config["store.dataDirectory"]);
-  const local = localUrl(directory, { terminal, port: config["gateway.port"] });
+  const local = localUrl(directory, terminal, config);
   const named = namedUrl(terminal, options);
   const { url, urlFrom } = named ?? local;
   // A key of the data folder is for the server that has the folder open: it is sent to no other, and not on a guess.
@@ -87,16 +88,14 @@ function checkedUrl(text: string, from: string): string {
 
 type LocalUrl = { readonly url: string; readonly urlFrom: string; readonly isGuess: boolean };
 
-function localUrl(
-  directory: string,
-  { terminal, port }: { readonly terminal: Terminal; readonly port: number },
-): LocalUrl {
+function localUrl(directory: string, terminal: Terminal, config: Config): LocalUrl {
   const note = readable(() => readOwnerNote(directory));
   const folder = shown(terminal, directory);
   if (note !== undefined)
     return { url: note.url, urlFrom: `from ${join(folder, "server.json")}`, isGuess: false };
+  const scheme = config["gateway.tls.certificateFile"] === "" ? "http" : "https";
   return {
-    url: `http://127.0.0.1:${port}`,
+    url: `${scheme}://127.0.0.1:${config["gateway.port"]}`,
     urlFrom: `the default: no server has ${folder} open`,
     isGuess: true,
   };

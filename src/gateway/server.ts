@@ -1,5 +1,6 @@
 // The HTTP server: the only file that knows the framework. It hands heads and bodies to the responder and sends its replies.
 import type { IncomingMessage } from "node:http";
+import type { Server as HttpsServer } from "node:https";
 import type { Socket } from "node:net";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { jsonMediaType, yamlMediaTypes } from "../api/media-types.ts";
@@ -22,6 +23,7 @@ import type { Failure, Service } from "./handler.ts";
 import type { HttpReply } from "./http-reply.ts";
 import { wrongMediaType } from "./read-request.ts";
 import { createResponder, type Responder } from "./responder.ts";
+import { openTls, type Tls } from "./tls.ts";
 
 export type GatewayDependencies = {
   readonly api: ControlApi;
@@ -62,7 +64,9 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
     sheds: (tenant) => eventLoop.sheds(tenant),
   };
   const responder = createResponder(service);
-  const app = createServer(service, responder);
+  const tls = openTls(ports, config);
+  const app = createServer(service, responder, tls);
+  const stopWatching = tls?.watch((options) => (app.server as HttpsServer).setSecureContext(options));
   const trusted = trustedProxies(config);
   const connections = watchConnections(ports, app.server, { limits: connectionLimits(config), trusted });
   const serves = dependencies.serves ?? "everything";
@@ -71,6 +75,7 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
 
   const close = async () => {
     isDraining = true;
+    stopWatching?.();
     ports.log.info("the gateway stops taking requests", { inFlight: responder.inFlight() });
     responder.wakePolls();
     await endConnections(ports.clock, {
@@ -87,8 +92,10 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
 
   return {
     async listen({ host = config["gateway.host"], port = config["gateway.port"] } = {}) {
-      if (!isLoopback(host) && config["gateway.allowRemote"] === "no") {
-        const detail = `gateway.host ${host} is reached by other machines: set gateway.allowRemote to yes, behind TLS`;
+      if (!isLoopback(host) && tls === undefined && config["gateway.allowRemote"] === "no") {
+        const detail =
+          `gateway.host ${host} is reached by other machines: set gateway.tls.certificateFile and gateway.tls.keyFile, ` +
+          "or gateway.allowRemote to yes behind something that speaks TLS";
         throw new InterlockError("config_invalid", detail);
       }
       const url = await app.listen({ host, port });
@@ -106,17 +113,19 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
 /** Paths hold ids of up to 255 characters, each of which may be spelt as three. */
 const pathPartMax = 1_024;
 
-function createServer(service: Service, responder: Responder): FastifyInstance {
+function createServer(service: Service, responder: Responder, tls: Tls | undefined): FastifyInstance {
   const { config } = service;
+  const headersTimeout = config["gateway.headersTimeoutMs"];
+  const http = { headersTimeout, connectionsCheckingInterval: Math.min(1_000, headersTimeout) };
+  const https = { ...http, ...tls?.options, handshakeTimeout: headersTimeout };
+  // The framework's types tell the two servers apart; what is used here both have.
+  const transport = (tls === undefined ? { http } : { https }) as { readonly http: typeof http };
   const app = fastify({
     logger: false,
     bodyLimit: config["gateway.bodyBytesMax"],
     requestTimeout: config["gateway.requestTimeoutMs"],
     keepAliveTimeout: config["gateway.keepAliveMs"],
-    http: {
-      headersTimeout: config["gateway.headersTimeoutMs"],
-      connectionsCheckingInterval: Math.min(1_000, config["gateway.headersTimeoutMs"]),
-    },
+    ...transport,
     forceCloseConnections: "idle",
     return503OnClosing: false,
     routerOptions: { maxParamLength: pathPartMax },

@@ -6,7 +6,7 @@ export const gatewaySettings = {
     "GATEWAY_HOST",
     "127.0.0.1",
     /^[A-Za-z0-9.:_-]+$/,
-    "The address to listen on; one that other machines reach needs gateway.allowRemote.",
+    "The address to listen on; one that other machines reach needs gateway.tls.certificateFile or gateway.allowRemote.",
   ),
   "gateway.port": amount(
     "GATEWAY_PORT",
@@ -19,7 +19,17 @@ export const gatewaySettings = {
   "gateway.allowRemote": choice(
     "GATEWAY_ALLOW_REMOTE",
     ["no", "yes"],
-    "Keys travel in clear text: say yes only behind something that speaks TLS.",
+    "Without TLS of its own the gateway listens to this machine only, since keys would travel in clear text. Say yes behind something that speaks TLS.",
+  ),
+  "gateway.tls.certificateFile": optionalText(
+    "GATEWAY_TLS_CERTIFICATE_FILE",
+    /./,
+    "PEM file with the gateway's certificate and those between it and the authority. With it the gateway speaks HTTPS alone; a changed file is taken over within two seconds.",
+  ),
+  "gateway.tls.keyFile": optionalText(
+    "GATEWAY_TLS_KEY_FILE",
+    /./,
+    "PEM file with the key of gateway.tls.certificateFile, without a passphrase.",
   ),
   "gateway.metricsAccess": choice(
     "GATEWAY_METRICS_ACCESS",

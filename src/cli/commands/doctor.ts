@@ -7,6 +7,7 @@ import { loadConfig } from "../../load-config.ts";
 import type { Finding } from "../../ports/finding.ts";
 import { createClient } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
+import { certificateFindings } from "../certificate-findings.ts";
 import type { Cli, Context } from "../context.ts";
 import { dataFindings } from "../data-findings.ts";
 import { configSources } from "../find-server.ts";
@@ -27,6 +28,7 @@ async function doctor(context: Context): Promise<void> {
     nodeFinding(process.versions.node),
     ...ofConfig,
     ...(config === undefined ? [] : dataFindings(context.terminal, config)),
+    ...(config === undefined ? [] : certificateFindings(context.terminal, config)),
     ...(config === undefined ? [] : await serverFindings(context)),
     ...(config === undefined ? [] : await surroundingFindings(config)),
   ];
