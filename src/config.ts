@@ -8,6 +8,7 @@ import { gatewaySettings } from "./settings/gateway.ts";
 import type { ChoiceSetting, NumberSetting, Setting } from "./settings/kinds.ts";
 import { locksSettings } from "./settings/locks.ts";
 import { processSettings } from "./settings/process.ts";
+import { quotasSettings } from "./settings/quotas.ts";
 import { runsSettings } from "./settings/runs.ts";
 import { storeSettings } from "./settings/store.ts";
 
@@ -19,6 +20,7 @@ export const settings = {
   ...admissionSettings,
   ...locksSettings,
   ...runsSettings,
+  ...quotasSettings,
   ...gatewaySettings,
   ...eventsSettings,
   ...auditSettings,

@@ -25,6 +25,7 @@ import {
 } from "./control/jobs/in-process-worker.ts";
 import { withDispatchCheck } from "./control/scheduler/holding.ts";
 import { type Role, rolesOf } from "./control/start-roles.ts";
+import { processQuotas } from "./control/tenants/quotas.ts";
 import type { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig } from "./load-config.ts";
 import type { Bus } from "./ports/bus.ts";
@@ -133,6 +134,7 @@ export function storeSettings(config: Config): StoreSettings {
     attentionMs: config["locks.run.handoffTtlMs"],
     proveEveryMs: 60_000,
     runsPerRootMax: config["runs.perRootMax"],
+    quotas: processQuotas(config),
   };
 }
 

@@ -1,4 +1,5 @@
 // Every failure that Interlock reports: its code, HTTP status, message and whether repeating the request can help.
+import { limitErrors } from "./limit-errors.ts";
 import { type ErrorRow, startUpErrors } from "./start-up-errors.ts";
 
 export type { ErrorRow };
@@ -292,31 +293,7 @@ export const errors = {
     message: "the idempotency key was used with a different request",
     remedy: "Use a new key for a different request.",
   },
-  max_concurrent_runs_reached: {
-    status: 429,
-    retryable: true,
-    message: "max concurrent runs reached",
-    remedy: "Repeat after Retry-After with the same key; end runs, or raise max_concurrent_runs.",
-  },
-  idempotency_quota_reached: {
-    status: 429,
-    retryable: true,
-    message: "the tenant keeps as many idempotency keys as it may",
-    remedy:
-      "Wait for runs to end: the oldest key of an ended run gives way. Or raise admission.keysPerTenantMax.",
-  },
-  too_many_failed_authentications: {
-    status: 429,
-    retryable: true,
-    message: "too many failed authentications from this address",
-    remedy: "Repeat after Retry-After with a valid key.",
-  },
-  too_many_requests: {
-    status: 429,
-    retryable: true,
-    message: "too many requests of this tenant are under way",
-    remedy: "Repeat after Retry-After, with fewer at a time.",
-  },
+  ...limitErrors,
   concurrency_gate_unavailable: {
     status: 503,
     retryable: true,

@@ -1,4 +1,6 @@
 // Every metric: kind, labels and help. The metrics port is typed from this table and the reference is generated from it.
+import { quotaNames } from "./domain/quota.ts";
+
 export type MetricRow = {
   readonly kind: "counter" | "histogram" | "gauge";
   readonly labels: readonly string[];
@@ -31,6 +33,7 @@ export const metrics = {
         "key_reused",
         "in_flight",
         "limit_reached",
+        "run_quota_reached",
         "key_quota_reached",
         "gate_unavailable",
         "outcome_unknown",
@@ -46,6 +49,12 @@ export const metrics = {
     kind: "gauge",
     labels: ["tenant"],
     help: "Slots in use when the tenant's last start was decided.",
+  },
+  quota_refusals_total: {
+    kind: "counter",
+    labels: ["quota"],
+    help: "Requests refused because the tenant has as much of something as it may, by the name of the quota.",
+    values: { quota: quotaNames },
   },
   idempotency_reservations_total: {
     kind: "counter",

@@ -30,6 +30,7 @@ export const lockRoutes = {
       "lock_unavailable",
       "lock_token_used",
       "tenant_stopped",
+      "quota_reached",
       "lock_outcome_unknown",
       "request_cancelled",
     ],

@@ -8,6 +8,8 @@ export type ProblemDetails = {
   readonly detail?: string;
   /** Further members: `limit`, `active`, `run_id`, `problems`... They never replace the standard ones. */
   readonly more?: Readonly<Record<string, unknown>>;
+  /** As the code says, unless this says otherwise. */
+  readonly retryable?: boolean;
 };
 
 export const problemMediaType = "application/problem+json";
@@ -29,7 +31,7 @@ export const problemBody = z
 export type ProblemBody = z.infer<typeof problemBody>;
 
 export function problemOf(code: ErrorCode, details: ProblemDetails, requestId: string): ProblemBody {
-  const { status, message, retryable, remedy } = errors[code];
+  const { status, message, remedy } = errors[code];
   const standard = {
     type: `urn:interlock:error:${code}`,
     title: message,
@@ -37,7 +39,7 @@ export function problemOf(code: ErrorCode, details: ProblemDetails, requestId: s
     detail: details.detail ?? remedy,
     error: message,
     code,
-    retryable,
+    retryable: details.retryable ?? errors[code].retryable,
     request_id: requestId,
   };
   // Twice: first for the order in which people read them, last so that nothing replaces them.

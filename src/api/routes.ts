@@ -42,7 +42,7 @@ const workflowRoutes = {
     body: anyJson,
     takesYaml: true,
     replies: { 201: schemas.savedWorkflow },
-    errors: ["workflow_invalid", "effect_unknown"],
+    errors: ["workflow_invalid", "quota_reached", "effect_unknown"],
   },
   validateWorkflow: {
     method: "POST",
@@ -237,7 +237,7 @@ const tenantRoutes = {
     access: keyAdmins,
     body: tenantSchemas.newApiKeyBody,
     replies: { 201: tenantSchemas.newApiKey },
-    errors: ["tenant_not_found", "effect_unknown"],
+    errors: ["tenant_not_found", "quota_reached", "effect_unknown"],
   },
   revokeKey: {
     method: "DELETE",

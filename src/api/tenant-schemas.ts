@@ -1,6 +1,7 @@
 // Tenants and API keys as the HTTP contract shows them.
 import * as z from "zod";
 import { keyRoles } from "../domain/api-key.ts";
+import { type QuotaName, quotaNames } from "../domain/quota.ts";
 import { freeText, tenantName, time } from "./fields.ts";
 
 const settings = {
@@ -27,14 +28,41 @@ const optionalSettings = {
   approvals_strategy: settings.approvals_strategy.exactOptional(),
 };
 
+/** What a tenant may be given: 0 means none at all. */
+const quotaNumber = z.number().int().min(0).max(100_000_000);
+
+function eachQuota<Field extends z.ZodType>(field: Field) {
+  return Object.fromEntries(quotaNames.map((name) => [name, field])) as {
+    readonly [Name in QuotaName]: Field;
+  };
+}
+
+export const quotas = z
+  .object(
+    eachQuota(
+      z.object({
+        limit: z.number(),
+        used: z
+          .number()
+          .exactOptional()
+          .meta({ description: "Absent for streams: each process counts its own." }),
+      }),
+    ),
+  )
+  .meta({ id: "Quotas", description: "How much the tenant may store and hold open, and how much it does." });
+
 export const tenantReference = z.object({ id: z.string() }).meta({ id: "TenantReference" });
 
 export const tenant = z
-  .object({ id: z.string(), version: z.number(), active_runs: z.number(), ...optionalSettings })
+  .object({ id: z.string(), version: z.number(), active_runs: z.number(), quotas, ...optionalSettings })
   .meta({ id: "Tenant", description: "A setting that is absent is the process's own." });
 
 export const newTenantBody = z
-  .strictObject({ id: tenantName, ...optionalSettings })
+  .strictObject({
+    id: tenantName,
+    ...optionalSettings,
+    quotas: z.strictObject(eachQuota(quotaNumber.exactOptional())).exactOptional(),
+  })
   .meta({ id: "NewTenant" });
 
 export const tenantChangesBody = z
@@ -54,6 +82,11 @@ export const tenantChangesBody = z
     renewal_policy: settings.renewal_policy.nullable().exactOptional(),
     separate_duties: settings.separate_duties.nullable().exactOptional(),
     approvals_strategy: settings.approvals_strategy.nullable().exactOptional(),
+    quotas: z
+      .strictObject(eachQuota(quotaNumber.nullable().exactOptional()))
+      .nullable()
+      .exactOptional()
+      .meta({ description: "Those that are named change; null removes one, or all of the tenant's own." }),
   })
   .meta({ id: "TenantChanges", description: "Null removes a setting; what is absent stays." });
 

@@ -5,6 +5,7 @@ import type { Approval, ApprovalState, Decision } from "../domain/approval.ts";
 import type { EventRow } from "../domain/event.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { Job, JobId } from "../domain/job.ts";
+import type { QuotaName, QuotaReached, Usage } from "../domain/quota.ts";
 import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
@@ -129,6 +130,11 @@ export type WorkerInfo = {
 
 export type NewKey = { readonly text: string; readonly key: ApiKeyRecord };
 
+/** `undefined` removes a setting; of the quotas, one that is named. */
+export type TenantChanges = {
+  readonly [Name in Exclude<keyof TenantSettings, "quotas">]?: TenantSettings[Name] | undefined;
+} & { readonly quotas?: { readonly [Name in QuotaName]?: number | undefined } | undefined };
+
 export type ControlApi = {
   saveWorkflow(
     caller: Caller,
@@ -136,6 +142,7 @@ export type ControlApi = {
   ): Promise<
     | { readonly kind: "saved"; readonly id: string; readonly revision: number }
     | { readonly kind: "invalid"; readonly problems: readonly Problem[] }
+    | QuotaReached
     | WriteTrouble
   >;
   /** Reads a definition as `saveWorkflow` would, and stores nothing. */
@@ -286,10 +293,13 @@ export type ControlApi = {
     tenant: TenantId,
     settings: TenantSettings,
   ): Promise<{ readonly kind: "created" } | { readonly kind: "exists" } | Trouble>;
-  getTenant(
-    tenant: TenantId,
-  ): Promise<
-    | { readonly kind: "tenant"; readonly record: TenantRecord; readonly active: number }
+  getTenant(tenant: TenantId): Promise<
+    | {
+        readonly kind: "tenant";
+        readonly record: TenantRecord;
+        readonly active: number;
+        readonly used: Usage;
+      }
     | { readonly kind: "not_found" }
     | Trouble
   >;
@@ -301,7 +311,7 @@ export type ControlApi = {
   changeTenant(
     actor: string,
     tenant: TenantId,
-    changes: { readonly [Name in keyof TenantSettings]?: TenantSettings[Name] | undefined },
+    changes: TenantChanges,
     expectedVersion?: number,
   ): Promise<
     | { readonly kind: "saved"; readonly record: TenantRecord }
@@ -325,7 +335,12 @@ export type ControlApi = {
     by: Acting,
     tenant: TenantId,
     options: { readonly role: KeyRole; readonly name: string; readonly expiresAtMs?: number },
-  ): Promise<({ readonly kind: "created" } & NewKey) | { readonly kind: "tenant_removed" } | WriteTrouble>;
+  ): Promise<
+    | ({ readonly kind: "created" } & NewKey)
+    | { readonly kind: "tenant_removed" }
+    | QuotaReached
+    | WriteTrouble
+  >;
   listKeys(
     tenant: TenantId,
   ): Promise<{ readonly kind: "listed"; readonly keys: readonly ApiKeyRecord[] } | Trouble>;

@@ -1,7 +1,7 @@
 // Puts the flows together into the table of everything that may be asked of a control plane.
 import type { ApprovalId } from "../domain/approval.ts";
 import { digestOf } from "../domain/reservation.ts";
-import { platformTenant } from "../domain/tenant.ts";
+import { platformTenant, type TenantSettings } from "../domain/tenant.ts";
 import type { Answer, OperationName, StoreMethods } from "../ports/store.ts";
 import { createSlotHolders, withHolders } from "./admission/slot-holders.ts";
 import { startWorkflow } from "./admission/start-workflow.ts";
@@ -26,6 +26,7 @@ import { createPolicyApi } from "./policies/policies.ts";
 import { createPoolApi } from "./pools/pools.ts";
 import { explainRun } from "./runs/explain-run.ts";
 import { createRunApi } from "./runs/run-api.ts";
+import { withQuotas } from "./tenants/quotas.ts";
 import { removeTenant } from "./tenants/remove-tenant.ts";
 import { changeTenant, createTenant, getTenant, listTenants } from "./tenants/tenants.ts";
 import { getWorkflow, listWorkflows, removeWorkflow } from "./workflows/read-workflows.ts";
@@ -64,7 +65,8 @@ export function createApi(engine: Engine, workers: Workers, views: WorkerViews):
     async changeTenant(actor, tenant, changes, expectedVersion) {
       const known = await getTenant(engine, tenant);
       if (known.kind !== "tenant") return known;
-      return changeTenant(engine, actor, tenant, () => changes, expectedVersion);
+      const decide = (settings: TenantSettings) => withQuotas(settings, changes);
+      return changeTenant(engine, actor, tenant, decide, expectedVersion);
     },
     removeTenant: (actor, tenant) => removeTenant({ engine, keys }, actor, tenant),
     createKey: (by, tenant, options) => createKey(engine, by, tenant, options),

@@ -1,4 +1,6 @@
 // Named texts that a tenant keeps: definitions and what lists them, keys, dead letters. The store never looks inside.
+import type { StoreQuotaName } from "./quota.ts";
+
 export const collections = [
   "workflow",
   "definition",
@@ -17,6 +19,13 @@ const uneventful: ReadonlySet<Collection> = new Set<Collection>(["seal"]);
 export function isEventful(collection: Collection): boolean {
   return !uneventful.has(collection);
 }
+
+/** Collections whose documents the tenant adds itself, one by one, and what bounds their number. */
+export const collectionQuotas: { readonly [Each in Collection]?: StoreQuotaName } = {
+  apiKey: "api_keys",
+  workflow: "workflows",
+  definition: "definitions",
+};
 
 export type Document = {
   readonly id: string;

@@ -1,6 +1,7 @@
 // The customer whose limits apply: its id, and the settings that decide how its runs are admitted.
 import type { Brand } from "./brand.ts";
 import type { PoolLimits, TopicLimits } from "./place.ts";
+import type { Quotas } from "./quota.ts";
 
 export type TenantId = Brand<string, "TenantId">;
 
@@ -54,6 +55,8 @@ export type TenantSettings = {
   /** How many jobs may run at once, by topic and by pool of workers. While there is any, running jobs are counted. */
   readonly topics?: Readonly<Record<string, TopicLimits>>;
   readonly pools?: Readonly<Record<string, PoolLimits>>;
+  /** How much the tenant may store and hold open; a name that is absent has the process-wide number. */
+  readonly quotas?: Partial<Quotas>;
 };
 
 export type TenantRecord = {

@@ -141,6 +141,8 @@ function measure(desk: Desk, { operation, startedMs }: Exchange, status: number)
 
 export function fail(desk: Desk, exchange: Exchange, failure: Failure): HttpReply {
   report(desk, exchange, failure);
+  const quota = failure.more?.quota;
+  if (typeof quota === "string") desk.service.ports.metrics.count("quota_refusals_total", { quota });
   // What only reads would have changed nothing.
   if (routes[exchange.operation].method !== "GET") desk.refusals?.count(exchange.key?.tenant, failure.code);
   return finish(desk, exchange, failureReply(desk.service, failure, exchange.requestId));

@@ -5,6 +5,7 @@ import type { Config } from "../config.ts";
 import type { Computing } from "../control/computing.ts";
 import type { Caller, ControlApi, Trouble, WriteTrouble } from "../control/control-api.ts";
 import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
+import type { QuotaName, QuotaReached } from "../domain/quota.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import { retryAfterSeconds } from "../domain/wait.ts";
 import type { TextPlace } from "../domain/workflow/yaml-text.ts";
@@ -52,6 +53,8 @@ export type Failure<Code extends ErrorCode = ErrorCode> = {
   readonly more?: Readonly<Record<string, unknown>>;
   readonly headers?: Readonly<Record<string, string>>;
   readonly retryAfterSeconds?: number;
+  /** Waiting does not help this time, although it may for others of its code. */
+  readonly retryable?: false;
   /** For the log alone: it may name servers. */
   readonly cause?: string;
 };
@@ -95,6 +98,32 @@ export function writingTrouble(
   if (trouble.kind === "credential_revoked") return { code: "unauthenticated" };
   if (trouble.kind === "unavailable") return readingTrouble(trouble);
   return { code: "effect_unknown", cause: trouble.cause, more: { outcome: "unknown" } };
+}
+
+/** How room is made, told to the caller; `lasting` has no end of its own that could be waited for. */
+const quotaHints: { readonly [Name in QuotaName]: readonly [hint: string, lasting?: "lasting"] } = {
+  api_keys: ["revoke keys that nobody uses", "lasting"],
+  workflows: ["remove workflows that nobody starts", "lasting"],
+  definitions: ["every changed text of a workflow is kept for the runs pinned to it", "lasting"],
+  active_runs: ["end or cancel runs, or wait for their end"],
+  locks: ["release locks, or wait until they expire"],
+  lock_tickets: ["let fewer callers wait at a time"],
+  streams: ["close streams that nobody reads"],
+};
+
+export function quotaFailure(
+  { quota, limit }: Pick<QuotaReached, "quota" | "limit">,
+  retryAfterSeconds?: number,
+): Failure<"quota_reached"> {
+  const [hint, lasting] = quotaHints[quota];
+  const detail = `the tenant's quota ${quota} is ${limit}: ${hint}, or let the platform raise it (PATCH /tenants/{id}, quotas.${quota})`;
+  return {
+    code: "quota_reached",
+    detail,
+    more: { quota, limit },
+    ...(lasting === undefined ? {} : { retryable: false as const }),
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+  };
 }
 
 /** Spread, so that refused callers do not come back together. */

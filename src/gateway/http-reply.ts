@@ -65,11 +65,11 @@ export function failureReply(
   failure: Failure,
   requestId: string,
 ): HttpReply {
-  const { status, retryable } = errors[failure.code];
-  const { detail, more } = failure;
+  const { status } = errors[failure.code];
+  const { detail, more, retryable = errors[failure.code].retryable } = failure;
   const problem = problemOf(
     failure.code,
-    { ...(detail === undefined ? {} : { detail }), ...(more === undefined ? {} : { more }) },
+    { ...(detail === undefined ? {} : { detail }), ...(more === undefined ? {} : { more }), retryable },
     requestId,
   );
   const body = Buffer.from(JSON.stringify(problem));

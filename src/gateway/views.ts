@@ -10,6 +10,7 @@ import { formatTime } from "../domain/engine/rfc3339.ts";
 import { describeHeader, describeRun, describer } from "../domain/engine/views.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { Job } from "../domain/job.ts";
+import { type Quotas, quotaNames, quotaOf, type Usage } from "../domain/quota.ts";
 import type { RunHeader } from "../domain/run.ts";
 import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
 import { type SlotHolder, slotHolder } from "../domain/why/explanation.ts";
@@ -132,11 +133,21 @@ export function approvalView(approval: Approval): View<typeof schemas.approval> 
 
 export function tenantView(
   id: TenantId,
-  { settings, version }: TenantRecord,
-  active: number,
+  { record: { settings, version }, used }: TenantFacts,
+  defaults: Quotas,
 ): View<typeof tenantSchemas.tenant> {
-  return { id, version, active_runs: active, ...settingsView(settings) };
+  const quotas = quotaNames.map((name) => {
+    const limit = quotaOf(settings, defaults, name);
+    return [name, name === "streams" || used === undefined ? { limit } : { limit, used: used[name] }];
+  });
+  return {
+    ...{ id, version, active_runs: used?.active_runs ?? 0, ...settingsView(settings) },
+    quotas: Object.fromEntries(quotas) as View<typeof tenantSchemas.quotas>,
+  };
 }
+
+/** `used` is absent when the store did not say. */
+type TenantFacts = { readonly record: TenantRecord; readonly used: Usage | undefined };
 
 function settingsView(settings: TenantSettings) {
   return {

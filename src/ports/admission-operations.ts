@@ -2,6 +2,7 @@
 import type { EventRow } from "../domain/event.ts";
 import type { JobId } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
+import type { Usage } from "../domain/quota.ts";
 import type { Fingerprint, ReservationDigest } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { RunChange } from "../domain/run-change.ts";
@@ -48,6 +49,8 @@ type StartRefusal =
   | CredentialRevoked
   /** The workflow was changed or removed since the caller read it. */
   | { readonly kind: "workflow_changed" }
+  /** The tenant has as many runs under way as it may store, whatever its limit says. */
+  | { readonly kind: "run_quota_reached"; readonly quota: number }
   /** The tenant keeps as many idempotency keys as it may, all of runs that have not ended. */
   | { readonly kind: "key_quota_reached"; readonly quota: number };
 export type CredentialRevoked = { readonly kind: "credential_revoked" };
@@ -133,6 +136,11 @@ export type AdmissionOperations = {
       /** The tenant's kill switch: no count admits anybody while it is on. */
       readonly stopped: boolean;
     };
+  };
+  /** How much the tenant has of everything that has a quota. Costs the same whatever it has. */
+  countUsage: {
+    request: { readonly tenant: TenantId };
+    outcome: { readonly kind: "counted"; readonly used: Usage };
   };
   /** Second half of the lock strategy: checks the limit again, creates the run and confirms its reservation. */
   createRun: {

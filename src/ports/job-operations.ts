@@ -125,6 +125,8 @@ export type JobOperations = {
       | { readonly kind: "saved"; readonly revision: number }
       | { readonly kind: "revision_conflict"; readonly revision: number }
       | CredentialRevoked
+      /** A new one, where the tenant has as many in this collection as it may. */
+      | { readonly kind: "quota_reached"; readonly quota: number }
       /** Keys only: the tenant is being removed, or was. */
       | { readonly kind: "tenant_removed" };
   };

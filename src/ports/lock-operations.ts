@@ -35,6 +35,10 @@ export type LockOperations = {
         }
       | { readonly kind: "credential_revoked" }
       | { readonly kind: "tenant_stopped" }
+      /** The tenant holds as many public locks as it may, this one not among them. */
+      | { readonly kind: "lock_quota_reached"; readonly quota: number }
+      /** As many tickets of the tenant wait for public locks as may; this token has none here. */
+      | { readonly kind: "ticket_quota_reached"; readonly quota: number }
       /** This token was granted before and given back: a late duplicate must not lock anybody out. */
       | { readonly kind: "already_released" };
   };

@@ -1,4 +1,5 @@
 // The store port: named atomic operations in domain words. Each is one Lua script, one transaction or one pure function.
+import type { StoreQuotas } from "../domain/quota.ts";
 import { InterlockError } from "../errors.ts";
 import type { AdmissionOperations } from "./admission-operations.ts";
 import type { JobOperations } from "./job-operations.ts";
@@ -31,6 +32,7 @@ export const operationNames = Object.keys({
   reserve: 0,
   cancelReservation: 0,
   countActive: 0,
+  countUsage: 0,
   createRun: 0,
   loadRun: 0,
   listRuns: 0,
@@ -109,6 +111,8 @@ export type StoreSettings = {
   readonly proveEveryMs: number;
   /** Runs in one tree: a root, its children, their children. */
   readonly runsPerRootMax: number;
+  /** Of a tenant whose settings name no other number. */
+  readonly quotas: StoreQuotas;
 };
 
 export const defaultStoreSettings: StoreSettings = {
@@ -124,6 +128,14 @@ export const defaultStoreSettings: StoreSettings = {
   attentionMs: 5_000,
   proveEveryMs: 60_000,
   runsPerRootMax: 1_000,
+  quotas: {
+    api_keys: 1_000,
+    workflows: 1_000,
+    definitions: 10_000,
+    active_runs: 100_000,
+    locks: 10_000,
+    lock_tickets: 10_000,
+  },
 };
 
 export function storeFrom(execute: Execute, close: () => Promise<void>): Store {

@@ -50,6 +50,8 @@ export type CallCommand = {
   readonly revoked: boolean;
   /** Limits of topics and pools: a bit each. */
   readonly limits: number;
+  /** The tenant's own quotas, all the same. */
+  readonly quota: number | undefined;
   readonly pool: string | undefined;
   readonly credential: string | undefined;
   /** 0 expects what the run, tenant or document is known to have. */
@@ -86,6 +88,7 @@ const weights: { readonly [Name in OperationName]: number } = {
   reserve: 4,
   cancelReservation: 1,
   countActive: 1,
+  countUsage: 2,
   createRun: 4,
   loadRun: 3,
   listRuns: 2,
@@ -216,6 +219,7 @@ const choices = {
   stopped: seldom(false, true),
   revoked: seldom(false, true),
   limits: fc.oneof({ weight: 1, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.nat({ max: 63 }) }),
+  quota: fc.option(fc.nat({ max: 3 }), { nil: undefined, freq: 1 }),
   pool: fc.constantFrom(undefined, undefined, "default", "p 1", "p 2"),
   credential: fc.constantFrom(undefined, undefined, "key_1", "key_2"),
   versionOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, -1, 1),

@@ -4,6 +4,7 @@ import type { NewEntry } from "../../src/domain/inbox.ts";
 import { type ClaimToken, type JobId, makeJobId } from "../../src/domain/job.ts";
 import type { Guard, LockName, LockToken } from "../../src/domain/lock.ts";
 import { partitionOf } from "../../src/domain/partition.ts";
+import { storeQuotaNames } from "../../src/domain/quota.ts";
 import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
 import type { NewRun } from "../../src/ports/admission-operations.ts";
 import type { OperationName, RequestOf } from "../../src/ports/store.ts";
@@ -65,6 +66,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
       ...(command.revoked ? { revokedKeyIds: ["key_1", "key_3"] } : {}),
       ...(command.stopped && command.inbox ? { removed: true as const } : {}),
       ...limitsOf(command.limits),
+      ...quotasOf(command),
     },
   }),
   admit: (scene) => ({
@@ -80,6 +82,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
     token: ownerOf(scene, admission),
   }),
   countActive: ({ tenant }) => ({ tenant }),
+  countUsage: ({ tenant }) => ({ tenant }),
   createRun: (scene) => ({
     ...{ tenant: scene.tenant, run: newRun(scene), ...credential(scene) },
     guard: guardOf(scene, admission),
@@ -198,7 +201,7 @@ function lockOf(scene: Scene): LockName {
   if (command.lock === 3 && !command.queues) return jobLock(jobAt(scene, command.pick));
   return command.lock === 1 && !command.queues
     ? { namespace: "run", name: runId }
-    : { namespace: "public", name: "a:b %{}" };
+    : { namespace: "public", name: command.pick % 3 === 0 ? "c" : "a:b %{}" };
 }
 
 function jobLock(jobId: JobId): LockName {
@@ -241,6 +244,11 @@ function limitsOf(bits: number): Pick<TenantSettings, "topics" | "pools"> {
     ...(has(32) ? { default: { maxRunning: 2 } } : {}),
   };
   return { ...(has(3) ? { topics } : {}), ...(has(52) ? { pools } : {}) };
+}
+
+function quotasOf({ quota }: CallCommand): Pick<TenantSettings, "quotas"> {
+  if (quota === undefined) return {};
+  return { quotas: Object.fromEntries(storeQuotaNames.map((name) => [name, quota])) };
 }
 
 function poolOf({ command }: Scene) {

@@ -23,6 +23,10 @@ const settings: StoreSettings = {
   attentionMs: 0,
   proveEveryMs: 0,
   runsPerRootMax: 4,
+  quotas: {
+    ...{ api_keys: 2, workflows: 2, definitions: 2 },
+    ...{ active_runs: 2, locks: 1, lock_tickets: 2 },
+  },
 };
 /** Shrinking replays sequences in real time: this bounds how long a failure takes to be told. */
 const shrinkWithinMs = 240_000;

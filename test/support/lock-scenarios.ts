@@ -31,7 +31,7 @@ export const lockPreparations: { readonly [Name in LockOperationName]: Preparati
   async renewLock(harness, keys) {
     const { token } = await harness.acquire(lock, 60_000);
     const request = { tenant: harness.tenant, lock, token, ttlMs: 120_000 };
-    return { request, writes: [keys.lock(lock), keys.grant(lock)], kind: "renewed" };
+    return { request, writes: [keys.lock(lock), keys.grant(lock), keys.held], kind: "renewed" };
   },
   async releaseLock(harness, keys, remove) {
     const { token } = await heldWithQueue(harness, keys, remove);
@@ -72,7 +72,7 @@ export const lockVariants = {
   },
   async "releaseLock: nobody queues"(harness, keys) {
     const { token } = await harness.acquire(lock, 60_000);
-    const writes = [keys.lock(lock), keys.grant(lock), keys.locks];
+    const writes = [keys.lock(lock), keys.grant(lock), keys.locks, keys.held];
     return { request: { tenant: harness.tenant, lock, token }, writes, kind: "released" };
   },
   async "releaseLock: a place in the queue"(harness, keys) {
@@ -83,7 +83,7 @@ export const lockVariants = {
   },
   async "breakLock: nobody queues"(harness, keys) {
     const { fence } = await harness.acquire(lock, 60_000);
-    const writes = [keys.lock(lock), keys.grant(lock), keys.locks, keys.events];
+    const writes = [keys.lock(lock), keys.grant(lock), keys.locks, keys.held, keys.events];
     return { request: { ...breaking(harness), fence }, writes, kind: "broken" };
   },
 } satisfies Record<
@@ -121,10 +121,10 @@ async function heldWithQueue(
 }
 
 function grantWrites(keys: TenantKeys): readonly string[] {
-  return [keys.lock(lock), keys.grant(lock), keys.fence];
+  return [keys.lock(lock), keys.grant(lock), keys.fence, keys.held];
 }
 
 function queueWrites(keys: TenantKeys): readonly string[] {
   const { places, tickets, ends } = keys.queue(lock);
-  return [places, tickets, ends];
+  return [places, tickets, ends, keys.waiting];
 }

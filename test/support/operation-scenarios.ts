@@ -110,6 +110,11 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
     await harness.admit();
     return { request: { tenant: harness.tenant }, writes: [], kind: "counted" };
   },
+  async countUsage(harness) {
+    await harness.admit();
+    await harness.acquire({ namespace: "public", name: "printer" }, 60_000);
+    return { request: { tenant: harness.tenant }, writes: [], kind: "counted" };
+  },
   async createRun(harness, keys, remove) {
     const { guard, run } = await reserved(harness, () => remove(keys.admissionLock));
     const writes = [

@@ -26,7 +26,15 @@ type RunOperationName = Exclude<
   OperationName,
   | ("acquireLock" | "renewLock" | "releaseLock" | "inspectLock" | "listLocks" | "breakLock")
   | ("getTenant" | "setTenant" | "reserve" | "countJobs")
-  | ("cancelReservation" | "countActive" | "createRun" | "listActive" | "inspectReservation" | "readEvents")
+  | (
+      | "countUsage"
+      | "cancelReservation"
+      | "countActive"
+      | "createRun"
+      | "listActive"
+      | "inspectReservation"
+      | "readEvents"
+    )
 >;
 
 export const runPreparations: { readonly [Name in RunOperationName]: Preparation<Name> } = {

@@ -1,5 +1,6 @@
 // Documents: named texts with a revision. Dead letters are documents that retention removes.
-import { type Collection, isEventful } from "../../domain/document.ts";
+import { type Collection, collectionQuotas, isEventful } from "../../domain/document.ts";
+import { quotaOf } from "../../domain/quota.ts";
 import type { DeadLetter } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
@@ -20,6 +21,8 @@ export function putDocument(context: Context, request: RequestOf<"putDocument">)
   if (expectedRevision !== undefined && revision !== expectedRevision) {
     return { kind: "revision_conflict", revision };
   }
+  const quota = current === undefined ? quotaSpent(context, tenant, collection) : undefined;
+  if (quota !== undefined) return { kind: "quota_reached", quota };
   const next = collection === "deadLetter" ? letterRevision.saved : revision + 1;
   if (collection === "deadLetter") scheduleLetter(context, tenant, id);
   context.records.put("document", scope, id, { body, revision: next, savedAtMs: nowMs(context), changeId });
@@ -28,6 +31,14 @@ export function putDocument(context: Context, request: RequestOf<"putDocument">)
     appendEvent(context, tenant, { type: "document_saved", subject, actor, detail: changeId });
   }
   return { kind: "saved", revision: next };
+}
+
+/** The quota, if the tenant has as many documents of this collection as it may. */
+function quotaSpent(context: Context, tenant: TenantId, collection: Collection): number | undefined {
+  const name = collectionQuotas[collection];
+  if (name === undefined) return undefined;
+  const quota = quotaOf(readTenant(context, tenant).settings, context.settings.quotas, name);
+  return context.records.size("document", scopeOf(tenant, collection)) >= quota ? quota : undefined;
 }
 
 /** Letters have no other revisions: one that is written again under its id is a new letter, which nobody has retried. */
@@ -149,6 +160,6 @@ function letterOf(tenant: TenantId, id: string) {
   return { kind: "letter", tenant, subject: id } as const;
 }
 
-function scopeOf(tenant: TenantId, collection: Collection): string {
+export function scopeOf(tenant: TenantId, collection: Collection): string {
   return `${tenant}/${collection}`;
 }

@@ -9,13 +9,15 @@ import {
   type LockToken,
 } from "../../domain/lock.ts";
 import { partitionLabel, partitionOf } from "../../domain/partition.ts";
+import { quotaOf } from "../../domain/quota.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { HeldLock, LockGrant } from "../../ports/lock-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
 import { setDue } from "./due.ts";
+import { countHoldings, type HoldingScope, moveHolding } from "./holdings.ts";
 import type { Grant, Ticket } from "./records.ts";
-import { appendEvent, isRevoked } from "./tenants.ts";
+import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 import {
   clearQueue,
   dropSilent,
@@ -30,6 +32,7 @@ import {
   noteEnding,
   type Queued,
   queueOf,
+  waitingScope,
 } from "./tickets.ts";
 
 export function acquireLock(context: Context, request: RequestOf<"acquireLock">): OutcomeOf<"acquireLock"> {
@@ -48,10 +51,15 @@ export function acquireLock(context: Context, request: RequestOf<"acquireLock">)
   const queue = queueOf(context, tenant, lock);
   const [head] = queue.live;
   if (holder === undefined && (head === undefined || head.token === token)) {
+    const quota = quotaSpent(context, tenant, lock, "locks");
+    if (quota !== undefined) return { kind: "lock_quota_reached", quota };
     if (queues && last?.released) noteEnding(context, tenant, lock, `given ${last.token}`);
     if (queues) forgetEnding(context, tenant, lock, `left ${token}`);
     return { kind: "acquired", ...grantInTurn(context, request, request, { queue, ticket: head }) };
   }
+  const isNew = queues && !queue.live.some((ticket) => ticket.token === token);
+  const quota = isNew ? quotaSpent(context, tenant, lock, "lock_tickets") : undefined;
+  if (quota !== undefined) return { kind: "ticket_quota_reached", quota };
   const ahead = queues
     ? keepTicket(context, request, queue)
     : placeOf(queue.live.findIndex((ticket) => ticket.token === token));
@@ -221,6 +229,23 @@ function handOver(context: Context, tenant: TenantId, lock: LockName): LockGrant
   return { token: heir.token, ...grantInTurn(context, { tenant, lock }, heir, { queue, ticket: heir }) };
 }
 
+/** The quota, if the tenant has as much as it may. What the control plane locks for itself has none. */
+function quotaSpent(
+  context: Context,
+  tenant: TenantId,
+  lock: LockName,
+  name: "locks" | "lock_tickets",
+): number | undefined {
+  if (lock.namespace !== "public") return undefined;
+  const quota = quotaOf(readTenant(context, tenant).settings, context.settings.quotas, name);
+  const scope = name === "locks" ? heldScope(tenant) : waitingScope(tenant);
+  return countHoldings(context, scope) >= quota ? quota : undefined;
+}
+
+function heldScope(tenant: TenantId): HoldingScope {
+  return `${tenant}/locks`;
+}
+
 /** Run locks go with their run, and a tenant has one admission lock: of all others there may be any number. */
 function isVisited({ namespace, name }: LockName): boolean {
   return namespace !== "run" && !(namespace === "admission" && name === "");
@@ -252,6 +277,7 @@ export function visitLock(context: Context, tenant: TenantId, subject: string): 
   const grant = context.records.get("lock", tenant, subject);
   const isForgotten = lastGrant(context, tenant, lock) === undefined;
   if (clearQueue(context, tenant, lock) && isForgotten) {
+    noteHeld(context, tenant, lock, undefined);
     context.records.erase("lock", tenant, subject);
     return;
   }
@@ -282,7 +308,19 @@ function lastGrant(context: Context, tenant: TenantId, lock: LockName): Grant | 
 }
 
 function putGrant(context: Context, tenant: TenantId, lock: LockName, grant: Grant): void {
+  noteHeld(context, tenant, lock, grant);
   context.records.put("lock", tenant, lockMember(lock), grant);
+}
+
+function noteHeld(context: Context, tenant: TenantId, lock: LockName, grant: Grant | undefined): void {
+  if (lock.namespace !== "public") return;
+  const now = nowMs(context);
+  const member = lockMember(lock);
+  const endOf = (each: Grant | undefined) =>
+    each === undefined || hasGivenUp(each) ? undefined : each.expiresAtMs;
+  const to = grant !== undefined && isHeld(grant, now) ? grant.expiresAtMs : undefined;
+  const from = endOf(context.records.get("lock", tenant, member));
+  moveHolding(context, heldScope(tenant), member, { from, to });
 }
 
 /** What locks are called where they are listed. */

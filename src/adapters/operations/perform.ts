@@ -12,6 +12,7 @@ import { cancelReservation, inspectReservation, reserve } from "./reservations.t
 import { admit, countActive, createRun, listActive, listRuns, loadRun, readTimeline } from "./runs.ts";
 import { sweep } from "./sweep.ts";
 import { getTenant, readEvents, setTenant } from "./tenants.ts";
+import { countUsage } from "./usage.ts";
 
 export type Operations = {
   readonly [Name in OperationName]: (context: Context, request: RequestOf<Name>) => OutcomeOf<Name>;
@@ -30,6 +31,7 @@ export const operations: Operations = {
   reserve,
   cancelReservation,
   countActive,
+  countUsage,
   createRun,
   loadRun,
   listRuns,

@@ -69,6 +69,8 @@ export type RecordKinds = {
   ticket: Ticket;
   /** What has ended on a lock lately: members are `name <what>` and `until <untilMs, 16 digits> <what>`. */
   ending: { readonly untilMs: number };
+  /** Scope is `<tenant>/locks` or `<tenant>/tickets`; members are `<endsAtMs, 16 digits> <name>`: what quotas count. */
+  holding: Record<string, never>;
   tenant: {
     readonly settings: TenantSettings;
     readonly version: number;
@@ -116,6 +118,7 @@ export const recordKinds = Object.keys({
   lock: 0,
   ticket: 0,
   ending: 0,
+  holding: 0,
   tenant: 0,
   run: 0,
   runRecord: 0,

@@ -1,4 +1,5 @@
 // The operations that admit, create, list and load runs; slots are the members of the tenant's active index.
+import { quotaOf } from "../../domain/quota.ts";
 import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { AdmissionOperations, NewRun } from "../../ports/admission-operations.ts";
@@ -134,18 +135,23 @@ export function readTimeline(
 
 type StartRefusal = Extract<
   AdmissionOperations["admit"]["outcome"],
-  { kind: "limit_reached" | "tenant_stopped" | "workflow_changed" | "key_quota_reached" }
+  {
+    kind: "limit_reached" | "tenant_stopped" | "workflow_changed" | "run_quota_reached" | "key_quota_reached";
+  }
 >;
 
 /** Both admit and createRun ask here, inside the operation: mixing the strategies can then not exceed the limit. */
 function judgeStart(context: Context, tenant: TenantId, run: NewRun): StartRefusal | undefined {
-  if (readTenant(context, tenant).settings.stopped === true) return { kind: "tenant_stopped" };
+  const { settings } = readTenant(context, tenant);
+  if (settings.stopped === true) return { kind: "tenant_stopped" };
   const { workflow, revision, definition } = run;
   if (revision !== undefined && !isCurrentWorkflow(context, tenant, { workflow, revision, definition })) {
     return { kind: "workflow_changed" };
   }
   const { active, limit } = slots(context, tenant);
   if (limit !== undefined && active >= limit) return { kind: "limit_reached", limit, active };
+  const quota = quotaOf(settings, context.settings.quotas, "active_runs");
+  if (active >= quota) return { kind: "run_quota_reached", quota };
   if (run.key === undefined || readReservation(context, tenant, run.key.digest) !== undefined)
     return undefined;
   return hasRoomForKey(context, tenant) === "full"

@@ -3,6 +3,7 @@ import { type Fence, type LockName, type LockToken, ticketLifeMs, ticketsMax } f
 import type { TenantId } from "../../domain/tenant.ts";
 import type { RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
+import { type HoldingScope, moveHolding } from "./holdings.ts";
 import { orderedNumber, type Ticket } from "./records.ts";
 import { isRevoked, readTenant } from "./tenants.ts";
 
@@ -14,12 +15,15 @@ export type LockQueue = {
   readonly scope: string;
   readonly live: readonly Queued[];
   readonly silent: readonly Queued[];
+  /** Where its tickets are counted; absent for what the control plane locks for itself. */
+  readonly waiting?: HoldingScope;
 };
 
 /** Costs nothing where nobody queues, and one scan of at most a thousand rows elsewhere. */
 export function queueOf(context: Context, tenant: TenantId, lock: LockName): LockQueue {
   const scope = queueScope(tenant, lock);
-  if (context.records.size("ticket", scope) === 0) return { scope, live: [], silent: [] };
+  const counted = lock.namespace === "public" ? { waiting: waitingScope(tenant) } : {};
+  if (context.records.size("ticket", scope) === 0) return { scope, live: [], silent: [], ...counted };
   const now = nowMs(context);
   const tickets = context.records
     .scan("ticket", scope, "", ticketsMax)
@@ -28,6 +32,7 @@ export function queueOf(context: Context, tenant: TenantId, lock: LockName): Loc
     scope,
     live: tickets.filter(({ expiresAtMs }) => now <= expiresAtMs),
     silent: tickets.filter(({ expiresAtMs }) => now > expiresAtMs),
+    ...counted,
   };
 }
 
@@ -53,6 +58,7 @@ export function keepTicket(
   if (index === -1) forgetEnding(context, tenant, lock, `left ${token}`);
   const expiresAtMs = nowMs(context) + ticketLifeMs(ticketMs ?? 0);
   const last = Math.max(Number(live.at(-1)?.place ?? 0), Number(silent.at(-1)?.place ?? 0));
+  noteWaiting(context, queue, token, { from: live[index]?.expiresAtMs, to: expiresAtMs });
   context.records.put("ticket", scope, live[index]?.place ?? orderedNumber(last + 1), {
     ...{ token, instance, ttlMs, expiresAtMs },
     ...(owner === undefined ? {} : { owner }),
@@ -61,12 +67,27 @@ export function keepTicket(
   return index === -1 ? live.length : index;
 }
 
-export function dropTicket(context: Context, { scope }: LockQueue, ticket: Queued): void {
-  context.records.erase("ticket", scope, ticket.place);
+export function dropTicket(context: Context, queue: LockQueue, ticket: Queued): void {
+  noteWaiting(context, queue, ticket.token, { from: ticket.expiresAtMs, to: undefined });
+  context.records.erase("ticket", queue.scope, ticket.place);
 }
 
-export function dropSilent(context: Context, { scope, silent }: LockQueue): void {
-  for (const { place } of silent) context.records.erase("ticket", scope, place);
+export function dropSilent(context: Context, queue: LockQueue): void {
+  for (const ticket of queue.silent) dropTicket(context, queue, ticket);
+}
+
+/** What the tickets of a tenant are counted by, whichever of its public locks they wait for. */
+export function waitingScope(tenant: TenantId): HoldingScope {
+  return `${tenant}/tickets`;
+}
+
+function noteWaiting(
+  context: Context,
+  { scope, waiting }: LockQueue,
+  token: LockToken,
+  ends: { readonly from: number | undefined; readonly to: number | undefined },
+): void {
+  if (waiting !== undefined) moveHolding(context, waiting, `${token} ${scope}`, ends);
 }
 
 /**

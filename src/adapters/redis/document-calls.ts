@@ -1,5 +1,6 @@
 // The operations on documents as script calls.
-import type { Collection, Document } from "../../domain/document.ts";
+import { type Collection, collectionQuotas, type Document } from "../../domain/document.ts";
+import type { StoreSettings } from "../../ports/store.ts";
 import type { TenantKeys } from "./keys.ts";
 import { credentialWord, type ScriptCall, unexpected, wholeMs } from "./script-call.ts";
 
@@ -16,12 +17,15 @@ export const putDocument: ScriptCall<"putDocument"> = {
     String(settings.eventsPerTenantMax),
     collection === "deadLetter" ? wholeMs("deadLetterRetentionMs", settings.deadLetterRetentionMs) : "",
     credentialWord(credential),
+    ...quotaArgs(collection, settings),
   ],
   parse(reply) {
     switch (reply[0]) {
       case "saved":
       case "revision_conflict":
         return { kind: reply[0], revision: Number(reply[2]) };
+      case "quota_reached":
+        return { kind: "quota_reached", quota: Number(reply[2]) };
       case "credential_revoked":
       case "tenant_removed":
         return { kind: reply[0] };
@@ -76,6 +80,11 @@ export const removeDocument: ScriptCall<"removeDocument"> = {
     }
   },
 };
+
+function quotaArgs(collection: Collection, { quotas }: StoreSettings): readonly string[] {
+  const name = collectionQuotas[collection];
+  return name === undefined ? ["", ""] : [`quota:${name}`, String(quotas[name])];
+}
 
 function writtenKeys(keys: TenantKeys, collection: Collection): string[] {
   return [keys.documents(collection), keys.documentIds(collection), keys.events, keys.due, keys.tenant];

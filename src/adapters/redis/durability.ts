@@ -45,6 +45,7 @@ const promises: { readonly [Name in OperationName]: "always" | "public locks" | 
   listLocks: "never",
   getTenant: "never",
   countActive: "never",
+  countUsage: "never",
   loadRun: "never",
   listRuns: "never",
   readTimeline: "never",

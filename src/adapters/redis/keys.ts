@@ -37,6 +37,9 @@ export type TenantKeys = PartitionKeys & {
   readonly admissionLock: string;
   /** The names of the locks that are held. */
   readonly locks: string;
+  /** The public locks that are held, and the tickets for them, by when they end: what quotas count. */
+  readonly held: string;
+  readonly waiting: string;
   lock(lock: LockName): string;
   grant(lock: LockName): string;
   queue(lock: LockName): LockQueueKeys;
@@ -113,6 +116,8 @@ function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
     admissionLock: lockKey(start, owner, { namespace: "admission", name: "" }),
     lock: (lock) => lockKey(start, owner, lock),
     locks: `${start}locks:${owner}`,
+    held: `${start}held:${owner}`,
+    waiting: `${start}waiting:${owner}`,
     grant: (lock) => `${start}grant:${lock.namespace}:${owner}:${encode(lock.name)}`,
     queue(lock) {
       const rest = `${lock.namespace}:${owner}:${encode(lock.name)}`;

@@ -27,7 +27,7 @@ import {
 
 export const acquireLock: ScriptCall<"acquireLock"> = {
   keys: (keys, { lock }) => [...grantKeys(keys, lock), ...queueKeys(keys, lock)],
-  args: ({ tenant, lock, token, instance, ttlMs, ticketMs, owner, credential }) => [
+  args: ({ tenant, lock, token, instance, ttlMs, ticketMs, owner, credential }, { quotas }) => [
     opaqueWord("token", token),
     word("instance", instance),
     duration("ttlMs", ttlMs),
@@ -39,6 +39,8 @@ export const acquireLock: ScriptCall<"acquireLock"> = {
     tenant,
     listedName(lock),
     String(ticketsMax),
+    String(quotas.locks),
+    String(quotas.lock_tickets),
   ],
   parse(reply) {
     switch (reply[0]) {
@@ -49,6 +51,9 @@ export const acquireLock: ScriptCall<"acquireLock"> = {
           ...{ kind: "busy", instance: String(reply[2]), freeInMs: Number(reply[3]) },
           ...(reply[4] === "" ? {} : { ahead: Number(reply[4]) }),
         };
+      case "lock_quota_reached":
+      case "ticket_quota_reached":
+        return { kind: reply[0], quota: Number(reply[2]) };
       case "already_released":
       case "credential_revoked":
       case "tenant_stopped":
@@ -60,8 +65,17 @@ export const acquireLock: ScriptCall<"acquireLock"> = {
 };
 
 export const renewLock: ScriptCall<"renewLock"> = {
-  keys: (keys, { lock }) => [keys.lock(lock), keys.grant(lock)],
-  args: ({ token, ttlMs }) => [opaqueWord("token", token), duration("ttlMs", ttlMs), grantMemory],
+  keys: (keys, { lock }) => [
+    keys.lock(lock),
+    keys.grant(lock),
+    ...(lock.namespace === "public" ? [keys.held] : []),
+  ],
+  args: ({ lock, token, ttlMs }) => [
+    opaqueWord("token", token),
+    duration("ttlMs", ttlMs),
+    grantMemory,
+    listedName(lock),
+  ],
   parse(reply) {
     switch (reply[0]) {
       case "renewed":
@@ -176,7 +190,8 @@ function grantKeys(keys: TenantKeys, lock: LockName): readonly string[] {
 function queueKeys(keys: TenantKeys, lock: LockName): readonly string[] {
   if (lock.namespace === "run") return [];
   const { places, tickets, ends, endings } = keys.queue(lock);
-  return [places, tickets, ends, endings, keys.locks, keys.due];
+  const counted = lock.namespace === "public" ? [keys.held, keys.waiting] : [];
+  return [places, tickets, ends, endings, keys.locks, keys.due, ...counted];
 }
 
 /** The kill switch stops the locks that callers take for themselves; what the control plane locks goes on. */

@@ -9,7 +9,7 @@ import type { Keys, PartitionKeys, TenantKeys } from "./keys.ts";
 import { deleteRun, listRuns, loadRun, readTimeline } from "./listing-calls.ts";
 import { acquireLock, breakLock, inspectLock, listLocks, releaseLock, renewLock } from "./lock-calls.ts";
 import { cancelReservation, inspectReservation, reserve } from "./reservation-calls.ts";
-import { admit, countActive, createRun, listActive } from "./run-calls.ts";
+import { admit, countActive, countUsage, createRun, listActive } from "./run-calls.ts";
 import type { ScriptCall } from "./script-call.ts";
 import { sweep } from "./sweep-calls.ts";
 import { getTenant, readEvents, setTenant } from "./tenant-calls.ts";
@@ -35,6 +35,7 @@ export const operationCalls: { readonly [Name in OperationName]: OperationCall<N
   reserve: ofTenant(reserve),
   cancelReservation: ofTenant(cancelReservation),
   countActive: ofTenant(countActive),
+  countUsage: ofTenant(countUsage),
   createRun: ofTenant(createRun),
   loadRun: ofTenant(loadRun),
   listRuns: ofTenant(listRuns),

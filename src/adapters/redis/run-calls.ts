@@ -32,8 +32,9 @@ export const admit: ScriptCall<"admit"> = {
         return parseReplayed(reply);
       case "limit_reached":
         return parseLimitReached(reply);
+      case "run_quota_reached":
       case "key_quota_reached":
-        return { kind: "key_quota_reached", quota: Number(reply[2]) };
+        return { kind: reply[0], quota: Number(reply[2]) };
       case "use_lock_strategy":
         return reply[2] === ""
           ? { kind: "use_lock_strategy" }
@@ -68,8 +69,9 @@ export const createRun: ScriptCall<"createRun"> = {
         return { kind: "created", ...parseCreated(reply, run) };
       case "limit_reached":
         return parseLimitReached(reply);
+      case "run_quota_reached":
       case "key_quota_reached":
-        return { kind: "key_quota_reached", quota: Number(reply[2]) };
+        return { kind: reply[0], quota: Number(reply[2]) };
       case "tenant_stopped":
       case "workflow_changed":
       case "credential_revoked":
@@ -90,6 +92,23 @@ export const countActive: ScriptCall<"countActive"> = {
     return { kind: "counted", ...slots(reply[2], reply[3]), stopped: reply[4] === "true" };
   },
 };
+
+export const countUsage: ScriptCall<"countUsage"> = {
+  keys: (keys) => [
+    ...(["apiKey", "workflow", "definition"] as const).map((each) => keys.documentIds(each)),
+    ...[keys.active, keys.keyed, keys.held, keys.waiting],
+  ],
+  args: () => [],
+  parse(reply) {
+    if (reply[0] !== "counted") return unexpected("countUsage", reply);
+    const [, , api_keys, workflows, definitions, active_runs, idempotency_keys, locks, lock_tickets] =
+      reply as unknown as CountedReply;
+    const documents = { api_keys, workflows, definitions };
+    return { kind: "counted", used: { ...documents, active_runs, idempotency_keys, locks, lock_tickets } };
+  },
+};
+
+type CountedReply = readonly [string, string, number, number, number, number, number, number, number];
 
 export const listActive: ScriptCall<"listActive"> = {
   keys: (keys) => [keys.active, keys.runPrefix],
@@ -131,6 +150,7 @@ function runArgs(
     String(settings.keysPerTenantMax),
     start === "applied" ? "" : packEntry({ kind: "started", entryId: runId }),
     String(settings.attentionMs),
+    String(settings.quotas.active_runs),
   ];
 }
 

@@ -1,6 +1,7 @@
 // The operations on a tenant's settings and event rows as script calls.
 import type { EventRow, EventType } from "../../domain/event.ts";
 import { hasLimits } from "../../domain/place.ts";
+import { storeQuotaNames } from "../../domain/quota.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
 import { encode } from "./keys.ts";
 import { credentialWord, jsonWord, type ScriptCall, unexpected } from "./script-call.ts";
@@ -18,7 +19,8 @@ export const getTenant: ScriptCall<"getTenant"> = {
 export const setTenant: ScriptCall<"setTenant"> = {
   keys: (keys) => [keys.tenant, keys.events],
   args({ tenant, settings, expectedVersion, changeId, actor, credential }, { eventsPerTenantMax }) {
-    const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped, revokedKeyIds = [] } = settings;
+    const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped } = settings;
+    const { revokedKeyIds = [], quotas = {} } = settings;
     return [
       tenant,
       String(expectedVersion),
@@ -34,6 +36,7 @@ export const setTenant: ScriptCall<"setTenant"> = {
       limitsText(settings),
       credentialWord(credential),
       settings.removed === true ? "true" : "",
+      ...storeQuotaNames.flatMap((name) => [`quota:${name}`, String(quotas[name] ?? "")]),
     ];
   },
   parse(reply) {

@@ -18,6 +18,7 @@ const migrations: ReadonlyArray<(database: Database) => void> = [
   addRuns,
   addLockQueues,
   addPlaces,
+  addHoldings,
 ];
 
 const schemaVersion = migrations.length;
@@ -92,6 +93,8 @@ const lockQueueKinds = ["ticket", "ending"] as const satisfies readonly RecordKi
 
 const placeKinds = ["running"] as const satisfies readonly RecordKind[];
 
+const holdingKinds = ["holding"] as const satisfies readonly RecordKind[];
+
 function createAdmissionTables(database: Database): void {
   createRecordTables(database, admissionKinds);
 }
@@ -104,7 +107,12 @@ const removeAtMs = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) +
  * of expiry, and its tenants and ended runs their places in what is due: a run's id names the partition.
  */
 function addRuns(database: Database): void {
-  const others: readonly RecordKind[] = [...admissionKinds, ...lockQueueKinds, ...placeKinds];
+  const others: readonly RecordKind[] = [
+    ...admissionKinds,
+    ...lockQueueKinds,
+    ...placeKinds,
+    ...holdingKinds,
+  ];
   createRecordTables(
     database,
     recordKinds.filter((kind) => !others.includes(kind)),
@@ -139,6 +147,11 @@ function addLockQueues(database: Database): void {
 /** Version 4 knew no limits, and counted no running jobs: they join when their tenant has limits, at their next heartbeat. */
 function addPlaces(database: Database): void {
   createRecordTables(database, placeKinds);
+}
+
+/** Version 5 knew no quotas: locks that were held then are counted from their next renewal on. */
+function addHoldings(database: Database): void {
+  createRecordTables(database, holdingKinds);
 }
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */

@@ -27,6 +27,7 @@ export async function admitAtomically(gate: Gate, asked: AskedRun): Promise<Atom
     case "workflow_changed":
     case "credential_revoked":
       return { kind: answer.kind };
+    case "run_quota_reached":
     case "key_quota_reached":
       return { kind: answer.kind, quota: answer.quota };
     case "use_lock_strategy":

@@ -31,7 +31,11 @@ export type StartAnswer =
   | { readonly kind: "credential_revoked" }
   /** The workflow was changed or removed since it was read: read it again. */
   | { readonly kind: "workflow_changed" }
-  | { readonly kind: "key_quota_reached"; readonly quota: number; readonly retryAfterSeconds: number }
+  | {
+      readonly kind: "run_quota_reached" | "key_quota_reached";
+      readonly quota: number;
+      readonly retryAfterSeconds: number;
+    }
   | { readonly kind: "gate_unavailable"; readonly cause: string; readonly retryAfterSeconds: number }
   /** The run with this id may exist; repeating with the same key finds out. */
   | { readonly kind: "outcome_unknown"; readonly runId: RunId; readonly retryAfterSeconds: number }
@@ -47,6 +51,7 @@ const errorCodes: { readonly [Kind in StartAnswer["kind"]]: ErrorCode | undefine
   tenant_stopped: "tenant_stopped",
   credential_revoked: "unauthenticated",
   workflow_changed: "version_conflict",
+  run_quota_reached: "quota_reached",
   key_quota_reached: "idempotency_quota_reached",
   gate_unavailable: "concurrency_gate_unavailable",
   outcome_unknown: "outcome_unknown",

@@ -65,6 +65,7 @@ function withRetryAfter(decision: Decision, draw: () => number): StartAnswer {
   switch (decision.kind) {
     case "in_flight":
     case "limit_reached":
+    case "run_quota_reached":
     case "key_quota_reached":
     case "gate_unavailable":
     case "outcome_unknown":

@@ -114,8 +114,9 @@ async function createRun(pipeline: Pipeline): Promise<Decision> {
         limit: answer.limit,
         active: answer.active,
       });
+    case "run_quota_reached":
     case "key_quota_reached":
-      return giveBack(pipeline, "limit", { kind: "key_quota_reached", quota: answer.quota });
+      return giveBack(pipeline, "limit", { kind: answer.kind, quota: answer.quota });
     case "tenant_stopped":
     case "workflow_changed":
     case "credential_revoked":

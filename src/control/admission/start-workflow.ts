@@ -67,6 +67,7 @@ const unboundKinds: readonly StartAnswer["kind"][] = [
   "workflow_changed",
   "limit_reached",
   "tenant_stopped",
+  "run_quota_reached",
   "key_quota_reached",
 ];
 

@@ -51,6 +51,7 @@ export async function createKey(
   );
   if (answer.kind === "saved") return { kind: "created", text: makeKeyText({ keyId, secret }), key };
   if (answer.kind === "revision_conflict") throw new Error("a random key id is new");
+  if (answer.kind === "quota_reached") return { kind: answer.kind, quota: "api_keys", limit: answer.quota };
   return answer.kind === "tenant_removed" ? { kind: answer.kind } : writeTroubleOf(answer);
 }
 

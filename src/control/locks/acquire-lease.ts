@@ -87,6 +87,8 @@ async function tryUntilDecided(
         break;
       case "credential_revoked":
       case "tenant_stopped":
+      case "lock_quota_reached":
+      case "ticket_quota_reached":
         return giveUp(whyNot(answer));
       case "unavailable":
         return giveUp(unresolved === undefined ? answer : { kind: "unknown", cause: answer.cause });
@@ -112,6 +114,8 @@ function whyNot(answer: Answer<"acquireLock">): NotAcquired {
       return { kind: answer.kind, cause: answer.cause };
     case "credential_revoked":
     case "tenant_stopped":
+    case "lock_quota_reached":
+    case "ticket_quota_reached":
       // The processes' own locks are taken for no key and never refused so; a public one may be.
       return { kind: "unavailable", cause: `the lock was refused: ${answer.kind}` };
     case "acquired":

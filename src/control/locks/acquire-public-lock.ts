@@ -31,6 +31,16 @@ const betweenTries = { kind: "exponential", baseMs: 10, maxMs: 160 } as const;
 
 const tooLate = { kind: "unavailable", cause: "granted too late to be used" } as const;
 
+function quotaReached({ kind, quota }: QuotaRefusal): AcquireLockAnswer {
+  return {
+    kind: "quota_reached",
+    quota: kind === "lock_quota_reached" ? "locks" : "lock_tickets",
+    limit: quota,
+  };
+}
+
+type QuotaRefusal = Extract<Answer<"acquireLock">, { readonly quota: number }>;
+
 /** What a try tells of a grant, whoever made it. */
 type Grant = Pick<Handover, "fence" | "expiresInMs" | "since" | "storeTimeMs">;
 
@@ -118,6 +128,10 @@ class Acquisition {
       case "tenant_stopped":
         if (this.#mayHold) await this.#giveBack(answer.storeTimeMs);
         return { kind: answer.kind };
+      case "lock_quota_reached":
+      case "ticket_quota_reached":
+        if (this.#mayHold) await this.#giveBack(answer.storeTimeMs);
+        return quotaReached(answer);
       case "unknown":
         this.#mayHold = true;
         this.#openUntilMs = Math.max(this.#openUntilMs ?? 0, answer.notAfterMs);

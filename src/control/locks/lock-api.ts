@@ -1,6 +1,7 @@
 // What may be asked about locks: public locks by agents, every lock by operators.
 import type { Fence, LockName, LockToken } from "../../domain/lock.ts";
 import type { LockWait } from "../../domain/lock-wait.ts";
+import type { QuotaReached } from "../../domain/quota.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { HeldLock } from "../../ports/lock-operations.ts";
 import type { Caller, Trouble, WriteTrouble } from "../control-api.ts";
@@ -37,6 +38,7 @@ export type AcquireLockAnswer =
   | { readonly kind: "credential_revoked" }
   | { readonly kind: "tenant_stopped" }
   | { readonly kind: "too_many_waiters" }
+  | QuotaReached
   /** The caller went away, or asked again with the same token. */
   | { readonly kind: "cancelled" }
   | { readonly kind: "unavailable"; readonly cause: string }

@@ -56,11 +56,12 @@ export async function getTenant(engine: Engine, tenant: TenantId): Promise<Answe
   if (listed.kind !== "document") return { kind: listed.kind, cause: listed.cause };
   const record = await readRecord(engine, tenant);
   if (record.kind !== "tenant") return record;
-  const counted = await askUntilKnown(ports, "countActive", limits, (deadlineMs) =>
-    ports.store.countActive({ tenant }, { deadlineMs }),
+  const counted = await askUntilKnown(ports, "countUsage", limits, (deadlineMs) =>
+    ports.store.countUsage({ tenant }, { deadlineMs }),
   );
   if (counted.kind !== "counted") return { kind: counted.kind, cause: counted.cause };
-  return { kind: "tenant", record: record.record, active: counted.active };
+  const { used } = counted;
+  return { kind: "tenant", record: record.record, active: used.active_runs, used };
 }
 
 export async function listTenants(

@@ -6,6 +6,7 @@ import { credentialIn, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Caller, ControlApi } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
+import { roomForWorkflow } from "../tenants/quotas.ts";
 
 export async function saveWorkflow(
   engine: Engine,
@@ -27,8 +28,12 @@ export async function saveWorkflow(
         { deadlineMs },
       ),
     );
+  const room = await roomForWorkflow(engine, tenant, id);
+  if (room.kind !== "room") return room;
   // The same content again changes nothing: the change is named by what it says.
   const stored = await put("definition", contentHash, text, contentHash);
+  if (stored.kind === "quota_reached")
+    return { kind: stored.kind, quota: "definitions", limit: stored.quota };
   if (stored.kind !== "saved") return writeTroubleOf(stored);
   const saved = await put(
     "workflow",
@@ -38,5 +43,6 @@ export async function saveWorkflow(
   );
   engine.definitions.forgetCurrent(tenant, id);
   if (saved.kind === "saved") return { kind: "saved", id, revision: saved.revision };
+  if (saved.kind === "quota_reached") return { kind: saved.kind, quota: "workflows", limit: saved.quota };
   return writeTroubleOf(saved);
 }

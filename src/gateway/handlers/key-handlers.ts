@@ -2,7 +2,14 @@
 import { type ApiKeyRecord, isPlatformKey } from "../../domain/api-key.ts";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
 import { parseTenantId, platformTenant, type TenantId } from "../../domain/tenant.ts";
-import { callerOf, type Failure, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import {
+  callerOf,
+  type Failure,
+  type Handlers,
+  quotaFailure,
+  readingTrouble,
+  writingTrouble,
+} from "../handler.ts";
 import { pageReply } from "../page.ts";
 import { apiKeyView } from "../views.ts";
 
@@ -35,6 +42,7 @@ export const keyHandlers: KeyHandlers = {
       ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
     });
     if (answer.kind === "tenant_removed") return { code: "tenant_not_found" };
+    if (answer.kind === "quota_reached") return quotaFailure(answer);
     if (answer.kind !== "created") return writingTrouble(answer);
     return { status: 201, body: { ...apiKeyView(answer.key), key: answer.text } };
   },

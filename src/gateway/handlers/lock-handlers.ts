@@ -12,6 +12,7 @@ import {
   type Asked,
   callerOf,
   type Handlers,
+  quotaFailure,
   type Reply,
   readingTrouble,
   type Service,
@@ -141,6 +142,8 @@ function acquireReply(
       return { code: "unauthenticated" };
     case "too_many_waiters":
       return { code: "overloaded", detail: "too many callers wait for locks here: repeat after Retry-After" };
+    case "quota_reached":
+      return quotaFailure(answer);
     case "cancelled":
       // A server that stops ends the waits of callers who are still there.
       return { code: service.isDraining() ? "draining" : "request_cancelled" };

@@ -1,7 +1,8 @@
 // Tenants over HTTP, for platform keys.
 import type { z } from "zod";
 import type { tenantChangesBody } from "../../api/tenant-schemas.ts";
-import type { ControlApi } from "../../control/control-api.ts";
+import type { TenantChanges } from "../../control/control-api.ts";
+import { processQuotas } from "../../control/tenants/quotas.ts";
 import { parseTenantId, platformTenant, type TenantId, type TenantSettings } from "../../domain/tenant.ts";
 import { type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
@@ -29,7 +30,7 @@ export const tenantHandlers: TenantHandlers = {
     );
   },
 
-  async createTenant({ api }, { body, key }) {
+  async createTenant({ api, config }, { body, key }) {
     const { id, ...fields } = body;
     const tenant = customer(id);
     if (tenant === undefined) return { code: "invalid_request", detail: "id: this name is reserved" };
@@ -38,22 +39,22 @@ export const tenantHandlers: TenantHandlers = {
     if (answer.kind !== "created") return writingTrouble(answer);
     const found = await api.getTenant(tenant);
     if (found.kind === "tenant") {
-      return { status: 201, body: tenantView(tenant, found.record, found.active) };
+      return { status: 201, body: tenantView(tenant, found, processQuotas(config)) };
     }
     return found.kind === "not_found" ? { code: "effect_unknown" } : writingTrouble(found);
   },
 
-  async getTenant({ api }, { params }) {
+  async getTenant({ api, config }, { params }) {
     const tenant = customer(params.id);
     if (tenant === undefined) return unknownTenant;
     const answer = await api.getTenant(tenant);
     if (answer.kind === "tenant") {
-      return { status: 200, body: tenantView(tenant, answer.record, answer.active) };
+      return { status: 200, body: tenantView(tenant, answer, processQuotas(config)) };
     }
     return answer.kind === "not_found" ? unknownTenant : readingTrouble(answer);
   },
 
-  async changeTenant({ api }, { params, body, key }) {
+  async changeTenant({ api, config }, { params, body, key }) {
     const tenant = customer(params.id);
     if (tenant === undefined) return unknownTenant;
     const { expected_version, ...fields } = body;
@@ -61,8 +62,11 @@ export const tenantHandlers: TenantHandlers = {
     switch (answer.kind) {
       case "saved": {
         const found = await api.getTenant(tenant);
-        const active = found.kind === "tenant" ? found.active : 0;
-        return { status: 200, body: tenantView(tenant, answer.record, active) };
+        const used = found.kind === "tenant" ? found.used : undefined;
+        return {
+          status: 200,
+          body: tenantView(tenant, { record: answer.record, used }, processQuotas(config)),
+        };
       }
       case "version_conflict":
         return { code: "version_conflict", more: { version: answer.version } };
@@ -98,11 +102,10 @@ function customer(text: string): TenantId | undefined {
   return tenant === platformTenant ? undefined : tenant;
 }
 
-type Changes = Parameters<ControlApi["changeTenant"]>[2];
 type Fields = Omit<z.output<typeof tenantChangesBody>, "expected_version">;
 
 /** A field that is absent stays absent; null becomes undefined, which removes. */
-function settingsOf(fields: Fields): Changes {
+function settingsOf(fields: Fields): TenantChanges {
   const names: { readonly [Name in keyof Fields]-?: keyof TenantSettings } = {
     max_concurrent_runs: "maxConcurrentRuns",
     admission_strategy: "admissionStrategy",
@@ -113,15 +116,20 @@ function settingsOf(fields: Fields): Changes {
     renewal_policy: "renewalPolicy",
     separate_duties: "separateDuties",
     approvals_strategy: "approvalsStrategy",
+    quotas: "quotas",
   };
   const entries = Object.entries(fields).map(([name, value]) => [
     names[name as keyof Fields],
-    value ?? undefined,
+    typeof value === "object" && value !== null ? nullsAsUndefined(value) : (value ?? undefined),
   ]);
-  return Object.fromEntries(entries) as Changes;
+  return Object.fromEntries(entries) as TenantChanges;
 }
 
-function compact(changes: Changes): TenantSettings {
+function nullsAsUndefined(quotas: NonNullable<Fields["quotas"]>) {
+  return Object.fromEntries(Object.entries(quotas).map(([name, value]) => [name, value ?? undefined]));
+}
+
+function compact(changes: TenantChanges): TenantSettings {
   return Object.fromEntries(
     Object.entries(changes).filter(([, value]) => value !== undefined),
   ) as TenantSettings;

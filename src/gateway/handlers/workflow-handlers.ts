@@ -1,7 +1,7 @@
 // Workflows over HTTP.
 import type { Problem } from "../../domain/workflow/compiled.ts";
 import type { PlacedProblem, TextPlace } from "../../domain/workflow/yaml-text.ts";
-import { callerOf, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import { callerOf, type Handlers, quotaFailure, readingTrouble, writingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
 import { workflowView } from "../views.ts";
 
@@ -35,6 +35,8 @@ export const workflowHandlers: WorkflowHandlers = {
             .slice(0, 2_000),
           more: { problems: answer.problems.map((problem) => placedProblem(problem, placeOf)) },
         };
+      case "quota_reached":
+        return quotaFailure(answer);
       case "credential_revoked":
       case "unavailable":
       case "unknown":

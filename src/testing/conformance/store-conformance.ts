@@ -21,6 +21,7 @@ import { lockQueueCases } from "./lock-queue-cases.ts";
 import { lockStrategyCases } from "./lock-strategy-cases.ts";
 import { poisonCases } from "./poison-cases.ts";
 import { proposalCases } from "./proposal-cases.ts";
+import { quotaCases } from "./quota-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
 import { sweepCases } from "./sweep-cases.ts";
@@ -83,6 +84,17 @@ export const storeConformance: readonly ConformanceSuite[] = [
     name: "keys kept for 60 ms",
     settings: { ...defaultStoreSettings, keyRetentionMs: 60 },
     cases: [...keyRetentionCases, ...retryKeyCases],
+  },
+  {
+    name: "small quotas",
+    settings: {
+      ...defaultStoreSettings,
+      quotas: {
+        ...{ api_keys: 2, workflows: 2, definitions: 3 },
+        ...{ active_runs: 3, locks: 3, lock_tickets: 2 },
+      },
+    },
+    cases: quotaCases,
   },
   { name: "keys kept for ever", settings: keysForEver, cases: keysForEverCases },
   {

@@ -12,11 +12,15 @@
   KEYS[8] endings: sorted set of what has ended lately, by how long it is remembered (parts/lock-queue.lua)
   KEYS[9] locks: sorted set of the locks that are held, all with score 0
   KEYS[10] due: sorted set of "<kind> <tenant> <subject>" by time
+  KEYS[11] held: sorted set of the tenant's public locks by when they end; this key and the next only for a public lock
+  KEYS[12] waiting: sorted set of "<token> <lock>" of the tickets for the tenant's public locks, by when they end
   ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] instance  ARGV[4] ttlMs  ARGV[5] grantMemoryMs  ARGV[6] ticketMs or ""
   ARGV[7] owner's word or "-"  ARGV[8] credential's word or ""  ARGV[9] "stoppable" or ""  ARGV[10] tenant
-  ARGV[11] the lock's name in the list of locks, or ""  ARGV[12] ticketsMax
+  ARGV[11] the lock's name in the list of locks, or ""  ARGV[12] ticketsMax  ARGV[13] quota of locks
+  ARGV[14] quota of tickets
   Returns {"acquired", now, fence, expiresInMs}, {"busy", now, instance, freeInMs, ahead or ""},
-  {"already_released", now}, {"credential_revoked", now}, {"tenant_stopped", now} or {"too_late", now}
+  {"already_released", now}, {"credential_revoked", now}, {"tenant_stopped", now}, {"lock_quota_reached", now, quota},
+  {"ticket_quota_reached", now, quota} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowUs = time[1] * 1000000 + time[2]
@@ -26,6 +30,7 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local queueKey, ticketsKey, endsKey, endingsKey, locksKey, dueKey = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local heldKey, waitingKey = KEYS[11], KEYS[12]
 local token, instance, ttlMs, grantMemoryMs, ticketMs = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local owner, credential, stoppable, tenant, listed = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 local queues = queueKey and ticketMs ~= ""
@@ -42,8 +47,9 @@ local lastToken, lastState = string.match(grant or "", "^([^ ]+) [^ ]+ [^ ]+.- (
 if lastToken == token and lastState ~= "held" then return { "already_released", now } end
 --@include lock-queue
 if queues and isEnded("given " .. token) then return { "already_released", now } end
+local settings = {}
 if credential ~= "" or stoppable ~= "" then
-  local settings = redis.call("HMGET", tenantKey, "stopped", "revoked")
+  settings = redis.call("HMGET", tenantKey, "stopped", "revoked", "quota:locks", "quota:lock_tickets")
   if credential ~= "" and string.find(settings[2] or "", " " .. credential .. " ", 1, true) then
     return { "credential_revoked", now }
   end
@@ -52,11 +58,16 @@ end
 
 local head = queued > #silent and firstTicket(function() return true end)
 if not lock and (not head or head == token) then
+  if heldKey then
+    local quota = tonumber(settings[3] or "") or tonumber(ARGV[13])
+    if redis.call("ZCOUNT", heldKey, now, "+inf") >= quota then return { "lock_quota_reached", now, quota } end
+  end
   local newToken, newInstance, newTtlMs, newOwner = token, instance, ttlMs, owner
   --@include plan-grant
   local follows = queues and lastState == "released"
   if follows then planEnding() end
   if head then redis.call("HLEN", ticketsKey) end -- Refuses a key of another type while nothing is written yet.
+  if head and waitingKey then redis.call("ZCARD", waitingKey) end
   if follows then writeEnding("given " .. lastToken) end
   if queues then redis.call("ZREM", endingsKey, "left " .. token) end
   if head then writeDrop(token) end
@@ -76,10 +87,15 @@ if not queues then
   end
   return { "busy", now, holderInstance, leftMs, ahead }
 end
+if not place and waitingKey then
+  local quota = tonumber(settings[4] or "") or tonumber(ARGV[14])
+  if redis.call("ZCOUNT", waitingKey, now, "+inf") >= quota then return { "ticket_quota_reached", now, quota } end
+end
 if not place and queued - #silent >= tonumber(ARGV[12]) then return { "busy", now, holderInstance, leftMs, "" } end
 
 redis.call("HLEN", ticketsKey) -- Refuses a key of another type while nothing is written yet, as does the next line.
 redis.call("ZCARD", endsKey)
+local over = waitingKey and redis.call("ZRANGE", waitingKey, "-inf", "(" .. now, "BYSCORE", "LIMIT", "0", "100") or {}
 local comes = not place
 if comes then
   local last = redis.call("ZRANGE", queueKey, -1, -1, "WITHSCORES")
@@ -89,6 +105,11 @@ if comes then redis.call("ZREM", endingsKey, "left " .. token) end
 if #silent > 0 then writeDrop(table.remove(silent)) end
 redis.call("ZADD", queueKey, place, token)
 redis.call("ZADD", endsKey, string.format("%.0f", nowMs + ticketMs), token)
+if #over > 0 then redis.call("ZREM", waitingKey, unpack(over)) end
+if waitingKey then
+  redis.call("ZADD", waitingKey, string.format("%.0f", nowMs + ticketMs), token .. " " .. listed)
+  redis.call("PEXPIRE", waitingKey, "61000")
+end
 local word = credential == "" and "-" or credential
 redis.call("HSET", ticketsKey, token, ttlMs .. " " .. instance .. " " .. owner .. " " .. word)
 -- No place is kept for longer than a minute.

@@ -14,19 +14,20 @@
   ARGV[1] notAfterMs  ARGV[2] runId  ARGV[3] eventsMax  ARGV[4] tenant  ARGV[5] credential's word or ""
   ARGV[6] workflow  ARGV[7] revision or ""  ARGV[8] definition  ARGV[9] actor  ARGV[10] key's digest
   ARGV[11] fingerprint  ARGV[12] quota of keys  ARGV[13] the entry that starts the run, or ""  ARGV[14] attentionMs
-  ARGV[15] "decided" when the strategy was chosen for this very run, or ""
-  ARGV from 16 on: the change, as parts/plan-change.lua describes it
+  ARGV[15] quota of active runs  ARGV[16] "decided" when the strategy was chosen for this very run, or ""
+  ARGV from 17 on: the change, as parts/plan-change.lua describes it
   Returns {"admitted", now, status, active, limit, claims}, {"replayed", now, runId, status}, {"key_reused", now},
   {"in_flight", now}, {"limit_reached", now, limit, active}, {"tenant_stopped", now}, {"workflow_changed", now},
-  {"key_quota_reached", now, quota}, {"credential_revoked", now}, {"use_lock_strategy", now, wait} or {"too_late", now}
+  {"run_quota_reached", now, quota}, {"key_quota_reached", now, quota}, {"credential_revoked", now},
+  {"use_lock_strategy", now, wait} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local runId, tenant, runKey, start, at = ARGV[2], ARGV[4], KEYS[2], KEYS[7], 16
-local settings = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped", "revoked", "limits")
+local runId, tenant, runKey, start, at = ARGV[2], ARGV[4], KEYS[2], KEYS[7], 17
+local settings = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped", "revoked", "limits", "quota:active_runs")
 local limit = settings[1] or ""
 local run = redis.call("HMGET", runKey, "status", "buried")
 local current = run[1] or run[2]
@@ -35,7 +36,7 @@ if current then
   --@include granted-claims
   return { "admitted", now, current, active, limit, granted }
 end
-if settings[2] == "lock" and ARGV[15] ~= "decided" then
+if settings[2] == "lock" and ARGV[16] ~= "decided" then
   return { "use_lock_strategy", now, redis.call("HGET", KEYS[1], "wait") or "" }
 end
 if ARGV[5] ~= "" and string.find(settings[4] or "", " " .. ARGV[5] .. " ", 1, true) then
@@ -66,6 +67,8 @@ if ARGV[7] ~= "" then
   end
 end
 if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
+local runQuota = tonumber(settings[6] or "") or tonumber(ARGV[15])
+if active >= runQuota then return { "run_quota_reached", now, runQuota } end
 
 local activeKey, runsKey, eventsKey, dueKey = KEYS[3], KEYS[5], KEYS[4], KEYS[6]
 local reservationKey, keyedKey, digest, fingerprint, quota = KEYS[8], KEYS[9], ARGV[10], ARGV[11], ARGV[12]

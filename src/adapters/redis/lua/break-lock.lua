@@ -13,6 +13,8 @@
   KEYS[9] endings: sorted set of what has ended lately, by how long it is remembered (parts/lock-queue.lua)
   KEYS[10] locks: sorted set of the locks that are held, all with score 0
   KEYS[11] due: sorted set of "<kind> <tenant> <subject>" by time
+  KEYS[12] held: sorted set of the tenant's public locks by when they end; this key and the next only for a public lock
+  KEYS[13] waiting: sorted set of "<token> <lock>" of the tickets for the tenant's public locks, by when they end
   ARGV[1] notAfterMs  ARGV[2] fence  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
   ARGV[6] the lock's name in the list of locks, or ""  ARGV[7] the lock's name  ARGV[8] actor  ARGV[9] reason
   ARGV[10] eventsMax  ARGV[11] credential's word or ""
@@ -27,7 +29,7 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local queueKey, ticketsKey, endsKey, endingsKey = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local locksKey, dueKey = KEYS[10], KEYS[11]
+local locksKey, dueKey, heldKey, waitingKey = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local grantMemoryMs, stoppable, tenant, listed = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lock = redis.call("GET", lockKey)
 local grant = redis.call("GET", grantKey)
@@ -41,6 +43,7 @@ end
 if not lock then return { "free", now } end
 if fence ~= ARGV[2] then return { "superseded", now, fence } end
 
+if waitingKey then redis.call("ZCARD", waitingKey) end -- Refuses a key of another type while nothing is written yet.
 --@include find-heir
 --@include plan-grant
 if newToken then planEnding() end
@@ -56,4 +59,5 @@ end
 redis.call("SET", grantKey, value .. " broken", "PX", grantMemoryMs)
 redis.call("DEL", lockKey)
 if listed ~= "" then redis.call("ZREM", locksKey, listed) end
+if heldKey then redis.call("ZREM", heldKey, listed) end
 return { "broken", now }

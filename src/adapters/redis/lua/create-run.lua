@@ -17,9 +17,11 @@
   ARGV[7] runId  ARGV[8] eventsMax  ARGV[9] tenant  ARGV[10] credential's word or ""
   ARGV[11] workflow  ARGV[12] revision or ""  ARGV[13] definition  ARGV[14] actor  ARGV[15] key's digest
   ARGV[16] fingerprint  ARGV[17] quota of keys  ARGV[18] the entry that starts the run, or ""  ARGV[19] attentionMs
-  ARGV from 20 on: the change, as parts/plan-change.lua describes it
+  ARGV[20] quota of active runs
+  ARGV from 21 on: the change, as parts/plan-change.lua describes it
   Returns {"created", now, status, active, limit, claims}, {"limit_reached", now, limit, active},
-  {"tenant_stopped", now}, {"workflow_changed", now}, {"key_quota_reached", now, quota}, {"credential_revoked", now},
+  {"tenant_stopped", now}, {"workflow_changed", now}, {"run_quota_reached", now, quota},
+  {"key_quota_reached", now, quota}, {"credential_revoked", now},
   {"reservation_lost", now}, {"stale_fence", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -27,8 +29,8 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local runId, tenant, runKey, start, at = ARGV[7], ARGV[9], KEYS[2], KEYS[7], 20
-local settings = redis.call("HMGET", KEYS[1], "limit", "stopped", "revoked", "limits")
+local runId, tenant, runKey, start, at = ARGV[7], ARGV[9], KEYS[2], KEYS[7], 21
+local settings = redis.call("HMGET", KEYS[1], "limit", "stopped", "revoked", "limits", "quota:active_runs")
 local limit = settings[1] or ""
 local run = redis.call("HMGET", runKey, "status", "buried")
 local current = run[1] or run[2]
@@ -66,6 +68,8 @@ if ARGV[12] ~= "" then
   end
 end
 if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
+local runQuota = tonumber(settings[5] or "") or tonumber(ARGV[20])
+if active >= runQuota then return { "run_quota_reached", now, runQuota } end
 
 local activeKey, runsKey, eventsKey, dueKey = KEYS[3], KEYS[5], KEYS[4], KEYS[6]
 local reservationKey, keyedKey, digest, fingerprint, quota = KEYS[10], KEYS[11], ARGV[15], ARGV[16], ARGV[17]

@@ -6,12 +6,12 @@
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
-  KEYS[5] tenant: hash with revoked (" <credential> <credential> ") and removed ("true" or not)
+  KEYS[5] tenant: hash with revoked (" <credential> <credential> ") and removed ("true" or not), and the tenant's own quotas
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] body  ARGV[6] expectedRevision, or ""
   ARGV[7] changeId  ARGV[8] actor  ARGV[9] eventsMax  ARGV[10] retentionMs, or "" for ever
-  ARGV[11] credential's word or ""
+  ARGV[11] credential's word or ""  ARGV[12] field of the quota of this collection, or ""  ARGV[13] quota where it is not set
   Returns {"saved", now, revision}, {"revision_conflict", now, revision}, {"credential_revoked", now},
-  {"tenant_removed", now} or {"too_late", now}
+  {"tenant_removed", now}, {"quota_reached", now, quota} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -21,14 +21,18 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 local meta = redis.call("HGET", KEYS[1], "meta:" .. ARGV[4])
 local revision, change = string.match(meta or "0 0 ", "^([0-9]+) [0-9]+ (.*)$")
 if meta and change == ARGV[7] then return { "saved", now, revision } end
-local tenant = redis.call("HMGET", KEYS[5], "revoked", "removed")
+local tenant = redis.call("HMGET", KEYS[5], "revoked", "removed", ARGV[12])
 if ARGV[11] ~= "" and string.find(tenant[1] or "", " " .. ARGV[11] .. " ", 1, true) then
   return { "credential_revoked", now }
 end
 if ARGV[3] == "apiKey" and tenant[2] == "true" then return { "tenant_removed", now } end
 if ARGV[6] ~= "" and revision ~= ARGV[6] then return { "revision_conflict", now, revision } end
-redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
+local stored = redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
 redis.call("ZCARD", KEYS[4])
+if not meta and ARGV[12] ~= "" then
+  local quota = tonumber(tenant[3] or "") or tonumber(ARGV[13])
+  if stored >= quota then return { "quota_reached", now, quota } end
+end
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
 if ARGV[3] ~= "seal" then

@@ -12,6 +12,8 @@
   KEYS[8] endings: sorted set of what has ended lately, by how long it is remembered (parts/lock-queue.lua)
   KEYS[9] locks: sorted set of the locks that are held, all with score 0
   KEYS[10] due: sorted set of "<kind> <tenant> <subject>" by time
+  KEYS[11] held: sorted set of the tenant's public locks by when they end; this key and the next only for a public lock
+  KEYS[12] waiting: sorted set of "<token> <lock>" of the tickets for the tenant's public locks, by when they end
   ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
   ARGV[6] the lock's name in the list of locks, or ""
   Returns {"released", now}, {"released", now, new holder's token, its fence, expiresInMs}, {"not_owned", now} or
@@ -25,6 +27,7 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local queueKey, ticketsKey, endsKey, endingsKey, locksKey, dueKey = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local heldKey, waitingKey = KEYS[11], KEYS[12]
 local grantMemoryMs, stoppable, tenant, listed = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lock = redis.call("GET", lockKey)
 local grant = redis.call("GET", grantKey)
@@ -39,6 +42,7 @@ if not lock or token ~= ARGV[2] then
     return { again and "released" or "not_owned", now }
   end
   redis.call("HLEN", ticketsKey) -- Refuses a key of another type while nothing is written yet.
+  if waitingKey then redis.call("ZCARD", waitingKey) end
   planEnding()
   writeDrop(ARGV[2])
   writeEnding("left " .. ARGV[2])
@@ -48,14 +52,17 @@ end
 --@include find-heir
 if newToken then
   --@include plan-grant
+  if waitingKey then redis.call("ZCARD", waitingKey) end
   planEnding()
   writeEnding("given " .. token)
   writeDrop(newToken)
   --@include write-grant
   return { "released", now, newToken, nextFence, tonumber(newTtlMs) }
 end
+if heldKey then redis.call("ZCARD", heldKey) end -- Refuses a key of another type while nothing is written yet.
 -- The list goes first: it is the only write here that Redis can refuse, and before it nothing has happened.
 if listed ~= "" then redis.call("ZREM", locksKey, listed) end
+if heldKey then redis.call("ZREM", heldKey, listed) end
 redis.call("SET", grantKey, value .. " released", "PX", grantMemoryMs)
 redis.call("DEL", lockKey)
 return { "released", now }

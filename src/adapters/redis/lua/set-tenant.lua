@@ -1,13 +1,15 @@
 #!lua
 --[[
   Replaces a tenant's settings if nobody changed them since the expected version, and adds an event row.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked, limits, removed ("" means not set), settings, version, change
+  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked, limits, removed, quota:<name> ("" means not set), settings,
+  version, change
   KEYS[2] events: stream with ids "0-<sequence>"
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] expectedVersion  ARGV[4] changeId  ARGV[5] actor  ARGV[6] eventsMax
   ARGV[7] limit  ARGV[8] strategy  ARGV[9] wait  ARGV[10] stopped
   ARGV[11] revoked keys, each between two spaces  ARGV[12] all settings as JSON
   ARGV[13] limits of topics and pools, as parts/places.lua describes them
   ARGV[14] credential's word or ""  ARGV[15] "true" when the tenant is removed, or ""
+  ARGV from 16 on: names and values of the tenant's own quotas, "" for those that it does not have
   Returns {"saved", now, version}, {"version_conflict", now, version}, {"credential_revoked", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -29,5 +31,5 @@ redis.call("XADD", KEYS[2], "MAXLEN", "~", ARGV[6], "0-*",
   "at", now, "type", "tenant_changed", "subject", ARGV[2], "actor", ARGV[5], "detail", ARGV[4])
 redis.call("HSET", KEYS[1], "version", nextVersion, "change", ARGV[4],
   "limit", ARGV[7], "strategy", ARGV[8], "wait", ARGV[9], "stopped", ARGV[10], "revoked", ARGV[11],
-  "settings", ARGV[12], "limits", ARGV[13], "removed", ARGV[15])
+  "settings", ARGV[12], "limits", ARGV[13], "removed", ARGV[15], unpack(ARGV, 16))
 return { "saved", now, nextVersion }

@@ -38,6 +38,7 @@ export class AnswerChecks {
       const ghosts = [...phantoms].map((member) => member.slice(17));
       return execution.outcome.runIds.every((runId) => unfinished.has(runId) || ghosts.includes(runId));
     }
+    if (outcome.kind === "run_quota_reached") return unfinished.size + phantoms.size >= outcome.quota;
     if (outcome.kind === "key_quota_reached") {
       const live = [...boundKeys.values()].filter(({ expiresAtMs }) => expiresAtMs === undefined);
       return live.length >= outcome.quota;

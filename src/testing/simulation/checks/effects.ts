@@ -46,6 +46,7 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "document":
     case "ticket":
     case "ending":
+    case "holding":
       return tenant === undefined || scope.startsWith(`${tenant}/`);
     case "lock":
     case "tenant":

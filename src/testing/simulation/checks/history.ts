@@ -90,6 +90,7 @@ export class History {
         this.#marks.hit(answer.kind);
         this.refused(attempt.actor, answer.kind);
         return;
+      case "run_quota_reached":
       case "workflow_changed":
         this.refused(attempt.actor, answer.kind);
         return;

@@ -181,6 +181,7 @@ export class StateChecks {
       case "due":
       case "ending":
       case "fence":
+      case "holding":
       case "keyed":
       case "proof":
       case "ready":

@@ -55,6 +55,7 @@ export async function rerunSomething(
     case "tenant_stopped":
     case "gate_unavailable":
     case "cancelled":
+    case "run_quota_reached":
     case "key_quota_reached":
     case "credential_revoked":
     case "workflow_changed":

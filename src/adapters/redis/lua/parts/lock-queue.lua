@@ -2,7 +2,8 @@
 --[[
   The queue of a lock. Nothing is written before one of the functions whose name begins with "write" is called; by then
   every key that they write has been read, so that none of them can fail.
-  Reads: queueKey, ticketsKey, endsKey, endingsKey (nil for a lock without a queue), now, nowMs
+  Reads: queueKey, ticketsKey, endsKey, endingsKey (nil for a lock without a queue), waitingKey (nil unless the tickets of
+  this lock are counted), listed, now, nowMs
   Sets: queued (tickets, also silent ones), silent (tokens that nobody asked for in time), isSilent (the same, by token),
   firstTicket(accepts), which gives the first live token that is accepted; isEnded(ending); planEnding() and
   writeEnding(ending), which remembers it; writeDrop(token), which drops that ticket and all silent ones. Endings are
@@ -45,6 +46,7 @@ local function writeEnding(ending)
 end
 
 local function writeDrop(token)
+  if waitingKey then redis.call("ZREM", waitingKey, token .. " " .. listed) end
   silent[#silent + 1] = token
   for first = 1, #silent, 900 do
     local last = math.min(#silent, first + 899)

@@ -13,5 +13,6 @@ local function visitLock(tenant, listed)
     redis.call("ZADD", dueKey, visitAt, "lock " .. tenant .. " " .. listed)
   else
     redis.call("ZREM", start .. "locks:" .. tenant, listed)
+    redis.call("ZREM", start .. "held:" .. tenant, listed)
   end
 end

@@ -14,3 +14,5 @@ if listed ~= "" then
   redis.call("ZADD", locksKey, 0, listed)
   redis.call("ZADD", dueKey, "NX", visitAt, "lock " .. tenant .. " " .. listed)
 end
+if #overHeld > 0 then redis.call("ZREM", heldKey, unpack(overHeld)) end
+if heldKey then redis.call("ZADD", heldKey, string.format("%.0f", nowMs + newTtlMs), listed) end

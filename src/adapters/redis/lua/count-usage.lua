@@ -1,0 +1,25 @@
+#!lua flags=no-writes
+--[[
+  Counts what a tenant has of everything that has a quota.
+  KEYS[1] ids of API keys: sorted set; so are those of workflows and definitions
+  KEYS[2] ids of workflows
+  KEYS[3] ids of definitions
+  KEYS[4] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
+  KEYS[5] keyed: sorted set of the tenant's idempotency keys, by when they end
+  KEYS[6] held: sorted set of the tenant's public locks by when they end
+  KEYS[7] waiting: sorted set of "<token> <lock>" of the tickets for the tenant's public locks, by when they end
+  ARGV[1] notAfterMs
+  Returns {"counted", now, API keys, workflows, definitions, active runs, idempotency keys, locks, tickets} or
+  {"too_late", now}
+]]
+local time = redis.call("TIME")
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = string.format("%.0f", nowMs)
+if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+
+return {
+  "counted", now,
+  redis.call("ZCARD", KEYS[1]), redis.call("ZCARD", KEYS[2]), redis.call("ZCARD", KEYS[3]),
+  redis.call("ZCARD", KEYS[4]), redis.call("ZCARD", KEYS[5]),
+  redis.call("ZCOUNT", KEYS[6], now, "+inf"), redis.call("ZCOUNT", KEYS[7], now, "+inf"),
+}

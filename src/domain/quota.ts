@@ -1,0 +1,38 @@
+// The quotas of a tenant: how much it may store or hold open at once, by name.
+import type { TenantSettings } from "./tenant.ts";
+
+/** What is counted in the store; streams are counted by the process that serves them. */
+export const storeQuotaNames = [
+  "api_keys",
+  "workflows",
+  "definitions",
+  "active_runs",
+  "locks",
+  "lock_tickets",
+] as const;
+export type StoreQuotaName = (typeof storeQuotaNames)[number];
+
+export const quotaNames = [...storeQuotaNames, "streams"] as const;
+export type QuotaName = (typeof quotaNames)[number];
+
+export type Quotas = { readonly [Name in QuotaName]: number };
+export type StoreQuotas = { readonly [Name in StoreQuotaName]: number };
+
+/** What a tenant has now. Idempotency keys have a limit of their own, which gives way to new ones. */
+export type Usage = StoreQuotas & { readonly idempotency_keys: number };
+
+/** Refused without effect: the tenant has as much of it as it may. */
+export type QuotaReached = {
+  readonly kind: "quota_reached";
+  readonly quota: QuotaName;
+  readonly limit: number;
+};
+
+/** The tenant's own number, or the one for every tenant. */
+export function quotaOf<Name extends QuotaName>(
+  settings: TenantSettings,
+  defaults: { readonly [Each in Name]: number },
+  name: Name,
+): number {
+  return settings.quotas?.[name] ?? defaults[name];
+}
