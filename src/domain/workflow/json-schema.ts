@@ -1,56 +1,55 @@
-// Checks an input or output by its JSON Schema (2020-12): nothing is fetched, and the cost is bounded before it is paid.
-import type { ErrorObject, ValidateFunction } from "ajv";
-import { Ajv2020 } from "ajv/dist/2020.js";
-import { fullFormats } from "ajv-formats/dist/formats.js";
+// Checks an input or output by its JSON Schema (2020-12): nothing is fetched, and every step is counted.
 import type { JsonValue } from "../fingerprint.ts";
 import type { Problem } from "./compiled.ts";
-import { type Fields, isFields } from "./fields.ts";
-import { PatternTooCostly, type PatternWork, readPattern } from "./linear-pattern.ts";
-import { placeIn } from "./place.ts";
-import { costOf, type SchemaCost } from "./schema-cost.ts";
+import { isFields } from "./fields.ts";
+import { ProblemList } from "./problem-list.ts";
+import { fits, type SchemaNode } from "./schema-node.ts";
+import { judgeSchema, newWalk, nodeOf, type SchemaMode } from "./schema-reading.ts";
+import { type Steps, StepsSpent } from "./steps.ts";
 
 export type SchemaReading =
-  | { readonly kind: "schema"; problemsOf(value: JsonValue): readonly Problem[] }
+  | {
+      readonly kind: "schema";
+      /** Steps that reading it took: the same on every machine. */
+      readonly cost: number;
+      /** What the check takes is charged to `steps`, which several checks may share. */
+      problemsOf(value: JsonValue, steps?: Steps): readonly Problem[];
+    }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
 const schemaBytesMax = 65_536;
 
-/** Keywords times values: about 10 ns each. */
-const workMax = 10_000_000;
+/** Of one check that shares no steps with others. */
+export const checkStepsMax = 3_000_000;
 
-/** Instructions of patterns that one check may visit: about 10 ns each. */
-const patternWorkMax = 1_000_000;
-
-/** Up to here all problems are told; a larger input is only told its first one, or millions would pile up. */
-const allProblemsWorkMax = 200_000;
-
-const problemsMax = 50;
+/** Up to here all problems are told; of a larger value only the first one. */
+const allProblemsStepsMax = 200_000;
 
 /** Where a schema stands in the definition, and what its values are called in their problems. */
 export type SchemaPlace = { readonly schema: string; readonly value: "input" | "output" };
 
-export function readSchema(schema: JsonValue, place: SchemaPlace): SchemaReading {
+export function readSchema(schema: JsonValue, place: SchemaPlace, mode: SchemaMode = "new"): SchemaReading {
   const invalid = (message: string): SchemaReading => ({
     kind: "invalid",
     problems: [{ path: place.schema, message }],
   });
-  if (schema === true) return { kind: "schema", problemsOf: () => [] };
+  if (schema === true) return { kind: "schema", cost: 1, problemsOf: () => [] };
   if (!isFields(schema)) return invalid("must be an object");
   if (Buffer.byteLength(JSON.stringify(schema)) > schemaBytesMax)
     return invalid(`has at most ${schemaBytesMax} bytes`);
-  const cost = costOf(schema, place.schema);
-  if (cost.kind === "invalid") return cost;
-  const { $id: _id, $schema: dialect, ...rest } = schema;
+  const { $schema: dialect } = schema;
   if (dialect !== undefined && !isKnownDialect(dialect))
-    return invalid(`the dialect ${JSON.stringify(dialect)} is not supported`);
-  try {
-    if (!metaSchema().validateSchema(rest)) {
-      return { kind: "invalid", problems: told(metaSchema().errors ?? [], place.schema) };
-    }
-    return { kind: "schema", problemsOf: checkBy(rest, cost.cost, place.value) };
-  } catch (error) {
-    return invalid(error instanceof Error ? error.message : "does not compile");
-  }
+    return invalid(`the dialect ${JSON.stringify(dialect).slice(0, 200)} is not supported`);
+  const walk = newWalk(schema, place.schema, mode);
+  judgeSchema(walk, schema);
+  const node = walk.problems.found === 0 ? nodeOf(walk, schema, 1) : undefined;
+  if (node === undefined || walk.problems.found > 0)
+    return { kind: "invalid", problems: walk.problems.told() };
+  return {
+    kind: "schema",
+    cost: walk.steps,
+    problemsOf: (value, steps = { left: checkStepsMax }) => problemsOf(node, place.value, value, steps),
+  };
 }
 
 /** Older drafts mean the same for what inputs need; where they differ (`items` as a list), the schema is refused. */
@@ -61,143 +60,44 @@ function isKnownDialect(dialect: JsonValue): boolean {
   );
 }
 
-let meta: Ajv2020 | undefined;
-
-/** Made once, when first needed: compiling the schema of schemas takes 20 ms. */
-function metaSchema(): Ajv2020 {
-  meta ??= new Ajv2020({ strict: false, logger: false, validateFormats: false, allErrors: true });
-  return meta;
-}
-
-function checkBy(
-  schema: Fields,
-  cost: SchemaCost,
+/** The verdict first: most values fit, and those need no places and no messages. */
+function problemsOf(
+  node: SchemaNode,
   name: SchemaPlace["value"],
-): (value: JsonValue) => readonly Problem[] {
-  const patternWork: PatternWork = { left: 0 };
-  const checkFirst = compile(schema, patternWork, { allErrors: false });
-  let checkAll: ValidateFunction | undefined;
-  return (value) => {
-    const work = workOf(value, cost);
-    if (work > workMax) return [{ path: name, message: `is too large to be checked by its ${name}_schema` }];
-    patternWork.left = patternWorkMax;
-    try {
-      if (checkFirst(value)) return [];
-      if (work > allProblemsWorkMax) return told(checkFirst.errors ?? [], name);
-      patternWork.left = patternWorkMax;
-      checkAll ??= compile(schema, patternWork, { allErrors: true });
-      checkAll(value);
-      return told(checkAll.errors ?? [], name);
-    } catch (error) {
-      if (error instanceof PatternTooCostly) return [{ path: name, message: error.message }];
-      // The validator stumbles over values such as [{"valueOf": 1}, {"valueOf": 1}]: what cannot be checked is refused.
-      const why = error instanceof Error ? error.message : "unknown";
-      return [{ path: name, message: `cannot be checked by its ${name}_schema: ${why}` }];
-    }
-  };
-}
-
-/** A compiler of its own for every schema: a shared one would keep all schemas it ever saw. */
-function compile(
-  schema: Fields,
-  work: PatternWork,
-  { allErrors }: { readonly allErrors: boolean },
-): ValidateFunction {
-  const compiler = new Ajv2020({
-    strict: false,
-    logger: false,
-    allErrors,
-    meta: false,
-    validateSchema: false,
-    addUsedSchema: false,
-    // Otherwise `required: ["constructor"]` would find what every object inherits.
-    ownProperties: true,
-    code: { regExp: Object.assign((source: string) => patternOf(source, work), { code: "linearPattern" }) },
-  });
-  for (const name of formatNames) compiler.addFormat(name, boundedFormat(name));
-  return compiler.compile(schema);
-}
-
-function patternOf(source: string, work: PatternWork) {
-  const reading = readPattern(source, work);
-  if (reading.kind === "invalid")
-    throw new Error(`the pattern ${JSON.stringify(source)} cannot be used: ${reading.message}`);
-  // The compiler tells patterns apart by their text.
-  return { test: reading.pattern.test, toString: () => source };
-}
-
-const formatNames = [
-  "date",
-  "time",
-  "date-time",
-  "duration",
-  "uri",
-  "uri-reference",
-  "email",
-  "hostname",
-  "ipv4",
-  "ipv6",
-  "uuid",
-  "json-pointer",
-] as const;
-
-/** Some formats are patterns that take length squared; no address or time is as long as this. */
-const formatCharactersMax = 2_048;
-
-function boundedFormat(name: (typeof formatNames)[number]): (text: string) => boolean {
-  const format = fullFormats[name];
-  const check = typeof format === "object" && "validate" in format ? format.validate : format;
-  return (text) => {
-    if (text.length > formatCharactersMax) return false;
-    return check instanceof RegExp
-      ? check.test(text)
-      : typeof check === "function" && check(text as never) === true;
-  };
-}
-
-/** Every value may meet every keyword; where items are compared, every value may meet every item. */
-function workOf(input: JsonValue, { keywords, comparesItems }: SchemaCost): number {
-  let values = 0;
-  let itemsMax = 0;
-  const pending: JsonValue[] = [input];
-  for (let value = pending.pop(); value !== undefined; value = pending.pop()) {
-    values += typeof value === "string" ? 1 + (value.length >> 5) : 1;
-    if (value === null || typeof value !== "object") continue;
-    const inner = Object.values(value);
-    if (Array.isArray(value)) itemsMax = Math.max(itemsMax, inner.length);
-    for (const item of inner) pending.push(item);
+  value: JsonValue,
+  steps: Steps,
+): readonly Problem[] {
+  const before = steps.left;
+  try {
+    if (fits(node, value, { steps, problems: undefined, findsAll: false, depth: 0 }, undefined)) return [];
+  } catch (error) {
+    return [{ path: name, message: whySpent(error, name) }];
   }
-  return values * (keywords + (comparesItems ? itemsMax : 0));
-}
-
-function told(errors: readonly ErrorObject[], root: string): readonly Problem[] {
-  const problems = errors.slice(0, problemsMax).map((error) => problemOf(error, root));
-  if (errors.length <= problemsMax) return problems;
-  return [...problems, { path: root, message: `and ${errors.length - problemsMax} more problems` }];
-}
-
-function problemOf(
-  { instancePath, keyword, params, message = "does not fit" }: ErrorObject,
-  root: string,
-): Problem {
-  const path = placeOf(instancePath, root);
-  if (keyword === "required")
-    return { path: placeIn(path, String(params.missingProperty)), message: "is required" };
-  if (keyword === "additionalProperties") {
-    return { path: placeIn(path, String(params.additionalProperty)), message: "is not allowed here" };
+  // The way to the first problem takes as long again.
+  const firstSteps = before - steps.left;
+  const allSteps = { left: allProblemsStepsMax };
+  const problems = new ProblemList(name);
+  try {
+    fits(node, value, { steps: allSteps, problems, findsAll: true, depth: 0 }, undefined);
+  } catch (error) {
+    whySpent(error, name);
+    steps.left -= firstSteps;
+    return firstProblemOf(node, name, value);
+  } finally {
+    steps.left -= allProblemsStepsMax - allSteps.left;
   }
-  if (keyword === "enum")
-    return { path, message: `must be one of ${JSON.stringify(params.allowedValues).slice(0, 500)}` };
-  if (keyword === "const")
-    return { path, message: `must be ${JSON.stringify(params.allowedValue).slice(0, 500)}` };
-  return { path, message };
+  return problems.told();
 }
 
-/** `/items/0/name` becomes `input.items[0].name`. */
-function placeOf(pointer: string, root: string): string {
-  return pointer
-    .split("/")
-    .slice(1)
-    .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"))
-    .reduce((path, name) => (/^\d+$/.test(name) ? `${path}[${name}]` : placeIn(path, name)), root);
+function firstProblemOf(node: SchemaNode, name: SchemaPlace["value"], value: JsonValue): readonly Problem[] {
+  const problems = new ProblemList(name);
+  const steps = { left: Number.POSITIVE_INFINITY };
+  fits(node, value, { steps, problems, findsAll: false, depth: 0 }, undefined);
+  return problems.told();
+}
+
+function whySpent(error: unknown, name: SchemaPlace["value"]): string {
+  if (!(error instanceof StepsSpent)) throw error;
+  if (error.on === "pattern") return `the patterns take too long on this ${name}`;
+  return `is too large to be checked by its ${name}_schema`;
 }

@@ -1,129 +1,73 @@
 // Regular expressions in linear time: all ways through a pattern are followed at once, so nothing is ever tried twice.
 // JavaScript's own engine goes back and tries again, which takes minutes on `^(a+)+$` and thirty characters.
+import { type CharacterSet, characterSet, hasCharacter, wordCharacters } from "./character-set.ts";
+import { type Assertion, type Piece, parsePattern } from "./pattern-syntax.ts";
+import { type Steps, StepsSpent } from "./steps.ts";
 
-/** Counts the work of one check; whoever starts a check sets it. */
-export type PatternWork = { left: number };
-
-export type LinearPattern = { test(text: string): boolean };
+/** Throws `StepsSpent` when the steps are spent: neither a match nor a mismatch. */
+export type LinearPattern = { test(text: string, steps: Steps): boolean };
 
 export type PatternReading =
-  | { readonly kind: "pattern"; readonly pattern: LinearPattern }
-  | { readonly kind: "invalid"; readonly message: string };
-
-/** Thrown by `test` when the work is spent: neither a match nor a mismatch. */
-export class PatternTooCostly extends Error {}
+  | {
+      readonly kind: "pattern";
+      readonly pattern: LinearPattern;
+      /** What reading it took. */
+      readonly steps: number;
+    }
+  | { readonly kind: "invalid"; readonly message: string; readonly steps: number };
 
 const instructionsMax = 1_000;
 
+const word = characterSet(wordCharacters);
+
 /** All of ECMAScript's syntax with the `u` flag but backward references and looking around. */
-export function readPattern(source: string, work: PatternWork): PatternReading {
+export function readPattern(source: string): PatternReading {
   try {
-    // The engine knows the syntax best, and only parses here.
-    new RegExp(source, "u");
-    const program = compile(new Parser(source).pattern());
-    return { kind: "pattern", pattern: { test: (text) => matches(program, text, work) } };
+    const { piece, steps } = parsePattern(source);
+    const program = compile(piece);
+    return {
+      kind: "pattern",
+      pattern: { test: (text, left) => matches(program, text, left) },
+      steps: steps + program.instructions.length,
+    };
   } catch (error) {
-    if (error instanceof SyntaxError) return { kind: "invalid", message: error.message };
-    throw error;
+    if (!(error instanceof SyntaxError)) throw error;
+    return { kind: "invalid", message: error.message, steps: source.length + instructionsMax };
   }
-}
-
-type Assertion = "start" | "end" | "boundary" | "inside";
-
-type Piece =
-  | { readonly kind: "character"; readonly fits: (character: string) => boolean }
-  | { readonly kind: "assertion"; readonly assertion: Assertion }
-  | { readonly kind: "sequence"; readonly pieces: readonly Piece[] }
-  | { readonly kind: "choice"; readonly pieces: readonly Piece[] }
-  | { readonly kind: "repeat"; readonly piece: Piece; readonly min: number; readonly max: number };
-
-/** Finds where the parts of a pattern begin and end; that they are well-formed has been checked. */
-class Parser {
-  readonly #source: string;
-  #at = 0;
-
-  constructor(source: string) {
-    this.#source = source;
-  }
-
-  pattern(): Piece {
-    const branches = [this.#sequence()];
-    while (this.#take(/\|/y) !== undefined) branches.push(this.#sequence());
-    return branches.length === 1 ? (branches[0] as Piece) : { kind: "choice", pieces: branches };
-  }
-
-  #sequence(): Piece {
-    const pieces: Piece[] = [];
-    while (this.#at < this.#source.length && !/[|)]/.test(this.#source[this.#at] ?? "")) {
-      pieces.push(this.#repeated(this.#atom()));
-    }
-    return { kind: "sequence", pieces };
-  }
-
-  #atom(): Piece {
-    if (this.#take(/\(\?<?[=!]/y) !== undefined)
-      throw new SyntaxError("looking ahead or back is not supported");
-    if (this.#take(/\((?:\?:|\?<[^>]*>)?/y) !== undefined) {
-      const inner = this.pattern();
-      if (this.#take(/\)/y) === undefined) throw new SyntaxError("this kind of group is not supported");
-      return inner;
-    }
-    const assertion = this.#take(/\^|\$|\\b|\\B/y);
-    if (assertion !== undefined) return { kind: "assertion", assertion: assertions[assertion] ?? "start" };
-    if (this.#take(/\\(?:[1-9]|k<)/y) !== undefined)
-      throw new SyntaxError("references to groups are not supported");
-    const one = this.#take(
-      /\[(?:[^\]\\]|\\.)*\]|\\[pP]\{[^}]*\}|\\u\{[^}]*\}|\\u[dD][89abAB]..\\u....|\\u....|\\x..|\\c.|\\.|./suy,
-    );
-    return { kind: "character", fits: fitsOf(one ?? "") };
-  }
-
-  #repeated(piece: Piece): Piece {
-    const quantifier = this.#take(/(?:[*+?]|\{\d+(?:,\d*)?\})\??/y);
-    if (quantifier === undefined) return piece;
-    const [, min = "0", comma, max] = /^\{(\d+)(,)?(\d*)/.exec(quantifier) ?? [];
-    if (quantifier.startsWith("*")) return { kind: "repeat", piece, min: 0, max: Number.POSITIVE_INFINITY };
-    if (quantifier.startsWith("+")) return { kind: "repeat", piece, min: 1, max: Number.POSITIVE_INFINITY };
-    if (quantifier.startsWith("?")) return { kind: "repeat", piece, min: 0, max: 1 };
-    const upper = comma === undefined ? Number(min) : Number(max || Number.POSITIVE_INFINITY);
-    return { kind: "repeat", piece, min: Number(min), max: upper };
-  }
-
-  #take(pattern: RegExp): string | undefined {
-    pattern.lastIndex = this.#at;
-    const found = pattern.exec(this.#source)?.[0];
-    if (found !== undefined) this.#at += found.length;
-    return found;
-  }
-}
-
-const assertions: Readonly<Record<string, Assertion>> = {
-  "^": "start",
-  $: "end",
-  "\\b": "boundary",
-  "\\B": "inside",
-};
-
-/** One character against one class: the engine's own answer, which cannot take long. */
-function fitsOf(source: string): (character: string) => boolean {
-  const native = new RegExp(`^${source === "/" ? "\\/" : source}$`, "u");
-  const ascii = Array.from({ length: 128 }, (_, code) => native.test(String.fromCharCode(code)));
-  return (character) =>
-    ascii[character.length === 1 ? character.charCodeAt(0) : 128] ?? native.test(character);
 }
 
 type Instruction =
-  | { readonly kind: "character"; readonly fits: (character: string) => boolean }
+  | { readonly kind: "character"; readonly code: number }
+  | { readonly kind: "set"; readonly set: CharacterSet }
   | { readonly kind: "assertion"; readonly assertion: Assertion }
   | { readonly kind: "fork"; readonly to: readonly number[] }
   | { readonly kind: "match" };
 
+type Program = {
+  readonly instructions: readonly Instruction[];
+  /** A match can only begin at the beginning. */
+  readonly anchored: boolean;
+  /** The last place that visited each instruction, counted over all texts. */
+  readonly visitedAt: Float64Array;
+  /** Two stacks of instructions, used again for every text. A fork has as many targets as instructions at most. */
+  readonly stacks: readonly [Int32Array, Int32Array];
+  place: number;
+};
+
 /** Instructions follow each other, except after a fork. */
-function compile(piece: Piece): readonly Instruction[] {
-  const program: Instruction[] = [];
-  emit(program, piece);
-  program.push({ kind: "match" });
-  return program;
+function compile(piece: Piece): Program {
+  const instructions: Instruction[] = [];
+  emit(instructions, piece);
+  instructions.push({ kind: "match" });
+  const [first] = instructions;
+  const stackSize = 4 * instructions.length;
+  return {
+    instructions,
+    anchored: first?.kind === "assertion" && first.assertion === "start",
+    visitedAt: new Float64Array(instructions.length),
+    stacks: [new Int32Array(stackSize), new Int32Array(stackSize)],
+    place: 0,
+  };
 }
 
 function push(program: Instruction[], instruction: Instruction): number {
@@ -132,9 +76,13 @@ function push(program: Instruction[], instruction: Instruction): number {
   return program.push(instruction) - 1;
 }
 
+/** Every piece emits an instruction, and those inside each other more than one: the limit on instructions bounds the visits. */
 function emit(program: Instruction[], piece: Piece): void {
   switch (piece.kind) {
+    case "nothing":
+      return;
     case "character":
+    case "set":
     case "assertion":
       push(program, piece);
       return;
@@ -165,7 +113,6 @@ function emitChoice(program: Instruction[], branches: readonly Piece[]): void {
 
 /** Counted repetitions are written out, which the limit on instructions bounds. */
 function emitRepeat(program: Instruction[], { piece, min, max }: Piece & { readonly kind: "repeat" }): void {
-  if (min > instructionsMax) throw new SyntaxError(`a part is repeated more than ${instructionsMax} times`);
   for (let count = 0; count < min; count += 1) emit(program, piece);
   if (max === Number.POSITIVE_INFINITY) {
     const start = push(program, { kind: "fork", to: [] });
@@ -183,39 +130,62 @@ function emitRepeat(program: Instruction[], { piece, min, max }: Piece & { reado
 }
 
 /** Each place of the text visits each instruction at most once. */
-function matches(program: readonly Instruction[], text: string, work: PatternWork): boolean {
-  const characters = [...text];
-  const seenAt = new Int32Array(program.length).fill(-1);
-  let waiting: number[] = [];
-  for (let at = 0; at <= characters.length; at += 1) {
-    // A match may begin anywhere.
-    const pending = [...waiting, 0];
-    const next: number[] = [];
-    const character = characters[at];
-    for (let index = pending.pop(); index !== undefined; index = pending.pop()) {
-      if (seenAt[index] === at) continue;
-      seenAt[index] = at;
-      work.left -= 1;
-      const instruction = program[index];
-      if (instruction === undefined || instruction.kind === "match") return true;
-      if (instruction.kind === "fork") pending.push(...instruction.to);
-      else if (instruction.kind === "assertion") {
-        if (holds(instruction.assertion, characters, at)) pending.push(index + 1);
-      } else if (character !== undefined && instruction.fits(character)) next.push(index + 1);
+function matches(program: Program, text: string, steps: Steps): boolean {
+  const { instructions, visitedAt, anchored } = program;
+  let [waiting, next] = program.stacks;
+  let waitingCount = 1;
+  waiting[0] = 0;
+  let before = -1;
+  for (let at = 0; at <= text.length; ) {
+    program.place += 1;
+    const { place } = program;
+    const code = at < text.length ? (text.codePointAt(at) ?? -1) : -1;
+    let nextCount = 0;
+    let visits = 0;
+    while (waitingCount > 0) {
+      waitingCount -= 1;
+      const index = waiting[waitingCount] ?? 0;
+      if (visitedAt[index] === place) continue;
+      visitedAt[index] = place;
+      visits += 1;
+      const instruction = instructions[index] as Instruction;
+      switch (instruction.kind) {
+        case "match":
+          return true;
+        case "fork":
+          for (const target of instruction.to) waiting[waitingCount++] = target;
+          break;
+        case "character":
+          if (instruction.code === code) next[nextCount++] = index + 1;
+          break;
+        case "set":
+          visits += instruction.set.steps;
+          if (code >= 0 && hasCharacter(instruction.set, code)) next[nextCount++] = index + 1;
+          break;
+        case "assertion":
+          if (holds(instruction.assertion, before, code)) waiting[waitingCount++] = index + 1;
+      }
     }
-    if (work.left < 0) throw new PatternTooCostly("the patterns take too long on this input");
-    waiting = next;
+    steps.left -= visits;
+    if (steps.left < 0) throw new StepsSpent("pattern");
+    if (!anchored) next[nextCount++] = 0;
+    if (nextCount === 0) return false;
+    [waiting, next] = [next, waiting];
+    waitingCount = nextCount;
+    before = code;
+    at += code > 0xffff ? 2 : 1;
   }
   return false;
 }
 
-function holds(assertion: Assertion, characters: readonly string[], at: number): boolean {
-  if (assertion === "start") return at === 0;
-  if (assertion === "end") return at === characters.length;
-  const isBoundary = isWord(characters[at - 1]) !== isWord(characters[at]);
+/** Between two characters, or one and an end of the text (-1). */
+function holds(assertion: Assertion, before: number, after: number): boolean {
+  if (assertion === "start") return before < 0;
+  if (assertion === "end") return after < 0;
+  const isBoundary = isWord(before) !== isWord(after);
   return assertion === "boundary" ? isBoundary : !isBoundary;
 }
 
-function isWord(character: string | undefined): boolean {
-  return character !== undefined && /^\w$/.test(character);
+function isWord(code: number): boolean {
+  return code >= 0 && hasCharacter(word, code);
 }

@@ -1,0 +1,173 @@
+// A schema made ready: what it asks of values of each type, and how one value is held against it, step by counted step.
+import type { JsonValue } from "../fingerprint.ts";
+import type { LinearPattern } from "./linear-pattern.ts";
+import type { ProblemList } from "./problem-list.ts";
+import { type Steps, StepsSpent } from "./steps.ts";
+
+/** One check of one value. */
+export type Run = {
+  readonly steps: Steps;
+  /** Where problems are collected; absent while only the verdict is wanted. */
+  readonly problems: ProblemList | undefined;
+  /** Goes on after a problem. */
+  readonly findsAll: boolean;
+  depth: number;
+};
+
+/** What a schema has spoken of, for `unevaluatedProperties` and `unevaluatedItems`; `all` or the first so many. */
+export type Evaluated = { readonly names: Set<string>; allNames: boolean; items: number };
+
+/** True when the value fits. `evaluated` is given where an outer schema wants to know what was spoken of. */
+export type Check = (value: JsonValue, run: Run, evaluated: Evaluated | undefined) => boolean;
+
+/** Checks of values of one type, and the steps that they take before they look inside. */
+export type CheckGroup = { readonly checks: Check[]; steps: number };
+
+export type SchemaNode = {
+  /** Bits of the allowed types; none: every type. */
+  readonly types: number;
+  readonly typeMessage: string;
+  readonly any: CheckGroup;
+  readonly number: CheckGroup;
+  readonly string: CheckGroup;
+  readonly array: CheckGroup;
+  readonly object: CheckGroup;
+  /** It asks nothing: whatever is held against it fits. */
+  asksNothing: boolean;
+  /** It has `unevaluatedProperties` or `unevaluatedItems`. */
+  readonly wantsEvaluated: boolean;
+};
+
+/** What a keyword's check is made from. */
+export type KeywordPlace = {
+  readonly schema: { readonly [keyword: string]: JsonValue };
+  /** The node of a schema inside this one. */
+  node(schema: JsonValue): SchemaNode;
+  /** What a reference points to. */
+  target(reference: JsonValue): SchemaNode;
+  pattern(source: string): LinearPattern;
+  /** Counts what making the check takes. */
+  spend(steps: number): void;
+};
+
+/** Makes the check of a keyword from its value; undefined when the keyword has no effect. */
+export type MakeCheck = (value: JsonValue, place: KeywordPlace) => Check | undefined;
+
+/** More levels would overflow the stack; a schema that goes deeper is refused, and a stored one stops here. */
+export const depthMax = 500;
+
+export const typeBits: ReadonlyMap<string, number> = new Map([
+  ["null", 1],
+  ["boolean", 2],
+  ["integer", 4],
+  ["number", 8 | 4],
+  ["string", 16],
+  ["array", 32],
+  ["object", 64],
+]);
+
+export function charge({ steps }: Run, count: number): void {
+  steps.left -= count;
+  if (steps.left < 0) throw new StepsSpent("value");
+}
+
+/** Always false: the answer of a check that found a problem. */
+export function report(run: Run, message: string): false {
+  run.problems?.add(message);
+  return false;
+}
+
+export function fits(
+  node: SchemaNode,
+  value: JsonValue,
+  run: Run,
+  evaluated: Evaluated | undefined,
+): boolean {
+  if (node.asksNothing) return true;
+  run.depth += 1;
+  if (run.depth > depthMax) throw new StepsSpent("value");
+  const collected = evaluated ?? (node.wantsEvaluated ? newEvaluated() : undefined);
+  const result = fitsAll(node, value, run, collected);
+  run.depth -= 1;
+  return result;
+}
+
+function fitsAll(node: SchemaNode, value: JsonValue, run: Run, evaluated: Evaluated | undefined): boolean {
+  const bits = bitsOf(value);
+  let isFit = true;
+  if (node.types !== 0 && (node.types & bits) === 0) {
+    isFit = report(run, node.typeMessage);
+    if (!run.findsAll) return false;
+  }
+  const { any } = node;
+  charge(run, any.steps);
+  for (const check of any.checks) {
+    if (check(value, run, evaluated)) continue;
+    if (!run.findsAll) return false;
+    isFit = false;
+  }
+  const group = groupOf(node, bits);
+  if (group === undefined) return isFit;
+  charge(run, group.steps);
+  for (const check of group.checks) {
+    if (check(value, run, evaluated)) continue;
+    if (!run.findsAll) return false;
+    isFit = false;
+  }
+  return isFit;
+}
+
+/** An integer has the bit of `integer` and matches `number`, whose bits are both. */
+function bitsOf(value: JsonValue): number {
+  switch (typeof value) {
+    case "string":
+      return 16;
+    case "number":
+      return Number.isInteger(value) ? 4 : 8;
+    case "boolean":
+      return 2;
+    default:
+      return value === null ? 1 : Array.isArray(value) ? 32 : 64;
+  }
+}
+
+function groupOf(node: SchemaNode, bits: number): CheckGroup | undefined {
+  switch (bits) {
+    case 16:
+      return node.string;
+    case 32:
+      return node.array;
+    case 64:
+      return node.object;
+    case 4:
+    case 8:
+      return node.number;
+    default:
+      return undefined;
+  }
+}
+
+/** Holds a value against a schema that speaks of the same value, and hands on what it spoke of if it fits. */
+export function fitsInPlace(
+  node: SchemaNode,
+  value: JsonValue,
+  run: Run,
+  evaluated: Evaluated | undefined,
+): boolean {
+  if (evaluated === undefined) return fits(node, value, run, undefined);
+  const inner = newEvaluated();
+  const isFit = fits(node, value, run, inner);
+  if (isFit) mergeEvaluated(run, evaluated, inner);
+  return isFit;
+}
+
+export function newEvaluated(): Evaluated {
+  return { names: new Set(), allNames: false, items: 0 };
+}
+
+export function mergeEvaluated(run: Run, outer: Evaluated, inner: Evaluated): void {
+  charge(run, inner.names.size);
+  for (const name of inner.names) outer.names.add(name);
+  outer.allNames ||= inner.allNames;
+  outer.items = Math.max(outer.items, inner.items);
+}

@@ -1,0 +1,264 @@
+// Reads a schema in two walks: every part is judged by its keywords, then what is in use is made ready to check values.
+import type { JsonValue } from "../fingerprint.ts";
+import { type Fields, isFields } from "./fields.ts";
+import { type LinearPattern, readPattern } from "./linear-pattern.ts";
+import { ProblemList } from "./problem-list.ts";
+import { arrayKeywords } from "./schema-arrays.ts";
+import { checkShape, refusedKeywords, type Shape, schemasIn, shapes } from "./schema-keywords.ts";
+import {
+  type CheckGroup,
+  depthMax,
+  type KeywordPlace,
+  report,
+  type SchemaNode,
+  typeBits,
+} from "./schema-node.ts";
+import { objectKeywords } from "./schema-objects.ts";
+import { anyKeywords, numberKeywords, textKeywords } from "./schema-scalars.ts";
+
+/**
+ * `new`: unknown keywords and what costs too much are refused. `stored`: what was accepted before still loads; unknown
+ * keywords have no effect, and what costs too much is stopped when a value is checked.
+ */
+export type SchemaMode = "new" | "stored";
+
+export type SchemaWalk = {
+  readonly root: Fields;
+  readonly mode: SchemaMode;
+  readonly problems: ProblemList;
+  readonly judged: Set<Fields>;
+  readonly nodes: Map<Fields, MeasuredNode>;
+  readonly patterns: Map<string, LinearPattern>;
+  /** Counted so far, in the same steps as a check. */
+  steps: number;
+};
+
+/** `size`: how many keywords may meet one value. `height`: how deep schemas stand inside it, references followed. */
+type MeasuredNode = SchemaNode & { size: number; height: number; isOpen: boolean };
+
+/** References can double the work at every level, so that a page of schema would take 2^30 steps. */
+const sizeMax = 10_000;
+
+const tooDeep = `schemas stand more than ${depthMax} deep, counting what they refer to`;
+
+export function newWalk(root: Fields, place: string, mode: SchemaMode): SchemaWalk {
+  const problems = new ProblemList(place);
+  return { root, mode, problems, judged: new Set(), nodes: new Map(), patterns: new Map(), steps: 0 };
+}
+
+/** Every schema inside, used or not. */
+export function judgeSchema(walk: SchemaWalk, schema: Fields): void {
+  walk.judged.add(schema);
+  for (const [keyword, value] of Object.entries(schema)) {
+    walk.steps += 1 + (keyword.length >> 4);
+    walk.problems.enter(keyword);
+    const shape = shapes.get(keyword);
+    if (refusedKeywords.has(keyword)) walk.problems.add("not supported");
+    else if (shape !== undefined) judgeKeyword(walk, schema, keyword, shape, value);
+    else if (walk.mode === "new" && !keyword.startsWith("x-"))
+      walk.problems.add("this keyword is not supported; begin names of your own with x-");
+    walk.problems.leave();
+  }
+}
+
+function judgeKeyword(
+  walk: SchemaWalk,
+  schema: Fields,
+  keyword: string,
+  shape: Shape,
+  value: JsonValue,
+): void {
+  const { problems, root } = walk;
+  // The whole schema's id and dialect are looked at by the caller.
+  if (keyword === "$id") {
+    if (schema !== root) problems.add("only the whole schema may have an id");
+    return;
+  }
+  if (keyword === "$ref" && targetOf(root, value) === undefined) {
+    problems.add("must point into this schema, as #/$defs/address; other schemas are never fetched");
+    return;
+  }
+  checkShape(problems, shape, value);
+  walk.steps += stepsOf(value);
+  if (shape === "schema" && isFields(value)) judgeSchema(walk, value);
+  for (const { name, value: inner } of schemasIn(shape, value)) {
+    walk.steps += 2;
+    problems.enter(name);
+    if (isFields(inner)) judgeSchema(walk, inner);
+    else if (typeof inner !== "boolean") problems.add("must be object,boolean");
+    problems.leave();
+  }
+  if (walk.mode === "stored") return;
+  if (keyword === "pattern" && typeof value === "string") patternOf(walk, value);
+  if (keyword === "patternProperties" && isFields(value))
+    for (const source of Object.keys(value)) patternOf(walk, source);
+}
+
+/** Reading the keyword's own value, without the schemas inside. */
+function stepsOf(value: JsonValue): number {
+  if (typeof value === "string") return value.length >> 4;
+  if (Array.isArray(value)) return value.length;
+  return 1;
+}
+
+/** The node of a schema; each is made once, however often it is referred to. */
+export function nodeOf(walk: SchemaWalk, schema: JsonValue, depth: number): MeasuredNode {
+  if (!isFields(schema)) return schema === false ? fitsNothing : fitsEverything;
+  const known = walk.nodes.get(schema);
+  if (known !== undefined) {
+    // It would multiply with the depth of the value.
+    if (known.isOpen && walk.mode === "new")
+      problemOfWhole(walk, "a schema that refers to itself is not supported");
+    return known;
+  }
+  if (depth > depthMax) {
+    problemOfWhole(walk, tooDeep);
+    return fitsEverything;
+  }
+  const node = newNode(schema);
+  walk.nodes.set(schema, node);
+  fill(walk, node, schema, depth);
+  node.isOpen = false;
+  if (node.height > depthMax) problemOfWhole(walk, tooDeep);
+  if (walk.mode === "new" && node.size > sizeMax)
+    problemOfWhole(walk, `the schema says more than ${sizeMax} things, counting what it refers to`);
+  return node;
+}
+
+/** Of the whole schema, and told once: everything around it would say the same. */
+function problemOfWhole({ problems }: SchemaWalk, message: string): void {
+  if (problems.found === 0) problems.addToWhole(message);
+}
+
+const newGroup = (): CheckGroup => ({ checks: [], steps: 0 });
+
+function newNode(schema: Fields): MeasuredNode {
+  return {
+    types: typesOf(schema),
+    typeMessage: `must be ${schema.type}`,
+    any: newGroup(),
+    number: newGroup(),
+    string: newGroup(),
+    array: newGroup(),
+    object: newGroup(),
+    asksNothing: false,
+    wantsEvaluated:
+      Object.hasOwn(schema, "unevaluatedProperties") || Object.hasOwn(schema, "unevaluatedItems"),
+    size: 1 + Object.keys(schema).length + (Array.isArray(schema.enum) ? schema.enum.length : 0),
+    height: 1,
+    isOpen: true,
+  };
+}
+
+const fitsEverything: MeasuredNode = { ...newNode({}), asksNothing: true, isOpen: false };
+const fitsNothing: MeasuredNode = {
+  ...newNode({}),
+  any: { checks: [(_value, run) => report(run, "boolean schema is false")], steps: 1 },
+  isOpen: false,
+};
+
+function typesOf({ type, nullable }: Fields): number {
+  const names = Array.isArray(type) ? type : type === undefined ? [] : [type];
+  const bits = names.reduce<number>((all, name) => all | (typeBits.get(String(name)) ?? 0), 0);
+  return nullable === true ? bits | 1 : bits;
+}
+
+type GroupName = "any" | "number" | "string" | "array" | "object";
+
+const groupNames: readonly GroupName[] = ["any", "number", "string", "array", "object"];
+
+/** Every keyword that has an effect, in the order in which problems are told. */
+const makers = new Map(
+  [anyKeywords, numberKeywords, textKeywords, arrayKeywords, objectKeywords]
+    .flatMap((keywords, group) => [...keywords].map(([keyword, make]) => ({ keyword, make, group })))
+    .map(({ keyword, make, group }, order) => [
+      keyword,
+      { keyword, make, order, group: groupNames[group] as GroupName },
+    ]),
+);
+
+function fill(walk: SchemaWalk, node: MeasuredNode, schema: Fields, depth: number): void {
+  checkTogether(walk, schema);
+  const place = placeOf(walk, node, schema, depth);
+  const asked = Object.keys(schema)
+    .flatMap((keyword) => makers.get(keyword) ?? [])
+    .sort((left, right) => left.order - right.order);
+  for (const { keyword, make, group } of asked) {
+    const check = make(schema[keyword] as JsonValue, place);
+    if (check !== undefined) node[group].checks.push(check);
+  }
+  node.asksNothing = node.types === 0 && groupNames.every((name) => node[name].checks.length === 0);
+  // Entering a node takes about three steps, each of its checks one.
+  for (const name of groupNames) node[name].steps = node[name].checks.length + (name === "any" ? 3 : 0);
+}
+
+/** What no keyword says alone. */
+function checkTogether(walk: SchemaWalk, { type, nullable, enum: allowed }: Fields): void {
+  if (Array.isArray(allowed) && allowed.length === 0)
+    walk.problems.addToWhole("enum must have non-empty array");
+  if (nullable !== undefined && type === undefined)
+    walk.problems.addToWhole('"nullable" cannot be used without "type"');
+  const names = Array.isArray(type) ? type : [type];
+  if (nullable === false && names.includes("null"))
+    walk.problems.addToWhole("type: null contradicts nullable: false");
+}
+
+function placeOf(walk: SchemaWalk, node: MeasuredNode, schema: Fields, depth: number): KeywordPlace {
+  const measured = (inner: MeasuredNode) => {
+    node.size += inner.size;
+    node.height = Math.max(node.height, inner.height + 1);
+    return inner;
+  };
+  return {
+    schema,
+    node: (inner) => measured(nodeOf(walk, inner, depth + 1)),
+    target: (reference) => {
+      const target = targetOf(walk.root, reference);
+      // A reference may point to what no keyword holds, which nobody has judged yet.
+      if (isFields(target) && !walk.judged.has(target)) judgeSchema(walk, target);
+      if (target === undefined || walk.problems.found > 0) return fitsEverything;
+      return measured(nodeOf(walk, target, depth + 1));
+    },
+    pattern: (source) => patternOf(walk, source),
+    spend: (steps) => {
+      walk.steps += steps;
+    },
+  };
+}
+
+const matchesNothing: LinearPattern = { test: () => false };
+
+function patternOf(walk: SchemaWalk, source: string): LinearPattern {
+  const known = walk.patterns.get(source);
+  if (known !== undefined) return known;
+  const reading = readPattern(source);
+  walk.steps += reading.steps;
+  const pattern = reading.kind === "pattern" ? reading.pattern : matchesNothing;
+  walk.patterns.set(source, pattern);
+  if (reading.kind === "invalid") {
+    const text = JSON.stringify(source.slice(0, 200));
+    walk.problems.addToWhole(`the pattern ${text} cannot be used: ${reading.message}`);
+  }
+  return pattern;
+}
+
+/** Only pointers into the schema itself: `#` and `#/a/b`. */
+function targetOf(root: Fields, reference: JsonValue | undefined): JsonValue | undefined {
+  if (typeof reference !== "string" || !/^#(\/|$)/.test(reference)) return undefined;
+  let at: JsonValue | undefined = root;
+  for (const part of reference.split("/").slice(1)) {
+    const name = decoded(part);
+    if (name === undefined || at === null || typeof at !== "object" || !Object.hasOwn(at, name))
+      return undefined;
+    at = (at as Fields)[name];
+  }
+  return isFields(at) || typeof at === "boolean" ? at : undefined;
+}
+
+function decoded(part: string): string | undefined {
+  try {
+    return decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+  } catch {
+    return undefined;
+  }
+}
