@@ -68,10 +68,22 @@ describe("an input", () => {
     expect(check({ required: ["id"] }, hostile)).toEqual([{ path: "input.id", message: "is required" }]);
   });
 
-  test("that makes the validator stumble is refused", () => {
-    const stumbling = [{ valueOf: 1 }, { valueOf: 1 }];
-    expect(check({ uniqueItems: true }, stumbling)).toMatchObject([{ path: "input" }]);
-    expect(check({ items: { const: { valueOf: 1 } } }, stumbling)).toMatchObject([{ path: "input" }]);
+  test("is compared by its own properties, whatever they are called", () => {
+    const items = [
+      { valueOf: 1, constructor: 2 },
+      { constructor: 2, valueOf: 1 },
+    ];
+    expect(check({ uniqueItems: true }, items)).toEqual([
+      { path: "input", message: "must NOT have duplicate items (items ## 0 and 1 are identical)" },
+    ]);
+    expect(check({ items: { const: { valueOf: 1, constructor: 2 } } }, items)).toEqual([]);
+    expect(check({ items: { enum: [{ toString: 1 }] } }, items).length).toBe(2);
+  });
+
+  test("is repeated in problems up to a length", () => {
+    const [problem] = check({ additionalProperties: false }, { ["n".repeat(10_000)]: 1 });
+    expect(problem?.path.length).toBeLessThan(200);
+    expect(check({ pattern: `^${"a|".repeat(400)}b$` }, "c")[0]?.message.length).toBeLessThan(700);
   });
 
   test("can be checked again: no state stays from the last one", () => {
@@ -170,12 +182,42 @@ describe("the cost of a check", () => {
     expect(check({ format: "email" }, "ada@example.com")).toEqual([]);
   });
 
-  test("comparing every item with every other is counted", () => {
-    const items = Array.from({ length: 5_000 }, (_, index) => ({ a: [index] }));
+  test("comparing items takes as many steps as there are", () => {
+    const items = Array.from({ length: 20_000 }, (_, index) => ({ a: [index] }));
+    expect(check({ uniqueItems: true }, items)).toEqual([]);
+    const message = "must NOT have duplicate items (items ## 3 and 20000 are identical)";
+    expect(check({ uniqueItems: true }, [...items, { a: [3] }])).toEqual([{ path: "input", message }]);
+  });
+
+  test("a value with too many steps is refused, whichever way the schema is meant", () => {
+    const branches = Array.from({ length: 200 }, (_, index) => ({ const: `x${index}` }));
+    const items = (text: string) => Array.from({ length: 20_000 }, () => text);
     const message = "is too large to be checked by its input_schema";
-    expect(check({ uniqueItems: true }, items)).toEqual([{ path: "input", message }]);
-    expect(check({ uniqueItems: true }, items.slice(0, 500))).toEqual([]);
-    expect(check({ type: "array" }, items)).toEqual([]);
+    expect(check({ items: { anyOf: branches } }, items("x199"))).toEqual([{ path: "input", message }]);
+    expect(check({ items: { not: { anyOf: branches } } }, items("y"))).toEqual([{ path: "input", message }]);
+  });
+
+  test("an input of 60,000 values with ten keywords each is checked", () => {
+    const line = {
+      type: "object",
+      required: ["id", "count"],
+      additionalProperties: false,
+      properties: {
+        id: { type: "string", minLength: 1, maxLength: 20, pattern: "^o-[0-9]+$" },
+        count: { type: "integer", minimum: 0, maximum: 1_000_000 },
+        kind: { enum: ["new", "old"] },
+        tags: { type: "array", maxItems: 5, items: { type: "string", minLength: 1 } },
+        price: { type: "number", exclusiveMinimum: 0, multipleOf: 0.5 },
+      },
+    };
+    const lines = Array.from({ length: 10_000 }, (_, index) => ({
+      id: `o-${index}`,
+      count: index,
+      kind: "new",
+      tags: ["a"],
+      price: 1.5,
+    }));
+    expect(check({ items: line }, lines)).toEqual([]);
   });
 
   test("a large input is told its first problem only", () => {

@@ -89,7 +89,7 @@ export function createDefinitions(ports: Ports, config: Config): Definitions {
 }
 
 function compileText(text: string): CompiledDefinition | undefined {
-  const reading = readDefinition(JSON.parse(text) as JsonValue);
+  const reading = readDefinition(JSON.parse(text) as JsonValue, "stored");
   if (reading.kind === "invalid" || reading.definition.id === undefined) return undefined;
   return compileDefinition(reading.definition.id, reading.definition);
 }

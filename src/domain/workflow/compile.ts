@@ -1,8 +1,8 @@
 // Makes a valid definition ready to run: expressions parsed, neighbours known, defaults filled in. Done once per version.
 import type { JsonValue } from "../fingerprint.ts";
-import type { CompiledDefinition, CompiledStep, Expression, Problem } from "./compiled.ts";
+import type { CompiledDefinition, CompiledStep, Expression } from "./compiled.ts";
 import { type Definition, graphOf, inputSchemaPlace, schemasOf } from "./definition.ts";
-import { readSchema, type SchemaPlace } from "./json-schema.ts";
+import { readSchema, type SchemaCheck, type SchemaPlace } from "./json-schema.ts";
 import type { StepDefinition } from "./step-definition.ts";
 import { type PlacedExpression, readExpressions, type StepExpressions } from "./step-expressions.ts";
 import type { ValidGraph } from "./step-graph.ts";
@@ -196,15 +196,15 @@ function schemaParts(step: StepDefinition): Pick<CompiledStep, "problemsOfInput"
 }
 
 /** Made ready at the first check: processes that never see such a value never need it. */
-function checkBy(schema: JsonValue, place: SchemaPlace): (value: JsonValue) => readonly Problem[] {
-  let check: ((value: JsonValue) => readonly Problem[]) | undefined;
-  return (value) => {
+function checkBy(schema: JsonValue, place: SchemaPlace): SchemaCheck {
+  let check: SchemaCheck | undefined;
+  return (value, work) => {
     if (check === undefined) {
-      const reading = readSchema(schema, place);
+      const reading = readSchema(schema, place, "stored");
       if (reading.kind === "invalid")
         throw new Error(`the definition was not read as valid: ${place.schema}`);
       check = reading.problemsOf;
     }
-    return check(value);
+    return check(value, work);
   };
 }

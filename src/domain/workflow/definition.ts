@@ -16,7 +16,7 @@ import {
   secondsField,
   textField,
 } from "./fields.ts";
-import { readSchema, type SchemaPlace } from "./json-schema.ts";
+import { readSchema, type SchemaMode, type SchemaPlace } from "./json-schema.ts";
 import { readStep, type StepDefinition } from "./step-definition.ts";
 import { readExpressions } from "./step-expressions.ts";
 import { idRule, timeoutSecondsMax } from "./step-fields.ts";
@@ -53,7 +53,8 @@ const stepSchemasMax = 200;
 /** More than anybody reads; a definition full of the same mistake must not make an answer of megabytes. */
 const problemsMax = 200;
 
-export function readDefinition(value: JsonValue): DefinitionReading {
+/** What is stored already is read by the rules of its time. */
+export function readDefinition(value: JsonValue, mode: SchemaMode = "new"): DefinitionReading {
   if (!isFields(value)) return invalid([{ path: "", message: "a definition is an object" }]);
   const bytes = Buffer.byteLength(JSON.stringify(value));
   if (bytes > definitionBytesMax) {
@@ -62,9 +63,9 @@ export function readDefinition(value: JsonValue): DefinitionReading {
     ]);
   }
   const reading: Reading = { path: "", fields: value, problems: [] };
-  const header = readHeader(reading);
+  const header = readHeader(reading, mode);
   const steps = readSteps(reading);
-  reading.problems.push(...problemsOfSchemas(steps), ...problemsOfNames(header.id, steps));
+  reading.problems.push(...problemsOfSchemas(steps, mode), ...problemsOfNames(header.id, steps));
   reading.problems.push(...problemsBetween(steps));
   return reading.problems.length > 0
     ? invalid(reading.problems)
@@ -107,7 +108,7 @@ const headerFields = [
   "steps",
 ];
 
-function readHeader(reading: Reading): Omit<Definition, "steps"> {
+function readHeader(reading: Reading, mode: SchemaMode): Omit<Definition, "steps"> {
   refuseUnknown(reading, headerFields);
   const override = fieldOf(reading, "policy_override");
   if (override !== undefined && override !== "") {
@@ -120,7 +121,7 @@ function readHeader(reading: Reading): Omit<Definition, "steps"> {
   const timeoutMs = secondsField(reading, "timeout_sec", timeoutSecondsMax);
   const inputSchema = fieldOf(reading, "input_schema");
   if (inputSchema !== undefined) {
-    const schema = readSchema(inputSchema, inputSchemaPlace);
+    const schema = readSchema(inputSchema, inputSchemaPlace, mode);
     if (schema.kind === "invalid") reading.problems.push(...schema.problems);
   }
   return {
@@ -177,14 +178,14 @@ export function schemasOf({ id, inputSchema, outputSchema }: StepDefinition) {
   };
 }
 
-function problemsOfSchemas(steps: ReadonlyMap<string, StepDefinition>): readonly Problem[] {
+function problemsOfSchemas(steps: ReadonlyMap<string, StepDefinition>, mode: SchemaMode): readonly Problem[] {
   const schemas = [...steps.values()].flatMap((step) => Object.values(schemasOf(step)));
   if (schemas.length > stepSchemasMax) {
     const message = `have ${schemas.length} schemas together, ${stepSchemasMax} are allowed`;
     return [{ path: "steps", message }];
   }
   return schemas.flatMap(({ schema, place }) => {
-    const reading = readSchema(schema, place);
+    const reading = readSchema(schema, place, mode);
     return reading.kind === "invalid" ? reading.problems : [];
   });
 }

@@ -7,23 +7,30 @@ import { fits, type SchemaNode } from "./schema-node.ts";
 import { judgeSchema, newWalk, nodeOf, type SchemaMode } from "./schema-reading.ts";
 import { type Steps, StepsSpent } from "./steps.ts";
 
+export type { SchemaMode } from "./schema-reading.ts";
+
+/** All problems of a value. What the check costs is taken from `work`; its verdict never depends on what is left there. */
+export type SchemaCheck = (value: JsonValue, work?: { left: number }) => readonly Problem[];
+
 export type SchemaReading =
   | {
       readonly kind: "schema";
-      /** Steps that reading it took: the same on every machine. */
+      /** Steps that reading it took, about 20 ns each: the same number on every machine. */
       readonly cost: number;
-      /** What the check takes is charged to `steps`, which several checks may share. */
-      problemsOf(value: JsonValue, steps?: Steps): readonly Problem[];
+      readonly problemsOf: SchemaCheck;
     }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
 const schemaBytesMax = 65_536;
 
-/** Of one check that shares no steps with others. */
-export const checkStepsMax = 3_000_000;
+/** Of a verdict: about 35 ms at 17 ns a step, and as long again to name the first problem of a value that does not fit. */
+const checkStepsMax = 2_000_000;
 
 /** Up to here all problems are told; of a larger value only the first one. */
 const allProblemsStepsMax = 200_000;
+
+/** Work is counted in units of about 50 ns. */
+const stepsPerUnit = 3;
 
 /** Where a schema stands in the definition, and what its values are called in their problems. */
 export type SchemaPlace = { readonly schema: string; readonly value: "input" | "output" };
@@ -48,7 +55,11 @@ export function readSchema(schema: JsonValue, place: SchemaPlace, mode: SchemaMo
   return {
     kind: "schema",
     cost: walk.steps,
-    problemsOf: (value, steps = { left: checkStepsMax }) => problemsOf(node, place.value, value, steps),
+    problemsOf: (value, work) => {
+      const { problems, steps } = check(node, place.value, value);
+      if (work !== undefined) work.left -= Math.ceil(steps / stepsPerUnit);
+      return problems;
+    },
   };
 }
 
@@ -60,42 +71,44 @@ function isKnownDialect(dialect: JsonValue): boolean {
   );
 }
 
+type Checked = { readonly problems: readonly Problem[]; readonly steps: number };
+
 /** The verdict first: most values fit, and those need no places and no messages. */
-function problemsOf(
+function check(node: SchemaNode, name: SchemaPlace["value"], value: JsonValue): Checked {
+  const steps = { left: checkStepsMax };
+  try {
+    const isFit = fits(node, value, { steps, problems: undefined, findsAll: false, depth: 0 }, undefined);
+    if (isFit) return { problems: [], steps: checkStepsMax - steps.left };
+  } catch (error) {
+    return { problems: [{ path: name, message: whySpent(error, name) }], steps: checkStepsMax };
+  }
+  const verdictSteps = checkStepsMax - steps.left;
+  const allSteps = { left: allProblemsStepsMax };
+  const all = problemsBy(node, name, value, { steps: allSteps, findsAll: true });
+  if (all !== undefined) return { problems: all, steps: verdictSteps + allProblemsStepsMax - allSteps.left };
+  // The way to the first problem is that of the verdict.
+  const first = problemsBy(node, name, value, { steps: { left: verdictSteps }, findsAll: false });
+  return { problems: first ?? [], steps: 2 * verdictSteps + allProblemsStepsMax };
+}
+
+/** Undefined when the steps do not suffice. */
+function problemsBy(
   node: SchemaNode,
   name: SchemaPlace["value"],
   value: JsonValue,
-  steps: Steps,
-): readonly Problem[] {
-  const before = steps.left;
-  try {
-    if (fits(node, value, { steps, problems: undefined, findsAll: false, depth: 0 }, undefined)) return [];
-  } catch (error) {
-    return [{ path: name, message: whySpent(error, name) }];
-  }
-  // The way to the first problem takes as long again.
-  const firstSteps = before - steps.left;
-  const allSteps = { left: allProblemsStepsMax };
+  { steps, findsAll }: { readonly steps: Steps; readonly findsAll: boolean },
+): readonly Problem[] | undefined {
   const problems = new ProblemList(name);
   try {
-    fits(node, value, { steps: allSteps, problems, findsAll: true, depth: 0 }, undefined);
+    fits(node, value, { steps, problems, findsAll, depth: 0 }, undefined);
   } catch (error) {
     whySpent(error, name);
-    steps.left -= firstSteps;
-    return firstProblemOf(node, name, value);
-  } finally {
-    steps.left -= allProblemsStepsMax - allSteps.left;
+    return undefined;
   }
   return problems.told();
 }
 
-function firstProblemOf(node: SchemaNode, name: SchemaPlace["value"], value: JsonValue): readonly Problem[] {
-  const problems = new ProblemList(name);
-  const steps = { left: Number.POSITIVE_INFINITY };
-  fits(node, value, { steps, problems, findsAll: false, depth: 0 }, undefined);
-  return problems.told();
-}
-
+/** Anything else is a mistake of ours, and thrown on. */
 function whySpent(error: unknown, name: SchemaPlace["value"]): string {
   if (!(error instanceof StepsSpent)) throw error;
   if (error.on === "pattern") return `the patterns take too long on this ${name}`;

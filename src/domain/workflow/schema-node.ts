@@ -21,17 +21,20 @@ export type Evaluated = { readonly names: Set<string>; allNames: boolean; items:
 export type Check = (value: JsonValue, run: Run, evaluated: Evaluated | undefined) => boolean;
 
 /** Checks of values of one type, and the steps that they take before they look inside. */
-export type CheckGroup = { readonly checks: Check[]; steps: number };
+export type CheckGroup = { readonly checks: readonly Check[]; readonly steps: number };
+
+export type GroupName = "any" | "number" | "string" | "array" | "object";
 
 export type SchemaNode = {
   /** Bits of the allowed types; none: every type. */
   readonly types: number;
-  readonly typeMessage: string;
-  readonly any: CheckGroup;
-  readonly number: CheckGroup;
-  readonly string: CheckGroup;
-  readonly array: CheckGroup;
-  readonly object: CheckGroup;
+  /** As it was written: a name or a list of names. */
+  readonly type: JsonValue;
+  any: CheckGroup;
+  number: CheckGroup;
+  string: CheckGroup;
+  array: CheckGroup;
+  object: CheckGroup;
   /** It asks nothing: whatever is held against it fits. */
   asksNothing: boolean;
   /** It has `unevaluatedProperties` or `unevaluatedItems`. */
@@ -96,7 +99,7 @@ function fitsAll(node: SchemaNode, value: JsonValue, run: Run, evaluated: Evalua
   const bits = bitsOf(value);
   let isFit = true;
   if (node.types !== 0 && (node.types & bits) === 0) {
-    isFit = report(run, node.typeMessage);
+    isFit = report(run, `must be ${node.type}`);
     if (!run.findsAll) return false;
   }
   const { any } = node;
