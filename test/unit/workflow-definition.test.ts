@@ -219,8 +219,6 @@ describe("all problems are told at once", () => {
         "config",
         "id",
         "input_schema.type",
-        "input_schema.type",
-        "input_schema.type",
         "name",
         "parameters",
         "risk",

@@ -100,18 +100,15 @@ export type Inner = { readonly name: string | number; readonly value: JsonValue 
 
 /** The schemas inside a keyword's value, whose own shape has been checked. */
 export function schemasIn(shape: Shape, value: JsonValue): readonly Inner[] {
-  switch (shape) {
-    case "list of schemas":
-      return Array.isArray(value) ? value.map((inner: JsonValue, name) => ({ name, value: inner })) : [];
-    case "definitions":
-    case "schemas by name":
-    case "schemas or names by name":
-      return Object.entries(isFields(value) ? value : {}).flatMap(([name, inner]) =>
-        shape === "schemas or names by name" && Array.isArray(inner) ? [] : [{ name, value: inner }],
-      );
-    default:
-      return [];
-  }
+  if (shape === "list of schemas" && Array.isArray(value))
+    return value.map((inner: JsonValue, name) => ({ name, value: inner }));
+  const isByName =
+    shape === "definitions" || shape === "schemas by name" || shape === "schemas or names by name";
+  if (!isByName || !isFields(value)) return [];
+  const inside = Object.entries(value).map(([name, inner]) => ({ name, value: inner }));
+  return shape === "schemas or names by name"
+    ? inside.filter(({ value: inner }) => !Array.isArray(inner))
+    : inside;
 }
 
 const typeNames = [...typeBits.keys()].sort();
@@ -155,7 +152,9 @@ function problemOfShape(shape: Shape, value: JsonValue): string | undefined {
       return typeof value === "boolean" ? undefined : "must be boolean";
     case "anything":
       return undefined;
-    default:
+    case "number":
+    case "positive number":
+    case "count":
       return problemOfNumber(shape, value);
   }
 }

@@ -122,16 +122,11 @@ function fitsAll(node: SchemaNode, value: JsonValue, run: Run, evaluated: Evalua
 
 /** An integer has the bit of `integer` and matches `number`, whose bits are both. */
 function bitsOf(value: JsonValue): number {
-  switch (typeof value) {
-    case "string":
-      return 16;
-    case "number":
-      return Number.isInteger(value) ? 4 : 8;
-    case "boolean":
-      return 2;
-    default:
-      return value === null ? 1 : Array.isArray(value) ? 32 : 64;
-  }
+  if (typeof value === "string") return 16;
+  if (typeof value === "number") return Number.isInteger(value) ? 4 : 8;
+  if (typeof value === "boolean") return 2;
+  if (value === null) return 1;
+  return Array.isArray(value) ? 32 : 64;
 }
 
 function groupOf(node: SchemaNode, bits: number): CheckGroup | undefined {
