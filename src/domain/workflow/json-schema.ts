@@ -1,6 +1,6 @@
 // Checks an input or output by its JSON Schema (2020-12): nothing is fetched, and every step is counted.
 import type { JsonValue } from "../fingerprint.ts";
-import type { Problem } from "./compiled.ts";
+import type { Allowance, Problem } from "./compiled.ts";
 import { isFields } from "./fields.ts";
 import { ProblemList } from "./problem-list.ts";
 import { fits, type SchemaNode } from "./schema-node.ts";
@@ -10,7 +10,7 @@ import { type Steps, StepsSpent } from "./steps.ts";
 export type { SchemaMode } from "./schema-reading.ts";
 
 /** All problems of a value. What the check costs is taken from `work`; its verdict never depends on what is left there. */
-export type SchemaCheck = (value: JsonValue, work?: { left: number }) => readonly Problem[];
+export type SchemaCheck = (value: JsonValue, work?: Allowance) => readonly Problem[];
 
 export type SchemaReading =
   | {
@@ -29,7 +29,7 @@ const checkStepsMax = 2_000_000;
 /** Up to here all problems are told; of a larger value only the first one. */
 const allProblemsStepsMax = 200_000;
 
-/** Work is counted in units of about 50 ns. */
+/** An allowance is counted in units of about 50 ns. */
 const stepsPerUnit = 3;
 
 /** Where a schema stands in the definition, and what its values are called in their problems. */
