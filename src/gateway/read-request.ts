@@ -1,13 +1,16 @@
 // Reads what a request brings: strict JSON within its limits, then the schemas of its row.
 import { isUtf8 } from "node:buffer";
 import * as z from "zod";
-import { beyondLimits } from "../api/json-limits.ts";
+import { beyondLimits, readingLimits } from "../api/json-limits.ts";
 import { isYamlType, mediaTypesOf } from "../api/media-types.ts";
-import { readJsonQuickly } from "../api/quick-json.ts";
 import type { Route } from "../api/route.ts";
 import { type ApiKeyRecord, isPlatformKey } from "../domain/api-key.ts";
+import { excerptOf } from "../domain/excerpt.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
+import { atOnce, inSlices } from "../domain/slices.ts";
+import { readingJson } from "../domain/strict-json.ts";
 import { readYaml, type TextPlace } from "../domain/workflow/yaml-text.ts";
+import type { Clock } from "../ports/clock.ts";
 import type { Failure, RequestHeaders } from "./handler.ts";
 import { foreignTenant, isNamed, type Named, tenantNames, withoutTenantNames } from "./tenant-claims.ts";
 
@@ -69,7 +72,7 @@ export function readQuery(schemas: Schemas, query: Named, key: ApiKeyRecord | un
   const fields = withoutTenantNames(query, schemas.ownTenantNames);
   if (schemas.query !== undefined) return parse(schemas.query, fields);
   const [unknown] = Object.keys(fields);
-  return unknown === undefined ? noFields : refuse(`${shown(unknown)}: this operation has no parameters`);
+  return unknown === undefined ? noFields : refuse(`${excerptOf(unknown)}: this operation has no parameters`);
 }
 
 const noFields: Reading<unknown> = { kind: "value", value: {} };
@@ -82,11 +85,13 @@ function hasNoNames(fields: Named): boolean {
 /** A body's bytes, and what its sender says they are. */
 export type SentBody = { readonly bytes: Buffer | undefined; readonly contentType: string | undefined };
 
-export function readBody(
+/** A body of megabytes is read in slices: other requests go first between them. */
+export async function readBody(
+  clock: Pick<Clock, "yield">,
   schemas: Schemas,
   { bytes, contentType }: SentBody,
   key: ApiKeyRecord | undefined,
-): Reading<unknown> & { readonly placeOf?: PlaceOf } {
+): Promise<Reading<unknown> & { readonly placeOf?: PlaceOf }> {
   if (schemas.body === undefined) {
     return bytes === undefined || bytes.length === 0
       ? { kind: "value", value: undefined }
@@ -94,7 +99,7 @@ export function readBody(
   }
   const isYaml = isYamlType(contentType);
   if (isYaml && !schemas.takesYaml) return { kind: "refused", failure: wrongMediaType({}) };
-  const json = isYaml ? readYamlText(bytes) : readText(bytes);
+  const json = isYaml ? readYamlText(bytes) : await readText(clock, bytes);
   if (json.kind === "refused") return json;
   const fields = isNamed(json.value) ? json.value : undefined;
   const foreign = key === undefined || fields === undefined ? undefined : foreignField(schemas, fields, key);
@@ -125,18 +130,18 @@ function readYamlText(bytes: Buffer | undefined): Reading<JsonValue> & { readonl
       failure: { code: "invalid_request", detail, more: { problems: reading.problems } },
     };
   }
-  const beyond = beyondLimits(reading.value);
+  const beyond = atOnce(beyondLimits(reading.value));
   if (beyond !== undefined) return refuse(beyond);
   return { kind: "value", value: reading.value, placeOf: reading.placeOf };
 }
 
 /** No body at all counts as an empty object: what it lacks is then named field by field. */
-function readText(bytes: Buffer | undefined): Reading<JsonValue> {
+async function readText(clock: Pick<Clock, "yield">, bytes: Buffer | undefined): Promise<Reading<JsonValue>> {
   if (bytes === undefined || bytes.length === 0) return { kind: "value", value: {} };
   if (!isUtf8(bytes)) return refuse("the body is not UTF-8");
-  const reading = readJsonQuickly(bytes.toString("utf8"));
+  const reading = await inSlices(clock, readingJson(bytes.toString("utf8"), readingLimits));
   if (reading.kind === "invalid") return refuse(`the body is not valid JSON: ${reading.why}`);
-  const beyond = beyondLimits(reading.value);
+  const beyond = await inSlices(clock, beyondLimits(reading.value));
   return beyond === undefined ? { kind: "value", value: reading.value } : refuse(beyond);
 }
 
@@ -148,8 +153,8 @@ function parse(schema: z.ZodType, value: unknown): Reading<unknown> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return { kind: "value", value: parsed.data };
   const problems = parsed.error.issues.slice(0, problemsMax).map(({ path, message }) => ({
-    path: shown(z.core.toDotPath(path)),
-    message: shown(message),
+    path: excerptOf(z.core.toDotPath(path), 200),
+    message: excerptOf(message, 200),
   }));
   const detail = problems
     .map(({ path, message }) => (path === "" ? message : `${path}: ${message}`))
@@ -158,9 +163,6 @@ function parse(schema: z.ZodType, value: unknown): Reading<unknown> {
 }
 
 const problemsMax = 20;
-
-/** Names may be as long as the sender likes; an answer need not repeat all of it. */
-const shown = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}...` : text);
 
 function refuse(detail: string): { readonly kind: "refused"; readonly failure: Failure<"invalid_request"> } {
   return { kind: "refused", failure: { code: "invalid_request", detail } };

@@ -128,7 +128,7 @@ async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined)
   const { schemas, handle } = prepared[exchange.operation];
   const { headers } = exchange.head;
   const contentType = typeof headers["content-type"] === "string" ? headers["content-type"] : undefined;
-  const body = readBody(schemas, { bytes, contentType }, exchange.key);
+  const body = await readBody(desk.service.ports.clock, schemas, { bytes, contentType }, exchange.key);
   if (body.kind === "refused") return fail(desk, exchange, body.failure);
   const reply = await handle(desk.service, {
     params: exchange.head.params,

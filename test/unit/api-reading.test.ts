@@ -1,56 +1,16 @@
-// What requests bring, read purely: quick JSON, its limits, cursors and problems.
+// What requests bring, read purely: the limits of JSON, cursors and problems.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { readCursor, writeCursor } from "../../src/api/cursor.ts";
-import { beyondLimits } from "../../src/api/json-limits.ts";
+import { beyondLimits as lookingBeyond } from "../../src/api/json-limits.ts";
 import { problemBody, problemOf } from "../../src/api/problem.ts";
-import { readJsonQuickly } from "../../src/api/quick-json.ts";
+import type { JsonValue } from "../../src/domain/fingerprint.ts";
+import { atOnce } from "../../src/domain/slices.ts";
 import { readJson } from "../../src/domain/strict-json.ts";
 import { type ErrorCode, errors } from "../../src/errors.ts";
 
-describe("quick JSON", () => {
-  test("answers as the strict reader does, whatever the text", () => {
-    const text = fc.oneof(
-      fc.json(),
-      fc.json().map((json) => ` ${json} `),
-      fc.string(),
-      fc.tuple(fc.json(), fc.nat()).map(([json, at]) => json.slice(0, at % (json.length + 1))),
-    );
-    fc.assert(
-      fc.property(text, (sample) => {
-        expect(readJsonQuickly(sample)).toEqual(readJson(sample));
-      }),
-      { numRuns: 2_000 },
-    );
-  });
-
-  const deep = (levels: number) => "[".repeat(levels) + "]".repeat(levels);
-
-  test.each([
-    '{"a":1,"a":2}',
-    '{"a":{"b":1,"b":2}}',
-    '{"n":9007199254740993}',
-    '{"n":1e400}',
-    '{"n":1.0}',
-    '"\\ud800"',
-    '"\\uD800"',
-    '{"b":1,"1":2}',
-    '{"__proto__":{"polluted":true}}',
-    '{"s":"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["}',
-    deep(33),
-    deep(34),
-    deep(40_000),
-    "",
-    "null",
-    "[1,]",
-    "{}{}",
-    "\uFEFF{}",
-  ])("agrees with the strict reader on %j", (sample) => {
-    expect(readJsonQuickly(sample)).toEqual(readJson(sample));
-  });
-});
-
 describe("limits on JSON", () => {
+  const beyondLimits = (value: JsonValue) => atOnce(lookingBeyond(value));
   const object = (members: number) =>
     Object.fromEntries(Array.from({ length: members }, (_, index) => [`n${index}`, index]));
 

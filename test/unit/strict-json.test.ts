@@ -1,7 +1,9 @@
 // Strict JSON: accepts what JSON.parse accepts without loss, and refuses what would be changed or is ambiguous.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { readJson } from "../../src/domain/strict-json.ts";
+import { atOnce } from "../../src/domain/slices.ts";
+import { readingJson, readJson } from "../../src/domain/strict-json.ts";
+import { readPlainly } from "../support/plain-json-reader.ts";
 
 // Fixed, so that a green change stays green.
 fc.configureGlobal({ seed: 1 });
@@ -50,6 +52,111 @@ describe("strict JSON", () => {
     const reading = readJson(text);
     expect(reading.kind).toBe("invalid");
     expect((reading as { why: string }).why).toContain(why);
+  });
+
+  const space = fc.constantFrom("", "", " ", "\n", "\t\r ");
+  const number = fc.oneof(
+    fc.double({ noNaN: true, noDefaultInfinity: true }).map(String),
+    fc.stringMatching(/^-?\d{1,22}(?:\.\d{1,22})?(?:[eE][+-]?\d{1,3})?$/),
+    fc.constantFrom("-0", "0", "1.50", "15e-1", "1e21", "1e400", "5e-324", "01", "1.", "1e+", "-", ".5"),
+  );
+  const string = fc.oneof(
+    fc.string({ maxLength: 4 }).map((text) => JSON.stringify(text)),
+    fc.stringMatching(/^"(?:\\["\\/bfnrtux]|\\u[0-9a-dD]{4}|[a-z[\]{},:])*"?$/),
+    fc.constantFrom('"\\ud83d\\ude00"', '"\ud83d\ude00"', '"\\ud800"', '"\\u12"', '"__proto__"', '"1000"'),
+    fc.constantFrom('"a"', '"\\u0061"', '"b"', '"7"'),
+  );
+  const { json } = fc.letrec<{ json: string }>((tie) => ({
+    json: fc.oneof(
+      { depthSize: "medium" },
+      number,
+      string,
+      fc.constantFrom("true", "false", "null", "nul", "", "x"),
+      fc
+        .array(
+          fc.tuple(space, tie("json"), space).map((parts) => parts.join("")),
+          { maxLength: 5 },
+        )
+        .map((items) => `[${items.join(",")}]`),
+      fc
+        .array(
+          fc.tuple(space, string, space, space, tie("json"), space).map(([a, name, b, c, value, d]) => {
+            return `${a}${name}${b}:${c}${value}${d}`;
+          }),
+          { maxLength: 5 },
+        )
+        .map((fields) => `{${fields.join(",")}}`),
+    ),
+  }));
+  const damaged = fc
+    .tuple(
+      json,
+      fc.nat(),
+      fc.constantFrom("", ",", '"', "}", "]", "[", ":", "x", "0", "\\", "\u0001", "\ud800"),
+    )
+    .map(([text, at, inserted]) => {
+      const place = at % (text.length + 1);
+      return text.slice(0, place) + inserted + text.slice(place + (at % 2));
+    });
+
+  test("reads and refuses as its rules written plainly do, in pieces of any size", () => {
+    const seen = { json: 0, invalid: 0 };
+    fc.assert(
+      fc.property(fc.oneof(json, damaged), fc.integer({ min: 1, max: 40 }), (text, pieceCharacters) => {
+        const expected = readPlainly(text);
+        seen[expected.kind] += 1;
+        const reading = atOnce(readingJson(text, { pieceCharacters }));
+        expect(reading).toEqual(expected);
+        // The order of names is part of the answer, and so is the sign of zero.
+        expect(JSON.stringify(reading)).toBe(JSON.stringify(expected));
+      }),
+      { numRuns: 6_000 },
+    );
+    expect(Math.min(seen.json, seen.invalid)).toBeGreaterThan(500);
+  });
+
+  test.each(["[-0]", '{"b":1,"1":2,"__proto__":{"a":[-0,1]}}'])("%s is the same in pieces", (text) => {
+    for (const pieceCharacters of [1, 2, 5, 1_000]) {
+      const reading = atOnce(readingJson(text, { pieceCharacters }));
+      expect(reading).toEqual({ kind: "json", value: JSON.parse(text) as unknown });
+    }
+  });
+
+  test("a number has at most 1,024 characters, and a refusal repeats 60 of them", () => {
+    expect(readJson(`1.${"0".repeat(1_022)}`)).toEqual({ kind: "json", value: 1 });
+    const shown = `1.${"0".repeat(58)}...`;
+    expect(readJson(`1.${"0".repeat(1_023)}`)).toEqual({
+      kind: "invalid",
+      why: `the number ${shown} has 1025 characters, 1024 are allowed; send it as a string (at character 1026)`,
+    });
+    expect(readJson(`1.${"0".repeat(200)}1`)).toEqual({
+      kind: "invalid",
+      why: `the number ${shown} cannot be held exactly; send it as a string (at character 204)`,
+    });
+  });
+
+  test("every double can be written to its last zero", () => {
+    for (const text of [`0.${"0".repeat(323)}5`, `17976931348623157${"0".repeat(292)}`]) {
+      expect(readJson(text)).toEqual({ kind: "json", value: Number(text) });
+      expect(readJson(`-${text}`)).toEqual({ kind: "json", value: -Number(text) });
+    }
+  });
+
+  test("a name that stands twice is repeated as far as one can recognise it", () => {
+    const name = "n".repeat(100_000);
+    expect(readJson(`{"${name}":1,"${name}":2}`)).toEqual({
+      kind: "invalid",
+      why: `the name "${"n".repeat(60)}..." stands twice in one object (at character 200009)`,
+    });
+  });
+
+  test("limits on names and on arrays and objects hold where they are passed", () => {
+    const whyOf = (text: string) => atOnce(readingJson(text, { namesMax: 2, containersMax: 3 }));
+    expect(whyOf('[{"a":1,"b":2},{}]')).toMatchObject({ kind: "json" });
+    expect(whyOf('{"a":1,"b":2,"c":3}')).toMatchObject({ why: expect.stringContaining("more than 2 names") });
+    expect(whyOf("[[],[],[]]")).toMatchObject({
+      why: expect.stringContaining("more than 3 arrays and objects"),
+    });
   });
 
   test.each(["1.50", "15e-1", "-0", "0.1", "1e21", "9007199254740991", "100", "1E+2"])(

@@ -1,5 +1,6 @@
 // Reads YAML 1.2 so that it says exactly what JSON can say, and knows where in the text each part was written.
 import { Composer, type Document, Lexer, LineCounter, type ParsedNode, Parser } from "yaml";
+import { excerptOf } from "../excerpt.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { Problem } from "./compiled.ts";
 import { findNode, type YamlTargets } from "./yaml-places.ts";
@@ -43,7 +44,7 @@ export function readYaml(text: string): YamlReading {
     kind: "invalid",
     problems: problems.slice(0, problemsMax).map(({ message, offset }) => ({
       path: "",
-      message,
+      message: excerptOf(message, 200),
       ...place(offset),
     })),
   });

@@ -10,8 +10,9 @@ import {
   type YAMLMap,
   type YAMLSeq,
 } from "yaml";
+import { excerptOf } from "../excerpt.ts";
 import type { JsonValue } from "../fingerprint.ts";
-import { isHeldExactly } from "../strict-json.ts";
+import { isHeldExactly, numberCharactersMax } from "../strict-json.ts";
 import type { YamlTargets } from "./yaml-places.ts";
 import type { Found } from "./yaml-text.ts";
 
@@ -65,7 +66,7 @@ function jsonOf(walk: Walk, node: Node, depth: number): JsonValue {
   if (depth > yamlDepthMax) return refuse(walk, node, `nested deeper than ${yamlDepthMax}`);
   if (isAlias(node)) return aliasValue(walk, node, depth);
   if (node.tag !== undefined && !knownTags.includes(node.tag)) {
-    return refuse(walk, node, `the tag ${node.tag} is not supported`);
+    return refuse(walk, node, `the tag ${excerptOf(node.tag)} is not supported`);
   }
   take(walk, node, 2);
   const { anchor } = node;
@@ -100,8 +101,9 @@ function aliasValue(walk: Walk, node: Alias.Parsed, depth: number): JsonValue {
     return refuse(walk, node, `has more than ${aliasesMax} aliases`);
   }
   const anchored = walk.anchors.get(node.source);
-  if (anchored === undefined) return refuse(walk, node, `there is no anchor "${node.source}" before it`);
-  if (anchored === "open") return refuse(walk, node, `"${node.source}" contains itself`);
+  if (anchored === undefined)
+    return refuse(walk, node, `there is no anchor "${excerptOf(node.source)}" before it`);
+  if (anchored === "open") return refuse(walk, node, `"${excerptOf(node.source)}" contains itself`);
   if (depth + anchored.height > yamlDepthMax) return refuse(walk, node, `nested deeper than ${yamlDepthMax}`);
   take(walk, node, anchored.size);
   walk.targets.set(node, anchored.node);
@@ -133,10 +135,10 @@ function mapValue(walk: Walk, node: YAMLMap.Parsed, depth: number): JsonValue {
     if (name === "<<" && key.type === "PLAIN")
       refuse(walk, key, "merge keys (<<) are not supported: write the fields out");
     else if (entries.has(name))
-      refuse(walk, key, `the name ${JSON.stringify(name.slice(0, 200))} stands twice in one map`);
+      refuse(walk, key, `the name ${JSON.stringify(excerptOf(name))} stands twice in one map`);
     entries.set(name, jsonOf(walk, value, depth + 1));
   }
-  return Object.fromEntries(entries);
+  return objectOf(entries);
 }
 
 function scalarValue(walk: Walk, node: Scalar.Parsed): JsonValue {
@@ -153,13 +155,18 @@ function scalarValue(walk: Walk, node: Scalar.Parsed): JsonValue {
 /** Readers of older YAML take 010 for eight, others for ten. */
 function numberValue(walk: Walk, node: Scalar.Parsed, value: number): JsonValue {
   const source = node.source.trim();
+  const shown = excerptOf(source);
   if (/^[-+]?0\d/.test(source))
-    return refuse(walk, node, `the number ${source} starts with zero; drop it, or put a text in quotes`);
+    return refuse(walk, node, `the number ${shown} starts with zero; drop it, or put a text in quotes`);
+  if (source.length > numberCharactersMax) {
+    const length = `${source.length} characters, ${numberCharactersMax} are allowed`;
+    return refuse(walk, node, `the number ${shown} has ${length}; put it in quotes`);
+  }
   const isExact = /^[-+]?0[xo]/.test(source)
     ? Number.isSafeInteger(value)
     : Number.isFinite(value) && isHeldExactly(asJson(source), value);
   if (isExact) return value === 0 ? 0 : value;
-  return refuse(walk, node, `the number ${source.slice(0, 100)} cannot be held exactly; put it in quotes`);
+  return refuse(walk, node, `the number ${shown} cannot be held exactly; put it in quotes`);
 }
 
 /** YAML allows a plus, and no digit before or after the point. */
@@ -168,4 +175,17 @@ function asJson(source: string): string {
     .replace(/^\+/, "")
     .replace(/^(-?)\./, "$10.")
     .replace(/\.(?=$|[eE])/, "");
+}
+
+/**
+ * Only the built-in parser gives an object no more room than it needs: made by assignments, `{1000: x}` takes 12 KB, and
+ * 256 KiB of such maps 300 MB.
+ */
+function objectOf(entries: ReadonlyMap<string, JsonValue>): JsonValue {
+  const names = [...entries.keys()];
+  if (!names.some((name) => /^\d+$/.test(name))) return Object.fromEntries(entries);
+  const text = names.map((name) => `${JSON.stringify(name)}:0`).join(",");
+  const fields = JSON.parse(`{${text}}`) as Record<string, JsonValue>;
+  for (const [name, value] of entries) fields[name] = value;
+  return fields;
 }

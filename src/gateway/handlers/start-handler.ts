@@ -4,9 +4,10 @@ import type { RerunRefusal } from "../../control/runs/rerun-run.ts";
 import type { DryRunAnswer } from "../../control/runs/run-api.ts";
 import type { DryRunStep } from "../../domain/engine/dry-run.ts";
 import type { StepStatus } from "../../domain/engine/records.ts";
-import { fingerprintOf, type JsonValue } from "../../domain/fingerprint.ts";
+import { fingerprinting, type JsonValue } from "../../domain/fingerprint.ts";
 import { type KeyReading, readIdempotencyKey } from "../../domain/idempotency-key.ts";
 import { parseRunId } from "../../domain/run.ts";
+import { inSlices } from "../../domain/slices.ts";
 import {
   callerOf,
   type Handlers,
@@ -14,6 +15,7 @@ import {
   type Reply,
   type RequestHeaders,
   readingTrouble,
+  type Service,
 } from "../handler.ts";
 import { slotHolderViews } from "../views.ts";
 
@@ -21,7 +23,7 @@ import { slotHolderViews } from "../views.ts";
 type StartReply = Reply<"startRun"> & Reply<"rerunRun">;
 
 export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "rerunRun"> = {
-  async startRun({ api }, { params, query, body, headers, key, signal, traceparent }) {
+  async startRun({ api, ports }, { params, query, body, headers, key, signal, traceparent }) {
     if (typeof body !== "object" || body === null || Array.isArray(body)) {
       return { code: "invalid_request", detail: "the body must be the run's input: a JSON object" };
     }
@@ -34,12 +36,16 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
       return { code: "invalid_request", detail: `Idempotency-Key: ${reading.why}` };
     }
     const trace = traceparent();
+    // The path as it is meant, not as it was spelt: an escaped letter does not make another request.
+    const path = `/api/v1/workflows/${params.id}/runs`;
     const answer = await api.startWorkflow(
       {
         caller: callerOf(key),
         workflow: params.id,
         input: body,
-        ...(reading.kind === "none" ? {} : { key: boundKey(reading.text, params.id, query, body) }),
+        ...(reading.kind === "none"
+          ? {}
+          : { key: await boundKey(ports, reading.text, path, { query, body }) }),
         ...(trace === undefined ? {} : { traceparent: trace }),
       },
       signal(),
@@ -52,7 +58,7 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
     return dryRunReply(await api.dryRun({ tenant: key.tenant, workflow: params.id, input, outputs }));
   },
 
-  async rerunRun({ api }, { params, body, headers, key, signal, traceparent }) {
+  async rerunRun({ api, ports }, { params, body, headers, key, signal, traceparent }) {
     const runId = parseRunId(params.id);
     if (runId === undefined) return { code: "run_not_found" };
     const reading = keyOf(headers);
@@ -67,12 +73,7 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
       fromStep: body.from_step,
       ...(reading.kind === "none"
         ? {}
-        : {
-            key: {
-              text: reading.text,
-              fingerprint: fingerprintOf({ method: "POST", path, query: {}, body }),
-            },
-          }),
+        : { key: await boundKey(ports, reading.text, path, { query: {}, body }) }),
       ...(trace === undefined ? {} : { traceparent: trace }),
     };
     if (body.dry_run === true) {
@@ -151,10 +152,10 @@ function keyOf(headers: RequestHeaders): KeyReading {
   return readIdempotencyKey(values.flatMap((value) => value ?? []));
 }
 
-function boundKey(text: string, workflow: string, query: Readonly<Record<string, string>>, body: JsonValue) {
-  // The path as it is meant, not as it was spelt: an escaped letter does not make another request.
-  const path = `/api/v1/workflows/${workflow}/runs`;
-  return { text, fingerprint: fingerprintOf({ method: "POST", path, query, body }) };
+type Fingerprinted = { readonly query: Readonly<Record<string, string>>; readonly body: JsonValue };
+
+async function boundKey({ clock }: Service["ports"], text: string, path: string, sent: Fingerprinted) {
+  return { text, fingerprint: await inSlices(clock, fingerprinting({ method: "POST", path, ...sent })) };
 }
 
 function replyTo(answer: StartWorkflowAnswer): StartReply {
