@@ -61,7 +61,9 @@ function optionTable(command: Command): string[] {
   return [
     "| option | what it does |",
     "| --- | --- |",
-    ...command.options.map((option) => `| \`${cell(option.flags)}\` | ${cell(describe(option))} |`),
+    ...command.options
+      .filter(({ hidden }) => !hidden)
+      .map((option) => `| \`${cell(option.flags)}\` | ${cell(describe(option))} |`),
   ];
 }
 

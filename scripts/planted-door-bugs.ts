@@ -4,6 +4,7 @@ import type { PlantedBug } from "./planted-bug.ts";
 const doors = "test/e2e/gateway-doors.test.ts";
 const connections = "test/e2e/gateway-connections.test.ts";
 const tls = "test/e2e/gateway-tls.test.ts";
+const commandKeys = "test/unit/cli-keys.test.ts";
 const limits = "test/unit/gateway-limits.test.ts";
 const addresses = "test/unit/client-address.test.ts";
 
@@ -151,5 +152,29 @@ export const plantedDoorBugs: readonly PlantedBug[] = [
       },
     ],
     tests: [tls],
+  },
+  {
+    name: "key-in-a-usage-error",
+    what: "a misspelt option is repeated with the key that follows it",
+    edits: [
+      {
+        file: "src/cli/tell-failure.ts",
+        find: "return [redacted(error.message)];",
+        replace: "return [error.message];",
+      },
+    ],
+    tests: [commandKeys],
+  },
+  {
+    name: "loose-key-file-unnoticed",
+    what: "a key file that others may read is used without a word",
+    edits: [
+      {
+        file: "src/cli/named-key.ts",
+        find: "(mode & 0o077) === 0) return undefined;",
+        replace: "mode >= 0) return undefined;",
+      },
+    ],
+    tests: [commandKeys],
   },
 ];

@@ -62,7 +62,13 @@ function createContext(session: Session, options: GlobalOptions): Context {
   const { terminal } = session;
   session.format = options.json === true ? "json" : "text";
   const found = (scope: Scope = "tenant") => {
+    const before = session.server;
     session.server = findServer(terminal, options, scope);
+    const { keyWarning } = session.server;
+    const isNew = keyWarning !== before?.keyWarning;
+    if (keyWarning !== undefined && isNew && session.format === "text") {
+      terminal.stderr.write(`Note: ${keyWarning}\n`);
+    }
     return session.server;
   };
   return {

@@ -5,13 +5,13 @@ import { readConfigFile } from "../config-file.ts";
 import { keyPaths, readKeys } from "../embedded/keys-file.ts";
 import { readOwnerNote } from "../embedded/owner-note.ts";
 import { type ConfigSources, loadConfig } from "../load-config.ts";
+import { type KeyOptions, type NamedKey, namedKey, othersMayRead } from "./named-key.ts";
 import { UsageError } from "./run-program.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** Options that every command takes. */
-export type GlobalOptions = {
+export type GlobalOptions = KeyOptions & {
   readonly url?: string;
-  readonly apiKey?: string;
   readonly json?: boolean;
   readonly data?: string;
   readonly config?: string;
@@ -28,6 +28,7 @@ export type FoundServer = {
   readonly isGuess: boolean;
   readonly apiKey: string | undefined;
   readonly keyFrom: string;
+  readonly keyWarning: string | undefined;
   readonly directory: string;
 };
 
@@ -65,6 +66,7 @@ export function findServer(terminal: Terminal, options: GlobalOptions, scope: Sc
     isGuess: named === undefined && local.isGuess,
     apiKey: key?.apiKey,
     keyFrom: key?.keyFrom ?? "nowhere",
+    keyWarning: key?.warning,
     directory,
   };
 }
@@ -106,27 +108,14 @@ function sameServer(left: string, right: string): boolean {
   return origin(left) === origin(right);
 }
 
-function namedKey(
-  { env }: Terminal,
-  { apiKey }: GlobalOptions,
-): { readonly apiKey: string; readonly keyFrom: string } | undefined {
-  if (apiKey !== undefined) return { apiKey, keyFrom: "--api-key" };
-  if (env.INTERLOCK_API_KEY !== undefined && env.INTERLOCK_API_KEY !== "")
-    return { apiKey: env.INTERLOCK_API_KEY, keyFrom: "INTERLOCK_API_KEY" };
-  return undefined;
-}
-
-function keyInFolder(
-  terminal: Terminal,
-  directory: string,
-  scope: Scope,
-): { readonly apiKey: string; readonly keyFrom: string } | undefined {
+function keyInFolder(terminal: Terminal, directory: string, scope: Scope): NamedKey | undefined {
   const keys = readable(() => readKeys(directory));
   if (keys === undefined) return undefined;
   const role = scope === "platform" ? "platform" : "admin";
   return {
     apiKey: keys[role],
     keyFrom: `the ${role} key in ${shown(terminal, keyPaths(directory).keysFile)}`,
+    warning: othersMayRead(keyPaths(directory).keysFile),
   };
 }
 
@@ -137,7 +126,7 @@ function readable<Value>(read: () => Value): Value {
   } catch (error) {
     if (!(error instanceof Error && "code" in error && error.code === "EACCES")) throw error;
     throw new UsageError(
-      `${error.message}\nRun this as the user of the server, or name the server and a key: --url and --api-key.`,
+      `${error.message}\nRun this as the user of the server, or name the server and a key: --url and --key-file.`,
     );
   }
 }

@@ -1,5 +1,5 @@
 // The command `interlock`: puts its commands together, runs one of them, and says by a number how it ended.
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, Option } from "commander";
 import { similarTopics } from "../domain/why/similar-topics.ts";
 import { commandGroups } from "./commands/index.ts";
 import { createCli, type Session } from "./context.ts";
@@ -61,7 +61,12 @@ export function createProgram(session: Session): Command {
       "--url <url>",
       "the server (default: INTERLOCK_URL, or the one that has the data folder here open)",
     )
-    .option("--api-key <key>", "the key (default: INTERLOCK_API_KEY, or the data folder's keys.json)")
+    .option(
+      "--key-file <file>",
+      "a file with the key (default: INTERLOCK_API_KEY, INTERLOCK_API_KEY_FILE, or the data folder's keys.json)",
+    )
+    // Shown in the list of processes: kept for older scripts, with a note.
+    .addOption(new Option("--api-key <key>").hideHelp())
     .option("--json", "print JSON: one document, or one a line for streams")
     .option("--data <folder>", "the data folder of an embedded server (setting store.dataDirectory)")
     .option("--config <file>", "a configuration file, YAML or JSON (default: INTERLOCK_CONFIG)")

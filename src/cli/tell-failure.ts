@@ -1,5 +1,6 @@
 // Tells why a command did not do what it was asked to: in words with what to do next, or as one JSON document.
 import { CommanderError } from "commander";
+import { redacted } from "../domain/redacted.ts";
 import { errors, InterlockError } from "../errors.ts";
 import { InterlockApiError, InterlockConnectionError, type Problem } from "../sdk/client-errors.ts";
 import type { Session } from "./context.ts";
@@ -38,7 +39,8 @@ function failureLines(session: Session, error: unknown): string[] {
   if (error instanceof NoKeyError) return noKeyLines(session);
   if (error instanceof InterlockError)
     return [`${visible(error.message)}`, `${errors[error.code].remedy} (${error.code})`];
-  if (error instanceof UsageError || error instanceof CommanderError) return [error.message];
+  // What was typed is repeated there, and may be a misspelt option with a key.
+  if (error instanceof UsageError || error instanceof CommanderError) return [redacted(error.message)];
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)];
 }
 
@@ -97,7 +99,7 @@ function noServerLines(session: Session): string[] {
 function startLines({ terminal: { calledAs } }: Session): string[] {
   return [
     `  start one here:     ${calledAs} serve`,
-    "  or name another:    --url http://... --api-key ...   (or INTERLOCK_URL and INTERLOCK_API_KEY)",
+    "  or name another:    --url http://... --key-file ...   (or INTERLOCK_URL and INTERLOCK_API_KEY)",
     `  see what is wrong:  ${calledAs} doctor`,
   ];
 }
@@ -105,6 +107,6 @@ function startLines({ terminal: { calledAs } }: Session): string[] {
 function noKeyLines({ server }: Session): string[] {
   return [
     `No API key for ${server?.url ?? "the server"} (${server?.urlFrom ?? ""}).`,
-    "  Give --api-key or INTERLOCK_API_KEY. A key in the data folder's keys.json is used only for the server that has that folder open.",
+    "  Give --key-file, INTERLOCK_API_KEY or INTERLOCK_API_KEY_FILE. A key in the data folder's keys.json is used only for the server that has that folder open.",
   ];
 }

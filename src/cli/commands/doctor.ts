@@ -130,7 +130,7 @@ function noKey(subject: string): Finding {
     subject,
     level: "warn",
     message: "no key to ask it more with",
-    remedy: "Give --api-key or INTERLOCK_API_KEY.",
+    remedy: "Give --key-file or INTERLOCK_API_KEY.",
   };
 }
 

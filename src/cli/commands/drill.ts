@@ -34,7 +34,7 @@ export function addDrillCommand({ program, does }: Cli): void {
     .addHelpText(
       "after",
       "\nExamples:\n  interlock drill stale-owner --quick\n  interlock drill admission-burst --requests 1000 --report ./report\n" +
-        "  interlock drill store-restart --on cluster\n  interlock drill worker-loss --url https://interlock.example --api-key <platform key>",
+        "  interlock drill store-restart --on cluster\n  interlock drill worker-loss --url https://interlock.example --key-file platform.key",
     )
     .action(does(drill));
 }
