@@ -10,6 +10,11 @@ export const auditRecord = z
     type: z.string(),
     subject: z.string().meta({ description: "The run, approval, document or tenant that changed." }),
     actor: z.string().meta({ description: "The id of the key, or the process that acted by itself." }),
+    actor_name: z
+      .string()
+      .exactOptional()
+      .meta({ description: "Who the actor's key belongs to, while there is such a key." }),
+    actor_role: z.string().exactOptional(),
     detail: z.string().meta({ description: "What changed, in words." }),
     hash: z
       .string()

@@ -20,7 +20,13 @@ const workers = ["worker", "admin"] as const satisfies readonly KeyRole[];
 const jobReaders = ["worker", "viewer", "operator", "admin"] as const satisfies readonly KeyRole[];
 const platform = ["platform"] as const satisfies readonly KeyRole[];
 const keyAdmins = ["platform", "admin"] as const satisfies readonly KeyRole[];
-const everyone = ["platform", "worker", "viewer", "operator", "admin"] as const satisfies readonly KeyRole[];
+const everyone = [
+  ...["platform", "worker", "viewer", "operator", "admin"],
+  ...["approver", "metrics"],
+] as const satisfies readonly KeyRole[];
+/** Whoever decides reads what it is about: the approval, its run and its workflow. */
+const approvalReaders = ["approver", ...readers] as const satisfies readonly KeyRole[];
+const approvers = ["approver", ...operators] as const satisfies readonly KeyRole[];
 
 const page = z.strictObject(pageQuery);
 
@@ -58,7 +64,7 @@ const workflowRoutes = {
     method: "GET",
     path: "/api/v1/workflows/{id}",
     summary: "Show a workflow's definition.",
-    access: readers,
+    access: approvalReaders,
     replies: { 200: schemas.workflow },
     errors: ["workflow_not_found"],
   },
@@ -144,7 +150,7 @@ const approvalRoutes = {
     method: "GET",
     path: "/api/v1/approvals",
     summary: "List approvals, those of the newest runs first.",
-    access: readers,
+    access: approvalReaders,
     query: z.strictObject({ ...pageQuery, state: schemas.approvalState.exactOptional() }),
     replies: { 200: pageOf(schemas.approval) },
     errors: [],
@@ -153,7 +159,7 @@ const approvalRoutes = {
     method: "GET",
     path: "/api/v1/approvals/{job_id}/context",
     summary: "Show what is to be approved.",
-    access: readers,
+    access: approvalReaders,
     replies: { 200: schemas.approvalContext },
     errors: ["approval_not_found"],
   },
@@ -161,7 +167,7 @@ const approvalRoutes = {
     method: "POST",
     path: "/api/v1/approvals/{job_id}/approve",
     summary: "Approve a step; name the hash of what was shown.",
-    access: operators,
+    access: approvers,
     body: schemas.decisionBody,
     replies: { 200: schemas.approval },
     errors: decisionErrors,
@@ -170,7 +176,7 @@ const approvalRoutes = {
     method: "POST",
     path: "/api/v1/approvals/{job_id}/reject",
     summary: "Reject a step; name the hash of what was shown.",
-    access: operators,
+    access: approvers,
     body: schemas.decisionBody,
     replies: { 200: schemas.approval },
     errors: decisionErrors,
@@ -226,7 +232,11 @@ const tenantRoutes = {
     path: "/api/v1/keys",
     summary: "List a tenant's API keys, or the platform's own.",
     access: keyAdmins,
-    query: z.strictObject({ tenant: tenantName.exactOptional() }),
+    query: z.strictObject({
+      ...pageQuery,
+      limit: pageQuery.limit.meta({ description: "Items per page: 1 to 500; without it 1000." }),
+      tenant: tenantName.exactOptional(),
+    }),
     replies: { 200: pageOf(tenantSchemas.apiKey) },
     errors: [],
   },

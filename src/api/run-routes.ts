@@ -8,6 +8,8 @@ import * as runSchemas from "./run-schemas.ts";
 import * as schemas from "./schemas.ts";
 
 const readers = ["viewer", "operator", "admin"] as const satisfies readonly KeyRole[];
+/** Whoever decides on an approval sees its run, too. */
+const runReaders = ["approver", ...readers] as const satisfies readonly KeyRole[];
 const operators = ["operator", "admin"] as const satisfies readonly KeyRole[];
 const admins = ["admin"] as const satisfies readonly KeyRole[];
 
@@ -84,7 +86,7 @@ export const runRoutes = {
     method: "GET",
     path: "/api/v1/workflow-runs/{id}",
     summary: "Show a run with its steps.",
-    access: readers,
+    access: runReaders,
     replies: { 200: schemas.run },
     errors: ["run_not_found"],
   },
@@ -92,7 +94,7 @@ export const runRoutes = {
     method: "GET",
     path: "/api/v1/workflow-runs/{id}/why",
     summary: "Explain why a run does not move, or how it ended.",
-    access: readers,
+    access: runReaders,
     replies: { 200: explanation },
     errors: ["run_not_found"],
   },
@@ -117,7 +119,7 @@ export const runRoutes = {
     method: "GET",
     path: "/api/v1/workflow-runs/{id}/timeline",
     summary: "Read what happened in a run, oldest first.",
-    access: readers,
+    access: runReaders,
     query: page,
     replies: { 200: pageOf(schemas.timelineRow) },
     errors: ["run_not_found"],
@@ -126,7 +128,7 @@ export const runRoutes = {
     method: "GET",
     path: "/api/v1/workflow-runs/{id}/steps/{step_id}/items",
     summary: "List the items of a for_each step, in their order.",
-    access: readers,
+    access: runReaders,
     query: page,
     replies: { 200: pageOf(schemas.step) },
     errors: ["run_not_found", "step_not_found"],

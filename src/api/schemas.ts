@@ -303,6 +303,8 @@ const approvalFields = {
   expires_at: time.exactOptional(),
   decided_at: time.exactOptional(),
   decided_by: z.string().exactOptional(),
+  decided_by_name: z.string().exactOptional().meta({ description: "The owner of the key that decided." }),
+  decided_by_role: z.string().exactOptional(),
   reason: z.string().exactOptional(),
 };
 

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { keyRoles } from "../domain/api-key.ts";
 import { type QuotaName, quotaNames } from "../domain/quota.ts";
-import { freeText, tenantName, time } from "./fields.ts";
+import { callerName, freeText, tenantName, time } from "./fields.ts";
 
 const settings = {
   max_concurrent_runs: z.number().int().min(0).max(1_000_000),
@@ -95,6 +95,11 @@ const apiKeyFields = {
   tenant: z.string(),
   role: z.enum(keyRoles),
   name: z.string(),
+  owner: z.string().exactOptional().meta({ description: "The person or service that it belongs to." }),
+  made_through: z
+    .array(z.string())
+    .exactOptional()
+    .meta({ description: "Owners of the keys through which it was made, the maker first." }),
   created_at: time,
   created_by: z.string(),
   expires_at: time.exactOptional(),
@@ -113,6 +118,10 @@ export const newApiKeyBody = z
   .strictObject({
     role: z.enum(keyRoles),
     name: freeText(128).min(1),
+    owner: callerName.exactOptional().meta({
+      description:
+        "The person or service that it belongs to; its name by default. Duties are separate between owners.",
+    }),
     tenant: tenantName.exactOptional().meta({ description: "For platform keys: whose key it becomes." }),
     expires_at: time.exactOptional(),
   })

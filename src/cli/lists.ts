@@ -10,9 +10,9 @@ export type ListedPage<Item> = { readonly items: readonly Item[]; readonly next_
 /** What the server gives at most at a time. */
 const pageMax = 500;
 
-export function withListOptions(command: Command): Command {
+export function withListOptions(command: Command, limit = 50): Command {
   return command
-    .option("-n, --limit <count>", "how many at most", wholeNumber, 50)
+    .option("-n, --limit <count>", "how many at most", wholeNumber, limit)
     .option("--cursor <cursor>", "go on after an earlier list: its next_cursor");
 }
 

@@ -1,10 +1,11 @@
 // Everything that may be asked of a control plane, as one table of functions: the gateway and embedding programs use it.
 
 import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
-import type { Approval, ApprovalState, Decision } from "../domain/approval.ts";
+import type { Approval, ApprovalState, Decider, Decision } from "../domain/approval.ts";
 import type { EventRow } from "../domain/event.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { Job, JobId } from "../domain/job.ts";
+import type { DutyRule, Person } from "../domain/person.ts";
 import type { QuotaName, QuotaReached, Usage } from "../domain/quota.ts";
 import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
@@ -34,7 +35,15 @@ import type { RunApi } from "./runs/run-api.ts";
 export type * from "./jobs/job-api.ts";
 
 /** Who asks: `credential` is the id of the key, `actor` what stands in records and rows. */
-export type Caller = { readonly tenant: TenantId; readonly actor: string; readonly credential?: string };
+export type Caller = {
+  readonly tenant: TenantId;
+  readonly actor: string;
+  readonly credential?: string;
+  /** Who is behind the key; without one only actors are compared. */
+  readonly person?: Person;
+  /** What an approval keeps of whoever decides it. */
+  readonly decider?: Decider;
+};
 
 /** The store could not answer: `unknown` may have had its effect, `unavailable` had none. */
 export type Trouble =
@@ -106,7 +115,8 @@ export type DecideAnswer =
   | { readonly kind: "already_decided"; readonly approval: Approval }
   | { readonly kind: "expired" }
   | { readonly kind: "changed" }
-  | { readonly kind: "self_approval" }
+  /** `rule` is absent when the very same key asked. */
+  | { readonly kind: "self_approval"; readonly rule?: DutyRule }
   | { readonly kind: "run_ended" }
   | { readonly kind: "not_found" }
   | { readonly kind: "credential_revoked" }
@@ -334,24 +344,40 @@ export type ControlApi = {
   createKey(
     by: Acting,
     tenant: TenantId,
-    options: { readonly role: KeyRole; readonly name: string; readonly expiresAtMs?: number },
+    options: {
+      readonly role: KeyRole;
+      readonly name: string;
+      /** The person or service it belongs to; the name by default. */
+      readonly owner?: string;
+      readonly expiresAtMs?: number;
+    },
   ): Promise<
     | ({ readonly kind: "created" } & NewKey)
     | { readonly kind: "tenant_removed" }
+    /** Made through so many others that nobody could tell any more who is behind it. */
+    | { readonly kind: "lineage_too_long" }
     | QuotaReached
     | WriteTrouble
   >;
+  /** By id; the first 1,000 without a page. */
   listKeys(
     tenant: TenantId,
+    page?: { readonly after: string; readonly limit: number },
   ): Promise<{ readonly kind: "listed"; readonly keys: readonly ApiKeyRecord[] } | Trouble>;
   revokeKey(
     by: Acting,
     tenant: TenantId,
     keyId: string,
   ): Promise<{ readonly kind: "revoked" } | { readonly kind: "not_found" } | WriteTrouble>;
-  /** Good keys are remembered for 4 s; the store's own check refuses a revoked one at once. */
+  /** Who these keys belong to, of those that still exist. */
+  describeKeys(keyIds: readonly string[]): Promise<ReadonlyMap<string, ApiKeyRecord>>;
+  /**
+   * Good keys are remembered for 4 s; the store's own check refuses a revoked one at once. `stored` asks the store whatever is
+   * remembered.
+   */
   authenticate(
     keyText: string,
+    from?: "memory" | "stored",
   ): Promise<
     { readonly kind: "authenticated"; readonly key: ApiKeyRecord } | { readonly kind: "refused" } | Trouble
   >;

@@ -20,7 +20,14 @@ import { createPolledBatches, pollJobs } from "./jobs/poll-jobs.ts";
 import { reportResult } from "./jobs/report-result.ts";
 import type { WorkerViews } from "./jobs/worker-views.ts";
 import type { Workers } from "./jobs/workers.ts";
-import { authenticate, createKey, createKeyCache, listKeys, revokeKey } from "./keys/api-keys.ts";
+import {
+  authenticate,
+  createKey,
+  createKeyCache,
+  describeKeys,
+  listKeys,
+  revokeKey,
+} from "./keys/api-keys.ts";
 import { createLockApi } from "./locks/public-locks.ts";
 import { createPolicyApi } from "./policies/policies.ts";
 import { createPoolApi } from "./pools/pools.ts";
@@ -70,9 +77,10 @@ export function createApi(engine: Engine, workers: Workers, views: WorkerViews):
     },
     removeTenant: (actor, tenant) => removeTenant({ engine, keys }, actor, tenant),
     createKey: (by, tenant, options) => createKey(engine, by, tenant, options),
-    listKeys: (tenant) => listKeys(engine, tenant),
+    listKeys: (tenant, page) => listKeys(engine, tenant, page),
+    describeKeys: (keyIds) => describeKeys(engine, keyIds),
     revokeKey: (by, tenant, keyId) => revokeKey(engine, keys, { by, tenant, keyId }),
-    authenticate: (text) => authenticate(engine, keys, text),
+    authenticate: (text, from) => authenticate(engine, keys, text, from),
     followEvents: (tenant, start) => followEvents(engine, tenant, start),
     followRun: (tenant, runId, start) => followRun(engine, { tenant, runId }, start),
     ...createRunApi(engine, holders),

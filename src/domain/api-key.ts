@@ -1,11 +1,18 @@
 // API keys: their text, what is stored of them, and what each role may do.
 import { createHash, timingSafeEqual } from "node:crypto";
 import { crc32 } from "node:zlib";
-import { parseTenantId, platformTenant, type TenantId } from "./tenant.ts";
+import type { Person } from "./person.ts";
+import { parseTenantId, platformTenant, type TenantId, type TenantSettings } from "./tenant.ts";
 
-/** `platform` keys belong to no tenant; the others act in one. */
-export const keyRoles = ["platform", "admin", "operator", "viewer", "worker"] as const;
+/** `platform` and `metrics` keys belong to no tenant; the others act in one. */
+export const keyRoles = ["platform", "admin", "operator", "viewer", "worker", "approver", "metrics"] as const;
 export type KeyRole = (typeof keyRoles)[number];
+
+const platformRoles: ReadonlySet<KeyRole> = new Set<KeyRole>(["platform", "metrics"]);
+
+export function isPlatformRole(role: KeyRole): boolean {
+  return platformRoles.has(role);
+}
 
 export type ApiKeyRecord = {
   /** `<tenant>.<random>`: names its tenant, so that no global table is needed. Public. */
@@ -13,6 +20,10 @@ export type ApiKeyRecord = {
   readonly tenant: TenantId;
   readonly role: KeyRole;
   readonly name: string;
+  /** The person or service that it belongs to; of older keys the name says it. */
+  readonly owner?: string;
+  /** Owners of the keys through which it was made, the maker first; keys of the platform are not among them. */
+  readonly lineage?: readonly string[];
   readonly createdAtMs: number;
   readonly createdBy: string;
   readonly expiresAtMs?: number;
@@ -34,9 +45,13 @@ export function makeKeyText({ keyId, secret }: Pick<KeyText, "keyId" | "secret">
 export function readKeyText(text: string): KeyText | undefined {
   const [, keyId, secret, checksum] = textPattern.exec(text) ?? [];
   if (keyId === undefined || secret === undefined || checksum === undefined) return undefined;
-  const tenant = parseTenantId(keyId.slice(0, keyId.lastIndexOf(".")));
+  const tenant = tenantOfKey(keyId);
   if (tenant === undefined || checksum !== checksumOf(`${prefix}_${keyId}_${secret}`)) return undefined;
   return { keyId, tenant, secret };
+}
+
+export function tenantOfKey(keyId: string): TenantId | undefined {
+  return parseTenantId(keyId.slice(0, Math.max(0, keyId.lastIndexOf("."))));
 }
 
 export function hashSecret(secret: string): string {
@@ -50,6 +65,43 @@ export function secretMatches(secret: string, expectedHash: string): boolean {
 
 export function isPlatformKey(key: ApiKeyRecord): boolean {
   return key.tenant === platformTenant && key.role === "platform";
+}
+
+/** May read /metrics, which tell of all tenants. */
+export function readsMetrics(key: ApiKeyRecord): boolean {
+  return key.tenant === platformTenant && isPlatformRole(key.role);
+}
+
+export function personOf({ owner, name, lineage = [] }: ApiKeyRecord): Person {
+  return { owner: owner ?? name, lineage };
+}
+
+/** Longer than anything acts for a key that it has asked about once: polls of 120 s at most, caches of 5 s. */
+const revokedKeepMs = 180_000;
+/** Half a megabyte in the tenant's record. Beyond it the oldest go, and only caches of 5 s may still believe in them. */
+const revokedMax = 10_000;
+
+type Revocations = Pick<TenantSettings, "revokedKeyIds" | "revokedSince">;
+
+/** Lists keys as revoked. What is on the list stays there for three minutes at least and for six at most, if others follow. */
+export function withRevoked(
+  { revokedKeyIds = [], revokedSince }: Revocations,
+  keyIds: readonly string[],
+  nowMs: number,
+): Revocations {
+  const isOver = revokedSince !== undefined && nowMs - revokedSince.atMs >= revokedKeepMs;
+  // An id that the list does not have, as after a change by an older version: nothing counts as old.
+  const oldOnes = isOver ? Math.max(0, revokedKeyIds.indexOf(revokedSince.keyId)) : 0;
+  const kept = revokedKeyIds.slice(oldOnes);
+  const known = new Set(kept);
+  const added = keyIds.filter((keyId) => !known.has(keyId));
+  const [first] = added;
+  const startsAnew = first !== undefined && (revokedSince === undefined || isOver);
+  const since = startsAnew ? { atMs: nowMs, keyId: first } : revokedSince;
+  return {
+    revokedKeyIds: [...kept, ...added].slice(-revokedMax),
+    ...(since === undefined ? {} : { revokedSince: since }),
+  };
 }
 
 function checksumOf(text: string): string {

@@ -5,6 +5,14 @@ import type { RunId } from "./run.ts";
 /** The job id of the step's attempt that waits. */
 export type ApprovalId = Brand<string, "ApprovalId">;
 
+/** Who decided, as the approval keeps it: a key may be gone when somebody asks. */
+export type Decider = {
+  readonly owner: string;
+  readonly role: string;
+  /** The owner of the key that made the decider's, or that key's id. */
+  readonly madeBy: string;
+};
+
 export type Decision = "approved" | "rejected";
 export type ApprovalState = "pending" | Decision | "expired" | "cancelled";
 
@@ -29,6 +37,7 @@ export type Approval = ApprovalRequest & {
   readonly requestedAtMs: number;
   readonly decidedAtMs?: number;
   readonly decidedBy?: string;
+  readonly decider?: Decider;
   /** Chosen by the caller: a repeated decision is recognised by it. */
   readonly decisionId?: string;
   readonly reason?: string;

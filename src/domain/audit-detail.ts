@@ -1,4 +1,5 @@
 // The words in which a change of settings, or what was refused in a minute, stands in the audit trail.
+import type { Decider, Decision } from "./approval.ts";
 import { formatTime } from "./engine/rfc3339.ts";
 
 /** A row's detail stays short: whoever wants the rest looks at the thing itself. */
@@ -8,10 +9,15 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** What differs, as `max_concurrent_runs=5 stopped=unset`, and a token that makes the change recognisable when it is repeated. */
 export function describeChange(before: Fields, after: Fields, token: string): string {
-  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+    .filter((name) => name !== bookkeeping)
+    .sort();
   const words = names.flatMap((name) => describeField(snakeCase(name), before[name], after[name]));
   return cut(words.join(" "), token);
 }
+
+/** Says how old the list of revoked keys is, which itself is told. */
+const bookkeeping = "revokedSince";
 
 function describeField(path: string, before: unknown, after: unknown): readonly string[] {
   if (textOf(before) === textOf(after)) return [];
@@ -46,6 +52,15 @@ function isFields(value: unknown): value is Fields {
 function textOf(value: unknown): string {
   const isWord = typeof value === "string" && /^[\w.:@/+-]+$/.test(value);
   return isWord ? value : (JSON.stringify(value) ?? "unset");
+}
+
+type Decided = { readonly decision: Decision; readonly hash: string; readonly decider?: Decider };
+
+/** `approved <hash>`, and then who is behind the key and who made it. */
+export function decisionDetail({ decision, hash, decider }: Decided): string {
+  if (decider === undefined) return `${decision} ${hash}`;
+  const { owner, role, madeBy } = decider;
+  return `${decision} ${hash} by=${textOf(owner)} role=${textOf(role)} made_by=${textOf(madeBy)}`;
 }
 
 function snakeCase(name: string): string {

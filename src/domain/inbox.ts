@@ -1,5 +1,5 @@
 // What may happen to a run after its admission: every change arrives as an entry of its inbox.
-import type { ApprovalId, Decision } from "./approval.ts";
+import type { ApprovalId, Decider, Decision } from "./approval.ts";
 import type { DispatchVerdict } from "./dispatch.ts";
 import type { ClaimToken, JobId } from "./job.ts";
 import type { Guard } from "./lock.ts";
@@ -30,6 +30,7 @@ export type NewEntry =
       readonly decision: Decision;
       readonly hash: string;
       readonly decidedBy: string;
+      readonly decider?: Decider;
       readonly reason?: string;
     }
   | { readonly kind: "cancel"; readonly entryId: string; readonly actor: string; readonly reason: string }

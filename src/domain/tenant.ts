@@ -42,6 +42,8 @@ export type TenantSettings = {
   readonly stopped?: boolean;
   /** Keys revoked lately: the operations that act for a key refuse these at once, whatever a cache still says. */
   readonly revokedKeyIds?: readonly string[];
+  /** What stands before this key in the list was revoked before this time. */
+  readonly revokedSince?: { readonly atMs: number; readonly keyId: string };
   /** The tenant is being removed, or was: no key is made in it and none is accepted. */
   readonly removed?: true;
   readonly resultsStrategy?: ResultsStrategy;

@@ -1,6 +1,6 @@
 // Finds out who asks and whether they may: the key, the failures at the address and the key id, the role, the tenant named.
 import type { Route } from "../api/route.ts";
-import { type ApiKeyRecord, isPlatformKey } from "../domain/api-key.ts";
+import { type ApiKeyRecord, isPlatformKey, readsMetrics } from "../domain/api-key.ts";
 import { isLoopback } from "../domain/network-address.ts";
 import type { Client } from "./client-address.ts";
 import type { FailedAuthentications, KeyOutcome } from "./failed-authentications.ts";
@@ -44,6 +44,23 @@ export async function authenticateRequest(
   }
 }
 
+/**
+ * Once more when the body is here: a key that was revoked or has expired while it arrived changes nothing any more. What is
+ * remembered of a key is 5 s old at most. A platform key writes where the store cannot compare it, so that is asked again.
+ */
+export async function authenticateAgain(
+  { api }: Service,
+  route: Route,
+  key: ApiKeyRecord | undefined,
+  headers: RequestHeaders,
+): Promise<Failure | undefined> {
+  const text = keyTextOf(headers);
+  if (route.method === "GET" || key === undefined || text === undefined) return undefined;
+  const answer = await api.authenticate(text, isPlatformKey(key) ? "stored" : "memory");
+  if (isTrouble(answer)) return readingTrouble(answer);
+  return answer.kind === "refused" ? { code: "unauthenticated" } : undefined;
+}
+
 /** Costs nothing to refuse, and counts against nobody: others behind the same address may have keys. */
 const noKey = { kind: "bad" } as const;
 
@@ -59,7 +76,7 @@ export function keyTextOf(headers: RequestHeaders): string | undefined {
 }
 
 function refusalOf(route: Route, key: ApiKeyRecord, headers: RequestHeaders): Failure | undefined {
-  if (route.access === "metrics") return isPlatformKey(key) ? undefined : { code: "forbidden" };
+  if (route.access === "metrics") return readsMetrics(key) ? undefined : { code: "forbidden" };
   if (typeof route.access === "string") return undefined;
   if (!route.access.includes(key.role)) return { code: "forbidden" };
   const foreign = foreignTenant(key.tenant, { headers }, []);

@@ -4,7 +4,7 @@ import type { Operation, RouteOf } from "../api/routes.ts";
 import type { Config } from "../config.ts";
 import type { Computing } from "../control/computing.ts";
 import type { Caller, ControlApi, Trouble, WriteTrouble } from "../control/control-api.ts";
-import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
+import { type ApiKeyRecord, type KeyRole, personOf } from "../domain/api-key.ts";
 import type { QuotaName, QuotaReached } from "../domain/quota.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import { retryAfterSeconds } from "../domain/wait.ts";
@@ -80,7 +80,10 @@ export type Handlers = { readonly [Name in Operation]: Handler<Name> };
 
 /** The key stands for whoever uses it: in records, in rows, and in the store's own check for revoked ones. */
 export function callerOf(key: ApiKeyRecord): Caller {
-  return { tenant: key.tenant, actor: key.keyId, credential: key.keyId };
+  const { tenant, keyId, role, createdBy } = key;
+  const person = personOf(key);
+  const decider = { owner: person.owner, role, madeBy: person.lineage[0] ?? createdBy };
+  return { tenant, actor: keyId, credential: keyId, person, decider };
 }
 
 export function isTrouble(answer: { readonly kind: string }): answer is Trouble {

@@ -3,7 +3,7 @@ import type { Route } from "../api/route.ts";
 import { type Operation, operations, routes } from "../api/routes.ts";
 import { isPlatformKey } from "../domain/api-key.ts";
 import { errors, InterlockError } from "../errors.ts";
-import { authenticateRequest, keyTextOf } from "./authenticate-request.ts";
+import { authenticateAgain, authenticateRequest, keyTextOf } from "./authenticate-request.ts";
 import {
   beginExchange,
   beginStream,
@@ -125,8 +125,10 @@ const aboveShare: Failure = {
 };
 
 async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply> {
-  const { schemas, handle } = prepared[exchange.operation];
+  const { route, schemas, handle } = prepared[exchange.operation];
   const { headers } = exchange.head;
+  const ended = await authenticateAgain(desk.service, route, exchange.key, headers);
+  if (ended !== undefined) return fail(desk, exchange, ended);
   const contentType = typeof headers["content-type"] === "string" ? headers["content-type"] : undefined;
   const body = await readBody(desk.service.ports.clock, schemas, { bytes, contentType }, exchange.key);
   if (body.kind === "refused") return fail(desk, exchange, body.failure);

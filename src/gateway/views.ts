@@ -3,7 +3,7 @@ import type { z } from "zod";
 import type * as schemas from "../api/schemas.ts";
 import type * as tenantSchemas from "../api/tenant-schemas.ts";
 import type { ClaimedJob, RunDetails, WorkflowInfo } from "../control/control-api.ts";
-import type { ApiKeyRecord } from "../domain/api-key.ts";
+import { type ApiKeyRecord, personOf } from "../domain/api-key.ts";
 import type { Approval } from "../domain/approval.ts";
 import { inputRecordKey } from "../domain/engine/keys.ts";
 import { formatTime } from "../domain/engine/rfc3339.ts";
@@ -127,6 +127,9 @@ export function approvalView(approval: Approval): View<typeof schemas.approval> 
     ...optionalTime("expires_at", approval.expiresAtMs),
     ...optionalTime("decided_at", approval.decidedAtMs),
     ...(approval.decidedBy === undefined ? {} : { decided_by: approval.decidedBy }),
+    ...(approval.decider === undefined
+      ? {}
+      : { decided_by_name: approval.decider.owner, decided_by_role: approval.decider.role }),
     ...(approval.reason === undefined ? {} : { reason: approval.reason }),
   };
 }
@@ -170,6 +173,8 @@ export function apiKeyView(key: ApiKeyRecord): View<typeof tenantSchemas.apiKey>
     tenant: key.tenant,
     role: key.role,
     name: key.name,
+    owner: personOf(key).owner,
+    ...(key.lineage === undefined ? {} : { made_through: [...key.lineage] }),
     created_at: formatTime(key.createdAtMs),
     created_by: key.createdBy,
     ...optionalTime("expires_at", key.expiresAtMs),

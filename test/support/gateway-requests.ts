@@ -139,7 +139,7 @@ export function keyFor(row: Row, world: GatewayWorld): TestKey | undefined {
 }
 
 export function keyOf(role: KeyRole, world: GatewayWorld): TestKey {
-  return role === "platform" ? world.platform : world.acme[role];
+  return role === "platform" || role === "metrics" ? world[role] : world.acme[role];
 }
 
 /** What every failure must be, whatever went wrong. */

@@ -15,7 +15,7 @@ export const acme = "acme" as TenantId;
 export const globex = "globex" as TenantId;
 
 export type TestKey = { readonly text: string; readonly key: ApiKeyRecord };
-export type TenantKeys = Readonly<Record<Exclude<KeyRole, "platform">, TestKey>>;
+export type TenantKeys = Readonly<Record<Exclude<KeyRole, "platform" | "metrics">, TestKey>>;
 
 export type Sent = {
   readonly key?: TestKey | string | undefined;
@@ -38,6 +38,8 @@ export type GatewayWorld = {
   readonly plane: ControlPlane;
   readonly gateway: Gateway;
   readonly platform: TestKey;
+  /** Of the platform, for whoever only collects metrics. */
+  readonly metrics: TestKey;
   readonly acme: TenantKeys;
   readonly globex: TenantKeys;
   /** Everything logged so far, as JSON lines. */
@@ -74,6 +76,7 @@ export async function openGatewayWorld(
   return {
     ...world,
     platform: await makeKey(plane, platformTenant, "platform"),
+    metrics: await makeKey(plane, platformTenant, "metrics"),
     acme: await tenantKeys(plane, acme),
     globex: await tenantKeys(plane, globex),
     async close() {
@@ -115,6 +118,7 @@ async function tenantKeys(plane: ControlPlane, tenant: TenantId): Promise<Tenant
     operator: await makeKey(plane, tenant, "operator"),
     viewer: await makeKey(plane, tenant, "viewer"),
     worker: await makeKey(plane, tenant, "worker"),
+    approver: await makeKey(plane, tenant, "approver"),
   };
 }
 

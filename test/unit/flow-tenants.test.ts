@@ -52,7 +52,7 @@ test("a removed tenant's keys are refused at once, and a tenant of the same name
   expect(await plane.api.createTenant("root", tenant, {})).toEqual({ kind: "created" });
   const again = await plane.api.getTenant(tenant);
   if (again.kind !== "tenant") throw new Error(again.kind);
-  expect(Object.keys(again.record.settings)).toEqual(["revokedKeyIds"]);
+  expect(Object.keys(again.record.settings)).toEqual(["revokedKeyIds", "revokedSince"]);
   await plane.close();
 });
 

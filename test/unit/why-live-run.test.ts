@@ -96,7 +96,8 @@ const cases: readonly Case[] = [
       requested_by: "ann",
       since: "2027-01-15T07:59:51.000Z",
       expires_at: "2027-01-15T08:00:09.000Z",
-      may_decide: "keys of role operator or admin, but not ann, who asked for the run",
+      may_decide:
+        "keys of role approver, operator or admin, but not ann, who asked for the run, nor a key of the same owner or of its maker",
       path: "/api/v1/approvals/run_07_0123456789abcdef%3Aok%401/context",
     },
     says: /Step ok has been waiting for an approval since/,
@@ -106,7 +107,7 @@ const cases: readonly Case[] = [
     given: {
       steps: [step({ record: waiting("approval"), approval: known({ ...approval, separateDuties: false }) })],
     },
-    first: { kind: "approval", may_decide: "keys of role operator or admin" },
+    first: { kind: "approval", may_decide: "keys of role approver, operator or admin" },
     says: /approval/,
   },
   {

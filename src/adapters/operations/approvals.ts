@@ -1,5 +1,6 @@
 // Approvals as records: reading them, and the check that a decision passes before it becomes an entry.
 import type { Approval } from "../../domain/approval.ts";
+import { decisionDetail } from "../../domain/audit-detail.ts";
 import type { NewEntry } from "../../domain/inbox.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -68,19 +69,20 @@ export function putDecision(
   approval: Approval,
   entry: DecisionEntry,
 ): void {
-  const { entryId, decision, decidedBy, reason } = entry;
+  const { entryId, decision, decidedBy, decider, reason } = entry;
   context.records.put("approval", tenant, approval.approvalId, {
     ...approval,
     state: decision,
     decidedAtMs: nowMs(context),
     decidedBy,
     decisionId: entryId,
+    ...(decider === undefined ? {} : { decider }),
     ...(reason === undefined ? {} : { reason }),
   });
   appendEvent(context, tenant, {
     type: "approval_decided",
     subject: approval.approvalId,
     actor: decidedBy,
-    detail: `${decision} ${approval.hash}`,
+    detail: decisionDetail(entry),
   });
 }

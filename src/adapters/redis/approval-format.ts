@@ -1,5 +1,5 @@
 // An approval as it lies in Redis: one hash, names and values of which come back in turn.
-import type { Approval, ApprovalId, ApprovalRequest, ApprovalState } from "../../domain/approval.ts";
+import type { Approval, ApprovalId, ApprovalRequest, ApprovalState, Decider } from "../../domain/approval.ts";
 import type { RunId } from "../../domain/run.ts";
 import { plain } from "./keys.ts";
 import { wholeMs } from "./script-call.ts";
@@ -45,6 +45,7 @@ export function parseApproval(approvalId: ApprovalId, flat: readonly string[]): 
     requestedAtMs: Number(text("requestedAt")),
     ...optional("decidedAtMs", "decidedAt", Number),
     ...optional("decidedBy", "decidedBy", asIs),
+    ...optional("decider", "decider", (value) => JSON.parse(value) as Decider),
     ...optional("decisionId", "decisionId", asIs),
     ...optional("reason", "reason", asIs),
   };

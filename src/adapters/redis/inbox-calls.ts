@@ -1,4 +1,5 @@
 // The operations on a run's inbox as script calls: deliver, take, commit.
+import { decisionDetail } from "../../domain/audit-detail.ts";
 import {
   drainEntriesMax,
   drainsMax,
@@ -214,7 +215,7 @@ function entryToKeep(entry: NewEntry): InboxEntry {
 /** Always seven, so that what follows has its place. */
 function entryArgs(entry: NewEntry, settings: StoreSettings): string[] {
   const args = ownArgs(entry, settings);
-  return [...args, ...new Array<string>(7 - args.length).fill("")];
+  return [...args, ...new Array<string>(9 - args.length).fill("")];
 }
 
 function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
@@ -224,9 +225,10 @@ function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
       return [jobId, jsonWord(token), jsonWord(entryId), recordField(payload.key), payload.body];
     }
     case "decision": {
-      const { approvalId, entryId, hash, decision, decidedBy, reason } = entry;
+      const { approvalId, entryId, hash, decision, decidedBy, decider, reason } = entry;
       const because = reason === undefined ? ["", ""] : ["because", reason];
-      return [approvalId, entryId, hash, decision, decidedBy, ...because];
+      const decided = [decisionDetail(entry), decider === undefined ? "" : JSON.stringify(decider)];
+      return [approvalId, entryId, hash, decision, decidedBy, ...because, ...decided];
     }
     case "cancel":
       return [entry.entryId, entry.actor, entry.reason];

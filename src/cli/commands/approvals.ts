@@ -1,5 +1,6 @@
 // interlock approvals, approve, reject: what waits for a person, and the person's word.
 import { Option } from "commander";
+import type { Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
 import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
 import { age, toneOf, visible } from "../text.ts";
@@ -58,7 +59,7 @@ async function listApprovals(
           approval.requested_by,
           age(approval.requested_at, terminal.nowMs()),
           age(approval.expires_at, terminal.nowMs()),
-          approval.decided_by,
+          approval.decided_by_name ?? approval.decided_by,
         ]),
       ),
   });
@@ -74,12 +75,17 @@ async function showApproval(context: Context, id: string): Promise<void> {
       ["requested by", shown.requested_by],
       ["requested", age(shown.requested_at, terminal.nowMs())],
       ["expires", age(shown.expires_at, terminal.nowMs())],
-      ["decided by", shown.decided_by],
+      ["decided by", deciderOf(shown)],
       ["reason", shown.reason === undefined ? undefined : visible(shown.reason)],
       ["hash", shown.hash],
     ]),
     visible(JSON.stringify(shown.payload, null, 2)),
   ]);
+}
+
+function deciderOf({ decided_by, decided_by_name, decided_by_role }: Success<"approvalContext">) {
+  if (decided_by_name === undefined) return decided_by;
+  return visible(`${decided_by_name} (${decided_by_role ?? "key"}), ${decided_by}`);
 }
 
 type DecisionOptions = { readonly reason?: string; readonly hash?: string };

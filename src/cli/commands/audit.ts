@@ -72,7 +72,7 @@ async function listRecords(context: Context, options: RecordOptions): Promise<vo
           record.type,
           shortened(record.subject, 48),
           shortened(record.detail, 60),
-          shortened(record.actor, 32),
+          shortened(record.actor_name ?? record.actor, 32),
           { text: record.hash?.slice(0, 10) ?? "not yet", tone: "quiet" },
         ]),
       ),

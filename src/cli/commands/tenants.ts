@@ -1,6 +1,6 @@
 // interlock tenants, keys, idempotency: who may do what, and which run a key stands for.
 import { type Command, Option } from "commander";
-import { type KeyRole, keyRoles } from "../../domain/api-key.ts";
+import { isPlatformRole, type KeyRole, keyRoles } from "../../domain/api-key.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import { adviseDrill } from "../advise-drill.ts";
@@ -51,9 +51,10 @@ export function addKeyCommands({ program, does }: Cli): void {
   const keys = program
     .command("keys")
     .description("API keys: of your key's tenant, or with --tenant of another");
-  keys
-    .command("list", { isDefault: true })
-    .description("list API keys, without their secrets")
+  withListOptions(
+    keys.command("list", { isDefault: true }).description("list API keys, without their secrets"),
+    keysListed,
+  )
     .option("--tenant <tenant>", "whose; with a platform key")
     .option("--platform", "the platform's own; with a platform key")
     .action(does(listKeys));
@@ -63,8 +64,12 @@ export function addKeyCommands({ program, does }: Cli): void {
     .argument("<name>", "what it is for")
     .addOption(new Option("--role <role>", "what it may do").choices(keyRoles).makeOptionMandatory())
     .option("--tenant <tenant>", "whose; with a platform key")
+    .option("--owner <owner>", "the person or service that it belongs to; its name by default")
     .option("--expires-in <time>", "such as 90d", durationMs)
-    .addHelpText("after", "\nExample:\n  interlock keys create 'the mailer' --role worker --expires-in 90d")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  interlock keys create 'the mailer' --role worker --expires-in 90d\n  interlock keys create 'phone of Ada' --role approver --owner ada",
+    )
     .action(does(createKey));
   keys
     .command("revoke")
@@ -183,6 +188,9 @@ async function changeTenant(context: Context, id: string, body: Body<"changeTena
   context.output.answer(tenant, () => tenantLines(context, tenant));
 }
 
+/** As many as there were in one answer before there were pages. */
+const keysListed = 1_000;
+
 type OfTenant = { readonly tenant?: string; readonly platform?: boolean };
 
 /** A tenant's admin manages its own keys; everybody else's are the platform's business. */
@@ -194,43 +202,50 @@ function keysOf(context: Context, { tenant, platform }: OfTenant) {
   };
 }
 
-async function listKeys(context: Context, options: OfTenant): Promise<void> {
+async function listKeys(context: Context, options: OfTenant & ListOptions): Promise<void> {
   const { output, terminal } = context;
   const { client, query } = keysOf(context, options);
-  const list = await client.call("listKeys", { query });
+  const list = await readList(options, (page) => client.call("listKeys", { query: { ...page, ...query } }));
   showList(context, list, {
     none: "No API keys.",
     lines: (items) =>
       output.table(
-        ["id", "tenant", "role", "name", "created", "created by", "expires"],
+        ["id", "tenant", "role", "name", "owner", "created", "created by", "expires"],
         items.map((key) => [
           key.id,
           key.tenant,
           key.role,
           key.name,
+          key.owner === key.name ? undefined : key.owner,
           age(key.created_at, terminal.nowMs()),
-          key.created_by,
+          key.made_through?.[0] ?? key.created_by,
           age(key.expires_at, terminal.nowMs()),
         ]),
       ),
   });
 }
 
-type NewKeyOptions = { readonly role: KeyRole; readonly tenant?: string; readonly expiresIn?: number };
+type NewKeyOptions = {
+  readonly role: KeyRole;
+  readonly owner?: string;
+  readonly tenant?: string;
+  readonly expiresIn?: number;
+};
 
 async function createKey(context: Context, name: string, options: NewKeyOptions): Promise<void> {
-  const { role, tenant, expiresIn } = options;
-  const { client } = keysOf(context, role === "platform" ? { platform: true } : options);
+  const { role, owner, tenant, expiresIn } = options;
+  const { client } = keysOf(context, isPlatformRole(role) ? { platform: true } : options);
   const key = await client.call("createKey", {
     body: {
       role,
       name,
+      ...(owner === undefined ? {} : { owner }),
       ...(tenant === undefined ? {} : { tenant }),
       ...(expiresIn === undefined ? {} : { expires_at: formatTime(context.terminal.nowMs() + expiresIn) }),
     },
   });
   context.output.answer(key, () => [key.key]);
-  context.output.note(`A ${key.role} key of ${key.tenant}, id ${key.id}: shown only this once.`);
+  context.output.note(`A key of ${key.tenant} with role ${key.role}, id ${key.id}: shown only this once.`);
 }
 
 async function revokeKey(context: Context, id: string, options: OfTenant): Promise<void> {

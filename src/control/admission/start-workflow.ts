@@ -106,7 +106,7 @@ async function startPinned(
 ): Promise<StartWorkflowAnswer> {
   const { ports, config, storeTime } = engine;
   const { caller, workflow, input, key, traceparent, rerun, workLeft } = request;
-  const { tenant, actor, credential } = caller;
+  const { tenant, actor, credential, person } = caller;
   const settings = await settingsOf(engine, tenant);
   // Without them nobody knows whether duties are separate: a run that is not would stay so.
   if (settings === undefined) return gateUnavailable(engine, "the tenant's settings cannot be read");
@@ -124,6 +124,7 @@ async function startPinned(
       input,
       nowMs,
       separateDuties,
+      ...(person === undefined ? {} : { person }),
       ...(traceparent === undefined ? {} : { traceparent }),
       ...(rerun === undefined ? {} : { rerun }),
     },

@@ -1,6 +1,9 @@
 // A human's decision on a step: one atomic operation, or the same under the approval lock (the baseline).
 import type { Approval, ApprovalId } from "../../domain/approval.ts";
+import { factsRecordKey } from "../../domain/engine/keys.ts";
+import { readFacts } from "../../domain/engine/records.ts";
 import { parseJobId } from "../../domain/job.ts";
+import { mayDecide } from "../../domain/person.ts";
 import { retryAfterSeconds } from "../../domain/wait.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { DecideAnswer, DecideRequest } from "../control-api.ts";
@@ -41,6 +44,8 @@ async function decide(engine: Engine, request: DecideRequest): Promise<DecideAns
   const approvalId = request.approvalId as ApprovalId;
   const current = await readApproval(engine, request);
   if (current.kind !== "approval") return current;
+  const duties = await judgeDuties(engine, request, current.approval);
+  if (duties.kind !== "allowed") return duties;
   const hash = request.hash ?? current.approval.hash;
   const entryId = `decision:${engine.ports.random.token()}`;
   const answer = await deliverEntry(engine, {
@@ -53,6 +58,7 @@ async function decide(engine: Engine, request: DecideRequest): Promise<DecideAns
       decision,
       hash,
       decidedBy: caller.actor,
+      ...(caller.decider === undefined ? {} : { decider: caller.decider }),
       ...(reason === undefined ? {} : { reason }),
     },
     ...(caller.credential === undefined ? {} : { credential: caller.credential }),
@@ -66,6 +72,32 @@ async function decide(engine: Engine, request: DecideRequest): Promise<DecideAns
   }
   if (answer.kind !== "refused") return answer;
   return refusalOf(request, answer.because, answer.approval);
+}
+
+/**
+ * Separate duties hold between persons. What is compared does not change while a run lives, so that looking before deciding is
+ * enough; the store compares the keys themselves once more.
+ */
+async function judgeDuties(
+  { ports, config }: Engine,
+  { caller, decision }: DecideRequest,
+  { separateDuties, state, runId }: Approval,
+): Promise<{ readonly kind: "allowed" } | DecideAnswer> {
+  if (!separateDuties || decision !== "approved" || state !== "pending" || caller.person === undefined)
+    return { kind: "allowed" };
+  const request = { tenant: caller.tenant, runId, records: [factsRecordKey] };
+  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
+    ports.store.loadRun(request, { deadlineMs }),
+  );
+  if (answer.kind === "not_found") return { kind: "not_found" };
+  // Nothing was decided yet, whatever became of the question.
+  if (answer.kind !== "run") return { kind: "unavailable", cause: answer.cause };
+  const facts = answer.records[0]?.body;
+  const requester = facts === undefined ? undefined : readFacts(facts).person;
+  // A run of an older version: the store compares the actors.
+  if (requester === undefined) return { kind: "allowed" };
+  const verdict = mayDecide(requester, caller.person);
+  return verdict.kind === "allowed" ? verdict : { kind: "self_approval", rule: verdict.rule };
 }
 
 function refusalOf(request: DecideRequest, because: string, approval: Approval | undefined): DecideAnswer {

@@ -6,14 +6,17 @@ import {
   makeKeyText,
   readKeyText,
   secretMatches,
+  tenantOfKey,
+  withRevoked,
 } from "../../domain/api-key.ts";
 import { describeChange } from "../../domain/audit-detail.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import { lineageBelow } from "../../domain/person.ts";
+import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import { type Acting, actorOf, credentialIn, troubleOf, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
-import type { ControlApi } from "../control-api.ts";
+import type { ControlApi, WriteTrouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
-import { changeTenant } from "../tenants/tenants.ts";
+import { changeTenant, readRecord } from "../tenants/tenants.ts";
 
 type Answer<Name extends keyof ControlApi> = Awaited<
   ReturnType<Extract<ControlApi[Name], (...given: never[]) => unknown>>
@@ -26,6 +29,8 @@ export async function createKey(
   options: Parameters<ControlApi["createKey"]>[2],
 ): Promise<Answer<"createKey">> {
   const { ports, config, storeTime } = engine;
+  const lineage = lineageOf(by);
+  if (lineage === undefined) return { kind: "lineage_too_long" };
   const keyId = `${tenant}.${ports.random.token().slice(0, 16)}`;
   // Two tokens of at least 128 bits each: 256 bits of which nobody can guess enough.
   const secret = hashSecret(ports.random.token() + ports.random.token()).slice(0, 64);
@@ -33,6 +38,8 @@ export async function createKey(
     keyId,
     tenant,
     ...options,
+    owner: options.owner ?? options.name,
+    ...(lineage.length === 0 ? {} : { lineage }),
     createdAtMs: storeTime.nowMs(),
     createdBy: actorOf(by),
     secretHash: hashSecret(secret),
@@ -55,21 +62,27 @@ export async function createKey(
   return answer.kind === "tenant_removed" ? { kind: answer.kind } : writeTroubleOf(answer);
 }
 
-/** More keys than any tenant should have; listed in one answer. */
-const keysMax = 1_000;
+/** Keys of the platform start and decide nothing: what they have made is nobody's beside its owner's. */
+function lineageOf(by: Acting): readonly string[] | undefined {
+  if (typeof by === "string" || by.person === undefined || by.tenant === platformTenant) return [];
+  return lineageBelow(by.person);
+}
 
-export async function listKeys(engine: Engine, tenant: TenantId): Promise<Answer<"listKeys">> {
+const firstPage = { after: "", limit: 1_000 };
+
+export async function listKeys(
+  engine: Engine,
+  tenant: TenantId,
+  page = firstPage,
+): Promise<Answer<"listKeys">> {
   const { ports, config } = engine;
-  const request = { tenant, collection: "apiKey", after: "", limit: keysMax } as const;
+  const request = { tenant, collection: "apiKey", ...page } as const;
   const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
     ports.store.listDocuments(request, { deadlineMs }),
   );
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   return { kind: "listed", keys: answer.documents.map(({ body }) => JSON.parse(body) as ApiKeyRecord) };
 }
-
-/** How many revoked ids the tenant's record names: caches forget a key long before it falls off the list. */
-const revokedListed = 100;
 
 /** First the list that operations check, so that the key is refused at once; then the record that caches read again. */
 export async function revokeKey(
@@ -80,17 +93,15 @@ export async function revokeKey(
   const { ports, config } = engine;
   const { by, tenant, keyId } = request;
   cache.forget(keyId);
-  // An id that no key has must not get into the tenant's record: a hundred of them would push out those that were revoked just now.
+  // An id that no key has must not get into the tenant's record, which everybody reads.
   const found = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
     ports.store.getDocument({ tenant, collection: "apiKey", id: keyId }, { deadlineMs }),
   );
   if (found.kind === "not_found") return found;
   if (found.kind !== "document") return { kind: found.kind, cause: found.cause };
-  const listed = await changeTenant(engine, by, tenant, (settings) => ({
-    revokedKeyIds: [...(settings.revokedKeyIds ?? []).filter((id) => id !== keyId), keyId].slice(
-      -revokedListed,
-    ),
-  }));
+  const listed = await changeTenant(engine, by, tenant, (settings) =>
+    withRevoked(settings, [keyId], engine.storeTime.nowMs()),
+  );
   if (listed.kind === "version_conflict") return { kind: "unavailable", cause: "the settings keep changing" };
   if (listed.kind !== "saved") return listed;
   // The change above acted for the caller's key; its removal completes it, also when the key has revoked itself.
@@ -101,6 +112,63 @@ export async function revokeKey(
   cache.forget(keyId);
   if (answer.kind === "removed") return { kind: "revoked" };
   return answer.kind === "not_found" ? answer : troubleOf(answer);
+}
+
+/** All at once, page by page, until none is left: of a tenant that is removed, so that none is made meanwhile. */
+export async function revokeAllKeys(
+  engine: Engine,
+  cache: KeyCache,
+  { by, tenant }: { readonly by: Acting; readonly tenant: TenantId },
+): Promise<{ readonly kind: "revoked" } | WriteTrouble> {
+  const { ports, config } = engine;
+  for (;;) {
+    const page = await listKeys(engine, tenant);
+    if (page.kind !== "listed") return page;
+    if (page.keys.length === 0) return { kind: "revoked" };
+    const keyIds = page.keys.map(({ keyId }) => keyId);
+    const listed = await changeTenant(engine, by, tenant, (settings) =>
+      withRevoked(settings, keyIds, engine.storeTime.nowMs()),
+    );
+    if (listed.kind === "version_conflict")
+      return { kind: "unavailable", cause: "the settings keep changing" };
+    if (listed.kind !== "saved") return listed;
+    for (let first = 0; first < keyIds.length; first += removedTogether) {
+      const answers = await Promise.all(
+        keyIds.slice(first, first + removedTogether).map((keyId) => {
+          cache.forget(keyId);
+          const place = { tenant, collection: "apiKey", id: keyId, actor: actorOf(by) } as const;
+          return askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) =>
+            ports.store.removeDocument(place, { deadlineMs }),
+          );
+        }),
+      );
+      const failed = answers.find(({ kind }) => kind !== "removed" && kind !== "not_found");
+      if (failed !== undefined) return troubleOf(failed);
+    }
+  }
+}
+
+const removedTogether = 50;
+
+/** A page of an audit trail names hardly more. */
+const describedMax = 100;
+
+export async function describeKeys(
+  { ports, config }: Engine,
+  keyIds: readonly string[],
+): Promise<ReadonlyMap<string, ApiKeyRecord>> {
+  const found = await Promise.all(
+    [...new Set(keyIds)].slice(0, describedMax).map(async (keyId) => {
+      const tenant = tenantOfKey(keyId);
+      if (tenant === undefined) return [];
+      const request = { tenant, collection: "apiKey", id: keyId } as const;
+      const answer = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
+        ports.store.getDocument(request, { deadlineMs }),
+      );
+      return answer.kind === "document" ? [JSON.parse(answer.document.body) as ApiKeyRecord] : [];
+    }),
+  );
+  return new Map(found.flat().map((key) => [key.keyId, key]));
 }
 
 export type KeyCache = {
@@ -136,22 +204,32 @@ export async function authenticate(
   engine: Engine,
   cache: KeyCache,
   text: string,
+  from: "memory" | "stored" = "memory",
 ): Promise<Answer<"authenticate">> {
-  const { ports, config, storeTime } = engine;
+  const { storeTime } = engine;
   const read = readKeyText(text);
   if (read === undefined) return { kind: "refused" };
-  const known = cache.recall(read);
+  const known = from === "memory" ? cache.recall(read) : undefined;
   if (known !== undefined) return judgeExpiry(known, storeTime.nowMs());
-  const request = { tenant: read.tenant, collection: "apiKey", id: read.keyId } as const;
-  const answer = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.getDocument(request, { deadlineMs }),
-  );
-  if (answer.kind === "unknown" || answer.kind === "unavailable")
-    return { kind: answer.kind, cause: answer.cause };
+  // Both are asked for, whether there is such a key or not: an answer must not tell by its time.
+  const [answer, tenant] = await Promise.all([readKey(engine, read), readRecord(engine, read.tenant)]);
+  if (answer.kind === "unknown" || answer.kind === "unavailable") return troubleOf(answer);
+  if (tenant.kind !== "tenant") return tenant;
   const key = answer.kind === "document" ? (JSON.parse(answer.document.body) as ApiKeyRecord) : undefined;
-  if (!secretMatches(read.secret, key?.secretHash ?? noHash) || key === undefined) return { kind: "refused" };
+  const isRight = secretMatches(read.secret, key?.secretHash ?? noHash);
+  if (!isRight || key === undefined || tenant.record.settings.removed === true) {
+    cache.forget(read.keyId);
+    return { kind: "refused" };
+  }
   cache.learn(read, key);
   return judgeExpiry(key, storeTime.nowMs());
+}
+
+function readKey({ ports, config }: Engine, { tenant, keyId }: KeyText) {
+  const request = { tenant, collection: "apiKey", id: keyId } as const;
+  return askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
+    ports.store.getDocument(request, { deadlineMs }),
+  );
 }
 
 function judgeExpiry(key: ApiKeyRecord, nowMs: number): Answer<"authenticate"> {

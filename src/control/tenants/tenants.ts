@@ -33,8 +33,12 @@ export async function createTenant(
   );
   if (known.kind === "document") return { kind: "exists" };
   if (known.kind !== "not_found") return { kind: known.kind, cause: known.cause };
-  if (Object.keys(settings).length > 0) {
-    const saved = await changeTenant(engine, actor, tenant, () => settings);
+  const before = await readRecord(engine, tenant);
+  if (before.kind !== "tenant") return before;
+  // A tenant of this name was removed: the new one takes keys again. The old one's are gone, and stay on the list of revoked ones.
+  const wasRemoved = before.record.settings.removed === true;
+  if (wasRemoved || Object.keys(settings).length > 0) {
+    const saved = await changeTenant(engine, actor, tenant, () => ({ ...settings, removed: undefined }));
     if (saved.kind !== "saved") return troubleOf(saved);
   }
   const request = { ...place, body: "{}", expectedRevision: 0, changeId: ports.random.token(), actor };

@@ -2,6 +2,7 @@
 
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
+import type { Person } from "../person.ts";
 import type { ParentStep, RunId } from "../run.ts";
 import type { RunChange } from "../run-change.ts";
 import type { TenantId } from "../tenant.ts";
@@ -21,6 +22,7 @@ export type NewRunFacts = {
   readonly runId: RunId;
   readonly tenant: TenantId;
   readonly actor: string;
+  readonly person?: Person;
   readonly input: JsonValue;
   readonly nowMs: number;
   /** The tenant's setting: whoever asked for the run may not approve its steps. */

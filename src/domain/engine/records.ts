@@ -1,6 +1,7 @@
 // What the engine keeps of a run, as JSON texts: the run's state, a step's state, outputs and errors.
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
+import type { Person } from "../person.ts";
 import type { RunId, RunStatus, TerminalStatus } from "../run.ts";
 
 export const stepStatuses = [
@@ -163,6 +164,8 @@ export type RunFacts = {
   readonly actor: string;
   /** For a run that a step has started: who asked for the root of its tree. */
   readonly requester?: string;
+  /** Who was behind the key that asked for the root of the tree; absent in older runs. */
+  readonly person?: Person;
   readonly separateDuties: boolean;
   readonly traceparent?: string;
   readonly admittedAtMs: number;

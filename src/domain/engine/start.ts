@@ -62,6 +62,7 @@ function factsOf(facts: NewRunFacts): RunFacts {
   return {
     tenant: facts.tenant,
     actor: facts.actor,
+    ...(facts.person === undefined ? {} : { person: facts.person }),
     separateDuties: facts.separateDuties,
     ...(facts.traceparent === undefined ? {} : { traceparent: facts.traceparent }),
     admittedAtMs: facts.nowMs,

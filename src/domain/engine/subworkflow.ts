@@ -99,6 +99,7 @@ function childFacts(draft: Draft): RunFacts {
     tenant: draft.tenant,
     actor: draft.runId,
     requester: own?.requester ?? draft.actor,
+    ...(own?.person === undefined ? {} : { person: own.person }),
     separateDuties: own?.separateDuties ?? false,
     ...(own?.traceparent === undefined ? {} : { traceparent: own.traceparent }),
     admittedAtMs: draft.nowMs,

@@ -52,7 +52,9 @@ function explainApproval({ stepId, approval }: StepFacts): StepExplanation {
 function approvalItem(approval: Approval): ApprovalItem {
   const { approvalId, requester, separateDuties, expiresAtMs } = approval;
   const path = `/api/v1/approvals/${encodeURIComponent(approvalId)}/context`;
-  const others = separateDuties ? `, but not ${requester}, who asked for the run` : "";
+  const others = separateDuties
+    ? `, but not ${requester}, who asked for the run, nor a key of the same owner or of its maker`
+    : "";
   return {
     kind: "approval",
     step_id: approval.step,
@@ -60,7 +62,7 @@ function approvalItem(approval: Approval): ApprovalItem {
     approval_id: approvalId,
     requested_by: requester,
     ...(expiresAtMs === undefined ? {} : { expires_at: formatTime(expiresAtMs) }),
-    may_decide: `keys of role operator or admin${others}`,
+    may_decide: `keys of role approver, operator or admin${others}`,
     path,
     what_to_do: `Read ${path}, then POST to the same path with /approve or /reject instead of /context.`,
   };

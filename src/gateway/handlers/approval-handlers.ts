@@ -2,6 +2,7 @@
 import type { DecideAnswer } from "../../control/control-api.ts";
 import type { Decision } from "../../domain/approval.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
+import type { DutyRule } from "../../domain/person.ts";
 import {
   type Asked,
   callerOf,
@@ -58,6 +59,13 @@ async function decide(
   return decisionReply(answer);
 }
 
+const dutyRules: Readonly<Record<DutyRule, string>> = {
+  same_owner: "the key that asked for the run has the same owner as yours: somebody else must approve it",
+  made_by_requester:
+    "your key was made by the owner of the key that asked for the run, or through one of its keys",
+  made_by_approver: "the key that asked for the run was made by you, or through one of your keys",
+};
+
 function decisionReply(answer: DecideAnswer): Reply<"approve"> {
   switch (answer.kind) {
     case "decided":
@@ -70,7 +78,10 @@ function decisionReply(answer: DecideAnswer): Reply<"approve"> {
     case "changed":
       return { code: "approval_changed" };
     case "self_approval":
-      return { code: "self_approval" };
+      return {
+        code: "self_approval",
+        ...(answer.rule === undefined ? {} : { detail: dutyRules[answer.rule] }),
+      };
     case "run_ended":
       return { code: "run_ended" };
     case "not_found":

@@ -1,6 +1,6 @@
 // The audit trail over HTTP: its records page by page, and its verification.
 import type { TrailVerdict } from "../../control/audit/verify-trail.ts";
-import { type ApiKeyRecord, isPlatformKey } from "../../domain/api-key.ts";
+import { type ApiKeyRecord, isPlatformKey, personOf, tenantOfKey } from "../../domain/api-key.ts";
 import type { Head } from "../../domain/audit.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -24,9 +24,21 @@ export const auditHandlers: AuditHandlers = {
       ...(query.actor === undefined ? {} : { actor: query.actor }),
     });
     if (answer.kind !== "records") return readingTrouble(answer);
+    const actors = answer.records.map(({ row }) => row.actor);
+    // The keys of the platform are nobody else's business.
+    const shown = isPlatformKey(key) ? actors : actors.filter((actor) => tenantOfKey(actor) === tenant);
+    const keys = await api.describeKeys(shown);
     const items = answer.records.map(({ row, hash }) => {
       const { sequence, atMs, type, subject, actor, detail } = row;
-      const record = { sequence, at: formatTime(atMs), type, subject, actor, detail };
+      const record = {
+        sequence,
+        at: formatTime(atMs),
+        type,
+        subject,
+        actor,
+        ...nameOf(keys.get(actor)),
+        detail,
+      };
       return hash === undefined ? record : { ...record, hash };
     });
     const next = answer.next === undefined ? undefined : String(answer.next);
@@ -46,6 +58,10 @@ export const auditHandlers: AuditHandlers = {
 /** Only a platform key may choose; another key's tenant was already compared with what the request names. */
 function auditedTenant(key: ApiKeyRecord, named: string | undefined): TenantId {
   return isPlatformKey(key) && named !== undefined ? (named as TenantId) : key.tenant;
+}
+
+function nameOf(key: ApiKeyRecord | undefined) {
+  return key === undefined ? {} : { actor_name: personOf(key).owner, actor_role: key.role as string };
 }
 
 function headIn(text: string | undefined): Head | undefined {

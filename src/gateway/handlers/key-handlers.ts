@@ -1,7 +1,8 @@
 // API keys over HTTP: an admin's own tenant's, or for platform keys any tenant's and the platform's own.
-import { type ApiKeyRecord, isPlatformKey } from "../../domain/api-key.ts";
+import { type ApiKeyRecord, isPlatformKey, isPlatformRole, tenantOfKey } from "../../domain/api-key.ts";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
-import { parseTenantId, platformTenant, type TenantId } from "../../domain/tenant.ts";
+import { lineageMax } from "../../domain/person.ts";
+import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import {
   callerOf,
   type Failure,
@@ -10,17 +11,24 @@ import {
   readingTrouble,
   writingTrouble,
 } from "../handler.ts";
-import { pageReply } from "../page.ts";
+import { lastOf, pageReply, readPage } from "../page.ts";
 import { apiKeyView } from "../views.ts";
 
 type KeyHandlers = Pick<Handlers, "listKeys" | "createKey" | "revokeKey">;
 
+/** What one answer held before there were pages: clients that know of none still get so many. */
+const keysPerPage = 1_000;
+
 export const keyHandlers: KeyHandlers = {
   async listKeys({ api }, { query, key }) {
     const tenant = tenantOf(key, query.tenant);
-    const answer = await api.listKeys(tenant);
+    const list = { operation: "listKeys", tenant } as const;
+    const page = readPage(list, { limit: keysPerPage, ...query });
+    if (page.kind === "bad_cursor") return page.failure;
+    const answer = await api.listKeys(tenant, { after: page.after ?? "", limit: page.limit });
     if (answer.kind !== "listed") return readingTrouble(answer);
-    return pageReply({ operation: "listKeys", tenant }, answer.keys.map(apiKeyView), undefined);
+    const next = lastOf(answer.keys, page.limit, ({ keyId }) => keyId);
+    return pageReply(list, answer.keys.map(apiKeyView), next);
   },
 
   async createKey({ api, ports }, { body, key }) {
@@ -39,16 +47,21 @@ export const keyHandlers: KeyHandlers = {
     const answer = await api.createKey(callerOf(key), tenant, {
       role: body.role,
       name: body.name,
+      ...(body.owner === undefined ? {} : { owner: body.owner }),
       ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
     });
     if (answer.kind === "tenant_removed") return { code: "tenant_not_found" };
     if (answer.kind === "quota_reached") return quotaFailure(answer);
+    if (answer.kind === "lineage_too_long") {
+      const detail = `your key was made through ${lineageMax} others: let somebody nearer to the first one make it`;
+      return { code: "invalid_request", detail };
+    }
     if (answer.kind !== "created") return writingTrouble(answer);
     return { status: 201, body: { ...apiKeyView(answer.key), key: answer.text } };
   },
 
   async revokeKey({ api }, { params, query, key }) {
-    const tenant = tenantOf(key, query.tenant ?? tenantInId(params.id));
+    const tenant = tenantOf(key, query.tenant ?? tenantOfKey(params.id));
     const answer = await api.revokeKey(callerOf(key), tenant, params.id);
     if (answer.kind === "revoked") return { status: 204, body: undefined };
     return answer.kind === "not_found" ? { code: "api_key_not_found" } : writingTrouble(answer);
@@ -66,13 +79,13 @@ function refusedRole(
   tenant: TenantId,
   key: ApiKeyRecord,
 ): Failure<"forbidden" | "invalid_request"> | undefined {
-  if ((role === "platform") === (tenant === platformTenant)) return undefined;
+  if (isPlatformRole(role) === (tenant === platformTenant)) return undefined;
   if (!isPlatformKey(key))
-    return { code: "forbidden", detail: "role: only platform keys make platform keys" };
-  const detail = "role: platform keys have no tenant, and keys of a tenant name it in `tenant`";
+    return {
+      code: "forbidden",
+      detail: "role: only platform keys make keys of the roles platform and metrics",
+    };
+  const detail =
+    "role: keys of the roles platform and metrics have no tenant, and keys of a tenant name it in `tenant`";
   return { code: "invalid_request", detail };
-}
-
-function tenantInId(keyId: string): string | undefined {
-  return parseTenantId(keyId.slice(0, Math.max(0, keyId.lastIndexOf("."))));
 }

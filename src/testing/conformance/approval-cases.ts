@@ -65,6 +65,20 @@ export const approvalCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "a decision keeps who is behind its key, and its row names them and who made the key",
+    async check(harness) {
+      const { runId, approval, approvalId } = await runWithApproval(harness);
+      const decider = { owner: 'Ada "of" acme', role: "approver", madeBy: "root" };
+      const decided = decisionOf(harness, approvalId, { decision: "approved" });
+      await deliverAndOwn(harness, runId, { ...decided, decider });
+      assert.deepEqual((await read(harness, approvalId)).decider, decider);
+      const request = { tenant: harness.tenant, after: 1, limit: 9 };
+      const [row] = only(await harness.store.readEvents(request, call), "events").events;
+      const who = String.raw`by="Ada \"of\" acme" role=approver made_by=root`;
+      assert.equal(row?.detail, `approved ${approval.hash} ${who}`);
+    },
+  },
+  {
     name: "a decision without a reason has none with the approval, and an empty one in the inbox",
     async check(harness) {
       const { runId, approvalId } = await runWithApproval(harness);

@@ -20,11 +20,12 @@
   ARGV[16] the entry as the inbox keeps it
   ARGV[17] expectedVersion of the proposal, and behind a space the word of the commit that made it, if known; "" without one
   result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
-  decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason
+  decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason,
+  ARGV[25] detail of its event row, ARGV[26] who decided as JSON, or ""
   cancel: entryId, actor, reason; timer: timerId; retry: letterId, actor, proveEveryMs, retriesMax
   dispatch: jobId, token of the job's lock, its fence, what the word of the verdict begins with, and its middle
-  ARGV[25] number of fields wanted
-  ARGV from 26 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
+  ARGV[27] number of fields wanted
+  ARGV from 28 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
   parts/plan-change.lua describes it
   Returns {"owned", now, fence, values, entries, freed}, {"handed_over", now, instance, freeInMs, freed},
   {"applied", now, version, status, claims, freed}, {"run_busy", now, instance, freeInMs},
@@ -39,7 +40,7 @@ local runKey, activeKey, eventsKey, lockKey, grantKey = KEYS[2], KEYS[3], KEYS[4
 local fenceKey, dueKey, inboxKey, start = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local tenant, runId, token, instance, ttlMs, grantMemoryMs = ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local eventsMax, attentionMs, drainsMax, entriesMax, letterMs = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
-local wantedFirst, wantedLast = 26, 25 + ARGV[25]
+local wantedFirst, wantedLast = 28, 27 + ARGV[27]
 local at = wantedLast + 1
 local kind, subject, entry = ARGV[15], ARGV[18], ARGV[16]
 
@@ -121,9 +122,10 @@ elseif kind == "decision" then
   end
   if ended and not again and not refusal then refusal = "run_ended" end
   decidedApproval = subject
-  event = { "approval_decided", subject, ARGV[22], ARGV[21] .. " " .. ARGV[20] }
+  event = { "approval_decided", subject, ARGV[22], ARGV[25] }
   writes[1] = { "HSET", KEYS[11], "state", ARGV[21], "decidedAt", now, "decidedBy", ARGV[22], "decisionId", ARGV[19] }
   if ARGV[23] ~= "" then writes[2] = { "HSET", KEYS[11], "reason", ARGV[24] } end
+  if ARGV[26] ~= "" then writes[#writes + 1] = { "HSET", KEYS[11], "decider", ARGV[26] } end
 elseif kind == "cancel" then
   if run[3] == subject then again = true
   elseif ended then refusal = "run_ended"
