@@ -216,7 +216,10 @@ export function placesOf(given: Schema, path: readonly string[] = []): readonly 
         ...here,
         ...Object.entries(schema.properties ?? {}).flatMap(([name, part]) => placesOf(part, [...path, name])),
       ];
-    default:
+    case "any":
+    case "text":
+    case "number":
+    case "choice":
       return here;
   }
 }
