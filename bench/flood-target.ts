@@ -6,12 +6,9 @@ import { type ControlPlane, createControlPlane, storeSettings } from "../src/con
 import type { TenantId } from "../src/domain/tenant.ts";
 import { createGateway } from "../src/gateway/server.ts";
 import { loadConfig } from "../src/load-config.ts";
+import { costlyWorkflows, type Flood } from "./flood-requests.ts";
 import { benchFolder } from "./program.ts";
 import { oneStep } from "./runs-target.ts";
-
-/** How the other tenant floods: beyond its limit, within none, or with a key that nobody made. */
-export const floods = ["over_limit", "admitted", "without_key"] as const;
-export type Flood = (typeof floods)[number];
 
 export type FloodTarget = {
   readonly port: number;
@@ -33,9 +30,10 @@ export async function openFloodTarget(): Promise<FloodTarget> {
     log,
   });
   const plane = await createControlPlane({ overrides, ports: { store, log } });
-  const gateway = createGateway({ api: plane.api, ports: plane.ports, config, metricsText: () => "" });
+  const gateway = createGateway({ ...plane, metricsText: () => "" });
   const { url } = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const ownKey = await makeTenant(plane, "worker-tenant");
+  const costlyKey = await makeTenant(plane, "costly-tenant", 5);
   return {
     port: Number(new URL(url).port),
     ownKey,
@@ -43,6 +41,9 @@ export async function openFloodTarget(): Promise<FloodTarget> {
       over_limit: await makeTenant(plane, "limited-tenant", 5),
       admitted: await makeTenant(plane, "free-tenant"),
       without_key: `${ownKey.slice(0, -8)}00000000`,
+      costly_validate: costlyKey,
+      costly_start: costlyKey,
+      costly_dry_run: costlyKey,
     },
     async close() {
       await gateway.close();
@@ -54,8 +55,10 @@ export async function openFloodTarget(): Promise<FloodTarget> {
 async function makeTenant(plane: ControlPlane, name: string, maxConcurrentRuns?: number): Promise<string> {
   const tenant = name as TenantId;
   await plane.api.createTenant("bench", tenant, maxConcurrentRuns === undefined ? {} : { maxConcurrentRuns });
-  const saved = await plane.api.saveWorkflow({ tenant, actor: "bench" }, oneStep);
-  if (saved.kind !== "saved") throw new Error(`the workflow was not saved: ${JSON.stringify(saved)}`);
+  for (const definition of [oneStep, ...Object.values(costlyWorkflows)]) {
+    const saved = await plane.api.saveWorkflow({ tenant, actor: "bench" }, definition);
+    if (saved.kind !== "saved") throw new Error(`the workflow was not saved: ${JSON.stringify(saved)}`);
+  }
   const made = await plane.api.createKey("bench", tenant, { role: "operator", name });
   if (made.kind !== "created") throw new Error(`no key: ${made.kind}`);
   return made.text;

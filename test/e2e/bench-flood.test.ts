@@ -19,7 +19,10 @@ test(
       const run = await promisify(execFile)("node", words, { cwd: root, timeout: deadlineMs });
       const metrics = JSON.parse(readFileSync(jsonPath, "utf8")) as Array<{ name: string; value: number }>;
       const values = new Map(metrics.map(({ name, value }) => [name, value]));
-      const floods = ["over_limit", "admitted", "without_key"];
+      const floods = [
+        ...["over_limit", "admitted", "without_key"],
+        ...["costly_validate", "costly_start", "costly_dry_run"],
+      ];
       const names = ["none", ...floods].flatMap((flood) =>
         ["p50_ms", "p99_ms", "refused", "flood_per_s"].map((field) => `flood.${flood}.${field}`),
       );
