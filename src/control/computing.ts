@@ -8,11 +8,15 @@ export type Piece = { readonly what: string; readonly tenant: TenantId | undefin
 export type Computing = {
   /** Does the work and notes how long its part before the first `await` took. Work inside it counts as its own. */
   time<Value>(what: string, tenant: TenantId | undefined, work: () => Value): Value;
+  /** For work in slices: each of them is noted as a piece, the last when `end` is called. */
+  paced(what: string, tenant: TenantId | undefined): Pace;
   /** The longest piece since this was asked last. */
   takeLongest(): Piece | undefined;
   /** Whether a tenant has lately computed at least as much as the average of those that did, and all of them enough to matter. */
   isAboveShare(tenant: TenantId): boolean;
 };
+
+export type Pace = Pick<Clock, "yield"> & { end(): void };
 
 /** What happened in the last one to two of these counts as lately. */
 const windowMs = 5_000;
@@ -22,9 +26,10 @@ const tenantsMax = 10_000;
 /** When tenants took less of the time than this, something else made the process late: refusing them would not help. */
 const shareThatMatters = 0.1;
 
-type Window = { readonly beganMs: number; totalMs: number; readonly byTenant: Map<TenantId, number> };
+type Use = { ms: number };
+type Window = { readonly beganMs: number; totalMs: number; readonly byTenant: Map<TenantId, Use> };
 
-export function createComputing(clock: Pick<Clock, "monotonicMs">): Computing {
+export function createComputing(clock: Pick<Clock, "monotonicMs" | "yield">): Computing {
   let isTiming = false;
   let longest: Piece | undefined;
   let current = windowFrom(clock.monotonicMs());
@@ -38,13 +43,12 @@ export function createComputing(clock: Pick<Clock, "monotonicMs">): Computing {
     current = next;
   };
   const note = (what: string, tenant: TenantId | undefined, ms: number, nowMs: number) => {
-    if (longest === undefined || ms > longest.ms) longest = { what, tenant, ms };
+    if (ms > (longest?.ms ?? 0)) longest = { what, tenant, ms };
     if (tenant === undefined) return;
     turn(nowMs);
-    const { byTenant } = current;
-    const known = byTenant.get(tenant);
-    if (known === undefined && byTenant.size >= tenantsMax) return;
-    byTenant.set(tenant, (known ?? 0) + ms);
+    const use = current.byTenant.get(tenant) ?? added(current, tenant);
+    if (use === undefined) return;
+    use.ms += ms;
     current.totalMs += ms;
   };
   return {
@@ -60,6 +64,23 @@ export function createComputing(clock: Pick<Clock, "monotonicMs">): Computing {
         note(what, tenant, nowMs - startedMs, nowMs);
       }
     },
+    paced(what, tenant) {
+      let startedMs = clock.monotonicMs();
+      const end = () => {
+        const nowMs = clock.monotonicMs();
+        note(what, tenant, nowMs - startedMs, nowMs);
+      };
+      const goOn = () => {
+        startedMs = clock.monotonicMs();
+      };
+      return {
+        end,
+        yield() {
+          end();
+          return clock.yield().then(goOn);
+        },
+      };
+    },
     takeLongest() {
       const taken = longest;
       longest = undefined;
@@ -71,7 +92,7 @@ export function createComputing(clock: Pick<Clock, "monotonicMs">): Computing {
       const windows = previous === current ? [current] : [previous, current];
       const sum = (of: (window: Window) => number) => windows.reduce((total, each) => total + of(each), 0);
       const totalMs = sum((window) => window.totalMs);
-      const usedMs = sum(({ byTenant }) => byTenant.get(tenant) ?? 0);
+      const usedMs = sum(({ byTenant }) => byTenant.get(tenant)?.ms ?? 0);
       const tenants = new Set(windows.flatMap(({ byTenant }) => [...byTenant.keys()])).size;
       const matters = totalMs >= shareThatMatters * (nowMs - previous.beganMs);
       // A sum of fractions is not exact: whoever is alone has used all of it.
@@ -81,3 +102,10 @@ export function createComputing(clock: Pick<Clock, "monotonicMs">): Computing {
 }
 
 const windowFrom = (beganMs: number): Window => ({ beganMs, totalMs: 0, byTenant: new Map() });
+
+function added({ byTenant }: Window, tenant: TenantId): Use | undefined {
+  if (byTenant.size >= tenantsMax) return undefined;
+  const use = { ms: 0 };
+  byTenant.set(tenant, use);
+  return use;
+}

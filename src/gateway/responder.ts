@@ -54,10 +54,7 @@ export function createResponder(service: Service): Responder {
     begin: (operation, head) => beginExchange(desk, operation, head),
     isKnown: ({ head }) => desk.failures.isKnown(keyTextOf(head.headers) ?? ""),
     check: (exchange) => guarded(desk, exchange, check),
-    answer: (exchange, bytes) =>
-      service.computing.time(exchange.operation, exchange.key?.tenant, () =>
-        guarded(desk, exchange, () => answer(desk, exchange, bytes)),
-      ),
+    answer: (exchange, bytes) => guarded(desk, exchange, () => answer(desk, exchange, bytes)),
     refuse: (exchange, failure, headers) =>
       exchange === undefined ? failUnrouted(desk, headers, failure) : fail(desk, exchange, failure),
     wakePolls() {
@@ -130,9 +127,15 @@ async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined)
   const ended = await authenticateAgain(desk.service, route, exchange.key, headers);
   if (ended !== undefined) return fail(desk, exchange, ended);
   const contentType = typeof headers["content-type"] === "string" ? headers["content-type"] : undefined;
-  const body = await readBody(desk.service.ports.clock, schemas, { bytes, contentType }, exchange.key);
-  if (body.kind === "refused") return fail(desk, exchange, body.failure);
-  const reply = await handle(desk.service, {
+  const { computing } = desk.service;
+  const { operation, key, requestId } = exchange;
+  const pace = computing.paced(operation, key?.tenant);
+  const body = await readBody(pace, schemas, { bytes, contentType }, exchange.key);
+  if (body.kind === "refused") {
+    pace.end();
+    return fail(desk, exchange, body.failure);
+  }
+  const answering = handle(desk.service, {
     params: exchange.head.params,
     query: exchange.query,
     body: body.value,
@@ -143,10 +146,11 @@ async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined)
     traceparent: () => traceparentOf(exchange.span, exchange.head.headers),
     signal: () => signalOf(desk, exchange),
   });
+  pace.end();
+  const reply = await answering;
   if ("code" in reply) return fail(desk, exchange, reply);
   if ("stream" in reply) return beginStream(desk, exchange, reply.stream);
-  const { operation, key, requestId } = exchange;
-  const rendered = desk.service.computing.time(operation, key?.tenant, () => successReply(reply, requestId));
+  const rendered = computing.time(operation, key?.tenant, () => successReply(reply, requestId));
   return finish(desk, exchange, rendered);
 }
 

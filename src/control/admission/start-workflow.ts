@@ -27,7 +27,10 @@ export async function startWorkflow(
       return replayOr(engine, request, { kind: "workflow_not_found" }, signal);
     if (current.kind !== "current") return gateUnavailable(engine, current.cause);
     const work = { left: engineLimits(engine.config).workMax };
-    const problems = problemsOfInput(current.definition, request.input, work);
+    const { definition } = current;
+    const problems = engine.computing.time("check_input", caller.tenant, () =>
+      problemsOfInput(definition, request.input, work),
+    );
     if (problems.length > 0) return replayOr(engine, request, { kind: "input_invalid", problems }, signal);
     const answer = await startBy(engine, { ...request, workLeft: work.left }, current, signal);
     if (answer.kind !== "workflow_changed") return answer;
@@ -115,20 +118,22 @@ async function startPinned(
   const assigned = await assignPolicies(engine, settings, runId);
   const notes = engine.samples.ofStart(assigned.arm);
   const nowMs = storeTime.nowMs();
-  const started = firstCommit(
-    definition,
-    {
-      runId,
-      tenant,
-      actor,
-      input,
-      nowMs,
-      separateDuties,
-      ...(person === undefined ? {} : { person }),
-      ...(traceparent === undefined ? {} : { traceparent }),
-      ...(rerun === undefined ? {} : { rerun }),
-    },
-    { ...engineLimits(config), ...(workLeft === undefined ? {} : { workMax: workLeft }) },
+  const started = engine.computing.time("first_commit", tenant, () =>
+    firstCommit(
+      definition,
+      {
+        runId,
+        tenant,
+        actor,
+        input,
+        nowMs,
+        separateDuties,
+        ...(person === undefined ? {} : { person }),
+        ...(traceparent === undefined ? {} : { traceparent }),
+        ...(rerun === undefined ? {} : { rerun }),
+      },
+      { ...engineLimits(config), ...(workLeft === undefined ? {} : { workMax: workLeft }) },
+    ),
   );
   const preclaim = engine.offers.preclaim({ tenant, runId, records: new Map() }, started.change);
   const { change } = preclaim;

@@ -164,7 +164,9 @@ function applyOrSetAside(
 ): Applied {
   const nowMs = engine.storeTime.nowMs();
   try {
-    return apply(compiled, run, entries, nowMs, engineLimits(engine.config));
+    return engine.computing.time("commit", run.tenant, () =>
+      apply(compiled, run, entries, nowMs, engineLimits(engine.config)),
+    );
   } catch (error) {
     const [head] = entries;
     if (head === undefined) throw error;

@@ -52,7 +52,10 @@ function tryToApply(
 ): Applied | undefined {
   try {
     const limits = engineLimits(engine.config);
-    return apply(compiled, run, [waitingForm(entry)], engine.storeTime.nowMs(), limits);
+    const nowMs = engine.storeTime.nowMs();
+    return engine.computing.time("commit", run.tenant, () =>
+      apply(compiled, run, [waitingForm(entry)], nowMs, limits),
+    );
   } catch (error) {
     const cause = error instanceof Error ? error.message : String(error);
     engine.ports.log.warn("an entry could not be decided in advance", { run: run.runId, cause });

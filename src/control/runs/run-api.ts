@@ -62,6 +62,7 @@ async function playThrough(engine: Engine, request: DryRunRequest): Promise<DryR
   const current = await engine.definitions.current(tenant, workflow);
   if (current.kind === "not_found") return { kind: "workflow_not_found" };
   if (current.kind !== "current") return current;
+  const pace = engine.computing.paced("dry_run", tenant);
   const problems = problemsOfInput(current.definition, input);
   if (problems.length > 0) return { kind: "input_invalid", problems };
   const nowMs = engine.storeTime.nowMs();
@@ -69,7 +70,10 @@ async function playThrough(engine: Engine, request: DryRunRequest): Promise<DryR
   const play = playDryRun(current.definition, { tenant, input, outputs, nowMs }, limits);
   for (;;) {
     const slice = play.next();
-    if (slice.done === true) return { kind: "played", play: slice.value };
-    await engine.ports.clock.yield();
+    if (slice.done === true) {
+      pace.end();
+      return { kind: "played", play: slice.value };
+    }
+    await pace.yield();
   }
 }
