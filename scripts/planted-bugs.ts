@@ -18,6 +18,7 @@ import { plantedPolicyBugs } from "./planted-policy-bugs.ts";
 import { plantedPoolBugs } from "./planted-pool-bugs.ts";
 import { plantedProcessBugs } from "./planted-process-bugs.ts";
 import { plantedPublicLockBugs } from "./planted-public-lock-bugs.ts";
+import { plantedQuotaBugs } from "./planted-quota-bugs.ts";
 import { plantedRedisBugs } from "./planted-redis-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
 import { plantedSdkBugs } from "./planted-sdk-bugs.ts";
@@ -276,6 +277,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedEventBugs,
   ...plantedGatewayBugs,
   ...plantedDoorBugs,
+  ...plantedQuotaBugs,
   ...plantedStopBugs,
   ...plantedLockBugs,
   ...plantedMetricBugs,

@@ -317,6 +317,8 @@ export type ControlApi = {
     readonly after: string;
     readonly limit: number;
   }): Promise<{ readonly kind: "listed"; readonly tenants: readonly TenantId[] } | Trouble>;
+  /** How many streams of the tenant one process serves at once. */
+  streamsMax(tenant: TenantId): Promise<number>;
   /** Merges the fields given; `undefined` in `changes` removes a field. `expectedVersion` guards against lost updates. */
   changeTenant(
     actor: string,

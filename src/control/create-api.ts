@@ -33,7 +33,7 @@ import { createPolicyApi } from "./policies/policies.ts";
 import { createPoolApi } from "./pools/pools.ts";
 import { explainRun } from "./runs/explain-run.ts";
 import { createRunApi } from "./runs/run-api.ts";
-import { withQuotas } from "./tenants/quotas.ts";
+import { streamsMax, withQuotas } from "./tenants/quotas.ts";
 import { removeTenant } from "./tenants/remove-tenant.ts";
 import { changeTenant, createTenant, getTenant, listTenants } from "./tenants/tenants.ts";
 import { getWorkflow, listWorkflows, removeWorkflow } from "./workflows/read-workflows.ts";
@@ -68,6 +68,7 @@ export function createApi(engine: Engine, workers: Workers, views: WorkerViews):
     decideApproval: (request) => decideApproval(engine, request),
     createTenant: (actor, tenant, settings) => createTenant(engine, actor, tenant, settings),
     getTenant: (tenant) => getTenant(engine, tenant),
+    streamsMax: (tenant) => streamsMax(engine, tenant),
     listTenants: (page) => listTenants(engine, page),
     async changeTenant(actor, tenant, changes, expectedVersion) {
       const known = await getTenant(engine, tenant);

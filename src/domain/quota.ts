@@ -28,6 +28,11 @@ export type QuotaReached = {
   readonly limit: number;
 };
 
+/** Time to think about it: four fifths of the quota are used. */
+export function isNearlySpent({ limit, used }: { readonly limit: number; readonly used: number }): boolean {
+  return used >= 0.8 * limit;
+}
+
 /** The tenant's own number, or the one for every tenant. */
 export function quotaOf<Name extends QuotaName>(
   settings: TenantSettings,

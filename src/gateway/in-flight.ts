@@ -9,7 +9,8 @@ export type InFlight = {
   /** Before anything is known of the caller. */
   enter(place: Place): "entered" | "overloaded";
   leave(place: Place): void;
-  enterTenant(place: Place, tenant: TenantId): "entered" | "too_many_requests";
+  /** `max` is the tenant's own number, where it has one. */
+  enterTenant(place: Place, tenant: TenantId, max?: number): "entered" | "too_many_requests";
   leaveTenant(place: Place, tenant: TenantId): void;
   /** Requests, polls and streams under way. */
   total(): number;
@@ -46,9 +47,9 @@ export function createInFlight(config: Config): InFlight {
       totals[place] -= 1;
       if (waiters.length > 0 && total() === 0) for (const resolve of waiters.splice(0)) resolve();
     },
-    enterTenant(place, tenant) {
+    enterTenant(place, tenant, max = tenantMax[place]) {
       const count = byTenant[place].get(tenant) ?? 0;
-      if (count >= tenantMax[place]) return "too_many_requests";
+      if (count >= max) return "too_many_requests";
       byTenant[place].set(tenant, count + 1);
       return "entered";
     },

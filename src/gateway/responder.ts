@@ -16,7 +16,14 @@ import {
   openDesk,
   signalOf,
 } from "./exchange.ts";
-import type { Asked, Failure, RequestHeaders, Service, Streamed } from "./handler.ts";
+import {
+  type Asked,
+  type Failure,
+  quotaFailure,
+  type RequestHeaders,
+  type Service,
+  type Streamed,
+} from "./handler.ts";
 import { handlers } from "./handlers.ts";
 import { type HttpReply, type Success, successReply } from "./http-reply.ts";
 import {
@@ -104,8 +111,10 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
     if (!isPlatformKey(key) && service.sheds(key.tenant)) return fail(desk, exchange, aboveShare);
     const { operation, head } = exchange;
     exchange.span = startRequestSpan(service.ports, operation, head.headers, key.tenant);
-    if (inFlight.enterTenant(exchange.place, key.tenant) === "too_many_requests") {
-      return fail(desk, exchange, { code: "too_many_requests" });
+    const streamsMax = exchange.place === "stream" ? await service.api.streamsMax(key.tenant) : undefined;
+    if (inFlight.enterTenant(exchange.place, key.tenant, streamsMax) === "too_many_requests") {
+      const named = streamsMax === undefined ? {} : quotaFailure({ quota: "streams", limit: streamsMax });
+      return fail(desk, exchange, { ...named, code: "too_many_requests" });
     }
     exchange.state = "entered_tenant";
   }

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import type { Config } from "../../config.ts";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
+import { isNearlySpent } from "../../domain/quota.ts";
 import { InterlockError } from "../../errors.ts";
 import { loadConfig } from "../../load-config.ts";
 import type { Finding } from "../../ports/finding.ts";
@@ -30,6 +31,7 @@ async function doctor(context: Context): Promise<void> {
     ...(config === undefined ? [] : dataFindings(context.terminal, config)),
     ...(config === undefined ? [] : certificateFindings(context.terminal, config)),
     ...(config === undefined ? [] : await serverFindings(context)),
+    ...(config === undefined ? [] : await quotaFindings(context)),
     ...(config === undefined ? [] : await surroundingFindings(config)),
   ];
   const count = (level: Finding["level"]) => findings.filter((finding) => finding.level === level).length;
@@ -207,6 +209,48 @@ async function statusFindings(
       ];
     return [{ subject, level: "fail", message: error instanceof Error ? error.message : String(error) }];
   }
+}
+
+/** Each tenant costs a question: those beyond are not looked at. */
+const tenantsAsked = 100;
+
+/** For platform keys, which alone may see them; anything else that goes wrong was said by the other findings. */
+async function quotaFindings(context: Context): Promise<readonly Finding[]> {
+  const { url, apiKey } = context.found("platform");
+  if (apiKey === undefined) return [];
+  const client = createClient({ url, apiKey, retry: { attemptsMax: 1 }, timeoutMs: 5_000 });
+  const findings: Finding[] = [];
+  try {
+    const { items } = await client.call("listTenants", { query: { limit: tenantsAsked } });
+    for (const { id } of items) {
+      const { quotas } = await client.call("getTenant", { params: { id } });
+      findings.push(
+        ...Object.entries(quotas ?? {}).flatMap(([name, quota]) => quotaFinding(id, name, quota)),
+      );
+    }
+    const message = `of ${items.length} tenants none is at four fifths or more`;
+    return findings.length > 0 ? findings : [{ subject: "quotas", level: "ok", message }];
+  } catch (error) {
+    if (error instanceof InterlockApiError || error instanceof InterlockConnectionError) return findings;
+    throw error;
+  }
+}
+
+function quotaFinding(
+  tenant: string,
+  name: string,
+  { limit, used = 0 }: { readonly limit: number; readonly used?: number },
+): readonly Finding[] {
+  if (limit === 0 || !isNearlySpent({ limit, used })) return [];
+  const state = used >= limit ? "is reached" : "is nearly reached";
+  return [
+    {
+      subject: `quota ${name} of ${tenant}`,
+      level: "warn",
+      message: `${used} of ${limit}: it ${state}`,
+      remedy: `Make room, or raise it: tenants set ${tenant} --quota ${name}=<number>`,
+    },
+  ];
 }
 
 async function surroundingFindings(config: Config): Promise<readonly Finding[]> {

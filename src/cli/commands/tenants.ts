@@ -2,6 +2,7 @@
 import { type Command, Option } from "commander";
 import { isPlatformRole, type KeyRole, keyRoles } from "../../domain/api-key.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
+import { isNearlySpent, quotaNames } from "../../domain/quota.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import { adviseDrill } from "../advise-drill.ts";
 import type { Cli, Context } from "../context.ts";
@@ -101,6 +102,11 @@ const choices = {
 function withSettings(command: Command): Command {
   command
     .option("--max-runs <count>", "how many runs may be active at once", wholeNumber)
+    .option(
+      "--quota <name=number...>",
+      "how much it may store or hold open, such as locks=500 or locks=default",
+      quotaOption,
+    )
     .option("--separate-duties <yes|no>", "whoever asked for a run may not approve its steps", yesOrNo);
   for (const [field, values] of Object.values(choices)) {
     const name = field.replace("_", "-");
@@ -111,8 +117,18 @@ function withSettings(command: Command): Command {
 
 type SettingsOptions = {
   readonly maxRuns?: number;
+  readonly quota?: Readonly<Record<string, number | null>>;
   readonly separateDuties?: boolean;
 } & { readonly [Name in keyof typeof choices]?: (typeof choices)[Name][1][number] };
+
+/** `locks=500`; `locks=default` takes the tenant's own number away. */
+function quotaOption(text: string, before: Readonly<Record<string, number | null>> = {}) {
+  const [name = "", value = ""] = text.split("=", 2);
+  if (!(quotaNames as readonly string[]).includes(name)) {
+    throw new UsageError(`there is no quota "${name}"; there are ${quotaNames.join(", ")}`);
+  }
+  return { ...before, [name]: value === "default" ? null : wholeNumber(value) };
+}
 
 function settingsOf(options: SettingsOptions): Settings {
   const chosen = Object.entries(choices).flatMap(([name, [field]]) => {
@@ -121,6 +137,7 @@ function settingsOf(options: SettingsOptions): Settings {
   });
   return {
     ...(options.maxRuns === undefined ? {} : { max_concurrent_runs: options.maxRuns }),
+    ...(options.quota === undefined ? {} : { quotas: options.quota as NonNullable<Settings["quotas"]> }),
     ...(options.separateDuties === undefined ? {} : { separate_duties: options.separateDuties }),
     ...Object.fromEntries(chosen),
   };
@@ -142,14 +159,24 @@ async function showTenant(context: Context, id: string): Promise<void> {
   context.output.answer(tenant, () => tenantLines(context, tenant));
 }
 
-function tenantLines({ output }: Context, { id, version, active_runs, stopped, ...more }: Tenant): string[] {
+function tenantLines({ output }: Context, tenant: Tenant): string[] {
+  const { id, version, active_runs, stopped, quotas, ...more } = tenant;
   return output.facts([
     ["tenant", id],
     ["active runs", active_runs],
     ["stopped", stopped === true ? { text: "yes: no run starts, no job is claimed", tone: "bad" } : "no"],
     ...Object.entries(more).map(([name, value]) => [name.replaceAll("_", " "), String(value)] as const),
+    ...Object.entries(quotas ?? {}).map(
+      ([name, quota]) => [`quota of ${name.replaceAll("_", " ")}`, quotaCell(quota)] as const,
+    ),
     ["version", version],
   ]);
+}
+
+function quotaCell({ limit, used }: { readonly limit: number; readonly used?: number }) {
+  if (used === undefined) return `${limit} in each process`;
+  const text = `${used} of ${limit}`;
+  return isNearlySpent({ limit, used }) ? { text, tone: "bad" as const } : text;
 }
 
 async function createTenant(context: Context, id: string, options: SettingsOptions): Promise<void> {

@@ -4,7 +4,7 @@ import { type QuotaReached, type Quotas, quotaOf } from "../../domain/quota.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { TenantChanges, Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import { type Engine, settingsOf, storeLimits } from "../engine/engine.ts";
 
 export function processQuotas(config: Config): Quotas {
   return {
@@ -16,6 +16,12 @@ export function processQuotas(config: Config): Quotas {
     lock_tickets: config["quotas.lockTickets"],
     streams: config["events.tenantStreamsMax"],
   };
+}
+
+/** Without an answer of the store the number for every tenant holds: streams are counted here, not there. */
+export async function streamsMax(engine: Engine, tenant: TenantId): Promise<number> {
+  const settings = await settingsOf(engine, tenant);
+  return quotaOf(settings ?? {}, processQuotas(engine.config), "streams");
 }
 
 /** The changes with the tenant's own quotas as they are then: those that are named change, or go. */

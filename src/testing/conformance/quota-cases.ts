@@ -136,8 +136,10 @@ const lockQuotaCases: readonly ConformanceCase[] = [
       const token = harness.token();
       await hold(harness, ["a"]);
       assert.equal((await ask(harness, "b", { ttlMs: 40 })).kind, "acquired");
-      assert.equal((await ask(harness, "c", { token, ttlMs: 5_000 })).kind, "acquired");
-      await store.renewLock({ tenant, lock: named("c"), token, ttlMs: 60_000 }, call);
+      assert.equal((await ask(harness, "c", { token, ttlMs: 1_000 })).kind, "acquired");
+      const renewed = await store.renewLock({ tenant, lock: named("c"), token, ttlMs: 60_000 }, call);
+      assert.equal(renewed.kind, "renewed");
+      await harness.untilAfter((await harness.now()) + 1_000);
       await harness.until(async () => (await ask(harness, "d")).kind === "acquired");
       assertOutcome(await ask(harness, "e"), { kind: "lock_quota_reached", quota: 3 });
     },
