@@ -1,5 +1,6 @@
 // The planted bugs in locks, admission and the stores, and the list of all planted bugs.
 import { plantedAuditBugs } from "./planted-audit-bugs.ts";
+import { plantedBudgetBugs } from "./planted-budget-bugs.ts";
 import type { PlantedBug } from "./planted-bug.ts";
 import { plantedBusBugs } from "./planted-bus-bugs.ts";
 import { plantedCommandBugs } from "./planted-command-bugs.ts";
@@ -270,6 +271,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     tests: ["test/unit"],
   },
   ...plantedAuditBugs,
+  ...plantedBudgetBugs,
   ...plantedBusBugs,
   ...plantedDispatchBugs,
   ...plantedCommandBugs,

@@ -105,3 +105,25 @@ test("an input of more lists than every step could read again is refused, and on
   expect(refused.text).toContain("holds too many values");
   expect((await start({ numbers: Array.from({ length: 170_000 }, () => 1) })).status).toBe(200);
 });
+
+test("a run whose outputs are too much to be shown at once is shown without the last of them", async () => {
+  const give = { type: "transform", input: { lists: `\${input.lists}` } };
+  await save("wide", { steps: Object.fromEntries("abcdefgh".split("").map((id) => [id, give])) });
+  const lists = Array.from({ length: 25_000 }, () => []);
+  const started = await world.ask("POST", "/api/v1/workflows/wide/runs", {
+    key: world.acme.operator,
+    body: { lists },
+  });
+  const path = `/api/v1/workflow-runs/${started.json.run_id}`;
+  await expect
+    .poll(async () => (await world.ask("GET", path, { key: world.acme.viewer })).json.status, {
+      timeout: 15_000,
+    })
+    .toBe("succeeded");
+  const { json } = await world.ask("GET", path, { key: world.acme.viewer });
+  const steps = Object.values(json.steps as Record<string, { output?: unknown; output_omitted?: true }>);
+  const shown = steps.filter(({ output }) => output !== undefined);
+  expect(shown.length).toBeGreaterThan(1);
+  expect(steps.filter((step) => step.output_omitted === true)).toHaveLength(8 - shown.length);
+  expect(shown.length).toBeLessThan(8);
+});

@@ -150,6 +150,19 @@ describe("a process", () => {
     await kernel.complete(working);
   });
 
+  test("on the real machine, of many that yield one goes on in each turn", async () => {
+    let turns = 0;
+    let isOver = false;
+    const count = () => {
+      turns += 1;
+      if (!isOver) setImmediate(count);
+    };
+    setImmediate(count);
+    await Promise.all(Array.from({ length: 20 }, () => systemClock.yield()));
+    isOver = true;
+    expect(turns).toBeGreaterThanOrEqual(19);
+  });
+
   test("on the real machine, a yield lets what waits go first", async () => {
     const turns: string[] = [];
     systemClock.timer(0, () => turns.push("timer"));

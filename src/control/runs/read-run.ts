@@ -1,4 +1,5 @@
 // Reads a run for people: its steps without the items of its lists, which are read page by page.
+import { payloadsPerRound, readingUnits } from "../../domain/engine/draft.ts";
 import { itemId } from "../../domain/engine/instances.ts";
 import { inputRecordKey, runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readRunState, readStepRecord } from "../../domain/engine/records.ts";
@@ -41,36 +42,73 @@ export async function getRun(
   const pinned = await engine.definitions.pinned(tenant, first.header.definition);
   if (pinned.kind === "unknown" || pinned.kind === "unavailable") return pinned;
   const definition = pinned.kind === "compiled" ? pinned.definition : undefined;
-  const whole =
-    definition !== undefined && hasItems(first)
-      ? await loadSteps(engine, first.header, definition)
-      : await loadRun(engine, tenant, runId);
+  const whole = isSmall(first, definition)
+    ? withinReach(await loadRun(engine, tenant, runId))
+    : await loadSteps(engine, first.header, definition);
   if (whole.kind !== "run") return whole;
   return { kind: "run", run: { header: whole.header, records: whole.records, definition } };
 }
 
-/** A list of ten thousand items has as many records and more: nobody wants them all at once. */
-function hasItems({ records }: LoadedRun): boolean {
+/** Steps, and commits so far, up to which all records of a run are read at once: one trip instead of two. */
+const smallMax = 32;
+
+/** A list of ten thousand items, or a loop of as many turns, has as many records and more: nobody wants them all at once. */
+function isSmall({ header, records }: LoadedRun, definition: CompiledDefinition | undefined): boolean {
   const [run] = records;
-  return run !== undefined && readRunState(run.body).items !== undefined;
+  const hasItems = run !== undefined && readRunState(run.body).items !== undefined;
+  return !hasItems && header.version <= smallMax && (definition?.steps.size ?? 0) <= smallMax;
+}
+
+/** What one answer shows of outputs: 25 ms to read, as long again to write. The others are told to be omitted. */
+const shownUnitsMax = 500_000;
+
+/** Without the payloads that nobody is shown. */
+function withinReach(loaded: LoadedRun | Missing): LoadedRun | Missing {
+  if (loaded.kind !== "run") return loaded;
+  const payloads = new Set(payloadKeysOf(loaded.records));
+  let units = 0;
+  const records = loaded.records.filter(({ key, body }) => {
+    if (!payloads.has(key)) return true;
+    units += readingUnits(body);
+    return units <= shownUnitsMax;
+  });
+  return { ...loaded, records };
+}
+
+/** Where the outputs and errors of steps are. */
+function payloadKeysOf(records: readonly RunRecord[]): readonly string[] {
+  return records.flatMap(({ key, body }) => {
+    if (!key.startsWith("step/")) return [];
+    const { outputKey, errorKey } = readStepRecord(body);
+    return [outputKey, errorKey].filter((name) => name !== undefined);
+  });
+}
+
+/** The records together with the payloads that they name, as many as are shown, a few in one trip. */
+async function withPayloads(engine: Engine, loaded: LoadedRun): Promise<LoadedRun | Missing> {
+  const { tenant, runId } = loaded.header;
+  const keys = payloadKeysOf(loaded.records);
+  const shown: RunRecord[] = [];
+  let units = 0;
+  for (let from = 0; from < keys.length && units <= shownUnitsMax; from += payloadsPerRound) {
+    const some = await loadRun(engine, tenant, runId, keys.slice(from, from + payloadsPerRound));
+    if (some.kind !== "run") return some;
+    for (const record of some.records) {
+      units += readingUnits(record.body);
+      if (units <= shownUnitsMax) shown.push(record);
+    }
+  }
+  return { ...loaded, records: [...loaded.records, ...shown] };
 }
 
 async function loadSteps(
   engine: Engine,
   { tenant, runId }: RunHeader,
-  definition: CompiledDefinition,
+  definition: CompiledDefinition | undefined,
 ): Promise<LoadedRun | Missing> {
-  const keys = [...definition.steps.keys()].map(stepRecordKey);
+  const keys = [...(definition?.steps.keys() ?? [])].map(stepRecordKey);
   const steps = await loadRun(engine, tenant, runId, [inputRecordKey, runRecordKey, ...keys]);
-  if (steps.kind !== "run") return steps;
-  const payloads = steps.records.flatMap(({ key, body }) => {
-    if (!key.startsWith("step/")) return [];
-    const { outputKey, errorKey } = readStepRecord(body);
-    return [outputKey, errorKey].filter((name) => name !== undefined);
-  });
-  if (payloads.length === 0) return steps;
-  const rest = await loadRun(engine, tenant, runId, payloads);
-  return rest.kind === "run" ? { ...steps, records: [...steps.records, ...rest.records] } : rest;
+  return steps.kind === "run" ? withPayloads(engine, steps) : steps;
 }
 
 export type ItemsPage = { readonly after: number; readonly limit: number };
@@ -109,13 +147,9 @@ export async function listItems(
   const items = await loadRun(engine, tenant, runId, [runRecordKey, ...ids.map(stepRecordKey)]);
   if (items.kind === "not_found") return { kind: "not_found", what: "run" };
   if (items.kind !== "run") return items;
-  const payloads = items.records.flatMap(({ key, body }) => {
-    const { outputKey, errorKey } = key === runRecordKey ? {} : readStepRecord(body);
-    return [outputKey, errorKey].filter((name) => name !== undefined);
-  });
-  const rest = payloads.length === 0 ? items : await loadRun(engine, tenant, runId, payloads);
-  if (rest.kind === "not_found") return { kind: "not_found", what: "run" };
-  if (rest.kind !== "run") return rest;
-  const records = payloads.length === 0 ? items.records : [...items.records, ...rest.records];
-  return { kind: "items", run: { header: items.header, records, definition }, ids, total };
+  const whole = await withPayloads(engine, items);
+  if (whole.kind === "not_found") return { kind: "not_found", what: "run" };
+  if (whole.kind !== "run") return whole;
+  const { header, records } = whole;
+  return { kind: "items", run: { header, records, definition }, ids, total };
 }

@@ -3,6 +3,7 @@ import { type DryRun, playDryRun } from "../../domain/engine/dry-run.ts";
 import { problemsOfInput } from "../../domain/engine/input-problems.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { RunId } from "../../domain/run.ts";
+import { inSlices } from "../../domain/slices.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Problem } from "../../domain/workflow/compiled.ts";
 import { type SlotHolders, withHolders } from "../admission/slot-holders.ts";
@@ -68,12 +69,7 @@ async function playThrough(engine: Engine, request: DryRunRequest): Promise<DryR
   const nowMs = engine.storeTime.nowMs();
   const limits = engineLimits(engine.config);
   const play = playDryRun(current.definition, { tenant, input, outputs, nowMs }, limits);
-  for (;;) {
-    const slice = play.next();
-    if (slice.done === true) {
-      pace.end();
-      return { kind: "played", play: slice.value };
-    }
-    await pace.yield();
-  }
+  const played = await inSlices(pace, play);
+  pace.end();
+  return { kind: "played", play: played };
 }

@@ -3,6 +3,7 @@ import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
 import { makeRunId } from "../run.ts";
 import type { ChildRun, RunChange } from "../run-change.ts";
+import type { Sliced } from "../slices.ts";
 import type { TenantId } from "../tenant.ts";
 import type { CompiledDefinition } from "../workflow/compiled.ts";
 import { apply } from "./apply.ts";
@@ -92,7 +93,7 @@ export function* playDryRun(
   compiled: CompiledDefinition,
   request: DryRunRequest,
   limits: EngineLimits = defaultLimits,
-): Generator<undefined, DryRun, undefined> {
+): Sliced<DryRun> {
   const runId = makeRunId(request.tenant, "dryrun00");
   const facts = {
     runId,
@@ -126,7 +127,7 @@ export function* playDryRun(
 }
 
 /** Why it was left before the end, if it was. */
-function* playEntries(play: Play): Generator<undefined, TruncationCause | undefined, undefined> {
+function* playEntries(play: Play): Sliced<TruncationCause | undefined> {
   let heard = 0;
   for (let entries = 0; entries < entriesMax; ) {
     if (play.inbox.length === 0) fireTimer(play);
@@ -225,7 +226,7 @@ function fireTimer(play: Play): void {
 type Shown = { readonly steps: readonly DryRunStep[]; readonly isCut: boolean };
 
 /** The same output may be shown with every item of a list, so that what is shown has a limit of its own. */
-function* showSteps(play: Play): Generator<undefined, Shown, undefined> {
+function* showSteps(play: Play): Sliced<Shown> {
   const { compiled, view, seen } = play;
   const records = [...view.records].flatMap(([key, body]) => (body === undefined ? [] : [{ key, body }]));
   const describe = describer(compiled, view.runId, records);

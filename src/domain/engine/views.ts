@@ -81,7 +81,7 @@ export type StepDescription = {
   readonly iteration?: number;
   /** For `subworkflow`: the run of the latest attempt. */
   readonly child_run_id?: string;
-  /** The outputs of its children are too large to be shown together. */
+  /** Its output is too large to be shown together with the others, or those of its children are. */
   readonly output_omitted?: true;
 };
 
@@ -170,6 +170,7 @@ function describeStep(sources: Sources, step: CompiledStep): StepDescription {
       : {}),
     ...(error === undefined ? {} : { error }),
     ...(output === undefined ? {} : { output: readOutput(output) }),
+    ...(record.outputKey !== undefined && output === undefined ? { output_omitted: true as const } : {}),
     ...(because === undefined ? {} : { skipped_because: because }),
     ...(record.handles === undefined ? {} : { handles: record.handles.step }),
     ...describeChildren(record),

@@ -116,9 +116,10 @@ export const runHandlers: RunHandlers = {
     });
     if (answer.kind === "not_found") return unknownRun;
     if (answer.kind !== "timeline") return readingTrouble(answer);
-    const last = answer.rows.at(-1)?.version;
+    const rows = rowsOfPage(answer.rows);
+    const last = rows.at(-1)?.version;
     const next = last === undefined || last >= answer.version ? undefined : String(last);
-    return pageReply(list, answer.rows.flatMap(timelineViews), next);
+    return pageReply(list, rows.flatMap(timelineViews), next);
   },
 
   async listItems({ api }, { params, query, key: { tenant } }) {
@@ -155,4 +156,16 @@ function cancelReply(answer: CancelAnswer) {
     case "unknown":
       return writingTrouble(answer);
   }
+}
+
+/** One commit may have hundreds of events: a page ends early where it would take long to read and write. */
+const timelineCharactersMax = 1024 * 1024;
+
+function rowsOfPage<Row extends { readonly body: string }>(rows: readonly Row[]): readonly Row[] {
+  let characters = 0;
+  const end = rows.findIndex(({ body }, index) => {
+    characters += body.length;
+    return index > 0 && characters > timelineCharactersMax;
+  });
+  return end < 0 ? rows : rows.slice(0, end);
 }
