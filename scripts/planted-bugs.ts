@@ -13,6 +13,7 @@ import { plantedEventBugs } from "./planted-event-bugs.ts";
 import { plantedGatewayBugs } from "./planted-gateway-bugs.ts";
 import { plantedLanguageBugs } from "./planted-language-bugs.ts";
 import { plantedLockBugs } from "./planted-lock-bugs.ts";
+import { plantedLoopBugs } from "./planted-loop-bugs.ts";
 import { plantedMetricBugs } from "./planted-metric-bugs.ts";
 import { plantedPackagingBugs } from "./planted-packaging-bugs.ts";
 import { plantedPolicyBugs } from "./planted-policy-bugs.ts";
@@ -282,6 +283,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedQuotaBugs,
   ...plantedStopBugs,
   ...plantedLockBugs,
+  ...plantedLoopBugs,
   ...plantedMetricBugs,
   ...plantedPackagingBugs,
   ...plantedPolicyBugs,

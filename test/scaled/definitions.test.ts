@@ -37,9 +37,9 @@ test.each(fuzzOperations.filter(({ mediaTypes }) => mediaTypes.length > 1))(
   async (operation) => {
     expect(await problemsWith(inputsOf(gateway.client, operation, "quick"))).toEqual([]);
   },
-  180_000,
+  600_000,
 );
 
 test("what a stored definition makes of an input, a loop, a list and a result grows with them", async () => {
   expect(await problemsWith(storedInputs(gateway))).toEqual([]);
-}, 180_000);
+}, 600_000);
