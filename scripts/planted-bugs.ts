@@ -24,6 +24,7 @@ import { plantedPublicLockBugs } from "./planted-public-lock-bugs.ts";
 import { plantedQuotaBugs } from "./planted-quota-bugs.ts";
 import { plantedRedisBugs } from "./planted-redis-bugs.ts";
 import { plantedRunBugs } from "./planted-run-bugs.ts";
+import { plantedSchemaBugs } from "./planted-schema-bugs.ts";
 import { plantedSdkBugs } from "./planted-sdk-bugs.ts";
 import { plantedStopBugs } from "./planted-stop-bugs.ts";
 import { plantedTraceBugs } from "./planted-trace-bugs.ts";
@@ -295,6 +296,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedLanguageBugs,
   ...plantedRedisBugs,
   ...plantedRunBugs,
+  ...plantedSchemaBugs,
   ...plantedSdkBugs,
   ...plantedTraceBugs,
   ...plantedDrillAdmissionBugs,

@@ -255,6 +255,96 @@ describe("a schema of any keywords", () => {
   });
 });
 
+test("a format accepts exactly the texts that ajv-formats accepts", () => {
+  const part = fc.constantFrom(
+    ...[
+      "2026",
+      "02",
+      "29",
+      "30",
+      "-",
+      ":",
+      "T",
+      "t",
+      " ",
+      "Z",
+      "z",
+      "+",
+      "23",
+      "59",
+      "60",
+      ".5",
+      "P",
+      "1D",
+      "T1H",
+      "W",
+    ],
+    ...[
+      "http",
+      "://",
+      "/",
+      "//",
+      "?",
+      "#",
+      "@",
+      "a",
+      "A",
+      "a.b",
+      "%20",
+      "%2",
+      "[",
+      "]",
+      "::",
+      "1",
+      "ffff",
+      "~0",
+      "~1",
+      "~",
+    ],
+    ...[
+      "urn:uuid:",
+      "01234567",
+      "89ab",
+      "cdef01234567",
+      "255",
+      "256",
+      ".",
+      "127.0.0.1",
+      "é",
+      "_",
+      "!",
+      "'",
+      '"',
+    ],
+  );
+  const free = fc.array(part, { maxLength: 9 }).map((parts) => parts.join(""));
+  const like = fc.constantFrom(
+    ...[
+      "2024-02-29",
+      "2023-02-29",
+      "23:59:60Z",
+      "22:59:60-01:00",
+      "2026-11-16T07:00:00.5+01:00",
+      "P1Y2M3DT4H",
+      "P1W",
+    ],
+    ...["a@b.org", "https://user@example.com:80/a?b#c", "::1", "1::2:127.0.0.1", "a-b.example", "/a~1b/0"],
+    ...["01234567-89ab-cdef-0123-456789abcdef", "127.0.0.1", "../a?b", "mailto:a@b.org"],
+  );
+  const changed = fc
+    .tuple(like, fc.nat(40), part)
+    .map(([text, at, more]) => text.slice(0, at) + more + text.slice(at + 1));
+  fc.assert(
+    fc.property(fc.constantFrom(...formats), fc.oneof(free, like, changed), ([format, { fits }], text) => {
+      const known = fullFormats[format as keyof typeof fullFormats];
+      const judge = typeof known === "object" && "validate" in known ? known.validate : known;
+      const isFit = judge instanceof RegExp ? judge.test(text) : (judge as (text: string) => boolean)(text);
+      expect({ format, text, isFit: fits(text) }).toEqual({ format, text, isFit });
+    }),
+    { seed: 28, numRuns: 20_000 },
+  );
+});
+
 /** Undefined where Ajv stumbles: its variable of evaluated names may be unset when patterns add to it. */
 function verdictOf(fits: (value: JsonValue) => boolean, one: JsonValue): boolean | undefined {
   try {
