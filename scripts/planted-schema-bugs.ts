@@ -9,18 +9,6 @@ const patterns = "test/unit/workflow-linear-pattern.test.ts";
 
 export const plantedSchemaBugs: readonly PlantedBug[] = [
   {
-    name: "properties-of-characters-are-made-anew",
-    what: "a pattern of 200 properties takes 15 ms to read, and a schema full of them a second",
-    edits: [
-      {
-        file: "src/domain/workflow/character-set.ts",
-        find: "    known.set(name, has);",
-        replace: "    known.clear();",
-      },
-    ],
-    tests: [growth],
-  },
-  {
     name: "dependencies-are-not-measured",
     what: "a schema that doubles at every level is accepted",
     edits: [
