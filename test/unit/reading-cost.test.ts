@@ -5,6 +5,7 @@ import { resultsBody } from "../../src/api/schemas.ts";
 import { fingerprinting, fingerprintOf, type JsonValue } from "../../src/domain/fingerprint.ts";
 import { atOnce, inSlices, type Sliced } from "../../src/domain/slices.ts";
 import { readingJson, readJson } from "../../src/domain/strict-json.ts";
+import { readYaml } from "../../src/domain/workflow/yaml-text.ts";
 
 /** The least of several tries: whatever else the machine does only adds. */
 function cpuMsOf(work: () => unknown): number {
@@ -98,6 +99,62 @@ function countSlices(work: Sliced<unknown>): number {
   while (work.next().done !== true) slices += 1;
   return slices;
 }
+
+/** Each is repeated as often as fits. */
+const costlyYaml: Readonly<Record<string, readonly [begin: string, repeated: string, end: string]>> = {
+  "one long number": ["a: 1.", "0", "1"],
+  "escapes that do not exist": ['a: "', "\\q", '"'],
+  names: ["", "a:\n", ""],
+  "flow collections": ["a: [", "{a: [1]}, ", "]"],
+  "aliases of nothing": ["a: [", "*b, ", "]"],
+  directives: ["", "%A b\n", "---\n1"],
+  comments: ["a:\n", " # c\n", " b: 1"],
+  dashes: ["", "-\n", ""],
+  brackets: ["", "[", ""],
+  "closing brackets": ["", "]", ""],
+};
+
+describe("reading YAML", () => {
+  test.each(Object.keys(costlyYaml))("%s: take time in proportion", (name) => {
+    const [begin, repeated, end] = costlyYaml[name] ?? ["", "", ""];
+    expectLinear((size) => {
+      const text = begin + repeated.repeat(size / repeated.length) + end;
+      return () => readYaml(text);
+    }, 4_096);
+  });
+
+  test("of more than 100,000 parts ends there, and says what to do", () => {
+    expect(readYaml(`a: [${"1,".repeat(30_000)}1]`).kind).toBe("yaml");
+    expect(readYaml(`a: [${"1,".repeat(60_000)}1]`)).toMatchObject({
+      problems: [{ message: "the text has too many parts, more than 100000: send it as JSON", line: 1 }],
+    });
+  });
+
+  test("a refusal repeats little of a long tag, anchor, name or number", () => {
+    const long = "x".repeat(100_000);
+    for (const text of [
+      `a: !${long} y`,
+      `a: *${long}`,
+      `${long}: 1\n${long}: 2`,
+      `a: 1.${"0".repeat(100_000)}`,
+    ]) {
+      const reading = readYaml(text);
+      expect(reading.kind).toBe("invalid");
+      expect(JSON.stringify(reading).length).toBeLessThan(600);
+    }
+  });
+
+  test("maps take as much room as they fill, whatever their names", () => {
+    const text = `a: [${"{1000: x}, ".repeat(6_000)}]`;
+    const before = process.memoryUsage().heapUsed;
+    const reading = readYaml(text);
+    const grown = process.memoryUsage().heapUsed - before;
+    expect(reading.kind === "yaml" && reading.value).toMatchObject({
+      a: expect.arrayContaining([{ 1000: "x" }]),
+    });
+    expect(grown).toBeLessThan(60_000_000);
+  });
+});
 
 describe("after reading", () => {
   const values = ["short numbers", "arrays in arrays", "objects with a thousand names each", "empty objects"];
