@@ -132,4 +132,28 @@ export const plantedGatewayBugs: readonly PlantedBug[] = [
     // The second passes: every test of the first shares the log.
     tests: ["test/e2e/gateway-locks.test.ts", "test/unit/secret-watch.test.ts"],
   },
+  {
+    name: "number-of-any-length",
+    what: "numbers have no length: a refusal of 60,000 digits is judged digit by digit and told by another rule",
+    edits: [
+      {
+        file: "src/domain/strict-json.ts",
+        find: "if (text.length > numberCharactersMax) {",
+        replace: "if (text.length > 100 * numberCharactersMax) {",
+      },
+    ],
+    tests: ["test/unit/strict-json.test.ts"],
+  },
+  {
+    name: "body-read-at-once",
+    what: "a large body is built in one piece, and nobody else is answered meanwhile",
+    edits: [
+      {
+        file: "src/domain/strict-json.ts",
+        find: "const pieceCharacters = 32_768;",
+        replace: "const pieceCharacters = 32_768_000;",
+      },
+    ],
+    tests: ["test/unit/reading-cost.test.ts"],
+  },
 ];

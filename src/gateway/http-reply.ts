@@ -1,6 +1,7 @@
 // Turns what a handler answered into status, fields and text; every reply of the gateway is made here.
 import { problemMediaType, problemOf } from "../api/problem.ts";
 import { eventStreamType } from "../api/route.ts";
+import { excerptOf } from "../domain/excerpt.ts";
 import { errors } from "../errors.ts";
 import type { EventSink } from "./event-sink.ts";
 import { type Failure, type Service, spreadRetryAfter } from "./handler.ts";
@@ -60,6 +61,9 @@ export function streamReply(requestId: string): HttpReply {
   return { status: 200, headers, body: undefined };
 }
 
+/** Whatever a refusal repeats of what it was sent. */
+const detailCharactersMax = 2_000;
+
 export function failureReply(
   service: Pick<Service, "config" | "ports">,
   failure: Failure,
@@ -69,7 +73,11 @@ export function failureReply(
   const { detail, more, retryable = errors[failure.code].retryable } = failure;
   const problem = problemOf(
     failure.code,
-    { ...(detail === undefined ? {} : { detail }), ...(more === undefined ? {} : { more }), retryable },
+    {
+      ...(detail === undefined ? {} : { detail: excerptOf(detail, detailCharactersMax) }),
+      ...(more === undefined ? {} : { more }),
+      retryable,
+    },
     requestId,
   );
   const body = Buffer.from(JSON.stringify(problem));

@@ -94,7 +94,7 @@ describe("a body of two mebibytes", () => {
       const headers = { "idempotency-key": "costly" };
       const sent = { key: world.acme.operator, text: `{"input":${numbers}}`, headers };
       const answer = await world.ask("POST", "/api/v1/workflows/simple/runs", sent);
-      expect(answer.json.detail).toMatch(/^initial records of \d+ bytes/);
+      expect(["invalid_request", "input_invalid"]).toContain(answer.json.code);
     });
     expect(turnMs).toBeLessThan(turnMsMax);
   });
@@ -105,4 +105,58 @@ describe("a body of two mebibytes", () => {
     expectProblem(undefined, answer, "invalid_request");
     expect(answer.json.detail).toContain("there are more than 250000 arrays and objects");
   });
+});
+
+describe("what a refusal repeats", () => {
+  const long = "x".repeat(100_000);
+
+  test.each<[string, string, "viewer" | "worker" | "operator", unknown]>([
+    [
+      "the name of a step",
+      "/api/v1/workflows/validate",
+      "viewer",
+      { id: "a", steps: { [long]: { colour: 1, topic: 2 } } },
+    ],
+    ["an unknown field", "/api/v1/workflows/validate", "viewer", { [long]: 1 }],
+    [
+      "a step that does not exist",
+      "/api/v1/workflows/validate",
+      "viewer",
+      { id: "a", steps: { a: { type: "llm", depends_on: [long] } } },
+    ],
+    ["a field of a result", "/api/v1/jobs/results", "worker", { worker_id: "w", results: [], [long]: 1 }],
+    ["a topic", "/api/v1/jobs/poll", "worker", { worker_id: "w", poll_id: "p", topics: [long] }],
+    ["a decision", "/api/v1/approvals/a/approve", "operator", { hash: long, reason: long }],
+    ["a lock", "/api/v1/locks/acquire", "operator", { resource: long, owner: long }],
+  ])("%s: is short, however long it was", async (_, path, role, body) => {
+    const answer = await world.ask("POST", path, { key: world.acme[role], body });
+    expect(answer.text).toMatch(/problems|code/);
+    expect(answer.text.length).toBeLessThan(5_000);
+  });
+
+  test.each([
+    "/api/v1/nowhere/",
+    "/api/v1/workflow-runs/",
+    "/api/v1/jobs/",
+    "/api/v1/workflows?cursor=",
+    "/api/v1/workflows?",
+  ])("%s with a long end: is short", async (path) => {
+    const answer = await world.ask("GET", path + "x".repeat(8_000), { key: world.acme.viewer });
+    expect(answer.status).toBeGreaterThanOrEqual(400);
+    expect(answer.text.length).toBeLessThan(1_000);
+  });
+
+  test.each(["idempotency-key", "x-tenant-id", "content-type", "authorization"])(
+    "the header %s: is short",
+    async (name) => {
+      const headers = { [name]: "x".repeat(8_000) };
+      const answer = await world.ask("POST", "/api/v1/workflows/simple/runs", {
+        key: world.acme.operator,
+        body: {},
+        headers,
+      });
+      expect(answer.status).toBeGreaterThanOrEqual(400);
+      expect(answer.text.length).toBeLessThan(1_000);
+    },
+  );
 });

@@ -1,11 +1,11 @@
 // Collects problems with their places: the first fifty are told, the others counted.
+import { excerptOf } from "../excerpt.ts";
 import type { Problem } from "./compiled.ts";
 import { placeIn } from "./place.ts";
 
 const problemsMax = 50;
 
-/** Names and messages repeat what the caller sent, so they are cut. */
-const nameCharactersMax = 128;
+/** A message repeats what the caller sent. */
 const messageCharactersMax = 600;
 
 export class ProblemList {
@@ -35,10 +35,10 @@ export class ProblemList {
     this.#found += 1;
     if (this.#problems.length >= problemsMax) return;
     const path = this.#path.reduce<string>((place, name) => {
-      if (typeof name === "number" || /^\d+$/.test(name)) return `${place}[${cut(String(name))}]`;
-      return placeIn(place, cut(name));
+      if (typeof name === "number" || /^\d+$/.test(name)) return `${place}[${excerptOf(String(name))}]`;
+      return placeIn(place, name);
     }, this.#root);
-    this.#problems.push({ path, message: cutText(message, messageCharactersMax) });
+    this.#problems.push({ path, message: excerptOf(message, messageCharactersMax) });
   }
 
   /** Where no inner place is to blame. */
@@ -65,10 +65,4 @@ export class ProblemList {
     if (more === 0) return this.#problems;
     return [...this.#problems, { path: this.#root, message: `and ${more} more problems` }];
   }
-}
-
-const cut = (name: string) => cutText(name, nameCharactersMax);
-
-function cutText(text: string, charactersMax: number): string {
-  return text.length <= charactersMax ? text : `${text.slice(0, charactersMax)}…`;
 }

@@ -1,4 +1,5 @@
 // Workflows over HTTP.
+import { excerptOf } from "../../domain/excerpt.ts";
 import type { Problem } from "../../domain/workflow/compiled.ts";
 import type { PlacedProblem, TextPlace } from "../../domain/workflow/yaml-text.ts";
 import { callerOf, type Handlers, quotaFailure, readingTrouble, writingTrouble } from "../handler.ts";
@@ -29,10 +30,7 @@ export const workflowHandlers: WorkflowHandlers = {
       case "invalid":
         return {
           code: "workflow_invalid",
-          detail: answer.problems
-            .map(({ path, message }) => `${path}: ${message}`)
-            .join("; ")
-            .slice(0, 2_000),
+          detail: answer.problems.map(({ path, message }) => `${path}: ${message}`).join("; "),
           more: { problems: answer.problems.map((problem) => placedProblem(problem, placeOf)) },
         };
       case "quota_reached":
@@ -81,5 +79,5 @@ function placedProblem(
   { path, message }: Problem,
   placeOf: (path: string) => TextPlace | undefined,
 ): PlacedProblem {
-  return { path, message, ...placeOf(path) };
+  return { path: excerptOf(path, 600), message: excerptOf(message, 600), ...placeOf(path) };
 }
