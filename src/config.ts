@@ -11,6 +11,7 @@ import { processSettings } from "./settings/process.ts";
 import { quotasSettings } from "./settings/quotas.ts";
 import { runsSettings } from "./settings/runs.ts";
 import { storeSettings } from "./settings/store.ts";
+import { workflowsSettings } from "./settings/workflows.ts";
 
 /** The first choice of a choice setting is its default. Environment names are prefixed INTERLOCK_. */
 export const settings = {
@@ -19,6 +20,7 @@ export const settings = {
   ...busSettings,
   ...admissionSettings,
   ...locksSettings,
+  ...workflowsSettings,
   ...runsSettings,
   ...quotasSettings,
   ...gatewaySettings,

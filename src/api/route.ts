@@ -1,6 +1,7 @@
 // What a row of the routes table says, and the types that follow from one.
 import type * as z from "zod";
 import type { KeyRole } from "../domain/api-key.ts";
+import type { DefinitionText } from "../domain/workflow/judge.ts";
 import type { ErrorCode } from "../errors.ts";
 
 /** Replies of this type do not end by themselves. */
@@ -15,7 +16,7 @@ export type Route = {
   readonly access: readonly KeyRole[] | "open" | "metrics";
   readonly query?: z.ZodObject;
   readonly body?: z.ZodType;
-  /** The body may come as YAML instead of JSON. */
+  /** The body is a definition, in YAML or JSON. It is handed over unread: a thread of its own reads and judges it. */
   readonly takesYaml?: true;
   /** Of a success; JSON when absent. */
   readonly mediaType?: "text/plain" | typeof eventStreamType;
@@ -36,7 +37,11 @@ export type QueryOf<Row extends Route> = Row["query"] extends z.ZodType
   ? Readonly<z.output<Row["query"]>>
   : Readonly<Record<never, never>>;
 
-export type BodyOf<Row extends Route> = Row["body"] extends z.ZodType ? z.output<Row["body"]> : undefined;
+export type BodyOf<Row extends Route> = Row extends { readonly takesYaml: true }
+  ? DefinitionText
+  : Row["body"] extends z.ZodType
+    ? z.output<Row["body"]>
+    : undefined;
 
 export type SuccessOf<Row extends Route> = {
   [Status in keyof Row["replies"] & number]: {

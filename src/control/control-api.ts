@@ -11,6 +11,9 @@ import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
 import type { CompiledDefinition, Problem } from "../domain/workflow/compiled.ts";
+import type { SentDefinition, Verdict } from "../domain/workflow/judge.ts";
+import type { PlacedProblem } from "../domain/workflow/yaml-text.ts";
+import type { NotJudged } from "../ports/definition-judge.ts";
 import type { Acting } from "./acting.ts";
 import type { StartAnswer } from "./admission/start-answer.ts";
 import type { AuditApi } from "./audit/audit-api.ts";
@@ -68,10 +71,14 @@ export type ValidateAnswer =
       /** Of the definition as it would be stored; absent when it has no id yet. */
       readonly hash?: string;
       /** What would fail only when a run gets there. */
-      readonly warnings: readonly Problem[];
+      readonly warnings: readonly PlacedProblem[];
     }
-  | { readonly kind: "invalid"; readonly problems: readonly Problem[] }
+  | Refused
+  | NotJudged
   | Trouble;
+
+/** What a definition is refused for before anything is stored. */
+type Refused = Exclude<Verdict, { readonly kind: "valid" }>;
 
 export type StartWorkflowRequest = {
   readonly caller: Caller;
@@ -148,15 +155,16 @@ export type TenantChanges = {
 export type ControlApi = {
   saveWorkflow(
     caller: Caller,
-    definition: JsonValue,
+    definition: SentDefinition,
   ): Promise<
     | { readonly kind: "saved"; readonly id: string; readonly revision: number }
-    | { readonly kind: "invalid"; readonly problems: readonly Problem[] }
+    | Refused
+    | NotJudged
     | QuotaReached
     | WriteTrouble
   >;
   /** Reads a definition as `saveWorkflow` would, and stores nothing. */
-  validateWorkflow(tenant: TenantId, definition: JsonValue): Promise<ValidateAnswer>;
+  validateWorkflow(tenant: TenantId, definition: SentDefinition): Promise<ValidateAnswer>;
   getWorkflow(
     tenant: TenantId,
     id: string,

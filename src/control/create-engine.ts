@@ -26,6 +26,7 @@ import { createPlatformSettings } from "./policies/platform-settings.ts";
 import { createFullLimits } from "./pools/full-limits.ts";
 import { noticePlaces } from "./pools/places.ts";
 import { createDefinitions } from "./workflows/definitions.ts";
+import { createJudgeHere } from "./workflows/judge-here.ts";
 
 export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
   const storeTime = createStoreTime(given.clock);
@@ -49,6 +50,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     samples: createCanarySamples(storeTime, ports.metrics),
     collected: createCollectedSamples(),
     definitions: createDefinitions(ports, config),
+    judge: ports.judge ?? createJudgeHere(ports.random),
     runs: createRunCache({
       runsMax: config["engine.cachedRunsMax"],
       runBytesMax: config["engine.cachedRunBytesMax"],

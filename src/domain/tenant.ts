@@ -70,6 +70,9 @@ export type TenantRecord = {
 /** Owns what belongs to no tenant: the list of tenants and the platform's keys. No customer may have this name. */
 export const platformTenant = "platform" as TenantId;
 
+/** Fields by which a body or a query may name a tenant. */
+export const tenantNames: readonly string[] = ["tenant", "tenant_id", "org_id"];
+
 const tenantPattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 /** Gives the tenant id, or undefined when the text is not a valid one (1-64 characters of A-Z a-z 0-9 . _ -). */

@@ -8,7 +8,6 @@ import { type ApiKeyRecord, type KeyRole, personOf } from "../domain/api-key.ts"
 import type { QuotaName, QuotaReached } from "../domain/quota.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import { retryAfterSeconds } from "../domain/wait.ts";
-import type { TextPlace } from "../domain/workflow/yaml-text.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
 import type { Span } from "../ports/tracer.ts";
@@ -33,8 +32,6 @@ export type Asked<Name extends Operation> = {
   readonly params: ParamsOf<RouteOf<Name>>;
   readonly query: QueryOf<RouteOf<Name>>;
   readonly body: BodyOf<RouteOf<Name>>;
-  /** Where a place of a body in YAML stands in its text. */
-  readonly placeOf: (path: string) => TextPlace | undefined;
   readonly headers: RequestHeaders;
   readonly key: RouteOf<Name>["access"] extends readonly KeyRole[] ? ApiKeyRecord : undefined;
   /** Of this request, if spans are recorded and the operation has one. */

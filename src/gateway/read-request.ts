@@ -1,18 +1,19 @@
 // Reads what a request brings: strict JSON within its limits, then the schemas of its row.
 import { isUtf8 } from "node:buffer";
 import * as z from "zod";
-import { beyondLimits, readingLimits } from "../api/json-limits.ts";
 import { isYamlType, mediaTypesOf } from "../api/media-types.ts";
 import type { Route } from "../api/route.ts";
 import { type ApiKeyRecord, isPlatformKey } from "../domain/api-key.ts";
 import { excerptOf } from "../domain/excerpt.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
-import { atOnce, inSlices } from "../domain/slices.ts";
+import { beyondLimits, readingLimits } from "../domain/json-limits.ts";
+import { inSlices } from "../domain/slices.ts";
 import { readingJson } from "../domain/strict-json.ts";
-import { readYaml, type TextPlace } from "../domain/workflow/yaml-text.ts";
+import { tenantNames } from "../domain/tenant.ts";
+import type { DefinitionText } from "../domain/workflow/judge.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Failure, RequestHeaders } from "./handler.ts";
-import { foreignTenant, isNamed, type Named, tenantNames, withoutTenantNames } from "./tenant-claims.ts";
+import { foreignTenant, isNamed, type Named, withoutTenantNames } from "./tenant-claims.ts";
 
 export type Reading<Value> =
   | { readonly kind: "value"; readonly value: Value }
@@ -20,9 +21,6 @@ export type Reading<Value> =
       readonly kind: "refused";
       readonly failure: Failure<"invalid_request" | "tenant_mismatch" | "unsupported_media_type">;
     };
-
-/** Where a place of the body, as steps.review.topic, stands in its text; unknown for JSON. */
-export type PlaceOf = (path: string) => TextPlace | undefined;
 
 /** A row made ready: what its schemas know is looked up once. */
 export type Schemas = {
@@ -91,15 +89,19 @@ export async function readBody(
   schemas: Schemas,
   { bytes, contentType }: SentBody,
   key: ApiKeyRecord | undefined,
-): Promise<Reading<unknown> & { readonly placeOf?: PlaceOf }> {
+): Promise<Reading<unknown>> {
   if (schemas.body === undefined) {
     return bytes === undefined || bytes.length === 0
       ? { kind: "value", value: undefined }
       : refuse("this operation has no body");
   }
   const isYaml = isYamlType(contentType);
-  if (isYaml && !schemas.takesYaml) return { kind: "refused", failure: wrongMediaType({}) };
-  const json = isYaml ? readYamlText(bytes) : await readText(clock, bytes);
+  if (schemas.takesYaml) {
+    const text: DefinitionText = { bytes: bytes ?? Buffer.alloc(0), format: isYaml ? "yaml" : "json" };
+    return { kind: "value", value: text };
+  }
+  if (isYaml) return { kind: "refused", failure: wrongMediaType({}) };
+  const json = await readText(clock, bytes);
   if (json.kind === "refused") return json;
   const fields = isNamed(json.value) ? json.value : undefined;
   const foreign = key === undefined || fields === undefined ? undefined : foreignField(schemas, fields, key);
@@ -115,24 +117,6 @@ export async function readBody(
 export function wrongMediaType(route: Pick<Route, "takesYaml">): Failure<"unsupported_media_type"> {
   const types = mediaTypesOf(route).join(", ");
   return { code: "unsupported_media_type", detail: `this operation takes ${types}, in UTF-8` };
-}
-
-function readYamlText(bytes: Buffer | undefined): Reading<JsonValue> & { readonly placeOf?: PlaceOf } {
-  if (bytes === undefined || bytes.length === 0) return { kind: "value", value: {} };
-  if (!isUtf8(bytes)) return refuse("the body is not UTF-8");
-  const reading = readYaml(bytes.toString("utf8"));
-  if (reading.kind === "invalid") {
-    const [first] = reading.problems;
-    const place = first?.line === undefined ? "" : ` (line ${first.line}, column ${first.column})`;
-    const detail = `the body is not valid YAML: ${first?.message}${place}`;
-    return {
-      kind: "refused",
-      failure: { code: "invalid_request", detail, more: { problems: reading.problems } },
-    };
-  }
-  const beyond = atOnce(beyondLimits(reading.value));
-  if (beyond !== undefined) return refuse(beyond);
-  return { kind: "value", value: reading.value, placeOf: reading.placeOf };
 }
 
 /** No body at all counts as an empty object: what it lacks is then named field by field. */

@@ -26,15 +26,7 @@ import {
 } from "./handler.ts";
 import { handlers } from "./handlers.ts";
 import { type HttpReply, type Success, successReply } from "./http-reply.ts";
-import {
-  isPacked,
-  type PlaceOf,
-  packedBody,
-  readBody,
-  readQuery,
-  type Schemas,
-  schemasOf,
-} from "./read-request.ts";
+import { isPacked, packedBody, readBody, readQuery, type Schemas, schemasOf } from "./read-request.ts";
 import { startRequestSpan, traceparentOf } from "./trace-request.ts";
 
 export type Responder = {
@@ -74,7 +66,6 @@ export function createResponder(service: Service): Responder {
 }
 
 type AnyReply = Success | Streamed | Failure;
-const placeUnknown: PlaceOf = () => undefined;
 
 type AnyHandler = (service: Service, asked: unknown) => AnyReply | Promise<AnyReply>;
 type PreparedRoute = { readonly route: Route; readonly schemas: Schemas; readonly handle: AnyHandler };
@@ -148,7 +139,6 @@ async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined)
     params: exchange.head.params,
     query: exchange.query,
     body: body.value,
-    placeOf: body.placeOf ?? placeUnknown,
     headers: exchange.head.headers,
     key: exchange.key,
     span: exchange.span,

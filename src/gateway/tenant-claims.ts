@@ -1,10 +1,9 @@
 // The tenant comes from the key alone: whatever else names one must name the same.
 import type { JsonValue } from "../domain/fingerprint.ts";
-import type { TenantId } from "../domain/tenant.ts";
+import { type TenantId, tenantNames } from "../domain/tenant.ts";
 import type { RequestHeaders } from "./handler.ts";
 
 const headerNames = ["x-tenant-id", "x-org-id"];
-export const tenantNames = ["tenant", "tenant_id", "org_id"];
 
 export type Named = Readonly<Record<string, unknown>>;
 

@@ -2,6 +2,7 @@
 // then one line of JSON for every line it reads: what its CPU did since the line before.
 import { openSync, readSync } from "node:fs";
 import { createInterface } from "node:readline";
+import { createThreadedJudge } from "../../src/adapters/judge/threaded-judge.ts";
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
@@ -89,6 +90,12 @@ const store = await openSqliteStore({
 const world = await openGatewayWorld(
   { "gateway.failedAuthenticationsPerMinute": 100_000, "gateway.eventLoopDelayMs": 60_000 },
   store,
+  createThreadedJudge({
+    clock: systemClock,
+    log: silentLog,
+    waiting: { max: 256, ownerMax: 32 },
+    timeoutMs: 60_000,
+  }),
 );
 const things = await makeThings(world);
 const revoked = await makeKey(world.plane, acme, "admin");

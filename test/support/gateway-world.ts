@@ -7,6 +7,7 @@ import { type ControlPlane, createControlPlane } from "../../src/control-plane.t
 import type { ApiKeyRecord, KeyRole } from "../../src/domain/api-key.ts";
 import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
 import { createGateway, type Gateway } from "../../src/gateway/server.ts";
+import type { DefinitionJudge } from "../../src/ports/definition-judge.ts";
 import type { Log } from "../../src/ports/log.ts";
 import { defaultStoreSettings, executeOn, type Store, storeFrom } from "../../src/ports/store.ts";
 import { secretWatch } from "./secret-watch.ts";
@@ -54,6 +55,7 @@ export type GatewayWorld = {
 export async function openGatewayWorld(
   given: Partial<Config> = {},
   base: Store = createMemoryStore({ clock: systemClock, settings: defaultStoreSettings }),
+  judge?: DefinitionJudge,
 ): Promise<GatewayWorld> {
   const logged: string[] = [];
   const write = (message: string, fields: object = {}) => logged.push(JSON.stringify({ message, ...fields }));
@@ -66,7 +68,8 @@ export async function openGatewayWorld(
   secretWatch.note("a password in an address", canaryPassword);
   // Clients that keep their connections would make every stop take that long, and a minute may end while states are compared.
   const overrides = { "gateway.lingerMs": 0, "audit.refusals": "no", ...given } as const;
-  const plane = await createControlPlane({ overrides, ports: { log, store, metrics } });
+  const ports = { log, store, metrics, ...(judge === undefined ? {} : { judge }) };
+  const plane = await createControlPlane({ overrides, ports });
   const gateway = createGateway({ ...plane, version: "test", metricsText: () => metrics.text() });
   const { url } = await gateway.listen({ port: 0 });
   const ask = asker(url);

@@ -1,8 +1,8 @@
 // What reading a request costs: in proportion to its length, in short slices, and without taking room that it does not fill.
 import { describe, expect, test } from "vitest";
-import { beyondLimits } from "../../src/api/json-limits.ts";
 import { resultsBody } from "../../src/api/schemas.ts";
 import { fingerprinting, fingerprintOf, type JsonValue } from "../../src/domain/fingerprint.ts";
+import { beyondLimits } from "../../src/domain/json-limits.ts";
 import { atOnce, inSlices, type Sliced } from "../../src/domain/slices.ts";
 import { readingJson, readJson } from "../../src/domain/strict-json.ts";
 import { readYaml } from "../../src/domain/workflow/yaml-text.ts";

@@ -4,6 +4,7 @@ import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { compileDefinition } from "../../src/domain/workflow/compile.ts";
 import type { CompiledStep, Scope } from "../../src/domain/workflow/compiled.ts";
 import { readDefinition } from "../../src/domain/workflow/definition.ts";
+import { readCondition } from "../../src/domain/workflow/expression.ts";
 
 function compiled(value: JsonValue) {
   const reading = readDefinition(value);
@@ -98,9 +99,9 @@ describe("a compiled definition", () => {
   test("is refused loudly when the definition was never valid", () => {
     const reading = readDefinition({ steps: { a: {} } });
     if (reading.kind === "invalid") throw new Error("valid");
-    const a = reading.definition.steps.get("a");
-    if (a === undefined) throw new Error("there is a step");
-    const broken = { ...reading.definition, steps: new Map([["a", { ...a, condition: "1 +" }]]) };
+    const condition = { reading: readCondition("1 +", "steps.a.condition") };
+    const expressions = new Map([["a", { condition: { ...condition, knows: [], seesInside: false } }]]);
+    const broken = { ...reading.definition, expressions };
     expect(() => compileDefinition("orders", broken)).toThrow("was not read as valid");
   });
 });

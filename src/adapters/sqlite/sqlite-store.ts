@@ -1,10 +1,11 @@
 // The embedded store: one SQLite file, owned by one process, written by a thread of its own.
 import { join } from "node:path";
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import { InterlockError } from "../../errors.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
 import { type Store, type StoreSettings, storeFrom } from "../../ports/store.ts";
+import { startThread } from "../system/start-thread.ts";
 import { CallQueue } from "./call-queue.ts";
 import type { FromThread, SentError, ThreadData, ToThread } from "./sqlite-thread.ts";
 
@@ -31,7 +32,7 @@ export type SqliteStoreOptions = {
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { clock, log } = options;
   const file = join(options.directory, "interlock.db");
-  const thread = startThread(options, file);
+  const thread = startStore(options, file);
   thread.on("message", (message: FromThread) => {
     if (message.kind === "log") log[message.level](message.message, message.fields);
   });
@@ -75,20 +76,13 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   });
 }
 
-function startThread({ settings, operationsModule }: SqliteStoreOptions, file: string): Worker {
+function startStore({ settings, operationsModule }: SqliteStoreOptions, file: string): Worker {
   const data: ThreadData = {
     file,
     settings,
     ...(operationsModule === undefined ? {} : { operationsModule: operationsModule.href }),
   };
-  const isCompiled = import.meta.url.endsWith(".js");
-  const program = new URL(isCompiled ? "./sqlite-thread.js" : "./sqlite-thread.ts", import.meta.url);
-  if (isCompiled) return new Worker(program, { workerData: data });
-  // From source the thread has to load TypeScript. On Node 20 neither the parent's loader nor `--import tsx` reaches a
-  // thread, so it registers its own; the loader is found from here, since the process may run in any folder.
-  const loader = import.meta.resolve("tsx/esm/api");
-  const bootstrap = `import("${loader}").then(({ register }) => { register(); return import("${program.href}"); })`;
-  return new Worker(bootstrap, { eval: true, workerData: data, execArgv: [] });
+  return startThread(new URL("./sqlite-thread", import.meta.url), { workerData: data });
 }
 
 /** The store's time once the thread has the file open; a refusal is told when the thread has let go of the file. */

@@ -124,6 +124,7 @@ async function serverFindings(context: Context): Promise<readonly Finding[]> {
     { subject, level: "ok", message: `answers ${where}` },
     ...clockFindings(headers, { askedMs, answeredMs: context.terminal.nowMs() }),
     ...(found.apiKey === undefined ? [noKey(subject)] : await statusFindings(client, subject, found.keyFrom)),
+    ...(found.apiKey === undefined ? [] : await workflowFindings(client)),
   ];
 }
 
@@ -256,4 +257,40 @@ function quotaFinding(
 async function surroundingFindings(config: Config): Promise<readonly Finding[]> {
   const { examineSurroundings } = await import("../../control-plane.ts");
   return examineSurroundings(config);
+}
+
+/** More are not asked about: each is judged by the server anew. */
+const workflowsMax = 1_000;
+
+/** Stored workflows go on whatever the rules of a new version say; whoever changes one should know beforehand. */
+async function workflowFindings(client: ReturnType<typeof createClient>): Promise<readonly Finding[]> {
+  const findings: Finding[] = [];
+  let count = 0;
+  try {
+    const { tenant } = await client.call("getStatus");
+    for (const { id, definition } of await client.workflows.list().take(workflowsMax)) {
+      count += 1;
+      const { valid, problems = [] } = await client.call("validateWorkflow", {
+        body: definition,
+        timeoutMs: 30_000,
+      });
+      if (valid) continue;
+      const [first] = problems;
+      const more = problems.length > 1 ? `, and ${problems.length - 1} more problems` : "";
+      findings.push({
+        subject: `workflow ${id} of ${tenant}`,
+        level: "warn",
+        message: `this version would refuse it: ${first?.path}: ${first?.message}${more}`,
+        remedy: "It still runs as it was saved; correct it before it is saved again.",
+      });
+    }
+  } catch (error) {
+    // Keys that may not read workflows say nothing about them; what else is wrong has been said above.
+    if (error instanceof InterlockApiError && (error.status === 401 || error.status === 403)) return [];
+    const message = error instanceof Error ? error.message : String(error);
+    return [...findings, { subject: "workflows", level: "warn", message: `could not be read: ${message}` }];
+  }
+  if (count === 0) return findings;
+  const message = `${count - findings.length} of ${count} are valid by this version's rules`;
+  return [...findings, { subject: "workflows", level: "ok", message }];
 }

@@ -3,6 +3,7 @@ import type { Config } from "../../config.ts";
 import { defaultLimits, type EngineLimits } from "../../domain/engine/draft.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { Bus } from "../../ports/bus.ts";
+import type { DefinitionJudge } from "../../ports/definition-judge.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { TenantCache } from "../admission/tenant-cache.ts";
 import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
@@ -36,6 +37,7 @@ export type Engine = {
   readonly samples: CanarySamples;
   readonly collected: CollectedSamples;
   readonly definitions: Definitions;
+  readonly judge: DefinitionJudge;
   readonly runs: RunCache;
   readonly alarms: Alarms;
   readonly offers: Offers;

@@ -2,13 +2,16 @@
 
 import type { Config } from "../../config.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
+import type { Sliced } from "../../domain/slices.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { compileDefinition } from "../../domain/workflow/compile.ts";
+import { compilingDefinition } from "../../domain/workflow/compile.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
-import { readDefinition } from "../../domain/workflow/definition.ts";
+import { readingDefinition } from "../../domain/workflow/definition.ts";
 import type { Ports } from "../../ports/ports.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
+import { createFairCache } from "./fair-cache.ts";
+import { createTurns } from "./turns.ts";
 
 export type CurrentWorkflow = {
   readonly kind: "current";
@@ -36,12 +39,14 @@ export type Definitions = {
 /** What a `workflow` document says. */
 export type WorkflowDocument = { readonly hash: string };
 
-/** Bounds the memory; when full all are forgotten and simply read again. */
-const rememberedMax = 1_000;
+/** A definition made ready takes ten times the memory of its text: together at most some 200 MB. */
+const remembered = { entriesMax: 1_000, sizeMax: 16_777_216 };
 
 export function createDefinitions(ports: Ports, config: Config): Definitions {
-  const compiled = new Map<string, CompiledDefinition>();
-  const current = new Map<string, CurrentWorkflow>();
+  const compiled = createFairCache<CompiledDefinition>(remembered);
+  const current = createFairCache<Pick<CurrentWorkflow, "revision" | "hash">>(remembered);
+  const underWay = new Map<string, Promise<CompiledDefinition | undefined>>();
+  const turns = createTurns(ports.clock);
   const limits = {
     callTimeoutMs: config["store.callTimeoutMs"],
     budgetMs: 2 * config["store.callTimeoutMs"],
@@ -50,28 +55,41 @@ export function createDefinitions(ports: Ports, config: Config): Definitions {
     askUntilKnown(ports, "getDocument", limits, (deadlineMs) =>
       ports.store.getDocument({ tenant, collection, id }, { deadlineMs }),
     );
-  const keyOf = (tenant: TenantId, name: string) => `${tenant} ${name}`;
+
+  /** What is small is ready at once; whoever else asks for what is large meanwhile waits for the same. */
+  function compile(tenant: TenantId, hash: string, text: string) {
+    const key = `${tenant} ${hash}`;
+    const begun = underWay.get(key);
+    if (begun !== undefined) return begun;
+    const made = turns.take(tenant, compilingText(text));
+    if (!(made instanceof Promise)) return made;
+    const ending = made.finally(() => underWay.delete(key));
+    underWay.set(key, ending);
+    return ending;
+  }
 
   async function pinned(tenant: TenantId, hash: string): Promise<PinnedDefinition | Trouble> {
-    const known = compiled.get(keyOf(tenant, hash));
+    const known = compiled.get(tenant, hash);
     if (known !== undefined) return { kind: "compiled", definition: known };
     const answer = await read(tenant, "definition", hash);
     if (answer.kind === "not_found") return { kind: "missing" };
     if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
-    const definition = compileText(answer.document.body);
+    const { body } = answer.document;
+    const made = compiled.get(tenant, hash) ?? compile(tenant, hash, body);
+    const definition = made instanceof Promise ? await made : made;
     if (definition === undefined) return { kind: "missing" };
-    if (compiled.size >= rememberedMax) compiled.clear();
-    compiled.set(keyOf(tenant, hash), definition);
+    compiled.put(tenant, hash, { value: definition, size: body.length });
     return { kind: "compiled", definition };
   }
 
   return {
     pinned,
-    remembered: (tenant, hash) => compiled.get(keyOf(tenant, hash)),
-    forgetCurrent: (tenant, workflow) => void current.delete(keyOf(tenant, workflow)),
+    remembered: (tenant, hash) => compiled.get(tenant, hash),
+    forgetCurrent: (tenant, workflow) => current.delete(tenant, workflow),
     async current(tenant, workflow) {
-      const known = current.get(keyOf(tenant, workflow));
-      if (known !== undefined) return known;
+      const known = current.get(tenant, workflow);
+      const definition = known === undefined ? undefined : compiled.get(tenant, known.hash);
+      if (known !== undefined && definition !== undefined) return { kind: "current", ...known, definition };
       const answer = await read(tenant, "workflow", workflow);
       if (answer.kind === "not_found") return answer;
       if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
@@ -80,16 +98,15 @@ export function createDefinitions(ports: Ports, config: Config): Definitions {
       if (found.kind === "missing") return { kind: "not_found" };
       if (found.kind !== "compiled") return found;
       const { revision } = answer.document;
-      const fresh = { kind: "current", revision, hash, definition: found.definition } as const;
-      if (current.size >= rememberedMax) current.clear();
-      current.set(keyOf(tenant, workflow), fresh);
-      return fresh;
+      current.put(tenant, workflow, { value: { revision, hash }, size: workflow.length });
+      return { kind: "current", revision, hash, definition: found.definition };
     },
   };
 }
 
-function compileText(text: string): CompiledDefinition | undefined {
-  const reading = readDefinition(JSON.parse(text) as JsonValue, "stored");
+/** It was judged when it was saved, by the rules of then. */
+function* compilingText(text: string): Sliced<CompiledDefinition | undefined> {
+  const reading = yield* readingDefinition(JSON.parse(text) as JsonValue, "stored");
   if (reading.kind === "invalid" || reading.definition.id === undefined) return undefined;
-  return compileDefinition(reading.definition.id, reading.definition);
+  return yield* compilingDefinition(reading.definition.id, reading.definition);
 }

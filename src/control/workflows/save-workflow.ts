@@ -1,7 +1,6 @@
 // Saves a workflow: its definition once per content, and the name that points to it, with a revision.
 import { hash } from "node:crypto";
-import type { JsonValue } from "../../domain/fingerprint.ts";
-import { definitionHash, definitionText, readDefinition } from "../../domain/workflow/definition.ts";
+import type { SentDefinition } from "../../domain/workflow/judge.ts";
 import { credentialIn, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Caller, ControlApi } from "../control-api.ts";
@@ -11,16 +10,13 @@ import { roomForWorkflow } from "../tenants/quotas.ts";
 export async function saveWorkflow(
   engine: Engine,
   caller: Caller,
-  value: JsonValue,
+  sent: SentDefinition,
 ): Promise<Awaited<ReturnType<ControlApi["saveWorkflow"]>>> {
-  const reading = readDefinition(value);
-  if (reading.kind === "invalid") return reading;
-  const id = reading.definition.id ?? `wf-${engine.ports.random.token().slice(0, 20)}`;
-  // The id is part of what is stored: a run pinned to the definition knows its workflow by it.
-  const text = definitionText({ ...(value as { readonly [name: string]: JsonValue }), id });
-  const contentHash = definitionHash(text);
   const { tenant, actor } = caller;
   const credential = credentialIn(tenant, caller);
+  const verdict = await engine.judge.judge(tenant, sent);
+  if (verdict.kind !== "valid") return verdict;
+  const { id, text, hash: contentHash } = verdict;
   const put = (collection: "workflow" | "definition", documentId: string, body: string, changeId: string) =>
     askUntilKnown(engine.ports, "putDocument", storeLimits(engine.config), (deadlineMs) =>
       engine.ports.store.putDocument(

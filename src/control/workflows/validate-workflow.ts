@@ -1,14 +1,7 @@
 // Checks a definition without saving it, and warns of workflows that it names and that do not exist yet.
-import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Problem } from "../../domain/workflow/compiled.ts";
-import {
-  type Definition,
-  definitionHash,
-  definitionText,
-  readDefinition,
-} from "../../domain/workflow/definition.ts";
-import { placeIn } from "../../domain/workflow/place.ts";
+import type { SentDefinition, Verdict } from "../../domain/workflow/judge.ts";
+import type { PlacedProblem } from "../../domain/workflow/yaml-text.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Trouble, ValidateAnswer } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
@@ -19,27 +12,23 @@ const lookedUpMax = 50;
 export async function validateWorkflow(
   engine: Engine,
   tenant: TenantId,
-  value: JsonValue,
+  sent: SentDefinition,
 ): Promise<ValidateAnswer> {
-  const reading = readDefinition(value);
-  if (reading.kind === "invalid") return reading;
-  const { definition } = reading;
-  const warnings = await missingWorkflows(engine, tenant, definition);
+  const verdict = await engine.judge.judge(tenant, sent);
+  if (verdict.kind !== "valid") return verdict;
+  const { runs, steps, hash, isNamed } = verdict;
+  const warnings = await missingWorkflows(engine, tenant, runs);
   if (warnings.kind !== "warnings") return warnings;
-  const hash = definition.id === undefined ? {} : { hash: definitionHash(definitionText(value)) };
-  return { kind: "valid", steps: definition.steps.size, ...hash, warnings: warnings.problems };
+  return { kind: "valid", steps, ...(isNamed ? { hash } : {}), warnings: warnings.problems };
 }
 
-type Warnings = { readonly kind: "warnings"; readonly problems: readonly Problem[] };
+type Warnings = { readonly kind: "warnings"; readonly problems: readonly PlacedProblem[] };
 
 async function missingWorkflows(
   engine: Engine,
   tenant: TenantId,
-  { steps }: Definition,
+  named: (Verdict & { readonly kind: "valid" })["runs"],
 ): Promise<Warnings | Trouble> {
-  const named = [...steps.values()].flatMap(({ id, subworkflow }) =>
-    subworkflow === undefined ? [] : [{ step: id, workflow: subworkflow.workflow }],
-  );
   const missing = new Set<string>();
   for (const workflow of [...new Set(named.map((one) => one.workflow))].slice(0, lookedUpMax)) {
     const answer = await askUntilKnown(
@@ -52,15 +41,10 @@ async function missingWorkflows(
     if (answer.kind === "not_found") missing.add(workflow);
     else if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
   }
-  const problems = named.flatMap(({ step, workflow }) =>
-    missing.has(workflow)
-      ? [
-          {
-            path: `${placeIn("steps", step)}.input.workflow_id`,
-            message: `there is no workflow "${workflow}" yet; a run that gets here before there is one fails`,
-          },
-        ]
-      : [],
-  );
+  const problems = named.flatMap(({ workflow, ...place }) => {
+    if (!missing.has(workflow)) return [];
+    const message = `there is no workflow "${workflow}" yet; a run that gets here before there is one fails`;
+    return [{ ...place, message }];
+  });
   return { kind: "warnings", problems };
 }

@@ -1,35 +1,49 @@
 // Makes a valid definition ready to run: expressions parsed, neighbours known, defaults filled in. Done once per version.
+
 import type { JsonValue } from "../fingerprint.ts";
+import { atOnce, type Sliced } from "../slices.ts";
 import type { CompiledDefinition, CompiledStep, Expression } from "./compiled.ts";
-import { type Definition, graphOf, inputSchemaPlace, schemasOf } from "./definition.ts";
+import { type Definition, inputSchemaPlace, schemasOf } from "./definition.ts";
 import { readSchema, type SchemaCheck, type SchemaPlace } from "./json-schema.ts";
 import type { StepDefinition } from "./step-definition.ts";
-import { type PlacedExpression, readExpressions, type StepExpressions } from "./step-expressions.ts";
+import type { PlacedExpression, StepExpressions } from "./step-expressions.ts";
 import type { ValidGraph } from "./step-graph.ts";
 import { dependenciesOf } from "./step-links.ts";
-import { childStepsRead, type ReadingStep, stepsRead } from "./step-reads.ts";
+import { childStepsRead, type ReadingStep, stepsRead, writersIn } from "./step-reads.ts";
+import { newWork, pause, spend, type Work } from "./work-count.ts";
 
-/** The definition comes from `readDefinition`; one that it would refuse is a mistake of the caller and throws. */
 export function compileDefinition(workflow: string, definition: Definition): CompiledDefinition {
-  const graph = graphOf(definition);
+  return atOnce(compilingDefinition(workflow, definition));
+}
+
+/** Step by step, with pauses between. The definition comes from `readingDefinition`, with all its expressions read. */
+export function* compilingDefinition(workflow: string, definition: Definition): Sliced<CompiledDefinition> {
+  const { graph } = definition;
+  const work = newWork("stored");
   const neighbours = neighboursOf(definition, graph);
-  const steps = new Map(
-    [...definition.steps.values()].map((step) => {
-      const reader = { id: step.id, steps: definition.steps, graph };
-      const expressions = readExpressions(step, { repeats: graph.repeats(step.id) });
-      const ready = (placed: PlacedExpression) => readyExpression(placed, reader);
-      return [
-        step.id,
-        {
-          ...plainParts(workflow, step),
-          ...neighbours(step),
-          ...expressionParts(expressions, ready),
-          ...typedParts(step, expressions, ready),
-          ...schemaParts(step),
-        },
-      ];
-    }),
-  );
+  const writers = writersIn(definition.steps);
+  const steps = new Map<string, CompiledStep>();
+  for (const step of definition.steps.values()) {
+    const reader = { id: step.id, steps: definition.steps, graph, writers };
+    const expressions = definition.expressions.get(step.id) ?? {};
+    const made = new Map<PlacedExpression, Expression>();
+    for (const placed of Object.values(expressions).flat())
+      made.set(placed, yield* readyExpression(placed, reader, work));
+    const ready: Ready = (placed) => {
+      const expression = made.get(placed);
+      if (expression === undefined) throw new Error("every expression of a step was made ready");
+      return expression;
+    };
+    steps.set(step.id, {
+      ...plainParts(workflow, step),
+      ...neighbours(step),
+      ...expressionParts(expressions, ready),
+      ...typedParts(step, expressions, ready),
+      ...schemaParts(step),
+    });
+    spend(work, "steps", stepCost);
+    yield* pause(work);
+  }
   const roots = [...steps.values()].filter(
     (step) => step.dependsOn.length === 0 && !step.handlesErrors && step.controller === undefined,
   );
@@ -44,6 +58,9 @@ export function compileDefinition(workflow: string, definition: Definition): Com
       definition.inputSchema === undefined ? () => [] : checkBy(definition.inputSchema, inputSchemaPlace),
   };
 }
+
+/** Putting a step together takes less than 10 us. */
+const stepCost = 10;
 
 type Neighbours = Pick<
   CompiledStep,
@@ -97,14 +114,18 @@ function plainParts(workflow: string, step: StepDefinition) {
 
 type Ready = (placed: PlacedExpression) => Expression;
 
-function readyExpression({ reading, seesInside }: PlacedExpression, reader: ReadingStep): Expression {
+function* readyExpression(
+  { reading, seesInside }: PlacedExpression,
+  reader: ReadingStep,
+  work: Work,
+): Sliced<Expression> {
   if (reading.kind === "invalid") {
     throw new Error(`the definition was not read as valid: ${reading.problems[0]?.message}`);
   }
   const { source, references, evaluate } = reading.expression;
   return {
     source,
-    steps: stepsRead(reader, references, seesInside),
+    steps: yield* stepsRead(reader, references, seesInside, work),
     childSteps: childStepsRead(references),
     evaluate,
   };

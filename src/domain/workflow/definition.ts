@@ -1,8 +1,10 @@
 // Reads a workflow definition: all its problems at once, each with its place, or the definition in the product's own words.
+
 import { hash } from "node:crypto";
 import canonicalize from "canonicalize";
 import type { JsonValue } from "../fingerprint.ts";
 import type { RiskClass } from "../lock.ts";
+import { atOnce, type Sliced } from "../slices.ts";
 import type { Problem } from "./compiled.ts";
 import {
   choiceField,
@@ -18,11 +20,12 @@ import {
 } from "./fields.ts";
 import { readSchema, type SchemaMode, type SchemaPlace } from "./json-schema.ts";
 import { readStep, type StepDefinition } from "./step-definition.ts";
-import { readExpressions } from "./step-expressions.ts";
+import { readExpressions, type StepExpressions } from "./step-expressions.ts";
 import { idRule, timeoutSecondsMax } from "./step-fields.ts";
 import { readGraph, type StepGraph, type ValidGraph } from "./step-graph.ts";
 import { stepPlace } from "./step-links.ts";
-import { problemsOfReads } from "./step-reads.ts";
+import { problemsOfReads, writersIn } from "./step-reads.ts";
+import { countOf, isTooMuch, newWork, pause, problemOfWork, spend, type Work } from "./work-count.ts";
 
 export type Definition = {
   readonly id?: string;
@@ -37,10 +40,17 @@ export type Definition = {
   readonly timeoutMs?: number;
   readonly inputSchema?: JsonValue;
   readonly steps: ReadonlyMap<string, StepDefinition>;
+  readonly graph: ValidGraph;
+  readonly expressions: ReadonlyMap<string, StepExpressions>;
 };
 
 export type DefinitionReading =
-  | { readonly kind: "valid"; readonly definition: Definition }
+  | {
+      readonly kind: "valid";
+      readonly definition: Definition;
+      /** How much work reading it took. */
+      readonly count: number;
+    }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 
 export const definitionBytesMax = 262_144;
@@ -53,8 +63,12 @@ const stepSchemasMax = 200;
 /** More than anybody reads; a definition full of the same mistake must not make an answer of megabytes. */
 const problemsMax = 200;
 
-/** What is stored already is read by the rules of its time. */
 export function readDefinition(value: JsonValue, mode: SchemaMode = "new"): DefinitionReading {
+  return atOnce(readingDefinition(value, mode));
+}
+
+/** Work by work, with pauses between. What was stored is read by the rules that it was saved by. */
+export function* readingDefinition(value: JsonValue, mode: SchemaMode): Sliced<DefinitionReading> {
   if (!isFields(value)) return invalid([{ path: "", message: "a definition is an object" }]);
   const bytes = Buffer.byteLength(JSON.stringify(value));
   if (bytes > definitionBytesMax) {
@@ -62,14 +76,19 @@ export function readDefinition(value: JsonValue, mode: SchemaMode = "new"): Defi
       { path: "", message: `a definition has at most ${definitionBytesMax} bytes, not ${bytes}` },
     ]);
   }
+  const work = newWork(mode);
+  spend(work, "text", bytes / 16);
   const reading: Reading = { path: "", fields: value, problems: [] };
-  const header = readHeader(reading, mode);
-  const steps = readSteps(reading);
-  reading.problems.push(...problemsOfSchemas(steps, mode), ...problemsOfNames(header.id, steps));
-  reading.problems.push(...problemsBetween(steps));
-  return reading.problems.length > 0
-    ? invalid(reading.problems)
-    : { kind: "valid", definition: { ...header, steps } };
+  const header = readHeader(reading, work);
+  const steps = yield* readSteps(reading, work);
+  const problems = [...reading.problems, ...(yield* problemsOfSchemas(steps, work))];
+  problems.push(...problemsOfNames(header.id, steps));
+  const between = yield* readBetween(steps, work);
+  for (const problem of between.problems) problems.push(problem);
+  if (isTooMuch(work)) problems.unshift(problemOfWork(work));
+  if (problems.length > 0 || between.graph === undefined) return invalid(problems);
+  const { graph, expressions } = between;
+  return { kind: "valid", definition: { ...header, steps, graph, expressions }, count: countOf(work) };
 }
 
 /** The canonical form (RFC 8785): the same definition is stored once, however it was written. */
@@ -108,7 +127,7 @@ const headerFields = [
   "steps",
 ];
 
-function readHeader(reading: Reading, mode: SchemaMode): Omit<Definition, "steps"> {
+function readHeader(reading: Reading, work: Work): Header {
   refuseUnknown(reading, headerFields);
   const override = fieldOf(reading, "policy_override");
   if (override !== undefined && override !== "") {
@@ -121,8 +140,7 @@ function readHeader(reading: Reading, mode: SchemaMode): Omit<Definition, "steps
   const timeoutMs = secondsField(reading, "timeout_sec", timeoutSecondsMax);
   const inputSchema = fieldOf(reading, "input_schema");
   if (inputSchema !== undefined) {
-    const schema = readSchema(inputSchema, inputSchemaPlace, mode);
-    if (schema.kind === "invalid") reading.problems.push(...schema.problems);
+    reading.problems.push(...problemsOfSchema(inputSchema, inputSchemaPlace, work));
   }
   return {
     ...headerTexts(reading),
@@ -132,9 +150,11 @@ function readHeader(reading: Reading, mode: SchemaMode): Omit<Definition, "steps
   };
 }
 
+type Header = Omit<Definition, "steps" | "graph" | "expressions">;
+
 export const inputSchemaPlace: SchemaPlace = { schema: "input_schema", value: "input" };
 
-function headerTexts(reading: Reading): Omit<Definition, "steps" | "risk" | "timeoutMs" | "inputSchema"> {
+function headerTexts(reading: Reading): Omit<Header, "risk" | "timeoutMs" | "inputSchema"> {
   const texts = {
     id: textField(reading, "id", idRule),
     orgId: textField(reading, "org_id", { charactersMax: 256 }),
@@ -147,26 +167,33 @@ function headerTexts(reading: Reading): Omit<Definition, "steps" | "risk" | "tim
   return Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== undefined));
 }
 
-function readSteps(outer: Reading): ReadonlyMap<string, StepDefinition> {
+/** Of a step without anything special: 25 us. */
+const stepCost = 25;
+
+function* readSteps(outer: Reading, work: Work): Sliced<ReadonlyMap<string, StepDefinition>> {
   const reading = objectField(outer, "steps");
   const ids = Object.keys(reading?.fields ?? {});
+  const steps = new Map<string, StepDefinition>();
   if (reading === undefined) {
     if (fieldOf(outer, "steps") === undefined) report(outer, "steps", "a definition needs steps");
-    return new Map();
+    return steps;
   }
   if (ids.length < 1 || ids.length > stepsMax) {
     report(outer, "steps", `has 1 to ${stepsMax} steps, not ${ids.length}`);
-    return new Map();
+    return steps;
   }
-  const steps = ids.flatMap((id) => {
+  for (const id of ids) {
     if (id.length > idRule.charactersMax || !idRule.pattern.test(id)) {
       report(reading, id, `a step's id has at most ${idRule.charactersMax} ${idRule.meaning}`);
     }
     const step = objectField(reading, id);
     if (step === undefined && fieldOf(reading, id) === undefined) report(reading, id, "must be an object");
-    return step === undefined ? [] : [[id, readStep(step, id)] as const];
-  });
-  return new Map(steps);
+    if (step === undefined) continue;
+    steps.set(id, readStep(step, id));
+    spend(work, "steps", stepCost);
+    yield* pause(work);
+  }
+  return steps;
 }
 
 /** The schemas of a step, and where they stand. */
@@ -178,16 +205,31 @@ export function schemasOf({ id, inputSchema, outputSchema }: StepDefinition) {
   };
 }
 
-function problemsOfSchemas(steps: ReadonlyMap<string, StepDefinition>, mode: SchemaMode): readonly Problem[] {
+function* problemsOfSchemas(
+  steps: ReadonlyMap<string, StepDefinition>,
+  work: Work,
+): Sliced<readonly Problem[]> {
   const schemas = [...steps.values()].flatMap((step) => Object.values(schemasOf(step)));
   if (schemas.length > stepSchemasMax) {
     const message = `have ${schemas.length} schemas together, ${stepSchemasMax} are allowed`;
     return [{ path: "steps", message }];
   }
-  return schemas.flatMap(({ schema, place }) => {
-    const reading = readSchema(schema, place, mode);
-    return reading.kind === "invalid" ? reading.problems : [];
-  });
+  const problems: Problem[] = [];
+  for (const { schema, place } of schemas) {
+    problems.push(...problemsOfSchema(schema, place, work));
+    yield* pause(work);
+    if (isTooMuch(work)) break;
+  }
+  return problems;
+}
+
+/** A step of reading a schema takes about 20 ns. */
+const schemaStepsPerUnit = 50;
+
+function problemsOfSchema(schema: JsonValue, place: SchemaPlace, work: Work): readonly Problem[] {
+  const reading = readSchema(schema, place, work.mode);
+  spend(work, "schemas", reading.kind === "schema" ? reading.cost / schemaStepsPerUnit : 0);
+  return reading.kind === "invalid" ? reading.problems : [];
 }
 
 /** A workflow that begins itself would never end; longer circles are stopped by the depth of a run's children. */
@@ -210,20 +252,26 @@ const unknownGraph: StepGraph = {
   repeats: () => true,
 };
 
-function problemsBetween(steps: ReadonlyMap<string, StepDefinition>): readonly Problem[] {
-  const reading = readGraph(steps);
-  const graph = reading.kind === "graph" ? reading.graph : unknownGraph;
-  const inExpressions = [...steps.values()].flatMap((step) =>
-    Object.values(readExpressions(step, { repeats: graph.repeats(step.id) }))
-      .flat()
-      .flatMap((expression) => problemsOfReads({ id: step.id, steps, graph }, expression)),
-  );
-  return reading.kind === "invalid" ? [...reading.problems, ...inExpressions] : inExpressions;
-}
+type Between = {
+  readonly problems: readonly Problem[];
+  readonly graph?: ValidGraph;
+  readonly expressions: ReadonlyMap<string, StepExpressions>;
+};
 
-/** The graph of a valid definition. */
-export function graphOf(definition: Definition): ValidGraph {
-  const reading = readGraph(definition.steps);
-  if (reading.kind === "graph") return reading.graph;
-  throw new Error(`the definition was not read as valid: ${reading.problems[0]?.message}`);
+function* readBetween(steps: ReadonlyMap<string, StepDefinition>, work: Work): Sliced<Between> {
+  const reading = yield* readGraph(steps, work);
+  const problems: Problem[] = reading.kind === "invalid" ? [...reading.problems] : [];
+  const graph = reading.kind === "graph" ? reading.graph : unknownGraph;
+  const writers = writersIn(steps);
+  const expressions = new Map<string, StepExpressions>();
+  for (const step of steps.values()) {
+    const read = yield* readExpressions(step, { repeats: graph.repeats(step.id), work });
+    expressions.set(step.id, read);
+    for (const expression of Object.values(read).flat()) {
+      const found = yield* problemsOfReads({ id: step.id, steps, graph, writers }, expression, work);
+      for (const problem of found) problems.push(problem);
+    }
+    if (isTooMuch(work)) break;
+  }
+  return { problems, expressions, ...(reading.kind === "graph" ? { graph: reading.graph } : {}) };
 }

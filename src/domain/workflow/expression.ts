@@ -1,5 +1,7 @@
 // Conditions in CEL, and JSON values whose texts hold `${...}` templates, ready to be evaluated; evaluation never throws.
+
 import type { JsonValue } from "../fingerprint.ts";
+import { atOnce, type Sliced } from "../slices.ts";
 import { charge, chargeWork, Failure, newBudget, resultBytesMax } from "./cel-budget.ts";
 import type { Frame } from "./cel-evaluate.ts";
 import { type Cel, readCel } from "./cel-language.ts";
@@ -7,8 +9,10 @@ import { kindOf, type Value } from "./cel-operations.ts";
 import type { Reference } from "./cel-references.ts";
 import { itemsBytesMax, newOutput, type Output, takeBytes, takeName, toJson } from "./cel-result.ts";
 import type { Allowance, Evaluation, Problem, Scope } from "./compiled.ts";
+import { type Fields, isFields } from "./fields.ts";
 import { placeIn } from "./place.ts";
 import { splitTemplates } from "./template-text.ts";
+import { newWork, pause, spend, type Work } from "./work-count.ts";
 
 export type ParsedExpression = {
   readonly source: string;
@@ -85,8 +89,12 @@ function readText(text: string, path: string, use: TextUse): ExpressionReading {
  * becomes null. That holds for longer texts too, because half a text ("rm -r /data/") is worse than none.
  */
 export function readTemplates(value: JsonValue, path: string): ExpressionReading {
-  const found: Found = { problems: [], references: [] };
-  const template = parseTemplate(value, path, found);
+  return atOnce(readingTemplates(value, path, newWork()));
+}
+
+export function* readingTemplates(value: JsonValue, path: string, work: Work): Sliced<ExpressionReading> {
+  const found: Found = { problems: [], references: [], work };
+  const template = yield* parseTemplate(value, path, found);
   if (found.problems.length > 0) return { kind: "invalid", problems: found.problems };
   const evaluate = (scope: Scope, work?: Allowance) =>
     attempt(newFrame(scope), work, (frame) => give(template, frame));
@@ -141,52 +149,82 @@ type Template =
   | { readonly kind: "list"; readonly items: readonly Template[] }
   | { readonly kind: "object"; readonly entries: readonly (readonly [string, Template])[] };
 
-type Found = { readonly problems: Problem[]; readonly references: PlacedReference[] };
+type Found = { readonly problems: Problem[]; readonly references: PlacedReference[]; readonly work: Work };
 
-function parseTemplate(value: JsonValue, path: string, found: Found): Template {
-  if (typeof value === "string") return parseText(value, path, found);
+function* parseTemplate(value: JsonValue, path: string, found: Found): Sliced<Template> {
+  if (typeof value === "string") return yield* parseText(value, path, found);
   if (value === null || typeof value !== "object") return literal(value);
-  if (Array.isArray(value)) {
-    const items = value.map((item, index) => parseTemplate(item, `${path}[${index}]`, found));
-    const values = items.flatMap((item) => (item.kind === "literal" ? [item.value] : []));
-    return values.length === items.length ? literal(values) : { kind: "list", items };
+  spend(found.work, "expressions", 1);
+  yield* pause(found.work);
+  return isFields(value) ? yield* parseObject(value, path, found) : yield* parseList(value, path, found);
+}
+
+function* parseList(values: readonly JsonValue[], path: string, found: Found): Sliced<Template> {
+  const items: Template[] = [];
+  for (const [index, item] of values.entries()) {
+    items.push(yield* parseTemplate(item, `${path}[${index}]`, found));
+    spend(found.work, "expressions", 0.5);
+    if (index % 1_000 === 999) yield* pause(found.work);
   }
-  const entries = Object.entries(value).map(([name, member]) => {
+  const literals = items.filter((item) => item.kind === "literal");
+  if (literals.length < items.length) return { kind: "list", items };
+  const bytes = literals.reduce((sum, item) => sum + item.bytes + 1, 1);
+  return { kind: "literal", value: literals.map((item) => item.value), bytes: Math.max(2, bytes) };
+}
+
+function* parseObject(value: Fields, path: string, found: Found): Sliced<Template> {
+  const entries: (readonly [string, Template])[] = [];
+  for (const [name, member] of Object.entries(value)) {
     const place = placeIn(path, name);
     if (name === "__proto__") found.problems.push({ path: place, message: "this name is not allowed" });
-    return [name, parseTemplate(member, place, found)] as const;
-  });
-  const values = entries.flatMap(([name, member]) =>
-    member.kind === "literal" ? [[name, member.value]] : [],
-  );
+    entries.push([name, yield* parseTemplate(member, place, found)]);
+    spend(found.work, "expressions", 1);
+  }
+  const literals = entries.flatMap(([name, member]) => (member.kind === "literal" ? [{ name, member }] : []));
+  if (literals.length < entries.length) return { kind: "object", entries };
+  const bytes = literals.reduce((sum, { name, member }) => sum + bytesOf(name) + member.bytes + 2, 1);
   // Not the value itself: its texts may hold escapes.
-  return values.length === entries.length ? literal(Object.fromEntries(values)) : { kind: "object", entries };
+  const filled = Object.fromEntries(literals.map(({ name, member }) => [name, member.value]));
+  return { kind: "literal", value: filled, bytes: Math.max(2, bytes) };
 }
 
 function literal(value: JsonValue): Template {
-  return { kind: "literal", value, bytes: Buffer.byteLength(JSON.stringify(value)) };
+  return { kind: "literal", value, bytes: bytesOf(value) };
 }
 
-function parseText(text: string, path: string, found: Found): Template {
+const bytesOf = (value: JsonValue): number => Buffer.byteLength(JSON.stringify(value));
+
+/** A text without templates is only looked through. */
+const textCost = (text: string): number => text.length / 16;
+
+function* parseText(text: string, path: string, found: Found): Sliced<Template> {
+  const { problems, references, work } = found;
+  spend(work, "expressions", textCost(text));
   const cut = splitTemplates(text);
   if (cut.kind === "invalid") {
-    found.problems.push({ path, message: cut.message });
+    problems.push({ path, message: cut.message });
     return literal(text);
   }
-  const parts = cut.parts.map((part) => {
-    if (part.kind === "text") return part.text;
-    const reading = readCel(part.source);
-    if (reading.kind === "cel") {
-      found.references.push(...reading.cel.references.map((reference) => ({ path, reference })));
-      return reading.cel;
+  const parts: (string | Cel)[] = [];
+  for (const part of cut.parts) {
+    if (part.kind === "text") {
+      parts.push(part.text);
+      continue;
     }
-    found.problems.push({ path, message: reading.message });
-    return "";
-  });
+    const reading = readCel(part.source);
+    spend(work, "expressions", celCost(part.source));
+    yield* pause(work);
+    if (reading.kind === "invalid") problems.push({ path, message: reading.message });
+    else for (const reference of reading.cel.references) references.push({ path, reference });
+    parts.push(reading.kind === "invalid" ? "" : reading.cel);
+  }
   const [only, ...others] = parts;
   if (only === undefined || others.length > 0) return { kind: "text", parts };
   return typeof only === "string" ? literal(only) : { kind: "cel", cel: only };
 }
+
+/** Measured with 250 KiB of the costliest: 1 us a character, and 2 us for each expression. */
+export const celCost = (source: string): number => 2 + source.length;
 
 function give(template: Template, frame: OutputFrame): Evaluation {
   const value = fill(template, frame, 0);

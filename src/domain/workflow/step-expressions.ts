@@ -1,8 +1,19 @@
 // All expressions of a step, each with the place it was written at and the names that are known there.
+
+import type { JsonValue } from "../fingerprint.ts";
+import type { Sliced } from "../slices.ts";
 import type { PlaceName } from "./cel-references.ts";
-import { type ExpressionReading, readCondition, readItems, readTemplates, readValue } from "./expression.ts";
+import {
+  celCost,
+  type ExpressionReading,
+  readCondition,
+  readItems,
+  readingTemplates,
+  readValue,
+} from "./expression.ts";
 import { placeIn } from "./place.ts";
 import type { StepDefinition } from "./step-definition.ts";
+import { pause, spend, type Work } from "./work-count.ts";
 import type { StorageDefinition } from "./work-steps.ts";
 
 export type PlacedExpression = {
@@ -28,10 +39,10 @@ export type StepExpressions = {
 };
 
 /** `repeats`: the step is inside a loop, so all its expressions know `loop`. */
-export function readExpressions(
+export function* readExpressions(
   step: StepDefinition,
-  { repeats }: { readonly repeats: boolean },
-): StepExpressions {
+  { repeats, work }: { readonly repeats: boolean; readonly work: Work },
+): Sliced<StepExpressions> {
   const { condition, input, delay, forEach } = step;
   const path = placeIn("steps", step.id);
   const around: readonly PlaceName[] = repeats ? ["loop"] : [];
@@ -41,28 +52,43 @@ export function readExpressions(
     seesInside: false,
   });
   const perItem: readonly PlaceName[] = forEach === undefined ? [] : ["item", "index"];
+  for (const text of [
+    condition,
+    forEach?.items,
+    step.switch?.on,
+    step.loop?.while?.text,
+    step.loop?.until?.text,
+  ])
+    if (text !== undefined) spend(work, "expressions", celCost(text));
+  yield* pause(work);
   return {
     ...(condition === undefined ? {} : { condition: placed(readCondition(condition, `${path}.condition`)) }),
-    ...(input === undefined ? {} : { input: placed(readTemplates(input, `${path}.input`), perItem) }),
+    ...(input === undefined
+      ? {}
+      : { input: placed(yield* readingTemplates(input, `${path}.input`, work), perItem) }),
     ...(delay?.kind !== "until"
       ? {}
-      : { delayUntil: placed(readTemplates(delay.at, `${path}.delay_until`)) }),
+      : { delayUntil: placed(yield* readingTemplates(delay.at, `${path}.delay_until`, work)) }),
     ...(forEach === undefined ? {} : { items: placed(readItems(forEach.items, `${path}.for_each`)) }),
-    ...switchExpressions(step, path, placed),
+    ...(yield* switchExpressions(step, { path, placed, work })),
     ...loopExpressions(step),
-    ...ownExpressions(step, path, placed),
+    ...(yield* ownExpressions(step, { path, placed, work })),
   };
 }
 
-type Placed = (reading: ExpressionReading, more?: readonly PlaceName[]) => PlacedExpression;
+type StepReading = {
+  readonly path: string;
+  readonly placed: (reading: ExpressionReading, more?: readonly PlaceName[]) => PlacedExpression;
+  readonly work: Work;
+};
 
-function switchExpressions({ switch: choice }: StepDefinition, path: string, placed: Placed) {
+function* switchExpressions({ switch: choice }: StepDefinition, { path, placed, work }: StepReading) {
   if (choice === undefined) return {};
-  const { on, cases } = choice;
-  return {
-    ...(on === undefined ? {} : { on: placed(readValue(on, `${path}.condition`)) }),
-    cases: cases.map(({ value }) => placed(readTemplates(value.json, value.path))),
-  };
+  const { on } = choice;
+  const cases: PlacedExpression[] = [];
+  for (const { value } of choice.cases)
+    cases.push(placed(yield* readingTemplates(value.json, value.path, work)));
+  return { ...(on === undefined ? {} : { on: placed(readValue(on, `${path}.condition`)) }), cases };
 }
 
 /** The loop's own `loop` hides that of a loop around it. */
@@ -78,24 +104,23 @@ function loopExpressions({ loop }: StepDefinition) {
   };
 }
 
-function ownExpressions({ storage, subworkflow }: StepDefinition, path: string, placed: Placed) {
+function* ownExpressions({ storage, subworkflow }: StepDefinition, { path, placed, work }: StepReading) {
   const { input, output } = subworkflow ?? {};
-  const stored = storage === undefined ? undefined : readStored(storage, path);
+  const stored = storage === undefined ? undefined : storedTemplate(storage, path);
+  const read = (value: JsonValue, place: string) => readingTemplates(value, place, work);
   return {
-    ...(stored === undefined ? {} : { stored: placed(stored) }),
-    ...(input === undefined
-      ? {}
-      : { childInput: placed(readTemplates(input, `${path}.input.input_mapping`)) }),
+    ...(stored === undefined ? {} : { stored: placed(yield* read(stored.value, stored.path)) }),
+    ...(input === undefined ? {} : { childInput: placed(yield* read(input, `${path}.input.input_mapping`)) }),
     ...(output === undefined
       ? {}
-      : { childOutput: placed(readTemplates(output, `${path}.input.output_mapping`), ["child"]) }),
+      : { childOutput: placed(yield* read(output, `${path}.input.output_mapping`), ["child"]) }),
   };
 }
 
 /** What is written, or the place that is read as an expression: nothing when nothing is there. */
-function readStored(storage: StorageDefinition, path: string): ExpressionReading | undefined {
-  if (storage.operation === "write") return readTemplates(storage.value, `${path}.input.value`);
+function storedTemplate(storage: StorageDefinition, path: string) {
+  if (storage.operation === "write") return { value: storage.value, path: `${path}.input.value` };
   if (storage.operation === "delete") return undefined;
   const keys = storage.path.map((name) => `[${JSON.stringify(name)}]`).join("");
-  return readTemplates(`\${ctx${keys}}`, `${path}.input.key`);
+  return { value: `\${ctx${keys}}`, path: `${path}.input.key` };
 }

@@ -20,9 +20,29 @@ export type StepLinks = {
   readonly controllers: ReadonlyMap<string, Link>;
   /** Controllers, and the steps that begin when they say so. */
   readonly children: ReadonlyMap<string, readonly string[]>;
+  /** What `controllersAround` has found: 900 loops inside each other, asked about one by one, took half a second. */
+  readonly around: Map<string, readonly string[]>;
 };
 
 export const stepPlace = (id: string): string => placeIn("steps", id);
+
+/** More than these are only counted: a thousand steps may fail into one handler, and a message is for people. */
+const namedMax = 5;
+
+/** Several steps as a message names them. */
+export function named(ids: readonly string[], word: "and" | "or"): string {
+  const shown = ids.slice(0, namedMax).map((id) => `"${id}"`);
+  const rest = ids.length - shown.length;
+  return [...shown, ...(rest > 0 ? [`${rest} more`] : [])].join(` ${word} `);
+}
+
+const circleMax = 20;
+
+/** Steps that lead back to the first of them. */
+export function circleText(ids: readonly string[]): string {
+  if (ids.length <= circleMax) return ids.join(" -> ");
+  return [...ids.slice(0, circleMax - 1), `(${ids.length - circleMax} more)`, ids.at(-1)].join(" -> ");
+}
 
 export function linksOf(steps: Steps): StepLinks {
   const handlers = new Map<string, string[]>();
@@ -40,7 +60,7 @@ export function linksOf(steps: Steps): StepLinks {
       push(children, step.id, child);
     }
   }
-  return { handlers, switches, controllers, children };
+  return { handlers, switches, controllers, children, around: new Map() };
 }
 
 function push(lists: Map<string, string[]>, name: string, item: string): void {
@@ -71,13 +91,16 @@ export function dependenciesOf(links: StepLinks, { id, dependsOn }: StepDefiniti
 }
 
 /** The controllers around a step, innermost first; ends at one that was met before. */
-export function controllersAround({ controllers }: StepLinks, id: string): readonly string[] {
-  const around = new Set<string>();
+export function controllersAround({ controllers, around }: StepLinks, id: string): readonly string[] {
+  const known = around.get(id);
+  if (known !== undefined) return known;
+  const found = new Set<string>();
   for (let link = controllers.get(id); link !== undefined; link = controllers.get(link.step)) {
-    if (around.has(link.step)) break;
-    around.add(link.step);
+    if (found.has(link.step)) break;
+    found.add(link.step);
   }
-  return [...around];
+  around.set(id, [...found]);
+  return [...found];
 }
 
 /** The loop around a step, the innermost if there are several. */

@@ -4,8 +4,10 @@ import type { NamedStep } from "./control-steps.ts";
 import type { StepDefinition } from "./step-definition.ts";
 import {
   childrenNamed,
+  circleText,
   controllersAround,
   loopAround,
+  named,
   type StepLinks,
   type Steps,
   stepPlace,
@@ -16,13 +18,13 @@ import {
 const depthMax = 8;
 
 export function nestingProblems(steps: Steps, links: StepLinks): Problem[] {
-  const named = [...steps.values()].flatMap((step) => [
+  const wrong = [...steps.values()].flatMap((step) => [
     ...danglingNames(steps, step),
     ...targetsOf(step).flatMap((target) => targetProblems(steps, links, { step, target })),
     ...childrenNamed(step).flatMap((child) => childProblems(steps, links, { step, child })),
     ...edgeProblems(steps, links, step),
   ]);
-  return [...named, ...depthProblems(steps, links)];
+  return [...wrong, ...depthProblems(steps, links)];
 }
 
 function danglingNames(steps: Steps, step: StepDefinition): Problem[] {
@@ -55,7 +57,7 @@ function targetProblems(steps: Steps, links: StepLinks, { step, target }: Naming
     return [{ path, message: `"${name}" is a target of "${first.step}" already` }];
   const owners = links.handlers.get(name);
   if (owners === undefined) return [];
-  return [{ path, message: `"${name}" handles errors of "${owners.join('" and "')}": no switch begins it` }];
+  return [{ path, message: `"${name}" handles errors of ${named(owners, "and")}: no switch begins it` }];
 }
 
 function childProblems(steps: Steps, links: StepLinks, { step, child }: Naming<"child">): Problem[] {
@@ -67,7 +69,7 @@ function childProblems(steps: Steps, links: StepLinks, { step, child }: Naming<"
     return problem(`"${name}" runs inside "${first.step}" already`);
   const owners = links.handlers.get(name);
   if (owners !== undefined)
-    return problem(`"${name}" handles errors of "${owners.join('" and "')}": nothing else begins it`);
+    return problem(`"${name}" handles errors of ${named(owners, "and")}: nothing else begins it`);
   const choice = links.switches.get(name);
   if (choice !== undefined)
     return problem(`"${name}" is a target of "${choice.step}": nothing else begins it`);
@@ -115,7 +117,7 @@ function depthProblems(steps: Steps, links: StepLinks): Problem[] {
       if (told.has(id)) return [];
       for (const name of around) told.add(name);
       const circle = [id, ...around.slice(0, around.indexOf(id) + 1)];
-      return [{ path, message: `the steps run inside each other: ${circle.join(" -> ")}` }];
+      return [{ path, message: `the steps run inside each other: ${circleText(circle)}` }];
     }
     if (around.length !== depthMax + 1) return [];
     return [{ path, message: `"${id}" stands inside ${around.length} others, ${depthMax} are allowed` }];

@@ -1,22 +1,45 @@
 // Decides what an expression may read, and which records it needs: only what has certainly ended when it is evaluated.
+import type { Sliced } from "../slices.ts";
 import type { PlaceName } from "./cel-references.ts";
 import type { Problem } from "./compiled.ts";
 import type { PlacedReference } from "./expression.ts";
 import type { StepDefinition } from "./step-definition.ts";
 import type { PlacedExpression } from "./step-expressions.ts";
 import type { StepGraph } from "./step-graph.ts";
+import { isTooMuch, pause, spend, type Work } from "./work-count.ts";
 
 export type ReadingStep = {
   readonly id: string;
   readonly steps: ReadonlyMap<string, StepDefinition>;
   readonly graph: StepGraph;
+  readonly writers: Writers;
 };
 
 /** The value of a step that may or may not have ended would depend on timing, so reading it is refused. */
-export function problemsOfReads(reader: ReadingStep, placed: PlacedExpression): Problem[] {
-  if (placed.reading.kind === "invalid") return [...placed.reading.problems];
+export function* problemsOfReads(
+  reader: ReadingStep,
+  placed: PlacedExpression,
+  work: Work,
+): Sliced<readonly Problem[]> {
+  if (placed.reading.kind === "invalid") return placed.reading.problems;
   const reading = { ...reader, seesInside: placed.seesInside };
-  return placed.reading.expression.references.flatMap((one) => problemsOfRead(reading, placed.knows, one));
+  const problems: Problem[] = [];
+  for (const one of placed.reading.expression.references) {
+    problems.push(...problemsOfRead(reading, placed.knows, one));
+    spend(work, "references", costOf(reader, one));
+    yield* pause(work);
+    if (isTooMuch(work)) break;
+  }
+  return problems;
+}
+
+/** Every writer is asked about; for a step that is not there, every name is. */
+function costOf({ steps, writers }: ReadingStep, { reference }: PlacedReference): number {
+  if (reference.kind === "context") {
+    const { ids, examined } = writers.of(reference.path);
+    return 1 + ids.length + (examined >> 4);
+  }
+  return reference.kind === "step" && !steps.has(reference.step) ? steps.size >> 3 : 1;
 }
 
 type Reader = ReadingStep & Pick<PlacedExpression, "seesInside">;
@@ -58,7 +81,7 @@ function problemOfStep(reader: Reader, step: string, path: string): Problem[] {
 function problemOfContext(reader: Reader, place: readonly string[], path: string): Problem[] {
   const { id, graph } = reader;
   const read = `ctx.${place.join(".")}`;
-  const writers = writersOf(reader, place);
+  const writers = reader.writers.of(place).ids;
   if (writers.includes(id) && graph.repeats(id) && !hasEnded(reader, id)) {
     const message = `reads ${read}, which it fills itself: every iteration begins anew; read loop.last_output`;
     return [{ path, message }];
@@ -94,18 +117,25 @@ function hintFor({ steps }: ReadingStep, step: string): string {
 }
 
 /** All steps whose state decides the value, each once. */
-export function stepsRead(
+export function* stepsRead(
   reader: ReadingStep,
   references: readonly PlacedReference[],
   seesInside: PlacedExpression["seesInside"],
-): readonly string[] {
+  work: Work,
+): Sliced<readonly string[]> {
   const reading = { ...reader, seesInside };
-  const read = references.flatMap(({ reference }) => {
-    if (reference.kind === "step") return [reference.step];
-    if (reference.kind !== "context") return [];
-    return writersOf(reading, reference.path).filter((writer) => hasEnded(reading, writer));
-  });
-  return [...new Set(read)];
+  const read = new Set<string>();
+  for (const one of references) {
+    const { reference } = one;
+    if (reference.kind === "step") read.add(reference.step);
+    if (reference.kind === "context") {
+      for (const writer of reader.writers.of(reference.path).ids)
+        if (hasEnded(reading, writer)) read.add(writer);
+    }
+    spend(work, "references", costOf(reader, one));
+    yield* pause(work);
+  }
+  return [...read];
 }
 
 export function childStepsRead(references: readonly PlacedReference[]): readonly string[] {
@@ -119,15 +149,39 @@ function hasEnded({ graph, id, seesInside }: Reader, step: string): boolean {
   return graph.isBefore(step, id) || (seesInside && graph.isInside(step, id));
 }
 
-/** Steps that put something at the path, above it or below it, or take it away. */
-function writersOf({ steps }: ReadingStep, path: readonly string[]): string[] {
-  const writers: string[] = [];
+export type Writers = {
+  /** Steps that put something at the path, above it or below it, or take it away; and how many were looked at. */
+  of(path: readonly string[]): { readonly ids: readonly string[]; readonly examined: number };
+};
+
+export function writersIn(steps: ReadonlyMap<string, StepDefinition>): Writers {
+  const byFirstName = new Map<string, Writer[]>();
   for (const { id, outputPath, storage } of steps.values()) {
     const changed = storage === undefined || storage.operation === "read" ? undefined : storage.path;
-    if ([outputPath, changed].some((place) => place !== undefined && meets(place, path))) writers.push(id);
+    for (const place of [outputPath, changed]) {
+      if (place === undefined) continue;
+      const known = byFirstName.get(place[0] ?? "");
+      if (known === undefined) byFirstName.set(place[0] ?? "", [{ id, place }]);
+      else known.push({ id, place });
+    }
   }
-  return writers;
+  // Each path is asked about several times in a row.
+  let last: { readonly path: readonly string[]; readonly found: ReturnType<Writers["of"]> } | undefined;
+  return {
+    of(path) {
+      if (last?.path === path) return last.found;
+      const candidates = byFirstName.get(path[0] ?? "") ?? [];
+      const writers = candidates.filter(({ place }) => meets(place, path));
+      last = {
+        path,
+        found: { ids: [...new Set(writers.map(({ id }) => id))], examined: candidates.length },
+      };
+      return last.found;
+    },
+  };
 }
+
+type Writer = { readonly id: string; readonly place: readonly string[] };
 
 function meets(left: readonly string[], right: readonly string[]): boolean {
   const common = Math.min(left.length, right.length);

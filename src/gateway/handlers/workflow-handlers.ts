@@ -1,7 +1,6 @@
 // Workflows over HTTP.
-import { excerptOf } from "../../domain/excerpt.ts";
-import type { Problem } from "../../domain/workflow/compiled.ts";
-import type { PlacedProblem, TextPlace } from "../../domain/workflow/yaml-text.ts";
+import type { Verdict } from "../../domain/workflow/judge.ts";
+import type { NotJudged } from "../../ports/definition-judge.ts";
 import { callerOf, type Handlers, quotaFailure, readingTrouble, writingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
 import { workflowView } from "../views.ts";
@@ -22,7 +21,7 @@ export const workflowHandlers: WorkflowHandlers = {
     return pageReply(list, answer.workflows.map(workflowView), next);
   },
 
-  async saveWorkflow({ api }, { body, key, placeOf }) {
+  async saveWorkflow({ api }, { body, key }) {
     const answer = await api.saveWorkflow(callerOf(key), body);
     switch (answer.kind) {
       case "saved":
@@ -31,7 +30,7 @@ export const workflowHandlers: WorkflowHandlers = {
         return {
           code: "workflow_invalid",
           detail: answer.problems.map(({ path, message }) => `${path}: ${message}`).join("; "),
-          more: { problems: answer.problems.map((problem) => placedProblem(problem, placeOf)) },
+          more: { problems: answer.problems },
         };
       case "quota_reached":
         return quotaFailure(answer);
@@ -39,27 +38,40 @@ export const workflowHandlers: WorkflowHandlers = {
       case "unavailable":
       case "unknown":
         return writingTrouble(answer);
+      case "unreadable":
+      case "foreign":
+      case "tenant_busy":
+      case "overloaded":
+        return notJudged(answer);
     }
   },
 
-  async validateWorkflow({ api }, { body, key, placeOf }) {
+  async validateWorkflow({ api }, { body, key }) {
     const answer = await api.validateWorkflow(key.tenant, body);
-    if (answer.kind === "unavailable" || answer.kind === "unknown") return readingTrouble(answer);
-    const placed = (problems: readonly Problem[]) =>
-      problems.map((problem) => placedProblem(problem, placeOf));
-    if (answer.kind === "invalid") {
-      return { status: 200, body: { valid: false, problems: placed(answer.problems) } };
+    switch (answer.kind) {
+      case "invalid":
+        return { status: 200, body: { valid: false, problems: [...answer.problems] } };
+      case "unavailable":
+      case "unknown":
+        return readingTrouble(answer);
+      case "valid": {
+        const { steps, hash, warnings } = answer;
+        return {
+          status: 200,
+          body: {
+            valid: true,
+            steps,
+            ...(hash === undefined ? {} : { hash }),
+            ...(warnings.length === 0 ? {} : { warnings: [...warnings] }),
+          },
+        };
+      }
+      case "unreadable":
+      case "foreign":
+      case "tenant_busy":
+      case "overloaded":
+        return notJudged(answer);
     }
-    const { steps, hash, warnings } = answer;
-    return {
-      status: 200,
-      body: {
-        valid: true,
-        steps,
-        ...(hash === undefined ? {} : { hash }),
-        ...(warnings.length === 0 ? {} : { warnings: placed(warnings) }),
-      },
-    };
   },
 
   async getWorkflow({ api }, { params, key }) {
@@ -75,9 +87,19 @@ export const workflowHandlers: WorkflowHandlers = {
   },
 };
 
-function placedProblem(
-  { path, message }: Problem,
-  placeOf: (path: string) => TextPlace | undefined,
-): PlacedProblem {
-  return { path: excerptOf(path, 600), message: excerptOf(message, 600), ...placeOf(path) };
+function notJudged(answer: Unjudged | NotJudged) {
+  switch (answer.kind) {
+    case "unreadable": {
+      const { detail, problems } = answer;
+      return { code: "invalid_request", detail, ...(problems && { more: { problems } }) } as const;
+    }
+    case "foreign":
+      return { code: "tenant_mismatch", detail: `${answer.field} names another tenant` } as const;
+    case "tenant_busy":
+      return { code: "too_many_requests", detail: "as many definitions wait to be judged as may" } as const;
+    case "overloaded":
+      return { code: "overloaded", cause: answer.cause } as const;
+  }
 }
+
+type Unjudged = Extract<Verdict, { readonly kind: "unreadable" | "foreign" }>;

@@ -1,6 +1,6 @@
 // Bounds on JSON that was read: how much an object and a text may hold, and the one name that no object may have.
-import type { JsonValue } from "../domain/fingerprint.ts";
-import type { Sliced } from "../domain/slices.ts";
+import type { JsonValue } from "./fingerprint.ts";
+import type { Sliced } from "./slices.ts";
 
 const namesMax = 1_000;
 const charactersMax = 1_048_576;

@@ -1,0 +1,132 @@
+// Judges a definition as it was sent: reads its text, compares whose it says it is, and tells all that saving it needs.
+import { isUtf8 } from "node:buffer";
+import { excerptOf } from "../excerpt.ts";
+import type { JsonValue } from "../fingerprint.ts";
+import { beyondLimits, readingLimits } from "../json-limits.ts";
+import { atOnce } from "../slices.ts";
+import { readingJson } from "../strict-json.ts";
+import { type TenantId, tenantNames } from "../tenant.ts";
+import type { Problem } from "./compiled.ts";
+import { definitionBytesMax, definitionHash, definitionText, readDefinition } from "./definition.ts";
+import { type Fields, isFields } from "./fields.ts";
+import { stepPlace } from "./step-links.ts";
+import { type PlacedProblem, readYaml, type TextPlace } from "./yaml-text.ts";
+
+/** As a request brings it: nobody has looked into it yet. */
+export type DefinitionText = { readonly bytes: Uint8Array; readonly format: "json" | "yaml" };
+
+export type SentDefinition = JsonValue | DefinitionText;
+
+export type Verdict =
+  | {
+      readonly kind: "valid";
+      readonly id: string;
+      /** The id stands in what was sent. */
+      readonly isNamed: boolean;
+      /** What is stored, with the id. */
+      readonly text: string;
+      readonly hash: string;
+      readonly steps: number;
+      /** The workflows that its steps run, and where they are named. */
+      readonly runs: ReadonlyArray<{ readonly workflow: string } & Place>;
+      readonly count: number;
+    }
+  | { readonly kind: "invalid"; readonly problems: readonly PlacedProblem[] }
+  /** Not JSON or YAML, or beyond what bodies may hold. */
+  | { readonly kind: "unreadable"; readonly detail: string; readonly problems?: readonly PlacedProblem[] }
+  | { readonly kind: "foreign"; readonly field: string };
+
+type Place = { readonly path: string } & Partial<TextPlace>;
+
+/** A definition has a quarter of it as compact JSON; the rest is for indentation and escapes. */
+const textBytesMax = 4 * definitionBytesMax;
+
+/** Refused without looking into it. */
+export function tooLong(sent: SentDefinition): Verdict | undefined {
+  if (!isText(sent) || sent.bytes.length <= textBytesMax) return undefined;
+  const message = `a definition has at most ${definitionBytesMax} bytes; this text has ${sent.bytes.length}`;
+  return { kind: "invalid", problems: [{ path: "", message }] };
+}
+
+export function newWorkflowId(token: string): string {
+  return `wf-${token.slice(0, 20)}`;
+}
+
+export type JudgeOptions = {
+  readonly tenant: TenantId;
+  /** For a definition that has none. */
+  newId(): string;
+};
+
+export function judgeDefinition(sent: SentDefinition, { tenant, newId }: JudgeOptions): Verdict {
+  const refused = tooLong(sent);
+  if (refused !== undefined) return refused;
+  const read = isText(sent) ? readText(sent) : { kind: "read" as const, value: sent, placeOf: placeUnknown };
+  if (read.kind === "unreadable") return read;
+  const { value, placeOf } = read;
+  const foreign = isText(sent) && isFields(value) ? foreignField(value, tenant) : undefined;
+  if (foreign !== undefined) return { kind: "foreign", field: foreign };
+  const reading = readDefinition(value);
+  if (reading.kind === "invalid")
+    return { kind: "invalid", problems: reading.problems.map((problem) => shown(problem, placeOf)) };
+  const { definition, count } = reading;
+  const id = definition.id ?? newId();
+  // The id is part of what is stored: a run pinned to the definition knows its workflow by it.
+  const text = definitionText({ ...(value as Fields), id });
+  const runs = [...definition.steps.values()].flatMap((step) => {
+    if (step.subworkflow === undefined) return [];
+    const path = `${stepPlace(step.id)}.input.workflow_id`;
+    return [{ workflow: step.subworkflow.workflow, path, ...placeOf(path) }];
+  });
+  const hash = definitionHash(text);
+  const isNamed = definition.id !== undefined;
+  return { kind: "valid", id, isNamed, text, hash, steps: definition.steps.size, runs, count };
+}
+
+export function isText(sent: SentDefinition): sent is DefinitionText {
+  return isFields(sent as JsonValue) && (sent as Partial<DefinitionText>).bytes instanceof Uint8Array;
+}
+
+type PlaceOf = (path: string) => TextPlace | undefined;
+const placeUnknown: PlaceOf = () => undefined;
+
+type Read =
+  | { readonly kind: "read"; readonly value: JsonValue; readonly placeOf: PlaceOf }
+  | (Verdict & { readonly kind: "unreadable" });
+
+/** No text at all counts as an empty object: what it lacks is then named field by field. */
+function readText({ bytes, format }: DefinitionText): Read {
+  if (bytes.length === 0) return { kind: "read", value: {}, placeOf: placeUnknown };
+  if (!isUtf8(bytes)) return { kind: "unreadable", detail: "the body is not UTF-8" };
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
+  const read = format === "yaml" ? readYamlText(text) : readJsonText(text);
+  if (read.kind === "unreadable") return read;
+  const beyond = atOnce(beyondLimits(read.value));
+  return beyond === undefined ? read : { kind: "unreadable", detail: beyond };
+}
+
+function readJsonText(text: string): Read {
+  const reading = atOnce(readingJson(text, readingLimits));
+  return reading.kind === "invalid"
+    ? { kind: "unreadable", detail: `the body is not valid JSON: ${reading.why}` }
+    : { kind: "read", value: reading.value, placeOf: placeUnknown };
+}
+
+function readYamlText(text: string): Read {
+  const reading = readYaml(text);
+  if (reading.kind === "yaml") return { kind: "read", value: reading.value, placeOf: reading.placeOf };
+  const { problems } = reading;
+  const [first] = problems;
+  const place = first?.line === undefined ? "" : ` (line ${first.line}, column ${first.column})`;
+  return { kind: "unreadable", detail: `the body is not valid YAML: ${first?.message}${place}`, problems };
+}
+
+/** The tenant comes from the key: whatever else names one must name the same. */
+function foreignField(fields: Fields, tenant: TenantId): string | undefined {
+  return tenantNames.find((name) => Object.hasOwn(fields, name) && fields[name] !== tenant);
+}
+
+/** Names may be as long as the definition; an answer need not repeat all of it. */
+function shown({ path, message }: Problem, placeOf: PlaceOf): PlacedProblem {
+  return { path: excerptOf(path, 600), message: excerptOf(message, 600), ...placeOf(path) };
+}
