@@ -17,7 +17,8 @@ export const plantedKeyBugs: readonly PlantedBug[] = [
         replace: "",
       },
     ],
-    tests: [keys],
+    // Three failures end the run, and a test must have passed before them.
+    tests: [persons, keys],
   },
   {
     name: "platform-key-from-memory",
@@ -83,6 +84,6 @@ export const plantedKeyBugs: readonly PlantedBug[] = [
         replace: "",
       },
     ],
-    tests: [duties],
+    tests: [persons, duties],
   },
 ];
