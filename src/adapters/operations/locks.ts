@@ -15,7 +15,7 @@ import type { HeldLock, LockGrant } from "../../ports/lock-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
 import { setDue } from "./due.ts";
-import { countHoldings, type HoldingScope, moveHolding } from "./holdings.ts";
+import { type HoldingScope, hasRoom, moveHolding } from "./holdings.ts";
 import type { Grant, Ticket } from "./records.ts";
 import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 import {
@@ -239,7 +239,7 @@ function quotaSpent(
   if (lock.namespace !== "public") return undefined;
   const quota = quotaOf(readTenant(context, tenant).settings, context.settings.quotas, name);
   const scope = name === "locks" ? heldScope(tenant) : waitingScope(tenant);
-  return countHoldings(context, scope) >= quota ? quota : undefined;
+  return hasRoom(context, scope, quota) ? undefined : quota;
 }
 
 function heldScope(tenant: TenantId): HoldingScope {
