@@ -98,6 +98,16 @@ describe("the worst expressions", () => {
     expect(reading.expression.evaluate(scope)).toEqual({ kind: "failed", message: result });
   });
 
+  test("a result that just fits as JSON is given, however many objects it has", () => {
+    const objects = numbers.slice(0, 9_000).map((id) => ({ id, name: "n" }));
+    const reading = readTemplates("${input}", "p");
+    if (reading.kind === "invalid") throw new Error(reading.problems[0]?.message);
+    expect(reading.expression.evaluate({ ...scope, input: objects })).toEqual({
+      kind: "value",
+      value: objects,
+    });
+  });
+
   test("a result nested too deep to be stored is refused", () => {
     const nested = JSON.parse(`${"[".repeat(30)}${"]".repeat(30)}`);
     const reading = readTemplates({ a: { b: { c: [`\${input}`] } } }, "p");
@@ -143,6 +153,7 @@ describe("ordinary expressions", () => {
     "input.numbers.map(x, string(x)).join(',').contains('9999')",
     "size(input.long) == 200000 && input.long.startsWith('aaa')",
     "input.fractions.all(x, string(x) != '')",
+    "size(input.numbers.map(x, [])) == 10000",
   ])("%s stays within the budget", (expression) => {
     const reading = readTemplates(`\${${expression}}`, "p");
     if (reading.kind === "invalid") throw new Error(reading.problems[0]?.message);

@@ -28,8 +28,7 @@ export function toJson(output: Output, value: Value, depth: number): JsonValue {
     takeBytes(output, 5);
     return value;
   }
-  // More than the brackets: an empty list takes as long as a number.
-  takeBytes(output, 8);
+  takeBytes(output, 2);
   return Array.isArray(value) ? listOf(output, value, depth) : objectOf(output, value as ValueMap, depth);
 }
 
