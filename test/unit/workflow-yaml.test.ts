@@ -171,9 +171,9 @@ describe("a text made to be costly", () => {
     ["keys", Array.from({ length: 12_000 }, (_, index) => `k${index}: 1`).join("\n"), ""],
     ["size", `a: ${"x".repeat(262_144)}`, "at most 262144 bytes"],
   ])("by %s is answered soon", (_, text, message) => {
-    const started = performance.now();
+    const before = process.cpuUsage();
     const problems = problemsOf(text);
-    expect(performance.now() - started).toBeLessThan(3_000);
+    expect(process.cpuUsage(before).user / 1_000).toBeLessThan(3_000);
     if (message === "") expect(problems).toEqual([]);
     else expect(problems[0]?.[2]).toContain(message);
     expect(problems.length).toBeLessThanOrEqual(20);
