@@ -6,10 +6,10 @@ import type { EventRow } from "../domain/event.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { Job, JobId } from "../domain/job.ts";
 import type { DutyRule, Person } from "../domain/person.ts";
-import type { QuotaName, QuotaReached, Usage } from "../domain/quota.ts";
+import type { QuotaReached, Usage } from "../domain/quota.ts";
 import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
-import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
+import type { TenantChanges, TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
 import type { CompiledDefinition, Problem } from "../domain/workflow/compiled.ts";
 import type { SentDefinition, Verdict } from "../domain/workflow/judge.ts";
 import type { PlacedProblem } from "../domain/workflow/yaml-text.ts";
@@ -146,11 +146,6 @@ export type WorkerInfo = {
 };
 
 export type NewKey = { readonly text: string; readonly key: ApiKeyRecord };
-
-/** `undefined` removes a setting; of the quotas, one that is named. */
-export type TenantChanges = {
-  readonly [Name in Exclude<keyof TenantSettings, "quotas">]?: TenantSettings[Name] | undefined;
-} & { readonly quotas?: { readonly [Name in QuotaName]?: number | undefined } | undefined };
 
 export type ControlApi = {
   saveWorkflow(

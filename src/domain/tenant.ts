@@ -1,7 +1,7 @@
 // The customer whose limits apply: its id, and the settings that decide how its runs are admitted.
 import type { Brand } from "./brand.ts";
 import type { PoolLimits, TopicLimits } from "./place.ts";
-import type { Quotas } from "./quota.ts";
+import type { QuotaName, Quotas } from "./quota.ts";
 
 export type TenantId = Brand<string, "TenantId">;
 
@@ -60,6 +60,11 @@ export type TenantSettings = {
   /** How much the tenant may store and hold open; a name that is absent has the process-wide number. */
   readonly quotas?: Partial<Quotas>;
 };
+
+/** `undefined` removes a setting; of the quotas, one that is named. */
+export type TenantChanges = {
+  readonly [Name in Exclude<keyof TenantSettings, "quotas">]?: TenantSettings[Name] | undefined;
+} & { readonly quotas?: { readonly [Name in QuotaName]?: number | undefined } | undefined };
 
 export type TenantRecord = {
   readonly settings: TenantSettings;

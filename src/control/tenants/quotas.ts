@@ -1,9 +1,9 @@
 // The quotas that hold for a tenant: those of the process, and what its settings say instead.
 import type { Config } from "../../config.ts";
 import { type QuotaReached, type Quotas, quotaOf } from "../../domain/quota.ts";
-import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
+import type { TenantChanges, TenantId, TenantSettings } from "../../domain/tenant.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
-import type { TenantChanges, Trouble } from "../control-api.ts";
+import type { Trouble } from "../control-api.ts";
 import { type Engine, settingsOf, storeLimits } from "../engine/engine.ts";
 
 export function processQuotas(config: Config): Quotas {

@@ -1,9 +1,14 @@
 // Tenants over HTTP, for platform keys.
 import type { z } from "zod";
 import type { tenantChangesBody } from "../../api/tenant-schemas.ts";
-import type { TenantChanges } from "../../control/control-api.ts";
 import { processQuotas } from "../../control/tenants/quotas.ts";
-import { parseTenantId, platformTenant, type TenantId, type TenantSettings } from "../../domain/tenant.ts";
+import {
+  parseTenantId,
+  platformTenant,
+  type TenantChanges,
+  type TenantId,
+  type TenantSettings,
+} from "../../domain/tenant.ts";
 import { type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
 import { tenantView } from "../views.ts";
