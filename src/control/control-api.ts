@@ -1,6 +1,5 @@
 // Everything that may be asked of a control plane, as one table of functions: the gateway and embedding programs use it.
 
-import type { ApiKeyRecord, KeyRole } from "../domain/api-key.ts";
 import type { Approval, ApprovalState, Decider, Decision } from "../domain/approval.ts";
 import type { EventRow } from "../domain/event.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
@@ -14,7 +13,6 @@ import type { CompiledDefinition, Problem } from "../domain/workflow/compiled.ts
 import type { SentDefinition, Verdict } from "../domain/workflow/judge.ts";
 import type { PlacedProblem } from "../domain/workflow/yaml-text.ts";
 import type { NotJudged } from "../ports/definition-judge.ts";
-import type { Acting } from "./acting.ts";
 import type { StartAnswer } from "./admission/start-answer.ts";
 import type { AuditApi } from "./audit/audit-api.ts";
 import type { CanaryApi } from "./canaries/canary-api.ts";
@@ -29,6 +27,7 @@ import type {
   ReportAnswer,
   ResultReport,
 } from "./jobs/job-api.ts";
+import type { KeyApi } from "./keys/key-api.ts";
 import type { LockApi } from "./locks/lock-api.ts";
 import type { PolicyApi } from "./policies/policy-api.ts";
 import type { PoolApi } from "./pools/pool-api.ts";
@@ -36,6 +35,7 @@ import type { WhyAnswer } from "./runs/explain-run.ts";
 import type { RunApi } from "./runs/run-api.ts";
 
 export type * from "./jobs/job-api.ts";
+export type { NewKey } from "./keys/key-api.ts";
 
 /** Who asks: `credential` is the id of the key, `actor` what stands in records and rows. */
 export type Caller = {
@@ -144,8 +144,6 @@ export type WorkerInfo = {
   readonly jobs: readonly JobId[];
   readonly lastSeenMsAgo: number;
 };
-
-export type NewKey = { readonly text: string; readonly key: ApiKeyRecord };
 
 export type ControlApi = {
   saveWorkflow(
@@ -345,51 +343,10 @@ export type ControlApi = {
     | Trouble
   >;
 
-  /** The text is shown once; only its hash is kept. `tenant` is the platform's for platform keys. */
-  createKey(
-    by: Acting,
-    tenant: TenantId,
-    options: {
-      readonly role: KeyRole;
-      readonly name: string;
-      /** The person or service it belongs to; the name by default. */
-      readonly owner?: string;
-      readonly expiresAtMs?: number;
-    },
-  ): Promise<
-    | ({ readonly kind: "created" } & NewKey)
-    | { readonly kind: "tenant_removed" }
-    /** Made through so many others that nobody could tell any more who is behind it. */
-    | { readonly kind: "lineage_too_long" }
-    | QuotaReached
-    | WriteTrouble
-  >;
-  /** By id; the first 1,000 without a page. */
-  listKeys(
-    tenant: TenantId,
-    page?: { readonly after: string; readonly limit: number },
-  ): Promise<{ readonly kind: "listed"; readonly keys: readonly ApiKeyRecord[] } | Trouble>;
-  revokeKey(
-    by: Acting,
-    tenant: TenantId,
-    keyId: string,
-  ): Promise<{ readonly kind: "revoked" } | { readonly kind: "not_found" } | WriteTrouble>;
-  /** Who these keys belong to, of those that still exist. */
-  describeKeys(keyIds: readonly string[]): Promise<ReadonlyMap<string, ApiKeyRecord>>;
-  /**
-   * Good keys are remembered for 4 s; the store's own check refuses a revoked one at once. `stored` asks the store whatever is
-   * remembered.
-   */
-  authenticate(
-    keyText: string,
-    from?: "memory" | "stored",
-  ): Promise<
-    { readonly kind: "authenticated"; readonly key: ApiKeyRecord } | { readonly kind: "refused" } | Trouble
-  >;
-
   /** Whether the store answers now. */
   ready(): Promise<boolean>;
 } & RunApi &
+  KeyApi &
   LockApi &
   PoolApi &
   PolicyApi &
