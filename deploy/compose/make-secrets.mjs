@@ -57,8 +57,8 @@ const files = {
     `authorization { user: route, password: ${JSON.stringify(routePassword)} }`,
     `routes: [${routes.map((route) => JSON.stringify(route)).join(", ")}]`,
   ],
-  // The first gateway makes the keys and prints them once; until then Prometheus is refused.
-  "platform-key": ["replace-me-with-the-platform-key"],
+  // Made with the platform key that the first gateway prints: interlock keys create prometheus --role metrics. Until then Prometheus is refused.
+  "metrics-key": ["replace-me-with-a-key-of-role-metrics"],
   "grafana-password": [secret()],
 };
 
