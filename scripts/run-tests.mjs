@@ -24,6 +24,7 @@ const STAGES = {
   faults: { path: "test/faults", needsServers: true },
   simulation: { path: "test/simulation" },
   e2e: { path: "test/e2e", needsServers: true },
+  scaled: { path: "test/scaled" },
   frozen: { path: "test/frozen", needsServers: true },
   drills: { path: "test/drills", needsServers: true },
   chaos: { path: "test/chaos", needsServers: true },

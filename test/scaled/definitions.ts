@@ -202,7 +202,7 @@ const schemas: readonly Many[] = [
     (count: number) =>
       withSchema({
         type: "object",
-        properties: named(count, (index) => ({ type: "string", pattern: `^[a-z]{1,${index + 1}}$` })),
+        properties: named(count, (index) => ({ type: "string", pattern: `^[a-z]{1,${40 + (index % 10)}}$` })),
       }),
   ],
   [
