@@ -11,6 +11,7 @@ import { plantedDrillAdmissionBugs } from "./planted-drill-admission-bugs.ts";
 import { plantedDrillLoadBugs } from "./planted-drill-load-bugs.ts";
 import { plantedEventBugs } from "./planted-event-bugs.ts";
 import { plantedGatewayBugs } from "./planted-gateway-bugs.ts";
+import { plantedJudgeBugs } from "./planted-judge-bugs.ts";
 import { plantedKeyBugs } from "./planted-key-bugs.ts";
 import { plantedLanguageBugs } from "./planted-language-bugs.ts";
 import { plantedLockBugs } from "./planted-lock-bugs.ts";
@@ -282,6 +283,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   ...plantedEventBugs,
   ...plantedGatewayBugs,
   ...plantedDoorBugs,
+  ...plantedJudgeBugs,
   ...plantedQuotaBugs,
   ...plantedKeyBugs,
   ...plantedStopBugs,
