@@ -20,13 +20,13 @@ export const plantedJudgeBugs: readonly PlantedBug[] = [
     tests: [thread, ready],
   },
   {
-    name: "judge-tries-again",
-    what: "a definition that ended the thread is put back and ends the next one",
+    name: "judge-drops-the-queue",
+    what: "a definition that ends the thread takes all that wait behind it with it",
     edits: [
       {
         file: "src/adapters/judge/threaded-judge.ts",
         find: `    job?.answer({ kind: "overloaded", cause });`,
-        replace: "    if (job !== undefined) queue.put(job.tenant, job);",
+        replace: `    for (let one = job; one !== undefined; one = queue.take()) one.answer({ kind: "overloaded", cause });`,
       },
     ],
     tests: [thread],

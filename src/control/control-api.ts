@@ -10,9 +10,6 @@ import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { TenantChanges, TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
 import type { CompiledDefinition, Problem } from "../domain/workflow/compiled.ts";
-import type { SentDefinition, Verdict } from "../domain/workflow/judge.ts";
-import type { PlacedProblem } from "../domain/workflow/yaml-text.ts";
-import type { NotJudged } from "../ports/definition-judge.ts";
 import type { StartAnswer } from "./admission/start-answer.ts";
 import type { AuditApi } from "./audit/audit-api.ts";
 import type { CanaryApi } from "./canaries/canary-api.ts";
@@ -33,6 +30,7 @@ import type { PolicyApi } from "./policies/policy-api.ts";
 import type { PoolApi } from "./pools/pool-api.ts";
 import type { WhyAnswer } from "./runs/explain-run.ts";
 import type { RunApi } from "./runs/run-api.ts";
+import type { WorkflowApi } from "./workflows/workflow-api.ts";
 
 export type * from "./jobs/job-api.ts";
 export type { NewKey } from "./keys/key-api.ts";
@@ -55,30 +53,6 @@ export type Trouble =
 
 /** A write that acts for a key finds at the store that the key was revoked: it had no effect. */
 export type WriteTrouble = Trouble | { readonly kind: "credential_revoked" };
-
-export type WorkflowInfo = {
-  readonly id: string;
-  readonly revision: number;
-  readonly savedAtMs: number;
-  /** As it was sent. */
-  readonly definition: JsonValue;
-};
-
-export type ValidateAnswer =
-  | {
-      readonly kind: "valid";
-      readonly steps: number;
-      /** Of the definition as it would be stored; absent when it has no id yet. */
-      readonly hash?: string;
-      /** What would fail only when a run gets there. */
-      readonly warnings: readonly PlacedProblem[];
-    }
-  | Refused
-  | NotJudged
-  | Trouble;
-
-/** What a definition is refused for before anything is stored. */
-type Refused = Exclude<Verdict, { readonly kind: "valid" }>;
 
 export type StartWorkflowRequest = {
   readonly caller: Caller;
@@ -146,33 +120,6 @@ export type WorkerInfo = {
 };
 
 export type ControlApi = {
-  saveWorkflow(
-    caller: Caller,
-    definition: SentDefinition,
-  ): Promise<
-    | { readonly kind: "saved"; readonly id: string; readonly revision: number }
-    | Refused
-    | NotJudged
-    | QuotaReached
-    | WriteTrouble
-  >;
-  /** Reads a definition as `saveWorkflow` would, and stores nothing. */
-  validateWorkflow(tenant: TenantId, definition: SentDefinition): Promise<ValidateAnswer>;
-  getWorkflow(
-    tenant: TenantId,
-    id: string,
-  ): Promise<
-    { readonly kind: "workflow"; readonly workflow: WorkflowInfo } | { readonly kind: "not_found" } | Trouble
-  >;
-  listWorkflows(
-    tenant: TenantId,
-    page: { readonly after: string; readonly limit: number },
-  ): Promise<{ readonly kind: "listed"; readonly workflows: readonly WorkflowInfo[] } | Trouble>;
-  removeWorkflow(
-    caller: Caller,
-    id: string,
-  ): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | WriteTrouble>;
-
   startWorkflow(request: StartWorkflowRequest, signal?: AbortSignal): Promise<StartWorkflowAnswer>;
   /** Why a run does not move, or how it ended. */
   explainRun(tenant: TenantId, runId: RunId): Promise<WhyAnswer>;
@@ -348,6 +295,7 @@ export type ControlApi = {
 } & RunApi &
   KeyApi &
   LockApi &
+  WorkflowApi &
   PoolApi &
   PolicyApi &
   CanaryApi &

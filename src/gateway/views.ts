@@ -2,7 +2,8 @@
 import type { z } from "zod";
 import type * as schemas from "../api/schemas.ts";
 import type * as tenantSchemas from "../api/tenant-schemas.ts";
-import type { ClaimedJob, RunDetails, WorkflowInfo } from "../control/control-api.ts";
+import type { ClaimedJob, RunDetails } from "../control/control-api.ts";
+import type { WorkflowInfo } from "../control/workflows/workflow-api.ts";
 import { type ApiKeyRecord, personOf } from "../domain/api-key.ts";
 import type { Approval } from "../domain/approval.ts";
 import { inputRecordKey } from "../domain/engine/keys.ts";

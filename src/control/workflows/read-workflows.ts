@@ -3,9 +3,10 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { credentialIn, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
-import type { Caller, Trouble, WorkflowInfo, WriteTrouble } from "../control-api.ts";
+import type { Caller, Trouble, WriteTrouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
 import type { WorkflowDocument } from "./definitions.ts";
+import type { WorkflowInfo } from "./workflow-api.ts";
 
 export async function getWorkflow(
   engine: Engine,

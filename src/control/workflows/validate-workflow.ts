@@ -3,8 +3,9 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { SentDefinition, Verdict } from "../../domain/workflow/judge.ts";
 import type { PlacedProblem } from "../../domain/workflow/yaml-text.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
-import type { Trouble, ValidateAnswer } from "../control-api.ts";
+import type { Trouble } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { ValidateAnswer } from "./workflow-api.ts";
 
 /** Each is a question to the store; a definition that names more is looked at as far as this. */
 const lookedUpMax = 50;
