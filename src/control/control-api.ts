@@ -5,7 +5,7 @@ import type { EventRow } from "../domain/event.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { Job, JobId } from "../domain/job.ts";
 import type { DutyRule, Person } from "../domain/person.ts";
-import type { QuotaReached, Usage } from "../domain/quota.ts";
+import type { Usage } from "../domain/quota.ts";
 import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { TenantChanges, TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
