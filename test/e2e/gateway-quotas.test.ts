@@ -1,6 +1,11 @@
 // Quotas over HTTP, on the embedded store: each is filled, named by a 429, and makes room again; other tenants do not notice.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Finding } from "../../src/ports/finding.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
+import { typeCommand } from "../support/command-line.ts";
 import { expectProblem } from "../support/gateway-requests.ts";
 import {
   type GatewayWorld,
@@ -11,9 +16,11 @@ import {
 import { type StoreHost, startStoreHost } from "../support/stores.ts";
 
 let host: StoreHost;
+let folder: string;
 let world: GatewayWorld;
 
 beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "interlock-quotas-"));
   host = await startStoreHost("sqlite");
   world = await openGatewayWorld({}, await host.open(defaultStoreSettings));
 });
@@ -21,6 +28,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await world.close();
   await host.close();
+  rmSync(folder, { recursive: true, force: true });
 });
 
 const setQuotas = async (quotas: object) => {
@@ -62,15 +70,16 @@ const shown = async () => {
 
 describe("quotas", () => {
   test("keys: the one too many is refused, another tenant's is not, and a revoked one leaves its place", async () => {
-    await setQuotas({ api_keys: 5 });
+    const limit = ((await shown()).api_keys?.used ?? 0) + 1;
+    await setQuotas({ api_keys: limit });
     const last = await ask.key(world.acme);
     expect(last.status).toBe(201);
     const refused = await ask.key(world.acme);
-    expectQuota(refused, "api_keys", 5);
+    expectQuota(refused, "api_keys", limit);
     expect(refused.json.retryable).toBe(false);
     expect(refused.headers.get("retry-after")).toBeNull();
     expect((await ask.key(world.globex)).status).toBe(201);
-    expect((await shown()).api_keys).toEqual({ limit: 5, used: 5 });
+    expect((await shown()).api_keys).toEqual({ limit, used: limit });
     const gone = await world.ask("DELETE", `/api/v1/keys/${last.json.id}`, { key: world.acme.admin });
     expect(gone.status).toBe(204);
     expect((await ask.key(world.acme)).status).toBe(201);
@@ -153,5 +162,38 @@ describe("quotas", () => {
     expectProblem(undefined, wrong, "invalid_request");
     const { text } = await world.ask("GET", "/metrics", { key: world.platform });
     expect(text).toMatch(/interlock_quota_refusals_total\{quota="locks"\} 1/);
+  });
+
+  test("are shown and set by the command line, and doctor warns when four fifths are used", async () => {
+    const type = (...words: string[]) =>
+      typeCommand(folder, words, {
+        env: { INTERLOCK_URL: world.url, INTERLOCK_API_KEY: world.platform.text },
+      });
+    const globex = await type("tenants", "show", "globex", "--json");
+    const { used } = globex.json<{ quotas: { api_keys: { used: number } } }>().quotas.api_keys;
+    const limit = used + 1;
+    const set = await type(
+      "tenants",
+      "set",
+      "globex",
+      "--quota",
+      `api_keys=${limit}`,
+      "--quota",
+      "locks=9",
+      "--json",
+    );
+    expect(set.json<{ quotas: object }>().quotas).toMatchObject({
+      api_keys: { limit },
+      locks: { limit: 9 },
+    });
+    expect((await type("tenants", "show", "globex")).stdout).toMatch(`${used} of ${limit}`);
+    const { findings } = (await type("doctor", "--json")).json<{ findings: readonly Finding[] }>();
+    const warned = findings.filter(({ subject }) => subject === "quota api_keys of globex");
+    expect(warned).toMatchObject([
+      { level: "warn", message: expect.stringContaining(`${used} of ${limit}`) },
+    ]);
+    const taken = await type("tenants", "set", "globex", "--quota", "api_keys=default", "--json");
+    expect(taken.json<{ quotas: object }>().quotas).toMatchObject({ api_keys: { limit: 1_000 } });
+    expect((await type("tenants", "set", "globex", "--quota", "planets=9")).code).toBe(2);
   });
 });
