@@ -56,7 +56,7 @@ export function connectionLimits(config: Config): ConnectionLimits {
 
 /** From here on idle connections are closed early. */
 const crowdedFraction = 0.8;
-/** How many of all are closed in one go: a look at 10,000 connections takes 2 ms, and must not be needed for every new one. */
+/** How many of all are closed in one go, so that not every new connection needs a look at all of them. */
 const closedFraction = 0.05;
 /** The next request of a connection that has just been used may be on its way. */
 const idleMs: Readonly<Record<Pressure, number>> = { crowded: 1_000, scarce: 250 };
