@@ -157,7 +157,11 @@ function bodyInputs(context: Context, schema: Schema): readonly ScaledInput[] {
       kind: `JSON, ${name}`,
       unit: "bytes",
       largest: wholeMax,
-      change: (draft, bytes) => ({ ...draft, bytes: Buffer.from(text(bytes)) }),
+      // What takes any JSON mostly takes objects: a value inside one gets further than the first check.
+      change: (draft, bytes) => ({
+        ...draft,
+        bytes: Buffer.from(isOpen ? `{"value":${text(bytes)}}` : text(bytes)),
+      }),
     }),
   );
   const fields = placesOf(schema).flatMap((place) => placeInputs(context, place));
