@@ -5,7 +5,6 @@ import { credentialIn, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Caller, ControlApi } from "../control-api.ts";
 import { type Engine, storeLimits } from "../engine/engine.ts";
-import { roomForWorkflow } from "../tenants/quotas.ts";
 
 export async function saveWorkflow(
   engine: Engine,
@@ -24,8 +23,6 @@ export async function saveWorkflow(
         { deadlineMs },
       ),
     );
-  const room = await roomForWorkflow(engine, tenant, id);
-  if (room.kind !== "room") return room;
   // The same content again changes nothing: the change is named by what it says.
   const stored = await put("definition", contentHash, text, contentHash);
   if (stored.kind === "quota_reached")
