@@ -183,6 +183,9 @@ describe("every workflow under every schedule", () => {
       fc.property(definitions, schedules, paces, (compiled, schedule, { stepsMax, workMax }) => {
         const limits = { workMax };
         const worlds = [new World(compiled), new World(compiled), new World(compiled, { limits })] as const;
+        // With a small budget a start goes to the inbox.
+        worlds[2].drain(3, stepsMax);
+        expect(stateOf(worlds[2])).toEqual(stateOf(worlds[0]));
         play(worlds, schedule, () => {
           worlds[0].drain(1);
           worlds[1].drain(128);

@@ -71,8 +71,8 @@ describe("an owner that dies", () => {
       onSend: () => {
         if (!armed) return;
         sent += 1;
-        // The call itself still arrives: a process may die right after it sent.
-        if (sent === nth) flow.kernel.after(0, () => plane.member.process.crash());
+        // The call itself still arrives: a process may die right after it sent, and before anything is answered.
+        if (sent === nth) queueMicrotask(() => plane.member.process.crash());
       },
     });
     await plane.save("chain", { a: work(), b: work({ depends_on: ["a"], topic: "later" }) });
