@@ -57,7 +57,7 @@ export const costlyWorkflows = {
     steps: {
       again: {
         type: "loop",
-        input: { body: "one", max_iterations: 10_000, until: `size(${costlyExpression}) > 1000` },
+        input: { body: "one", max_iterations: 200, until: `size(${costlyExpression}) > 1000` },
       },
       one: { type: "transform", input: { all: `\${${costlyExpression}}` } },
     },

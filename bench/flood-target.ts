@@ -1,11 +1,8 @@
 // What the flood benchmark loads: a gateway on an embedded store with a tenant that works and others that flood it.
-import { openSqliteStore } from "../src/adapters/sqlite/sqlite-store.ts";
-import { systemClock } from "../src/adapters/system/system-clock.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
-import { type ControlPlane, createControlPlane, storeSettings } from "../src/control-plane.ts";
+import { type ControlPlane, createControlPlane } from "../src/control-plane.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
 import { createGateway } from "../src/gateway/server.ts";
-import { loadConfig } from "../src/load-config.ts";
 import { costlyWorkflows, type Flood } from "./flood-requests.ts";
 import { benchFolder } from "./program.ts";
 import { oneStep } from "./runs-target.ts";
@@ -20,16 +17,14 @@ export type FloodTarget = {
 const log = createSystemLog("error");
 
 export async function openFloodTarget(): Promise<FloodTarget> {
-  const overrides = { "gateway.lingerMs": 0 };
-  const { config } = loadConfig({ overrides });
-  const directory = benchFolder("flood");
-  const store = await openSqliteStore({
-    directory,
-    settings: storeSettings(config),
-    clock: systemClock,
-    log,
+  const plane = await createControlPlane({
+    overrides: {
+      "gateway.lingerMs": 0,
+      "store.kind": "sqlite",
+      "store.dataDirectory": benchFolder("flood"),
+    },
+    ports: { log },
   });
-  const plane = await createControlPlane({ overrides, ports: { store, log } });
   const gateway = createGateway({ ...plane, metricsText: () => "" });
   const { url } = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const ownKey = await makeTenant(plane, "worker-tenant");

@@ -121,6 +121,9 @@ const aboveShare: Failure = {
   detail: "the server is late, and this tenant has used more than its share of it: retry after Retry-After",
 };
 
+/** Reading that many takes about a millisecond. */
+const largeBytes = 65_536;
+
 async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply> {
   const { route, schemas, handle } = prepared[exchange.operation];
   const { headers } = exchange.head;
@@ -135,6 +138,8 @@ async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined)
     pace.end();
     return fail(desk, exchange, body.failure);
   }
+  // What follows from a large body is work again: it begins when everybody else has had a turn.
+  if (bytes !== undefined && bytes.length > largeBytes) await pace.yield();
   const answering = handle(desk.service, {
     params: exchange.head.params,
     query: exchange.query,

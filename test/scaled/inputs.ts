@@ -1,5 +1,6 @@
 // Walks the operations of the API and makes, for every place that a caller can fill, inputs that grow: the stage's list of work.
 import { writeCursor } from "../../src/api/cursor.ts";
+import { definitionBytesMax } from "../../src/domain/workflow/definition.ts";
 import { yamlBytesMax } from "../../src/domain/workflow/yaml-text.ts";
 import { createSeededRandom } from "../../src/testing/seeded-random.ts";
 import { type Client, type Draft, spelt, validDraft } from "../fuzz/generate.ts";
@@ -150,7 +151,9 @@ const mark = "(here)";
 function bodyInputs(context: Context, schema: Schema): readonly ScaledInput[] {
   const { operation, extent } = context;
   const isOpen = kindOf(schema) === "any";
-  const wholeMax = isOpen ? bodyBytesMax : smallBodyBytesMax[extent];
+  const isDefinition = operation.mediaTypes.length > 1;
+  const openMax = isDefinition && extent === "quick" ? 1.2 * definitionBytesMax : bodyBytesMax;
+  const wholeMax = isOpen ? openMax : smallBodyBytesMax[extent];
   const whole = valueForms.map(({ name, text }) =>
     input(context, {
       place: "body",
@@ -165,7 +168,7 @@ function bodyInputs(context: Context, schema: Schema): readonly ScaledInput[] {
     }),
   );
   const fields = placesOf(schema).flatMap((place) => placeInputs(context, place));
-  return [...whole, ...fields, ...(operation.mediaTypes.length > 1 ? definitionInputs(context) : [])];
+  return [...whole, ...fields, ...(isDefinition ? definitionInputs(context) : [])];
 }
 
 type Place = { readonly path: readonly string[]; readonly schema: Schema; readonly kind: Kind };

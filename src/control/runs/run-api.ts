@@ -3,12 +3,12 @@ import { type DryRun, playDryRun } from "../../domain/engine/dry-run.ts";
 import { problemsOfInput } from "../../domain/engine/input-problems.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { RunId } from "../../domain/run.ts";
-import { inSlices } from "../../domain/slices.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Problem } from "../../domain/workflow/compiled.ts";
 import { type SlotHolders, withHolders } from "../admission/slot-holders.ts";
 import type { RunDetails, StartWorkflowAnswer, Trouble } from "../control-api.ts";
 import { type Engine, engineLimits } from "../engine/engine.ts";
+import { createTurns, type Turns } from "../workflows/turns.ts";
 import { getRun, type ItemsAnswer, type ItemsPage, listItems } from "./read-run.ts";
 import {
   type PlannedRerun,
@@ -48,28 +48,29 @@ export type RunApi = {
 };
 
 export function createRunApi(engine: Engine, holders: SlotHolders): RunApi {
+  // A dry run is in no hurry: half of the time is everybody else's, however many there are.
+  const plays = createTurns(engine.ports.clock, "as long as a slice");
   return {
     getRun: (tenant, runId) => getRun(engine, tenant, runId),
     listItems: (tenant, runId, step, page) => listItems(engine, tenant, runId, step, page),
     rerunRun: async (request, signal) =>
       withHolders(holders, request.caller.tenant, await rerunRun(engine, request, signal)),
     planRerun: (request) => planRerunOf(engine, request),
-    dryRun: (request) => playThrough(engine, request),
+    dryRun: (request) => playThrough(engine, plays, request),
   };
 }
 
-async function playThrough(engine: Engine, request: DryRunRequest): Promise<DryRunAnswer> {
+async function playThrough(engine: Engine, plays: Turns, request: DryRunRequest): Promise<DryRunAnswer> {
   const { tenant, workflow, input, outputs } = request;
   const current = await engine.definitions.current(tenant, workflow);
   if (current.kind === "not_found") return { kind: "workflow_not_found" };
   if (current.kind !== "current") return current;
-  const pace = engine.computing.paced("dry_run", tenant);
-  const problems = problemsOfInput(current.definition, input);
+  const { definition } = current;
+  const timed = <Value>(work: () => Value) => engine.computing.time("dry_run", tenant, work);
+  const problems = timed(() => problemsOfInput(definition, input));
   if (problems.length > 0) return { kind: "input_invalid", problems };
   const nowMs = engine.storeTime.nowMs();
   const limits = engineLimits(engine.config);
-  const play = playDryRun(current.definition, { tenant, input, outputs, nowMs }, limits);
-  const played = await inSlices(pace, play);
-  pace.end();
-  return { kind: "played", play: played };
+  const play = playDryRun(definition, { tenant, input, outputs, nowMs }, limits);
+  return { kind: "played", play: await plays.take(tenant, { next: () => timed(() => play.next()) }) };
 }

@@ -6,18 +6,25 @@ import type { Clock } from "../../ports/clock.ts";
 
 export type Turns = {
   /** What fits into one slice is done at once. */
-  take<Value>(tenant: TenantId, work: Sliced<Value>): Value | Promise<Value>;
+  take<Value>(tenant: TenantId, work: Pick<Sliced<Value>, "next">): Value | Promise<Value>;
 };
 
-export function createTurns(clock: Clock): Turns {
+/**
+ * `rest`: how long everybody else's work has between two slices. One turn is enough for slices of a millisecond; for longer
+ * ones, as long as the slice took: a start takes five turns, and waited for a slice in each.
+ */
+export function createTurns(clock: Clock, rest: "one turn" | "as long as a slice" = "one turn"): Turns {
   const noLimit = Number.POSITIVE_INFINITY;
   const waiting = createFairQueue<() => void>({ ownerMax: noLimit, max: noLimit });
   let isWorking = false;
   const workOff = async () => {
     isWorking = true;
+    let restMs = 0;
     for (let slice = waiting.take(); slice !== undefined; slice = waiting.take()) {
-      await clock.yield();
+      await (rest === "one turn" || restMs < 1 ? clock.yield() : clock.sleep(restMs));
+      const startedMs = clock.monotonicMs();
       slice();
+      restMs = clock.monotonicMs() - startedMs;
     }
     isWorking = false;
   };

@@ -62,8 +62,8 @@ const keptCharactersMax = 32 * 1024 * 1024;
 const shownCharactersMax = 2 * 1024 * 1024;
 /** Applying anything at all takes about 50 us. */
 const unitsPerCommit = 1_000;
-/** Between two turns of everybody else. */
-const sliceUnits = 200_000;
+/** Between two turns of everybody else; the smallest slice is one commit. */
+const sliceUnits = 10_000;
 
 type Play = {
   readonly compiled: CompiledDefinition;
