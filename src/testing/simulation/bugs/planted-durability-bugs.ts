@@ -30,6 +30,7 @@ export const plantedDurabilityBugs: Readonly<Record<string, PlantedBug>> = {
     mistake: "a result or decision is acknowledged before a replica has it",
     caughtBy: ["INV-18", "INV-25"],
     seedsMax: 500,
+    swarm: losingDay,
     holdsBack: exceptFor("deliver"),
   },
   unknown_start_resolved_by_a_read: {
