@@ -1,4 +1,4 @@
-// The planted bugs around the event loop: who is refused when it is late, who is named, and inputs that cost more than their size says.
+// The planted bugs around the event loop: who is refused when it is late, who is named, and for how long.
 import type { PlantedBug } from "./planted-bug.ts";
 
 const eventLoop = "test/unit/event-loop.test.ts";
@@ -39,17 +39,5 @@ export const plantedLoopBugs: readonly PlantedBug[] = [
       },
     ],
     tests: [eventLoop],
-  },
-  {
-    name: "zeros-cut-one-by-one",
-    what: "the zeros of a long number are cut off one by one: reading it takes the square of its length",
-    edits: [
-      {
-        file: "src/domain/strict-json.ts",
-        find: "  while (end > first && digits.charCodeAt(end - 1) === zero) end -= 1;",
-        replace: `  while (end > first && [...digits.slice(0, end)].at(-1) === "0") end -= 1;`,
-      },
-    ],
-    tests: ["test/scaled/operations.test.ts"],
   },
 ];
