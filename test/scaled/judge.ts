@@ -21,7 +21,7 @@ export type Row = {
 const cheapMs = 25;
 const blockMaxMs = 100;
 /** More than that is never linear work that a limit lets in: larger sizes are not tried. */
-const endlessMs = 1_500;
+const endlessMs = 4_000;
 /** A size may cost that much more than its share of a smaller one, which counts as at least 3 ms for each 1x. */
 const growth = { ofNext: 1.75, ofEight: 1.6, leastMs: 3 };
 /** Two hundred problems of a definition, each told in a line. */
