@@ -60,7 +60,9 @@ export async function openFuzzWorld(storeName: StoreName = "sqlite"): Promise<Fu
     knowledge,
     keys: {
       ofRole: (role) =>
-        role === "platform" ? gateway.platform.text : gateway.acme[role as keyof typeof gateway.acme].text,
+        role === "platform" || role === "metrics"
+          ? gateway[role].text
+          : gateway.acme[role as keyof typeof gateway.acme].text,
       others: [gateway.globex.admin.text, revoked.text, `${gateway.acme.admin.text.slice(0, -1)}x`],
     },
     replenish: () => replenish(gateway, knowledge),
