@@ -1,6 +1,7 @@
 // One operation of a client, as the history wants it: the invocation before it is sent, and then what is known of its outcome.
+
+import type { Answer, Operation } from "../proof/history/record.ts";
 import { InterlockApiError, InterlockConnectionError, type Problem } from "../src/sdk/index.ts";
-import type { Answer, Operation } from "../src/testing/history/record.ts";
 import type { Recorder } from "./recorder.ts";
 
 export type Outcome<Value> =

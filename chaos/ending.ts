@@ -1,7 +1,7 @@
 // After the last fault: waits until nothing is left to do, and then reads everything that clients were told of.
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Final } from "../proof/history/record.ts";
 import type { Client } from "../src/sdk/index.ts";
-import type { Final } from "../src/testing/history/record.ts";
 import { type Asker, outcomeOf } from "./asking.ts";
 import { createGatewayClient } from "./gateways.ts";
 import { askCancel, askStart, type KeyedStart, type Knowledge } from "./ledger-load.ts";

@@ -1,7 +1,7 @@
 // What a chaos run comes to: what the checker finds in its history, what the run itself saw, and whether it saw enough.
-import type { Verdict as HistoryVerdict } from "../src/testing/history/check-history.ts";
-import type { HistoryRecord } from "../src/testing/history/record.ts";
-import type { Summary } from "../src/testing/history/summarize.ts";
+import type { Verdict as HistoryVerdict } from "../proof/history/check-history.ts";
+import type { HistoryRecord } from "../proof/history/record.ts";
+import type { Summary } from "../proof/history/summarize.ts";
 import type { ChaosOptions } from "./options.ts";
 import type { ChaosRun } from "./run-chaos.ts";
 

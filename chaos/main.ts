@@ -2,11 +2,11 @@
 import { randomInt } from "node:crypto";
 import { constants } from "node:os";
 import { dirname } from "node:path";
-import { checkHistory } from "../src/testing/history/check-history.ts";
-import { assembleHistory } from "../src/testing/history/history.ts";
-import type { HistoryRecord } from "../src/testing/history/record.ts";
-import { type Summary, summarize, summaryLines } from "../src/testing/history/summarize.ts";
-import { appendTrackRecord, dayOf, readSourceVersion } from "../src/testing/track-record.ts";
+import { checkHistory } from "../proof/history/check-history.ts";
+import { assembleHistory } from "../proof/history/history.ts";
+import type { HistoryRecord } from "../proof/history/record.ts";
+import { type Summary, summarize, summaryLines } from "../proof/history/summarize.ts";
+import { appendTrackRecord, dayOf, readSourceVersion } from "../proof/track-record.ts";
 import { type Checked, judge, type Verdict } from "./judge.ts";
 import { type ChaosOptions, parseChaosOptions, UsageError } from "./options.ts";
 import { allFaults, type ChaosRun, runChaos } from "./run-chaos.ts";

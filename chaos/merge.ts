@@ -1,7 +1,7 @@
 // Puts the parts of a history, which several processes have written, into one file in the order of time.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { Final, HistoryRecord, Setting } from "../src/testing/history/record.ts";
+import type { Final, HistoryRecord, Setting } from "../proof/history/record.ts";
 
 export type Parts = {
   readonly folder: string;

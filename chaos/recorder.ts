@@ -1,6 +1,6 @@
 // Writes records of a history as lines of a file, each with the time of the one clock that all processes of a machine share.
 import { closeSync, openSync, writeSync } from "node:fs";
-import type { HistoryRecord } from "../src/testing/history/record.ts";
+import type { HistoryRecord } from "../proof/history/record.ts";
 
 /** A record that does not say yet when it was made. */
 export type Untimed<Record = HistoryRecord> = Record extends { readonly atUs: number }

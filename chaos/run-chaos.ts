@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Final, HistoryRecord } from "../src/testing/history/record.ts";
+import type { Final, HistoryRecord } from "../proof/history/record.ts";
 import { createSeededRandom } from "../src/testing/seeded-random.ts";
 import { type Asker, createAsker } from "./asking.ts";
 import { type DeadLetterSeen, type Ending, explainOpen, readEverything, untilQuiet } from "./ending.ts";

@@ -1,7 +1,7 @@
 // Renders docs/invariants.md from the table of invariants and the planted bugs that name them.
 
-import { plantedBugs } from "../src/testing/simulation/bugs/planted-bugs.ts";
-import { invariantNames, invariants } from "../src/testing/simulation/invariants/invariants.ts";
+import { plantedBugs } from "../proof/planted/swaps/bugs.ts";
+import { invariantNames, invariants } from "../proof/simulation/invariants/invariants.ts";
 import type { page as renderPage } from "./reference-pages.ts";
 
 export function invariantsPage(page: typeof renderPage): string {

@@ -1,5 +1,6 @@
 // Renders docs/reference from the three tables, so that the pages cannot say anything else than the code.
 import { createHash } from "node:crypto";
+import { plantedBugs } from "../proof/planted/patches/patches.ts";
 import { loadScripts } from "../src/adapters/redis/scripts.ts";
 import { bounds, settings } from "../src/config.ts";
 import { type ErrorRow, errors } from "../src/errors.ts";
@@ -8,7 +9,6 @@ import type { Setting } from "../src/settings/kinds.ts";
 import { commandPage } from "./command-page.ts";
 import { dashboardText } from "./dashboard.ts";
 import { invariantsPage } from "./invariants-page.ts";
-import { plantedBugs } from "./planted-bugs.ts";
 import { sdkOperationsText } from "./sdk-operations.ts";
 
 export type ReferencePage = { readonly path: string; readonly text: string };

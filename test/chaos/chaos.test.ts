@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, onTestFailed, test } from "vitest";
-import type { HistoryRecord } from "../../src/testing/history/record.ts";
+import type { HistoryRecord } from "../../proof/history/record.ts";
 import { type Program, watchChild } from "../support/program.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -77,7 +77,7 @@ describe("npm run chaos", () => {
         JSON.stringify(index === spoilt ? { ...record, ...change } : record),
       );
       writeFileSync(file, `${lines.join("\n")}\n`);
-      const program = run("src/testing/history/main.ts", file);
+      const program = run("proof/history/main.ts", file);
       return { exit: await program.ended, output: program.output() };
     };
     const gone = await judgeWith({ status: "missing", completed: [], nonces: {} });

@@ -8,9 +8,9 @@ import { leastRights, scriptCommands } from "../../src/adapters/redis/least-righ
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import { defaultStoreSettings, operationNames, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
-import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { performScenario, prepareScenario, scenarioNames } from "../support/operation-scenarios.ts";
 import { takeSnapshot } from "../support/redis-snapshot.ts";
 import { silentLog } from "../support/silent-log.ts";

@@ -3,10 +3,10 @@ import { randomBytes } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
+import type { RedisServer } from "../../src/drills/servers/redis-server.ts";
 import { defaultStoreSettings, type OperationName, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
-import { type RedisGroup, startRedisGroup } from "../../src/testing/servers/redis-failover.ts";
-import type { RedisServer } from "../../src/testing/servers/redis-server.ts";
 import {
   performScenario,
   prefix,

@@ -4,9 +4,9 @@ import { type ExamineOptions, examineRedis } from "../../src/adapters/redis/exam
 import { knownFlaw } from "../../src/adapters/redis/known-flaws.ts";
 import { leastRights } from "../../src/adapters/redis/least-rights.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import type { Finding } from "../../src/ports/finding.ts";
-import { type RedisGroup, startRedisGroup } from "../../src/testing/servers/redis-failover.ts";
-import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 
 let group: RedisGroup;
 let server: RedisServer;

@@ -11,9 +11,9 @@ import type { Fingerprint, ReservationDigest } from "../../src/domain/reservatio
 import { makeRunId, type RunId } from "../../src/domain/run.ts";
 import { unchanged } from "../../src/domain/run-change.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { call } from "../../src/testing/conformance/harness.ts";
-import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const luaFolder = join(import.meta.dirname, "../../src/adapters/redis/lua");

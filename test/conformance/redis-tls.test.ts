@@ -5,15 +5,15 @@ import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
-import { Harness } from "../../src/testing/conformance/harness.ts";
 import {
   type RedisServer,
   startRedisCluster,
   startRedisSentinel,
   startRedisServer,
-} from "../../src/testing/servers/redis-server.ts";
-import { freePort } from "../../src/testing/servers/server-process.ts";
+} from "../../src/drills/servers/redis-server.ts";
+import { freePort } from "../../src/drills/servers/server-process.ts";
+import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
+import { Harness } from "../../src/testing/conformance/harness.ts";
 import { type Certificates, makeCertificates } from "../support/certificates.ts";
 import { silentLog } from "../support/silent-log.ts";
 

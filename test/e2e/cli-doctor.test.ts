@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import type { Finding } from "../../src/ports/finding.ts";
-import { type NatsServer, startNatsServer } from "../../src/testing/servers/nats-server.ts";
-import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { typeCommand } from "../support/command-line.ts";
 
 let folder: string;

@@ -6,10 +6,10 @@ import { createPrometheusMetrics } from "../../src/adapters/prometheus/prometheu
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { KeyRole } from "../../src/domain/api-key.ts";
 import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
+import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import { createGateway, type Gateway } from "../../src/gateway/server.ts";
 import { createClient } from "../../src/sdk/index.ts";
-import { type NatsServer, startNatsServer } from "../../src/testing/servers/nats-server.ts";
-import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { openEvents } from "../support/event-client.ts";
 import { exchangeRaw, openConnection, statusesIn } from "../support/raw-connection.ts";
 import { eventually } from "../support/sdk-world.ts";

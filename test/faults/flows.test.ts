@@ -1,6 +1,9 @@
 // The flows over a connection that loses replies, hangs and is cut: every start and end has one effect and one true answer.
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { bareStart } from "../../proof/simulation/bare-run.ts";
+import { endBareRun } from "../../proof/simulation/end-bare-run.ts";
 import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import {
   type ControlPlane,
   createControlPlane,
@@ -11,9 +14,6 @@ import {
   type TenantId,
   withLease,
 } from "../../src/index.ts";
-import { bareStart } from "../../src/testing/bare-run.ts";
-import { endBareRun } from "../../src/testing/end-bare-run.ts";
-import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
 import { silentLog } from "../support/silent-log.ts";
 

@@ -1,9 +1,9 @@
 // Real processes that share one Redis: limits hold across them, and a stopped holder is refused when it goes on.
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { bareStart } from "../../proof/simulation/bare-run.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import { type ControlPlane, createControlPlane, parseTenantId, type TenantId } from "../../src/index.ts";
-import { bareStart } from "../../src/testing/bare-run.ts";
-import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { type ChildProgram, startChildProgram } from "../support/child-program.ts";
 import { silentLog } from "../support/silent-log.ts";
 

@@ -7,14 +7,14 @@ import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import type { NewRun } from "../../src/ports/admission-operations.ts";
-import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
-import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
 import {
   type RedisCluster,
   type RedisServer,
   startRedisCluster,
-} from "../../src/testing/servers/redis-server.ts";
+} from "../../src/drills/servers/redis-server.ts";
+import type { NewRun } from "../../src/ports/admission-operations.ts";
+import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
+import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
 import { prefix } from "../support/operation-scenarios.ts";
 import { silentLog } from "../support/silent-log.ts";
 

@@ -6,10 +6,10 @@ import type { Durability } from "../../src/adapters/redis/durability.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { LockName } from "../../src/domain/lock.ts";
+import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
 import type { KeyRequest, NewRun } from "../../src/ports/admission-operations.ts";
 import { type Answer, defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
-import { type RedisGroup, startRedisGroup } from "../../src/testing/servers/redis-failover.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const deadlineMs = 1_000;

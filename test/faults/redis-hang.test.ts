@@ -7,6 +7,7 @@ import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { partitionLabel, partitionOf } from "../../src/domain/partition.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import {
   defaultStoreSettings,
   type OperationName,
@@ -14,7 +15,6 @@ import {
   type Store,
 } from "../../src/ports/store.ts";
 import { call, Harness } from "../../src/testing/conformance/harness.ts";
-import { type RedisServer, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
 import {
   performScenario,

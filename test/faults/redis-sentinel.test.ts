@@ -5,15 +5,15 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { createControlPlane, examineSurroundings } from "../../src/control-plane.ts";
-import type { Clock } from "../../src/ports/clock.ts";
-import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
-import { call, Harness } from "../../src/testing/conformance/harness.ts";
-import { type RedisGroup, startRedisGroup } from "../../src/testing/servers/redis-failover.ts";
+import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
 import {
   type RedisServer,
   startRedisSentinel,
   startRedisServer,
-} from "../../src/testing/servers/redis-server.ts";
+} from "../../src/drills/servers/redis-server.ts";
+import type { Clock } from "../../src/ports/clock.ts";
+import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
+import { call, Harness } from "../../src/testing/conformance/harness.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
 import { silentLog } from "../support/silent-log.ts";
 

@@ -8,8 +8,8 @@ import { gunzipSync } from "node:zlib";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import { defaultStoreSettings, type Store, type StoreSettings } from "../../src/ports/store.ts";
-import { startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import type { Things } from "../support/gateway-world.ts";
 import { silentLog } from "../support/silent-log.ts";
 

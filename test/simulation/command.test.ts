@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { readCommand, UsageError } from "../../src/testing/simulation/command/command.ts";
+import { readCommand, UsageError } from "../../proof/simulation/command/command.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const folder = mkdtempSync(join(tmpdir(), "interlock-simulation-"));
@@ -12,7 +12,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const timeoutMs = 120_000;
 
 const commandOf = (main: string, words: readonly string[]) => [
-  ...["--import", "tsx", join(root, "src/testing/simulation/command", main)],
+  ...["--import", "tsx", join(root, "proof/simulation/command", main)],
   ...words,
 ];
 

@@ -1,8 +1,8 @@
 // The same seed gives the same trace: again, in another process, and whatever the number of workers.
 import { expect, test } from "vitest";
-import { type BatchReport, simulateBatch } from "../../src/testing/simulation/command/batch.ts";
-import { runBatch, runChunks } from "../../src/testing/simulation/command/worker-pool.ts";
-import { simulateSeed } from "../../src/testing/simulation/simulate.ts";
+import { type BatchReport, simulateBatch } from "../../proof/simulation/command/batch.ts";
+import { runBatch, runChunks } from "../../proof/simulation/command/worker-pool.ts";
+import { simulateSeed } from "../../proof/simulation/simulate.ts";
 
 const seeds = 50;
 const timeoutMs = 300_000;

@@ -2,9 +2,9 @@
 import { spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { exhaust } from "../../src/testing/exhaustive/exhaust.ts";
-import { exploreScenario, replaySchedule, scenarios } from "../../src/testing/exhaustive/explore-scenario.ts";
-import { plantedBugs } from "../../src/testing/simulation/bugs/planted-bugs.ts";
+import { exhaust } from "../../proof/exhaustive/exhaust.ts";
+import { exploreScenario, replaySchedule, scenarios } from "../../proof/exhaustive/explore-scenario.ts";
+import { plantedBugs } from "../../proof/planted/swaps/bugs.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const timeoutMs = 300_000;
@@ -102,7 +102,7 @@ describe("the command", () => {
   };
 
   test("runs by itself, prints what it explored, and exits with 0", () => {
-    const main = join(root, "src/testing/exhaustive/main.ts");
+    const main = join(root, "proof/exhaustive/main.ts");
     const words = ["--import", "tsx", main, "--scenario", "same_key", "--bound", "0"];
     const { status, stdout } = spawnSync(process.execPath, words, { cwd: root, encoding: "utf8" });
     expect(stdout).toMatch(

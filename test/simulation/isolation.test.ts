@@ -1,6 +1,6 @@
 // One tenant's day compared with itself: beside a flood by another tenant (INV-5), and with wall clocks that are set back (INV-16).
 import { describe, expect, test } from "vitest";
-import { type Difference, simulateIsolation } from "../../src/testing/simulation/isolation.ts";
+import { type Difference, simulateIsolation } from "../../proof/simulation/isolation.ts";
 
 const timeoutMs = 120_000;
 const seeds = Array.from({ length: 16 }, (_, index) => index + 1);

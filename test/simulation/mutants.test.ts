@@ -1,9 +1,9 @@
 // Every bug planted in the simulator is caught: with it the recorded seed breaks an invariant that is about it, without it none.
 import { describe, expect, test } from "vitest";
-import { plantedBugs } from "../../src/testing/simulation/bugs/planted-bugs.ts";
-import { huntMutants, readMutants, replayMutant } from "../../src/testing/simulation/command/mutants.ts";
-import { type SeedWork, simulateWork } from "../../src/testing/simulation/command/seed-work.ts";
-import type { SeedReport } from "../../src/testing/simulation/simulate.ts";
+import { plantedBugs } from "../../proof/planted/swaps/bugs.ts";
+import { huntMutants, readMutants, replayMutant } from "../../proof/simulation/command/mutants.ts";
+import { type SeedWork, simulateWork } from "../../proof/simulation/command/seed-work.ts";
+import type { SeedReport } from "../../proof/simulation/simulate.ts";
 
 const timeoutMs = 60_000;
 const recorded = readMutants();

@@ -2,8 +2,8 @@
 import { spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { plantedOriginals } from "../../src/testing/simulation/bugs/planted-originals.ts";
-import { costOf, tallyOf } from "../../src/testing/simulation/command/count-originals.ts";
+import { plantedOriginals } from "../../proof/planted/swaps/originals.ts";
+import { costOf, tallyOf } from "../../proof/simulation/command/count-originals.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const timeoutMs = 120_000;
@@ -36,7 +36,7 @@ describe("the original mechanisms", () => {
 
 describe("the command", () => {
   const run = (...words: string[]) => {
-    const main = join(root, "src/testing/simulation/command/originals.ts");
+    const main = join(root, "proof/simulation/command/originals.ts");
     return spawnSync(process.execPath, ["--import", "tsx", main, ...words], { cwd: root, encoding: "utf8" });
   };
 

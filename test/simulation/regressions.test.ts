@@ -1,8 +1,8 @@
 // Seeds that once broke something: none of them may break anything again.
 import { expect, test } from "vitest";
-import { describeBroken } from "../../src/testing/simulation/command/broken-seed.ts";
-import { readRegressions } from "../../src/testing/simulation/command/regressions.ts";
-import { simulateWork } from "../../src/testing/simulation/command/seed-work.ts";
+import { describeBroken } from "../../proof/simulation/command/broken-seed.ts";
+import { readRegressions } from "../../proof/simulation/command/regressions.ts";
+import { simulateWork } from "../../proof/simulation/command/seed-work.ts";
 
 const timeoutMs = 60_000;
 

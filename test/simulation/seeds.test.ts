@@ -1,7 +1,7 @@
 // The fixed seeds of the suite, on all cores: nothing breaks, and everything happens that must sometimes happen.
 import { expect, test } from "vitest";
-import { describeBroken } from "../../src/testing/simulation/command/broken-seed.ts";
-import { runBatch } from "../../src/testing/simulation/command/worker-pool.ts";
+import { describeBroken } from "../../proof/simulation/command/broken-seed.ts";
+import { runBatch } from "../../proof/simulation/command/worker-pool.ts";
 
 const seeds = 1_000;
 

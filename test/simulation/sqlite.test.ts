@@ -1,6 +1,6 @@
 // The same seeds on the real SQLite store: it answers as the memory does, through restarts and kills at every moment of a commit.
 import { describe, expect, test } from "vitest";
-import { simulateSeed } from "../../src/testing/simulation/simulate.ts";
+import { simulateSeed } from "../../proof/simulation/simulate.ts";
 
 const timeoutMs = 300_000;
 

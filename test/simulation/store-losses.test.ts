@@ -1,5 +1,8 @@
 // The simulated store that goes down and loses what was not durable, and processes that are struck in the middle of a call.
 import { describe, expect, test } from "vitest";
+import { DurableStream } from "../../proof/simulation/checks/durable-stream.ts";
+import { JournaledRecords } from "../../proof/simulation/checks/journaled-records.ts";
+import { type DurabilityLevel, holdsBack } from "../../proof/simulation/faults/loss-faults.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Answer } from "../../src/ports/store.ts";
@@ -10,9 +13,6 @@ import {
   type StoreCall,
   type StoreExecution,
 } from "../../src/testing/simulated-store.ts";
-import { DurableStream } from "../../src/testing/simulation/checks/durable-stream.ts";
-import { JournaledRecords } from "../../src/testing/simulation/checks/journaled-records.ts";
-import { type DurabilityLevel, holdsBack } from "../../src/testing/simulation/faults/loss-faults.ts";
 import { noStoreFaults, travelMsOf } from "../../src/testing/store-faults.ts";
 
 const acme = "acme" as TenantId;

@@ -1,7 +1,7 @@
 // Child program: waits for "go", starts many runs of one tenant at once on Redis, and prints how each was answered.
 import { once } from "node:events";
+import { bareStart } from "../../proof/simulation/bare-run.ts";
 import { createControlPlane, parseTenantId, startHttpStatus } from "../../src/index.ts";
-import { bareStart } from "../../src/testing/bare-run.ts";
 
 type Options = {
   readonly url: string;

@@ -1,4 +1,7 @@
 // What the admission tests have in common: gates of simulated processes, requests, and a look at what they left behind.
+
+import { bareStart } from "../../proof/simulation/bare-run.ts";
+import { endBareRun } from "../../proof/simulation/end-bare-run.ts";
 import type { Config } from "../../src/config.ts";
 import type { Gate } from "../../src/control/admission/gate.ts";
 import { type StartAnswer, startHttpStatus } from "../../src/control/admission/start-answer.ts";
@@ -9,8 +12,6 @@ import { digestOf, type Fingerprint } from "../../src/domain/reservation.ts";
 import { isTerminal, type RunId } from "../../src/domain/run.ts";
 import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import { bareStart } from "../../src/testing/bare-run.ts";
-import { endBareRun } from "../../src/testing/end-bare-run.ts";
 import {
   createWorld,
   join,

@@ -1,10 +1,10 @@
 // The product as people run it at scale: gateways, engines and schedulers as processes of their own on real Redis and NATS servers.
-import { type NatsServer, startNatsServer } from "../../src/testing/servers/nats-server.ts";
+import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
 import {
   type RedisServer,
   startRedisCluster,
   startRedisServer,
-} from "../../src/testing/servers/redis-server.ts";
+} from "../../src/drills/servers/redis-server.ts";
 import { type Program, startProgram } from "./program.ts";
 
 export type Role = "gateway" | "engine" | "scheduler";

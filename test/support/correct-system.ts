@@ -1,5 +1,5 @@
 // The system as its invariants want it, one operation after the other: admission, jobs, approvals and locks in a few lines.
-import type { Final, HistoryRecord, Operation } from "../../src/testing/history/record.ts";
+import type { Final, HistoryRecord, Operation } from "../../proof/history/record.ts";
 import type { SeededRandom } from "../../src/testing/seeded-random.ts";
 import type { Outcome } from "./generated-history.ts";
 

@@ -1,5 +1,5 @@
 // Histories of a system that makes no mistakes: its clients overlap, lose answers, and their lost requests may take effect late.
-import type { Answer, Final, HistoryRecord, Operation } from "../../src/testing/history/record.ts";
+import type { Answer, Final, HistoryRecord, Operation } from "../../proof/history/record.ts";
 import { createSeededRandom, type SeededRandom } from "../../src/testing/seeded-random.ts";
 import { createCorrectSystem } from "./correct-system.ts";
 

@@ -1,6 +1,7 @@
 // Child program: holds a run lock without renewing it and watches itself, so that a test can stop and continue it.
+
+import { bareCommit, bareCommitUnder } from "../../proof/simulation/bare-run.ts";
 import { createControlPlane, parseTenantId, type RunId, withLease } from "../../src/index.ts";
-import { bareCommit, bareCommitUnder } from "../../src/testing/bare-run.ts";
 
 type Options = {
   readonly url: string;

@@ -1,5 +1,6 @@
 // Processes that take public locks of one simulated store, for tests of the flows: virtual time and scripted faults.
 
+import { createSimulatedBus, noBusFaults } from "../../proof/simulation/bus/simulated-bus.ts";
 import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
 import type { Config } from "../../src/config.ts";
 import { createBackground } from "../../src/control/engine/background.ts";
@@ -10,7 +11,6 @@ import { hearHandovers } from "../../src/control/locks/tell-handover.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import { createSimulatedBus, noBusFaults } from "../../src/testing/simulated-bus.ts";
 import {
   createWorld,
   join,

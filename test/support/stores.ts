@@ -8,8 +8,8 @@ import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { type Partition, partitionOf } from "../../src/domain/partition.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
+import { startRedisCluster, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import type { Store, StoreSettings } from "../../src/ports/store.ts";
-import { startRedisCluster, startRedisServer } from "../../src/testing/servers/redis-server.ts";
 import { silentLog } from "./silent-log.ts";
 
 export const storeNames = ["memory", "sqlite", "redis", "redis cluster"] as const;

@@ -1,10 +1,10 @@
 // Held jobs in the engine: which jobs wait for the dispatch check, and what its verdicts do to their steps.
 import { describe, expect, test } from "vitest";
+import { interpret } from "../../proof/reference/interpret.ts";
+import type { DrawOptions } from "../../proof/reference/sketch.ts";
 import type { EngineLimits } from "../../src/domain/engine/draft.ts";
 import { notifyTopic } from "../../src/domain/job.ts";
 import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
-import { interpret } from "../../src/testing/reference/interpret.ts";
-import type { DrawOptions } from "../../src/testing/reference/sketch.ts";
 import { drawGame, movesOf, playToEnd, startGame } from "./engine-player.ts";
 import { define, type StepSketch } from "./engine-sketches.ts";
 import { runId, World } from "./engine-world.ts";

@@ -1,12 +1,12 @@
 // Random workflows over the whole language, in random orders: the engine comes to the end that the reference tells beforehand.
 import { describe, expect, test } from "vitest";
+import { interpret } from "../../proof/reference/interpret.ts";
+import type { Oracle } from "../../proof/reference/oracle.ts";
+import type { RunPicture } from "../../proof/reference/picture.ts";
+import type { DrawOptions } from "../../proof/reference/sketch.ts";
 import { planRerun } from "../../src/domain/engine/copy-steps.ts";
 import { isTerminal, parseRunId, type RunId } from "../../src/domain/run.ts";
 import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
-import { interpret } from "../../src/testing/reference/interpret.ts";
-import type { Oracle } from "../../src/testing/reference/oracle.ts";
-import type { RunPicture } from "../../src/testing/reference/picture.ts";
-import type { DrawOptions } from "../../src/testing/reference/sketch.ts";
 import { checkSettled } from "./engine-checks.ts";
 import {
   drawGame,

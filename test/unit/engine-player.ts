@@ -1,5 +1,8 @@
 // Plays drawn workflows on the engine: everybody answers as the oracle says, in an order that chance decides.
 import { expect } from "vitest";
+import { type DrawnWorkflows, drawWorkflows } from "../../proof/reference/draw-workflow.ts";
+import { childPath, createOracle, type Oracle, type Place } from "../../proof/reference/oracle.ts";
+import type { DrawOptions } from "../../proof/reference/sketch.ts";
 import type { EngineLimits } from "../../src/domain/engine/draft.ts";
 import { type AttemptName, attemptOf, parseTimer } from "../../src/domain/engine/keys.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
@@ -7,9 +10,6 @@ import { isTerminal } from "../../src/domain/run.ts";
 import { compileDefinition } from "../../src/domain/workflow/compile.ts";
 import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
 import { readDefinition } from "../../src/domain/workflow/definition.ts";
-import { type DrawnWorkflows, drawWorkflows } from "../../src/testing/reference/draw-workflow.ts";
-import { childPath, createOracle, type Oracle, type Place } from "../../src/testing/reference/oracle.ts";
-import type { DrawOptions } from "../../src/testing/reference/sketch.ts";
 import { createSeededRandom, type SeededRandom } from "../../src/testing/seeded-random.ts";
 import { checkSettled } from "./engine-checks.ts";
 import { Cluster, World } from "./engine-world.ts";

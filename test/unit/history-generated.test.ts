@@ -1,9 +1,9 @@
 // Histories of a system without mistakes are accepted, however its clients overlap and lose answers; one wrong answer is found.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { checkHistory } from "../../src/testing/history/check-history.ts";
-import { assembleHistory } from "../../src/testing/history/history.ts";
-import type { HistoryRecord } from "../../src/testing/history/record.ts";
+import { checkHistory } from "../../proof/history/check-history.ts";
+import { assembleHistory } from "../../proof/history/history.ts";
+import type { HistoryRecord } from "../../proof/history/record.ts";
 import { type GeneratedOptions, generateHistory } from "../support/generated-history.ts";
 
 type Of<Type extends HistoryRecord["type"]> = Extract<HistoryRecord, { readonly type: Type }>;

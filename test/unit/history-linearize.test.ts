@@ -5,15 +5,15 @@ import {
   type AdmissionAnswer,
   type AdmissionOperation,
   createAdmissionModel,
-} from "../../src/testing/history/admission-model.ts";
-import { type DecisionAnswer, decisionModel } from "../../src/testing/history/decision-model.ts";
-import { linearize, type Model, type TimedOperation } from "../../src/testing/history/linearize.ts";
-import { type LockAnswer, type LockOperation, lockModel } from "../../src/testing/history/lock-model.ts";
+} from "../../proof/history/admission-model.ts";
+import { type DecisionAnswer, decisionModel } from "../../proof/history/decision-model.ts";
+import { linearize, type Model, type TimedOperation } from "../../proof/history/linearize.ts";
+import { type LockAnswer, type LockOperation, lockModel } from "../../proof/history/lock-model.ts";
 import {
   type RegisterAnswer,
   type RegisterOperation,
   registerModel,
-} from "../../src/testing/history/register-model.ts";
+} from "../../proof/history/register-model.ts";
 
 /** Every order that real time allows, with every set of operations without an answer: no memory, no heuristics. */
 function fitsSomeOrder<State, Operation, Answer>(

@@ -1,6 +1,6 @@
 // Checks on locks, sets, slots, admission and what a failover excuses on histories written by hand: what only looks wrong is accepted, and what is wrong is found by that check alone.
 import { describe, expect, test } from "vitest";
-import { checkHistory } from "../../src/testing/history/check-history.ts";
+import { checkHistory } from "../../proof/history/check-history.ts";
 import {
   acquire,
   cancel,

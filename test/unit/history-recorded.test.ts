@@ -2,12 +2,12 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { linearize, type TimedOperation } from "../../src/testing/history/linearize.ts";
+import { linearize, type TimedOperation } from "../../proof/history/linearize.ts";
 import {
   type RegisterAnswer,
   type RegisterOperation,
   registerModel,
-} from "../../src/testing/history/register-model.ts";
+} from "../../proof/history/register-model.ts";
 
 const folder = join(import.meta.dirname, "../fixtures/histories");
 const read = (name: string) => readFileSync(join(folder, name), "utf8");

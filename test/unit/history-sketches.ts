@@ -1,8 +1,8 @@
 // Small histories by hand: each line is an operation with its times, its answer or the lack of one, or a reading of the end.
 import { describe, expect, test } from "vitest";
-import { checkHistory, type Verdict } from "../../src/testing/history/check-history.ts";
-import { assembleHistory, type History } from "../../src/testing/history/history.ts";
-import type { Answer, Final, HistoryRecord, Operation, Setting } from "../../src/testing/history/record.ts";
+import { checkHistory, type Verdict } from "../../proof/history/check-history.ts";
+import { assembleHistory, type History } from "../../proof/history/history.ts";
+import type { Answer, Final, HistoryRecord, Operation, Setting } from "../../proof/history/record.ts";
 
 /** A line is told its own number, which makes the ids of operations. */
 export type Line = (number: number) => readonly HistoryRecord[];

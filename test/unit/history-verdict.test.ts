@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, describe, expect, test } from "vitest";
-import { checkHistory } from "../../src/testing/history/check-history.ts";
-import { assembleHistory, type History } from "../../src/testing/history/history.ts";
-import { parseHistory } from "../../src/testing/history/read-history.ts";
-import type { HistoryRecord } from "../../src/testing/history/record.ts";
-import { summarize, summaryLines } from "../../src/testing/history/summarize.ts";
+import { checkHistory } from "../../proof/history/check-history.ts";
+import { assembleHistory, type History } from "../../proof/history/history.ts";
+import { parseHistory } from "../../proof/history/read-history.ts";
+import type { HistoryRecord } from "../../proof/history/record.ts";
+import { summarize, summaryLines } from "../../proof/history/summarize.ts";
 import { generateHistory } from "../support/generated-history.ts";
 import { made, ok, recordsOf, start } from "./history-sketches.ts";
 
@@ -177,7 +177,7 @@ describe("the command", () => {
     writeFileSync(path, records.map((record) => JSON.stringify(record)).join("\n"));
     return path;
   };
-  const main = join(import.meta.dirname, "../../src/testing/history/main.ts");
+  const main = join(import.meta.dirname, "../../proof/history/main.ts");
   const run = async (...args: readonly string[]) => {
     const command = promisify(execFile)(process.execPath, ["--import", "tsx", main, ...args]);
     const { stdout, stderr, code } = await command.then(

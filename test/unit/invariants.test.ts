@@ -2,9 +2,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { plantedBugs as productBugs } from "../../scripts/planted-bugs.ts";
-import { plantedBugs } from "../../src/testing/simulation/bugs/planted-bugs.ts";
-import { invariantNames, invariants } from "../../src/testing/simulation/invariants/invariants.ts";
+import { plantedBugs as productBugs } from "../../proof/planted/patches/patches.ts";
+import { plantedBugs } from "../../proof/planted/swaps/bugs.ts";
+import { invariantNames, invariants } from "../../proof/simulation/invariants/invariants.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const numbered = Array.from({ length: 30 }, (_, index) => `INV-${index + 1}`);
@@ -28,7 +28,7 @@ describe("the table of invariants", () => {
   test.each(invariantNames)("%s is named by each check of the simulation that the table gives it", (name) => {
     const wrong = invariants[name].checks
       .map((check) => check.split(": ")[0] as string)
-      .filter((file) => file.startsWith("src/testing/simulation/"))
+      .filter((file) => file.startsWith("proof/simulation/"))
       .filter((file) => !readFileSync(join(root, file), "utf8").includes(`"${name}"`));
     expect(wrong).toEqual([]);
   });

@@ -1,9 +1,9 @@
 // The lease deadline: it counts from sends, is checked without timers, and no clock that jumps can extend it.
 import { describe, expect, test } from "vitest";
+import { bareCommit } from "../../proof/simulation/bare-run.ts";
 import type { Lease } from "../../src/control/locks/with-lease.ts";
 import { makeRunId } from "../../src/domain/run.ts";
 import { InterlockError } from "../../src/errors.ts";
-import { bareCommit } from "../../src/testing/bare-run.ts";
 import {
   hold,
   inspect,

@@ -1,8 +1,8 @@
 // Guarded writes: each carries the grant it was made under, and the store refuses it once there is a newer one.
 import { describe, expect, test } from "vitest";
+import { bareCommit, bareStart } from "../../proof/simulation/bare-run.ts";
 import type { Lease } from "../../src/control/locks/with-lease.ts";
 import { makeRunId } from "../../src/domain/run.ts";
-import { bareCommit, bareStart } from "../../src/testing/bare-run.ts";
 import {
   expire,
   hold,

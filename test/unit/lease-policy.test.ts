@@ -1,8 +1,8 @@
 // What a failed renewal means by risk class: high and standard fence, low goes on until somebody else holds the lock.
 import { describe, expect, test } from "vitest";
+import { bareCommit, bareStart } from "../../proof/simulation/bare-run.ts";
 import type { Lease } from "../../src/control/locks/with-lease.ts";
 import { makeRunId, type RunId } from "../../src/domain/run.ts";
-import { bareCommit, bareStart } from "../../src/testing/bare-run.ts";
 import {
   expire,
   grantOf,

@@ -1,8 +1,8 @@
 // Enough seeds are about the strategies `lock` and `retry` alone, and about parents with children under a limit of one.
 import { describe, expect, test } from "vitest";
+import { narrowSettings } from "../../proof/simulation/narrow-swarm.ts";
+import { drawSwarm } from "../../proof/simulation/swarm.ts";
 import { createSeededRandom } from "../../src/testing/seeded-random.ts";
-import { narrowSettings } from "../../src/testing/simulation/narrow-swarm.ts";
-import { drawSwarm } from "../../src/testing/simulation/swarm.ts";
 
 const swarms = Array.from({ length: 1_000 }, (_, seed) =>
   drawSwarm(createSeededRandom(seed).stream("swarm")),

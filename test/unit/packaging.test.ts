@@ -81,7 +81,7 @@ describe("the Dockerfile", () => {
     ".git/config",
     "node_modules/zod/package.json",
     "deploy/compose/secrets/interlock.yaml",
-    "scripts/plant-bugs.ts",
+    "proof/planted/plant-bugs.ts",
     "dist/index.js",
     "chaos/histories/1.jsonl",
   ])("does not let the build see %s", (path) => {

@@ -1,8 +1,8 @@
 // The simulated bus: one listener gets each message, a silent one loses it again, and faults forget and repeat.
 import { expect, test } from "vitest";
+import { type BusFaults, createSimulatedBus, noBusFaults } from "../../proof/simulation/bus/simulated-bus.ts";
 import type { BusStream, ConsumerTerms, Verdict } from "../../src/ports/bus.ts";
 import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
-import { type BusFaults, createSimulatedBus, noBusFaults } from "../../src/testing/simulated-bus.ts";
 
 const terms: ConsumerTerms = {
   stream: "results",

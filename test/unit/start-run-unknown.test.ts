@@ -1,8 +1,8 @@
 // Starts whose outcome is not known at once: asked again until it is, never guessed, and told as unknown when it lasts.
 import { describe, expect, test } from "vitest";
+import { bareStart } from "../../proof/simulation/bare-run.ts";
 import { startErrorCode, startHttpStatus } from "../../src/control/admission/start-answer.ts";
 import { makeRunId } from "../../src/domain/run.ts";
-import { bareStart } from "../../src/testing/bare-run.ts";
 import {
   acme,
   byLock,

@@ -1,8 +1,8 @@
 // Starting runs, the same for every strategy: the limit, the idempotency key, and what is answered, counted and spread.
 import { describe, expect, test } from "vitest";
+import { bareStart } from "../../proof/simulation/bare-run.ts";
 import { startErrorCode, startHttpStatus } from "../../src/control/admission/start-answer.ts";
 import { errors } from "../../src/errors.ts";
-import { bareStart } from "../../src/testing/bare-run.ts";
 import {
   acme,
   keyState,

@@ -12,7 +12,7 @@ import {
   readSourceVersion,
   TrackRecordError,
   withRow,
-} from "../../src/testing/track-record.ts";
+} from "../../proof/track-record.ts";
 
 const tableOf = (name: "simulation" | "chaos") =>
   `${markersOf(name).begin}\n${emptyTable(name)}\n${markersOf(name).end}`;

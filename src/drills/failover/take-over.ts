@@ -1,9 +1,9 @@
 // How the data gets a new owner: a replica by its Sentinel, a standby process for a folder, or whatever a deployment does.
 
-import type { RedisGroup } from "../../testing/servers/redis-failover.ts";
 import { type Check, check, type Stage } from "../drill.ts";
 import { type Fault, faultByCommand, type Outage } from "../load/fault.ts";
 import { waitUntil } from "../load/wait-until.ts";
+import type { RedisGroup } from "../servers/redis-failover.ts";
 import type { OwnProcesses } from "../target/target.ts";
 import { type Standby, startStandby } from "./standby.ts";
 

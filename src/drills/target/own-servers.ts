@@ -1,8 +1,9 @@
 // Redis and NATS servers for one drill, from the PATH, on free loopback ports; what is in them goes with them.
-import { startNatsServer } from "../../testing/servers/nats-server.ts";
-import { startRedisGroup } from "../../testing/servers/redis-failover.ts";
-import { type RedisServer, startRedisServer } from "../../testing/servers/redis-server.ts";
+
 import { DrillImpossible } from "../drill.ts";
+import { startNatsServer } from "../servers/nats-server.ts";
+import { startRedisGroup } from "../servers/redis-failover.ts";
+import { type RedisServer, startRedisServer } from "../servers/redis-server.ts";
 import type { OwnServers } from "./target.ts";
 
 export type StartedServers = OwnServers & {

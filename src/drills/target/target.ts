@@ -6,9 +6,9 @@ import type { Metrics } from "../../ports/metrics.ts";
 import type { Answer, Execute, OperationName, RequestOf } from "../../ports/store.ts";
 import type { Client } from "../../sdk/client.ts";
 import type { Body } from "../../sdk/contract.ts";
-import type { NatsServer } from "../../testing/servers/nats-server.ts";
-import type { RedisGroup } from "../../testing/servers/redis-failover.ts";
-import type { RedisServer } from "../../testing/servers/redis-server.ts";
+import type { NatsServer } from "../servers/nats-server.ts";
+import type { RedisGroup } from "../servers/redis-failover.ts";
+import type { RedisServer } from "../servers/redis-server.ts";
 import type { ServeProcess } from "./serve-process.ts";
 
 export type TargetKind = "embedded" | "cluster" | "deployment";

@@ -1,0 +1,119 @@
+// Planted bugs in the bus: messages lost, doubled, believed although forged, or in each other's way.
+import type { PlantedBug } from "../planted-bug.ts";
+
+const nats = "src/adapters/nats";
+const conformance = "test/conformance/nats-bus.test.ts";
+const outage = "test/unit/flow-bus-outage.test.ts";
+
+/** One edit, caught by one test file. */
+function bug(
+  name: string,
+  what: string,
+  test: string,
+  edit: { readonly file: string; readonly find: string; readonly replace: string },
+): PlantedBug {
+  return { name, what, edits: [edit], tests: [test] };
+}
+
+export const plantedBusBugs: readonly PlantedBug[] = [
+  bug(
+    "bus-ack-before-verdict",
+    "a message is acknowledged before its handler has answered: a crash or a busy run loses it",
+    conformance,
+    {
+      file: `${nats}/deliver.ts`,
+      find: `  const verdict = await judgeDelivery(scene, work, delivery);`,
+      replace: `  acknowledge(message);
+  const verdict = await judgeDelivery(scene, work, delivery);`,
+    },
+  ),
+  bug(
+    "bus-drop-before-dead-letter",
+    "a message is dropped before its dead letter is written: when that fails it is nowhere",
+    conformance,
+    {
+      file: `${nats}/deliver.ts`,
+      find: `    await handlers.giveUp(delivery, because);
+    terminate(message);`,
+      replace: `    terminate(message);
+    await handlers.giveUp(delivery, because);`,
+    },
+  ),
+  bug("bus-delay-ignored", "a retry comes back at once: results of a busy run spin", conformance, {
+    file: `${nats}/delivery.ts`,
+    find: 'say(message, delay === 0 ? "-NAK" : `-NAK ${JSON.stringify({ delay })}`);',
+    replace: 'say(message, delay === 0 ? "-NAK" : "-NAK");',
+  }),
+  bug(
+    "bus-parked-messages-count",
+    "messages that wait for their delay use up the consumer's limit: one hot run holds up all others",
+    conformance,
+    {
+      file: `${nats}/consumer.ts`,
+      find: `max_ack_pending: Math.max(unacknowledgedMax, terms.pendingMax),`,
+      replace: `max_ack_pending: terms.pendingMax,`,
+    },
+  ),
+  bug(
+    "bus-signature-not-checked",
+    "a signature is asked for and not compared: whoever reaches the bus can forge messages",
+    "test/conformance/nats-signatures.test.ts",
+    {
+      file: `${nats}/signatures.ts`,
+      find: `      if (!genuine) return "forged";
+`,
+      replace: "",
+    },
+  ),
+  bug(
+    "bus-signature-without-subject",
+    "the subject is not signed: a genuine message can be moved to another tenant",
+    "test/conformance/nats-signatures.test.ts",
+    {
+      file: `${nats}/signatures.ts`,
+      find: `JSON.stringify([subject, id, expiresAtMs])`,
+      replace: `JSON.stringify(["", id, expiresAtMs])`,
+    },
+  ),
+  bug(
+    "bus-stream-stays-removed",
+    "a stream that somebody removed is not made again by publishing: messages go nowhere until a restart",
+    "test/faults/nats-bus.test.ts",
+    {
+      file: `${nats}/publisher.ts`,
+      find: `      await makeStream(stream);
+`,
+      replace: "",
+    },
+  ),
+  bug(
+    "bus-missed-hints-not-claimed",
+    "a process that was cut off finds the jobs it missed and claims none: its workers wait for the sweep",
+    outage,
+    {
+      file: "src/control/jobs/look-for-jobs.ts",
+      find: `      if (found.kind === "found") await claimMatches(engine, tenant, topics);`,
+      replace: `      if (found.kind !== "found") await claimMatches(engine, tenant, topics);`,
+    },
+  ),
+  bug(
+    "bus-untold-jobs-forgotten",
+    "a hint that the bus did not take is not told again: others hear of the job from the sweep",
+    outage,
+    {
+      file: "src/control/jobs/publish-job.ts",
+      find: `if (publication.kind === "unavailable") untold.keep(stream, message);`,
+      replace: `if (publication.kind === "unavailable") untold.close();`,
+    },
+  ),
+  bug(
+    "bus-result-of-another-tenant",
+    "a result is believed about its tenant: permissions by subject protect nobody",
+    outage,
+    {
+      file: "src/control/jobs/hear-results.ts",
+      find: `if (result.caller.tenant !== tenantOf(subject))`,
+      replace: `if (tenantOf(subject) === undefined)`,
+    },
+  ),
+];

@@ -1,0 +1,50 @@
+// The planted bugs in the examples and in the guide.
+import type { PlantedBug } from "../planted-bug.ts";
+
+const links = "test/unit/document-links.test.ts";
+const examples = "test/e2e/examples.test.ts";
+
+export const plantedDocumentBugs: readonly PlantedBug[] = [
+  {
+    name: "link-to-nowhere",
+    what: "a page of the guide is linked under a name that it does not have",
+    edits: [{ file: "docs/guide/README.md", find: "(going-to-production.md)", replace: "(production.md)" }],
+    tests: [links],
+  },
+  {
+    name: "heading-renamed",
+    what: "a heading gets other words, and the links to it lead to the top of its page",
+    edits: [
+      {
+        file: "docs/guide/explanations.md",
+        find: "## Work that was given up",
+        replace: "## What was given up",
+      },
+    ],
+    tests: [links],
+  },
+  {
+    name: "example-leaves-processes",
+    what: "an example that is interrupted leaves its servers running on the user's machine",
+    edits: [
+      {
+        file: "examples/support/processes.ts",
+        find: `  for (const child of children) child.kill("SIGKILL");\n`,
+        replace: "",
+      },
+    ],
+    tests: [examples],
+  },
+  {
+    name: "example-without-guard",
+    what: "the payment service of the example lets a worker pay that another one has overtaken",
+    edits: [
+      {
+        file: "examples/06-fenced-side-effect/main.ts",
+        find: `service.addHook("onRequest", fenceGuard().fastify);\n`,
+        replace: "fenceGuard();\n",
+      },
+    ],
+    tests: [examples],
+  },
+];

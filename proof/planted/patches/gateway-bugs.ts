@@ -1,0 +1,159 @@
+// The planted bugs at the edge of the server: requests that are read in two ways, answers that say too much, secrets that get out.
+import type { PlantedBug } from "../planted-bug.ts";
+
+const rawSockets = "test/e2e/raw-sockets.test.ts";
+const tenantMatrix = "test/e2e/tenant-matrix.test.ts";
+const fuzz = "test/e2e/fuzz.test.ts";
+
+export const plantedGatewayBugs: readonly PlantedBug[] = [
+  {
+    name: "broken-bytes-answer-first",
+    what: "bytes that are no request are answered before the start they came behind: a start that was made looks refused",
+    edits: [
+      {
+        file: "src/gateway/broken-requests.ts",
+        find: "  if (whole === undefined) endWith",
+        replace: "  if (whole === undefined || !whole.headersSent) endWith",
+      },
+    ],
+    tests: [rawSockets],
+  },
+  {
+    name: "second-authorization-ignored",
+    what: "of two Authorization fields the first counts, whichever one a proxy has checked",
+    edits: [
+      {
+        file: "src/gateway/server.ts",
+        find: `new Set(["host", "authorization", "content-type"])`,
+        replace: `new Set(["host", "content-type"])`,
+      },
+    ],
+    tests: [rawSockets],
+  },
+  {
+    name: "packed-body-taken",
+    what: "a body that says it is packed is read as if it were not",
+    edits: [
+      {
+        file: "src/gateway/responder.ts",
+        find: "if (schemas.body !== undefined && isPacked(exchange.head.headers))",
+        replace: "if (schemas.query === null && isPacked(exchange.head.headers))",
+      },
+    ],
+    tests: [rawSockets],
+  },
+  {
+    name: "fields-dropped",
+    what: "fields after the first 2,000 are dropped: a start loses its Idempotency-Key",
+    edits: [
+      {
+        file: "src/gateway/server.ts",
+        find: "  app.server.maxHeadersCount = 0;\n",
+        replace: "",
+      },
+    ],
+    tests: [rawSockets],
+  },
+  {
+    name: "admin-lists-all-locks",
+    what: "an admin's list of locks has those of all tenants",
+    edits: [
+      {
+        file: "src/gateway/handlers/lock-handlers.ts",
+        find: "return isPlatformKey(key) ? (named as TenantId | undefined) : key.tenant;",
+        replace: "return named as TenantId | undefined;",
+      },
+    ],
+    tests: [tenantMatrix],
+  },
+  {
+    name: "job-of-anybody",
+    what: "a job is looked up by the tenant that its id names instead of the caller's",
+    edits: [
+      {
+        file: "src/gateway/handlers/job-handlers.ts",
+        find: "const answer = await api.getJob(key.tenant, parts.jobId);",
+        replace: `const answer = await api.getJob("acme" as typeof key.tenant, parts.jobId);`,
+      },
+    ],
+    tests: [tenantMatrix],
+  },
+  {
+    name: "revoking-nothing-writes",
+    what: "revoking a key that does not exist is 404 and changes the tenant all the same",
+    edits: [
+      {
+        file: "src/control/keys/api-keys.ts",
+        find: `  if (found.kind === "not_found") return found;\n  if (found.kind !== "document")`,
+        replace: `  if (found.kind !== "document" && found.kind !== "not_found")`,
+      },
+    ],
+    tests: [fuzz, "test/unit/flow-keys.test.ts"],
+  },
+  {
+    name: "undocumented-refusal",
+    what: "the document does not say that an open operation may refuse a request",
+    edits: [
+      {
+        file: "src/api/route.ts",
+        find: `const everywhere = [\n  "invalid_request",\n`,
+        replace: "const everywhere = [\n",
+      },
+      {
+        file: "src/api/route.ts",
+        find: `  "store_unavailable",\n] as const`,
+        replace: `  "store_unavailable",\n  "invalid_request",\n] as const`,
+      },
+    ],
+    tests: [fuzz],
+  },
+  {
+    name: "undocumented-field",
+    what: "an answer has a field that the document does not name",
+    edits: [
+      {
+        file: "src/gateway/handlers/workflow-handlers.ts",
+        find: "return { status: 201, body: { id: answer.id, revision: answer.revision } };",
+        replace: "return { status: 201, body: { ...answer } };",
+      },
+    ],
+    tests: [fuzz],
+  },
+  {
+    name: "lock-token-logged",
+    what: "the token of a lock gets into the log, where it proves ownership to whoever reads it",
+    edits: [
+      {
+        file: "src/gateway/handlers/lock-handlers.ts",
+        find: "    return acquireReply(service, body, answer);",
+        replace: `    service.ports.log.info("a lock was asked for", { answer });\n    return acquireReply(service, body, answer);`,
+      },
+    ],
+    // The second passes: every test of the first shares the log.
+    tests: ["test/e2e/gateway-locks.test.ts", "test/unit/secret-watch.test.ts"],
+  },
+  {
+    name: "number-of-any-length",
+    what: "numbers have no length: a refusal of 60,000 digits is judged digit by digit and told by another rule",
+    edits: [
+      {
+        file: "src/domain/strict-json.ts",
+        find: "if (text.length > numberCharactersMax) {",
+        replace: "if (text.length > 100 * numberCharactersMax) {",
+      },
+    ],
+    tests: ["test/unit/strict-json.test.ts"],
+  },
+  {
+    name: "body-read-at-once",
+    what: "a large body is built in one piece, and nobody else is answered meanwhile",
+    edits: [
+      {
+        file: "src/domain/strict-json.ts",
+        find: "const pieceCharacters = 32_768;",
+        replace: "const pieceCharacters = 32_768_000;",
+      },
+    ],
+    tests: ["test/unit/reading-cost.test.ts"],
+  },
+];

@@ -1,0 +1,118 @@
+// Planted bugs in policies, rollouts and canaries.
+import type { PlantedBug } from "../planted-bug.ts";
+
+export const plantedPolicyBugs: readonly PlantedBug[] = [
+  {
+    name: "rollout-redrawn",
+    what: "who is in a rollout depends on its percentage: raising it takes runs out again",
+    edits: [
+      {
+        file: "src/domain/policy.ts",
+        find: 'hash("sha256", `${id} ${runId}`)',
+        replace: 'hash("sha256", `${id} ${percent} ${runId}`)',
+      },
+    ],
+    tests: ["test/unit/policy.test.ts"],
+  },
+  {
+    name: "platform-rollout-first",
+    what: "the platform's rollout wins over what a tenant has set for itself",
+    edits: [
+      {
+        file: "src/domain/policy.ts",
+        find: `    ["tenant", policiesSet(tenant)],
+    ["platform_rollout", sharedPolicies(platform.rollout, runId)],
+`,
+        replace: `    ["platform_rollout", sharedPolicies(platform.rollout, runId)],
+    ["tenant", policiesSet(tenant)],
+`,
+      },
+    ],
+    tests: ["test/unit/policy.test.ts"],
+  },
+  {
+    name: "high-risk-continues",
+    what: "the renewal policy continue also lets work of high risk go on without its lock",
+    edits: [
+      {
+        file: "src/domain/lease.ts",
+        find: `if (risk === "high" || choice === "by_risk")`,
+        replace: `if (choice === "by_risk")`,
+      },
+    ],
+    tests: ["test/unit/policy.test.ts", "test/unit/flow-policies.test.ts"],
+  },
+  {
+    name: "rollout-refused-by-store",
+    what: "the store asks for the tenant's own strategy although a rollout has decided for the run",
+    edits: [
+      {
+        file: "src/adapters/operations/runs.ts",
+        find: ` && decided !== true) {`,
+        replace: `) {`,
+      },
+    ],
+    tests: ["test/unit/flow-policies.test.ts"],
+  },
+  {
+    name: "busy-result-measured-anew",
+    what: "a result that is reported again after a busy run is measured from its last report",
+    edits: [
+      {
+        file: "src/control/jobs/report-result.ts",
+        find: "const earlier = busyResults.find(entry.entryId);",
+        replace: "const earlier = busyResults.find(entry.kind);",
+      },
+    ],
+    tests: ["test/unit/policy.test.ts", "test/unit/flow-policies.test.ts"],
+  },
+  {
+    name: "canary-row-not-in-a-row",
+    what: "a guard that held in between still counts as broken in a row",
+    edits: [
+      {
+        file: "src/domain/canary.ts",
+        find: `brokenInARow: findings.length - 1 - lastGood,`,
+        replace: `brokenInARow: lastGood < 0 ? findings.length : findings.filter(({ verdict }) => verdict === "broken").length,`,
+      },
+    ],
+    tests: ["test/unit/canary.test.ts"],
+  },
+  {
+    name: "canary-kept-on-one-measure",
+    what: "a canary is kept although one of the two measures got worse",
+    edits: [
+      {
+        file: "src/domain/canary.ts",
+        find: `other === undefined || own > other);`,
+        replace: `other === undefined);`,
+      },
+    ],
+    tests: ["test/unit/canary.test.ts"],
+  },
+  {
+    name: "canary-half-done",
+    what: "a canary whose process died after the decision is not finished by others",
+    edits: [
+      {
+        file: "src/control/canaries/watch-canaries.ts",
+        find: `isForgotten || state === "rolling_back" || state === "keeping"`,
+        replace: `isForgotten`,
+      },
+    ],
+    tests: ["test/unit/flow-canary.test.ts"],
+  },
+  {
+    name: "canary-samples-untold",
+    what: "a process keeps its samples to itself: canaries are judged by each process's own",
+    edits: [
+      {
+        file: "src/control/canaries/watch-canaries.ts",
+        find: `    if (news.samples !== undefined) collected.add(news.samples);
+`,
+        replace: "",
+      },
+    ],
+    tests: ["test/faults/policies.test.ts"],
+  },
+];

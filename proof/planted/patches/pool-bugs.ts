@@ -1,0 +1,125 @@
+// The planted bugs in pools and limits on running jobs.
+import type { PlantedBug } from "../planted-bug.ts";
+
+const conformance = "test/conformance/store.test.ts";
+const flows = "test/unit/flow-limits.test.ts";
+
+export const plantedPoolBugs: readonly PlantedBug[] = [
+  {
+    name: "limit-counts-queued",
+    what: "a topic's limit counts jobs that wait, too: a backlog keeps its own topic from running",
+    edits: [
+      {
+        file: "src/adapters/operations/places.ts",
+        find: `  return records.size("running", topicScope(tenant, topic));`,
+        replace: `  return records.size("running", topicScope(tenant, topic)) + records.size("ready", \`\${tenant}/\${topic}\`);`,
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "lost-claim-keeps-its-place",
+    what: "the place of a worker that died is never free again: each crash lowers the limit for good",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/parts/sweep-runs.lua",
+        find: `    redis.call("ZREM", runningKey, "t:" .. topic .. " " .. jobId, "p:" .. pool .. " " .. jobId)
+`,
+        replace: "",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "born-claimed-past-the-limit",
+    what: "a job that is born claimed is not asked whether there is a place for it",
+    edits: [
+      {
+        file: "src/adapters/operations/job-records.ts",
+        find: "  return placeRefusal(context, run.tenant, place) === undefined;",
+        replace: "  return placeRefusal(context, run.tenant, place) !== null;",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "born-claimed-past-the-limit-lua",
+    what: "the same in the Redis scripts",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/parts/plan-change.lua",
+        find: "if pool and places.refusal(topic, pool) then born = false",
+        replace: "if pool == 0 then born = false",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "batch-forgets-its-own-claims",
+    what: "a batch of claims does not see the places that it takes itself: as many as it is long go past the limit",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/parts/places.lua",
+        find: `    places.change(ofTopic, 1)
+`,
+        replace: "",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "drain-ignored",
+    what: "workers of a draining pool still get jobs: a deployment kills work that has just begun",
+    edits: [
+      {
+        file: "src/domain/place.ts",
+        find: `  if (ofPool?.draining === true) return "pool_draining";
+`,
+        replace: "",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "freed-place-without-wake-up",
+    what: "nobody is told of a freed place: a topic at its limit does one job per place and second",
+    edits: [
+      {
+        file: "src/control/pools/places.ts",
+        find: `    placeFreed(engine, (request as RequestOf<"deliver">).tenant, answer.freed as Place);
+`,
+        replace: "",
+      },
+    ],
+    tests: [flows],
+  },
+  {
+    name: "claims-against-a-full-limit",
+    what: "jobs of a full topic are claimed again and again: every hint and every poll costs the store a claim for each",
+    edits: [
+      {
+        file: "src/control/jobs/offers.ts",
+        find: "each.places > 0 && limits.mayTry(tenant, placeOf(each, topic))",
+        replace: "each.places > 0",
+      },
+      {
+        file: "src/control/jobs/claim-matches.ts",
+        find: `answer.kind === "judged" && granted < batch.length`,
+        replace: "false",
+      },
+    ],
+    tests: [flows],
+  },
+  {
+    name: "burst-herds-to-the-first",
+    what: "a burst goes to whoever polled first, whatever it has already",
+    edits: [
+      {
+        file: "src/control/jobs/offers.ts",
+        find: "if (best === undefined || offer.running() < best.running()) best = offer;",
+        replace: "if (best === undefined) best = offer;",
+      },
+    ],
+    tests: [flows],
+  },
+];

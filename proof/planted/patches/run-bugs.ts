@@ -1,0 +1,219 @@
+// Planted bugs in what happens to a run after its admission: inbox, commits, jobs, approvals, timers and the sweep.
+import type { PlantedBug } from "../planted-bug.ts";
+
+const conformance = "test/conformance/store.test.ts";
+const inbox = "src/adapters/operations/inbox.ts";
+const jobs = "src/adapters/operations/jobs.ts";
+const approvals = "src/adapters/operations/approvals.ts";
+const sweep = "src/adapters/operations/sweep.ts";
+
+/** One edit, caught by the conformance suite: most of these are such. */
+function bug(name: string, what: string, file: string, find: string, replace: string): PlantedBug {
+  return { name, what, edits: [{ file, find, replace }], tests: [conformance] };
+}
+
+export const plantedRunBugs: readonly PlantedBug[] = [
+  {
+    name: "workflow-known-by-its-number",
+    what: "a run starts by a definition that a failover has lost, because the revision has the same number again",
+    edits: [
+      {
+        file: "src/adapters/operations/documents.ts",
+        find: ' && found.body.includes(`"${definition}"`)',
+        replace: " && definition !== undefined",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "proposal-known-by-its-number",
+    what: "a commit that was decided after one that a failover has lost is applied, because another has its number: the run waits for ever",
+    edits: [
+      {
+        file: inbox,
+        find: "return isSameCommit && fitsTree",
+        replace: "return isSameCommit !== undefined && fitsTree",
+      },
+      {
+        file: "src/adapters/redis/lua/deliver.lua",
+        find: "run[2] == versionText and isSameCommit and not ended",
+        replace: "run[2] == versionText and not ended",
+      },
+    ],
+    tests: [conformance],
+  },
+  bug(
+    "result-without-claim",
+    "a result is taken from whoever knows the job's id: a worker that lost its claim overwrites the new one's work",
+    inbox,
+    `  if (job?.state !== "claimed" || job.claim?.token !== entry.token) return refused("stale_claim");`,
+    `  if (job?.state !== "claimed") return refused("stale_claim");`,
+  ),
+  bug(
+    "result-applied-twice",
+    "a job is not marked as reported: its result is applied as often as it arrives",
+    inbox,
+    `      settleJob(context, tenant, job, { state: "reported", reportId: entryId });\n`,
+    "",
+  ),
+  bug(
+    "late-result-revives",
+    "a result is accepted by a run that has ended",
+    inbox,
+    `  if (isTerminal(state.status)) return refused("run_ended");
+  if (job?.state !== "claimed"`,
+    `  if (job?.state !== "claimed"`,
+  ),
+  bug(
+    "commit-without-version",
+    "a commit does not compare the version: an owner that was overtaken overwrites what happened since",
+    inbox,
+    `  if (state.version !== request.expectedVersion || isTerminal(state.status)) {`,
+    `  if (isTerminal(state.status)) {`,
+  ),
+  bug(
+    "proposal-without-version",
+    "a commit decided in advance is applied whatever the run has become",
+    inbox,
+    `  if (state.version !== expectedVersion || isTerminal(state.status)) return false;`,
+    `  if (isTerminal(state.status)) return false;`,
+  ),
+  bug(
+    "proposal-past-an-owner",
+    "a commit decided in advance is applied although somebody owns the run",
+    inbox,
+    `  const free = holder === undefined && state.entriesWaiting === 0;`,
+    `  const free = state.entriesWaiting === 0;`,
+  ),
+  bug(
+    "entries-not-consumed",
+    "a commit leaves the entries it applied: they are applied again",
+    inbox,
+    `  const left = consumeEntries(context, state, consumed);`,
+    `  const left = consumeEntries(context, state, consumed * 0);`,
+  ),
+  bug(
+    "inbox-without-attention",
+    "an entry does not put its run where the sweep looks: if its owner dies, nobody ever applies it",
+    "src/adapters/operations/run-records.ts",
+    `  return state.attentionAtMs === undefined
+    ? withAttention(context, next, context.settings.attentionMs)
+    : next;`,
+    "  return next;",
+  ),
+  bug(
+    "slot-kept-at-the-end",
+    "the end of a run does not free its slot: the tenant's limit fills up with runs that are over",
+    "src/adapters/operations/changes.ts",
+    `  context.records.erase("active", tenant, activeMember(state));\n`,
+    "",
+  ),
+  bug(
+    "claim-of-a-cancelled-run",
+    "a job of a run that is being cancelled can still be claimed",
+    jobs,
+    `  return run.cancelRequested === undefined ? undefined : "run_cancelling";`,
+    "  return undefined;",
+  ),
+  bug(
+    "claim-past-the-kill-switch",
+    "jobs of a stopped tenant can still be claimed",
+    jobs,
+    `  if (readTenant(context, tenant).settings.stopped === true) return "tenant_stopped";\n`,
+    "",
+  ),
+  bug(
+    "claim-taken-over",
+    "a claimed job can be claimed by a second worker: both do the work",
+    jobs,
+    `  if (job.state !== "ready") return "not_ready";\n`,
+    "",
+  ),
+  bug(
+    "lost-claim-forgotten",
+    "a claim that runs out does not reach the run: its step waits for ever",
+    sweep,
+    '  bring(context, tenant, job.runId, { kind: "claim_lost", entryId: `lost:${jobId}`, jobId, worker }, found);\n',
+    "  void worker;\n",
+  ),
+  bug(
+    "timer-fires-early",
+    "a timer can be delivered before it is due",
+    inbox,
+    `  if (timer === undefined || timer.dueAtMs > nowMs(context)) return refused("timer_not_due");`,
+    `  if (timer === undefined) return refused("timer_not_due");`,
+  ),
+  bug(
+    "second-decision-wins",
+    "an approval that was decided can be decided again",
+    approvals,
+    `  if (approval.state !== "pending") return refused("approval_decided");\n`,
+    "",
+  ),
+  bug(
+    "decision-without-hash",
+    "a decision is not bound to what was shown",
+    approvals,
+    `  if (approval.hash !== entry.hash) return refused("approval_changed");\n`,
+    "",
+  ),
+  bug(
+    "decision-after-expiry",
+    "an approval can be decided after it has expired",
+    approvals,
+    `  if (approval.expiresAtMs !== undefined && nowMs(context) >= approval.expiresAtMs) {`,
+    `  if (approval.expiresAtMs !== undefined && nowMs(context) < 0) {`,
+  ),
+  bug(
+    "approve-own-request",
+    "whoever asked for a run may approve it although duties are separate",
+    approvals,
+    `  if (approval.separateDuties && `,
+    `  if (approval.requester === "" && `,
+  ),
+  bug(
+    "republished-for-ever",
+    "an unclaimed job is published again at the same pace for ever",
+    "src/adapters/operations/job-records.ts",
+    "republishAfterMs * 2 ** job.republished",
+    "republishAfterMs",
+  ),
+  bug(
+    "run-kept-for-ever",
+    "retention does not remove ended runs",
+    "src/adapters/operations/changes.ts",
+    `  setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);\n`,
+    "",
+  ),
+  bug(
+    "revoked-key-still-works",
+    "operations do not look at the revoked keys: a cached key works until the cache expires",
+    "src/adapters/operations/tenants.ts",
+    `settings.revokedKeyIds?.includes(credential) ?? false`,
+    `settings.revokedKeyIds?.includes("") ?? false`,
+  ),
+  {
+    name: "hand-back-for-ever",
+    what: "hand-backs are not bounded: a worker that hands back whatever it gets keeps a step busy for ever",
+    edits: [
+      {
+        file: "src/domain/engine/try-again.ts",
+        find: "  if (handBacks <= handBacksMax) putUp(draft, counted);",
+        replace: "  if (handBacks > 0) putUp(draft, counted);",
+      },
+    ],
+    tests: ["test/unit/engine-attempts.test.ts"],
+  },
+  {
+    name: "hand-back-is-a-failure",
+    what: "a job that is handed back counts as a failed attempt: a deployment of the workers uses up the step's retries",
+    edits: [
+      {
+        file: "src/domain/engine/apply-entry.ts",
+        find: `entry.outcome === "handed_back"`,
+        replace: `(entry.outcome as string) === ""`,
+      },
+    ],
+    tests: ["test/unit/engine-attempts.test.ts"],
+  },
+];

@@ -1,0 +1,145 @@
+// The planted bugs in the SDK.
+import type { PlantedBug } from "../planted-bug.ts";
+
+const retries = "test/unit/sdk-retries.test.ts";
+const call = "src/sdk/call.ts";
+
+export const plantedSdkBugs: readonly PlantedBug[] = [
+  {
+    name: "sdk-new-key-each-try",
+    what: "every try of a start has an idempotency key of its own: a lost answer makes two runs",
+    edits: [
+      {
+        file: call,
+        find: "send(connection, request, { timeoutMs,",
+        replace:
+          "send(connection, requestOf(operation, identified(connection, operation, given)), { timeoutMs,",
+      },
+    ],
+    tests: [retries],
+  },
+  {
+    name: "sdk-repeats-everything",
+    what: "what is not recognised when it comes again is repeated after a lost answer: two API keys are made",
+    edits: [
+      {
+        file: "src/sdk/repeatable.ts",
+        find: "return identities[operation]?.(asked) ?? false;",
+        replace: "return identities[operation]?.(asked) ?? true;",
+      },
+    ],
+    tests: [retries],
+  },
+  {
+    name: "sdk-retry-after-ignored",
+    what: "pauses are shorter than the server asks for: callers pile up while it is overloaded",
+    edits: [
+      {
+        file: call,
+        find: "return (askedMs ?? 0) + jitterMs;",
+        replace: "return Math.min(askedMs ?? jitterMs, jitterMs);",
+      },
+    ],
+    tests: [retries],
+  },
+  {
+    name: "sdk-last-event-id-not-sent",
+    what: "a stream that connects again begins anew: events are missed or come twice",
+    edits: [
+      {
+        file: "src/sdk/event-source.ts",
+        find: `...(lastEventId === undefined ? {} : { "last-event-id": lastEventId }),`,
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/sdk-events.test.ts"],
+  },
+  {
+    name: "sdk-lock-from-answer",
+    what: "a lock's time counts from the answer instead of the send: its holder works on when somebody else has it",
+    edits: [
+      {
+        file: "src/sdk/locks/acquire.ts",
+        find: "const since = earlier(later(sentAt, granted.waited_ms), surroundings.now());",
+        replace:
+          "const since = earlier(later(surroundings.now(), 0 * granted.waited_ms), surroundings.now());",
+      },
+    ],
+    tests: ["test/unit/sdk-with-lock.test.ts"],
+  },
+  {
+    name: "sdk-lock-by-server-clock",
+    what: "how long the server has waited is taken by its clock alone: an agent whose clock is slower works on when somebody else has the lock",
+    edits: [
+      {
+        file: "src/sdk/locks/acquire.ts",
+        find: "const since = earlier(later(sentAt, granted.waited_ms), surroundings.now());",
+        replace: "const since = earlier(later(sentAt, granted.waited_ms), later(sentAt, granted.waited_ms));",
+      },
+    ],
+    tests: ["test/unit/sdk-lock-clocks.test.ts"],
+  },
+  {
+    name: "sdk-heartbeats-asleep",
+    what: "new jobs do not wake the heartbeats: work longer than the lease is done twice",
+    edits: [
+      {
+        file: "src/sdk/worker/heartbeats.ts",
+        find: "wake: () => woken.abort(),",
+        replace: "wake: () => {},",
+      },
+    ],
+    tests: ["test/unit/sdk-worker.test.ts"],
+  },
+  {
+    name: "sdk-pause-unnoticed",
+    what: "a job's signal waits for its timer: a process that was paused goes on with work that is another's by now",
+    edits: [
+      {
+        file: "src/sdk/worker/held-job.ts",
+        find: `    const signal = () => {
+      this.#isOver();`,
+        replace: "    const signal = () => {",
+      },
+    ],
+    tests: ["test/unit/sdk-held-job.test.ts"],
+  },
+  {
+    name: "fence-equal-refused",
+    what: "the guard takes an attempt's second call for a superseded one",
+    edits: [
+      {
+        file: "src/sdk/fence/fence-store.ts",
+        find: "known !== undefined && fence < known",
+        replace: "known !== undefined && fence <= known",
+      },
+    ],
+    tests: ["test/unit/sdk-fence.test.ts"],
+  },
+  {
+    name: "sdk-half-a-result",
+    what: "what a handler returns after the worker has stopped it is reported: half of the work counts as all of it",
+    edits: [
+      {
+        file: "src/sdk/worker/worker.ts",
+        find: `    if (held.stopReason === "worker_stopped") return;
+    // The last look before the report: a process that was paused must not take its claim for granted.
+    if (result === undefined || held.stopReason !== undefined) {`,
+        replace: "    if (result === undefined) {",
+      },
+    ],
+    tests: ["test/unit/sdk-worker.test.ts"],
+  },
+  {
+    name: "sdk-begins-while-stopping",
+    what: "jobs that arrive while the worker stops are begun instead of handed back: the stop takes as long as they do",
+    edits: [
+      {
+        file: "src/sdk/worker/worker.ts",
+        find: `        if (signal.aborted) job.stop("worker_stopped");\n`,
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/sdk-worker.test.ts"],
+  },
+];

@@ -1,0 +1,99 @@
+// Applies each planted bug to a copy of the tree and runs the tests that must catch it: npm run plant-bugs [-- name ...]
+import { execFileSync, spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { plantedBugs } from "./patches/patches.ts";
+import type { PlantedBug } from "./planted-bug.ts";
+
+const root = dirname(dirname(import.meta.dirname));
+
+/** Inside the checkout, so that the copy finds node_modules above it; ignored by git. */
+const workspace = join(root, ".setup");
+
+const wanted = process.argv.slice(2);
+const unknown = wanted.filter((name) => !plantedBugs.some((bug) => bug.name === name));
+if (unknown.length > 0) {
+  console.error(
+    `no such planted bug: ${unknown.join(", ")}\nthey are: ${plantedBugs.map(({ name }) => name).join(", ")}`,
+  );
+  process.exit(2);
+}
+const chosen = plantedBugs.filter(({ name }) => wanted.length === 0 || wanted.includes(name));
+let missed = 0;
+for (const bug of chosen) {
+  const verdict = plant(bug);
+  if (verdict.kind !== "caught") missed += 1;
+  console.log(`${verdict.kind === "caught" ? "caught" : "MISSED"}  ${bug.name}: ${bug.what}`);
+  console.log(`        ${verdict.detail}`);
+}
+console.log(`${chosen.length - missed} of ${chosen.length} planted bugs caught`);
+process.exit(missed === 0 ? 0 : 1);
+
+type Verdict = { readonly kind: "caught" | "missed"; readonly detail: string };
+
+function plant(bug: PlantedBug): Verdict {
+  mkdirSync(workspace, { recursive: true });
+  const copy = mkdtempSync(join(workspace, `planted-${bug.name}-`));
+  try {
+    copyTree(copy);
+    for (const edit of bug.edits) {
+      const path = join(copy, edit.file);
+      const text = readFileSync(path, "utf8");
+      if (text.split(edit.find).length !== 2) {
+        return {
+          kind: "missed",
+          detail: `does not apply: its place in ${edit.file} must stand there exactly once`,
+        };
+      }
+      writeFileSync(
+        path,
+        text.replace(edit.find, () => edit.replace),
+      );
+    }
+    return runTests(bug, copy);
+  } finally {
+    rmSync(copy, { recursive: true, force: true });
+  }
+}
+
+function copyTree(copy: string): void {
+  const listed = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], {
+    cwd: root,
+    encoding: "utf8",
+  });
+  // What has just been deleted does not count.
+  for (const path of listed.split("\n").filter((line) => line !== "" && existsSync(join(root, line)))) {
+    cpSync(join(root, path), join(copy, path), { recursive: true });
+  }
+}
+
+type Report = {
+  readonly success: boolean;
+  readonly numPassedTests: number;
+  readonly testResults: ReadonlyArray<{
+    readonly assertionResults: ReadonlyArray<{ readonly status: string; readonly fullName: string }>;
+  }>;
+};
+
+/** Caught means that named tests failed while others passed: a copy that cannot run at all proves nothing. */
+function runTests(bug: PlantedBug, copy: string): Verdict {
+  const output = join(copy, ".setup-report.json");
+  const vitest = join(root, "node_modules", "vitest", "vitest.mjs");
+  spawnSync(
+    process.execPath,
+    [vitest, "run", ...bug.tests, "--bail=3", "--reporter=json", `--outputFile=${output}`],
+    { cwd: copy, stdio: "ignore", timeout: 300_000 },
+  );
+  const report = JSON.parse(readFileSync(output, "utf8")) as Report;
+  const failed = report.testResults.flatMap(({ assertionResults }) =>
+    assertionResults.filter(({ status }) => status === "failed").map(({ fullName }) => fullName),
+  );
+  if (report.numPassedTests === 0)
+    return { kind: "missed", detail: "no test passed: the copy could not run" };
+  const [first] = failed;
+  if (first === undefined && !report.success)
+    return { kind: "missed", detail: "a suite could not be set up" };
+  return first === undefined
+    ? { kind: "missed", detail: `${report.numPassedTests} tests passed, none failed` }
+    : { kind: "caught", detail: `by "${first.trim()}"` };
+}

@@ -1,0 +1,77 @@
+// A run while the reference tells it: what has ended so far, and what expressions see of it.
+import type { JsonValue } from "../../src/domain/fingerprint.ts";
+import type { Links, WorkflowText } from "./language.ts";
+import type { Oracle } from "./oracle.ts";
+import { type Ended, type RunPicture, statusSeen } from "./picture.ts";
+import type { SmallScope } from "./small-expressions.ts";
+
+export type Story = {
+  readonly library: ReadonlyMap<string, WorkflowText>;
+  readonly oracle: Oracle;
+  /** Every run that was started, by its path. */
+  readonly runs: Map<string, RunPicture>;
+  /** Does a step whose turn it is. */
+  begin(telling: Telling, id: string, around: Around): Ended;
+  /** Tells a whole run, from its start to its end. */
+  tellRun(asked: AskedRun): Told;
+};
+
+/** What a rerun takes over from an earlier run. */
+export type Kept = Pick<RunPicture, "ended" | "chosen">;
+export type AskedRun = {
+  readonly path: string;
+  readonly workflow: string;
+  readonly input: JsonValue;
+  readonly kept?: Kept;
+};
+export type Told = { readonly picture: RunPicture; readonly isStuck: boolean; readonly telling: Telling };
+
+/** A run while it is interpreted. */
+export type Telling = {
+  readonly story: Story;
+  readonly links: Links;
+  readonly path: string;
+  readonly input: JsonValue;
+  readonly ended: Map<string, Ended>;
+  readonly attempts: Map<string, number>;
+  /** By switch: the step that begins. */
+  readonly chosen: Map<string, string>;
+  /** Those that have ended, in order, the latest last. */
+  readonly order: string[];
+  /** Steps whose end depends on the order of things. */
+  readonly iffy: Set<string>;
+};
+
+/** What expressions know besides input, steps and ctx. */
+export type Around = { readonly loop?: JsonValue; readonly item?: JsonValue; readonly index?: number };
+
+export const failed: Ended = { kind: "broken", statuses: ["failed"] };
+
+export function scopeOf(telling: Telling, around: Around): SmallScope {
+  const steps: Record<string, JsonValue> = {};
+  const ctx: Record<string, JsonValue> = {};
+  for (const id of telling.order) {
+    const ended = telling.ended.get(id);
+    if (ended === undefined) continue;
+    const output = ended.kind === "met" ? ended.output : undefined;
+    steps[id] = { status: statusSeen(ended), output: output ?? null };
+    if (output !== undefined) writeContext(telling, id, ctx, output);
+  }
+  // Those that were passed over have a state, and no turn of their own.
+  for (const [id, ended] of telling.ended) steps[id] ??= { status: statusSeen(ended), output: null };
+  return { input: telling.input, steps, ctx, ...around };
+}
+
+function writeContext(
+  { links }: Telling,
+  id: string,
+  ctx: Record<string, JsonValue>,
+  output: JsonValue,
+): void {
+  const step = links.steps[id];
+  if (typeof step?.output_path === "string") ctx[step.output_path] = output;
+  if (step?.type !== "storage") return;
+  const { operation, key } = step.input as { readonly operation: string; readonly key: string };
+  if (operation === "write") ctx[key] = output;
+  if (operation === "delete") delete ctx[key];
+}

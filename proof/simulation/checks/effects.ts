@@ -1,0 +1,91 @@
+// Which answers may have had an effect, where an operation may write, and how many audit rows its changes call for.
+import { partitionLabel, partitionOf } from "../../../src/domain/partition.ts";
+import { isTerminal } from "../../../src/domain/run.ts";
+import type { TenantId } from "../../../src/domain/tenant.ts";
+import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
+import type { Change } from "./journaled-records.ts";
+import { tenantOf } from "./known-state.ts";
+import { isRemoval } from "./run-checks.ts";
+
+/** Outcomes that may have changed something; all others are refusals and reads. */
+const effects = new Set([
+  ...["acquired", "renewed", "released", "broken", "saved", "removed"],
+  ...["admitted", "created", "reserved", "cancelled"],
+  ...["delivered", "applied", "owned", "committed", "deleted", "more", "swept"],
+]);
+
+export function mayHaveEffect({ name, outcome }: StoreExecution): boolean {
+  if (name === "claimJobs" && outcome.kind === "judged") {
+    return outcome.answers.some(({ kind }) => kind === "claimed");
+  }
+  if (name === "heartbeatJobs" && outcome.kind === "judged") {
+    return outcome.answers.some(({ kind }) => kind === "extended");
+  }
+  // Whoever is told its place in a queue may have got it just now.
+  if (name === "acquireLock" && outcome.kind === "busy") return outcome.ahead !== undefined;
+  return effects.has(outcome.kind);
+}
+
+/** Every operation stays within the tenant that it names, or within its partition. */
+export function isWithin({ request }: StoreExecution, { kind, scope }: Change): boolean {
+  const tenant = tenantOf(request);
+  switch (kind) {
+    case "fence":
+    case "due":
+    case "sweepMark": {
+      const partition = "partition" in request ? request.partition : partitionOf(tenant as TenantId);
+      return scope === partitionLabel(partition);
+    }
+    case "runRecord":
+    case "inbox":
+    case "timeline":
+    case "job":
+    case "ready":
+    case "running":
+    case "timer":
+    case "document":
+    case "ticket":
+    case "ending":
+    case "holding":
+      return tenant === undefined || scope.startsWith(`${tenant}/`);
+    case "lock":
+    case "tenant":
+    case "run":
+    case "active":
+    case "reservation":
+    case "approval":
+    case "proof":
+    case "keyed":
+    case "event":
+      return tenant === undefined || scope === tenant;
+  }
+}
+
+/** One row for every commit, decision, cancellation, deletion, document, setting and broken lock, and none besides. */
+export function eventsWanted({ name }: StoreExecution, changes: readonly Change[]): number {
+  let wanted = 0;
+  for (const change of changes) {
+    if (change.kind === "run") {
+      const { before, after } = change;
+      if (isRemoval(before, after)) wanted += name === "deleteRun" ? 1 : 0;
+      else if (after !== undefined && after.version > (before?.version ?? 0)) wanted += 1;
+      if (
+        before !== undefined &&
+        after !== undefined &&
+        isTerminal(before.status) &&
+        !isTerminal(after.status)
+      )
+        wanted += 1;
+      if (before !== undefined && after !== undefined && after.cancelRequested !== before.cancelRequested) {
+        wanted += 1;
+      }
+    }
+    if (change.kind === "approval" && change.after?.decisionId !== undefined && change.before !== undefined) {
+      wanted += 1;
+    }
+    if (change.kind === "document" && (name === "putDocument" || name === "removeDocument")) wanted += 1;
+    if (change.kind === "lock" && name === "breakLock" && change.before?.broken === undefined) wanted += 1;
+    if (change.kind === "tenant" && change.after?.version !== (change.before?.version ?? 0)) wanted += 1;
+  }
+  return wanted;
+}

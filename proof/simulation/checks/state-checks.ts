@@ -1,0 +1,293 @@
+// Judges every change of the store's state by the change itself: slots, tenants, events, and by kind in files of their own.
+import { isTerminal, type RunId } from "../../../src/domain/run.ts";
+import type { TenantId } from "../../../src/domain/tenant.ts";
+import type { StoreSettings } from "../../../src/ports/store.ts";
+import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
+import type { Marks } from "../invariants/marks.ts";
+import { mustHold } from "../invariants/violation.ts";
+import { ApprovalChecks } from "./approval-checks.ts";
+import type { Deeds } from "./deeds.ts";
+import { eventsWanted, isWithin, mayHaveEffect } from "./effects.ts";
+import type { Foretold } from "./foretold.ts";
+import type { GrantChecks } from "./grant-checks.ts";
+import { JobChecks } from "./job-checks.ts";
+import type { Change, ChangeOf, JournaledRecords } from "./journaled-records.ts";
+import { KeyChecks } from "./key-checks.ts";
+import type { KnownState } from "./known-state.ts";
+import { judgeLetters } from "./letter-checks.ts";
+import { PlaceChecks } from "./place-checks.ts";
+import { ReleaseChecks } from "./release-checks.ts";
+import { RunChecks, type RunListener, runOfScope } from "./run-checks.ts";
+import { Sightings } from "./sightings.ts";
+import { judgeStep } from "./step-checks.ts";
+
+export type StateChecksParts = {
+  readonly known: KnownState;
+  readonly records: JournaledRecords;
+  readonly grants: GrantChecks;
+  readonly marks: Marks;
+  readonly settings: StoreSettings;
+  readonly listener: RunListener;
+  readonly deeds: Deeds;
+  readonly foretold: Foretold;
+  /** Whether the process with this name has crashed. */
+  readonly isCrashed: (process: string) => boolean;
+  /** For how long the bus recognises a message that comes again. */
+  readonly duplicateWindowMs: number;
+};
+
+export class StateChecks {
+  readonly #records: JournaledRecords;
+  readonly #known: KnownState;
+  readonly #grants: GrantChecks;
+  readonly #marks: Marks;
+  readonly #runs: RunChecks;
+  readonly #keys: KeyChecks;
+  readonly #jobs: JobChecks;
+  readonly #places: PlaceChecks;
+  readonly #approvals: ApprovalChecks;
+  readonly #releases: ReleaseChecks;
+  readonly #sightings: Sightings;
+  readonly #deeds: Deeds;
+  readonly #foretold: Foretold;
+  readonly #effectOfFirst = new WeakSet<object>();
+
+  constructor(parts: StateChecksParts) {
+    const { known, records, grants, marks, settings, listener, deeds, foretold } = parts;
+    this.#foretold = foretold;
+    this.#deeds = deeds;
+    this.#records = records;
+    this.#known = known;
+    this.#grants = grants;
+    this.#marks = marks;
+    this.#runs = new RunChecks(known, records, marks, listener);
+    this.#keys = new KeyChecks(known, records, grants, marks, settings);
+    this.#jobs = new JobChecks(known, records, grants, marks, parts.duplicateWindowMs);
+    this.#releases = new ReleaseChecks(known);
+    this.#sightings = new Sightings(known, marks, parts.isCrashed);
+    this.#places = new PlaceChecks(known, records, marks);
+    this.#approvals = new ApprovalChecks(known, marks);
+  }
+
+  observe(execution: StoreExecution): void {
+    const changes = inOrder(this.#records.takeChanges());
+    const { name, outcome } = execution;
+    this.#releases.judge(execution, changes);
+    this.#sightings.see(execution, changes);
+    if (outcome.kind === "unavailable") this.#marks.hit("late_request_refused");
+    this.#countRepeat(execution, changes.length);
+    for (const change of changes) if (change.kind === "job") this.#places.judge(execution, change);
+    this.#places.check(execution);
+    if (name === "reserve" || name === "createRun" || name === "commit") {
+      this.#grants.observeGuardedWrite(execution, changes.length);
+    }
+    if (changes.length === 0) return;
+    mustHold(
+      mayHaveEffect(execution),
+      "rule 0",
+      () => `${name} answered ${outcome.kind}, but it changed something`,
+    );
+    this.#checkCredential(execution);
+    const touched = new Set<RunId>();
+    const tenants = new Set<TenantId>();
+    for (const change of changes) {
+      mustHold(
+        isWithin(execution, change),
+        "INV-9",
+        () => `${name} changed ${change.kind} of ${change.scope}`,
+      );
+      if (change.kind === "run" || change.kind === "active") tenants.add(change.scope as TenantId);
+      this.#judge(execution, change, { changes, touched });
+    }
+    if (name === "setTenant") this.#saveSettings(execution);
+    this.#checkEvents(execution, changes);
+    judgeLetters(execution, changes, this.#marks);
+    for (const runId of touched) {
+      this.#checkSlot(runId);
+      this.#runs.checkConsistent(runId);
+    }
+    for (const tenant of tenants) this.#checkSlotCount(tenant);
+  }
+
+  /** INV-2 over the whole state, independent of the pictures kept along the way. */
+  checkAllSlots(): void {
+    const unfinished: string[] = [];
+    for (const { scope, value } of this.#records.all("run")) {
+      if (!isTerminal(value.status) && value.parent === undefined) unfinished.push(`${scope} ${value.runId}`);
+    }
+    const active = [...this.#records.all("active")].map(
+      ({ scope, member }) => `${scope} ${member.slice(17)}`,
+    );
+    mustHold(
+      unfinished.sort().join() === active.sort().join(),
+      "INV-2",
+      () => `unfinished runs: ${unfinished.join(", ")}; slots: ${active.join(", ")}`,
+    );
+  }
+
+  #judge(
+    execution: StoreExecution,
+    change: Change,
+    { changes, touched }: { readonly changes: readonly Change[]; readonly touched: Set<RunId> },
+  ): void {
+    switch (change.kind) {
+      case "run":
+        touched.add(change.member as RunId);
+        this.#runs.judge(execution, change);
+        return;
+      case "active": {
+        const runId = change.member.slice(17) as RunId;
+        touched.add(runId);
+        const { active, phantoms } = this.#known.tenant(change.scope as TenantId);
+        if (change.after === undefined && phantoms.delete(change.member)) this.#marks.hit("slot_repaired");
+        else if (change.after === undefined) active.delete(runId);
+        else active.add(runId);
+        return;
+      }
+      case "timeline":
+        this.#runs.judgeTimeline(execution, change);
+        return;
+      case "inbox":
+        touched.add(runOfScope(change.scope));
+        this.#runs.judgeInbox(execution, change);
+        return;
+      case "job":
+        this.#jobs.judge(execution, change);
+        return;
+      case "approval":
+        this.#approvals.judge(execution, change, changes);
+        this.#deeds.judgeApproval(change);
+        return;
+      case "reservation":
+        this.#keys.judge(execution, change);
+        return;
+      case "event":
+        this.#judgeEvent(change);
+        return;
+      case "runRecord":
+        if (!this.#foretold.repeats(runOfScope(change.scope), change.member.slice("step/".length)))
+          judgeStep(execution, change, this.#retried(execution, change.scope));
+        this.#deeds.judgeResult(execution, change);
+        return;
+      case "timer":
+        if (execution.name === "deliver" && execution.request.entry.kind === "timer") {
+          this.#marks.hit("timer_by_alarm");
+        }
+        return;
+      case "lock":
+        this.#judgeLock(execution, change);
+        return;
+      case "document":
+      case "due":
+      case "ending":
+      case "fence":
+      case "holding":
+      case "keyed":
+      case "proof":
+      case "ready":
+      case "running":
+      case "sweepMark":
+      case "tenant":
+      case "ticket":
+        return;
+    }
+  }
+
+  /** Said by the retry in its inbox, or by one that was applied at once and never stood there. */
+  #retried({ name, request }: StoreExecution, scope: string): "retried" | "never retried" {
+    const run = this.#known.run(runOfScope(scope));
+    if (run !== undefined && name === "deliver" && request.entry.kind === "retry") run.retried = true;
+    return run?.retried === true ? "retried" : "never retried";
+  }
+
+  /** A revoked key has no effect from the moment of its revocation on. */
+  #checkCredential({ name, request, caller }: StoreExecution): void {
+    if (!("credential" in request) || request.credential === undefined) return;
+    const { revokedKeyIds = [] } = this.#known.tenant(request.tenant).settings;
+    mustHold(
+      !revokedKeyIds.includes(request.credential),
+      "revocation",
+      () => `${name} by ${caller} had an effect for ${request.credential}, which is revoked`,
+    );
+  }
+
+  #judgeLock({ name }: StoreExecution, { scope, member, after }: ChangeOf<"lock">): void {
+    if (after === undefined) this.#grants.forget(scope as TenantId, member);
+    else if (name === "takeRun" || name === "deliver")
+      this.#runs.taken(member.slice(member.indexOf("/") + 1));
+  }
+
+  #judgeEvent({ scope, before, after }: ChangeOf<"event">): void {
+    if (after === undefined) return;
+    const known = this.#known.tenant(scope as TenantId);
+    mustHold(
+      before === undefined && after.sequence === known.lastEvent + 1,
+      "INV-17",
+      () => `event ${after.sequence} of ${scope} follows event ${known.lastEvent}`,
+    );
+    known.lastEvent = after.sequence;
+  }
+
+  #checkEvents(execution: StoreExecution, changes: readonly Change[]): void {
+    const rows = changes.filter(({ kind, after }) => kind === "event" && after !== undefined).length;
+    const wanted = eventsWanted(execution, changes);
+    mustHold(
+      rows === wanted,
+      "INV-17",
+      () =>
+        `${execution.name} answered ${execution.outcome.kind} and wrote ${rows} events instead of ${wanted}`,
+    );
+  }
+
+  #saveSettings({ request, outcome }: Extract<StoreExecution, { readonly name: "setTenant" }>): void {
+    const known = this.#known.tenant(request.tenant);
+    if (outcome.kind !== "saved") return;
+    mustHold(
+      outcome.version === known.version + 1,
+      "INV-17",
+      () => `version ${outcome.version} of ${request.tenant}`,
+    );
+    const { settings } = request;
+    if (settings.admissionStrategy !== known.settings.admissionStrategy) this.#marks.hit("strategy_changed");
+    if (known.unfinished.size > (settings.maxConcurrentRuns ?? Number.POSITIVE_INFINITY)) {
+      this.#marks.hit("limit_lowered_below_use");
+    }
+    known.settings = settings;
+    known.version = outcome.version;
+  }
+
+  #checkSlot(runId: RunId): void {
+    const run = this.#known.run(runId);
+    if (run === undefined) return;
+    const { unfinished, active } = this.#known.tenant(run.tenant);
+    mustHold(
+      unfinished.has(runId) === active.has(runId),
+      "INV-2",
+      () => `run ${runId} is ${run.status}, and it has ${active.has(runId) ? "a" : "no"} slot`,
+    );
+  }
+
+  #checkSlotCount(tenant: TenantId): void {
+    const counted = this.#records.size("active", tenant);
+    const { unfinished, phantoms } = this.#known.tenant(tenant);
+    mustHold(
+      counted === unfinished.size + phantoms.size,
+      "INV-2",
+      () => `${tenant} has ${unfinished.size} unfinished runs and ${counted} slots`,
+    );
+  }
+
+  /** Both executions of a request share its request object: that is how the second one is recognised. */
+  #countRepeat({ execution, request }: StoreExecution, changed: number): void {
+    if (execution === "first" && changed > 0) this.#effectOfFirst.add(request);
+    if (execution === "second" && changed === 0 && this.#effectOfFirst.has(request)) {
+      this.#marks.hit("double_execution_absorbed");
+    }
+  }
+}
+
+/** Runs first: what belongs to them is judged by what they are after the operation. Stable within a kind. */
+function inOrder(changes: readonly Change[]): readonly Change[] {
+  if (changes.length < 2) return changes;
+  return [...changes.filter(({ kind }) => kind === "run"), ...changes.filter(({ kind }) => kind !== "run")];
+}

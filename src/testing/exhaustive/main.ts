@@ -1,4 +1,0 @@
-// Runs the exhaustive mode: node --import tsx src/testing/exhaustive/main.ts [--scenario NAME] [--bound N]
-import { exhaust } from "./exhaust.ts";
-
-process.exitCode = await exhaust(process.argv.slice(2));
