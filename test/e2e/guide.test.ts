@@ -1,4 +1,4 @@
-// The shell commands of the guide's pages do what the pages say: each page is run as one script against a fresh server.
+// The shell commands of the guide and the README's example do what they say: each page is one script against a fresh server.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -143,3 +143,19 @@ test.each(pages)(
   },
   60_000,
 );
+
+test("the example of README.md runs, and takes two screens at most with all that is around it", async () => {
+  const readme = readFileSync(join(root, "README.md"), "utf8");
+  const [, example = ""] = /^```ts\n([\s\S]*?)^```$/m.exec(readme) ?? [];
+  expect([example.split("\n").length <= 25, readme.split("\n").length <= 100]).toEqual([true, true]);
+  writeFileSync(join(folder, "hello.ts"), example);
+  const { url } = await servedBy(server);
+  const { admin } = JSON.parse(readFileSync(join(folder, ".interlock/keys.json"), "utf8")) as {
+    readonly admin: string;
+  };
+  const environment = `INTERLOCK_URL=${url} INTERLOCK_API_KEY=${admin}`;
+  const { exit, stdout, stderr } = await runScript(
+    `${environment} node --import ${import.meta.resolve("tsx")} hello.ts`,
+  );
+  expect({ exit, stdout, stderr }).toEqual({ exit: 0, stdout: "Hello, Ada!\n", stderr: "" });
+}, 60_000);

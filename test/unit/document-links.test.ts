@@ -1,4 +1,4 @@
-// Every relative link of the documents leads to a file that is there, and every anchor to a heading of it.
+// Every relative link of the documents leads to a file or heading that exists, and every npm command is a script.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -64,6 +64,21 @@ test("every page of the guide can be reached from its index", () => {
   const pages = readdirSync(join(root, "docs/guide")).filter((name) => /^[a-z].*\.md$/.test(name));
   const linked = new Set(linksIn(textOf("docs/guide/README.md")));
   expect(pages.filter((page) => !linked.has(page))).toEqual([]);
+});
+
+describe("npm commands", () => {
+  const { scripts } = JSON.parse(textOf("package.json")) as { readonly scripts: Record<string, string> };
+  const namedIn = (text: string) =>
+    [...text.matchAll(/\bnpm (?:run ([a-z:-]+)|(start|test)\b)/g)].map(([, run, short]) => run ?? short);
+
+  test.each(documents)("%s names only scripts that there are", (document) => {
+    expect(namedIn(textOf(document)).filter((name) => !Object.hasOwn(scripts, name ?? ""))).toEqual([]);
+  });
+
+  test("docs/commands.md lists every script", () => {
+    const listed = new Set(namedIn(textOf("docs/commands.md")));
+    expect(Object.keys(scripts).filter((name) => name !== "prepack" && !listed.has(name))).toEqual([]);
+  });
 });
 
 test("every picture is shown somewhere", () => {

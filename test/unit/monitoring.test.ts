@@ -111,6 +111,21 @@ describe("the alert rules", () => {
       expect(section).toContain(part);
   });
 
+  test("the page states each percentile's bound as the rule has it", () => {
+    const page = textOf("docs/runbooks/alerts.md");
+    const compared = alerts.flatMap(({ alert, expr }) =>
+      [...expr.matchAll(/:p(\d+)_5m(?:\{[^}]*\})?\s*>\s*([\d.]+)/g)].map((found) => [
+        alert,
+        ...found.slice(1),
+      ]),
+    );
+    expect(compared.length).toBeGreaterThanOrEqual(5);
+    for (const [alert, percentile, limit] of compared) {
+      const [opening = ""] = page.split(`\n## ${alert}\n\n`)[1]?.split("\n") ?? [];
+      expect(opening, alert).toMatch(new RegExp(`\\bp${percentile}\\b.* above ${limit} s\\b`));
+    }
+  });
+
   test("no section of the page is about an alert that is gone", () => {
     const sections = [...textOf("docs/runbooks/alerts.md").matchAll(/^## (Interlock\w+)$/gm)].map(
       ([, name]) => name,
