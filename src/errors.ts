@@ -287,6 +287,12 @@ export const errors = {
     message: "the body's media type is not understood",
     remedy: "Send application/json in UTF-8; the detail names what else an operation takes.",
   },
+  workflow_too_costly: {
+    status: 422,
+    retryable: false,
+    message: "the workflow definition takes too much work to read",
+    remedy: "Split the workflow, or simplify what the problem names as the costliest part.",
+  },
   idempotency_key_reused: {
     status: 422,
     retryable: false,

@@ -48,7 +48,7 @@ const workflowRoutes = {
     body: anyJson,
     takesYaml: true,
     replies: { 201: schemas.savedWorkflow },
-    errors: ["workflow_invalid", "quota_reached", "effect_unknown"],
+    errors: ["workflow_invalid", "workflow_too_costly", "quota_reached", "effect_unknown"],
   },
   validateWorkflow: {
     method: "POST",
@@ -58,7 +58,7 @@ const workflowRoutes = {
     body: anyJson,
     takesYaml: true,
     replies: { 200: schemas.validatedWorkflow },
-    errors: [],
+    errors: ["workflow_too_costly"],
   },
   getWorkflow: {
     method: "GET",

@@ -1,5 +1,6 @@
 // What clients do with the gateway, from the start of a run to its end: the answers that the walk over all routes cannot know.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { manyWriters } from "../support/costly-definitions.ts";
 import { expectProblem } from "../support/gateway-requests.ts";
 import {
   type GatewayWorld,
@@ -368,6 +369,14 @@ test("a definition with faults is refused with the place of each", async () => {
   const answer = await world.ask("POST", "/api/v1/workflows", { key: world.acme.admin, body });
   expectProblem(undefined, answer, "workflow_invalid");
   expect(answer.json.problems).toMatchObject([{ path: expect.stringContaining("depends_on") }]);
+});
+
+test("a definition that takes too much work to read is 422, saved or validated, and names what costs most", async () => {
+  for (const path of ["/api/v1/workflows", "/api/v1/workflows/validate"]) {
+    const answer = await world.ask("POST", path, { key: world.acme.admin, body: manyWriters(500) });
+    expectProblem(undefined, answer, "workflow_too_costly");
+    expect(answer.json.problems).toMatchObject([{ path: "steps", message: expect.stringContaining("ctx") }]);
+  }
 });
 
 test("input that does not fit the workflow's schema is refused with the place of each fault", async () => {

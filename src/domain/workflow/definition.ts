@@ -51,7 +51,12 @@ export type DefinitionReading =
       /** How much work reading it took. */
       readonly count: number;
     }
-  | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
+  | {
+      readonly kind: "invalid";
+      readonly problems: readonly Problem[];
+      /** Reading it takes more work than is allowed; the first problem says what costs most. */
+      readonly tooCostly?: true;
+    };
 
 export const definitionBytesMax = 262_144;
 
@@ -85,7 +90,7 @@ export function* readingDefinition(value: JsonValue, mode: SchemaMode): Sliced<D
   problems.push(...problemsOfNames(header.id, steps));
   const between = yield* readBetween(steps, work);
   for (const problem of between.problems) problems.push(problem);
-  if (isTooMuch(work)) problems.unshift(problemOfWork(work));
+  if (isTooMuch(work)) return { ...invalid([problemOfWork(work), ...problems]), tooCostly: true };
   if (problems.length > 0 || between.graph === undefined) return invalid(problems);
   const { graph, expressions } = between;
   return { kind: "valid", definition: { ...header, steps, graph, expressions }, count: countOf(work) };
@@ -102,7 +107,7 @@ export function definitionHash(text: string): string {
   return hash("sha256", text);
 }
 
-function invalid(problems: readonly Problem[]): DefinitionReading {
+function invalid(problems: readonly Problem[]): Extract<DefinitionReading, { kind: "invalid" }> {
   if (problems.length <= problemsMax) return { kind: "invalid", problems };
   const rest = { path: "", message: `and ${problems.length - problemsMax} more problems` };
   return { kind: "invalid", problems: [...problems.slice(0, problemsMax), rest] };

@@ -31,7 +31,8 @@ export type Verdict =
       readonly runs: ReadonlyArray<{ readonly workflow: string } & Place>;
       readonly count: number;
     }
-  | { readonly kind: "invalid"; readonly problems: readonly PlacedProblem[] }
+  /** `tooCostly`: reading it takes more work than is allowed, the same on every machine. */
+  | { readonly kind: "invalid"; readonly problems: readonly PlacedProblem[]; readonly tooCostly?: true }
   /** Not JSON or YAML, or beyond what bodies may hold. */
   | { readonly kind: "unreadable"; readonly detail: string; readonly problems?: readonly PlacedProblem[] }
   | { readonly kind: "foreign"; readonly field: string };
@@ -68,7 +69,7 @@ export function judgeDefinition(sent: SentDefinition, { tenant, newId }: JudgeOp
   if (foreign !== undefined) return { kind: "foreign", field: foreign };
   const reading = readDefinition(value);
   if (reading.kind === "invalid")
-    return { kind: "invalid", problems: reading.problems.map((problem) => shown(problem, placeOf)) };
+    return { ...reading, problems: reading.problems.map((problem) => shown(problem, placeOf)) };
   const { definition, count } = reading;
   const id = definition.id ?? newId();
   // The id is part of what is stored: a run pinned to the definition knows its workflow by it.

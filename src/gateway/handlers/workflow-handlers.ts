@@ -27,11 +27,7 @@ export const workflowHandlers: WorkflowHandlers = {
       case "saved":
         return { status: 201, body: { id: answer.id, revision: answer.revision } };
       case "invalid":
-        return {
-          code: "workflow_invalid",
-          detail: answer.problems.map(({ path, message }) => `${path}: ${message}`).join("; "),
-          more: { problems: answer.problems },
-        };
+        return { code: answer.tooCostly ? "workflow_too_costly" : "workflow_invalid", ...problemsOf(answer) };
       case "quota_reached":
         return quotaFailure(answer);
       case "credential_revoked":
@@ -50,6 +46,7 @@ export const workflowHandlers: WorkflowHandlers = {
     const answer = await api.validateWorkflow(key.tenant, body);
     switch (answer.kind) {
       case "invalid":
+        if (answer.tooCostly) return { code: "workflow_too_costly", ...problemsOf(answer) };
         return { status: 200, body: { valid: false, problems: [...answer.problems] } };
       case "unavailable":
       case "unknown":
@@ -86,6 +83,11 @@ export const workflowHandlers: WorkflowHandlers = {
     return answer.kind === "not_found" ? { code: "workflow_not_found" } : writingTrouble(answer);
   },
 };
+
+function problemsOf({ problems }: Extract<Verdict, { readonly kind: "invalid" }>) {
+  const detail = problems.map(({ path, message }) => `${path}: ${message}`).join("; ");
+  return { detail, more: { problems } };
+}
 
 function notJudged(answer: Unjudged | NotJudged) {
   switch (answer.kind) {
