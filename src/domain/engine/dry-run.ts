@@ -62,8 +62,8 @@ const keptCharactersMax = 32 * 1024 * 1024;
 const shownCharactersMax = 2 * 1024 * 1024;
 /** Applying anything at all takes about 50 us. */
 const unitsPerCommit = 1_000;
-/** Between two turns of everybody else; the smallest slice is one commit. */
-const sliceUnits = 10_000;
+/** Between two turns of everybody else, about a millisecond. A commit ends there, too: any budget comes to the same records. */
+const sliceUnits = 20_000;
 
 type Play = {
   readonly compiled: CompiledDefinition;
@@ -102,12 +102,13 @@ export function* playDryRun(
     input: request.input,
     nowMs: request.nowMs,
   };
-  const started = startRun(compiled, { ...facts, separateDuties: false }, limits);
+  const sliced = { ...limits, workMax: Math.min(limits.workMax, sliceUnits) };
+  const started = startRun(compiled, { ...facts, separateDuties: false }, sliced);
   const play: Play = {
     compiled,
     request,
     view: { runId, tenant: request.tenant, actor: "dry-run", version: 1, records: new Map() },
-    limits,
+    limits: sliced,
     inbox: started.large ? [{ kind: "started", entryId: "started" }] : [],
     delays: new Map(),
     seen: new Set(),
