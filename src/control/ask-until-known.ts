@@ -1,9 +1,12 @@
 // Repeats a store call until its outcome is known: what makes `unknown` decidable instead of a guess.
 import { waitDelayMs } from "../domain/wait.ts";
 import type { Ports } from "../ports/ports.ts";
-import type { Answer, OperationName, OutcomeOf } from "../ports/store.ts";
+import type { Answer, OperationName, OutcomeOf, RequestOf, StoreMethods } from "../ports/store.ts";
 
 export type AskLimits = { readonly callTimeoutMs: number; readonly budgetMs: number };
+
+/** Whoever can ask the store, and how long that may take unless a flow says otherwise. */
+export type Asking = { readonly ports: Ports; readonly terms: { readonly store: AskLimits } };
 
 /**
  * Refusals that an earlier try, still on its way, could turn into an effect. Such a refusal is final only once the store's
@@ -41,6 +44,18 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
 };
 
 const betweenTries = { kind: "exponential", baseMs: 10, maxMs: 160 } as const;
+
+/** Sends the same request until its outcome is known. */
+export function ask<Name extends OperationName>(
+  { ports, terms }: Asking,
+  name: Name,
+  request: RequestOf<Name>,
+  limits: AskLimits = terms.store,
+): Promise<Answer<Name>> {
+  const methods: StoreMethods = ports.store;
+  const operation: StoreMethods[Name] = methods[name];
+  return askUntilKnown(ports, name, limits, (deadlineMs) => operation(request, { deadlineMs }));
+}
 
 /**
  * `send` makes one try with the identity that makes the call repeatable. The answer is `unknown` only when the budget is

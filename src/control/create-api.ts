@@ -2,18 +2,17 @@
 import type { ApprovalId } from "../domain/approval.ts";
 import { digestOf } from "../domain/reservation.ts";
 import { platformTenant, type TenantSettings } from "../domain/tenant.ts";
-import type { Answer, OperationName, StoreMethods } from "../ports/store.ts";
 import { createSlotHolders, withHolders } from "./admission/slot-holders.ts";
 import { startWorkflow } from "./admission/start-workflow.ts";
 import { decideApproval } from "./approvals/decide-approval.ts";
-import { askUntilKnown } from "./ask-until-known.ts";
+import { ask } from "./ask-until-known.ts";
 import { createAuditApi } from "./audit/audit-api.ts";
 import { createCanaryApi } from "./canaries/canaries.ts";
 import { tellChanged } from "./canaries/watch-canaries.ts";
-import type { ControlApi, Trouble } from "./control-api.ts";
+import type { ControlApi } from "./control-api.ts";
 import { createDeadLetterApi } from "./dead-letters/dead-letter-api.ts";
 import { cancelRun, deleteRun } from "./engine/cancel-run.ts";
-import { type Engine, storeLimits } from "./engine/engine.ts";
+import type { Engine } from "./engine/engine.ts";
 import { followEvents, followRun } from "./events/follow.ts";
 import { heartbeat } from "./jobs/heartbeat.ts";
 import { createPolledBatches, pollJobs } from "./jobs/poll-jobs.ts";
@@ -113,23 +112,27 @@ type Reads =
 
 /** Questions that one store operation answers. */
 function reads(engine: Engine): Pick<ControlApi, Reads> {
-  const ask = asker(engine);
   return {
-    listRuns: (tenant, page) => ask("listRuns", { tenant, ...page }),
-    readTimeline: (tenant, runId, page) => ask("readTimeline", { tenant, runId, ...page }),
-    getJob: (tenant, jobId) => ask("getJob", { tenant, jobId }),
-    listReadyJobs: (tenant, topic, limit) => ask("listReadyJobs", { tenant, topic, limit }),
-    listApprovals: (tenant, page) => ask("listApprovals", { tenant, ...page }),
+    listRuns: (tenant, page) => ask(engine, "listRuns", { tenant, ...page }),
+    readTimeline: (tenant, runId, page) => ask(engine, "readTimeline", { tenant, runId, ...page }),
+    getJob: (tenant, jobId) => ask(engine, "getJob", { tenant, jobId }),
+    listReadyJobs: (tenant, topic, limit) => ask(engine, "listReadyJobs", { tenant, topic, limit }),
+    listApprovals: (tenant, page) => ask(engine, "listApprovals", { tenant, ...page }),
     async approvalContext(tenant, approvalId) {
-      const answer = await ask("getApproval", { tenant, approvalId: approvalId as ApprovalId });
+      const answer = await ask(engine, "getApproval", { tenant, approvalId: approvalId as ApprovalId });
       if (answer.kind !== "approval") return answer;
       const { approval } = answer;
-      const run = await ask("loadRun", { tenant, runId: approval.runId, records: [approval.payloadKey] });
+      const run = await ask(engine, "loadRun", {
+        tenant,
+        runId: approval.runId,
+        records: [approval.payloadKey],
+      });
       if (run.kind !== "run") return run;
       return { kind: "context", approval, shown: run.records[0]?.body ?? "null" };
     },
-    readEvents: (tenant, page) => ask("readEvents", { tenant, ...page }),
-    lookUpKey: (tenant, key) => ask("inspectReservation", { tenant, digest: digestOf("start_run", key) }),
+    readEvents: (tenant, page) => ask(engine, "readEvents", { tenant, ...page }),
+    lookUpKey: (tenant, key) =>
+      ask(engine, "inspectReservation", { tenant, digest: digestOf("start_run", key) }),
     async ready() {
       const request = { tenant: platformTenant };
       const answer = await engine.ports.store.getTenant(request, {
@@ -137,24 +140,5 @@ function reads(engine: Engine): Pick<ControlApi, Reads> {
       });
       return answer.kind === "tenant";
     },
-  };
-}
-
-type Definite<Name extends OperationName> = Exclude<Answer<Name>, Trouble>;
-
-function asker({ ports, config }: Engine) {
-  return async <Name extends OperationName>(
-    name: Name,
-    request: Parameters<StoreMethods[Name]>[0],
-  ): Promise<Definite<Name> | Trouble> => {
-    const methods: StoreMethods = ports.store;
-    const operation = methods[name] as (
-      asked: typeof request,
-      options: { readonly deadlineMs: number },
-    ) => Promise<Answer<Name>>;
-    const answer = await askUntilKnown(ports, name, storeLimits(config), (deadlineMs) =>
-      operation(request, { deadlineMs }),
-    );
-    return answer as Definite<Name> | Trouble;
   };
 }

@@ -12,7 +12,7 @@ import { createComputing } from "./computing.ts";
 import { createAlarms } from "./engine/alarms.ts";
 import { createBackground } from "./engine/background.ts";
 import { deliverEntry } from "./engine/deliver-entry.ts";
-import { type Engine, storeLimits } from "./engine/engine.ts";
+import { type Engine, engineTerms } from "./engine/engine.ts";
 import { createRunCache } from "./engine/run-cache.ts";
 import { createStoreTime, type StoreTime } from "./engine/store-time.ts";
 import { createEventFeeds } from "./events/event-feeds.ts";
@@ -37,6 +37,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     teller.changed(tenant);
   };
   const ports = { ...given, store: teaching(given.store, storeTime, changed, () => engine) };
+  const terms = engineTerms(config);
   const background = createBackground(ports.log);
   const limits = createFullLimits(ports.clock);
   const tenants = createTenantCache(ports.clock, config["admission.tenantCacheMs"]);
@@ -44,12 +45,13 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     ports,
     bus,
     config,
+    terms,
     tenants,
-    platform: createPlatformSettings(ports, tenants, storeLimits(config)),
+    platform: createPlatformSettings({ ports, terms }, tenants),
     busyResults: createBusyResults(ports.clock),
     samples: createCanarySamples(storeTime, ports.metrics),
     collected: createCollectedSamples(),
-    definitions: createDefinitions(ports, config),
+    definitions: createDefinitions({ ports, terms }),
     judge: ports.judge ?? createJudgeHere(ports.random),
     runs: createRunCache({
       runsMax: config["engine.cachedRunsMax"],
@@ -66,7 +68,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     background,
     computing: createComputing(ports.clock),
     storeTime,
-    feeds: createEventFeeds(ports, config, wakes),
+    feeds: createEventFeeds({ ports, config, terms }, wakes),
     wakes,
     teller,
     lockWaiters: createLockWaiters(ports, config["locks.public.waitersMax"]),

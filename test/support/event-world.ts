@@ -1,6 +1,8 @@
 // A process that watches a store in virtual time, and clients that note every number they are shown.
+
 import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
 import type { Config } from "../../src/config.ts";
+import { engineTerms } from "../../src/control/engine/engine.ts";
 import { createEventFeeds, type EventFeeds } from "../../src/control/events/event-feeds.ts";
 import type { Feed, FeedStart, OpenedFeed, Portion } from "../../src/control/events/feed.ts";
 import { createWakes, type Wakes } from "../../src/control/events/wakes.ts";
@@ -65,7 +67,7 @@ export function openEventWorld(options: EventWorldOptions = {}): EventWorld {
     member,
     config,
     wakes,
-    feeds: createEventFeeds(member.ports, config, wakes),
+    feeds: createEventFeeds({ ports: member.ports, config, terms: engineTerms(config) }, wakes),
     harness,
     tenant,
     write,

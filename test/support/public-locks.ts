@@ -4,6 +4,7 @@ import { createSimulatedBus, noBusFaults } from "../../proof/simulation/bus/simu
 import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
 import type { Config } from "../../src/config.ts";
 import { createBackground } from "../../src/control/engine/background.ts";
+import { engineTerms } from "../../src/control/engine/engine.ts";
 import type { AcquireLockAnswer, AcquireLockRequest, LockApi } from "../../src/control/locks/lock-api.ts";
 import { createLockWaiters } from "../../src/control/locks/lock-waiters.ts";
 import { createLockApi } from "../../src/control/locks/public-locks.ts";
@@ -50,7 +51,7 @@ export function lockWorld(options: WorldOptions & { readonly linked?: boolean } 
       const lockWaiters = createLockWaiters(ports, config["locks.public.waitersMax"]);
       hearHandovers(bus, lockWaiters);
       const background = createBackground(ports.log);
-      const api = createLockApi({ ports, config, background, bus, lockWaiters });
+      const api = createLockApi({ ports, config, terms: engineTerms(config), background, bus, lockWaiters });
       return {
         ...member,
         api,

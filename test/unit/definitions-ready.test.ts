@@ -1,8 +1,10 @@
 // What a process keeps of definitions made ready: shared while it is made, and no tenant pushes out the others.
+
 import { describe, expect, test } from "vitest";
 import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { systemRandom } from "../../src/adapters/system/system-random.ts";
+import { engineTerms } from "../../src/control/engine/engine.ts";
 import { createDefinitions } from "../../src/control/workflows/definitions.ts";
 import { createFairCache } from "../../src/control/workflows/fair-cache.ts";
 import { createTurns } from "../../src/control/workflows/turns.ts";
@@ -39,10 +41,10 @@ async function scene() {
   const document = { collection: "definition", id: hash, body: text, changeId: hash, actor: "test" } as const;
   for (const tenant of [acme, globex])
     await store.putDocument({ tenant, ...document }, { deadlineMs: 1_000 });
-  const definitions = createDefinitions(
-    { store, clock, random: systemRandom } as unknown as Ports,
-    loadConfig().config,
-  );
+  const definitions = createDefinitions({
+    ports: { store, clock, random: systemRandom } as unknown as Ports,
+    terms: engineTerms(loadConfig().config),
+  });
   return { clock, definitions, hash };
 }
 

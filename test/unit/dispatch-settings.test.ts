@@ -1,6 +1,6 @@
 // The settings of the dispatch check: where it may be, and which processes hold jobs for it.
 import { describe, expect, test } from "vitest";
-import { engineLimits } from "../../src/control/engine/engine.ts";
+import { engineTerms } from "../../src/control/engine/engine.ts";
 import { withDispatchCheck } from "../../src/control/scheduler/holding.ts";
 import { loadConfig } from "../../src/load-config.ts";
 
@@ -44,12 +44,12 @@ describe("jobs of high risk are held", () => {
     ["off", checkUrl, undefined],
   ] as const)("%s with the address '%s': %s", (hold, url, held) => {
     const { config } = loadConfig({ overrides: { "dispatch.hold": hold, "dispatch.checkUrl": url } });
-    expect(engineLimits(config).holdsHighRisk).toBe(held);
+    expect(engineTerms(config).commit.holdsHighRisk).toBe(held);
   });
 
   test("by a process whose check is a function, unless that is turned off", () => {
-    expect(engineLimits(withDispatchCheck(loadConfig().config)).holdsHighRisk).toBe(true);
+    expect(engineTerms(withDispatchCheck(loadConfig().config)).commit.holdsHighRisk).toBe(true);
     const { config } = loadConfig({ overrides: { "dispatch.hold": "off" } });
-    expect(engineLimits(withDispatchCheck(config)).holdsHighRisk).toBeUndefined();
+    expect(engineTerms(withDispatchCheck(config)).commit.holdsHighRisk).toBeUndefined();
   });
 });

@@ -8,7 +8,7 @@ import { retryAfterSeconds } from "../../domain/wait.ts";
 import type { StartWorkflowAnswer, StartWorkflowRequest } from "../control-api.ts";
 import { afterCommit, remember } from "../engine/after-commit.ts";
 import { drainRun } from "../engine/drain-run.ts";
-import { type Engine, engineLimits, settingsOf } from "../engine/engine.ts";
+import { type Engine, settingsOf } from "../engine/engine.ts";
 import { KnownRecords } from "../engine/run-cache.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
 import type { CurrentWorkflow } from "../workflows/definitions.ts";
@@ -26,7 +26,7 @@ export async function startWorkflow(
     if (current.kind === "not_found")
       return replayOr(engine, request, { kind: "workflow_not_found" }, signal);
     if (current.kind !== "current") return gateUnavailable(engine, current.cause);
-    const { workMax } = engineLimits(engine.config);
+    const { workMax } = engine.terms.commit;
     const work = { left: workMax };
     const { definition } = current;
     const problems = engine.computing.time("check_input", caller.tenant, () =>
@@ -137,7 +137,7 @@ async function startPinned(
         ...(traceparent === undefined ? {} : { traceparent }),
         ...(rerun === undefined ? {} : { rerun }),
       },
-      { ...engineLimits(config), ...(workLeft === undefined ? {} : { workMax: workLeft }) },
+      { ...engine.terms.commit, ...(workLeft === undefined ? {} : { workMax: workLeft }) },
     ),
   );
   const preclaim = engine.offers.preclaim({ tenant, runId, records: new Map() }, started.change);

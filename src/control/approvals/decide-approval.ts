@@ -5,11 +5,10 @@ import { readFacts } from "../../domain/engine/records.ts";
 import { parseJobId } from "../../domain/job.ts";
 import { mayDecide } from "../../domain/person.ts";
 import { retryAfterSeconds } from "../../domain/wait.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { DecideAnswer, DecideRequest } from "../control-api.ts";
 import { deliverEntry } from "../engine/deliver-entry.ts";
-import { type Engine, settingsOf, storeLimits } from "../engine/engine.ts";
-import { approvalLockTerms } from "../locks/lease-terms.ts";
+import { type Engine, settingsOf } from "../engine/engine.ts";
 import { withLease } from "../locks/with-lease.ts";
 
 export async function decideApproval(engine: Engine, request: DecideRequest): Promise<DecideAnswer> {
@@ -19,7 +18,7 @@ export async function decideApproval(engine: Engine, request: DecideRequest): Pr
   const strategy = settings?.approvalsStrategy ?? config["approvals.strategy"];
   if (strategy === "atomic") return decide(engine, request);
   const target = { tenant, lock: { namespace: "approval", name: request.approvalId } } as const;
-  const outcome = await withLease(ports, target, approvalLockTerms(config), () => decide(engine, request));
+  const outcome = await withLease(ports, target, engine.terms.locks.approval, () => decide(engine, request));
   switch (outcome.kind) {
     case "finished":
       return outcome.value;
@@ -79,16 +78,14 @@ async function decide(engine: Engine, request: DecideRequest): Promise<DecideAns
  * enough; the store compares the keys themselves once more.
  */
 async function judgeDuties(
-  { ports, config }: Engine,
+  engine: Engine,
   { caller, decision }: DecideRequest,
   { separateDuties, state, runId }: Approval,
 ): Promise<{ readonly kind: "allowed" } | DecideAnswer> {
   if (!separateDuties || decision !== "approved" || state !== "pending" || caller.person === undefined)
     return { kind: "allowed" };
   const request = { tenant: caller.tenant, runId, records: [factsRecordKey] };
-  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-    ports.store.loadRun(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "loadRun", request);
   if (answer.kind === "not_found") return { kind: "not_found" };
   // Nothing was decided yet, whatever became of the question.
   if (answer.kind !== "run") return { kind: "unavailable", cause: answer.cause };
@@ -127,11 +124,8 @@ function judgeDecided({ decision, hash }: DecideRequest, approval: Approval): De
 }
 
 async function readApproval(engine: Engine, { caller, approvalId }: DecideRequest) {
-  const { ports, config } = engine;
   const request = { tenant: caller.tenant, approvalId: approvalId as ApprovalId };
-  const answer = await askUntilKnown(ports, "getApproval", storeLimits(config), (deadlineMs) =>
-    ports.store.getApproval(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "getApproval", request);
   if (answer.kind === "unknown" || answer.kind === "unavailable") {
     return { kind: answer.kind, cause: answer.cause } as const;
   }

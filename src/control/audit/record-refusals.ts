@@ -1,19 +1,20 @@
 // Writes what was refused in a minute into a tenant's audit trail, as one record.
 import type { TenantId } from "../../domain/tenant.ts";
 import { troubleOf } from "../acting.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 
 /**
  * The document is only the bearer of its record: one for all processes, so that those that are long gone leave none behind. The
  * text names the minute and the process, and is the same when it is written again.
  */
 export async function recordRefusals(
-  { ports, config }: Engine,
+  engine: Engine,
   tenant: TenantId,
   text: string,
 ): Promise<{ readonly kind: "recorded" } | Trouble> {
+  const { ports } = engine;
   const request = {
     tenant,
     collection: "refusal",
@@ -22,9 +23,7 @@ export async function recordRefusals(
     changeId: text,
     actor: ports.instance,
   } as const;
-  const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.putDocument(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "putDocument", request);
   if (answer.kind === "saved") return { kind: "recorded" };
   if (answer.kind === "revision_conflict") throw new Error("no revision was expected");
   return troubleOf(answer);

@@ -4,9 +4,9 @@ import { headOf, type Seal, type TrailReading } from "../../domain/audit.ts";
 import { readSeal, type StoredSeal, type TrailTerms, writeSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { troubleOf } from "../acting.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 
 /** A document of seals; without `stored` somebody has written something else there. */
 export type FoundSeal = {
@@ -39,14 +39,12 @@ export function placeOf(from: number): string {
 
 /** Seals after a place, in order. What has no number for a name is not one. */
 export async function readSeals(
-  { ports, config }: Engine,
+  engine: Engine,
   tenant: TenantId,
   after: string,
 ): Promise<SealPage | Trouble> {
   const request = { tenant, collection: "seal", after, limit: sealsPerRead } as const;
-  const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
-    ports.store.listDocuments(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "listDocuments", request);
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   const { documents } = answer;
   const seals = documents
@@ -79,7 +77,7 @@ export async function lastSealFrom(
 }
 
 export async function putSeal(
-  { ports, config }: Engine,
+  engine: Engine,
   { tenant, secret }: { readonly tenant: TenantId; readonly secret: string },
   seal: Seal,
   expectedRevision: number,
@@ -95,11 +93,9 @@ export async function putSeal(
     expectedRevision,
     // Whoever seals up to the same record writes the same hashes: both may believe that they were first.
     changeId: `${sequence}:${hash}`,
-    actor: ports.instance,
+    actor: engine.ports.instance,
   } as const;
-  const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.putDocument(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "putDocument", request);
   return answer.kind === "saved" || answer.kind === "revision_conflict" ? answer : troubleOf(answer);
 }
 
@@ -119,13 +115,11 @@ export async function dropOldSeals(engine: Engine, tenant: TenantId, keptFrom: n
 
 /** Rows after a number, with where the rows begin and end. */
 export async function readRows(
-  { ports, config }: Engine,
+  engine: Engine,
   tenant: TenantId,
   { after, limit }: { readonly after: number; readonly limit: number },
 ): Promise<({ readonly kind: "events" } & TrailReading) | Trouble> {
-  const answer = await askUntilKnown(ports, "readEvents", storeLimits(config), (deadlineMs) =>
-    ports.store.readEvents({ tenant, after, limit }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "readEvents", { tenant, after, limit });
   return answer.kind === "events" ? answer : { kind: answer.kind, cause: answer.cause };
 }
 

@@ -2,9 +2,9 @@
 import { type Canary, isOver } from "../../domain/canary.ts";
 import { platformTenant } from "../../domain/tenant.ts";
 import { troubleOf } from "../acting.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 
 export type KeptCanary = { readonly canary: Canary; readonly revision: number };
 
@@ -15,12 +15,10 @@ const endedMax = 20;
 const listedMax = 1_000;
 
 export async function readCanary(
-  { ports, config }: Engine,
+  engine: Engine,
   id: string,
 ): Promise<({ readonly kind: "canary" } & KeptCanary) | { readonly kind: "not_found" } | Trouble> {
-  const answer = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.getDocument({ ...place, id }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "getDocument", { ...place, id });
   if (answer.kind === "not_found") return { kind: "not_found" };
   if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
   const { body, revision } = answer.document;
@@ -28,14 +26,11 @@ export async function readCanary(
 }
 
 /** The latest first. */
-export async function listCanaries({
-  ports,
-  config,
-}: Engine): Promise<{ readonly kind: "listed"; readonly canaries: readonly KeptCanary[] } | Trouble> {
+export async function listCanaries(
+  engine: Engine,
+): Promise<{ readonly kind: "listed"; readonly canaries: readonly KeptCanary[] } | Trouble> {
   const request = { ...place, after: "", limit: listedMax };
-  const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
-    ports.store.listDocuments(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "listDocuments", request);
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   const canaries = answer.documents.map(({ body, revision }) => ({
     canary: JSON.parse(body) as Canary,
@@ -46,10 +41,11 @@ export async function listCanaries({
 
 /** Revision 0 is a new one. Its row in the audit trail tells the state. */
 export async function saveCanary(
-  { ports, config }: Engine,
+  engine: Engine,
   { canary, revision }: KeptCanary,
   actor: string,
 ): Promise<{ readonly kind: "saved"; readonly revision: number } | { readonly kind: "conflict" } | Trouble> {
+  const { ports } = engine;
   const request = {
     ...place,
     id: canary.id,
@@ -58,9 +54,7 @@ export async function saveCanary(
     changeId: `${canary.state} ${ports.random.token()}`,
     actor,
   };
-  const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.putDocument(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "putDocument", request);
   if (answer.kind === "saved") return { kind: "saved", revision: answer.revision };
   return answer.kind === "revision_conflict" ? { kind: "conflict" } : troubleOf(answer);
 }
@@ -71,12 +65,9 @@ export async function forgetOldCanaries(
   canaries: readonly KeptCanary[],
   actor: string,
 ): Promise<void> {
-  const { ports, config } = engine;
   const old = canaries.filter(({ canary }) => isOver(canary)).slice(endedMax);
   for (const { canary } of old) {
     const request = { ...place, id: canary.id, actor };
-    await askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) =>
-      ports.store.removeDocument(request, { deadlineMs }),
-    );
+    await ask(engine, "removeDocument", request);
   }
 }

@@ -3,9 +3,9 @@ import { apply } from "../../domain/engine/apply.ts";
 import { parseOutsideKey } from "../../domain/engine/keys.ts";
 import type { JobId } from "../../domain/job.ts";
 import type { RunHeader } from "../../domain/run.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { type Engine, engineLimits, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 
 /** `open`: not to be known in advance; the run itself decides. */
 export type Foreseen =
@@ -26,13 +26,7 @@ export async function foreseeRetry(engine: Engine, header: RunHeader, jobId: Job
   const view = { runId, tenant, actor, version, records, ...(parent === undefined ? {} : { parent }) };
   const entry = { kind: "retry", entryId: "foreseen", jobId, actor } as const;
   for (let round = 0; round < roundsMax; round += 1) {
-    const applied = apply(
-      pinned.definition,
-      view,
-      [entry],
-      engine.storeTime.nowMs(),
-      engineLimits(engine.config),
-    );
+    const applied = apply(pinned.definition, view, [entry], engine.storeTime.nowMs(), engine.terms.commit);
     if (applied.kind === "applied") return { kind: applied.fates[0]?.fate ?? "open" };
     // What lies outside the run is looked at by whoever applies the entry.
     if (applied.records.some((key) => parseOutsideKey(key) !== undefined)) return { kind: "open" };
@@ -44,8 +38,6 @@ export async function foreseeRetry(engine: Engine, header: RunHeader, jobId: Job
   return { kind: "open" };
 }
 
-function load({ ports, config }: Engine, { tenant, runId }: RunHeader, records: readonly string[]) {
-  return askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-    ports.store.loadRun({ tenant, runId, records }, { deadlineMs }),
-  );
+function load(engine: Engine, { tenant, runId }: RunHeader, records: readonly string[]) {
+  return ask(engine, "loadRun", { tenant, runId, records });
 }

@@ -5,9 +5,9 @@ import { readError, readStepRecord } from "../../domain/engine/records.ts";
 import { judgeRetry, type RetryVerdict } from "../../domain/retry-verdict.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { foreseeRetry } from "./foresee-retry.ts";
 
 export type LetterDetails = {
@@ -69,14 +69,8 @@ type LetterFound =
   | { readonly kind: "not_found" }
   | Trouble;
 
-export async function findLetter(
-  { ports, config }: Engine,
-  tenant: TenantId,
-  id: string,
-): Promise<LetterFound> {
-  const answer = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.getDocument({ tenant, collection: "deadLetter", id }, { deadlineMs }),
-  );
+export async function findLetter(engine: Engine, tenant: TenantId, id: string): Promise<LetterFound> {
+  const answer = await ask(engine, "getDocument", { tenant, collection: "deadLetter", id });
   if (answer.kind === "not_found") return { kind: "not_found" };
   if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
   return { kind: "letter", letter: readLetter(answer.document) };
@@ -93,7 +87,7 @@ type RunOfLetter =
   | Trouble;
 
 /** The step, the error and the input in one read: the job itself need not be there any more. */
-async function readRun({ ports, config }: Engine, tenant: TenantId, letter: Letter): Promise<RunOfLetter> {
+async function readRun(engine: Engine, tenant: TenantId, letter: Letter): Promise<RunOfLetter> {
   const { runId, step, attempt, errorKey } = letter;
   if (runId === undefined) return { kind: "gone" };
   const inputs = step === undefined ? [] : [...new Set([jobInputKey(step, attempt ?? 1), jobInputKey(step)])];
@@ -102,9 +96,7 @@ async function readRun({ ports, config }: Engine, tenant: TenantId, letter: Lett
     ...(errorKey === undefined ? [] : [errorKey]),
     ...inputs,
   ];
-  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-    ports.store.loadRun({ tenant, runId, records }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "loadRun", { tenant, runId, records });
   if (answer.kind === "not_found") return { kind: "gone" };
   if (answer.kind !== "run") return { kind: answer.kind, cause: answer.cause };
   const bodies = new Map(answer.records.map(({ key, body }) => [key, body]));

@@ -3,9 +3,9 @@ import { type Letter, type LetterState, readLetter } from "../../domain/dead-let
 import type { Document } from "../../domain/document.ts";
 import type { DeadLetterReason } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 
 export type LetterFilter = { readonly state?: LetterState; readonly reason?: DeadLetterReason };
 
@@ -51,12 +51,10 @@ export function isWanted(letter: Letter, { state, reason }: LetterFilter): boole
 }
 
 export async function readDocuments(
-  { ports, config }: Engine,
+  engine: Engine,
   tenant: TenantId,
   page: { readonly after: string; readonly limit: number },
 ): Promise<{ readonly kind: "listed"; readonly documents: readonly Document[] } | Trouble> {
-  const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
-    ports.store.listDocuments({ tenant, collection: "deadLetter", ...page }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "listDocuments", { tenant, collection: "deadLetter", ...page });
   return answer.kind === "listed" ? answer : { kind: answer.kind, cause: answer.cause };
 }

@@ -3,7 +3,7 @@ import { readLetter } from "../../domain/dead-letter.ts";
 import { credentialIn, writeTroubleOf } from "../acting.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import type { Caller, WriteTrouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { isWanted, type LetterFilter, readDocuments } from "./list-dead-letters.ts";
 
 export type PurgeRequest = LetterFilter & { readonly beforeMs?: number };
@@ -52,14 +52,14 @@ export async function purgeDeadLetters(
 }
 
 export async function removeDeadLetter(
-  { ports, config }: Engine,
+  { ports, terms }: Engine,
   caller: Caller,
   id: string,
 ): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | WriteTrouble> {
   const { tenant, actor } = caller;
   const request = { tenant, collection: "deadLetter", id, actor, ...credentialIn(tenant, caller) } as const;
   let tries = 0;
-  const answer = await askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) => {
+  const answer = await askUntilKnown(ports, "removeDocument", terms.store, (deadlineMs) => {
     tries += 1;
     return ports.store.removeDocument(request, { deadlineMs });
   });

@@ -4,10 +4,10 @@ import type { RunHeader, RunId } from "../../domain/run.ts";
 import { retryAfterSeconds } from "../../domain/wait.ts";
 import type { DeliveryRefusal } from "../../ports/run-operations.ts";
 import type { SlotHolders } from "../admission/slot-holders.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Caller, Trouble } from "../control-api.ts";
 import { deliverEntry } from "../engine/deliver-entry.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { findLetter, inspectDeadLetter, type LetterDetails } from "./inspect-dead-letter.ts";
 
 export type RetryAnswer =
@@ -106,12 +106,7 @@ function refusalOf(because: DeliveryRefusal): RetryAnswer {
 /** Names who holds the slots, where the store says so. */
 async function limitReached({ engine, holders }: RetryDesk, tenant: Caller["tenant"]): Promise<RetryAnswer> {
   const { ports, config } = engine;
-  const [named, counted] = await Promise.all([
-    holders.of(tenant),
-    askUntilKnown(ports, "countActive", storeLimits(config), (deadlineMs) =>
-      ports.store.countActive({ tenant }, { deadlineMs }),
-    ),
-  ]);
+  const [named, counted] = await Promise.all([holders.of(tenant), ask(engine, "countActive", { tenant })]);
   return {
     kind: "limit_reached",
     ...(counted.kind !== "counted" || counted.limit === undefined

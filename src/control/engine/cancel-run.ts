@@ -2,10 +2,10 @@
 import type { RunId } from "../../domain/run.ts";
 import { isTerminal } from "../../domain/run.ts";
 import { credentialIn } from "../acting.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Caller, CancelAnswer, ControlApi } from "../control-api.ts";
 import { deliverEntry } from "./deliver-entry.ts";
-import { type Engine, storeLimits } from "./engine.ts";
+import type { Engine } from "./engine.ts";
 
 export async function cancelRun(
   engine: Engine,
@@ -58,18 +58,14 @@ export async function deleteRun(
   }
 }
 
-function removePart({ ports, config }: Engine, caller: Caller, runId: RunId) {
+function removePart(engine: Engine, caller: Caller, runId: RunId) {
   const { tenant, actor } = caller;
   const request = { tenant, runId, actor, ...credentialIn(tenant, caller) };
-  return askUntilKnown(ports, "deleteRun", storeLimits(config), (deadlineMs) =>
-    ports.store.deleteRun(request, { deadlineMs }),
-  );
+  return ask(engine, "deleteRun", request);
 }
 
-async function readHeader({ ports, config }: Engine, { tenant }: Caller, runId: RunId) {
-  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-    ports.store.loadRun({ tenant, runId, records: [] }, { deadlineMs }),
-  );
+async function readHeader(engine: Engine, { tenant }: Caller, runId: RunId) {
+  const answer = await ask(engine, "loadRun", { tenant, runId, records: [] });
   if (answer.kind === "unknown" || answer.kind === "unavailable") {
     return { kind: answer.kind, cause: answer.cause } as const;
   }

@@ -7,12 +7,11 @@ import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { DeliveryRefusal } from "../../ports/run-operations.ts";
 import type { Answer } from "../../ports/store.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import { instantOf } from "../locks/lease-target.ts";
-import { handoffLockTerms } from "../locks/lease-terms.ts";
 import { afterCommit, countFate, remember } from "./after-commit.ts";
 import { drainOwned, wakeRelatives } from "./drain-run.ts";
-import { type Engine, storeLimits } from "./engine.ts";
+import type { Engine } from "./engine.ts";
 import { propose } from "./propose.ts";
 
 export type DeliveryRequest = {
@@ -31,25 +30,20 @@ export type DeliveryAnswer =
 
 /** Strategy `handoff`: whoever finds the run busy is finished, its owner will do it. */
 export async function deliverEntry(engine: Engine, request: DeliveryRequest): Promise<DeliveryAnswer> {
-  const { ports, config } = engine;
+  const { ports } = engine;
   const { tenant, runId, entry } = request;
   const proposed = propose(engine, runId, entry);
-  const terms = handoffLockTerms(config);
+  const terms = engine.terms.locks.handoff;
   const token = ports.random.token() as LockToken;
   const since = instantOf(ports.clock);
   const take = { token, instance: ports.instance, ttlMs: terms.ttlMs };
-  const answer = await askUntilKnown(ports, "deliver", storeLimits(config), (deadlineMs) =>
-    ports.store.deliver(
-      {
-        ...request,
-        take,
-        whenBusy: "append",
-        records: [],
-        ...(proposed === undefined ? {} : { proposal: proposed.proposal }),
-      },
-      { deadlineMs },
-    ),
-  );
+  const answer = await ask(engine, "deliver", {
+    ...request,
+    take,
+    whenBusy: "append",
+    records: [],
+    ...(proposed === undefined ? {} : { proposal: proposed.proposal }),
+  });
   if (proposed !== undefined) {
     if (answer.kind === "applied") {
       const { change, commitId } = proposed.proposal;

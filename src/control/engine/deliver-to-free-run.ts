@@ -3,13 +3,12 @@ import type { LockToken, RiskClass } from "../../domain/lock.ts";
 import type { RenewalChoice } from "../../domain/tenant.ts";
 import { waitDelayMs } from "../../domain/wait.ts";
 import type { Answer } from "../../ports/store.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { WaitingResult } from "../jobs/busy-results.ts";
 import { instantOf } from "../locks/lease-target.ts";
-import { runLockTerms } from "../locks/lease-terms.ts";
 import { type DeliveryAnswer, type DeliveryRequest, deliveryAnswer } from "./deliver-entry.ts";
 import { drainOwned } from "./drain-run.ts";
-import { type Engine, storeLimits } from "./engine.ts";
+import type { Engine } from "./engine.ts";
 
 export type FreeRunTerms = {
   readonly path: "gateway" | "bus";
@@ -62,13 +61,11 @@ async function tryOnce(
   const token = ports.random.token() as LockToken;
   const since = instantOf(ports.clock);
   const take = { token, instance: ports.instance, ttlMs: config["locks.run.ttlMs"] };
-  const answer = await askUntilKnown(ports, "deliver", storeLimits(config), (deadlineMs) =>
-    ports.store.deliver({ ...request, take, whenBusy: "refuse", records: [] }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "deliver", { ...request, take, whenBusy: "refuse", records: [] });
   if (answer.kind === "delivered" && answer.run.kind === "owned") {
     const { run } = answer;
     const risk = await riskOf(engine, request, run.header.definition);
-    const terms = runLockTerms(config, risk, "try_once", renewal);
+    const terms = engine.terms.locks.run[renewal][risk];
     const grant = { kind: "acquired", token, fence: run.fence, since } as const;
     engine.background.run("draining a run", () => drainOwned(engine, { tenant, runId, terms, grant }, run));
   }

@@ -13,13 +13,13 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { OwnedRun } from "../../ports/run-operations.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask, askUntilKnown } from "../ask-until-known.ts";
 import type { Acquisition } from "../locks/acquire-lease.ts";
 import { instantOf } from "../locks/lease-target.ts";
-import { handoffLockTerms, type LeaseTerms } from "../locks/lease-terms.ts";
+import type { LeaseTerms } from "../locks/lease-terms.ts";
 import { holdLease, type Lease } from "../locks/with-lease.ts";
 import { afterCommit, countFate, remember } from "./after-commit.ts";
-import { type Engine, engineLimits, storeLimits } from "./engine.ts";
+import type { Engine } from "./engine.ts";
 import { forgetOutside, loadOutside } from "./load-outside.ts";
 import { type CachedRun, KnownRecords } from "./run-cache.ts";
 
@@ -32,14 +32,12 @@ export type Ownership = {
 
 /** Takes the run if something waits in it and nobody owns it. */
 export async function drainRun(engine: Engine, tenant: TenantId, runId: RunId): Promise<void> {
-  const { ports, config } = engine;
-  const terms = handoffLockTerms(config);
+  const { ports } = engine;
+  const terms = engine.terms.locks.handoff;
   const token = ports.random.token() as LockToken;
   const since = instantOf(ports.clock);
   const take = { token, instance: ports.instance, ttlMs: terms.ttlMs };
-  const answer = await askUntilKnown(ports, "takeRun", storeLimits(config), (deadlineMs) =>
-    ports.store.takeRun({ tenant, runId, take, records: [] }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "takeRun", { tenant, runId, take, records: [] });
   if (answer.kind !== "owned") return;
   const grant = { kind: "acquired", token, fence: answer.fence, since } as const;
   await drainOwned(engine, { tenant, runId, terms, grant }, answer);
@@ -165,7 +163,7 @@ function applyOrSetAside(
   const nowMs = engine.storeTime.nowMs();
   try {
     return engine.computing.time("commit", run.tenant, () =>
-      apply(compiled, run, entries, nowMs, engineLimits(engine.config)),
+      apply(compiled, run, entries, nowMs, engine.terms.commit),
     );
   } catch (error) {
     const [head] = entries;
@@ -183,7 +181,7 @@ function applyOrSetAside(
 
 /** Dead letter first, then the step fails, in one commit. If even that cannot be applied, the run fails. */
 function setAside(
-  { config }: Engine,
+  { terms }: Engine,
   compiled: CompiledDefinition,
   run: CachedRun,
   head: InboxEntry,
@@ -195,7 +193,7 @@ function setAside(
   const fates = [{ entry: head, fate: "applied" }] as const;
   try {
     const entry = { kind: "poisoned", entryId: head.entryId, was } as const;
-    const applied = apply(compiled, run, [entry], nowMs, engineLimits(config));
+    const applied = apply(compiled, run, [entry], nowMs, terms.commit);
     if (applied.kind === "needs") return applied;
     return {
       ...applied,
@@ -214,12 +212,9 @@ async function load(engine: Engine, run: CachedRun, keys: readonly string[]): Pr
   const outside = absent.filter((key) => parseOutsideKey(key) !== undefined);
   if (outside.length > 0 && !(await loadOutside(engine, run, outside))) return false;
   const missing = outside.length === 0 ? absent : absent.filter((key) => !outside.includes(key));
-  const { ports, config } = engine;
   const { tenant, runId } = run;
   for (const records of inTrips(missing)) {
-    const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-      ports.store.loadRun({ tenant, runId, records }, { deadlineMs }),
-    );
+    const answer = await ask(engine, "loadRun", { tenant, runId, records });
     if (answer.kind !== "run") return false;
     for (const key of records) run.records.set(key, undefined);
     for (const { key, body } of answer.records) run.records.set(key, body);
@@ -257,7 +252,7 @@ async function commitOne(
     consumed: decided.consumed,
     change,
   };
-  const answer = await askUntilKnown(ports, "commit", storeLimits(engine.config), (deadlineMs) =>
+  const answer = await askUntilKnown(ports, "commit", engine.terms.store, (deadlineMs) =>
     lease.write("commit", request, deadlineMs),
   );
   span?.note({ tenant, run: runId, count: decided.consumed, outcome: answer.kind });

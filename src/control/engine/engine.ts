@@ -6,7 +6,7 @@ import type { Bus } from "../../ports/bus.ts";
 import type { DefinitionJudge } from "../../ports/definition-judge.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { TenantCache } from "../admission/tenant-cache.ts";
-import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
+import { type AskLimits, ask } from "../ask-until-known.ts";
 import type { SealBook } from "../audit/seal-trail.ts";
 import type { CollectedSamples } from "../canaries/collected-samples.ts";
 import type { CanarySamples } from "../canaries/samples.ts";
@@ -17,6 +17,7 @@ import type { Wakes } from "../events/wakes.ts";
 import type { BusyResults } from "../jobs/busy-results.ts";
 import type { Offers } from "../jobs/offers.ts";
 import type { UntoldJobs } from "../jobs/untold-jobs.ts";
+import { type LockTerms, lockTerms } from "../locks/lease-terms.ts";
 import type { LockWaiters } from "../locks/lock-waiters.ts";
 import type { PlatformSettings } from "../policies/platform-settings.ts";
 import type { FullLimits } from "../pools/full-limits.ts";
@@ -31,6 +32,7 @@ export type Engine = {
   readonly ports: Ports;
   readonly bus: Bus;
   readonly config: Config;
+  readonly terms: EngineTerms;
   readonly tenants: TenantCache;
   readonly platform: PlatformSettings;
   readonly busyResults: BusyResults;
@@ -53,32 +55,37 @@ export type Engine = {
   readonly seals: SealBook;
 };
 
-export function engineLimits(config: Config): EngineLimits {
+/** What the settings say of calls, commits and locks: worked out once, when the process starts. */
+export type EngineTerms = {
+  readonly store: AskLimits;
+  readonly admission: AskLimits;
+  readonly commit: EngineLimits;
+  readonly locks: LockTerms;
+};
+
+export function engineTerms(config: Config): EngineTerms {
+  const callTimeoutMs = config["store.callTimeoutMs"];
   return {
-    ...defaultLimits,
-    itemsMax: config["runs.forEachItemsMax"],
-    depthMax: config["runs.depthMax"],
-    startRecordsMax: config["admission.recordsMax"],
-    startBytesMax: Math.min(defaultLimits.startBytesMax, config["admission.recordBytesMax"]),
-    ...(holdsHighRisk(config) ? { holdsHighRisk: true as const } : {}),
+    store: { callTimeoutMs, budgetMs: 2 * callTimeoutMs },
+    admission: { callTimeoutMs: config["admission.callTimeoutMs"], budgetMs: config["admission.resolveMs"] },
+    commit: {
+      ...defaultLimits,
+      itemsMax: config["runs.forEachItemsMax"],
+      depthMax: config["runs.depthMax"],
+      startRecordsMax: config["admission.recordsMax"],
+      startBytesMax: Math.min(defaultLimits.startBytesMax, config["admission.recordBytesMax"]),
+      ...(holdsHighRisk(config) ? { holdsHighRisk: true as const } : {}),
+    },
+    locks: lockTerms(config),
   };
 }
 
-export function storeLimits(config: Config): AskLimits {
-  const callTimeoutMs = config["store.callTimeoutMs"];
-  return { callTimeoutMs, budgetMs: 2 * callTimeoutMs };
-}
-
 /** The tenant's settings as of at most a few seconds ago; undefined when the store does not answer. */
-export async function settingsOf(
-  { ports, config, tenants }: Engine,
-  tenant: TenantId,
-): Promise<TenantSettings | undefined> {
+export async function settingsOf(engine: Engine, tenant: TenantId): Promise<TenantSettings | undefined> {
+  const { tenants } = engine;
   const known = tenants.recall(tenant);
   if (known !== undefined) return known;
-  const answer = await askUntilKnown(ports, "getTenant", storeLimits(config), (deadlineMs) =>
-    ports.store.getTenant({ tenant }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "getTenant", { tenant });
   if (answer.kind !== "tenant") return undefined;
   tenants.learn(tenant, answer.record.settings);
   return answer.record.settings;

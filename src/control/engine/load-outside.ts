@@ -1,9 +1,9 @@
 // Loads what a run reads beyond its own records: other runs of its tree, and the workflows that its steps start.
 import { type OutsideKey, parseOutsideKey } from "../../domain/engine/keys.ts";
 import type { RunId } from "../../domain/run.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { WorkflowDocument } from "../workflows/definitions.ts";
-import { type Engine, storeLimits } from "./engine.ts";
+import type { Engine } from "./engine.ts";
 import type { CachedRun } from "./run-cache.ts";
 
 /** False when the store did not answer. What is not there counts as seen. */
@@ -47,16 +47,14 @@ function isForeign(wanted: Wanted): wanted is Foreign {
 }
 
 async function loadWorkflow(
-  { ports, config }: Engine,
+  engine: Engine,
   run: CachedRun,
   key: string,
   outside: OutsideKey,
 ): Promise<boolean> {
   if (outside.kind !== "workflow") return true;
   const request = { tenant: run.tenant, collection: "workflow", id: outside.workflow } as const;
-  const answer = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.getDocument(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "getDocument", request);
   if (answer.kind === "document") {
     run.records.set(key, (JSON.parse(answer.document.body) as WorkflowDocument).hash);
   }
@@ -64,15 +62,13 @@ async function loadWorkflow(
 }
 
 async function loadForeign(
-  { ports, config }: Engine,
+  engine: Engine,
   run: CachedRun,
   runId: RunId,
   wanted: readonly Foreign[],
 ): Promise<boolean> {
   const records = wanted.map(({ outside }) => outside.key);
-  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-    ports.store.loadRun({ tenant: run.tenant, runId, records }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "loadRun", { tenant: run.tenant, runId, records });
   if (answer.kind !== "run") return answer.kind === "not_found";
   const bodies = new Map(answer.records.map(({ key, body }) => [key, body]));
   for (const { key, outside } of wanted) run.records.set(key, bodies.get(outside.key));

@@ -7,7 +7,7 @@ import type { RunId } from "../../domain/run.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { Proposal } from "../../ports/run-operations.ts";
 import type { Preclaim } from "../jobs/offers.ts";
-import { type Engine, engineLimits } from "./engine.ts";
+import type { Engine } from "./engine.ts";
 import type { CachedRun } from "./run-cache.ts";
 
 export type Proposed = {
@@ -51,7 +51,7 @@ function tryToApply(
   entry: NewEntry,
 ): Applied | undefined {
   try {
-    const limits = engineLimits(engine.config);
+    const limits = engine.terms.commit;
     const nowMs = engine.storeTime.nowMs();
     return engine.computing.time("commit", run.tenant, () =>
       apply(compiled, run, [waitingForm(entry)], nowMs, limits),

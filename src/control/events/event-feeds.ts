@@ -3,9 +3,8 @@ import type { Config } from "../../config.ts";
 import type { EventRow } from "../../domain/event.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Ports } from "../../ports/ports.ts";
 import { type FeedOptions, type FeedStart, type OpenedFeed, openFeed } from "./feed.ts";
-import { readAfterAll, runSource, type TimelineRow, tenantSource } from "./source.ts";
+import { type Reads, readAfterAll, runSource, type TimelineRow, tenantSource } from "./source.ts";
 import { type News, Tail, type TailOptions } from "./tail.ts";
 import type { Wakes } from "./wakes.ts";
 
@@ -25,8 +24,8 @@ type Watched = {
   unlisten: (() => void) | undefined;
 };
 
-export function createEventFeeds(ports: Ports, config: Config, wakes: Wakes): EventFeeds {
-  const reads = { ports, config };
+export function createEventFeeds(reads: Reads, wakes: Wakes): EventFeeds {
+  const { ports, config } = reads;
   const tenants = new Map<TenantId, Watched>();
   const feedOptions: FeedOptions = {
     clock: ports.clock,

@@ -1,12 +1,11 @@
 // Where the streams read: a tenant's event rows, or the timeline of one of its runs, both as rows with growing numbers.
-import type { Config } from "../../config.ts";
 import type { EventRow } from "../../domain/event.ts";
 import { isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Ports } from "../../ports/ports.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 
 export type TimelineRow = { readonly version: number; readonly atMs: number; readonly body: string };
 
@@ -37,7 +36,7 @@ export type Source<Row> = {
 /** Who reads: the one that all clients share, or a client for itself because it is behind. */
 export type Reader = "tail" | "client";
 
-export type Reads = { readonly ports: Ports; readonly config: Config };
+export type Reads = Pick<Engine, "ports" | "config" | "terms">;
 
 /** No row has this number: a read after it only tells where the rows end. */
 export const readAfterAll = Number.MAX_SAFE_INTEGER;
@@ -45,15 +44,14 @@ export const readAfterAll = Number.MAX_SAFE_INTEGER;
 /** Rows of a timeline are large: each holds all that one commit did. */
 const timelineRowsPerRead = 50;
 
-export function tenantSource({ ports, config }: Reads, tenant: TenantId): Source<EventRow> {
+export function tenantSource(reads: Reads, tenant: TenantId): Source<EventRow> {
+  const { ports, config } = reads;
   return {
     numberOf: (row) => row.sequence,
     async read(after, reader) {
       count(ports, "tenant", reader);
       const request = { tenant, after, limit: config["events.rowsPerRead"] };
-      const answer = await askUntilKnown(ports, "readEvents", storeLimits(config), (deadlineMs) =>
-        ports.store.readEvents(request, { deadlineMs }),
-      );
+      const answer = await ask(reads, "readEvents", request);
       if (answer.kind !== "events") return { kind: answer.kind, cause: answer.cause };
       const [oldest] = answer.events;
       if (reader === "tail" && oldest !== undefined) {
@@ -66,18 +64,17 @@ export function tenantSource({ ports, config }: Reads, tenant: TenantId): Source
 }
 
 export function runSource(
-  { ports, config }: Reads,
+  reads: Reads,
   { tenant, runId }: { readonly tenant: TenantId; readonly runId: RunId },
 ): Source<TimelineRow> {
+  const { ports, config } = reads;
   return {
     numberOf: (row) => row.version,
     async read(after, reader) {
       count(ports, "run", reader);
       const limit = Math.min(config["events.rowsPerRead"], timelineRowsPerRead);
       const request = { tenant, runId, after, limit };
-      const answer = await askUntilKnown(ports, "readTimeline", storeLimits(config), (deadlineMs) =>
-        ports.store.readTimeline(request, { deadlineMs }),
-      );
+      const answer = await ask(reads, "readTimeline", request);
       if (answer.kind === "not_found") return { kind: "gone" };
       if (answer.kind !== "timeline") return { kind: answer.kind, cause: answer.cause };
       const { rows, version, status } = answer;

@@ -3,9 +3,9 @@ import type { ClaimToken } from "../../domain/job.ts";
 import { isPlaceRefusal } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimAnswer } from "../../ports/job-operations.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { ClaimedJob } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { type Match, type Offer, placeOf, termsOf } from "./offers.ts";
 
 /** Jobs claimed by one operation: it stays within its budget of 2 ms. */
@@ -55,7 +55,7 @@ function batches(matches: readonly Match[]): readonly (readonly Match[])[] {
 type Judged = ClaimAnswer | undefined;
 
 async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Match[]) {
-  const { ports, config, limits } = engine;
+  const { ports, limits } = engine;
   const wanted = batch.map((match) => ({ ...match, token: ports.random.token() as ClaimToken }));
   const claims = wanted.map(({ offer, hint, token }) => {
     const { credential: _credential, ...terms } = termsOf(offer, token);
@@ -64,9 +64,7 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
   const credential = batch[0]?.offer.credential;
   const request = { tenant, claims, ...(credential === undefined ? {} : { credential }) };
   const sentAt = limits.moment();
-  const answer = await askUntilKnown(ports, "claimJobs", storeLimits(config), (deadlineMs) =>
-    ports.store.claimJobs(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "claimJobs", request);
   const given = new Map<Offer, ClaimedJob[]>();
   let refusal: ClaimRefusal | undefined;
   let granted = 0;

@@ -1,9 +1,9 @@
 // Finds waiting jobs through the store when no hint tells of them: after a restart, or because the hint was lost.
 
 import { fitsRequirements } from "../../domain/requirements.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import type { Offer } from "./offers.ts";
 
 /** Jobs looked at first, and at most when those are all for other workers. */
@@ -12,16 +12,15 @@ const secondLook = 1_000;
 
 /** Asks only when no job is remembered that this worker could do. */
 export async function discoverJobs(
-  { ports, config, offers }: Engine,
+  engine: Engine,
   offer: Offer,
 ): Promise<{ readonly kind: "found" } | Trouble> {
+  const { offers } = engine;
   if (offers.hasWorkFor(offer)) return { kind: "found" };
   const { tenant } = offer;
   for (const topic of offer.topics) {
     for (const limit of [Math.max(firstLook, offer.places), secondLook]) {
-      const answer = await askUntilKnown(ports, "listReadyJobs", storeLimits(config), (deadlineMs) =>
-        ports.store.listReadyJobs({ tenant, topic, limit }, { deadlineMs }),
-      );
+      const answer = await ask(engine, "listReadyJobs", { tenant, topic, limit });
       if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
       const fit = answer.jobs.filter(({ requires }) => fitsRequirements(requires, offer));
       for (const hint of fit) offers.learn(tenant, hint);

@@ -2,9 +2,9 @@
 import { parseJobId } from "../../domain/job.ts";
 import { parseTenantId, type TenantId } from "../../domain/tenant.ts";
 import type { Bus, BusDelivery, Consumer, Publication } from "../../ports/bus.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Caller, ResultReport } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { reportResult } from "./report-result.ts";
 
 export type BusResult = { readonly caller: Caller; readonly report: ResultReport };
@@ -62,7 +62,7 @@ async function writeDeadLetter(
   { subject, body }: BusDelivery,
   because: string,
 ): Promise<void> {
-  const { ports, config } = engine;
+  const { ports } = engine;
   const tenant = tenantOf(subject);
   const id = subject.slice((tenant ?? "").length + 1);
   const run = parseJobId(id)?.runId;
@@ -80,9 +80,7 @@ async function writeDeadLetter(
     changeId: `${id} ${because}`,
     actor: "bus",
   } as const;
-  const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.putDocument(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "putDocument", request);
   if (answer.kind !== "saved") throw new Error(`the dead letter could not be written: ${answer.kind}`);
   ports.metrics.count("dead_letters_total", { reason: "deliveries_exhausted" });
 }

@@ -1,7 +1,7 @@
 // A worker says which jobs it still works on; it learns which are lost and which are no longer wanted.
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Beat, BeatResult, Caller, Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import type { Workers } from "./workers.ts";
 
 /** Beats judged by one operation: it stays within its budget of 2 ms. */
@@ -13,7 +13,7 @@ export async function heartbeat(
   worker: string,
   beats: readonly Beat[],
 ): Promise<{ readonly kind: "judged"; readonly answers: readonly BeatResult[] } | Trouble> {
-  const { ports, config } = desk.engine;
+  const { config } = desk.engine;
   const { tenant } = caller;
   desk.workers.beat(tenant, worker, beats);
   const answers: BeatResult[] = [];
@@ -24,9 +24,7 @@ export async function heartbeat(
       leaseMs: leaseMs ?? config["jobs.leaseMs"],
       ...(progress === undefined ? {} : { progress: JSON.stringify(progress) }),
     }));
-    const answer = await askUntilKnown(ports, "heartbeatJobs", storeLimits(config), (deadlineMs) =>
-      ports.store.heartbeatJobs({ tenant, beats: batch }, { deadlineMs }),
-    );
+    const answer = await ask(desk.engine, "heartbeatJobs", { tenant, beats: batch });
     if (answer.kind !== "judged") return { kind: answer.kind, cause: answer.cause };
     answers.push(...answer.answers);
   }

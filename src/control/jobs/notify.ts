@@ -2,8 +2,8 @@
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { ClaimToken, JobHint } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import { ask } from "../ask-until-known.ts";
+import type { Engine } from "../engine/engine.ts";
 import { reportResult } from "./report-result.ts";
 import { traceClaim, traceparentOf } from "./trace-claim.ts";
 
@@ -13,9 +13,7 @@ export async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHin
   const worker = `notifier ${ports.instance}`;
   const token = ports.random.token() as ClaimToken;
   const terms = { token, worker, leaseMs: config["jobs.leaseMs"] };
-  const answer = await askUntilKnown(ports, "claimJobs", storeLimits(config), (deadlineMs) =>
-    ports.store.claimJobs({ tenant, claims: [{ jobId, terms }] }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "claimJobs", { tenant, claims: [{ jobId, terms }] });
   const [claim] = answer.kind === "judged" ? answer.answers : [];
   // Another process has it, or nobody wants it any more.
   if (claim?.kind !== "claimed") return;

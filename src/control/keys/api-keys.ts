@@ -13,9 +13,9 @@ import { describeChange } from "../../domain/audit-detail.ts";
 import { lineageBelow } from "../../domain/person.ts";
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import { type Acting, actorOf, credentialIn, troubleOf, writeTroubleOf } from "../acting.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { ControlApi, WriteTrouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { changeTenant, readRecord } from "../tenants/tenants.ts";
 
 type Answer<Name extends keyof ControlApi> = Awaited<
@@ -28,7 +28,7 @@ export async function createKey(
   tenant: TenantId,
   options: Parameters<ControlApi["createKey"]>[2],
 ): Promise<Answer<"createKey">> {
-  const { ports, config, storeTime } = engine;
+  const { ports, storeTime } = engine;
   const lineage = lineageOf(by);
   if (lineage === undefined) return { kind: "lineage_too_long" };
   const keyId = `${tenant}.${ports.random.token().slice(0, 16)}`;
@@ -53,9 +53,7 @@ export async function createKey(
     actor: actorOf(by),
     ...credentialIn(tenant, by),
   } as const;
-  const answer = await askUntilKnown(ports, "putDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.putDocument({ ...request, expectedRevision: 0 }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "putDocument", { ...request, expectedRevision: 0 });
   if (answer.kind === "saved") return { kind: "created", text: makeKeyText({ keyId, secret }), key };
   if (answer.kind === "revision_conflict") throw new Error("a random key id is new");
   if (answer.kind === "quota_reached") return { kind: answer.kind, quota: "api_keys", limit: answer.quota };
@@ -75,11 +73,8 @@ export async function listKeys(
   tenant: TenantId,
   page = firstPage,
 ): Promise<Answer<"listKeys">> {
-  const { ports, config } = engine;
   const request = { tenant, collection: "apiKey", ...page } as const;
-  const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
-    ports.store.listDocuments(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "listDocuments", request);
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   return { kind: "listed", keys: answer.documents.map(({ body }) => JSON.parse(body) as ApiKeyRecord) };
 }
@@ -90,13 +85,10 @@ export async function revokeKey(
   cache: KeyCache,
   request: { readonly by: Acting; readonly tenant: TenantId; readonly keyId: string },
 ): Promise<Answer<"revokeKey">> {
-  const { ports, config } = engine;
   const { by, tenant, keyId } = request;
   cache.forget(keyId);
   // An id that no key has must not get into the tenant's record, which everybody reads.
-  const found = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.getDocument({ tenant, collection: "apiKey", id: keyId }, { deadlineMs }),
-  );
+  const found = await ask(engine, "getDocument", { tenant, collection: "apiKey", id: keyId });
   if (found.kind === "not_found") return found;
   if (found.kind !== "document") return { kind: found.kind, cause: found.cause };
   const listed = await changeTenant(engine, by, tenant, (settings) =>
@@ -106,9 +98,7 @@ export async function revokeKey(
   if (listed.kind !== "saved") return listed;
   // The change above acted for the caller's key; its removal completes it, also when the key has revoked itself.
   const place = { tenant, collection: "apiKey", id: keyId, actor: actorOf(by) } as const;
-  const answer = await askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.removeDocument(place, { deadlineMs }),
-  );
+  const answer = await ask(engine, "removeDocument", place);
   cache.forget(keyId);
   if (answer.kind === "removed") return { kind: "revoked" };
   return answer.kind === "not_found" ? answer : troubleOf(answer);
@@ -120,7 +110,6 @@ export async function revokeAllKeys(
   cache: KeyCache,
   { by, tenant }: { readonly by: Acting; readonly tenant: TenantId },
 ): Promise<{ readonly kind: "revoked" } | WriteTrouble> {
-  const { ports, config } = engine;
   for (;;) {
     const page = await listKeys(engine, tenant);
     if (page.kind !== "listed") return page;
@@ -137,9 +126,7 @@ export async function revokeAllKeys(
         keyIds.slice(first, first + removedTogether).map((keyId) => {
           cache.forget(keyId);
           const place = { tenant, collection: "apiKey", id: keyId, actor: actorOf(by) } as const;
-          return askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) =>
-            ports.store.removeDocument(place, { deadlineMs }),
-          );
+          return ask(engine, "removeDocument", place);
         }),
       );
       const failed = answers.find(({ kind }) => kind !== "removed" && kind !== "not_found");
@@ -154,7 +141,7 @@ const removedTogether = 50;
 const describedMax = 100;
 
 export async function describeKeys(
-  { ports, config }: Engine,
+  engine: Engine,
   keyIds: readonly string[],
 ): Promise<ReadonlyMap<string, ApiKeyRecord>> {
   const found = await Promise.all(
@@ -162,9 +149,7 @@ export async function describeKeys(
       const tenant = tenantOfKey(keyId);
       if (tenant === undefined) return [];
       const request = { tenant, collection: "apiKey", id: keyId } as const;
-      const answer = await askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
-        ports.store.getDocument(request, { deadlineMs }),
-      );
+      const answer = await ask(engine, "getDocument", request);
       return answer.kind === "document" ? [JSON.parse(answer.document.body) as ApiKeyRecord] : [];
     }),
   );
@@ -225,11 +210,9 @@ export async function authenticate(
   return judgeExpiry(key, storeTime.nowMs());
 }
 
-function readKey({ ports, config }: Engine, { tenant, keyId }: KeyText) {
+function readKey(engine: Engine, { tenant, keyId }: KeyText) {
   const request = { tenant, collection: "apiKey", id: keyId } as const;
-  return askUntilKnown(ports, "getDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.getDocument(request, { deadlineMs }),
-  );
+  return ask(engine, "getDocument", request);
 }
 
 function judgeExpiry(key: ApiKeyRecord, nowMs: number): Answer<"authenticate"> {

@@ -6,7 +6,6 @@ import { askAgainInMs, type LockPace, leaseLeftMs } from "../../domain/lock-wait
 import { waitDelayMs } from "../../domain/wait.ts";
 import type { Answer } from "../../ports/store.ts";
 import type { Trouble } from "../control-api.ts";
-import { storeLimits } from "../engine/engine.ts";
 import { giveBack } from "./give-back.ts";
 import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
 import type { AcquireLockAnswer, AcquireLockRequest } from "./lock-api.ts";
@@ -289,13 +288,13 @@ class Acquisition {
 
   /** How much longer the store may not answer before the outcome is called unknown. */
   #troubleLeftMs(): number {
-    const { ports, config } = this.#desk.engine;
+    const { ports, terms } = this.#desk.engine;
     const nowMs = ports.clock.monotonicMs();
-    return storeLimits(config).budgetMs - (nowMs - (this.#troubleSinceMs ?? nowMs));
+    return terms.store.budgetMs - (nowMs - (this.#troubleSinceMs ?? nowMs));
   }
 
   #callTimeoutMs(): number {
-    return Math.max(1, Math.min(this.#desk.engine.config["store.callTimeoutMs"], this.#troubleLeftMs()));
+    return Math.max(1, Math.min(this.#desk.engine.terms.store.callTimeoutMs, this.#troubleLeftMs()));
   }
 
   #isOver(): boolean {

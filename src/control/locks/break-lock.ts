@@ -1,14 +1,13 @@
 // Takes a lock of any kind from its holder, on an operator's word: its writes are refused from then on.
 import { askUntilKnown } from "../ask-until-known.ts";
-import { storeLimits } from "../engine/engine.ts";
 import { instantOf, logFields } from "./lease-target.ts";
 import type { BreakLockAnswer, BreakLockRequest } from "./lock-api.ts";
 import { handOn, type LockDesk } from "./lock-desk.ts";
 
 export async function breakLock(desk: LockDesk, request: BreakLockRequest): Promise<BreakLockAnswer> {
-  const { ports, config } = desk.engine;
+  const { ports, terms } = desk.engine;
   let since = instantOf(ports.clock);
-  const answer = await askUntilKnown(ports, "breakLock", storeLimits(config), (deadlineMs) => {
+  const answer = await askUntilKnown(ports, "breakLock", terms.store, (deadlineMs) => {
     since = instantOf(ports.clock);
     return ports.store.breakLock(request, { deadlineMs });
   });

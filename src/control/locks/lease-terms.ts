@@ -21,6 +21,32 @@ export type LeaseTerms = {
   readonly foundBusy?: () => void;
 };
 
+/** Of the locks that the flows of runs take. */
+export type LockTerms = {
+  /** The run lock as `handoff` holds it. */
+  readonly handoff: LeaseTerms;
+  readonly job: LeaseTerms;
+  readonly approval: LeaseTerms;
+  readonly admission: Readonly<Record<WaitPolicy, LeaseTerms>>;
+  /** The run lock of strategy `retry`, taken by one try. */
+  readonly run: Readonly<Record<RenewalChoice, Readonly<Record<RiskClass, LeaseTerms>>>>;
+};
+
+export function lockTerms(config: Config): LockTerms {
+  const byRisk = (choice: RenewalChoice) => ({
+    low: runLockTerms(config, "low", "try_once", choice),
+    standard: runLockTerms(config, "standard", "try_once", choice),
+    high: runLockTerms(config, "high", "try_once", choice),
+  });
+  return {
+    handoff: handoffLockTerms(config),
+    job: jobLockTerms(config),
+    approval: approvalLockTerms(config),
+    admission: { fixed: admissionLockTerms(config, "fixed"), jitter: admissionLockTerms(config, "jitter") },
+    run: { by_risk: byRisk("by_risk"), fence: byRisk("fence"), continue: byRisk("continue") },
+  };
+}
+
 export function admissionLockTerms(config: Config, wait: WaitPolicy): LeaseTerms {
   const ttlMs = config["locks.admission.ttlMs"];
   return {
@@ -57,8 +83,8 @@ export function runLockTerms(
   };
 }
 
-/** The run lock as `handoff` holds it: short, armed again by every commit, and nobody waits for it. */
-export function handoffLockTerms(config: Config): LeaseTerms {
+/** Short, armed again by every commit, and nobody waits for it. */
+function handoffLockTerms(config: Config): LeaseTerms {
   const ttlMs = config["locks.run.handoffTtlMs"];
   return {
     ttlMs,

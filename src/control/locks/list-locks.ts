@@ -1,8 +1,7 @@
 // Which locks are held now: the public ones of a tenant, or every lock of one tenant or of all.
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { storeLimits } from "../engine/engine.ts";
 import type { LockApi, LockPage, TenantLock } from "./lock-api.ts";
 import type { LockDesk } from "./lock-desk.ts";
 
@@ -68,7 +67,6 @@ async function tenantsFrom(
   { engine }: LockDesk,
   reached: TenantId | "",
 ): Promise<{ readonly kind: "tenants"; readonly tenants: readonly TenantId[] } | Trouble> {
-  const { ports, config } = engine;
   const isFirst = reached === "" || reached === platformTenant;
   const request = {
     tenant: platformTenant,
@@ -76,9 +74,7 @@ async function tenantsFrom(
     after: isFirst ? "" : reached,
     limit: tenantsPerPage - 1,
   } as const;
-  const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
-    ports.store.listDocuments(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "listDocuments", request);
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   const following = answer.documents.map(({ id }) => id as TenantId);
   return { kind: "tenants", tenants: [isFirst ? platformTenant : reached, ...following] };
@@ -89,10 +85,7 @@ async function listOf(
   tenant: TenantId,
   page: LockPage,
 ): Promise<Answer<"listAllLocks">> {
-  const { ports, config } = engine;
-  const answer = await askUntilKnown(ports, "listLocks", storeLimits(config), (deadlineMs) =>
-    ports.store.listLocks({ tenant, ...page }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "listLocks", { tenant, ...page });
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   const locks = answer.locks.map((held) => ({ ...held, tenant }));
   return { kind: "listed", locks, ...(answer.next === undefined ? {} : { next: answer.next }) };

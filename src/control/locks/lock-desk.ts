@@ -9,7 +9,7 @@ import type { Handover } from "./lock-waiters.ts";
 import { tellHandover } from "./tell-handover.ts";
 
 export type LockDesk = {
-  readonly engine: Pick<Engine, "ports" | "config" | "background" | "lockWaiters" | "bus">;
+  readonly engine: Pick<Engine, "ports" | "config" | "terms" | "background" | "lockWaiters" | "bus">;
 };
 
 export function publicLock(resource: string): LockName {

@@ -1,6 +1,5 @@
 // The flows of locks as the table that may be asked: what the processes' own locks need is in with-lease.ts.
-import { askUntilKnown } from "../ask-until-known.ts";
-import { storeLimits } from "../engine/engine.ts";
+import { ask } from "../ask-until-known.ts";
 import { acquirePublicLock } from "./acquire-public-lock.ts";
 import { breakLock } from "./break-lock.ts";
 import { listAllLocks, listPublicLocks } from "./list-locks.ts";
@@ -11,15 +10,11 @@ import { renewPublicLock } from "./renew-public-lock.ts";
 
 export function createLockApi(engine: LockDesk["engine"]): LockApi {
   const desk = { engine };
-  const { ports, config } = engine;
   return {
     acquireLock: (request, signal) => acquirePublicLock(desk, request, signal),
     renewLock: (tenant, grant) => renewPublicLock(desk, tenant, grant),
     releaseLock: (tenant, grant) => releasePublicLock(desk, tenant, grant),
-    inspectLock: (tenant, resource) =>
-      askUntilKnown(ports, "inspectLock", storeLimits(config), (deadlineMs) =>
-        ports.store.inspectLock({ tenant, lock: publicLock(resource) }, { deadlineMs }),
-      ),
+    inspectLock: (tenant, resource) => ask(engine, "inspectLock", { tenant, lock: publicLock(resource) }),
     listLocks: (tenant, page) => listPublicLocks(desk, tenant, page),
     listAllLocks: (tenant, page) => listAllLocks(desk, tenant, page),
     breakLock: (request) => breakLock(desk, request),

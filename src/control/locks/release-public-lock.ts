@@ -2,7 +2,6 @@
 import type { LockToken } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { errors } from "../../errors.ts";
-import { storeLimits } from "../engine/engine.ts";
 import { type LeaseTarget, logFields } from "./lease-target.ts";
 import type { ReleaseLockAnswer } from "./lock-api.ts";
 import { countRelease } from "./lock-counts.ts";
@@ -16,7 +15,7 @@ export async function releasePublicLock(
   const target = { tenant, lock: publicLock(resource) };
   // Whoever still waits with this token would take its place in the queue again.
   desk.engine.lockWaiters.dismiss(target, token);
-  const answer = await releaseAndHandOver(desk, target, token, storeLimits(desk.engine.config));
+  const answer = await releaseAndHandOver(desk, target, token, desk.engine.terms.store);
   countRelease(desk.engine.ports.metrics, target.lock.namespace, answer);
   switch (answer.kind) {
     case "released":

@@ -3,7 +3,6 @@ import type { LockToken } from "../../domain/lock.ts";
 import { leaseLeftMs } from "../../domain/lock-wait.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
-import { storeLimits } from "../engine/engine.ts";
 import { instantOf } from "./lease-target.ts";
 import type { RenewLockAnswer } from "./lock-api.ts";
 import { countRenewal } from "./lock-counts.ts";
@@ -15,11 +14,11 @@ export async function renewPublicLock(
   tenant: TenantId,
   grant: { readonly resource: string; readonly token: LockToken; readonly ttlMs: number },
 ): Promise<RenewLockAnswer> {
-  const { ports, config } = desk.engine;
+  const { ports, terms } = desk.engine;
   const { token, ttlMs } = grant;
   const target = { tenant, lock: publicLock(grant.resource) };
   let since = instantOf(ports.clock);
-  const answer = await askUntilKnown(ports, "renewLock", storeLimits(config), (deadlineMs) => {
+  const answer = await askUntilKnown(ports, "renewLock", terms.store, (deadlineMs) => {
     since = instantOf(ports.clock);
     return ports.store.renewLock({ ...target, token, ttlMs }, { deadlineMs });
   });

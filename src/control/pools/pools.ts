@@ -1,9 +1,9 @@
 // Pools and topics as operators see and set them. Their limits are settings of the tenant, so that every claim reads them.
 import { defaultPool, type PoolLimits, poolLimits, topicLimits } from "../../domain/place.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble, WorkerInfo } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import type { WorkerViews } from "../jobs/worker-views.ts";
 import { changeTenant, readRecord } from "../tenants/tenants.ts";
 import type { PoolApi, PoolInfo, TopicInfo } from "./pool-api.ts";
@@ -220,12 +220,10 @@ function namesOf(workers: readonly WorkerInfo[]): readonly string[] {
 }
 
 async function count(
-  { ports, config }: Engine,
+  engine: Engine,
   tenant: TenantId,
   names: { readonly topics: readonly string[]; readonly pools: readonly string[] },
 ) {
-  const answer = await askUntilKnown(ports, "countJobs", storeLimits(config), (deadlineMs) =>
-    ports.store.countJobs({ tenant, ...names }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "countJobs", { tenant, ...names });
   return answer.kind === "counted" ? answer : { kind: answer.kind, cause: answer.cause };
 }

@@ -18,9 +18,9 @@ import type {
   WorkerFacts,
 } from "../../domain/why/facts.ts";
 import type { SlotHolders } from "../admission/slot-holders.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import type { WorkerViews } from "../jobs/worker-views.ts";
 import { gatherSteps } from "./gather-steps.ts";
 
@@ -44,10 +44,7 @@ export type SeenRun = {
 };
 
 export async function explainRun(desk: WhyDesk, tenant: TenantId, runId: RunId): Promise<WhyAnswer> {
-  const { ports, config } = desk.engine;
-  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-    ports.store.loadRun({ tenant, runId, records: [runRecordKey] }, { deadlineMs }),
-  );
+  const answer = await ask(desk.engine, "loadRun", { tenant, runId, records: [runRecordKey] });
   if (answer.kind === "not_found") return answer;
   if (answer.kind !== "run") return { kind: answer.kind, cause: answer.cause };
   const { header, records, storeTimeMs: nowMs } = answer;

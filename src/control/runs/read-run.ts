@@ -6,9 +6,9 @@ import { readRunState, readStepRecord } from "../../domain/engine/records.ts";
 import type { RunHeader, RunId, RunRecord } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { RunDetails, Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 
 export type LoadedRun = {
   readonly kind: "run";
@@ -19,15 +19,13 @@ type Missing = { readonly kind: "not_found" } | Trouble;
 
 /** Without `records` all of them: only for runs that are known to be small. */
 export async function loadRun(
-  { ports, config }: Engine,
+  engine: Engine,
   tenant: TenantId,
   runId: RunId,
   records?: readonly string[],
 ): Promise<LoadedRun | Missing> {
   const request = { tenant, runId, ...(records === undefined ? {} : { records }) };
-  const answer = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-    ports.store.loadRun(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "loadRun", request);
   if (answer.kind === "run" || answer.kind === "not_found") return answer;
   return { kind: answer.kind, cause: answer.cause };
 }

@@ -7,7 +7,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { Problem } from "../../domain/workflow/compiled.ts";
 import { type SlotHolders, withHolders } from "../admission/slot-holders.ts";
 import type { RunDetails, StartWorkflowAnswer, Trouble } from "../control-api.ts";
-import { type Engine, engineLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { createTurns, type Turns } from "../workflows/turns.ts";
 import { getRun, type ItemsAnswer, type ItemsPage, listItems } from "./read-run.ts";
 import {
@@ -70,7 +70,7 @@ async function playThrough(engine: Engine, plays: Turns, request: DryRunRequest)
   const problems = timed(() => problemsOfInput(definition, input));
   if (problems.length > 0) return { kind: "input_invalid", problems };
   const nowMs = engine.storeTime.nowMs();
-  const limits = engineLimits(engine.config);
+  const limits = engine.terms.commit;
   const play = playDryRun(definition, { tenant, input, outputs, nowMs }, limits);
   return { kind: "played", play: await plays.take(tenant, { next: () => timed(() => play.next()) }) };
 }

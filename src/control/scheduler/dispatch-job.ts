@@ -13,10 +13,9 @@ import type { Job, JobId } from "../../domain/job.ts";
 import { isTerminal, type RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { DispatchCheck } from "../../ports/dispatch-check.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import { type DeliveryAnswer, deliverEntry } from "../engine/deliver-entry.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
-import { jobLockTerms } from "../locks/lease-terms.ts";
+import type { Engine } from "../engine/engine.ts";
 import { type Lease, withLease } from "../locks/with-lease.ts";
 import { askCheck } from "./ask-check.ts";
 
@@ -37,10 +36,10 @@ export async function dispatchJob(
   named: Named,
   signal: AbortSignal,
 ): Promise<DispatchEnd> {
-  const { ports, config } = dispatch.engine;
+  const { ports, config, terms } = dispatch.engine;
   const target = { tenant: named.tenant, lock: { namespace: "job", name: named.jobId } } as const;
   const work = (lease: Lease) => askUnderLock(dispatch, named, lease);
-  const outcome = await withLease(ports, target, jobLockTerms(config), work, signal);
+  const outcome = await withLease(ports, target, terms.locks.job, work, signal);
   switch (outcome.kind) {
     case "finished":
       return outcome.value;
@@ -126,11 +125,8 @@ type HeldJob = { readonly kind: "held"; readonly job: Job; readonly shown: Dispa
 
 /** Read under the lock: what another process has decided meanwhile is seen. */
 async function readHeldJob(engine: Engine, named: Named): Promise<HeldJob | DispatchEnd> {
-  const { ports, config } = engine;
   const { tenant, jobId } = named;
-  const found = await askUntilKnown(ports, "getJob", storeLimits(config), (deadlineMs) =>
-    ports.store.getJob({ tenant, jobId }, { deadlineMs }),
-  );
+  const found = await ask(engine, "getJob", { tenant, jobId });
   if (found.kind === "not_found") return settled;
   if (found.kind !== "job") return afterTrouble(engine, named, found.cause);
   const { job, storeTimeMs } = found;
@@ -138,9 +134,7 @@ async function readHeldJob(engine: Engine, named: Named): Promise<HeldJob | Disp
   const waitMs = askAgainInMs(job.checked, storeTimeMs);
   if (waitMs > 0) return { kind: "ask_again", delayMs: waitMs, because: "the check said when to ask again" };
   const records = [job.inputKey, factsRecordKey];
-  const loaded = await askUntilKnown(ports, "loadRun", storeLimits(config), (deadlineMs) =>
-    ports.store.loadRun({ tenant, runId: job.runId, records }, { deadlineMs }),
-  );
+  const loaded = await ask(engine, "loadRun", { tenant, runId: job.runId, records });
   if (loaded.kind === "not_found") return settled;
   if (loaded.kind !== "run") return afterTrouble(engine, named, loaded.cause);
   const { header } = loaded;

@@ -1,9 +1,9 @@
 // Removes a tenant: marked first, then its keys, its settings and its name in the list. Each step may be repeated.
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import { troubleOf } from "../acting.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { ControlApi } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { type KeyCache, revokeAllKeys } from "../keys/api-keys.ts";
 import { changeTenant, getTenant } from "./tenants.ts";
 
@@ -15,7 +15,6 @@ export async function removeTenant(
   actor: string,
   tenant: TenantId,
 ): Promise<RemoveAnswer> {
-  const { ports, config } = engine;
   const found = await getTenant(engine, tenant);
   if (found.kind !== "tenant") return found;
   if (found.active > 0) return { kind: "active", active: found.active };
@@ -41,9 +40,7 @@ export async function removeTenant(
   const last = await revokeAllKeys(engine, keys, { by: actor, tenant });
   if (last.kind !== "revoked") return troubleOf(last);
   const place = { tenant: platformTenant, collection: "tenant", id: tenant, actor } as const;
-  const answer = await askUntilKnown(ports, "removeDocument", storeLimits(config), (deadlineMs) =>
-    ports.store.removeDocument(place, { deadlineMs }),
-  );
+  const answer = await ask(engine, "removeDocument", place);
   // Gone between the first look and now: somebody else removed it, or a repeat of this call did.
   if (answer.kind === "removed" || answer.kind === "not_found") return { kind: "removed" };
   return troubleOf(answer);

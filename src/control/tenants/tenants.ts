@@ -7,9 +7,9 @@ import {
   type TenantSettings,
 } from "../../domain/tenant.ts";
 import { type Acting, actorOf, credentialIn, troubleOf, writeTroubleOf } from "../acting.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { ControlApi, Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 
 type Answer<Name extends "createTenant" | "getTenant" | "listTenants" | "changeTenant"> = Awaited<
   ReturnType<ControlApi[Name]>
@@ -25,12 +25,9 @@ export async function createTenant(
   tenant: TenantId,
   settings: TenantSettings,
 ): Promise<Answer<"createTenant">> {
-  const { ports, config } = engine;
-  const limits = storeLimits(config);
+  const { ports } = engine;
   const place = { tenant: platformTenant, collection: "tenant", id: tenant } as const;
-  const known = await askUntilKnown(ports, "getDocument", limits, (deadlineMs) =>
-    ports.store.getDocument(place, { deadlineMs }),
-  );
+  const known = await ask(engine, "getDocument", place);
   if (known.kind === "document") return { kind: "exists" };
   if (known.kind !== "not_found") return { kind: known.kind, cause: known.cause };
   const before = await readRecord(engine, tenant);
@@ -42,27 +39,19 @@ export async function createTenant(
     if (saved.kind !== "saved") return troubleOf(saved);
   }
   const request = { ...place, body: "{}", expectedRevision: 0, changeId: ports.random.token(), actor };
-  const listed = await askUntilKnown(ports, "putDocument", limits, (deadlineMs) =>
-    ports.store.putDocument(request, { deadlineMs }),
-  );
+  const listed = await ask(engine, "putDocument", request);
   if (listed.kind === "saved") return { kind: "created" };
   return listed.kind === "revision_conflict" ? { kind: "exists" } : troubleOf(listed);
 }
 
 export async function getTenant(engine: Engine, tenant: TenantId): Promise<Answer<"getTenant">> {
-  const { ports, config } = engine;
-  const limits = storeLimits(config);
   const request = { tenant: platformTenant, collection: "tenant", id: tenant } as const;
-  const listed = await askUntilKnown(ports, "getDocument", limits, (deadlineMs) =>
-    ports.store.getDocument(request, { deadlineMs }),
-  );
+  const listed = await ask(engine, "getDocument", request);
   if (listed.kind === "not_found") return listed;
   if (listed.kind !== "document") return { kind: listed.kind, cause: listed.cause };
   const record = await readRecord(engine, tenant);
   if (record.kind !== "tenant") return record;
-  const counted = await askUntilKnown(ports, "countUsage", limits, (deadlineMs) =>
-    ports.store.countUsage({ tenant }, { deadlineMs }),
-  );
+  const counted = await ask(engine, "countUsage", { tenant });
   if (counted.kind !== "counted") return { kind: counted.kind, cause: counted.cause };
   const { used } = counted;
   return { kind: "tenant", record: record.record, active: used.active_runs, used };
@@ -72,11 +61,8 @@ export async function listTenants(
   engine: Engine,
   page: { readonly after: string; readonly limit: number },
 ): Promise<Answer<"listTenants">> {
-  const { ports, config } = engine;
   const request = { tenant: platformTenant, collection: "tenant", ...page } as const;
-  const answer = await askUntilKnown(ports, "listDocuments", storeLimits(config), (deadlineMs) =>
-    ports.store.listDocuments(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "listDocuments", request);
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   return { kind: "listed", tenants: answer.documents.map(({ id }) => id as TenantId) };
 }
@@ -91,7 +77,7 @@ export async function changeTenant(
   decide: (settings: TenantSettings) => Changes,
   expectedVersion?: number,
 ): Promise<Exclude<Answer<"changeTenant">, { kind: "not_found" }>> {
-  const { ports, config, tenants } = engine;
+  const { ports, tenants } = engine;
   for (let tries = 1; ; tries += 1) {
     const current = await readRecord(engine, tenant);
     if (current.kind !== "tenant") return current;
@@ -104,9 +90,7 @@ export async function changeTenant(
       ...{ tenant, settings, expectedVersion: version, changeId, actor: actorOf(by) },
       ...credentialIn(tenant, by),
     };
-    const answer = await askUntilKnown(ports, "setTenant", storeLimits(config), (deadlineMs) =>
-      ports.store.setTenant(request, { deadlineMs }),
-    );
+    const answer = await ask(engine, "setTenant", request);
     if (answer.kind === "saved") {
       tenants.learn(tenant, settings);
       return { kind: "saved", record: { settings, version: answer.version } };
@@ -119,12 +103,10 @@ export async function changeTenant(
 
 /** Also of a tenant that is in no list. */
 export async function readRecord(
-  { ports, config }: Engine,
+  engine: Engine,
   tenant: TenantId,
 ): Promise<{ readonly kind: "tenant"; readonly record: TenantRecord } | Trouble> {
-  const answer = await askUntilKnown(ports, "getTenant", storeLimits(config), (deadlineMs) =>
-    ports.store.getTenant({ tenant }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "getTenant", { tenant });
   return answer.kind === "tenant"
     ? { kind: "tenant", record: answer.record }
     : { kind: answer.kind, cause: answer.cause };

@@ -1,14 +1,12 @@
 // Workflow definitions, compiled once: by content hash for runs that are pinned to one, by name for new runs.
 
-import type { Config } from "../../config.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { Sliced } from "../../domain/slices.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { compilingDefinition } from "../../domain/workflow/compile.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import { readingDefinition } from "../../domain/workflow/definition.ts";
-import type { Ports } from "../../ports/ports.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { type Asking, ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import { createFairCache } from "./fair-cache.ts";
 import { createTurns } from "./turns.ts";
@@ -42,19 +40,13 @@ export type WorkflowDocument = { readonly hash: string };
 /** A definition made ready takes ten times the memory of its text: together at most some 200 MB. */
 const remembered = { entriesMax: 1_000, sizeMax: 16_777_216 };
 
-export function createDefinitions(ports: Ports, config: Config): Definitions {
+export function createDefinitions(asking: Asking): Definitions {
   const compiled = createFairCache<CompiledDefinition>(remembered);
   const current = createFairCache<Pick<CurrentWorkflow, "revision" | "hash">>(remembered);
   const underWay = new Map<string, Promise<CompiledDefinition | undefined>>();
-  const turns = createTurns(ports.clock);
-  const limits = {
-    callTimeoutMs: config["store.callTimeoutMs"],
-    budgetMs: 2 * config["store.callTimeoutMs"],
-  };
+  const turns = createTurns(asking.ports.clock);
   const read = (tenant: TenantId, collection: "workflow" | "definition", id: string) =>
-    askUntilKnown(ports, "getDocument", limits, (deadlineMs) =>
-      ports.store.getDocument({ tenant, collection, id }, { deadlineMs }),
-    );
+    ask(asking, "getDocument", { tenant, collection, id });
 
   /** What is small is ready at once; whoever else asks for what is large meanwhile waits for the same. */
   function compile(tenant: TenantId, hash: string, text: string) {

@@ -2,9 +2,9 @@
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { credentialIn, writeTroubleOf } from "../acting.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Caller, Trouble, WriteTrouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import type { WorkflowDocument } from "./definitions.ts";
 import type { WorkflowInfo } from "./workflow-api.ts";
 
@@ -15,9 +15,7 @@ export async function getWorkflow(
 ): Promise<
   { readonly kind: "workflow"; readonly workflow: WorkflowInfo } | { readonly kind: "not_found" } | Trouble
 > {
-  const answer = await askUntilKnown(engine.ports, "getDocument", storeLimits(engine.config), (deadlineMs) =>
-    engine.ports.store.getDocument({ tenant, collection: "workflow", id }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "getDocument", { tenant, collection: "workflow", id });
   if (answer.kind === "not_found") return answer;
   if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
   const { body, revision, savedAtMs } = answer.document;
@@ -31,13 +29,7 @@ export async function listWorkflows(
   tenant: TenantId,
   page: { readonly after: string; readonly limit: number },
 ): Promise<{ readonly kind: "listed"; readonly workflows: readonly WorkflowInfo[] } | Trouble> {
-  const answer = await askUntilKnown(
-    engine.ports,
-    "listDocuments",
-    storeLimits(engine.config),
-    (deadlineMs) =>
-      engine.ports.store.listDocuments({ tenant, collection: "workflow", ...page }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "listDocuments", { tenant, collection: "workflow", ...page });
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   const workflows: WorkflowInfo[] = [];
   for (const { id, body, revision, savedAtMs } of answer.documents) {
@@ -55,12 +47,7 @@ export async function removeWorkflow(
 ): Promise<{ readonly kind: "removed" } | { readonly kind: "not_found" } | WriteTrouble> {
   const { tenant, actor } = caller;
   const request = { tenant, collection: "workflow", id, actor, ...credentialIn(tenant, caller) } as const;
-  const answer = await askUntilKnown(
-    engine.ports,
-    "removeDocument",
-    storeLimits(engine.config),
-    (deadlineMs) => engine.ports.store.removeDocument(request, { deadlineMs }),
-  );
+  const answer = await ask(engine, "removeDocument", request);
   engine.definitions.forgetCurrent(tenant, id);
   return answer.kind === "removed" || answer.kind === "not_found"
     ? { kind: answer.kind }
@@ -70,9 +57,7 @@ export async function removeWorkflow(
 type Text = { readonly kind: "text"; readonly value: JsonValue } | { readonly kind: "not_found" } | Trouble;
 
 async function readText(engine: Engine, tenant: TenantId, hash: string): Promise<Text> {
-  const answer = await askUntilKnown(engine.ports, "getDocument", storeLimits(engine.config), (deadlineMs) =>
-    engine.ports.store.getDocument({ tenant, collection: "definition", id: hash }, { deadlineMs }),
-  );
+  const answer = await ask(engine, "getDocument", { tenant, collection: "definition", id: hash });
   if (answer.kind === "document")
     return { kind: "text", value: JSON.parse(answer.document.body) as JsonValue };
   return answer.kind === "not_found" ? answer : { kind: answer.kind, cause: answer.cause };

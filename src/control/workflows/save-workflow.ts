@@ -2,9 +2,9 @@
 import { hash } from "node:crypto";
 import type { SentDefinition } from "../../domain/workflow/judge.ts";
 import { credentialIn, writeTroubleOf } from "../acting.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Caller, ControlApi } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 
 export async function saveWorkflow(
   engine: Engine,
@@ -17,12 +17,7 @@ export async function saveWorkflow(
   if (verdict.kind !== "valid") return verdict;
   const { id, text, hash: contentHash } = verdict;
   const put = (collection: "workflow" | "definition", documentId: string, body: string, changeId: string) =>
-    askUntilKnown(engine.ports, "putDocument", storeLimits(engine.config), (deadlineMs) =>
-      engine.ports.store.putDocument(
-        { tenant, collection, id: documentId, body, changeId, actor, ...credential },
-        { deadlineMs },
-      ),
-    );
+    ask(engine, "putDocument", { tenant, collection, id: documentId, body, changeId, actor, ...credential });
   // The same content again changes nothing: the change is named by what it says.
   const stored = await put("definition", contentHash, text, contentHash);
   if (stored.kind === "quota_reached")

@@ -2,9 +2,9 @@
 import type { TenantId } from "../../domain/tenant.ts";
 import type { SentDefinition, Verdict } from "../../domain/workflow/judge.ts";
 import type { PlacedProblem } from "../../domain/workflow/yaml-text.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
-import { type Engine, storeLimits } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import type { ValidateAnswer } from "./workflow-api.ts";
 
 /** Each is a question to the store; a definition that names more is looked at as far as this. */
@@ -32,13 +32,7 @@ async function missingWorkflows(
 ): Promise<Warnings | Trouble> {
   const missing = new Set<string>();
   for (const workflow of [...new Set(named.map((one) => one.workflow))].slice(0, lookedUpMax)) {
-    const answer = await askUntilKnown(
-      engine.ports,
-      "getDocument",
-      storeLimits(engine.config),
-      (deadlineMs) =>
-        engine.ports.store.getDocument({ tenant, collection: "workflow", id: workflow }, { deadlineMs }),
-    );
+    const answer = await ask(engine, "getDocument", { tenant, collection: "workflow", id: workflow });
     if (answer.kind === "not_found") missing.add(workflow);
     else if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
   }
