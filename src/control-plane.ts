@@ -160,10 +160,10 @@ function checkBehindUrl(config: Config): DispatchCheck | undefined {
   return url === "" ? undefined : createHttpDispatchCheck({ url, token: config["dispatch.token"] });
 }
 
-type Surroundings = { readonly log: Ports["log"]; readonly onFatal: (error: InterlockError) => void };
+type StoreDependencies = { readonly log: Ports["log"]; readonly onFatal: (error: InterlockError) => void };
 
 /** Adapters are loaded when they are needed, so that the embedded start does not pay for the Redis client. */
-async function openStore(config: Config, { log, onFatal }: Surroundings): Promise<Store> {
+async function openStore(config: Config, { log, onFatal }: StoreDependencies): Promise<Store> {
   const settings = storeSettings(config);
   const clock = systemClock;
   switch (config["store.kind"]) {
@@ -256,7 +256,7 @@ function redisOptions(config: Config) {
 }
 
 /** What an operator should know of the servers that this configuration needs; nothing where it needs none. */
-export async function examineSurroundings(config: Config): Promise<readonly Finding[]> {
+export async function examineServers(config: Config): Promise<readonly Finding[]> {
   const findings: Finding[] = [];
   if (config["store.kind"] === "redis") {
     const { examineRedis } = await import("./adapters/redis/examine.ts");

@@ -148,7 +148,7 @@ describe("banned calls", () => {
     "src/load-config.ts",
     "src/testing/run-in-bursts.ts",
     "src/drills/servers/",
-    "src/sdk/surroundings.ts",
+    "src/sdk/runtime.ts",
   ];
 
   test("time, chance and the environment come in through ports", () => {

@@ -18,8 +18,8 @@ export type EngineNode = Node & {
 export const allRoles: ReadonlySet<Role> = new Set(roles);
 
 export function startEngine(world: World, node: Node, wanted: ReadonlySet<Role>): EngineNode {
-  const surroundings = { ports: node.ports(), bus: world.bus.connect(node.process), config: node.config };
-  const { engine, api, stop } = startControlProcess(surroundings, {
+  const dependencies = { ports: node.ports(), bus: world.bus.connect(node.process), config: node.config };
+  const { engine, api, stop } = startControlProcess(dependencies, {
     roles: wanted,
     check: holdsHighRisk(node.config) ? drawCheck(world, node.process) : undefined,
     // The product sweeps all 64; here only those that belong to somebody.

@@ -1,7 +1,7 @@
 // What the command has around it: where it writes, what it reads, its folder, its clock and Ctrl-C. Tests bring their own.
 import { text } from "node:stream/consumers";
 import { processEnvironment } from "../load-config.ts";
-import { surroundings } from "../sdk/surroundings.ts";
+import { runtime } from "../sdk/runtime.ts";
 import { typedFolder } from "./typed-folder.ts";
 
 export type Paper = {
@@ -41,9 +41,9 @@ export function processTerminal(): Terminal {
     folder: process.cwd(),
     typedFolder: typedFolder(),
     calledAs: calledAs(env),
-    nowMs: () => surroundings.now().wallMs,
-    timer: (ms, callback) => surroundings.timer(ms, callback),
-    token: () => surroundings.token(),
+    nowMs: () => runtime.now().wallMs,
+    timer: (ms, callback) => runtime.timer(ms, callback),
+    token: () => runtime.token(),
     onInterrupt(listener) {
       process.on("SIGINT", listener);
       return () => process.removeListener("SIGINT", listener);

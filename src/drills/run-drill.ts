@@ -1,5 +1,5 @@
 // Runs one drill from its target's beginning to its end, and says whether its expectation was met.
-import { surroundings } from "../sdk/surroundings.ts";
+import { runtime } from "../sdk/runtime.ts";
 import type { Drill, DrillOptions, Outcome, Size } from "./drill.ts";
 import { openTarget, type Where } from "./target/open-target.ts";
 
@@ -24,7 +24,7 @@ export type RunOptions = DrillOptions & {
 
 export async function runDrill(drill: Drill, options: RunOptions): Promise<DrillRun> {
   const { where, size, signal, progress } = options;
-  const started = surroundings.now();
+  const started = runtime.now();
   progress(where.kind === "deployment" ? `asking ${where.url}` : "starting an instance for the drill");
   const target = await openTarget(where, drill.instance, size);
   let outcome: Outcome;
@@ -38,7 +38,7 @@ export async function runDrill(drill: Drill, options: RunOptions): Promise<Drill
   return {
     ...{ name, question, expectation, steps, target: target.name, size },
     startedAtMs: started.wallMs,
-    tookMs: surroundings.now().monotonicMs - started.monotonicMs,
+    tookMs: runtime.now().monotonicMs - started.monotonicMs,
     verdict: outcome.checks.length > 0 && outcome.checks.every(({ holds }) => holds) ? "met" : "not met",
     ...outcome,
   };

@@ -1,7 +1,7 @@
 // One start of a run over HTTP and what came of it, as a value: drills count refusals instead of throwing them.
 import type { Client } from "../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../sdk/client-errors.ts";
-import { surroundings } from "../sdk/surroundings.ts";
+import { runtime } from "../sdk/runtime.ts";
 
 export type StartTry = { readonly sentMs: number; readonly tookMs: number } & (
   | { readonly kind: "started"; readonly runId: string; readonly replayed: boolean }
@@ -26,8 +26,8 @@ export async function tryStart(
   client: Client,
   { workflow, key, input = {}, signal }: StartWanted,
 ): Promise<StartTry> {
-  const sentMs = surroundings.now().monotonicMs;
-  const took = () => ({ sentMs, tookMs: surroundings.now().monotonicMs - sentMs });
+  const sentMs = runtime.now().monotonicMs;
+  const took = () => ({ sentMs, tookMs: runtime.now().monotonicMs - sentMs });
   try {
     const { run_id, replayed } = await client.runs.start(workflow, input, { idempotencyKey: key, signal });
     return { kind: "started", runId: run_id, replayed, ...took() };

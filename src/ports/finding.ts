@@ -1,4 +1,4 @@
-// What an examination of the surroundings found: a server, a setting of it, a clock; and what to do about it.
+// What an examination of a server, its settings or its clock found, and what to do about it.
 
 export type Finding = {
   /** What was looked at, as an operator calls it: `redis 10.0.0.5:6379`, `nats stream interlock_hints`. */

@@ -3,8 +3,8 @@ import { InterlockApiError, type InterlockConnectionError } from "./client-error
 import type { Operation, RetryLimits } from "./contract.ts";
 import { operations } from "./operations.ts";
 import { isAnswer, isRepeatable, takesKey } from "./repeatable.ts";
+import { elapsedMs } from "./runtime.ts";
 import { type Connection, type Request, send, UnexpectedAnswer } from "./send.ts";
-import { elapsedMs } from "./surroundings.ts";
 
 /** What a call may be given, whatever its operation. */
 export type AnyOptions = {
@@ -29,12 +29,12 @@ export async function callOperation(
   operation: Operation,
   given: AnyOptions,
 ): Promise<AnyAnswer> {
-  const { surroundings } = connection;
+  const { runtime } = connection;
   const options = identified(connection, operation, given);
   const request = requestOf(operation, options);
   const retry = { ...limits.retry, ...options.retry };
   const timeoutMs = (options.timeoutMs ?? limits.timeoutMs) + waitMsOf(options.body);
-  const startedAt = surroundings.now();
+  const startedAt = runtime.now();
   let mayBeDone = false;
   for (let attempt = 1; ; attempt += 1) {
     const sent = await send(connection, request, { timeoutMs, signal: options.signal }, readAnswer);
@@ -44,22 +44,22 @@ export async function callOperation(
       return { status: 204, headers: new Headers(), body: undefined };
     if (!mayRepeat(operation, options, error)) throw error;
     mayBeDone ||= error.effect === "unknown";
-    const pauseMs = pauseBefore(attempt, error, surroundings.fraction());
-    const leftMs = retry.budgetMs - elapsedMs(startedAt, surroundings.now());
+    const pauseMs = pauseBefore(attempt, error, runtime.fraction());
+    const leftMs = retry.budgetMs - elapsedMs(startedAt, runtime.now());
     if (attempt >= retry.attemptsMax || pauseMs > leftMs) throw error;
-    await surroundings.sleep(pauseMs, options.signal);
+    await runtime.sleep(pauseMs, options.signal);
     options.signal?.throwIfAborted();
   }
 }
 
 /** Everything that makes a repeat recognisable is made here, once: before the first try. */
-function identified({ surroundings }: Connection, operation: Operation, options: AnyOptions): AnyOptions {
+function identified({ runtime }: Connection, operation: Operation, options: AnyOptions): AnyOptions {
   if (takesKey(operation)) {
-    return { ...options, idempotencyKey: options.idempotencyKey ?? `sdk-${surroundings.token()}` };
+    return { ...options, idempotencyKey: options.idempotencyKey ?? `sdk-${runtime.token()}` };
   }
   const { body } = options;
   if (operation === "acquireLock" && typeof body === "object" && body !== null) {
-    return { ...options, body: { token: surroundings.token(), ...body } };
+    return { ...options, body: { token: runtime.token(), ...body } };
   }
   return options;
 }

@@ -11,8 +11,8 @@ import type {
   Success,
 } from "./contract.ts";
 import { openEventStream, type StreamedEvent } from "./event-source.ts";
+import { type Runtime, runtime as system } from "./runtime.ts";
 import type { Connection } from "./send.ts";
-import { type Surroundings, surroundings as system } from "./surroundings.ts";
 
 export type ClientOptions = {
   /** `INTERLOCK_URL`, or http://127.0.0.1:7300. */
@@ -53,9 +53,9 @@ const defaultLimits: Limits = { retry: { budgetMs: 30_000, attemptsMax: 8 }, tim
 /** Where calls go, and how long they may take: made once per client. */
 export type Line = { readonly connection: Connection; readonly limits: Limits };
 
-export function lineOf(options: ClientOptions, surroundings: Surroundings = system): Line {
+export function lineOf(options: ClientOptions, runtime: Runtime = system): Line {
   return {
-    connection: connectionOf(options, surroundings),
+    connection: connectionOf(options, runtime),
     limits: {
       retry: { ...defaultLimits.retry, ...options.retry },
       timeoutMs: options.timeoutMs ?? defaultLimits.timeoutMs,
@@ -77,15 +77,15 @@ export function createCaller({ connection, limits }: Line): Caller {
   return caller as unknown as Caller;
 }
 
-function connectionOf(options: ClientOptions, surroundings: Surroundings): Connection {
-  const url = options.url ?? (surroundings.environment("INTERLOCK_URL") || defaultUrl);
+function connectionOf(options: ClientOptions, runtime: Runtime): Connection {
+  const url = options.url ?? (runtime.environment("INTERLOCK_URL") || defaultUrl);
   if (!URL.canParse(url) || !/^https?:/.test(url)) {
     throw new TypeError(`the client's url must be an http or https address, not ${JSON.stringify(url)}`);
   }
   return {
-    surroundings,
+    runtime,
     url: url.replace(/\/+$/, ""),
-    apiKey: options.apiKey ?? (surroundings.environment("INTERLOCK_API_KEY") || undefined),
+    apiKey: options.apiKey ?? (runtime.environment("INTERLOCK_API_KEY") || undefined),
     // Looked up at each call: programs and tests replace the global one.
     fetch: options.fetch ?? ((...request) => fetch(...request)),
     userAgent: options.userAgent ?? "interlock-sdk",

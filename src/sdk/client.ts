@@ -20,7 +20,7 @@ import { type Canaries, canariesOf, type PolicyGroup, policiesOf } from "./group
 import { type Pools, poolsOf, type Topics, topicsOf } from "./groups/pools.ts";
 import { type Runs, runsOf } from "./groups/runs.ts";
 import { type Workflows, workflowsOf } from "./groups/workflows.ts";
-import { type Surroundings, surroundings as system } from "./surroundings.ts";
+import { type Runtime, runtime as system } from "./runtime.ts";
 import type { Run, WaitOptions } from "./wait-for-run.ts";
 
 export type Client = Caller & {
@@ -49,8 +49,8 @@ export function createClient(options: ClientOptions = {}): Client {
 }
 
 /** With other clocks and chances than the system's. */
-export function createClientIn(surroundings: Surroundings, options: ClientOptions): Client {
-  const line = lineOf(options, surroundings);
+export function createClientIn(runtime: Runtime, options: ClientOptions): Client {
+  const line = lineOf(options, runtime);
   const caller = createCaller(line);
   return {
     ...caller,

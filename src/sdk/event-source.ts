@@ -15,11 +15,11 @@ export type StreamedEvent = {
 /** What a connection tells besides its events. */
 export type StreamNotes = {
   onOpen?(): void;
-  /** A place without an event: the server names it when it opens a stream at its end. */
-  onPlace?(id: string): void;
+  /** A position without an event: the server names it when it opens a stream at its end. */
+  onPosition?(id: string): void;
   /** How long the server asks to wait before connecting again. */
   onRetryMs?(ms: number): void;
-  /** 204: there is nothing after the place that was asked for, and never will be. */
+  /** 204: there is nothing after the position that was asked for, and never will be. */
   onNothingMore?(): void;
 };
 
@@ -79,7 +79,7 @@ async function* eventsIn(
     onRetry: (ms) => notes.onRetryMs?.(ms),
     maxBufferSize: eventCharactersMax,
   });
-  const opening = readOpening((id) => notes.onPlace?.(id));
+  const opening = readOpening((id) => notes.onPosition?.(id));
   const decoder = new TextDecoder();
   const reader = body.getReader();
   for (;;) {
@@ -95,7 +95,7 @@ async function* eventsIn(
 }
 
 async function readWithin(
-  { surroundings, url }: Connection,
+  { runtime, url }: Connection,
   reader: ReadableStreamDefaultReader<Uint8Array>,
   signal: AbortSignal,
 ): Promise<Uint8Array | undefined> {
@@ -103,7 +103,7 @@ async function readWithin(
     new InterlockConnectionError({ asked: "an event stream", url, reason: "lost", what, cause });
   let cancelTimer = () => {};
   const silence = new Promise<never>((_, reject) => {
-    cancelTimer = surroundings.timer(silenceMsMax, () => reject(lost(`silent for ${silenceMsMax} ms`)));
+    cancelTimer = runtime.timer(silenceMsMax, () => reject(lost(`silent for ${silenceMsMax} ms`)));
   });
   try {
     const { value } = await Promise.race([reader.read(), silence]);
@@ -117,10 +117,10 @@ async function readWithin(
 }
 
 /**
- * A stream that begins at its end says first where that is: an id without data. By the standard it moves the place to resume
+ * A stream that begins at its end says first where that is: an id without data. By the standard it moves the position to resume
  * from; the parser drops it with the empty event, so the first block is looked at here.
  */
-function readOpening(onPlace: (id: string) => void): (text: string) => void {
+function readOpening(onPosition: (id: string) => void): (text: string) => void {
   let block: string | undefined = "";
   return (text) => {
     if (block === undefined) return;
@@ -133,6 +133,6 @@ function readOpening(onPlace: (id: string) => void): (text: string) => void {
       .find((line) => line.startsWith("id:"))
       ?.slice(3)
       .trim();
-    if (id !== undefined && !lines.some((line) => line.startsWith("data:"))) onPlace(id);
+    if (id !== undefined && !lines.some((line) => line.startsWith("data:"))) onPosition(id);
   };
 }

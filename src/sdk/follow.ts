@@ -4,13 +4,13 @@ import type { Line } from "./caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "./client-errors.ts";
 import type { RetryLimits, StreamOperation, Success } from "./contract.ts";
 import { type EventStreamOptions, openEventStream, type StreamedEvent } from "./event-source.ts";
-import { elapsedMs } from "./surroundings.ts";
+import { elapsedMs } from "./runtime.ts";
 
 export type TenantEvent = Success<"readEvents">["items"][number];
 export type TimelineEvent = Success<"readTimeline">["items"][number];
 
 export type Followed<Row> =
-  /** `id` is the place to resume after (`after`): in a run's timeline, several events of one change share it. */
+  /** `id` is the position to resume after (`after`): in a run's timeline, several events of one change share it. */
   | { readonly kind: "event"; readonly id: string; readonly type: string; readonly data: Row }
   /** What lay between is no longer there, or the store is another one: read the state anew. The rows from `first` on follow. */
   | { readonly kind: "reset"; readonly first: number; readonly last: number; readonly reason: string };
@@ -60,25 +60,25 @@ async function* follow<Row>(
   stream: Stream,
   options: FollowOptions,
 ): AsyncGenerator<Followed<Row>, void, undefined> {
-  const { surroundings } = line.connection;
+  const { runtime } = line.connection;
   const limits: Limits = { ...line.limits, retry: { ...line.limits.retry, ...options.retry } };
-  const state = new Place(options.after === undefined ? undefined : String(options.after));
-  const startedAt = surroundings.now();
+  const state = new StreamPosition(options.after === undefined ? undefined : String(options.after));
+  const startedAt = runtime.now();
   for (let failures = 1; ; failures += 1) {
     const trouble = yield* connectOnce<Row>(line, stream, state, options);
     if (trouble === "complete") return;
     if (state.heard) failures = 1;
     const isOpen = state.opened;
-    const pauseMs = pauseAfter(trouble, failures, state.retryMs, surroundings.fraction());
-    const leftMs = limits.retry.budgetMs - elapsedMs(startedAt, surroundings.now());
+    const pauseMs = pauseAfter(trouble, failures, state.retryMs, runtime.fraction());
+    const leftMs = limits.retry.budgetMs - elapsedMs(startedAt, runtime.now());
     if (!isOpen && (failures >= limits.retry.attemptsMax || pauseMs > leftMs)) throw trouble;
-    await surroundings.sleep(pauseMs, options.signal);
+    await runtime.sleep(pauseMs, options.signal);
     options.signal?.throwIfAborted();
   }
 }
 
 /** Where the stream has got to, over all its connections. */
-class Place {
+class StreamPosition {
   id: string | undefined;
   retryMs: number | undefined;
   opened = false;
@@ -100,26 +100,26 @@ type Trouble = InterlockApiError | InterlockConnectionError;
 async function* connectOnce<Row>(
   { connection, limits }: Line,
   { operation, params, query }: Stream,
-  place: Place,
+  position: StreamPosition,
   options: FollowOptions,
 ): AsyncGenerator<Followed<Row>, "complete" | Trouble, undefined> {
   let isComplete = false;
-  place.heard = false;
+  position.heard = false;
   const opened: EventStreamOptions = {
     params,
-    // The place is in the header from then on: `from` would be a place of its own.
-    query: place.id === undefined ? query : { ...query, from: undefined },
+    // The position is in the header from then on: `from` would be a position of its own.
+    query: position.id === undefined ? query : { ...query, from: undefined },
     signal: options.signal,
-    lastEventId: place.id,
+    lastEventId: position.id,
     notes: {
       onOpen: () => {
-        place.opened = true;
+        position.opened = true;
       },
-      onPlace: (id) => {
-        place.id = id;
+      onPosition: (id) => {
+        position.id = id;
       },
       onRetryMs: (ms) => {
-        place.retryMs = ms;
+        position.retryMs = ms;
       },
       onNothingMore: () => {
         isComplete = true;
@@ -130,13 +130,13 @@ async function* connectOnce<Row>(
   let held: StreamedEvent[] = [];
   try {
     for await (const event of openEventStream(connection, limits, operation, opened)) {
-      place.heard = true;
+      position.heard = true;
       if (event.type === "end" && event.id === undefined) return "complete";
       held.push(event);
       if (event.id === undefined) continue;
       const row = held;
       held = [];
-      yield* rowOf<Row>(row, event.id, place);
+      yield* rowOf<Row>(row, event.id, position);
     }
   } catch (error) {
     if (isPassing(error)) return error;
@@ -145,15 +145,19 @@ async function* connectOnce<Row>(
   return isComplete ? "complete" : ended(connection.url);
 }
 
-function* rowOf<Row>(events: readonly StreamedEvent[], id: string, place: Place): Generator<Followed<Row>> {
+function* rowOf<Row>(
+  events: readonly StreamedEvent[],
+  id: string,
+  position: StreamPosition,
+): Generator<Followed<Row>> {
   const [first] = events;
   if (first?.type === "reset") {
-    place.id = id;
+    position.id = id;
     yield { kind: "reset", ...(first.data as Omit<Extract<Followed<Row>, { kind: "reset" }>, "kind">) };
     return;
   }
-  if (place.isPast(id)) return;
-  place.id = id;
+  if (position.isPast(id)) return;
+  position.id = id;
   for (const { type, data } of events) yield { kind: "event", id, type, data: data as Row };
 }
 

@@ -2,10 +2,10 @@
 import { type Effect, InterlockApiError, InterlockConnectionError, type Problem } from "./client-errors.ts";
 import type { Operation } from "./contract.ts";
 import { operations } from "./operations.ts";
-import type { Surroundings } from "./surroundings.ts";
+import type { Runtime } from "./runtime.ts";
 
 export type Connection = {
-  readonly surroundings: Surroundings;
+  readonly runtime: Runtime;
   /** Without a slash at its end. */
   readonly url: string;
   readonly apiKey: string | undefined;
@@ -40,7 +40,7 @@ export async function send<Value>(
   signal?.throwIfAborted();
   const { url, asked } = addressOf(connection, request);
   const late = new AbortController();
-  const cancelTimer = connection.surroundings.timer(timeoutMs, () => late.abort());
+  const cancelTimer = connection.runtime.timer(timeoutMs, () => late.abort());
   const stop = signal === undefined ? late.signal : AbortSignal.any([signal, late.signal]);
   try {
     const response = await fetchOnce(connection, request, url, stop);
@@ -68,7 +68,7 @@ export async function openStream(
   signal.throwIfAborted();
   const { url, asked } = addressOf(connection, request);
   const late = new AbortController();
-  const cancelTimer = connection.surroundings.timer(timeoutMs, () => late.abort());
+  const cancelTimer = connection.runtime.timer(timeoutMs, () => late.abort());
   try {
     const response = await fetchOnce(connection, request, url, AbortSignal.any([signal, late.signal]));
     return response.ok

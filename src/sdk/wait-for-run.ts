@@ -39,9 +39,9 @@ export async function waitForRun(
   runId: string,
   { timeoutMs, signal }: WaitOptions = {},
 ): Promise<Run> {
-  const { surroundings } = line.connection;
+  const { runtime } = line.connection;
   const late = new AbortController();
-  const cancelTimer = timeoutMs === undefined ? () => {} : surroundings.timer(timeoutMs, () => late.abort());
+  const cancelTimer = timeoutMs === undefined ? () => {} : runtime.timer(timeoutMs, () => late.abort());
   const stop = signal === undefined ? late.signal : AbortSignal.any([signal, late.signal]);
   const seen: { run?: Run } = {};
   try {
@@ -62,14 +62,14 @@ const pauseMsMax = 5_000;
 
 /** Looks first: most runs that are waited for twice have ended. Then after every end of the stream, whyever it ended. */
 async function untilEnded(line: Line, caller: Caller, wait: Wait): Promise<Run> {
-  const { surroundings } = line.connection;
+  const { runtime } = line.connection;
   const { runId, signal, seen } = wait;
   for (let looks = 0; ; looks += 1) {
     seen.run = await caller.call("getRun", { params: { id: runId }, signal });
     if (hasEnded(seen.run)) return seen.run;
     if (looks > 0) {
       const pauseMs = Math.min(pauseMsMax, firstPauseMs * 2 ** Math.min(looks - 1, 10));
-      await surroundings.sleep(pauseMs * (0.5 + surroundings.fraction() / 2), signal);
+      await runtime.sleep(pauseMs * (0.5 + runtime.fraction() / 2), signal);
       signal.throwIfAborted();
     }
     await followToEnd(line, wait);
@@ -82,7 +82,7 @@ const lookEveryMs = 30_000;
 /** Returns early where streams do not get through: too many of them, or a proxy between that does not let them pass. */
 async function followToEnd(line: Line, { runId, signal }: Wait): Promise<void> {
   const enough = new AbortController();
-  const cancelTimer = line.connection.surroundings.timer(lookEveryMs, () => enough.abort());
+  const cancelTimer = line.connection.runtime.timer(lookEveryMs, () => enough.abort());
   try {
     const stop = AbortSignal.any([signal, enough.signal]);
     for await (const event of followRun(line, runId, { signal: stop, retry: { attemptsMax: 1 } })) void event;

@@ -4,7 +4,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { createControlPlane, examineSurroundings } from "../../src/control-plane.ts";
+import { createControlPlane, examineServers } from "../../src/control-plane.ts";
 import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
 import {
   type RedisServer,
@@ -87,7 +87,7 @@ describe("three Sentinels", () => {
     const plane = await createControlPlane({ overrides: settings, ports: { log: silentLog } });
     await newHarness(plane.ports.store).admit();
     await plane.close();
-    const findings = await examineSurroundings(plane.config);
+    const findings = await examineServers(plane.config);
     const { port } = await group.master();
     expect(findings).toContainEqual({
       subject: `redis 127.0.0.1:${port}`,

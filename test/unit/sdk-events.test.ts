@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { createClientIn } from "../../src/sdk/client.ts";
 import { createClient, type Followed, type TenantEvent, WaitTimeout } from "../../src/sdk/index.ts";
 import { simpleWorkflow } from "../support/gateway-world.ts";
-import { testSurroundings } from "../support/sdk-surroundings.ts";
+import { testRuntime } from "../support/sdk-runtime.ts";
 import { eventually, openSdkWorld, type SdkWorld } from "../support/sdk-world.ts";
 
 let world: SdkWorld;
@@ -133,7 +133,7 @@ describe("following", () => {
       });
       return Promise.resolve(new Response(body, { headers: { "content-type": "text/event-stream" } }));
     };
-    const client = createClientIn(testSurroundings(), { url: "http://test", fetch: broken });
+    const client = createClientIn(testRuntime(), { url: "http://test", fetch: broken });
     const seen: unknown[] = [];
     for await (const event of client.events.follow({ run: "run_1" })) {
       if (event.kind === "event") seen.push((event.data as unknown as { n: number }).n);

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { claimedSince, HeldJob } from "../../src/sdk/worker/held-job.ts";
 import { type ClaimedJob, JobStopped } from "../../src/sdk/worker/job.ts";
-import { testSurroundings } from "../support/sdk-surroundings.ts";
+import { testRuntime } from "../support/sdk-runtime.ts";
 
 const claim: ClaimedJob = {
   job_id: "run_1:pay@2",
@@ -17,7 +17,7 @@ const claim: ClaimedJob = {
 };
 
 function hold() {
-  const around = testSurroundings();
+  const around = testRuntime();
   const stops: string[] = [];
   const held = new HeldJob(around, claim, {
     since: around.now(),

@@ -2,19 +2,19 @@
 import { expect, test } from "vitest";
 import type { Caller } from "../../src/sdk/caller.ts";
 import { acquireLock } from "../../src/sdk/locks/acquire.ts";
-import { testSurroundings } from "../support/sdk-surroundings.ts";
+import { testRuntime } from "../support/sdk-runtime.ts";
 
 /** Answers after so much time by the agent's clock, and says how long it has waited by its own. */
 async function acquireAfter(elapsedMs: number, waitedMs: number) {
   let nowMs = 1_000;
-  const surroundings = { ...testSurroundings(), now: () => ({ monotonicMs: nowMs, wallMs: 50_000 + nowMs }) };
+  const runtime = { ...testRuntime(), now: () => ({ monotonicMs: nowMs, wallMs: 50_000 + nowMs }) };
   const call = async () => {
     nowMs += elapsedMs;
     return { fence: 7, waited_ms: waitedMs, expires_in_ms: 1_000 };
   };
   const caller = { url: "test", call } as unknown as Caller;
   const terms = { resource: "r", owner: undefined, ttlMs: 1_000, waitMs: 2_000, signal: undefined };
-  return acquireLock(surroundings, caller, terms);
+  return acquireLock(runtime, caller, terms);
 }
 
 test.each([

@@ -4,7 +4,7 @@ import { createClientIn } from "../../src/sdk/client.ts";
 import { createClient, type InterlockApiError } from "../../src/sdk/index.ts";
 import { type FaultProxy, startFaultProxy } from "../support/fault-proxy.ts";
 import { type GatewayWorld, openGatewayWorld, simpleWorkflow } from "../support/gateway-world.ts";
-import { testSurroundings } from "../support/sdk-surroundings.ts";
+import { testRuntime } from "../support/sdk-runtime.ts";
 
 describe("over a connection that breaks", () => {
   let world: GatewayWorld;
@@ -129,7 +129,7 @@ describe("pauses between tries", () => {
     retry = { budgetMs: 30_000, attemptsMax: 8 },
     fraction = 0.5,
   ) {
-    const around = testSurroundings({ fraction });
+    const around = testRuntime({ fraction });
     let calls = 0;
     const answering: typeof fetch = () => {
       const answer = answers[Math.min(calls, answers.length - 1)] as () => Response;

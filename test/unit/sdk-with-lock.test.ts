@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { createClientIn } from "../../src/sdk/client.ts";
 import { type Lease, LockLost, withLock } from "../../src/sdk/index.ts";
 import { withLockIn } from "../../src/sdk/locks/with-lock.ts";
-import { testSurroundings } from "../support/sdk-surroundings.ts";
+import { testRuntime } from "../support/sdk-runtime.ts";
 import { eventually, openSdkWorld, type SdkWorld } from "../support/sdk-world.ts";
 
 let world: SdkWorld;
@@ -117,7 +117,7 @@ describe("under a lock", () => {
 describe("the deadline", () => {
   /** A server that grants at once; each answer takes `travelMs`, and those of the path `lost` do not come. */
   function lockIn({ travelMs = 0, lost = "" } = {}) {
-    const around = testSurroundings();
+    const around = testRuntime();
     const answering: typeof fetch = async (url) => {
       const path = new URL(String(url)).pathname;
       if (path.endsWith(lost || "/nothing")) throw new TypeError("fetch failed");

@@ -60,9 +60,8 @@ export const plantedSdkBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: "src/sdk/locks/acquire.ts",
-        find: "const since = earlier(later(sentAt, granted.waited_ms), surroundings.now());",
-        replace:
-          "const since = earlier(later(surroundings.now(), 0 * granted.waited_ms), surroundings.now());",
+        find: "const since = earlier(later(sentAt, granted.waited_ms), runtime.now());",
+        replace: "const since = earlier(later(runtime.now(), 0 * granted.waited_ms), runtime.now());",
       },
     ],
     tests: ["test/unit/sdk-with-lock.test.ts"],
@@ -73,7 +72,7 @@ export const plantedSdkBugs: readonly PlantedBug[] = [
     edits: [
       {
         file: "src/sdk/locks/acquire.ts",
-        find: "const since = earlier(later(sentAt, granted.waited_ms), surroundings.now());",
+        find: "const since = earlier(later(sentAt, granted.waited_ms), runtime.now());",
         replace: "const since = earlier(later(sentAt, granted.waited_ms), later(sentAt, granted.waited_ms));",
       },
     ],

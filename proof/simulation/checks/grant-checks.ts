@@ -26,7 +26,7 @@ type Picture = LockReference & {
 };
 
 /** What only the simulator can see. */
-export type Surroundings = {
+export type GrantContext = {
   nowMs(): number;
   storeTimeMs(): number;
   isPaused(instance: string): boolean;
@@ -38,7 +38,7 @@ type Wanted = Omit<ExecutionOf<"acquireLock">["request"], "token"> & { readonly 
 type ExecutionOf<Name extends StoreExecution["name"]> = Extract<StoreExecution, { readonly name: Name }>;
 
 export class GrantChecks {
-  readonly #surroundings: Surroundings;
+  readonly #context: GrantContext;
   readonly #marks: Marks;
   readonly #queues: QueueChecks;
   /** The last grant of every lock. */
@@ -51,10 +51,10 @@ export class GrantChecks {
   /** Tokens whose holder was told that the grant is over, with what it was told. */
   readonly #toldLost = new Map<string, "superseded" | "expired">();
 
-  constructor(surroundings: Surroundings, marks: Marks) {
-    this.#surroundings = surroundings;
+  constructor(context: GrantContext, marks: Marks) {
+    this.#context = context;
     this.#marks = marks;
-    this.#queues = new QueueChecks(marks, (tenant) => surroundings.settingsOf(tenant));
+    this.#queues = new QueueChecks(marks, (tenant) => context.settingsOf(tenant));
   }
 
   /** To be learnt again from the start, but for the fences: what somebody has once seen must never come again. */
@@ -178,8 +178,8 @@ export class GrantChecks {
     const mine = this.#byFence.get(`${target.tenant} ${grant.fence}`);
     if (mine === undefined || mine.forgotten || mine.committed) return;
     if (mine.shaken) return;
-    const storeTimeMs = this.#surroundings.storeTimeMs();
-    if (storeTimeMs - this.#surroundings.nowMs() - mine.clockOffsetMs > 2) return;
+    const storeTimeMs = this.#context.storeTimeMs();
+    if (storeTimeMs - this.#context.nowMs() - mine.clockOffsetMs > 2) return;
     const last = this.#lastOf(target);
     mustHold(
       last === mine && last.token === grant.token && isHeld(last, storeTimeMs),
@@ -206,14 +206,14 @@ export class GrantChecks {
 
   /** The locks that this instance holds now. */
   heldBy(instance: string): readonly LockReference[] {
-    const storeTimeMs = this.#surroundings.storeTimeMs();
+    const storeTimeMs = this.#context.storeTimeMs();
     return [...this.#last.values()].filter((last) => last.instance === instance && isHeld(last, storeTimeMs));
   }
 
   /** The token that holds a lock now, if any. */
   holderToken(target: LockReference): string | undefined {
     const last = this.#lastOf(target);
-    return last !== undefined && isHeld(last, this.#surroundings.storeTimeMs()) ? last.token : undefined;
+    return last !== undefined && isHeld(last, this.#context.storeTimeMs()) ? last.token : undefined;
   }
 
   #observeAcquire(execution: ExecutionOf<"acquireLock">): void {
@@ -281,8 +281,7 @@ export class GrantChecks {
     mustHold(!held, "INV-12", () => `${where} was granted although ${describe(last, storeTimeMs)}`);
     this.observeFence(tenant, fence, where);
     const expired = last !== undefined && !last.released;
-    if (expired && this.#surroundings.isPaused(last.instance))
-      this.#marks.hit("lock_taken_from_paused_holder");
+    if (expired && this.#context.isPaused(last.instance)) this.#marks.hit("lock_taken_from_paused_holder");
     const picture = {
       tenant,
       lock,
@@ -360,7 +359,7 @@ export class GrantChecks {
   #extend(picture: Picture, storeTimeMs: number, ttlMs: number): void {
     picture.shaken = false;
     picture.expiresAtMs = storeTimeMs + ttlMs;
-    picture.clockOffsetMs = storeTimeMs - this.#surroundings.nowMs();
+    picture.clockOffsetMs = storeTimeMs - this.#context.nowMs();
   }
 
   #lastOf(target: LockReference): Picture | undefined {

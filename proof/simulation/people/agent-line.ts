@@ -6,7 +6,7 @@ import type { Service } from "../../../src/gateway/handler.ts";
 import { lockHandlers } from "../../../src/gateway/handlers/lock-handlers.ts";
 import type { Caller } from "../../../src/sdk/caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../../src/sdk/client-errors.ts";
-import type { Surroundings } from "../../../src/sdk/surroundings.ts";
+import type { Runtime } from "../../../src/sdk/runtime.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
 import type { EngineNode } from "../engine-node.ts";
 import type { World } from "../world.ts";
@@ -57,7 +57,7 @@ export function agentCaller(
   return { url: "simulated", call } as unknown as Caller;
 }
 
-export function agentSurroundings(process: SimulatedProcess): Surroundings {
+export function agentRuntime(process: SimulatedProcess): Runtime {
   const { clock, random } = process;
   return {
     now: () => ({ monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }),

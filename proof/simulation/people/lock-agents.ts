@@ -6,7 +6,7 @@ import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts
 import type { LockReference } from "../checks/grant-checks.ts";
 import type { EngineNode } from "../engine-node.ts";
 import type { World } from "../world.ts";
-import { agentCaller, agentSurroundings } from "./agent-line.ts";
+import { agentCaller, agentRuntime } from "./agent-line.ts";
 import type { FencedAccess } from "./fenced-sink.ts";
 import { credentials } from "./operators.ts";
 import { callRemotely } from "./remote-call.ts";
@@ -23,7 +23,7 @@ export async function runLockAgent(world: World, process: SimulatedProcess): Pro
   const tenant = random.pick(world.tenants);
   const key = { tenant, keyId: random.pick(credentials) };
   const caller = agentCaller(world, process, key);
-  const surroundings = agentSurroundings(process);
+  const runtime = agentRuntime(process);
   for (let request = 1; ; request += 1) {
     await process.clock.sleep(random.integer(1, 150));
     if (kernel.nowMs() >= swarm.chaosMs) return;
@@ -33,7 +33,7 @@ export async function runLockAgent(world: World, process: SimulatedProcess): Pro
     const options = { ttlMs: swarm.leaseMs, waitMs: random.pick([0, 300, 1_500]) };
     const work = (lease: Lease) => addElement(agent, lease);
     try {
-      await withLockIn(surroundings, caller, { resource, work, options });
+      await withLockIn(runtime, caller, { resource, work, options });
       kernel.note(agent.element, "added to", resource);
     } catch (error) {
       if (!isExpected(error)) throw error;

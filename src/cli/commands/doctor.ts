@@ -255,8 +255,8 @@ function quotaFinding(
 }
 
 async function surroundingFindings(config: Config): Promise<readonly Finding[]> {
-  const { examineSurroundings } = await import("../../control-plane.ts");
-  return examineSurroundings(config);
+  const { examineServers } = await import("../../control-plane.ts");
+  return examineServers(config);
 }
 
 /** More are not asked about: each is judged by the server anew. */

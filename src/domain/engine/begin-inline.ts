@@ -8,13 +8,13 @@ import { type Draft, putPayload } from "./draft.ts";
 import { outputRecordKey, stepTimer } from "./keys.ts";
 import { writeOutput } from "./records.ts";
 import { parseTime } from "./rfc3339.ts";
-import { decide, evaluate } from "./scope.ts";
+import { evaluate, holds } from "./scope.ts";
 import { type StepInHand, succeed } from "./settle-step.ts";
 import { wait } from "./wait.ts";
 
 export function evaluateCondition(draft: Draft, beginning: Beginning): void {
-  const { step, surroundings } = beginning;
-  const verdict = step.condition === undefined ? true : decide(draft, step.condition, surroundings);
+  const { step, enclosing } = beginning;
+  const verdict = step.condition === undefined ? true : holds(draft, step.condition, enclosing);
   if (typeof verdict !== "boolean") {
     failToBegin(draft, beginning, verdict.failed);
     return;
@@ -30,7 +30,7 @@ const casesWorkMax = 2 * workMax;
 export function evaluateSwitch(draft: Draft, beginning: Beginning): void {
   const { step, record } = beginning;
   const { on, cases = [], otherwise } = step.switch ?? {};
-  const asked = on === undefined ? yes : evaluate(draft, on, beginning.surroundings);
+  const asked = on === undefined ? yes : evaluate(draft, on, beginning.enclosing);
   if (asked.kind === "failed") {
     failToBegin(draft, beginning, asked.message);
     return;
@@ -43,7 +43,7 @@ export function evaluateSwitch(draft: Draft, beginning: Beginning): void {
       failToBegin(draft, beginning, "the cases of the switch take too many steps together");
       return;
     }
-    const candidate = evaluate(draft, expression, beginning.surroundings, together);
+    const candidate = evaluate(draft, expression, beginning.enclosing, together);
     if (candidate.kind === "failed") {
       failToBegin(draft, beginning, candidate.message);
       return;
@@ -77,7 +77,7 @@ export function beginStorage(draft: Draft, beginning: Beginning): void {
   const evaluated =
     storage?.value === undefined
       ? ({ kind: "nothing" } as const)
-      : evaluate(draft, storage.value, beginning.surroundings);
+      : evaluate(draft, storage.value, beginning.enclosing);
   if (evaluated.kind === "failed") failToBegin(draft, beginning, evaluated.message);
   else succeedWith(draft, beginning, evaluated.kind === "value" ? evaluated.value : null);
 }
@@ -99,11 +99,11 @@ export function beginDelay(draft: Draft, beginning: Beginning): void {
   wait(draft, { step, record: { ...record, attempt } }, "delay", dueAtMs);
 }
 
-function delayEnd(draft: Draft, { step, surroundings }: Beginning): number | { readonly failed: string } {
+function delayEnd(draft: Draft, { step, enclosing }: Beginning): number | { readonly failed: string } {
   const { delay } = step;
   if (delay === undefined) return draft.nowMs;
   if (delay.kind === "for") return draft.nowMs + delay.ms;
-  const at = evaluate(draft, delay.at, surroundings);
+  const at = evaluate(draft, delay.at, enclosing);
   if (at.kind === "failed") return { failed: at.message };
   const text = at.kind === "value" && typeof at.value === "string" ? at.value : "";
   return parseTime(text) ?? { failed: "delay_until is not an RFC 3339 time with an offset" };

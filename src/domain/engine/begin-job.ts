@@ -72,12 +72,12 @@ export type Input =
 
 /** The step's evaluated input; a handler finds the failure under `error`, unless its input has one. */
 export function inputOf(draft: Draft, beginning: Beginning): Input {
-  const { step, record, surroundings } = beginning;
+  const { step, record, enclosing } = beginning;
   let value: JsonValue;
   if (step.input === undefined) {
     value = runInput(draft);
   } else {
-    const evaluated = evaluate(draft, step.input, surroundings);
+    const evaluated = evaluate(draft, step.input, enclosing);
     if (evaluated.kind === "failed") return evaluated;
     value = evaluated.kind === "value" ? evaluated.value : null;
   }

@@ -10,22 +10,22 @@ import { missToBegin } from "./foresee.ts";
 import { factsRecordKey, inputRecordKey } from "./keys.ts";
 import { beginLoop } from "./loop.ts";
 import type { StepRecord } from "./records.ts";
-import { decide, expressionsOf, hasSteps, readsRunInput, surroundingsOf } from "./scope.ts";
+import { enclosingScopeOf, expressionsOf, hasSteps, holds, readsRunInput } from "./scope.ts";
 import { lasting, skip } from "./settle-step.ts";
 import { beginSubworkflow, hasAllForChild } from "./subworkflow.ts";
 
 /** Does nothing but note what is missing when a record it reads was not loaded. */
 export function beginStep(draft: Draft, step: CompiledStep, before: StepRecord): void {
   const isComplete = hasAllToBegin(draft, step, before);
-  const surroundings = surroundingsOf(draft, step);
-  if (!isComplete || surroundings === undefined) {
+  const enclosing = enclosingScopeOf(draft, step);
+  if (!isComplete || enclosing === undefined) {
     missToBegin(draft, step);
     return;
   }
   const record: StepRecord = { ...lasting(before), startedAtMs: draft.nowMs };
-  const beginning = { step, record, surroundings };
+  const beginning = { step, record, enclosing };
   if (step.condition !== undefined && step.type !== "condition" && step.type !== "switch") {
-    const verdict = decide(draft, step.condition, surroundings);
+    const verdict = holds(draft, step.condition, enclosing);
     if (typeof verdict !== "boolean") {
       failToBegin(draft, beginning, verdict.failed);
       return;

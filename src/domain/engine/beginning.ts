@@ -1,9 +1,9 @@
 // A step that is about to begin, with all that its expressions may read.
 import type { Draft } from "./draft.ts";
-import type { Surroundings } from "./scope.ts";
+import type { EnclosingScope } from "./scope.ts";
 import { fail, type StepInHand } from "./settle-step.ts";
 
-export type Beginning = StepInHand & { readonly surroundings: Surroundings };
+export type Beginning = StepInHand & { readonly enclosing: EnclosingScope };
 
 /** A mistake in the definition or its data: another attempt would make it again. */
 export function failToBegin(

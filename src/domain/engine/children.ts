@@ -7,7 +7,7 @@ import { bodyOf, type Draft, isFull, putPayload, putStep, stepOf } from "./draft
 import { childAt, itemsPerChunk } from "./instances.ts";
 import { inputRecordKey, itemsKey, stepRecordKey } from "./keys.ts";
 import type { Children, FailedStatus, StepRecord, WorkItem } from "./records.ts";
-import { evaluate, hasSteps, surroundingsOf } from "./scope.ts";
+import { enclosingScopeOf, evaluate, hasSteps } from "./scope.ts";
 import { callOffAttempt, fail } from "./settle-step.ts";
 import { setTimeLimit, wait } from "./wait.ts";
 import { withdrawChildren } from "./withdraw.ts";
@@ -49,9 +49,9 @@ export function beginForEach(draft: Draft, beginning: Beginning): void {
 
 type Items = JsonValue[] | { readonly failed: string };
 
-function itemsOf(draft: Draft, { step, surroundings }: Beginning): Items {
+function itemsOf(draft: Draft, { step, enclosing }: Beginning): Items {
   if (step.forEach === undefined) return [];
-  const evaluated = evaluate(draft, step.forEach.items, surroundings);
+  const evaluated = evaluate(draft, step.forEach.items, enclosing);
   if (evaluated.kind === "failed") return { failed: evaluated.message };
   if (evaluated.kind === "value" && Array.isArray(evaluated.value)) return evaluated.value;
   return { failed: "for_each did not give a list" };
@@ -65,11 +65,11 @@ export function freeze(draft: Draft, item: WorkItem & { readonly kind: "freeze" 
   const step = draft.compiled.steps.get(item.step);
   const record = step === undefined ? undefined : stepOf(draft, step.id);
   if (step?.forEach === undefined || record === undefined) return;
-  const surroundings = surroundingsOf(draft, step);
+  const enclosing = enclosingScopeOf(draft, step);
   const isComplete = hasSteps(draft, step.forEach.items.steps);
   const input = bodyOf(draft, inputRecordKey);
-  if (!isComplete || input === undefined || surroundings === undefined) return;
-  const items = itemsOf(draft, { step, record, surroundings });
+  if (!isComplete || input === undefined || enclosing === undefined) return;
+  const items = itemsOf(draft, { step, record, enclosing });
   if (!Array.isArray(items)) throw new Error(`the items of ${step.id} cannot be read again`);
   for (let chunk = item.from; chunk * itemsPerChunk < items.length; chunk += 1) {
     // At least one is written, however costly the list: or the same commit would be made again and again.

@@ -4,7 +4,7 @@ import { succeedNow } from "./begin-inline.ts";
 import { type Beginning, failToBegin } from "./beginning.ts";
 import { bodyOf, type Draft, outputAt, putStep, stepOf } from "./draft.ts";
 import type { StepRecord, WorkItem } from "./records.ts";
-import { decide, hasSteps, loopTurn } from "./scope.ts";
+import { hasSteps, holds, loopTurn } from "./scope.ts";
 import { callOffAttempt, fail } from "./settle-step.ts";
 import { setTimeLimit, wait } from "./wait.ts";
 
@@ -87,9 +87,9 @@ type Question = {
 function ask(draft: Draft, loop: CompiledStep, { condition, iteration, stopsWhen }: Question): Verdict {
   if (condition === undefined) return "go_on";
   const isComplete = hasSteps(draft, condition.steps);
-  const surroundings = loopTurn(draft, loop, iteration);
-  if (!isComplete || surroundings === undefined) return "missing";
-  const answer = decide(draft, condition, surroundings);
+  const enclosing = loopTurn(draft, loop, iteration);
+  if (!isComplete || enclosing === undefined) return "missing";
+  const answer = holds(draft, condition, enclosing);
   if (typeof answer !== "boolean") return answer;
   return answer === stopsWhen ? "stop" : "go_on";
 }

@@ -28,9 +28,9 @@ export function readsRunInput(step: CompiledStep): boolean {
 }
 
 /** What a step's expressions may read besides: its item, and the loop that it is in. Undefined when a record is missing. */
-export type Surroundings = Pick<Scope, "item" | "index" | "loop" | "child">;
+export type EnclosingScope = Pick<Scope, "item" | "index" | "loop" | "child">;
 
-export function surroundingsOf(draft: Draft, step: CompiledStep): Surroundings | undefined {
+export function enclosingScopeOf(draft: Draft, step: CompiledStep): EnclosingScope | undefined {
   const item = parseItem(step.id);
   const key = item === undefined ? "" : itemsKey(item.step, Math.floor(item.index / itemsPerChunk));
   const chunk = item === undefined ? undefined : bodyOf(draft, key);
@@ -98,7 +98,7 @@ function readingTogether(draft: Draft, steps: readonly string[]): number {
 export function evaluate(
   draft: Draft,
   expression: Expression,
-  surroundings: Surroundings,
+  enclosing: EnclosingScope,
   /** For expressions that share one: their own cost is taken from it, too. */
   together: Allowance = { left: 0 },
 ): Evaluation {
@@ -113,7 +113,7 @@ export function evaluate(
   together.left -= unitsPerEvaluation + unitsPerStepRead * expression.steps.length;
   const scope = {
     ...scopeOf(draft, expression.steps),
-    ...surroundings,
+    ...enclosing,
     // Read when it is asked for: every item of a for_each comes by here, and the list of all of them may be the run's input.
     get input() {
       return runInput(draft);
@@ -129,12 +129,12 @@ export function evaluate(
 }
 
 /** Nothing and null count as false, as a flag that the input left out; any other value but true and false is a mistake. */
-export function decide(
+export function holds(
   draft: Draft,
   condition: Expression,
-  surroundings: Surroundings,
+  enclosing: EnclosingScope,
 ): boolean | { readonly failed: string } {
-  const evaluated = evaluate(draft, condition, surroundings);
+  const evaluated = evaluate(draft, condition, enclosing);
   if (evaluated.kind === "failed") return { failed: evaluated.message };
   if (evaluated.kind === "nothing" || evaluated.value === null) return false;
   if (typeof evaluated.value === "boolean") return evaluated.value;
@@ -179,7 +179,7 @@ function scopeOf(draft: Draft, ids: readonly string[]): Pick<Scope, "steps" | "c
 }
 
 /** Places of `own` were made here; any other value may be a step's output, and is copied before it is changed. */
-type Context = { readonly ctx: Place; readonly own: Set<Place> };
+type Context = { readonly ctx: JsonObject; readonly own: Set<JsonObject> };
 
 function putInContext(context: Context, step: CompiledStep | undefined, output: JsonValue): void {
   if (step?.outputPath !== undefined) putAt(context, step.outputPath, output);
@@ -191,35 +191,37 @@ function errorOf(draft: Draft, record: StepRecord): JsonValue {
   return record.error ?? errorAt(draft, record.errorKey);
 }
 
-type Place = Record<string, JsonValue>;
+type JsonObject = Record<string, JsonValue>;
 
 function removeAt({ ctx, own }: Context, path: readonly string[]): void {
-  let place = ctx;
+  let object = ctx;
   for (const name of path.slice(0, -1)) {
-    if (placeAt(place, name) === undefined) return;
-    place = ownPlace(own, place, name);
+    if (objectAt(object, name) === undefined) return;
+    object = ownObject(own, object, name);
   }
-  delete place[path.at(-1) as string];
+  delete object[path.at(-1) as string];
 }
 
 function putAt({ ctx, own }: Context, path: readonly string[], value: JsonValue): void {
   if (path.length === 0 || path.includes("__proto__")) return;
-  let place = ctx;
-  for (const name of path.slice(0, -1)) place = ownPlace(own, place, name);
-  place[path.at(-1) as string] = value;
+  let object = ctx;
+  for (const name of path.slice(0, -1)) object = ownObject(own, object, name);
+  object[path.at(-1) as string] = value;
 }
 
-function placeAt(place: Place, name: string): Place | undefined {
-  const inner = Object.hasOwn(place, name) ? place[name] : undefined;
-  return inner === null || typeof inner !== "object" || Array.isArray(inner) ? undefined : (inner as Place);
+function objectAt(object: JsonObject, name: string): JsonObject | undefined {
+  const inner = Object.hasOwn(object, name) ? object[name] : undefined;
+  return inner === null || typeof inner !== "object" || Array.isArray(inner)
+    ? undefined
+    : (inner as JsonObject);
 }
 
 /** Copied at most once, however many steps write below it: each copy takes as long as the place has names. */
-function ownPlace(own: Set<Place>, place: Place, name: string): Place {
-  const inner = placeAt(place, name);
+function ownObject(own: Set<JsonObject>, object: JsonObject, name: string): JsonObject {
+  const inner = objectAt(object, name);
   if (inner !== undefined && own.has(inner)) return inner;
-  const copy: Place = { ...inner };
-  place[name] = copy;
+  const copy: JsonObject = { ...inner };
+  object[name] = copy;
   own.add(copy);
   return copy;
 }

@@ -20,7 +20,14 @@ import {
   workflowKey,
 } from "./keys.ts";
 import { isOmitted, type RunFacts, readFacts, readStepRecord } from "./records.ts";
-import { evaluate, hasSteps, readingUnitsMax, runInput, type Surroundings, surroundingsOf } from "./scope.ts";
+import {
+  type EnclosingScope,
+  enclosingScopeOf,
+  evaluate,
+  hasSteps,
+  readingUnitsMax,
+  runInput,
+} from "./scope.ts";
 import { type StepInHand, succeed } from "./settle-step.ts";
 import { setTimeLimit, wait } from "./wait.ts";
 
@@ -33,12 +40,12 @@ export function hasAllForChild(draft: Draft, step: CompiledStep): boolean {
 }
 
 export function beginSubworkflow(draft: Draft, beginning: Beginning): void {
-  const { step, record, surroundings } = beginning;
+  const { step, record, enclosing } = beginning;
   const mapping = step.subworkflow?.input;
   const evaluated =
     mapping === undefined
       ? ({ kind: "value", value: runInput(draft) } as const)
-      : evaluate(draft, mapping, surroundings);
+      : evaluate(draft, mapping, enclosing);
   if (evaluated.kind === "failed") {
     failToBegin(draft, beginning, evaluated.message);
     return;
@@ -112,7 +119,7 @@ export function takeOver(draft: Draft, { step, record }: StepInHand, childRunId:
   const body = bodyOf(draft, foreignKey(childRunId, runOutputKey));
   const state = bodyOf(draft, foreignKey(childRunId, runRecordKey));
   const steps = stepsOfChild(draft, childRunId, mapping?.childSteps ?? []);
-  const around = surroundingsOf(draft, step);
+  const around = enclosingScopeOf(draft, step);
   const isComplete = mapping === undefined || hasSteps(draft, mapping.steps);
   if (body === undefined || state === undefined || steps === undefined) return false;
   if (around === undefined || !isComplete) return false;
@@ -136,8 +143,8 @@ export function takeOver(draft: Draft, { step, record }: StepInHand, childRunId:
     return true;
   }
   const child = { run_id: childRunId, status: "succeeded", output, steps };
-  const surroundings: Surroundings = { ...around, child };
-  const evaluated = evaluate(draft, mapping, surroundings);
+  const enclosing: EnclosingScope = { ...around, child };
+  const evaluated = evaluate(draft, mapping, enclosing);
   if (evaluated.kind === "failed") failToBegin(draft, { step, record }, evaluated.message);
   else endWith(draft, { step, record }, evaluated.kind === "value" ? evaluated.value : null);
   return true;

@@ -1,6 +1,6 @@
 // A crowd of clients that start runs at the same moment, and try again if they may: how often each asked, and when it got its run.
 import { type Client, createClient } from "../../sdk/client.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type StartTry, tryStart } from "../try-start.ts";
 import { type ClientPolicy, type ClientTerms, clientPauseMs } from "./plan.ts";
 import { Slots } from "./slots.ts";
@@ -29,8 +29,8 @@ export async function crowd(asked: CrowdAsked): Promise<CrowdSeen> {
   const { url, adminKey, terms } = asked;
   const client = createClient({ url, apiKey: adminKey, retry: { attemptsMax: 1 } });
   await warmUp(client, asked);
-  const beganMs = surroundings.now().monotonicMs;
-  const sinceBeganMs = () => surroundings.now().monotonicMs - beganMs;
+  const beganMs = runtime.now().monotonicMs;
+  const sinceBeganMs = () => runtime.now().monotonicMs - beganMs;
   const slots = new Slots({ url, adminKey, nowMs: sinceBeganMs });
   const tries: StartTry[] = [];
   const one = async () => {
@@ -59,14 +59,14 @@ async function startWithin(
   { workflow, policy, terms }: CrowdAsked,
   tell: (tried: StartTry) => void,
 ): Promise<StartTry> {
-  const startedMs = surroundings.now().monotonicMs;
-  const key = surroundings.token();
+  const startedMs = runtime.now().monotonicMs;
+  const key = runtime.token();
   for (let retry = 0; ; retry += 1) {
     const tried = await tryStart(client, { workflow, key });
     tell(tried);
     if (tried.kind === "started" || terms === undefined) return tried;
     const pauseMs = clientPauseMs(policy, terms.shape, retry);
-    if (surroundings.now().monotonicMs - startedMs + pauseMs > terms.budgetMs) return tried;
-    await surroundings.sleep(pauseMs);
+    if (runtime.now().monotonicMs - startedMs + pauseMs > terms.budgetMs) return tried;
+    await runtime.sleep(pauseMs);
   }
 }

@@ -3,7 +3,7 @@ import type { Drill, Outcome, Stage } from "../drill.ts";
 import type { DrillTenant } from "../target/target.ts";
 import { combOf } from "./comb.ts";
 import { isComb, judgeBursts, judgeCrowds, judgeSweep } from "./judge.ts";
-import { measure, openVariant, type Place, type Retried } from "./measure.ts";
+import { type BurstContext, measure, openVariant, type Retried } from "./measure.ts";
 import { openCrowds } from "./open-crowds.ts";
 import { clientPolicies, clientPolicyNames, type Plan, planOf, type Variant, variants } from "./plan.ts";
 import { rawOf } from "./raw-data.ts";
@@ -71,10 +71,10 @@ async function run(stage: Stage): Promise<Outcome> {
 async function measureAll(
   stage: Stage,
   plan: Plan,
-  crowds: Place["crowds"],
+  crowds: BurstContext["crowds"],
 ): Promise<{ readonly bursts: readonly Burst[]; readonly retried: readonly Retried[] }> {
   const { target, signal, progress } = stage;
-  const scene = { place: { target, crowds, signal }, plan, progress };
+  const scene = { context: { target, crowds, signal }, plan, progress };
   const tenants = new Map<Variant, DrillTenant>();
   const bursts: Burst[] = [];
   const retried: Retried[] = [];
@@ -96,24 +96,24 @@ async function measureAll(
 }
 
 type Scene = {
-  readonly place: Place;
+  readonly context: BurstContext;
   readonly plan: Plan;
   readonly progress: Stage["progress"];
 };
 
 async function measureBurst(
-  { place, plan, progress }: Scene,
+  { context, plan, progress }: Scene,
   variant: Variant,
   tenant: DrillTenant,
 ): Promise<Burst> {
   progress(`${variant}: ${plan.requests} starts at once`);
-  const burst = await measure(place, tenant, { variant, clients: plan.requests });
+  const burst = await measure(context, tenant, { variant, clients: plan.requests });
   const { dueMs } = burst.gate;
   return { ...burst, comb: dueMs === undefined ? undefined : combOf(dueMs, pollMs) };
 }
 
 async function measureCrowds(
-  { place, plan, progress }: Scene,
+  { context, plan, progress }: Scene,
   variant: Variant,
   tenant: DrillTenant,
 ): Promise<Retried[]> {
@@ -122,7 +122,7 @@ async function measureCrowds(
     for (const { name, clients } of plan.bursts) {
       progress(`${variant}: ${name} that retry, ${clientPolicyNames[policy]}`);
       const wanted = { variant, clients, policy, terms: plan.clients };
-      retried.push({ ...(await measure(place, tenant, wanted)), ...wanted, name });
+      retried.push({ ...(await measure(context, tenant, wanted)), ...wanted, name });
     }
   }
   return retried;

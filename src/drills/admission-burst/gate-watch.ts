@@ -1,6 +1,6 @@
 // What can be seen of the admission gate during a burst: who arrives at the lock key, and what the store says it admitted.
 import type { Answer, OperationName, RequestOf } from "../../ports/store.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { DrillTenant, Inside, Target } from "../target/target.ts";
 
 export type GateSeen = {
@@ -34,7 +34,7 @@ async function busyRetriesOf(target: Target): Promise<number> {
       return (await target.readMetrics()).sum("lock_busy_retries_total", { path: "admission" });
     } catch (error) {
       if (tries === metricsTriesMax) throw error;
-      await surroundings.sleep(500);
+      await runtime.sleep(500);
     }
   }
 }
@@ -45,7 +45,7 @@ function watchInside(inside: Inside, tenant: string) {
   const arrivalsMs: number[] = [];
   const dueMs: number[] = [];
   let activeMost = 0;
-  const nowMs = () => surroundings.now().monotonicMs;
+  const nowMs = () => runtime.now().monotonicMs;
   const leaveMetrics = inside.watchMetrics({
     observe(name, _labels, value) {
       if (name === "lock_busy_retry_delay_seconds") dueMs.push(nowMs() + value * 1_000);

@@ -1,6 +1,6 @@
 // The two things that are measured: a burst without retries, and a crowd of clients that try again while slots free up.
 import { createClient } from "../../sdk/client.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { Stage } from "../drill.ts";
 import type { DrillTenant, Target } from "../target/target.ts";
 import type { CrowdSeen } from "./crowd.ts";
@@ -9,7 +9,7 @@ import type { Crowds } from "./open-crowds.ts";
 import { type ClientPolicy, type ClientTerms, tenantFields, type Variant } from "./plan.ts";
 
 /** What a measurement needs, whichever instance it is made on. */
-export type Place = {
+export type BurstContext = {
   readonly target: Target;
   readonly crowds: Crowds;
   readonly signal: Stage["signal"];
@@ -51,7 +51,7 @@ export async function openVariant(target: Target, variant: Variant): Promise<Dri
 type Wanted = Pick<Measured, "variant" | "clients"> & Partial<Pick<Retried, "policy" | "terms">>;
 
 export async function measure(
-  { target, crowds, signal }: Place,
+  { target, crowds, signal }: BurstContext,
   tenant: DrillTenant,
   { variant, clients, policy = "fixed", terms }: Wanted,
 ): Promise<Measured> {
@@ -89,7 +89,7 @@ function askRecord({ platform }: Target, { id }: DrillTenant) {
     let most = 0;
     while (!stopped.signal.aborted) {
       most = Math.max(most, (await platform.tenants.get(id)).active_runs);
-      await surroundings.sleep(askEveryMs, stopped.signal);
+      await runtime.sleep(askEveryMs, stopped.signal);
     }
     return most;
   };

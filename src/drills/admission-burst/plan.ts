@@ -1,7 +1,7 @@
 // What the drill measures and how much of it: variants, sizes, and how clients retry.
 import type { WaitPolicy } from "../../domain/tenant.ts";
 import { type WaitShape, waitDelayMs } from "../../domain/wait.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { DrillImpossible, type DrillOptions, type Size } from "../drill.ts";
 import type { TenantFields } from "../target/target.ts";
 
@@ -34,7 +34,7 @@ export type ClientTerms = {
 };
 
 export function clientPauseMs(policy: ClientPolicy, shape: WaitShape, retry: number): number {
-  return waitDelayMs(policy, shape, retry, surroundings.fraction());
+  return waitDelayMs(policy, shape, retry, runtime.fraction());
 }
 
 export type Plan = {

@@ -1,6 +1,6 @@
 // The runs that hold a tenant's slots: ended one by one at a steady pace, so that there is something to get for those who ask again.
 import { type Client, createClient } from "../../sdk/client.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { mostAtOnce } from "./times.ts";
 
 export type SlotsOptions = {
@@ -33,7 +33,7 @@ export class Slots {
     const { nowMs } = this.#options;
     const { signal } = this.#stopped;
     for (let dueMs = nowMs() + everyMs; ; dueMs += everyMs) {
-      await surroundings.sleep(Math.max(0, dueMs - nowMs()), signal);
+      await runtime.sleep(Math.max(0, dueMs - nowMs()), signal);
       if (signal.aborted) return;
       await this.#freeOldest();
     }

@@ -2,7 +2,7 @@
 import type { Stage } from "../drill.ts";
 import { openTarget } from "../target/open-target.ts";
 import type { Target } from "../target/target.ts";
-import { type Measured, measure, openVariant, type Place } from "./measure.ts";
+import { type BurstContext, type Measured, measure, openVariant } from "./measure.ts";
 import type { Plan } from "./plan.ts";
 
 export type Cell = {
@@ -15,7 +15,7 @@ export type Cell = {
 /** The variant whose wait budget matters, as it is by default. */
 const variant = "lock-jitter";
 
-export async function sweep(stage: Stage, crowds: Place["crowds"], plan: Plan): Promise<Cell[]> {
+export async function sweep(stage: Stage, crowds: BurstContext["crowds"], plan: Plan): Promise<Cell[]> {
   const { kind } = stage.target;
   const { waitsMs, budgetsMs } = plan.sweep ?? { waitsMs: [], budgetsMs: [] };
   if (kind === "deployment") return rowOf(stage, stage.target, { crowds, plan, budgetsMs });
@@ -34,7 +34,7 @@ export async function sweep(stage: Stage, crowds: Place["crowds"], plan: Plan): 
 }
 
 type Row = {
-  readonly crowds: Place["crowds"];
+  readonly crowds: BurstContext["crowds"];
   readonly plan: Plan;
   readonly budgetsMs: readonly number[];
   readonly waitMs?: number;

@@ -1,7 +1,7 @@
 // Agents that take public locks all through a failover, and rivals that try to get the same locks after it.
 import { type Client, createClient } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { clientAt } from "../load/steady-load.ts";
 
 export type LockGrant = {
@@ -31,14 +31,14 @@ export function startLockTakers({ urls, apiKey, nowMs }: Agents): LockTakers {
   const take = async () => {
     for (let number = 1; !stopping.signal.aborted; number += 1) {
       const resource = `drill-lock-${number}`;
-      const token = surroundings.token();
+      const token = runtime.token();
       for (let isOpen = true; isOpen && !stopping.signal.aborted; ) {
         const sentAtMs = nowMs();
         const acquired = clientAt({ urls, apiKey }, number).locks.acquire({ resource, token, ttl_ms: ttlMs });
         const fence = await acquired.then((grant) => grant.fence, unlessBroken);
         if (fence !== undefined) grants.push({ resource, token, fence, sentAtMs, answeredAtMs: nowMs() });
         isOpen = fence === undefined;
-        await surroundings.sleep(isOpen ? againAfterMs : everyMs, stopping.signal);
+        await runtime.sleep(isOpen ? againAfterMs : everyMs, stopping.signal);
       }
     }
   };
@@ -97,7 +97,7 @@ export async function tryRivals(
 
 /** Undefined when somebody holds it. */
 async function acquire(client: Client, resource: string) {
-  const token = surroundings.token();
+  const token = runtime.token();
   try {
     const { fence } = await client.locks.acquire({ resource, token, ttl_ms: ttlMs });
     return { token, fence };

@@ -1,5 +1,5 @@
 // A second server that waits for the folder of the first: refused while that one lives, and started again and again, as a supervisor does.
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { ServeProcess } from "../target/serve-process.ts";
 
 export type Standby = {
@@ -23,7 +23,7 @@ export function startStandby(start: () => Promise<ServeProcess>): Standby {
       } catch (error) {
         if (!isRefusal(error) || stopping.signal.aborted) throw error;
         refusals += 1;
-        await surroundings.sleep(againAfterMs, stopping.signal);
+        await runtime.sleep(againAfterMs, stopping.signal);
       }
     }
   };

@@ -1,6 +1,6 @@
 // A start that is refused for want of a slot must leave its idempotency key free: the same request succeeds later.
 import type { AdmissionStrategy } from "../../domain/tenant.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { Check, Drill, Outcome, Plot, Stage } from "../drill.ts";
 import { startBlockingWorker } from "./blocking-worker.ts";
 import { keySteps, stepNames } from "./key-steps.ts";
@@ -39,11 +39,11 @@ async function withStrategy(
   const worker = startBlockingWorker(tenant, target.urls[0] as string);
   try {
     const checks: TimedCheck[] = [];
-    let sinceMs = surroundings.now().monotonicMs;
+    let sinceMs = runtime.now().monotonicMs;
     for await (const one of keySteps({ target, tenant, worker, strategy, signal })) {
       signal.throwIfAborted();
       progress(`${one.what}: ${one.seen}`);
-      const nowMs = surroundings.now().monotonicMs;
+      const nowMs = runtime.now().monotonicMs;
       checks.push({ ...one, strategy, tookMs: nowMs - sinceMs });
       sinceMs = nowMs;
     }

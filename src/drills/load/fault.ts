@@ -1,6 +1,6 @@
 // Something that is broken for a while, under load: by the drill itself, or by the commands of whoever runs a deployment.
 import { spawn } from "node:child_process";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { DrillImpossible, type DrillOptions, type Stage } from "../drill.ts";
 import type { Scene } from "./scene.ts";
 import { cameTrue } from "./wait-until.ts";
@@ -79,7 +79,7 @@ export function runCommand(option: string, command: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = spawn("sh", ["-c", command], { stdio: ["ignore", "pipe", "pipe"] });
     let output = "";
-    const cancel = surroundings.timer(withinMs, () => child.kill("SIGKILL"));
+    const cancel = runtime.timer(withinMs, () => child.kill("SIGKILL"));
     for (const stream of [child.stdout, child.stderr]) {
       stream.on("data", (chunk: Buffer) => {
         output = `${output}${chunk.toString()}`.slice(-outputMax);

@@ -2,7 +2,7 @@
 import { parseTime } from "../../domain/engine/rfc3339.ts";
 import type { Client } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { Run } from "../../sdk/wait-for-run.ts";
 import { hasEnded } from "../../sdk/wait-for-run.ts";
 import { tryStart } from "../try-start.ts";
@@ -25,8 +25,8 @@ export async function readEnds(
   reading: ReadingEnds,
   starts: readonly StartRecord[],
 ): Promise<readonly EndRecord[]> {
-  const deadlineMs = surroundings.now().monotonicMs + reading.withinMs;
-  const isLate = () => surroundings.now().monotonicMs > deadlineMs || reading.signal.aborted;
+  const deadlineMs = runtime.now().monotonicMs + reading.withinMs;
+  const isLate = () => runtime.now().monotonicMs > deadlineMs || reading.signal.aborted;
   const ends: EndRecord[] = [];
   const waiting = [...starts];
   const lane = async () => {
@@ -52,7 +52,7 @@ async function readRun(
     const isOver = isLate();
     if (run !== "no answer" && (isOver || hasEnded(run))) return endedRun(run, beganWallMs);
     if (isOver) throw new Error(`run ${acknowledged.runId} cannot be read: the server does not answer`);
-    await surroundings.sleep(againAfterMs);
+    await runtime.sleep(againAfterMs);
   }
 }
 
@@ -66,7 +66,7 @@ async function repeat(
     if (tried.kind === "started") return { runId: tried.runId, replayed: tried.replayed };
     const isPassing = tried.kind === "no_answer" || tried.status === 503;
     if (!isPassing || isLate()) return undefined;
-    await surroundings.sleep(againAfterMs);
+    await runtime.sleep(againAfterMs);
   }
 }
 

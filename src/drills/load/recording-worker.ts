@@ -3,7 +3,7 @@
 import type { Caller } from "../../sdk/caller.ts";
 import { createClient } from "../../sdk/client.ts";
 import type { Body, CallOperation, Success } from "../../sdk/contract.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { Job } from "../../sdk/worker/job.ts";
 import { type Worker, worker } from "../../sdk/worker/worker.ts";
 import type { WorkNote } from "./ledger.ts";
@@ -29,7 +29,7 @@ export function startRecordingWorker(
 ): Worker {
   const client = createClient({ url, apiKey, timeoutMs });
   const perform = async (job: Job) => {
-    await surroundings.sleep(workMs, job.signal);
+    await runtime.sleep(workMs, job.signal);
     job.check();
     note({ kind: "done", worker: name, jobId: job.id, runId: job.runId, step: job.step });
     return { job: job.id, by: name };

@@ -1,5 +1,5 @@
 // The stage of a drill about trouble: a tenant with a steady load and workers, the record of both, and one clock for all of it.
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { Worker } from "../../sdk/worker/worker.ts";
 import type { Settings, Size, Stage } from "../drill.ts";
 import type { DrillTenant } from "../target/target.ts";
@@ -59,11 +59,11 @@ export async function openScene(stage: Stage, options: SceneOptions): Promise<Sc
   const tenant = await target.createTenant({ max_concurrent_runs: 10_000 });
   await tenant.client.workflows.save(loadWorkflow);
   const work: TimedNote[] = [];
-  let began = surroundings.now();
-  const nowMs = () => surroundings.now().monotonicMs - began.monotonicMs;
+  let began = runtime.now();
+  const nowMs = () => runtime.now().monotonicMs - began.monotonicMs;
   const note = (noted: WorkNote) => void work.push({ ...noted, atMs: nowMs() });
   const workers = await startWorkers(options, options.workersAt ?? target.urls, { tenant, note });
-  began = surroundings.now();
+  began = runtime.now();
   const urls = options.startsAt ?? target.urls;
   const load = startSteadyLoad({ urls, apiKey: tenant.adminKey, ...starting, nowMs });
   const finished = () => finishedRuns(work).size;
@@ -144,7 +144,7 @@ function finishedRuns(work: readonly TimedNote[]): ReadonlySet<string> {
 
 async function tellNowAndThen(tell: () => void, signal: AbortSignal): Promise<void> {
   for (;;) {
-    await surroundings.sleep(tellEveryMs, signal);
+    await runtime.sleep(tellEveryMs, signal);
     if (signal.aborted) return;
     tell();
   }

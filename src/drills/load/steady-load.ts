@@ -1,7 +1,7 @@
 // A steady load: clients that start runs under keys and send each again until it is answered, and a reader of what was acknowledged.
 import { type Client, createClient } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type StartTry, tryStart } from "../try-start.ts";
 import type { ReadRecord, StartRecord } from "./ledger.ts";
 import { workflowId } from "./load-workflow.ts";
@@ -42,24 +42,24 @@ export function startSteadyLoad(options: LoadOptions): SteadyLoad {
   async function startRuns(number: number): Promise<void> {
     const client = clientFor(number);
     // Clients take turns, so that a success is seen soon after it is possible again.
-    await surroundings.sleep((number * options.everyMs) / options.clients, stopping.signal);
+    await runtime.sleep((number * options.everyMs) / options.clients, stopping.signal);
     for (let order = 1; !stopping.signal.aborted; order += 1) {
       const record = { key: `${number}-${order}`, order, askedAtMs: options.nowMs(), tries: [] };
       starts.push(record);
       await startOnce(options, client, record, leaving.signal);
       // Spread again after an outage, which has made them ask all at once.
-      const turnMs = options.everyMs * (0.5 + surroundings.fraction());
+      const turnMs = options.everyMs * (0.5 + runtime.fraction());
       const restMs = record.askedAtMs + turnMs - options.nowMs();
-      await surroundings.sleep(Math.max(0, restMs), stopping.signal);
+      await runtime.sleep(Math.max(0, restMs), stopping.signal);
     }
   }
 
   async function readRuns(): Promise<void> {
     for (let turn = 0; !stopping.signal.aborted; turn += 1) {
       const known = acknowledged();
-      const runId = known[Math.floor(surroundings.fraction() * known.length)]?.acknowledged?.runId;
+      const runId = known[Math.floor(runtime.fraction() * known.length)]?.acknowledged?.runId;
       if (runId !== undefined) reads.push(await readOnce(options, clientFor(turn), runId));
-      await surroundings.sleep(readEveryMs, stopping.signal);
+      await runtime.sleep(readEveryMs, stopping.signal);
     }
   }
 
@@ -75,7 +75,7 @@ export function startSteadyLoad(options: LoadOptions): SteadyLoad {
     acknowledged,
     async stop(patienceMs) {
       stopping.abort();
-      const cancel = surroundings.timer(patienceMs, () => leaving.abort());
+      const cancel = runtime.timer(patienceMs, () => leaving.abort());
       await lanes;
       cancel();
     },
@@ -100,7 +100,7 @@ async function startOnce(
     const tried = await tryStart(client, { workflow: workflowId, key, input: { order } });
     record.tries.push({ ...tried, sentMs: sentAtMs });
     if (tried.kind === "started") record.acknowledged = { runId: tried.runId, atMs: nowMs() };
-    else await surroundings.sleep(againAfterMs, signal);
+    else await runtime.sleep(againAfterMs, signal);
   }
 }
 

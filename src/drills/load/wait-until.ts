@@ -1,5 +1,5 @@
 // Waits for a condition instead of a time, and gives up at a deadline with the reason that people need.
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 
 export type WaitLimits = { readonly withinMs: number; readonly signal: AbortSignal };
 
@@ -12,11 +12,11 @@ export async function waitUntil(what: string, condition: () => boolean, limits: 
 
 /** False when the condition did not come true in time. */
 export async function cameTrue(condition: () => boolean, { withinMs, signal }: WaitLimits): Promise<boolean> {
-  const deadlineMs = surroundings.now().monotonicMs + withinMs;
+  const deadlineMs = runtime.now().monotonicMs + withinMs;
   while (!condition()) {
     signal.throwIfAborted();
-    if (surroundings.now().monotonicMs > deadlineMs) return false;
-    await surroundings.sleep(lookEveryMs, signal);
+    if (runtime.now().monotonicMs > deadlineMs) return false;
+    await runtime.sleep(lookEveryMs, signal);
   }
   return true;
 }

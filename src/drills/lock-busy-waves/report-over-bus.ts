@@ -1,6 +1,6 @@
 // All results at once over the bus of an instance inside, and every try of each as the store sees it.
 import type { OperationName, RequestOf } from "../../ports/store.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type ClaimedRun, publish } from "../locks/claimed-run.ts";
 import type { Inside } from "../target/target.ts";
 import { emptyTries, type Reporting, type Tries } from "./tries.ts";
@@ -11,8 +11,8 @@ export async function reportOverBus(
   { results }: ClaimedRun,
   { tenant, withinMs, signal }: Reporting,
 ): Promise<Tries> {
-  const startedMs = surroundings.now().monotonicMs;
-  const nowMs = () => surroundings.now().monotonicMs - startedMs;
+  const startedMs = runtime.now().monotonicMs;
+  const nowMs = () => runtime.now().monotonicMs - startedMs;
   const tries = emptyTries(results.map(({ jobId }) => jobId));
   const lockWaitsMs: number[] = [];
   const ended = new AbortController();
@@ -38,7 +38,7 @@ export async function reportOverBus(
   });
   try {
     await Promise.all(results.map((result) => publish(inside, tenant, result)));
-    await surroundings.sleep(withinMs, AbortSignal.any([ended.signal, signal]));
+    await runtime.sleep(withinMs, AbortSignal.any([ended.signal, signal]));
     signal.throwIfAborted();
   } finally {
     unwatchStore();

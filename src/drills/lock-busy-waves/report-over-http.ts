@@ -2,7 +2,7 @@
 
 import type { Client } from "../../sdk/client.ts";
 import { InterlockApiError } from "../../sdk/client-errors.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type ClaimedResult, type ClaimedRun, workerName } from "../locks/claimed-run.ts";
 import { emptyTries, type Reporting, type ResultTries, type Tries } from "./tries.ts";
 
@@ -12,8 +12,8 @@ export async function reportOverHttp(
   { tenant, withinMs, signal }: Reporting,
 ): Promise<Tries> {
   const worker = tenant.clientAt(tenant.client.url, "worker");
-  const startedMs = surroundings.now().monotonicMs;
-  const nowMs = () => surroundings.now().monotonicMs - startedMs;
+  const startedMs = runtime.now().monotonicMs;
+  const nowMs = () => runtime.now().monotonicMs - startedMs;
   const tries = emptyTries(results.map(({ jobId }) => jobId));
   await Promise.all(
     results.map(async (result) => {
@@ -25,7 +25,7 @@ export async function reportOverHttp(
         if (pauseMs === undefined) noted.durableMs = nowMs();
         else {
           noted.busyMs.push(nowMs());
-          await surroundings.sleep(pauseMs, signal);
+          await runtime.sleep(pauseMs, signal);
         }
       }
     }),

@@ -3,7 +3,7 @@ import { publishResult } from "../../control/jobs/hear-results.ts";
 import type { ClaimToken, JobId } from "../../domain/job.ts";
 import type { RiskClass } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { DrillTenant, Inside } from "../target/target.ts";
 
 export type ClaimedResult = { readonly jobId: string; readonly token: string; readonly output: number };
@@ -35,15 +35,15 @@ export async function claimJobs(
   const run = await client.runs.start("many-results", { items });
   const worker = tenant.clientAt(client.url, "worker");
   const results: ClaimedResult[] = [];
-  const deadlineMs = surroundings.now().monotonicMs + claimedWithinMs;
+  const deadlineMs = runtime.now().monotonicMs + claimedWithinMs;
   while (results.length < jobs) {
-    if (surroundings.now().monotonicMs > deadlineMs)
+    if (runtime.now().monotonicMs > deadlineMs)
       throw new Error(`only ${results.length} of ${jobs} jobs could be claimed`);
     const polled = await worker.call("pollJobs", {
       body: {
         worker_id: workerName,
         topics: [topic],
-        poll_id: surroundings.token(),
+        poll_id: runtime.token(),
         max_jobs: Math.min(batchMax, jobs - results.length),
         wait_ms: 1_000,
         lease_ms: leaseMs,

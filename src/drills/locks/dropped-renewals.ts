@@ -1,7 +1,7 @@
 // A client that holds a public lock with the SDK, while no request to renew it ever leaves.
 import { createClient } from "../../sdk/client.ts";
 import { type Lease, withLock } from "../../sdk/locks/with-lock.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { DrillTenant } from "../target/target.ts";
 
 export type DroppedRenewals = {
@@ -24,7 +24,7 @@ export function holdWithoutRenewals(
   tenant: DrillTenant,
   { resource, owner, ttlMs, signal }: HeldLock,
 ): Promise<DroppedRenewals> {
-  const nowMs = () => surroundings.now().monotonicMs;
+  const nowMs = () => runtime.now().monotonicMs;
   let failed = 0;
   const dropping: typeof fetch = (input, init) => {
     if (!String(input).endsWith("/locks/renew")) return fetch(input, init);
@@ -36,7 +36,7 @@ export function holdWithoutRenewals(
     const lostMs = new Promise<number>((tell) => {
       const work = async ({ token, fence, signal: stop }: Lease) => {
         resolve({ token, fence, grantedMs: nowMs(), lostMs, renewalsFailed: () => failed });
-        await surroundings.sleep(10 * ttlMs, stop);
+        await runtime.sleep(10 * ttlMs, stop);
       };
       const options = { ttlMs, owner, signal, onLost: () => tell(nowMs()) };
       // It rejects with the loss, which was told already, or because there never was a lock.

@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import { fenceGuard } from "../../sdk/fence/fence-guard.ts";
 import { fenceField } from "../../sdk/fence/fence-headers.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type Listening, listenHere } from "./listen-here.ts";
 
 /** One write that arrived, in the order of arrival. */
@@ -22,7 +22,7 @@ export async function openFencedSink(startedMs: number): Promise<FencedSink> {
   const server = createServer((request, response) => {
     const note = (accepted: boolean) =>
       writes.push({
-        atMs: surroundings.now().monotonicMs - startedMs,
+        atMs: runtime.now().monotonicMs - startedMs,
         by: String(request.headers[writerField]),
         fence: Number(request.headers[fenceField]),
         accepted,

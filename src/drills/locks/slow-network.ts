@@ -1,6 +1,6 @@
 // A slow network between a client and a server: every request and every answer is on its way for a while.
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type Listening, listenHere } from "./listen-here.ts";
 
 /** Its address is what the client takes for the server. */
@@ -13,12 +13,12 @@ export async function openSlowNetwork(serverUrl: string, delayMs: number): Promi
   const tookMs: number[] = [];
   const closed = new AbortController();
   const server = createServer((request, response) => {
-    const arrivedMs = surroundings.now().monotonicMs;
+    const arrivedMs = runtime.now().monotonicMs;
     const gone = new AbortController();
     response.once("close", () => gone.abort());
     const stop = AbortSignal.any([gone.signal, closed.signal]);
     pass(request, response, { serverUrl, delayMs, stop }).then(
-      () => tookMs.push(surroundings.now().monotonicMs - arrivedMs),
+      () => tookMs.push(runtime.now().monotonicMs - arrivedMs),
       // Whoever asked is gone, or the server is: a connection that breaks is all that a client sees of either.
       () => response.destroy(),
     );
@@ -43,7 +43,7 @@ async function pass(
 ): Promise<void> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk as Buffer);
-  await surroundings.sleep(delayMs, stop);
+  await runtime.sleep(delayMs, stop);
   // What has been sent arrives, also when its sender has hung up meanwhile.
   const answer = await fetch(`${serverUrl}${request.url}`, {
     method: request.method ?? "GET",
@@ -51,7 +51,7 @@ async function pass(
     ...(chunks.length === 0 ? {} : { body: Buffer.concat(chunks) }),
   });
   const body = Buffer.from(await answer.arrayBuffer());
-  await surroundings.sleep(delayMs, stop);
+  await runtime.sleep(delayMs, stop);
   response.statusCode = answer.status;
   for (const name of ["content-type", "retry-after", "x-request-id"]) {
     const value = answer.headers.get(name);

@@ -1,6 +1,6 @@
 // A client's public lock whose renewals do not get through: for deployments, where the drill can only disturb itself.
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { Stage } from "../drill.ts";
 import { holdWithoutRenewals } from "../locks/dropped-renewals.ts";
 import { openFencedSink, writeTo } from "../locks/fenced-sink.ts";
@@ -17,9 +17,9 @@ export async function loseClientLock(stage: Stage, terms: ClientLockTerms): Prom
   const { policy, ttlMs, secondWorksMs } = terms;
   const { signal } = stage;
   const tenant = await stage.target.createTenant();
-  const startedMs = surroundings.now().monotonicMs;
+  const startedMs = runtime.now().monotonicMs;
   const sinceMs = (atMs: number) => atMs - startedMs;
-  const nowMs = () => sinceMs(surroundings.now().monotonicMs);
+  const nowMs = () => sinceMs(runtime.now().monotonicMs);
   const sink = await openFencedSink(startedMs);
   const resource = `drill/renewal-outage/${policy}`;
   const lock = { resource, owner: "first", ttlMs, signal };
@@ -33,7 +33,7 @@ export async function loseClientLock(stage: Stage, terms: ClientLockTerms): Prom
     });
     const secondFromMs = nowMs();
     await writeTo(sink.url, "second", fenceHeaders({ resource, fence: second.fence }));
-    await surroundings.sleep(secondWorksMs, signal);
+    await runtime.sleep(secondWorksMs, signal);
     const status = await writeTo(sink.url, "first", fenceHeaders({ resource, fence: held.fence }));
     const firstToMs = nowMs();
     await tenant.client.locks.release({ resource, token: second.token });
@@ -62,6 +62,6 @@ async function holdByHand(
   { resource, owner, ttlMs }: { readonly resource: string; readonly owner: string; readonly ttlMs: number },
 ) {
   const { fence } = await tenant.client.locks.acquire({ resource, owner, ttl_ms: ttlMs });
-  const grantedMs = surroundings.now().monotonicMs;
+  const grantedMs = runtime.now().monotonicMs;
   return { fence, grantedMs, lostMs: undefined, renewalsFailed: () => 0 };
 }

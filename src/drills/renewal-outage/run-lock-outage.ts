@@ -1,7 +1,7 @@
 // A run's owner cannot renew its lock: its commit is on the way for longer than the ttl, and another owner takes the run.
 import type { RiskClass } from "../../domain/lock.ts";
 import type { Answer, Execute, OperationName, RequestOf } from "../../ports/store.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { Stage } from "../drill.ts";
 import { waitUntil } from "../load/wait-until.ts";
 import { areAllApplied, type ClaimedResult, claimJobs, publish } from "../locks/claimed-run.ts";
@@ -57,7 +57,7 @@ type Owners = {
 type Grant = { readonly token: string; readonly sentMs: number; grantedMs: number; committedMs?: number };
 
 function watchOwners(inside: Inside, runId: string, { risk, secondWorksMs }: RunLockTerms): Owners {
-  const nowMs = () => surroundings.now().monotonicMs;
+  const nowMs = () => runtime.now().monotonicMs;
   const policy = risk === "low" ? "continue" : "fence";
   const secondIsAtWork = new AbortController();
   const sent = new Map<string, number>();
@@ -107,16 +107,16 @@ function watchOwners(inside: Inside, runId: string, { risk, secondWorksMs }: Run
     const disturbed: Execute = async (name, request, options) => {
       const { token } = request as { readonly token?: string };
       if (name === "renewLock" && token === owners.first?.token) {
-        await surroundings.sleep(options.deadlineMs);
+        await runtime.sleep(options.deadlineMs);
         owners.renewalsFailed += 1;
         return { kind: "unknown", cause: "the drill lets no renewal through", notAfterMs: 0 };
       }
       const guard = guardOf(name, request, runId);
       if (guard !== undefined && guard.token === owners.first?.token) {
         // It arrives in the middle of the second owner's work: later the run's version alone would refuse it.
-        await surroundings.sleep(foreverMs, secondIsAtWork.signal);
-        await surroundings.sleep(secondWorksMs / 2);
-      } else if (guard !== undefined) await surroundings.sleep(secondWorksMs);
+        await runtime.sleep(foreverMs, secondIsAtWork.signal);
+        await runtime.sleep(secondWorksMs / 2);
+      } else if (guard !== undefined) await runtime.sleep(secondWorksMs);
       return next(name, request, options);
     };
     return disturbed;

@@ -1,5 +1,5 @@
 // Drill: everything that ends a lock goes wrong at once, first in one client, then in a process that is paused behind a slow network.
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Drill, type Outcome, type Plot, type Size, type Stage } from "../drill.ts";
 import { quantile } from "../load/times.ts";
 import type { SinkWrite } from "../locks/fenced-sink.ts";
@@ -36,7 +36,7 @@ async function runStagedFailure(stage: Stage): Promise<Outcome> {
   const { target, size } = stage;
   const { ttlMs, pausedTtlMs, delayMs } = numbersOf[size];
   const tenant = await target.createTenant();
-  const startedMs = surroundings.now().monotonicMs;
+  const startedMs = runtime.now().monotonicMs;
   const before = await countNotOwned(target);
   stage.progress(`an owner whose renewals fail, and a process behind a network of ${delayMs} ms each way`);
   // At the same time, with locks of their own; both are waited for whatever happens, so that no process is left.

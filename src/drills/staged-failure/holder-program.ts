@@ -2,7 +2,7 @@
 import { createClient } from "../../sdk/client.ts";
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
 import { type Lease, LockLost, withLock } from "../../sdk/locks/with-lock.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { asked } from "../locks/asked.ts";
 import { writeTo } from "../locks/fenced-sink.ts";
 import type { HolderTells } from "./holder-tells.ts";
@@ -36,11 +36,11 @@ async function work(lease: Lease): Promise<void> {
 }
 
 async function noticePause(): Promise<void> {
-  const deadlineMs = surroundings.now().monotonicMs + pausedWithinMs;
+  const deadlineMs = runtime.now().monotonicMs + pausedWithinMs;
   for (;;) {
-    const beforeMs = surroundings.now().monotonicMs;
-    await surroundings.sleep(lookEveryMs);
-    const nowMs = surroundings.now().monotonicMs;
+    const beforeMs = runtime.now().monotonicMs;
+    await runtime.sleep(lookEveryMs);
+    const nowMs = runtime.now().monotonicMs;
     if (nowMs - beforeMs > pauseMsMin) return;
     if (nowMs > deadlineMs) throw new Error("nobody has paused this program");
   }

@@ -1,7 +1,7 @@
 // The second stage: a program behind a slow network holds a lock and is paused past its ttl; another owner takes over; it goes on.
 import { extname, join } from "node:path";
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Stage } from "../drill.ts";
 import { waitUntil } from "../load/wait-until.ts";
 import { asked } from "../locks/asked.ts";
@@ -38,7 +38,7 @@ const slackMs = 30_000;
 export async function pauseHolder(stage: Stage, terms: PauseTerms): Promise<PauseResult> {
   const { tenant, ttlMs, delayMs, startedMs } = terms;
   const { signal } = stage;
-  const nowMs = () => surroundings.now().monotonicMs - startedMs;
+  const nowMs = () => runtime.now().monotonicMs - startedMs;
   const sink = await openFencedSink(startedMs);
   const network = await openSlowNetwork(tenant.client.url, delayMs);
   const said: HolderTells[] = [];
@@ -66,7 +66,7 @@ export async function pauseHolder(stage: Stage, terms: PauseTerms): Promise<Paus
     const headers = fenceHeaders({ resource, fence: next.fence });
     await writeTo(sink.url, newOwner, headers);
     const longerThanTtlMs = pausedFromMs + 1.1 * ttlMs - nowMs();
-    await surroundings.sleep(Math.max(0, longerThanTtlMs), signal);
+    await runtime.sleep(Math.max(0, longerThanTtlMs), signal);
     child.resume();
     const pausedToMs = nowMs();
     stage.progress(`the holder goes on after ${Math.round(pausedToMs - pausedFromMs)} ms`);

@@ -1,6 +1,6 @@
 // The first stage: renewals fail, the lock expires, and its old owner renews, releases and writes, all in one scenario.
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Stage } from "../drill.ts";
 import { asked, isNotOwned, told } from "../locks/asked.ts";
 import { holdWithoutRenewals } from "../locks/dropped-renewals.ts";
@@ -26,13 +26,13 @@ export async function failThreeWays(
   const sink = await openFencedSink(startedMs);
   const other = tenant.clientAt(target.urls.at(-1) ?? tenant.client.url);
   try {
-    const askedMs = surroundings.now().monotonicMs;
+    const askedMs = runtime.now().monotonicMs;
     const old = await holdWithoutRenewals(tenant, { resource, owner: oldOwner, ttlMs, signal });
     const accepted = await writeTo(sink.url, oldOwner, fenceHeaders({ resource, fence: old.fence }));
     const next = await other.locks.acquire({
       ...{ resource, owner: newOwner, ttl_ms: newTtlMs, wait_ms: Math.min(60_000, 3 * ttlMs) },
     });
-    const takenMs = surroundings.now().monotonicMs - askedMs;
+    const takenMs = runtime.now().monotonicMs - askedMs;
     const stoppedMs = (await old.lostMs) - askedMs;
     const taken = await writeTo(sink.url, newOwner, fenceHeaders({ resource, fence: next.fence }));
     const renewed = await asked(tenant.client.locks.renew({ resource, token: old.token, ttl_ms: ttlMs }));

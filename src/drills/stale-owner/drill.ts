@@ -2,7 +2,7 @@
 
 import type { Client } from "../../sdk/client.ts";
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Drill, type Outcome, type Plot, type Size, type Stage } from "../drill.ts";
 import { asked, isHeldBy, isNotOwned, told } from "../locks/asked.ts";
 import { type FencedSink, openFencedSink, writeTo } from "../locks/fenced-sink.ts";
@@ -37,7 +37,7 @@ const [agentA, agentB, agentC] = ["agent-a", "agent-b", "agent-c"];
 async function runStaleOwner(stage: Stage): Promise<Outcome> {
   const { target, size } = stage;
   const tenant = await target.createTenant();
-  const startedMs = surroundings.now().monotonicMs;
+  const startedMs = runtime.now().monotonicMs;
   const sink = await openFencedSink(startedMs);
   const refusals = await countRefusals(target);
   try {
@@ -83,7 +83,7 @@ function sceneOf(
     b: tenant.clientAt(second),
     c: tenant.clientAt(first),
     checks: [],
-    nowMs: () => surroundings.now().monotonicMs - startedMs,
+    nowMs: () => runtime.now().monotonicMs - startedMs,
   };
 }
 

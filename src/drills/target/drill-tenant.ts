@@ -2,7 +2,7 @@
 
 import { type Client, createClient } from "../../sdk/client.ts";
 import { InterlockApiError } from "../../sdk/client-errors.ts";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { DrillTenant, TenantFields } from "./target.ts";
 
 /** Each answer counts: a client that tries again by itself would hide what a drill looks at. */
@@ -13,7 +13,7 @@ export async function createDrillTenant(
   urls: readonly [string, ...string[]],
   settings: TenantFields,
 ): Promise<DrillTenant> {
-  const id = `drill-${surroundings.token().slice(0, 12)}`;
+  const id = `drill-${runtime.token().slice(0, 12)}`;
   await platform.tenants.create({ id, ...settings });
   const key = async (role: "admin" | "worker") =>
     (await platform.keys.create({ name: `drill ${role}`, role, tenant: id })).key;
@@ -30,10 +30,10 @@ export async function removeDrillTenant(
   { id, client, adminKey }: DrillTenant,
 ): Promise<void> {
   const patient = createClient({ url: client.url, apiKey: adminKey });
-  const deadlineMs = surroundings.now().monotonicMs + goneWithinMs;
+  const deadlineMs = runtime.now().monotonicMs + goneWithinMs;
   for (let left = await removeRuns(patient); left > 0; left = await removeRuns(patient)) {
-    if (surroundings.now().monotonicMs > deadlineMs) throw new Error(`${left} runs of ${id} do not end`);
-    await surroundings.sleep(100);
+    if (runtime.now().monotonicMs > deadlineMs) throw new Error(`${left} runs of ${id} do not end`);
+    await runtime.sleep(100);
   }
   for await (const { id: workflow } of patient.workflows.list()) {
     await unlessGone(patient.workflows.remove(workflow));

@@ -87,9 +87,9 @@ const names = {
 } as const;
 
 async function openInside(kind: "embedded" | "cluster", given: Settings): Promise<Target> {
-  const place = await openPlace(kind, "single");
+  const environment = await openEnvironment(kind, "single");
   try {
-    const { server, inside } = await startInside(environmentOf({ ...place.settings, ...named(given) }));
+    const { server, inside } = await startInside(environmentOf({ ...environment.settings, ...named(given) }));
     if (server.keys.kind !== "made") throw new Error("an instance on new data makes its keys");
     return targetOf({
       kind,
@@ -100,11 +100,11 @@ async function openInside(kind: "embedded" | "cluster", given: Settings): Promis
       inside,
       async close() {
         await server.close();
-        await place.remove();
+        await environment.remove();
       },
     });
   } catch (error) {
-    await place.remove();
+    await environment.remove();
     throw error;
   }
 }
@@ -118,11 +118,11 @@ async function openProcesses(
   kind: "embedded" | "cluster",
   { redis, given }: ProcessesWanted,
 ): Promise<Target> {
-  const place = await openPlace(kind, redis);
+  const environment = await openEnvironment(kind, redis);
   const running: ServeProcess[] = [];
   // Whatever takes the place of an embedded server must be found at its address, as behind a supervisor.
   const port = kind === "embedded" ? { GATEWAY_PORT: String(await freePort()) } : {};
-  const settings = { ...place.settings, ...port, ...named(given) };
+  const settings = { ...environment.settings, ...port, ...named(given) };
   const start = async () => {
     const started = await startServeProcess(settings);
     running.push(started);
@@ -130,14 +130,14 @@ async function openProcesses(
   };
   const close = async () => {
     await Promise.all(running.map((process) => process.kill()));
-    await place.remove();
+    await environment.remove();
   };
   try {
     // Together: gateways that meet an empty store make its keys once.
     const started = await Promise.allSettled(Array.from({ length: processCounts[kind] }, start));
     for (const each of started) if (each.status === "rejected") throw each.reason;
     const first = running.find(({ keys }) => keys !== undefined) ?? (running[0] as ServeProcess);
-    const processes: OwnProcesses = { servers: place.servers, running, start };
+    const processes: OwnProcesses = { servers: environment.servers, running, start };
     const urls = running.map(({ url }) => url) as [string, ...string[]];
     return targetOf({
       kind,
@@ -160,14 +160,17 @@ function platformKeyOf({ keys, keysFile }: ServeProcess): string {
   return (JSON.parse(readFileSync(keysFile, "utf8")) as { readonly platform: string }).platform;
 }
 
-type Place = {
+type Environment = {
   readonly settings: Readonly<Record<string, string>>;
   readonly servers: StartedServers | undefined;
   remove(): Promise<void>;
 };
 
 /** Where the instance's data is: in a folder of its own, or in servers of its own. */
-async function openPlace(kind: "embedded" | "cluster", redis: "single" | "sentinel"): Promise<Place> {
+async function openEnvironment(
+  kind: "embedded" | "cluster",
+  redis: "single" | "sentinel",
+): Promise<Environment> {
   if (kind === "cluster") {
     const servers = await startOwnServers(redis);
     return { settings: { ...servers.settings, GATEWAY_PORT: "0" }, servers, remove: () => servers.stop() };

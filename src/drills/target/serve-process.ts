@@ -1,6 +1,6 @@
 // A server of the product as a process of its own, which a drill may kill, pause and start again.
 import { extname, join } from "node:path";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { startChildProgram } from "./child-program.ts";
 
 export type ServeProcess = {
@@ -36,7 +36,7 @@ export async function startServeProcess(settings: Readonly<Record<string, string
     },
   });
   const ready = new Promise<ReadyLine>((resolve, reject) => {
-    const cancel = surroundings.timer(readyWithinMs, () =>
+    const cancel = runtime.timer(readyWithinMs, () =>
       reject(new Error(`the server did not start:\n${child.output()}`)),
     );
     isReady = (line) => {

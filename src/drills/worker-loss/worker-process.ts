@@ -1,6 +1,6 @@
 // Starts a worker of the drill as a process of its own, which can be killed and paused.
 import { extname, join } from "node:path";
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { WorkNote } from "../load/ledger.ts";
 import type { RecordingWorkerOptions } from "../load/recording-worker.ts";
 import { type ChildProgram, startChildProgram } from "../target/child-program.ts";
@@ -34,7 +34,7 @@ export async function startWorkerProcess({
     },
   });
   await new Promise<void>((resolve, reject) => {
-    const cancel = surroundings.timer(readyWithinMs, () => {
+    const cancel = runtime.timer(readyWithinMs, () => {
       void child.end("SIGKILL");
       reject(new Error(`the worker did not start:\n${child.output()}`));
     });

@@ -1,5 +1,5 @@
 // A worker of the drill as a program of its own, so that it can be killed and paused: tells each note as one line of JSON.
-import { surroundings } from "../../sdk/surroundings.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { WorkNote } from "../load/ledger.ts";
 import { type RecordingWorkerOptions, startRecordingWorker } from "../load/recording-worker.ts";
 
@@ -8,6 +8,6 @@ const options = JSON.parse(process.argv[2] ?? "{}") as RecordingWorkerOptions;
 const tell = (line: { readonly ready: true } | { readonly note: WorkNote }) =>
   void process.stdout.write(`${JSON.stringify(line)}\n`);
 const worker = startRecordingWorker(options, (note) => tell({ note }));
-surroundings.onStopSignal(() => void worker.stop({ graceMs: 0 }));
+runtime.onStopSignal(() => void worker.stop({ graceMs: 0 }));
 tell({ ready: true });
 await worker.finished;

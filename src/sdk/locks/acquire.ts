@@ -2,7 +2,7 @@
 import { pauseBefore } from "../call.ts";
 import type { Caller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
-import { earlier, elapsedMs, type Instant, later, type Surroundings } from "../surroundings.ts";
+import { earlier, elapsedMs, type Instant, later, type Runtime } from "../runtime.ts";
 
 export type LockTerms = {
   readonly resource: string;
@@ -26,17 +26,13 @@ const waitMsMax = 60_000;
 /** Beyond the wait itself: how long trouble may last before the acquire is given up. */
 const troubleMsMax = 10_000;
 
-export async function acquireLock(
-  surroundings: Surroundings,
-  caller: Caller,
-  terms: LockTerms,
-): Promise<Grant> {
+export async function acquireLock(runtime: Runtime, caller: Caller, terms: LockTerms): Promise<Grant> {
   const { resource, owner, ttlMs, waitMs, signal } = terms;
-  const startedAt = surroundings.now();
-  let token = surroundings.token();
+  const startedAt = runtime.now();
+  let token = runtime.token();
   let mayHold = false;
   for (let failures = 0; ; ) {
-    const sentAt = surroundings.now();
+    const sentAt = runtime.now();
     const leftMs = Math.max(0, waitMs - elapsedMs(startedAt, sentAt));
     const body = {
       resource,
@@ -49,24 +45,24 @@ export async function acquireLock(
       const granted = await caller.call("acquireLock", { body, signal, retry: { attemptsMax: 1 } });
       // The server has waited so long after this request was sent, and then the lock had so much time left. It counts by its
       // own clock: by ours that moment cannot be later than the answer.
-      const since = earlier(later(sentAt, granted.waited_ms), surroundings.now());
+      const since = earlier(later(sentAt, granted.waited_ms), runtime.now());
       return { token, fence: granted.fence, since, leftMs: granted.expires_in_ms };
     } catch (error) {
       mayHold ||= effectOf(error) === "unknown";
       if (isSpent(error) && leftMs > waitMsMax) {
         // The server's longest wait is over, ours is not: a refused token has lost its place and is not used again.
-        token = surroundings.token();
+        token = runtime.token();
         mayHold = false;
         continue;
       }
       failures += 1;
-      const pauseMs = pauseAfter(error, failures, surroundings);
-      const isLate = elapsedMs(startedAt, surroundings.now()) > waitMs + troubleMsMax;
+      const pauseMs = pauseAfter(error, failures, runtime);
+      const isLate = elapsedMs(startedAt, runtime.now()) > waitMs + troubleMsMax;
       if (pauseMs === undefined || isLate || signal?.aborted) {
-        if (mayHold) giveBack(surroundings, caller, { resource, token });
+        if (mayHold) giveBack(runtime, caller, { resource, token });
         throw error;
       }
-      await surroundings.sleep(pauseMs, signal);
+      await runtime.sleep(pauseMs, signal);
     }
   }
 }
@@ -83,7 +79,7 @@ function isSpent(error: unknown): boolean {
 }
 
 /** Undefined when another try cannot help. */
-function pauseAfter(error: unknown, failures: number, { fraction }: Surroundings): number | undefined {
+function pauseAfter(error: unknown, failures: number, { fraction }: Runtime): number | undefined {
   if (error instanceof InterlockApiError) {
     return error.retryable && !isSpent(error) ? pauseBefore(failures, error, fraction()) : undefined;
   }
@@ -98,7 +94,7 @@ const giveBackPauseMs = 500;
  * missed frees itself when its time is over.
  */
 function giveBack(
-  surroundings: Surroundings,
+  runtime: Runtime,
   caller: Caller,
   lock: { readonly resource: string; readonly token: string },
 ): void {
@@ -110,7 +106,7 @@ function giveBack(
       } catch {
         // Not held, not yet held, or no answer: the next try tells.
       }
-      await surroundings.sleep(giveBackPauseMs);
+      await runtime.sleep(giveBackPauseMs);
     }
   })();
 }

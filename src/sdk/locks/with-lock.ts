@@ -2,7 +2,7 @@
 import type { Caller } from "../caller.ts";
 import { InterlockApiError } from "../client-errors.ts";
 import { fenceHeaders } from "../fence/fence-headers.ts";
-import { elapsedMs, type Instant, type Surroundings, surroundings as system } from "../surroundings.ts";
+import { elapsedMs, type Instant, type Runtime, runtime as system } from "../runtime.ts";
 import { acquireLock, type Grant } from "./acquire.ts";
 
 export type LockOptions = {
@@ -62,7 +62,7 @@ export function withLock<Value>(
 }
 
 export async function withLockIn<Value>(
-  surroundings: Surroundings,
+  runtime: Runtime,
   caller: Caller,
   asked: {
     readonly resource: string;
@@ -73,8 +73,8 @@ export async function withLockIn<Value>(
   const { resource, work, options } = asked;
   const { ttlMs = 30_000, waitMs = 30_000, owner, signal } = options;
   if (!(ttlMs >= 1_000)) throw new RangeError(`ttlMs must be at least 1000, not ${ttlMs}`);
-  const grant = await acquireLock(surroundings, caller, { resource, owner, ttlMs, waitMs, signal });
-  const held = new HeldLock(surroundings, caller, { resource, ttlMs, grant, options });
+  const grant = await acquireLock(runtime, caller, { resource, owner, ttlMs, waitMs, signal });
+  const held = new HeldLock(runtime, caller, { resource, ttlMs, grant, options });
   const renewing = held.renewUntilStopped();
   try {
     const value = await work(held);
@@ -99,7 +99,7 @@ class HeldLock implements Lease {
   readonly fence: number;
   readonly signal: AbortSignal;
 
-  readonly #surroundings: Surroundings;
+  readonly #runtime: Runtime;
   readonly #caller: Caller;
   readonly #ttlMs: number;
   readonly #options: LockOptions;
@@ -111,7 +111,7 @@ class HeldLock implements Lease {
   #cancelDeadline = () => {};
 
   constructor(
-    surroundings: Surroundings,
+    runtime: Runtime,
     caller: Caller,
     held: {
       readonly resource: string;
@@ -121,7 +121,7 @@ class HeldLock implements Lease {
     },
   ) {
     const { resource, ttlMs, grant, options } = held;
-    this.#surroundings = surroundings;
+    this.#runtime = runtime;
     this.#caller = caller;
     this.#ttlMs = ttlMs;
     this.#options = options;
@@ -162,7 +162,7 @@ class HeldLock implements Lease {
     // A grant that was found again may have little time left.
     let dueMs = Math.max(0, Math.min(everyMs, this.#remainingMs() - this.#ttlMs / 2));
     for (;;) {
-      await this.#surroundings.sleep(dueMs, stop);
+      await this.#runtime.sleep(dueMs, stop);
       if (stop.aborted) return;
       // Sooner after a failure: the next answer may be the last that comes in time.
       dueMs = (await this.#renewOnce(stop)) ? everyMs : everyMs / 4;
@@ -182,13 +182,13 @@ class HeldLock implements Lease {
     } catch (error) {
       const report = this.#options.onReleaseFailed;
       if (report !== undefined) report(error);
-      else this.#surroundings.warn(`the lock of ${resource} could not be released: ${String(error)}`);
+      else this.#runtime.warn(`the lock of ${resource} could not be released: ${String(error)}`);
     }
   }
 
   async #renewOnce(signal: AbortSignal): Promise<boolean> {
     const { resource, token } = this;
-    const sentAt = this.#surroundings.now();
+    const sentAt = this.#runtime.now();
     const body = { resource, token, ttl_ms: this.#ttlMs };
     const timeoutMs = Math.max(250, Math.min(2_000, this.#ttlMs / 8));
     try {
@@ -205,12 +205,12 @@ class HeldLock implements Lease {
   }
 
   #remainingMs(): number {
-    return this.#leftMs - this.#ttlMs * marginFraction - elapsedMs(this.#since, this.#surroundings.now());
+    return this.#leftMs - this.#ttlMs * marginFraction - elapsedMs(this.#since, this.#runtime.now());
   }
 
   #armDeadline(): void {
     this.#cancelDeadline();
-    this.#cancelDeadline = this.#surroundings.timer(Math.max(0, this.#remainingMs()), () => {
+    this.#cancelDeadline = this.#runtime.timer(Math.max(0, this.#remainingMs()), () => {
       if (!this.isOver()) this.#armDeadline();
     });
   }

@@ -1,7 +1,7 @@
 // Keeps claims alive: one request for all jobs, early enough, with what they say about their progress.
 import type { Caller } from "../caller.ts";
 import type { Body } from "../contract.ts";
-import { elapsedMs, type Surroundings } from "../surroundings.ts";
+import { elapsedMs, type Runtime } from "../runtime.ts";
 import type { HeldJob } from "./held-job.ts";
 import { commonTraceparent, traceHeaders } from "./traced.ts";
 
@@ -30,27 +30,27 @@ type Beating = {
 };
 
 export function startHeartbeats(
-  surroundings: Surroundings,
+  runtime: Runtime,
   caller: Caller,
   worker: Beating & { held(): Iterable<HeldJob> },
 ): Heartbeats {
   const stopped = new AbortController();
   let woken = new AbortController();
-  let lastAt = surroundings.now();
+  let lastAt = runtime.now();
   let isAnswered = true;
 
   async function beat(jobs: readonly HeldJob[]): Promise<boolean> {
-    lastAt = surroundings.now();
+    lastAt = runtime.now();
     const batches = [];
     for (let first = 0; first < jobs.length; first += batchMax)
       batches.push(jobs.slice(first, first + batchMax));
-    const answers = await Promise.all(batches.map((batch) => beatBatch(surroundings, caller, worker, batch)));
+    const answers = await Promise.all(batches.map((batch) => beatBatch(runtime, caller, worker, batch)));
     return answers.every((answered) => answered);
   }
 
   /** A third of the lease after the last good one; after a failure a twelfth, so that several tries fit into a lease. */
   function dueInMs(job: HeldJob): number {
-    const sinceMs = elapsedMs(lastAt, surroundings.now());
+    const sinceMs = elapsedMs(lastAt, runtime.now());
     const dueMs = isAnswered ? job.beatDueInMs : job.leaseMs / 12 - sinceMs;
     return job.hasProgress ? Math.min(dueMs, progressEveryMs - sinceMs) : dueMs;
   }
@@ -61,7 +61,7 @@ export function startHeartbeats(
       // Without jobs there is nothing to do until somebody wakes the loop.
       const pauseMs = Math.min(...[...worker.held()].map(dueInMs));
       if (pauseMs > 0) {
-        await surroundings.sleep(pauseMs, AbortSignal.any([stopped.signal, woken.signal]));
+        await runtime.sleep(pauseMs, AbortSignal.any([stopped.signal, woken.signal]));
         continue;
       }
       // Whoever would be due soon goes with them.
@@ -83,12 +83,12 @@ export function startHeartbeats(
 }
 
 async function beatBatch(
-  surroundings: Surroundings,
+  runtime: Runtime,
   caller: Caller,
   worker: Beating,
   jobs: readonly HeldJob[],
 ): Promise<boolean> {
-  const sentAt = surroundings.now();
+  const sentAt = runtime.now();
   const told = jobs.map((job) => job.takeProgress());
   const beats = jobs.map(({ claim }, index) => ({
     job_id: claim.job_id,

@@ -1,6 +1,6 @@
 // One claimed job from its claim to its end: how long it is surely ours, and who has to stop when it is not.
 import { fenceHeaders } from "../fence/fence-headers.ts";
-import { elapsedMs, type Instant, type Surroundings } from "../surroundings.ts";
+import { elapsedMs, type Instant, type Runtime } from "../runtime.ts";
 import { type ClaimedJob, type Job, JobStopped, type StopReason } from "./job.ts";
 
 /** A tenth of the lease, kept between the moment the work stops and the moment another worker may begin. */
@@ -13,7 +13,7 @@ export class HeldJob {
   readonly claim: ClaimedJob;
   readonly job: Job;
 
-  readonly #surroundings: Surroundings;
+  readonly #runtime: Runtime;
   readonly #stopping = new AbortController();
   readonly #done = new AbortController();
   readonly #onStop: (reason: StopReason) => void;
@@ -25,11 +25,11 @@ export class HeldJob {
   #isClosed = false;
 
   constructor(
-    surroundings: Surroundings,
+    runtime: Runtime,
     claim: ClaimedJob,
     held: { readonly since: Instant; onStop(reason: StopReason): void; wantBeat(): void },
   ) {
-    this.#surroundings = surroundings;
+    this.#runtime = runtime;
     this.claim = claim;
     this.#since = held.since;
     this.#leaseMs = claim.lease_ms;
@@ -112,7 +112,7 @@ export class HeldJob {
   }
 
   #silentMs(): number {
-    return elapsedMs(this.#since, this.#surroundings.now());
+    return elapsedMs(this.#since, this.#runtime.now());
   }
 
   #remainingMs(): number {
@@ -123,7 +123,7 @@ export class HeldJob {
     this.#cancelDeadline();
     // A heartbeat that is answered late must not set a timer again: it would keep the process from ending.
     if (this.#isClosed) return;
-    this.#cancelDeadline = this.#surroundings.timer(Math.max(0, this.#remainingMs()), () => {
+    this.#cancelDeadline = this.#runtime.timer(Math.max(0, this.#remainingMs()), () => {
       if (!this.#isOver() && !this.isDone) this.#armDeadline();
     });
   }

@@ -3,7 +3,7 @@ import { pauseBefore } from "../call.ts";
 import type { Caller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
 import type { Body, Success } from "../contract.ts";
-import { elapsedMs, type Instant, type Surroundings } from "../surroundings.ts";
+import { elapsedMs, type Instant, type Runtime } from "../runtime.ts";
 import type { ClaimedJob } from "./job.ts";
 
 /** What a worker offers with every poll. */
@@ -48,8 +48,8 @@ const batchMax = 100;
 const pauseWhileStoppedMs = 2_000;
 const quickMs = 100;
 
-export function startPolls(surroundings: Surroundings, caller: Caller, host: PollHost): Polls {
-  const identity = surroundings.token();
+export function startPolls(runtime: Runtime, caller: Caller, host: PollHost): Polls {
+  const identity = runtime.token();
   const open = new Map<string, number>();
   const underWay = new Set<Promise<void>>();
   let polls = 0;
@@ -76,7 +76,7 @@ export function startPolls(surroundings: Surroundings, caller: Caller, host: Pol
 
   async function run(id: string, places: number): Promise<void> {
     try {
-      const batch = await pollUntilAnswered(surroundings, caller, host, { id, places });
+      const batch = await pollUntilAnswered(runtime, caller, host, { id, places });
       open.delete(id);
       if (batch !== undefined && batch.jobs.length > 0) host.take(batch);
     } finally {
@@ -92,7 +92,7 @@ export function startPolls(surroundings: Surroundings, caller: Caller, host: Pol
 }
 
 async function pollUntilAnswered(
-  surroundings: Surroundings,
+  runtime: Runtime,
   caller: Caller,
   host: PollHost,
   { id, places }: { readonly id: string; readonly places: number },
@@ -100,7 +100,7 @@ async function pollUntilAnswered(
   const body = bodyOf(host.offer, id, places);
   let mayBeClaimed = false;
   for (let attempt = 1; ; attempt += 1) {
-    const sentAt = surroundings.now();
+    const sentAt = runtime.now();
     const isLast = host.signal.aborted;
     try {
       // A stop shortens the wait, not the answer: jobs that were claimed for this poll must be heard of.
@@ -110,20 +110,20 @@ async function pollUntilAnswered(
         mayBeClaimed = true;
         continue;
       }
-      const receivedAt = surroundings.now();
+      const receivedAt = runtime.now();
       const isDraining = answer.draining === true;
       host.onDraining(isDraining);
       if (answer.jobs.length === 0)
-        await surroundings.sleep(pauseAfterNothing(answer, sentAt, surroundings), host.signal);
+        await runtime.sleep(pauseAfterNothing(answer, sentAt, runtime), host.signal);
       return { jobs: answer.jobs, sentAt, receivedAt, isRepeat: mayBeClaimed };
     } catch (error) {
-      const pauseMs = pauseAfter(error, attempt, surroundings.fraction());
+      const pauseMs = pauseAfter(error, attempt, runtime.fraction());
       if (pauseMs === undefined) throw error;
       host.onFailure(error);
       mayBeClaimed ||= (error as InterlockConnectionError).effect === "unknown";
       // A worker that stops asks once more: what was claimed unheard goes to another one when its lease is over.
       if (isLast) return undefined;
-      await surroundings.sleep(pauseMs, host.signal);
+      await runtime.sleep(pauseMs, host.signal);
     }
   }
 }
@@ -132,7 +132,7 @@ async function pollUntilAnswered(
 function pauseAfterNothing(
   { draining }: Success<"pollJobs">,
   sentAt: Instant,
-  { now, fraction }: Surroundings,
+  { now, fraction }: Runtime,
 ): number {
   if (draining === true) return pauseWhileStoppedMs;
   return elapsedMs(sentAt, now()) < quickMs ? quickMs * (1 + fraction()) : 0;

@@ -3,7 +3,7 @@ import { pauseBefore } from "../call.ts";
 import type { Caller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
 import type { Body } from "../contract.ts";
-import { elapsedMs, type Surroundings } from "../surroundings.ts";
+import { elapsedMs, type Runtime } from "../runtime.ts";
 import type { HeldJob } from "./held-job.ts";
 import { JobFailed } from "./job.ts";
 import { commonTraceparent, traceHeaders } from "./traced.ts";
@@ -42,24 +42,20 @@ const timeoutMsMax = 15_000;
 /** Whoever stops a process does not wait for long before killing it: then the job is left to its lease. */
 const handBackMsMax = 5_000;
 
-export function createResults(
-  surroundings: Surroundings,
-  caller: Caller,
-  worker: { readonly name: string },
-): Results {
+export function createResults(runtime: Runtime, caller: Caller, worker: { readonly name: string }): Results {
   let waiting: Waiting[] = [];
   let isGathering = false;
 
   function put(item: Waiting, afterMs: number): void {
     if (afterMs > gatherMs) {
-      surroundings.timer(afterMs, () => put(item, 0));
+      runtime.timer(afterMs, () => put(item, 0));
       return;
     }
     waiting.push(item);
     if (waiting.length >= batchMax) flush();
     else if (!isGathering) {
       isGathering = true;
-      surroundings.timer(gatherMs, flush);
+      runtime.timer(gatherMs, flush);
     }
   }
 
@@ -90,7 +86,7 @@ export function createResults(
     if (verdict === undefined || verdict.kind === "retry") {
       const because = verdict?.because ?? "no verdict";
       if (isTooLate(item)) item.end({ kind: "given_up", error: new Error(because) });
-      else put(item, (verdict?.retry_after_ms ?? 1_000) * (1 + surroundings.fraction() / 4));
+      else put(item, (verdict?.retry_after_ms ?? 1_000) * (1 + runtime.fraction() / 4));
     } else if (verdict.kind !== "refused") item.end({ kind: "accepted" });
     else if (verdict.because === "payload_too_large") put(tooLarge(item), 0);
     else item.end({ kind: "refused", because: verdict.because ?? "refused" });
@@ -108,8 +104,8 @@ export function createResults(
     const again = batch.filter((item) => isPassing && !isTooLate(item));
     for (const item of batch) if (!again.includes(item)) item.end({ kind: "given_up", error });
     if (again.length === 0) return;
-    const pauseMs = pauseBefore(attempt, error as InterlockApiError, surroundings.fraction());
-    await surroundings.sleep(Math.min(pauseMs, ...again.map(({ leftMs }) => leftMs())));
+    const pauseMs = pauseBefore(attempt, error as InterlockApiError, runtime.fraction());
+    await runtime.sleep(Math.min(pauseMs, ...again.map(({ leftMs }) => leftMs())));
     await send(again, attempt + 1);
   }
 
@@ -123,9 +119,9 @@ export function createResults(
       new Promise((resolve) => {
         const { job_id, claim_token } = held.claim;
         const result: Result = { job_id, claim_token, status: "handed_back" };
-        const since = surroundings.now();
+        const since = runtime.now();
         // A claim that has run out cannot be handed back.
-        const leftMs = () => Math.min(handBackMsMax - elapsedMs(since, surroundings.now()), -held.overdueMs);
+        const leftMs = () => Math.min(handBackMsMax - elapsedMs(since, runtime.now()), -held.overdueMs);
         put({ held, result, bytes: bytesOf(result), leftMs, end: resolve }, 0);
       }),
   };

@@ -1,5 +1,5 @@
 // Stops a worker in good order when the operating system asks the process to end.
-import { type Surroundings, surroundings as system } from "../surroundings.ts";
+import { type Runtime, runtime as system } from "../runtime.ts";
 import type { StopOptions, StopReport, Worker } from "./worker.ts";
 
 /**
@@ -9,10 +9,10 @@ import type { StopOptions, StopReport, Worker } from "./worker.ts";
 export function stopOnSignals(
   worker: Pick<Worker, "stop">,
   options: StopOptions = {},
-  surroundings: Pick<Surroundings, "onStopSignal"> = system,
+  runtime: Pick<Runtime, "onStopSignal"> = system,
 ): Promise<StopReport> {
   return new Promise((resolve, reject) => {
-    const stopListening = surroundings.onStopSignal(() => {
+    const stopListening = runtime.onStopSignal(() => {
       stopListening();
       worker.stop(options).then(resolve, reject);
     });

@@ -1,5 +1,5 @@
 // What a worker tells and nobody throws: there is no caller to throw it at.
-import type { Surroundings } from "../surroundings.ts";
+import type { Runtime } from "../runtime.ts";
 import type { ResultEnd } from "./results.ts";
 
 export type WorkerTrouble =
@@ -29,19 +29,19 @@ export function troubleOf(end: Exclude<ResultEnd, { kind: "accepted" }>, jobId: 
 const quietMs = 30_000;
 
 export function reporterOf(
-  surroundings: Surroundings,
+  runtime: Runtime,
   onTrouble: ((trouble: WorkerTrouble) => void) | undefined,
 ): (trouble: WorkerTrouble) => void {
   if (onTrouble !== undefined) return onTrouble;
   let quietUntilMs = Number.NEGATIVE_INFINITY;
   return (trouble) => {
     if (trouble.kind === "server_unreachable") {
-      const { monotonicMs } = surroundings.now();
+      const { monotonicMs } = runtime.now();
       if (monotonicMs < quietUntilMs) return;
       quietUntilMs = monotonicMs + quietMs;
     }
     const text = textOf(trouble);
-    if (text !== undefined) surroundings.warn(text);
+    if (text !== undefined) runtime.warn(text);
   };
 }
 

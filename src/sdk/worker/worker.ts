@@ -1,6 +1,6 @@
 // A worker: takes jobs of its topics, does several at a time, keeps their claims, reports, and stops in good order.
 import { type Caller, type ClientOptions, createCaller, lineOf } from "../caller.ts";
-import { type Surroundings, surroundings as system } from "../surroundings.ts";
+import { type Runtime, runtime as system } from "../runtime.ts";
 import { type Heartbeats, startHeartbeats } from "./heartbeats.ts";
 import { claimedSince, HeldJob } from "./held-job.ts";
 import { type AnyHandler, type ClaimedJob, JobFailed, JobStopped } from "./job.ts";
@@ -63,8 +63,8 @@ export function worker(options: WorkerOptions): Worker {
   return startWorkerIn(system, options);
 }
 
-export function startWorkerIn(surroundings: Surroundings, options: WorkerOptions): Worker {
-  const running = new RunningWorker(surroundings, options);
+export function startWorkerIn(runtime: Runtime, options: WorkerOptions): Worker {
+  const running = new RunningWorker(runtime, options);
   return {
     name: running.name,
     running: () => running.atWork,
@@ -86,7 +86,7 @@ class RunningWorker {
   /** Handlers at work: a place is free as soon as its handler is done, whatever its result still takes. */
   atWork = 0;
 
-  readonly #surroundings: Surroundings;
+  readonly #runtime: Runtime;
   readonly #handlerOf: (topic: string) => AnyHandler;
   readonly #concurrency: number;
   readonly #held = new Map<string, HeldJob>();
@@ -102,23 +102,23 @@ class RunningWorker {
   #ended = 0;
   #whenIdle = () => {};
 
-  constructor(surroundings: Surroundings, options: WorkerOptions) {
-    const caller = options.client ?? createCaller(lineOf(options, surroundings));
+  constructor(runtime: Runtime, options: WorkerOptions) {
+    const caller = options.client ?? createCaller(lineOf(options, runtime));
     const { topics, handlerOf } = handlersOf(options);
-    this.name = options.name ?? `${surroundings.processName()}-${surroundings.token().slice(0, 6)}`;
-    this.#surroundings = surroundings;
+    this.name = options.name ?? `${runtime.processName()}-${runtime.token().slice(0, 6)}`;
+    this.#runtime = runtime;
     this.#handlerOf = handlerOf;
     this.#concurrency = placesOf(options.concurrency ?? concurrencyDefault);
-    this.#tell = reporterOf(surroundings, options.onTrouble);
-    this.#results = createResults(surroundings, caller, this);
+    this.#tell = reporterOf(runtime, options.onTrouble);
+    this.#results = createResults(runtime, caller, this);
     const onFailure = (error: unknown) => this.#tell({ kind: "server_unreachable", error });
-    this.#beats = startHeartbeats(surroundings, caller, {
+    this.#beats = startHeartbeats(runtime, caller, {
       name: this.name,
       leaseMs: options.leaseMs,
       held: () => this.#held.values(),
       onFailure,
     });
-    this.#polls = startPolls(surroundings, caller, {
+    this.#polls = startPolls(runtime, caller, {
       offer: {
         name: this.name,
         topics,
@@ -162,7 +162,7 @@ class RunningWorker {
     this.#stopping.abort();
     const patience = new AbortController();
     const idle = this.#idle();
-    void this.#surroundings.sleep(graceMs, patience.signal).then(() => {
+    void this.#runtime.sleep(graceMs, patience.signal).then(() => {
       for (const held of this.#held.values()) if (!held.isDone) held.stop("worker_stopped");
     });
     await this.#polls.ended.catch(() => undefined);
@@ -204,7 +204,7 @@ class RunningWorker {
   }
 
   #hold(claim: ClaimedJob, since: ReturnType<typeof claimedSince>): HeldJob {
-    const held = new HeldJob(this.#surroundings, claim, {
+    const held = new HeldJob(this.#runtime, claim, {
       since,
       wantBeat: () => this.#beats.wake(),
       onStop: (because) => {
@@ -242,7 +242,7 @@ class RunningWorker {
 
   /** Its claim is kept until then: whoever gets it next begins when this one has ended, if it ends in time. */
   async #handBack(held: HeldJob): Promise<void> {
-    await this.#surroundings.sleep(settleMs, held.whenDone);
+    await this.#runtime.sleep(settleMs, held.whenDone);
     const { kind } = await this.#results.handBack(held);
     (kind === "accepted" ? this.#handedBack : this.#abandoned).add(held.claim.job_id);
     this.#drop(held);

@@ -1,7 +1,7 @@
-// Surroundings for tests of the SDK: clocks that move only when they are told to, and pauses that are noted instead of slept.
-import { type Surroundings, surroundings as system } from "../../src/sdk/surroundings.ts";
+// Runtime for tests of the SDK: clocks that move only when they are told to, and pauses that are noted instead of slept.
+import { type Runtime, runtime as system } from "../../src/sdk/runtime.ts";
 
-export type TestSurroundings = Surroundings & {
+export type TestRuntime = Runtime & {
   /** Every pause so far, in milliseconds. */
   readonly pauses: number[];
   /** Moves both clocks, and fires the timers that fall due. */
@@ -13,7 +13,7 @@ export type TestSurroundings = Surroundings & {
 type Timer = { readonly atMs: number; readonly callback: () => void };
 
 /** `fraction` is what chance gives, each time. */
-export function testSurroundings({ fraction = 0.5 } = {}): TestSurroundings {
+export function testRuntime({ fraction = 0.5 } = {}): TestRuntime {
   const pauses: number[] = [];
   const timers = new Set<Timer>();
   let monotonicMs = 1_000;

@@ -1,10 +1,10 @@
-// The only place of the SDK that touches clocks, timers, chance and the environment: it runs in other people's processes.
+// Clocks, timers, randomness and the environment for the SDK, which runs in other programs: nothing else in it touches them.
 import { hostname } from "node:os";
 
 /** Both clocks at one moment: the monotonic one may stand still while a machine sleeps, the wall clock may be set back. */
 export type Instant = { readonly monotonicMs: number; readonly wallMs: number };
 
-export type Surroundings = {
+export type Runtime = {
   now(): Instant;
   /** Resolves after the time, or as soon as the signal is aborted. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
@@ -28,7 +28,7 @@ const timerMsMax = 2_147_483_647;
 
 const stopSignals = ["SIGTERM", "SIGINT"] as const;
 
-export const surroundings: Surroundings = {
+export const runtime: Runtime = {
   now: () => ({ monotonicMs: performance.now(), wallMs: Date.now() }),
   sleep: (ms, signal) =>
     new Promise((resolve) => {
