@@ -119,10 +119,11 @@ async function measured(ask: () => Promise<unknown>): Promise<Sample> {
 
 function pathOf(measurements: readonly Sample[]): Path {
   const label = ({ file, name }: Func) => `${file} ${name}`;
-  const [first] = measurements as readonly [Sample, ...Sample[]];
+  // The one with the fewest store calls: in others a cached key or tenant was read anew.
+  const [first] = measurements.toSorted((one, other) => one.stacks.length - other.stacks.length) as [Sample];
   const labels = measurements.map(({ called }) => new Set(called.map(label)));
   const called = first.called.filter((func) => labels.every((known) => known.has(label(func))));
-  const [deepest = []] = [...first.stacks].sort((one, other) => asyncOf(other) - asyncOf(one));
+  const [deepest = []] = first.stacks.toSorted((one, other) => asyncOf(other) - asyncOf(one));
   return { called, frames: deepest, storeCalls: first.stacks.length };
 }
 
