@@ -126,7 +126,7 @@ const jobRoutes = {
   listWorkers: {
     method: "GET",
     path: "/api/v1/workers",
-    summary: "List the workers that this process has heard of lately.",
+    summary: "List the workers that any process has seen lately.",
     access: readers,
     query: z.strictObject({}),
     replies: { 200: pageOf(schemas.worker) },
