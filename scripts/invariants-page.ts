@@ -1,14 +1,14 @@
 // Renders docs/invariants.md from the table of invariants and the planted bugs that name them.
 
-import { plantedBugs } from "../proof/planted/swaps/bugs.ts";
+import { swaps } from "../proof/planted/planted-bugs.ts";
 import { invariantNames, invariants } from "../proof/simulation/invariants/invariants.ts";
 import type { page as renderPage } from "./reference-pages.ts";
 
 export function invariantsPage(page: typeof renderPage): string {
   const rows = invariantNames.map((name) => {
     const { statement, checks, marks, simulationBugs = [], productBugs = [] } = invariants[name];
-    const inSimulation = Object.keys(plantedBugs).filter(
-      (bug) => plantedBugs[bug]?.caughtBy.includes(name) === true || simulationBugs.includes(bug),
+    const inSimulation = Object.keys(swaps).filter(
+      (bug) => swaps[bug]?.caughtBy.includes(name) === true || simulationBugs.includes(bug),
     );
     return [
       name,
@@ -35,6 +35,6 @@ function asCheck(check: string): string {
   return name.length === 0 ? `\`${file}\`` : `\`${file}\`: ${name.join(": ")}`;
 }
 
-function asCode(names: readonly string[]): string {
+export function asCode(names: readonly string[]): string {
   return names.map((name) => `\`${name}\``).join(", ");
 }

@@ -1,6 +1,6 @@
 // Renders docs/reference from the three tables, so that the pages cannot say anything else than the code.
 import { createHash } from "node:crypto";
-import { plantedBugs } from "../proof/planted/patches/patches.ts";
+import { plantedBugs } from "../proof/planted/planted-bugs.ts";
 import { loadScripts } from "../src/adapters/redis/scripts.ts";
 import { bounds, settings } from "../src/config.ts";
 import { type ErrorRow, errors } from "../src/errors.ts";
@@ -8,7 +8,7 @@ import { type MetricRow, metrics } from "../src/metrics.ts";
 import type { Setting } from "../src/settings/kinds.ts";
 import { commandPage } from "./command-page.ts";
 import { dashboardText } from "./dashboard.ts";
-import { invariantsPage } from "./invariants-page.ts";
+import { asCode, invariantsPage } from "./invariants-page.ts";
 import { sdkOperationsText } from "./sdk-operations.ts";
 
 export type ReferencePage = { readonly path: string; readonly text: string };
@@ -94,18 +94,24 @@ function scriptsPage(): string {
 }
 
 function plantedBugsPage(): string {
-  const rows = plantedBugs.map((bug) => [
-    `\`${bug.name}\``,
-    bug.what,
-    [...new Set(bug.edits.map(({ file }) => `\`${file}\``))].join(", "),
-    bug.tests.map((file) => `\`${file}\``).join(", "),
-  ]);
+  const rows = plantedBugs.map((bug) => {
+    const changed = "edits" in bug ? new Set(bug.edits.map(({ file }) => file)) : undefined;
+    const caughtBy = "edits" in bug ? bug.tests : bug.caughtBy;
+    return [
+      `\`${bug.name}\``,
+      bug.what,
+      changed === undefined ? "simulation" : asCode([...changed]),
+      asCode(caughtBy),
+    ];
+  });
   return page(
     "Planted bugs",
-    "`npm run plant-bugs` applies each to a copy of the tree and runs the tests named here: at least one must fail, by name. " +
-      "`npm run plant-bugs -- <name>` tries one. The product itself has no switches for them. The simulator has a list of its own " +
-      "(`npm run sim -- --bug <name>`), which swaps operations and ports at composition.",
-    ["bug", "what it does", "where", "caught by"],
+    "Mistakes that are made on purpose, each with what must notice it. `npm run plant-bugs` plants all of them, " +
+      "`npm run plant-bugs -- <name>` one. A bug with files is a text patch: it is applied to a copy of the tree, where at least one of " +
+      "the named tests must fail. A bug of the simulation swaps operations or ports when a simulated world is put together: one of the " +
+      "named [invariants](invariants.md) must break. `npm run sim:mutants` looks for those in new seeds, `npm run sim -- --bug <name>` " +
+      "tells the story of one. The product itself has no switches for them.",
+    ["bug", "what it does", "planted in", "caught by"],
     rows,
   );
 }

@@ -18,7 +18,7 @@ const STAGES = {
       ["oxlint", "--type-aware"],
     ],
   },
-  tidy: { path: "test/tidy.test.ts" },
+  tidy: { path: "test/tidy" },
   unit: { path: "test/unit" },
   conformance: { path: "test/conformance", needsServers: true },
   faults: { path: "test/faults", needsServers: true },

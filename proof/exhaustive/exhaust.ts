@@ -1,6 +1,6 @@
 // The exhaustive mode as a command: every scenario with all its schedules within the bounds, in words and numbers.
 import { parseArgs } from "node:util";
-import { plantedBugs } from "../planted/swaps/bugs.ts";
+import { swaps } from "../planted/planted-bugs.ts";
 import { exploreScenario, replaySchedule, type ScenarioReport, scenarios } from "./explore-scenario.ts";
 import type { Bounds } from "./explorer.ts";
 
@@ -29,7 +29,7 @@ export async function exhaust(words: readonly string[]): Promise<number> {
 }
 
 async function exploreAll({ names, bounds, bugName }: Asked): Promise<number> {
-  const bug = bugName === undefined ? undefined : plantedBugs[bugName];
+  const bug = bugName === undefined ? undefined : swaps[bugName];
   let failures = 0;
   for (const name of names) {
     const report = await exploreScenario(name, bounds, bug);
@@ -59,7 +59,7 @@ function described(
 async function replay({ names, bugName }: Asked, schedule: readonly number[]): Promise<number> {
   const [name] = names;
   if (name === undefined || names.length !== 1) throw new UsageError("--schedule needs --scenario.");
-  const bug = bugName === undefined ? undefined : plantedBugs[bugName];
+  const bug = bugName === undefined ? undefined : swaps[bugName];
   const { lines, broken } = await replaySchedule(name, schedule, bug);
   for (const line of lines) console.log(line);
   console.log(
@@ -74,7 +74,7 @@ async function stepsOf(
   schedule: readonly number[],
   bugName: string | undefined,
 ): Promise<readonly string[]> {
-  const bug = bugName === undefined ? undefined : plantedBugs[bugName];
+  const bug = bugName === undefined ? undefined : swaps[bugName];
   const { lines } = await replaySchedule(name, schedule, bug);
   const from = lines.findIndex((line) => line.endsWith(" prepared"));
   return lines.slice(from + 1);
@@ -87,7 +87,7 @@ function readWords(words: readonly string[]): Asked {
       `There is no scenario ${scenario}. There are: ${Object.keys(scenarios).join(", ")}.`,
     );
   }
-  if (bug !== undefined && !Object.hasOwn(plantedBugs, bug)) {
+  if (bug !== undefined && !Object.hasOwn(swaps, bug)) {
     throw new UsageError(`There is no bug named ${bug}.`);
   }
   const bounds = {

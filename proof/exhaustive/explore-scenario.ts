@@ -1,6 +1,6 @@
 // The table of scenarios, and what can be done with one: explore all its schedules, or replay one of them.
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import type { PlantedBug } from "../planted/swaps/bugs.ts";
+import type { Swap } from "../planted/planted-bug.ts";
 import { admissionScenarios } from "./admission-scenarios.ts";
 import { type Bounds, type Exploration, explore, type Failure, following } from "./explorer.ts";
 import { playScenario, type Scenario } from "./stage.ts";
@@ -10,11 +10,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = { ...admissionScena
 
 export type ScenarioReport = Exploration & { readonly name: string; readonly seconds: number };
 
-export async function exploreScenario(
-  name: string,
-  bounds: Bounds,
-  bug?: PlantedBug,
-): Promise<ScenarioReport> {
+export async function exploreScenario(name: string, bounds: Bounds, bug?: Swap): Promise<ScenarioReport> {
   const scenario = scenarioOf(name);
   const startMs = systemClock.monotonicMs();
   const planted = bug === undefined ? {} : { bug };
@@ -28,7 +24,7 @@ export type Replayed = { readonly lines: readonly string[]; readonly broken?: Om
 export async function replaySchedule(
   name: string,
   schedule: readonly number[],
-  bug?: PlantedBug,
+  bug?: Swap,
 ): Promise<Replayed> {
   const lines: string[] = [];
   const planted = bug === undefined ? {} : { bug };

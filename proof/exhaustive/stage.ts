@@ -4,7 +4,7 @@ import type { TenantId } from "../../src/domain/tenant.ts";
 import { createSeededRandom } from "../../src/testing/seeded-random.ts";
 import type { SimulatedStore } from "../../src/testing/simulated-store.ts";
 import { noStoreFaults } from "../../src/testing/store-faults.ts";
-import type { PlantedBug } from "../planted/swaps/bugs.ts";
+import type { Swap } from "../planted/planted-bug.ts";
 import { noBusFaults } from "../simulation/bus/simulated-bus.ts";
 import { allRoles, type EngineNode, startEngine } from "../simulation/engine-node.ts";
 import { mustHold, Violation } from "../simulation/invariants/violation.ts";
@@ -56,7 +56,7 @@ const pauseMs = 1_500;
 export async function playScenario(
   scenario: Scenario,
   guide: Guide,
-  options: { readonly bug?: PlantedBug; readonly onNote?: (line: string) => void } = {},
+  options: { readonly bug?: Swap; readonly onNote?: (line: string) => void } = {},
 ): Promise<Omit<Failure, "schedule"> | undefined> {
   const { onNote } = options;
   try {
@@ -72,7 +72,7 @@ export async function playScenario(
 async function play(
   scenario: Scenario,
   guide: Guide,
-  bug: PlantedBug | undefined,
+  bug: Swap | undefined,
   onNote: ((line: string) => void) | undefined,
 ): Promise<void> {
   const config: Partial<Config> = { ...quick, ...scenario.config };
@@ -106,7 +106,7 @@ async function play(
 function setUp(
   scenario: Scenario,
   config: Partial<Config>,
-  bug: PlantedBug | undefined,
+  bug: Swap | undefined,
   onNote: ((line: string) => void) | undefined,
 ): { readonly stage: Stage; readonly records: HashedRecords } {
   const kernel = createChoiceKernel(onNote);

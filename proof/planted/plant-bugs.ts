@@ -1,9 +1,11 @@
-// Applies each planted bug to a copy of the tree and runs the tests that must catch it: npm run plant-bugs [-- name ...]
+// Plants every bug of the table, or those named, and shows that each is caught: npm run plant-bugs [-- name ...]
+// A text patch is applied to a copy of the tree, whose tests must fail; a swap must break an invariant in its recorded seed.
 import { execFileSync, spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { plantedBugs } from "./patches/patches.ts";
-import type { PlantedBug } from "./planted-bug.ts";
+import { readMutants, replayMutants } from "../simulation/command/mutants.ts";
+import type { TextPatch } from "./planted-bug.ts";
+import { plantedBugs } from "./planted-bugs.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 
@@ -21,7 +23,7 @@ if (unknown.length > 0) {
 const chosen = plantedBugs.filter(({ name }) => wanted.length === 0 || wanted.includes(name));
 let missed = 0;
 for (const bug of chosen) {
-  const verdict = plant(bug);
+  const verdict = "edits" in bug ? plant(bug) : await simulate(bug.name);
   if (verdict.kind !== "caught") missed += 1;
   console.log(`${verdict.kind === "caught" ? "caught" : "MISSED"}  ${bug.name}: ${bug.what}`);
   console.log(`        ${verdict.detail}`);
@@ -31,7 +33,14 @@ process.exit(missed === 0 ? 0 : 1);
 
 type Verdict = { readonly kind: "caught" | "missed"; readonly detail: string };
 
-function plant(bug: PlantedBug): Verdict {
+async function simulate(name: string): Promise<Verdict> {
+  const verdict = (await replayMutants([name], readMutants(), 1)).get(name);
+  return verdict?.kind === "found"
+    ? { kind: "caught", detail: `by ${verdict.invariant} in seed ${verdict.seed}` }
+    : { kind: "missed", detail: verdict?.because ?? "it was not simulated" };
+}
+
+function plant(bug: TextPatch): Verdict {
   mkdirSync(workspace, { recursive: true });
   const copy = mkdtempSync(join(workspace, `planted-${bug.name}-`));
   try {
@@ -76,7 +85,7 @@ type Report = {
 };
 
 /** Caught means that named tests failed while others passed: a copy that cannot run at all proves nothing. */
-function runTests(bug: PlantedBug, copy: string): Verdict {
+function runTests(bug: TextPatch, copy: string): Verdict {
   const output = join(copy, ".setup-report.json");
   const vitest = join(root, "node_modules", "vitest", "vitest.mjs");
   spawnSync(

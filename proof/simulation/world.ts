@@ -16,7 +16,7 @@ import {
   type SimulatedStore,
   type StoreExecution,
 } from "../../src/testing/simulated-store.ts";
-import type { PlantedBug } from "../planted/swaps/bugs.ts";
+import type { Swap } from "../planted/planted-bug.ts";
 import { bareStart } from "./bare-run.ts";
 import { createSimulatedBus, type SimulatedBus } from "./bus/simulated-bus.ts";
 import type { BusChecks } from "./checks/bus-checks.ts";
@@ -67,7 +67,7 @@ export type World = {
   operations(): number;
   readonly tasks: Tasks;
   readonly tenants: readonly TenantId[];
-  readonly bug: PlantedBug | undefined;
+  readonly bug: Swap | undefined;
   /** Every process by its name. */
   readonly processes: Map<string, SimulatedProcess>;
   /** Processes that begin nothing new, because another has taken their place. */
@@ -81,7 +81,7 @@ export type World = {
 };
 
 export type WorldOptions = {
-  readonly bug?: PlantedBug;
+  readonly bug?: Swap;
   readonly onNote?: (line: string) => void;
   /** Told of every operation that the store has performed, before it is judged. */
   readonly onExecution?: (execution: StoreExecution) => void;
@@ -217,7 +217,7 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
   return { process, config, ports, gate: () => ({ ports: ports(), config, tenants }) };
 }
 
-function breaking(bus: SimulatedBus, bug: PlantedBug | undefined): SimulatedBus {
+function breaking(bus: SimulatedBus, bug: Swap | undefined): SimulatedBus {
   const wrapBus = bug?.wrapBus;
   if (wrapBus === undefined) return bus;
   const connect = bus.connect.bind(bus);

@@ -3,11 +3,11 @@ import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startRedisCluster } from "../../proof/servers/redis-cluster.ts";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import {
   type RedisServer,
-  startRedisCluster,
   startRedisSentinel,
   startRedisServer,
 } from "../../src/drills/servers/redis-server.ts";

@@ -2,16 +2,13 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type RedisCluster, startRedisCluster } from "../../proof/servers/redis-cluster.ts";
 import type { Durability } from "../../src/adapters/redis/durability.ts";
 import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import {
-  type RedisCluster,
-  type RedisServer,
-  startRedisCluster,
-} from "../../src/drills/servers/redis-server.ts";
+import type { RedisServer } from "../../src/drills/servers/redis-server.ts";
 import type { NewRun } from "../../src/ports/admission-operations.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";

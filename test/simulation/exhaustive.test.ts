@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { exhaust } from "../../proof/exhaustive/exhaust.ts";
 import { exploreScenario, replaySchedule, scenarios } from "../../proof/exhaustive/explore-scenario.ts";
-import { plantedBugs } from "../../proof/planted/swaps/bugs.ts";
+import { swaps } from "../../proof/planted/planted-bugs.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const timeoutMs = 300_000;
@@ -74,7 +74,7 @@ describe("planted bugs", () => {
   test.each(found)(
     "%s is found in %s, and its schedule can be replayed",
     async (name, scenario, bound, invariants) => {
-      const bug = plantedBugs[name];
+      const bug = swaps[name];
       expect(bug).toBeDefined();
       const { failure } = await exploreScenario(scenario, within(bound), bug);
       expect(invariants).toContain(failure?.invariant);

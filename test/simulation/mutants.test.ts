@@ -1,6 +1,6 @@
 // Every bug planted in the simulator is caught: with it the recorded seed breaks an invariant that is about it, without it none.
 import { describe, expect, test } from "vitest";
-import { plantedBugs } from "../../proof/planted/swaps/bugs.ts";
+import { swaps } from "../../proof/planted/planted-bugs.ts";
 import { huntMutants, readMutants, replayMutant } from "../../proof/simulation/command/mutants.ts";
 import { type SeedWork, simulateWork } from "../../proof/simulation/command/seed-work.ts";
 import type { SeedReport } from "../../proof/simulation/simulate.ts";
@@ -19,7 +19,7 @@ describe("the recorded seed", () => {
     return known;
   };
 
-  test.each(Object.keys(plantedBugs))(
+  test.each(Object.keys(swaps))(
     "of %s finds it, and nothing else",
     async (bug) => {
       expect(await replayMutant(bug, recorded, simulate)).toMatchObject({ kind: "found" });

@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { plantedOriginals } from "../../proof/planted/swaps/originals.ts";
+import { swappedOriginals } from "../../proof/planted/swaps/originals.ts";
 import { costOf, tallyOf } from "../../proof/simulation/command/count-originals.ts";
 
 const root = dirname(dirname(import.meta.dirname));
@@ -14,7 +14,7 @@ describe("the original mechanisms", () => {
     async () => {
       const range = { from: 1, seeds: 12 };
       expect((await tallyOf(undefined, range)).seedsBroken).toBe(0);
-      const original = await tallyOf(plantedOriginals.original_lock_admission, range);
+      const original = await tallyOf(swappedOriginals.original_lock_admission, range);
       expect(original.seedsBroken).toBeGreaterThan(6);
       expect(original.seedsOf.get("INV-7") ?? 0).toBeGreaterThan(3);
     },

@@ -1,10 +1,8 @@
 // The product as people run it at scale: gateways, engines and schedulers as processes of their own on real Redis and NATS servers.
+
+import { startRedisCluster } from "../../proof/servers/redis-cluster.ts";
 import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
-import {
-  type RedisServer,
-  startRedisCluster,
-  startRedisServer,
-} from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import { type Program, startProgram } from "./program.ts";
 
 export type Role = "gateway" | "engine" | "scheduler";

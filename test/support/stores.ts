@@ -2,13 +2,14 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { startRedisCluster } from "../../proof/servers/redis-cluster.ts";
 import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { type Partition, partitionOf } from "../../src/domain/partition.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { startRedisCluster, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import type { Store, StoreSettings } from "../../src/ports/store.ts";
 import { silentLog } from "./silent-log.ts";
 

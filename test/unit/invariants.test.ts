@@ -2,8 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { plantedBugs as productBugs } from "../../proof/planted/patches/patches.ts";
-import { plantedBugs } from "../../proof/planted/swaps/bugs.ts";
+import { swaps, textPatches } from "../../proof/planted/planted-bugs.ts";
 import { invariantNames, invariants } from "../../proof/simulation/invariants/invariants.ts";
 
 const root = dirname(dirname(import.meta.dirname));
@@ -37,16 +36,16 @@ describe("the table of invariants", () => {
     "%s is broken by a planted bug",
     (name) => {
       const { simulationBugs = [], productBugs: ofProduct = [] } = invariants[name];
-      const planted = Object.values(plantedBugs).filter(({ caughtBy }) => caughtBy.includes(name)).length;
+      const planted = Object.values(swaps).filter(({ caughtBy }) => caughtBy.includes(name)).length;
       expect(planted + simulationBugs.length + ofProduct.length).toBeGreaterThan(0);
     },
   );
 
   test("names only bugs that are planted", () => {
-    const known = productBugs.map(({ name }) => name);
+    const known = textPatches.map(({ name }) => name);
     const inProduct = invariantNames.flatMap((name) => invariants[name].productBugs ?? []);
     expect(inProduct.filter((bug) => !known.includes(bug))).toEqual([]);
     const inSimulation = invariantNames.flatMap((name) => invariants[name].simulationBugs ?? []);
-    expect(inSimulation.filter((bug) => !Object.hasOwn(plantedBugs, bug))).toEqual([]);
+    expect(inSimulation.filter((bug) => !Object.hasOwn(swaps, bug))).toEqual([]);
   });
 });

@@ -192,3 +192,17 @@ describe("the software bill", () => {
     expect(JSON.parse(printed)).toEqual(JSON.parse(JSON.stringify(bill)));
   });
 });
+
+describe("the package", () => {
+  test("holds nothing that is there to prove or measure the product", { timeout: 60_000 }, () => {
+    const printed = execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], {
+      cwd: root,
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    const [{ files }] = JSON.parse(printed) as [{ readonly files: ReadonlyArray<{ readonly path: string }> }];
+    const beside = /^(proof|chaos|bench|test|scripts|src)\//;
+    expect(files.some(({ path }) => path === "package.json")).toBe(true);
+    expect(files.filter(({ path }) => beside.test(path))).toEqual([]);
+  });
+});

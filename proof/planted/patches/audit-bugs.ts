@@ -1,12 +1,12 @@
 // The planted bugs in the audit trail's chain.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const chain = "test/unit/audit-chain.test.ts";
 const trail = "test/unit/audit-trail.test.ts";
 const conformance = "test/conformance/store.test.ts";
 const refusals = "test/unit/gateway-refusals.test.ts";
 
-export const plantedAuditBugs: readonly PlantedBug[] = [
+export const plantedAuditBugs: readonly TextPatch[] = [
   {
     name: "audit-hash-without-actor",
     what: "a record's hash leaves out who did it: whoever changes that in the store is not found",

@@ -1,5 +1,5 @@
 // Planted bugs in the bus: messages lost, doubled, believed although forged, or in each other's way.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const nats = "src/adapters/nats";
 const conformance = "test/conformance/nats-bus.test.ts";
@@ -11,11 +11,11 @@ function bug(
   what: string,
   test: string,
   edit: { readonly file: string; readonly find: string; readonly replace: string },
-): PlantedBug {
+): TextPatch {
   return { name, what, edits: [edit], tests: [test] };
 }
 
-export const plantedBusBugs: readonly PlantedBug[] = [
+export const plantedBusBugs: readonly TextPatch[] = [
   bug(
     "bus-ack-before-verdict",
     "a message is acknowledged before its handler has answered: a crash or a busy run loses it",

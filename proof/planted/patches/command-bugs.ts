@@ -1,7 +1,7 @@
 // Planted bugs in the command line: what it sends where, how it ends, and what it lets reach a terminal.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
-export const plantedCommandBugs: readonly PlantedBug[] = [
+export const plantedCommandBugs: readonly TextPatch[] = [
   {
     name: "local-key-sent-anywhere",
     what: "the command sends the admin's key of the data folder to whatever server is named",

@@ -1,5 +1,5 @@
 // Planted bugs in the dispatch check: held jobs, the verdicts on them, and who may bring one.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const conformance = "test/conformance/store.test.ts";
 const flows = "test/unit/flow-dispatch.test.ts";
@@ -13,11 +13,11 @@ function bug(
   file: string,
   [find, replace]: readonly [find: string, replace: string],
   caughtBy: string,
-): PlantedBug {
+): TextPatch {
   return { name, what, edits: [{ file, find, replace }], tests: [caughtBy] };
 }
 
-export const plantedDispatchBugs: readonly PlantedBug[] = [
+export const plantedDispatchBugs: readonly TextPatch[] = [
   bug(
     [
       "verdict-without-guard",

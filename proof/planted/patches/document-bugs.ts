@@ -1,10 +1,10 @@
 // The planted bugs in the examples and in the guide.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const links = "test/unit/document-links.test.ts";
 const examples = "test/e2e/examples.test.ts";
 
-export const plantedDocumentBugs: readonly PlantedBug[] = [
+export const plantedDocumentBugs: readonly TextPatch[] = [
   {
     name: "link-to-nowhere",
     what: "a page of the guide is linked under a name that it does not have",

@@ -1,5 +1,5 @@
 // The planted bugs at the gateway's doors: whose address counts, whose failures, which connections.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const doors = "test/e2e/gateway-doors.test.ts";
 const connections = "test/e2e/gateway-connections.test.ts";
@@ -8,7 +8,7 @@ const commandKeys = "test/unit/cli-keys.test.ts";
 const limits = "test/unit/gateway-limits.test.ts";
 const addresses = "test/unit/client-address.test.ts";
 
-export const plantedDoorBugs: readonly PlantedBug[] = [
+export const plantedDoorBugs: readonly TextPatch[] = [
   {
     name: "proxy-hides-nobody",
     what: "a proxy on this machine opens /metrics to everybody behind it",

@@ -1,10 +1,10 @@
 // The planted bugs in the judgement of the drill admission-burst: a drill that cannot fail proves nothing.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const tests = ["test/unit/drill-admission-burst.test.ts"];
 const judge = "src/drills/admission-burst/judge.ts";
 
-export const plantedDrillAdmissionBugs: readonly PlantedBug[] = [
+export const plantedDrillAdmissionBugs: readonly TextPatch[] = [
   {
     name: "drill-blind-to-one-too-many",
     what: "a burst that admits more than the limit meets the expectation",

@@ -1,11 +1,11 @@
 // The planted bugs in the judgement of the drills about lost workers, buses and stores: a drill that cannot fail proves nothing.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const tests = ["test/unit/drill-load.test.ts"];
 const ledger = "src/drills/load/ledger.ts";
 const outage = "src/drills/load/outage-outcome.ts";
 
-export const plantedDrillLoadBugs: readonly PlantedBug[] = [
+export const plantedDrillLoadBugs: readonly TextPatch[] = [
   {
     name: "drill-blind-to-lost-runs",
     what: "an acknowledged run that does not exist any more is not counted as lost",

@@ -1,5 +1,5 @@
 // Planted bugs in live events: what a client misses, sees twice, or costs.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const feed = "src/control/events/feed.ts";
 const tail = "src/control/events/tail.ts";
@@ -16,11 +16,11 @@ function bug(
   what: string,
   file: string,
   edit: { readonly find: string; readonly replace: string },
-): PlantedBug {
+): TextPatch {
   return { name, what, edits: [{ file, ...edit }], tests: units };
 }
 
-export const plantedEventBugs: readonly PlantedBug[] = [
+export const plantedEventBugs: readonly TextPatch[] = [
   bug("resume-off-by-one", "a client that resumes gets the row that it has once more", feed, {
     find: `  if (start.kind === "after") return start.number;`,
     replace: `  if (start.kind === "after") return start.number - 1;`,

@@ -1,11 +1,11 @@
 // The planted bugs at the edge of the server: requests that are read in two ways, answers that say too much, secrets that get out.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const rawSockets = "test/e2e/raw-sockets.test.ts";
 const tenantMatrix = "test/e2e/tenant-matrix.test.ts";
 const fuzz = "test/e2e/fuzz.test.ts";
 
-export const plantedGatewayBugs: readonly PlantedBug[] = [
+export const plantedGatewayBugs: readonly TextPatch[] = [
   {
     name: "broken-bytes-answer-first",
     what: "bytes that are no request are answered before the start they came behind: a start that was made looks refused",

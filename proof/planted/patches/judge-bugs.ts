@@ -1,11 +1,11 @@
 // The planted bugs in judging definitions: the thread, its queue, and what the main thread does itself.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const thread = "test/unit/threaded-judge.test.ts";
 const ready = "test/unit/definitions-ready.test.ts";
 const counted = "test/unit/workflow-work-count.test.ts";
 
-export const plantedJudgeBugs: readonly PlantedBug[] = [
+export const plantedJudgeBugs: readonly TextPatch[] = [
   {
     name: "judge-first-come",
     what: "definitions are judged in the order they came: one tenant's flood holds up all others",

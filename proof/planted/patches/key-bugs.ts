@@ -1,12 +1,12 @@
 // The planted bugs about keys: how they end, and who is behind them.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const keys = "test/e2e/gateway-keys.test.ts";
 const duties = "test/e2e/gateway-duties.test.ts";
 const persons = "test/unit/person.test.ts";
 const stores = "test/conformance/store.test.ts";
 
-export const plantedKeyBugs: readonly PlantedBug[] = [
+export const plantedKeyBugs: readonly TextPatch[] = [
   {
     name: "slow-body-outlives-key",
     what: "a request is not authenticated again when its body has arrived",

@@ -1,17 +1,17 @@
 // Planted bugs in the engine's reading of the language: branches, children, loops, and what a retry brings back.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const examples = "test/unit/engine-language.test.ts";
 const runs = "test/unit/engine-language-runs.test.ts";
 const reference = "test/unit/engine-language-properties.test.ts";
 
-type Mistake = Omit<PlantedBug, "edits" | "tests"> & PlantedBug["edits"][number];
+type Mistake = Omit<TextPatch, "edits" | "tests"> & TextPatch["edits"][number];
 
-function bug({ name, what, ...edit }: Mistake, ...tests: readonly string[]): PlantedBug {
+function bug({ name, what, ...edit }: Mistake, ...tests: readonly string[]): TextPatch {
   return { name, what, edits: [edit], tests };
 }
 
-export const plantedLanguageBugs: readonly PlantedBug[] = [
+export const plantedLanguageBugs: readonly TextPatch[] = [
   bug(
     {
       name: "switch-passes-over-the-join",

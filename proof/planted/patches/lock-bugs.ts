@@ -1,9 +1,9 @@
 // The planted bugs in the queues of locks and in the breaking of locks.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const conformance = "test/conformance/store.test.ts";
 
-export const plantedLockBugs: readonly PlantedBug[] = [
+export const plantedLockBugs: readonly TextPatch[] = [
   {
     name: "overtake-queue",
     what: "whoever asks first takes a lock that has expired: those who queue for it are overtaken",

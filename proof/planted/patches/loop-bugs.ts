@@ -1,9 +1,9 @@
 // The planted bugs around the event loop: who is refused when it is late, who is named, and for how long.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const eventLoop = "test/unit/event-loop.test.ts";
 
-export const plantedLoopBugs: readonly PlantedBug[] = [
+export const plantedLoopBugs: readonly TextPatch[] = [
   {
     name: "late-loop-sheds-everybody",
     what: "a late process refuses all tenants, not only those that made it late",

@@ -1,7 +1,7 @@
 // The planted bugs in what is counted, and in the rules that read it.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
-export const plantedMetricBugs: readonly PlantedBug[] = [
+export const plantedMetricBugs: readonly TextPatch[] = [
   {
     name: "unanswered-renewals-uncounted",
     what: "renewals without an answer are not counted: the objective looks kept while the store is away",

@@ -1,10 +1,10 @@
 // Planted bugs in what is deployed and in the pages that operators act by.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const packaging = "test/unit/packaging.test.ts";
 const composing = "test/unit/packaging-compose.test.ts";
 
-export const plantedPackagingBugs: readonly PlantedBug[] = [
+export const plantedPackagingBugs: readonly TextPatch[] = [
   {
     name: "image-runs-as-root",
     what: "the container's process is root",
@@ -88,5 +88,17 @@ export const plantedPackagingBugs: readonly PlantedBug[] = [
       },
     ],
     tests: ["test/unit/requirements.test.ts"],
+  },
+  {
+    name: "proof-in-the-package",
+    what: "users install the simulator and the planted bugs with the product",
+    edits: [
+      {
+        file: "package.json",
+        find: `"files": [\n    "dist"`,
+        replace: `"files": [\n    "proof",\n    "dist"`,
+      },
+    ],
+    tests: ["test/unit/supply-chain.test.ts"],
   },
 ];

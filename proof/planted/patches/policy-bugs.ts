@@ -1,7 +1,7 @@
 // Planted bugs in policies, rollouts and canaries.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
-export const plantedPolicyBugs: readonly PlantedBug[] = [
+export const plantedPolicyBugs: readonly TextPatch[] = [
   {
     name: "rollout-redrawn",
     what: "who is in a rollout depends on its percentage: raising it takes runs out again",

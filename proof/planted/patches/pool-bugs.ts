@@ -1,10 +1,10 @@
 // The planted bugs in pools and limits on running jobs.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const conformance = "test/conformance/store.test.ts";
 const flows = "test/unit/flow-limits.test.ts";
 
-export const plantedPoolBugs: readonly PlantedBug[] = [
+export const plantedPoolBugs: readonly TextPatch[] = [
   {
     name: "limit-counts-queued",
     what: "a topic's limit counts jobs that wait, too: a backlog keeps its own topic from running",

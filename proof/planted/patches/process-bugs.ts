@@ -1,7 +1,7 @@
 // Planted bugs in what processes tell each other.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
-export const plantedProcessBugs: readonly PlantedBug[] = [
+export const plantedProcessBugs: readonly TextPatch[] = [
   {
     name: "handover-unannounced",
     what: "a lock handed on to somebody in another process is not announced: it is found at the next look",

@@ -1,12 +1,12 @@
 // The planted bugs in the flows of public locks.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const acquire = "src/control/locks/acquire-public-lock.ts";
 const queue = "test/unit/public-lock-queue.test.ts";
 const trouble = "test/unit/public-lock-trouble.test.ts";
 const times = "test/unit/public-lock-times.test.ts";
 
-export const plantedPublicLockBugs: readonly PlantedBug[] = [
+export const plantedPublicLockBugs: readonly TextPatch[] = [
   {
     name: "own-token-given-back",
     what: "a caller's own token is given back when it disconnects, although it may hold the lock over another connection by then",

@@ -1,9 +1,9 @@
 // The planted bugs in quotas.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const conformance = "test/conformance/store.test.ts";
 
-export const plantedQuotaBugs: readonly PlantedBug[] = [
+export const plantedQuotaBugs: readonly TextPatch[] = [
   {
     name: "quota-counts-replaced-documents",
     what: "at the quota a document that exists cannot be replaced",

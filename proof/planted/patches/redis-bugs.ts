@@ -1,10 +1,10 @@
 // The planted bugs in the connections to Redis: replication, failover and encryption.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const durability = "test/conformance/redis-durability.test.ts";
 const sentinel = "test/faults/redis-sentinel.test.ts";
 
-export const plantedRedisBugs: readonly PlantedBug[] = [
+export const plantedRedisBugs: readonly TextPatch[] = [
   {
     name: "redis-no-wait",
     what: "durability replicated sends no WAIT: a failover loses starts that were acknowledged",

@@ -1,5 +1,5 @@
 // Planted bugs in what happens to a run after its admission: inbox, commits, jobs, approvals, timers and the sweep.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const conformance = "test/conformance/store.test.ts";
 const inbox = "src/adapters/operations/inbox.ts";
@@ -8,11 +8,11 @@ const approvals = "src/adapters/operations/approvals.ts";
 const sweep = "src/adapters/operations/sweep.ts";
 
 /** One edit, caught by the conformance suite: most of these are such. */
-function bug(name: string, what: string, file: string, find: string, replace: string): PlantedBug {
+function bug(name: string, what: string, file: string, find: string, replace: string): TextPatch {
   return { name, what, edits: [{ file, find, replace }], tests: [conformance] };
 }
 
-export const plantedRunBugs: readonly PlantedBug[] = [
+export const plantedRunBugs: readonly TextPatch[] = [
   {
     name: "workflow-known-by-its-number",
     what: "a run starts by a definition that a failover has lost, because the revision has the same number again",

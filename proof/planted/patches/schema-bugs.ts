@@ -1,12 +1,12 @@
 // Planted bugs in reading schemas and patterns, and in checking values: work that is not counted, and wrong verdicts.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const growth = "test/unit/workflow-schema-growth.test.ts";
 const keywords = "test/unit/workflow-schema-keywords.test.ts";
 const inputs = "test/unit/workflow-input-schema.test.ts";
 const patterns = "test/unit/workflow-linear-pattern.test.ts";
 
-export const plantedSchemaBugs: readonly PlantedBug[] = [
+export const plantedSchemaBugs: readonly TextPatch[] = [
   {
     name: "dependencies-are-not-measured",
     what: "a schema that doubles at every level is accepted",

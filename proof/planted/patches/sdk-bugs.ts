@@ -1,10 +1,10 @@
 // The planted bugs in the SDK.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const retries = "test/unit/sdk-retries.test.ts";
 const call = "src/sdk/call.ts";
 
-export const plantedSdkBugs: readonly PlantedBug[] = [
+export const plantedSdkBugs: readonly TextPatch[] = [
   {
     name: "sdk-new-key-each-try",
     what: "every try of a start has an idempotency key of its own: a lost answer makes two runs",

@@ -1,11 +1,11 @@
 // Planted bugs in the end of a process: requests that break, and work that is dropped, while servers are restarted.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const ending = "src/gateway/end-connections.ts";
 const server = "src/gateway/server.ts";
 const tests = ["test/e2e/gateway-stop.test.ts"];
 
-export const plantedStopBugs: readonly PlantedBug[] = [
+export const plantedStopBugs: readonly TextPatch[] = [
   {
     name: "idle-connections-closed-at-once",
     what: "a gateway that stops closes kept connections at once: requests already on their way are reset",

@@ -1,10 +1,10 @@
 // The planted bugs in tracing.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const flows = "test/unit/flow-traces.test.ts";
 const whole = "test/e2e/tracing.test.ts";
 
-export const plantedTraceBugs: readonly PlantedBug[] = [
+export const plantedTraceBugs: readonly TextPatch[] = [
   {
     name: "trace-lost-by-the-inbox",
     what: "a run that begins with its inbox, as large ones and child runs do, forgets its trace: their workers begin traces of their own",

@@ -1,5 +1,5 @@
 // Planted bugs in trees of runs and in retries: children, what their parents hear, and runs that are opened again.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const conformance = "test/conformance/store.test.ts";
 const inbox = "src/adapters/operations/inbox.ts";
@@ -8,11 +8,11 @@ const reopening = "src/adapters/operations/reopening.ts";
 const retriesLua = "src/adapters/redis/lua/parts/plan-retries.lua";
 const reopeningLua = "src/adapters/redis/lua/parts/plan-reopening.lua";
 
-function bug(name: string, what: string, file: string, find: string, replace: string): PlantedBug {
+function bug(name: string, what: string, file: string, find: string, replace: string): TextPatch {
   return { name, what, edits: [{ file, find, replace }], tests: [conformance] };
 }
 
-export const plantedTreeBugs: readonly PlantedBug[] = [
+export const plantedTreeBugs: readonly TextPatch[] = [
   {
     name: "child-takes-a-slot",
     what: "a child takes a slot of its own: a tree fills the tenant's limit and waits for itself",

@@ -1,14 +1,14 @@
 // Planted bugs in explanations, dead letters and the way jobs reach their workers.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const bug = (
   name: string,
   what: string,
   tests: string,
-  { file, find, replace }: PlantedBug["edits"][number],
-): PlantedBug => ({ name, what, edits: [{ file, find, replace }], tests: [tests] });
+  { file, find, replace }: TextPatch["edits"][number],
+): TextPatch => ({ name, what, edits: [{ file, find, replace }], tests: [tests] });
 
-export const plantedWhyBugs: readonly PlantedBug[] = [
+export const plantedWhyBugs: readonly TextPatch[] = [
   bug(
     "unanswered-taken-for-absent",
     "what the store did not answer about a step is explained as if there were nothing",

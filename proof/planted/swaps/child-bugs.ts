@@ -5,8 +5,8 @@ import { orderedNumber } from "../../../src/adapters/operations/records.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
 import type { RunChange } from "../../../src/domain/run-change.ts";
 import type { RequestOf } from "../../../src/ports/store.ts";
+import type { Swap } from "../planted-bug.ts";
 import { mapping, over } from "./broken-records.ts";
-import type { PlantedBug } from "./bugs.ts";
 
 /** The same mistake in a commit, and in one that was computed in advance. */
 function inBoth(
@@ -104,34 +104,34 @@ const resultMadeFinal: Operations = {
     ),
 };
 
-export const plantedChildBugs: Readonly<Record<string, PlantedBug>> = {
+export const swappedChild: Readonly<Record<string, Swap>> = {
   child_end_unheard: {
-    mistake: "a run that another waits for ends, and its parent is never told",
+    what: "a run that another waits for ends, and its parent is never told",
     caughtBy: ["children"],
     table: endUnheard,
   },
   child_end_misreported: {
-    mistake: "a parent is told that its child has succeeded, whatever became of it",
+    what: "a parent is told that its child has succeeded, whatever became of it",
     caughtBy: ["children"],
     table: endMisreported,
   },
   children_left: {
-    mistake: "a run ends or gives up, and those that it has started go on",
+    what: "a run ends or gives up, and those that it has started go on",
     caughtBy: ["children"],
     table: childrenLeft,
   },
   child_with_slot: {
-    mistake: "a run that another has started takes a slot of its own",
+    what: "a run that another has started takes a slot of its own",
     caughtBy: ["INV-2", "INV-28"],
     table: childWithSlot,
   },
   child_started_again: {
-    mistake: "a step starts two runs instead of one",
+    what: "a step starts two runs instead of one",
     caughtBy: ["children"],
     table: startedAgain,
   },
   result_made_final: {
-    mistake: "a failure that may be tried again counts as the last",
+    what: "a failure that may be tried again counts as the last",
     caughtBy: ["reference"],
     table: resultMadeFinal,
   },

@@ -7,42 +7,41 @@ import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { OperationName, Store } from "../../../src/ports/store.ts";
 import { type HoldsBack, holdsBack } from "../../simulation/faults/loss-faults.ts";
 import { losingDay } from "../../simulation/narrow-swarm.ts";
+import type { Swap } from "../planted-bug.ts";
 import { mapping } from "./broken-records.ts";
-import type { PlantedBug } from "./bugs.ts";
 
 /** What anybody is told first after an answer that came too early. */
-const anyPromise: PlantedBug["caughtBy"] = ["INV-6", "INV-12", "INV-18", "INV-21", "INV-25"];
+const anyPromise: Swap["caughtBy"] = ["INV-6", "INV-12", "INV-18", "INV-21", "INV-25"];
 
-export const plantedDurabilityBugs: Readonly<Record<string, PlantedBug>> = {
+export const swappedDurability: Readonly<Record<string, Swap>> = {
   answered_before_synced: {
-    mistake: "an answer is given before its change is on disk",
+    what: "an answer is given before its change is on disk",
     caughtBy: [...anyPromise, "INV-14"],
     seedsMax: 500,
     holdsBack: (level, call) => level !== "synced" && holdsBack(level, call),
   },
   answered_before_replicated: {
-    mistake: "an answer is given before a replica has its change",
+    what: "an answer is given before a replica has its change",
     caughtBy: [...anyPromise, "INV-14"],
     seedsMax: 500,
     holdsBack: (level, call) => level !== "replicated" && holdsBack(level, call),
   },
   result_not_waited_for: {
-    mistake: "a result or decision is acknowledged before a replica has it",
+    what: "a result or decision is acknowledged before a replica has it",
     caughtBy: ["INV-18", "INV-25"],
     seedsMax: 500,
     swarm: losingDay,
     holdsBack: exceptFor("deliver"),
   },
   unknown_start_resolved_by_a_read: {
-    mistake:
-      "whether a start without an answer took effect is looked up by a read, which waits for no replica",
+    what: "whether a start without an answer took effect is looked up by a read, which waits for no replica",
     caughtBy: ["INV-18"],
     seedsMax: 500,
     swarm: losingDay,
     wrapStore: lookingUpStarts,
   },
   fence_counter_lost: {
-    mistake: "the fence is nothing but a counter, which is lost with what was granted under it",
+    what: "the fence is nothing but a counter, which is lost with what was granted under it",
     caughtBy: ["INV-11"],
     seedsMax: 500,
     table: everywhere((context) =>
@@ -55,7 +54,7 @@ export const plantedDurabilityBugs: Readonly<Record<string, PlantedBug>> = {
     ),
   },
   unknown_lock_trusted: {
-    mistake: "a write under a lock of which the store knows nothing is accepted",
+    what: "a write under a lock of which the store knows nothing is accepted",
     caughtBy: ["INV-12"],
     seedsMax: 500,
     table: {

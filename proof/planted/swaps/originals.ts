@@ -2,8 +2,8 @@
 
 import { asBaseline } from "../../simulation/narrow-swarm.ts";
 import type { Swarm } from "../../simulation/swarm.ts";
+import type { Swap } from "../planted-bug.ts";
 import { noGuard } from "./broken-operations.ts";
-import type { PlantedBug } from "./bugs.ts";
 import {
   type OriginalAdmission,
   originalCommands,
@@ -21,13 +21,9 @@ import {
 
 const asWritten: OriginalAdmission = { wait: "fixed", cleanup: true, keysOf: "everybody" };
 
-function admission(
-  mistake: string,
-  variant: OriginalAdmission,
-  caughtBy: PlantedBug["caughtBy"],
-): PlantedBug {
+function admission(what: string, variant: OriginalAdmission, caughtBy: Swap["caughtBy"]): Swap {
   return {
-    mistake,
+    what,
     caughtBy,
     seedsMax: 300,
     swarm: startsAlone,
@@ -36,7 +32,7 @@ function admission(
   };
 }
 
-export const plantedOriginals: Readonly<Record<string, PlantedBug>> = {
+export const swappedOriginals: Readonly<Record<string, Swap>> = {
   original_lock_admission: admission(
     "starts by the original mechanism: an unfenced lock, then reserve, count and create",
     asWritten,
@@ -76,7 +72,7 @@ export const plantedOriginals: Readonly<Record<string, PlantedBug>> = {
     table: withPlainRelease(originalCommands({ ...asWritten, keysOf: "tenant" })),
   },
   original_retry_results: {
-    mistake: "results by the original mechanism: look whether the step has ended, apply, overwrite the run",
+    what: "results by the original mechanism: look whether the step has ended, apply, overwrite the run",
     caughtBy: ["INV-4", "INV-12", "INV-17", "INV-18", "INV-22", "INV-23", "INV-24"],
     seedsMax: 300,
     swarm: (swarm) => asBaseline(swarm),
@@ -84,21 +80,21 @@ export const plantedOriginals: Readonly<Record<string, PlantedBug>> = {
     wrapStore: lookingFirst,
   },
   original_warn_only_renewal: {
-    mistake: "a failed renewal is only warned of, and what is written under the lock is not fenced",
+    what: "a failed renewal is only warned of, and what is written under the lock is not fenced",
     caughtBy: ["INV-12", "INV-13", "INV-14"],
     seedsMax: 300,
     table: noGuard,
     wrapStore: warnOnly,
   },
   original_three_strikes_renewal: {
-    mistake: "a lock that is lost counts as one of three renewals that may fail",
+    what: "a lock that is lost counts as one of three renewals that may fail",
     caughtBy: ["INV-12", "INV-13", "INV-14"],
     seedsMax: 300,
     table: noGuard,
     wrapStore: threeStrikes,
   },
   original_slot_release: {
-    mistake: "the end of a run and the end of its slot are two calls, and the second may be lost",
+    what: "the end of a run and the end of its slot are two calls, and the second may be lost",
     caughtBy: ["INV-2", "INV-3"],
     swarm: unproved,
     table: slotFreedApart,

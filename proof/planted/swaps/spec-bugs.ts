@@ -1,4 +1,6 @@
 // Known mistakes about what is given back, parked runs, old duplicates, clocks and a store that is away, put in on purpose.
+
+import type { Swap } from "../planted-bug.ts";
 import {
   admitsWithoutTheStore,
   childWaitsForSlot,
@@ -9,50 +11,48 @@ import {
   retriesWithoutPause,
   staleReportFreesPlace,
 } from "./broken-spec-operations.ts";
-import type { PlantedBug } from "./bugs.ts";
 
-export const plantedSpecBugs: Readonly<Record<string, PlantedBug>> = {
+export const swappedSpec: Readonly<Record<string, Swap>> = {
   repeated_end_frees_another: {
-    mistake: "the end of a run, told twice, frees two slots",
+    what: "the end of a run, told twice, frees two slots",
     caughtBy: ["INV-4"],
     table: repeatedEndFreesAnother,
   },
   stale_report_frees_place: {
-    mistake: "a worker that was given up on frees the place of the next one",
+    what: "a worker that was given up on frees the place of the next one",
     caughtBy: ["INV-4"],
     seedsMax: 500,
     table: staleReportFreesPlace,
   },
   child_waits_for_slot: {
-    mistake: "a child run begins only when a slot is free, and its parent holds the last one",
+    what: "a child run begins only when a slot is free, and its parent holds the last one",
     caughtBy: ["INV-28"],
     table: childWaitsForSlot,
   },
   resumed_takes_another_slot: {
-    mistake: "a run that goes on after it was parked takes a second slot",
+    what: "a run that goes on after it was parked takes a second slot",
     caughtBy: ["INV-28"],
     table: resumedTakesAnotherSlot,
   },
   results_remembered_for_a_while: {
-    mistake: "a result is recognised for as long as the bus would, and not by its job",
+    what: "a result is recognised for as long as the bus would, and not by its job",
     caughtBy: ["INV-24"],
     seedsMax: 500,
     table: resultsRememberedForAWhile,
   },
   guard_ignores_expiry: {
-    mistake:
-      "a grant that has expired still guards writes: only a jump of the store's clock shows it (INV-16)",
+    what: "a grant that has expired still guards writes: only a jump of the store's clock shows it (INV-16)",
     caughtBy: ["INV-12"],
     seedsMax: 500,
     table: guardIgnoresExpiry,
   },
   admits_without_the_store: {
-    mistake: "a gateway that does not reach the store admits by itself",
+    what: "a gateway that does not reach the store admits by itself",
     caughtBy: ["INV-29"],
     wrapStore: admitsWithoutTheStore,
   },
   retries_without_pause: {
-    mistake: "a call without an answer is repeated at once",
+    what: "a call without an answer is repeated at once",
     caughtBy: ["INV-29"],
     seedsMax: 500,
     wrapPorts: retriesWithoutPause,

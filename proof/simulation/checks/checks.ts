@@ -4,7 +4,7 @@ import type { FaultCounts } from "../../../src/testing/fault-counts.ts";
 import type { Kernel } from "../../../src/testing/kernel.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
 import type { SimulatedStoreOptions, StoreExecution } from "../../../src/testing/simulated-store.ts";
-import type { PlantedBug } from "../../planted/swaps/bugs.ts";
+import type { Swap } from "../../planted/planted-bug.ts";
 import { holdsBack } from "../faults/loss-faults.ts";
 import type { Marks } from "../invariants/marks.ts";
 import type { Swarm } from "../swarm.ts";
@@ -29,7 +29,7 @@ export type ChecksParts = {
   readonly marks: Marks;
   readonly faults: FaultCounts;
   readonly processes: ReadonlyMap<string, SimulatedProcess>;
-  readonly bug: PlantedBug | undefined;
+  readonly bug: Swap | undefined;
   /** The store's own clock. */
   readonly storeTimeMs: () => number;
 };

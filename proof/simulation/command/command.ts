@@ -2,7 +2,7 @@
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
 import { createSeededRandom } from "../../../src/testing/seeded-random.ts";
-import { plantedBugs } from "../../planted/swaps/bugs.ts";
+import { swaps } from "../../planted/planted-bugs.ts";
 import type { Difference } from "../isolation.ts";
 import type { StoreChoice } from "../simulate.ts";
 import { drawSwarm } from "../swarm.ts";
@@ -96,8 +96,8 @@ function parse(words: readonly string[]) {
 }
 
 function readWork({ bug, compare, reduce, store }: Values, seed: number): SeedWork {
-  if (bug !== undefined && !Object.hasOwn(plantedBugs, bug)) {
-    throw new UsageError(`There is no bug named ${bug}. There are: ${Object.keys(plantedBugs).join(", ")}.`);
+  if (bug !== undefined && !Object.hasOwn(swaps, bug)) {
+    throw new UsageError(`There is no bug named ${bug}. There are: ${Object.keys(swaps).join(", ")}.`);
   }
   return {
     ...(bug === undefined ? {} : { bug }),

@@ -1,7 +1,7 @@
 // Counts what the original mechanisms break, seed by seed and going on after each violation, and what a start costs by each.
 import type { AdmissionStrategy, WaitPolicy } from "../../../src/domain/tenant.ts";
 import { noStoreFaults } from "../../../src/testing/store-faults.ts";
-import type { PlantedBug } from "../../planted/swaps/bugs.ts";
+import type { Swap } from "../../planted/planted-bug.ts";
 import { originalCommands, originalStart } from "../../planted/swaps/original-admission.ts";
 import { startsAlone } from "../../planted/swaps/originals.ts";
 import { noBusFaults } from "../bus/simulated-bus.ts";
@@ -24,7 +24,7 @@ export type Tally = {
 };
 
 /** Without a mechanism: the product, by its strategies `lock` and `retry` alone. */
-export async function tallyOf(bug: PlantedBug | undefined, { from, seeds }: SeedRange): Promise<Tally> {
+export async function tallyOf(bug: Swap | undefined, { from, seeds }: SeedRange): Promise<Tally> {
   const seedsOf = new Map<InvariantName, number>();
   const first = new Map<InvariantName, number>();
   let seedsBroken = 0;
@@ -40,7 +40,7 @@ export async function tallyOf(bug: PlantedBug | undefined, { from, seeds }: Seed
 }
 
 /** The invariants that a seed breaks, in the order in which each breaks for the first time. */
-async function brokenIn(seed: number, bug: PlantedBug | undefined): Promise<readonly InvariantName[]> {
+async function brokenIn(seed: number, bug: Swap | undefined): Promise<readonly InvariantName[]> {
   const broken = new Set<InvariantName>();
   const options =
     bug === undefined ? { parts: { swarm: (draw: () => Swarm) => asBaseline(draw()) } } : { bug };
@@ -84,8 +84,8 @@ export async function costOf(mechanism: Mechanism, { from, seeds }: SeedRange): 
 
 const asWritten = { wait: "fixed", cleanup: true, keysOf: "tenant" } as const;
 
-const originalAlone: PlantedBug = {
-  mistake: "the original mechanism, where nothing fails",
+const originalAlone: Swap = {
+  what: "the original mechanism, where nothing fails",
   caughtBy: [],
   startRun: originalStart(asWritten),
   table: originalCommands(asWritten),

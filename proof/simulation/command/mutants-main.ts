@@ -1,7 +1,7 @@
 // Shows that the checks find every planted bug: npm run sim:mutants -- [--quick] [--write] [--seeds N] [--workers N] [name ...]
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
-import { plantedBugs } from "../../planted/swaps/bugs.ts";
+import { swaps } from "../../planted/planted-bugs.ts";
 import { UsageError, wholeNumber } from "./command.ts";
 import { huntMutants, type MutantVerdict, readMutants, replayMutants, writeMutants } from "./mutants.ts";
 
@@ -20,16 +20,16 @@ try {
 
 async function main(words: readonly string[]): Promise<number> {
   const { values, positionals: names } = parse(words);
-  const unknown = names.filter((name) => !Object.hasOwn(plantedBugs, name));
+  const unknown = names.filter((name) => !Object.hasOwn(swaps, name));
   if (unknown.length > 0) {
     throw new UsageError(
-      `There is no bug named ${unknown.join(", ")}. There are: ${Object.keys(plantedBugs).join(", ")}.`,
+      `There is no bug named ${unknown.join(", ")}. There are: ${Object.keys(swaps).join(", ")}.`,
     );
   }
   if (values.quick === true && values.write === true) {
     throw new UsageError("--quick replays what was recorded: it has nothing to --write.");
   }
-  const bugs = names.length === 0 ? Object.keys(plantedBugs) : names;
+  const bugs = names.length === 0 ? Object.keys(swaps) : names;
   const workers = wholeNumber("--workers", values.workers ?? String(availableParallelism()), 1);
   const seedsMax = wholeNumber("--seeds", values.seeds ?? "500", 1);
   const verdicts =

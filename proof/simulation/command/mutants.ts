@@ -1,7 +1,7 @@
 // The planted bugs put to the test: each must be found within some hundred seeds, by an invariant that is about it.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { plantedBugs } from "../../planted/swaps/bugs.ts";
+import { swaps } from "../../planted/planted-bugs.ts";
 import type { InvariantName } from "../invariants/invariants.ts";
 import type { SeedReport } from "../simulate.ts";
 import { root } from "./regressions.ts";
@@ -31,7 +31,7 @@ export function readMutants(path: string = mutantsPath): RecordedMutants {
 
 /** In the order of the bugs; records of bugs that are gone go, too. */
 export function writeMutants(recorded: RecordedMutants, path: string = mutantsPath): void {
-  const kept = Object.keys(plantedBugs).flatMap((bug) => {
+  const kept = Object.keys(swaps).flatMap((bug) => {
     const row = recorded[bug];
     return row === undefined ? [] : [[bug, { seed: row.seed, invariant: row.invariant }] as const];
   });

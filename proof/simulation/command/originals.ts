@@ -1,7 +1,7 @@
 // What the original mechanisms break and cost: node --import tsx proof/simulation/command/originals.ts [--seeds N] [--from S] [--only NAME,NAME]
 import { parseArgs } from "node:util";
 import { systemClock } from "../../../src/adapters/system/system-clock.ts";
-import { plantedOriginals } from "../../planted/swaps/originals.ts";
+import { swappedOriginals } from "../../planted/swaps/originals.ts";
 import { invariantNames } from "../invariants/invariants.ts";
 import { UsageError, wholeNumber } from "./command.ts";
 import { costOf, type Tally, tallyOf } from "./count-originals.ts";
@@ -24,7 +24,7 @@ async function main(words: string[]): Promise<void> {
   );
   const tallies = new Map<string, Tally>();
   for (const name of ["product, lock and retry alone", ...names]) {
-    tallies.set(name, await tallyOf(plantedOriginals[name], { from, seeds }));
+    tallies.set(name, await tallyOf(swappedOriginals[name], { from, seeds }));
   }
   printTally(tallies);
   const costSeeds = Math.ceil(seeds / 10);
@@ -38,8 +38,8 @@ async function main(words: string[]): Promise<void> {
 function readArguments(words: string[]) {
   const text = { type: "string" } as const;
   const { seeds = "300", from = "1", only } = parse(words, { seeds: text, from: text, only: text });
-  const names = only?.split(",") ?? Object.keys(plantedOriginals);
-  const unknown = names.find((name) => !Object.hasOwn(plantedOriginals, name));
+  const names = only?.split(",") ?? Object.keys(swappedOriginals);
+  const unknown = names.find((name) => !Object.hasOwn(swappedOriginals, name));
   if (unknown !== undefined) throw new UsageError(`There is no original mechanism named ${unknown}.`);
   return { seeds: wholeNumber("--seeds", seeds, 1), from: wholeNumber("--from", from, 0), names };
 }
@@ -57,14 +57,14 @@ function parse<Options extends Record<string, { readonly type: "string" }>>(
 
 /** Only what a mechanism is about: after one invariant has broken, others may break for no reason of their own. */
 function printTally(tallies: ReadonlyMap<string, Tally>): void {
-  const aboutOf = (name: string) => plantedOriginals[name]?.caughtBy ?? [];
+  const aboutOf = (name: string) => swappedOriginals[name]?.caughtBy ?? [];
   const columns = invariantNames.filter((column) =>
     [...tallies].some(([name, { seedsOf }]) => aboutOf(name).includes(column) && seedsOf.has(column)),
   );
   printRow(["mechanism", "any", ...columns, "the first to break, most often"]);
   printRow(["---", "---:", ...columns.map(() => "---:"), "---"]);
   for (const [name, { seedsBroken, seedsOf, first }] of tallies) {
-    const about = Object.hasOwn(plantedOriginals, name) ? aboutOf(name) : columns;
+    const about = Object.hasOwn(swappedOriginals, name) ? aboutOf(name) : columns;
     const cells = columns.map((column) => (about.includes(column) ? String(seedsOf.get(column) ?? 0) : ""));
     const [most] = [...first].sort(([, left], [, right]) => right - left);
     printRow([name, String(seedsBroken), ...cells, most === undefined ? "" : `${most[0]} (${most[1]})`]);

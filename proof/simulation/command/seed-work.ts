@@ -1,6 +1,7 @@
 // What is to be done with each seed, in words that can be sent to another process and typed on a command line.
 
-import { type PlantedBug, plantedBugs } from "../../planted/swaps/bugs.ts";
+import type { Swap } from "../../planted/planted-bug.ts";
+import { swaps } from "../../planted/planted-bugs.ts";
 import type { InvariantName } from "../invariants/invariants.ts";
 import type { Difference } from "../isolation.ts";
 import { type SeedReport, type StoreChoice, simulateSeed } from "../simulate.ts";
@@ -41,8 +42,8 @@ export function asOptions({ bug, compare, reduce = [], store }: SeedWork): strin
   return words.map((word) => ` ${word}`).join("");
 }
 
-export function bugNamed(name: string): PlantedBug {
-  const bug = Object.hasOwn(plantedBugs, name) ? plantedBugs[name] : undefined;
+export function bugNamed(name: string): Swap {
+  const bug = Object.hasOwn(swaps, name) ? swaps[name] : undefined;
   if (bug === undefined) throw new Error(`there is no planted bug named ${name}`);
   return bug;
 }

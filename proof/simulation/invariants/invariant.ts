@@ -10,6 +10,6 @@ export type Invariant = {
   readonly marks: readonly Mark[];
   /** Bugs of the simulation that break it, though another invariant is the first to notice; most name theirs themselves. */
   readonly simulationBugs?: readonly string[];
-  /** Bugs of proof/planted/patches/patches.ts. */
+  /** Bugs of proof/planted/planted-bugs.ts. */
   readonly productBugs?: readonly string[];
 };

@@ -1,4 +1,4 @@
-// Starts real NATS servers with JetStream for tests, each on a free port and with a folder of its own.
+// Starts real NATS servers with JetStream for drills and tests, each on a free port and with a folder of its own.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type ServerProcess, startServerProcess } from "./server-process.ts";

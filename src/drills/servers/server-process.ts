@@ -1,4 +1,4 @@
-// A server's process for tests: found, started in a folder of its own on a free port, paused, killed, started again, and never left behind.
+// A server's process for drills and tests: found, started in a folder of its own on a free port, paused, killed, started again, and never left behind.
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { createServer } from "node:net";

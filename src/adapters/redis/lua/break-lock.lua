@@ -5,7 +5,7 @@
   KEYS[1] lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
   KEYS[2] grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
   KEYS[3] fence: the partition's last fence, never expires
-  KEYS[4] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
+  KEYS[4] tenant: hash with stopped, revoked ("" means not set)
   KEYS[5] events: stream with ids "0-<sequence>"
   KEYS[6] queue: sorted set of tokens by their place; this key and the following are absent for the lock of a run
   KEYS[7] tickets: hash of "<ttlMs> <instance> <owner or -> <credential or ->" by token

@@ -2,7 +2,7 @@
 --[[
   Counts the runs that hold the tenant's slots.
   KEYS[1] active: sorted set of those runs, by the time of their admission
-  KEYS[2] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
+  KEYS[2] tenant: hash with limit, stopped ("" means not set)
   ARGV[1] notAfterMs
   Returns {"counted", now, active, limit, stopped} or {"too_late", now}
 ]]

@@ -2,7 +2,7 @@
 --[[
   Appends one entry to a run's inbox after its own check-and-set and takes the run lock if it is free, or applies the
   change that was proposed with it.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
+  KEYS[1] tenant: hash with limit, stopped, revoked ("" means not set)
   KEYS[2] run: hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"
   KEYS[3] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
   KEYS[4] events: stream with ids "0-<sequence>"

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 --[[
   Reads a tenant's settings and their version.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked ("" means not set), settings, version, change
+  KEYS[1] tenant: hash with version, settings (as JSON)
   ARGV[1] notAfterMs
   Returns {"tenant", now, version, settings as JSON} or {"too_late", now}
 ]]

@@ -6,7 +6,7 @@
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
-  KEYS[5] tenant: hash with revoked (" <credential> <credential> ") and removed ("true" or not), and the tenant's own quotas
+  KEYS[5] tenant: hash with revoked (" <credential> <credential> ") and removed ("true" or not), quota:<name>
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] body  ARGV[6] expectedRevision, or ""
   ARGV[7] changeId  ARGV[8] actor  ARGV[9] eventsMax  ARGV[10] retentionMs, or "" for ever
   ARGV[11] credential's word or ""  ARGV[12] field of the quota of this collection, or ""  ARGV[13] quota where it is not set

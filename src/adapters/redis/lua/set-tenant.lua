@@ -1,7 +1,7 @@
 #!lua
 --[[
   Replaces a tenant's settings if nobody changed them since the expected version, and adds an event row.
-  KEYS[1] tenant: hash of limit, strategy, wait, stopped, revoked, limits, removed, quota:<name> ("" means not set), settings,
+  KEYS[1] tenant: hash with limit, strategy, wait, stopped, revoked, limits, removed, quota:<name> ("" means not set), settings,
   version, change
   KEYS[2] events: stream with ids "0-<sequence>"
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] expectedVersion  ARGV[4] changeId  ARGV[5] actor  ARGV[6] eventsMax

@@ -1,7 +1,7 @@
 #!lua
 --[[
   The claims that a change asked for and got, when it is asked again.
-  Reads: at (index of the change, see `plan-change`), runKey, nowMs
+  Reads: at (index of the change, see plan-change), runKey, nowMs
   Sets: granted (job ids, fences and the times left, in turn)
 ]]
 local granted = {}

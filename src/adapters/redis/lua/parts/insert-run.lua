@@ -1,7 +1,7 @@
 #!lua
 --[[
   The end of both admit and createRun: makes room for the idempotency key, then writes the run with its first commit.
-  Reads: at (index of the change, see `plan-change`), start, tenant, runId, runKey, activeKey, runsKey, eventsKey, dueKey,
+  Reads: at (index of the change, see plan-change), start, tenant, runId, runKey, activeKey, runsKey, eventsKey, dueKey,
   reservationKey and keyedKey (false without a key), held (the reservation now, or false), digest, fingerprint, quota,
   active, workflow, actor, definition, started (the entry that starts the run, or ""), attentionMs, eventsMax, stopped, revoked, limits,
   retake (nil, or a list of commands that take the guard's lock again), time, nowMs, now

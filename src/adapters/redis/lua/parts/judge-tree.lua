@@ -1,13 +1,13 @@
 #!lua
 --[[
   Reads the runs that a change starts, and whether the tree of runs has room for them; writes nothing.
-  Reads: at (index of the change, see `plan-change`), start, tenant, runId, parent ("<run> <step's word> <attempt> <root>
-  <depth>" of a child run, or false), treeSize (of the run itself, or false)
-  Sets: treeAt (index of the tree, or false), born (indexes of the children that do not exist yet, by their ids),
-  bornCount, rootId, rootSize (of the tree before, or false when its root is gone), treeFits
   The tree, only after "tree" and then at the end of all arguments: runsPerRootMax, numbers of children and of runs to
   cancel; children of 7 (id, workflow, definition, step's word, attempt, the entry that starts it, number of records)
   with fields and bodies of the records; ids to cancel; last, the number of all these arguments
+  Reads: at (index of the change, see plan-change), start, tenant, runId, parent ("<run> <step's word> <attempt> <root>
+  <depth>" of a child run, or false), treeSize (of the run itself, or false)
+  Sets: treeAt (index of the tree, or false), born (indexes of the children that do not exist yet, by their ids),
+  bornCount, rootId, rootSize (of the tree before, or false when its root is gone), treeFits
 ]]
 local treeAt = ARGV[at + 5] == "tree" and #ARGV - ARGV[#ARGV]
 local born, bornCount, rootId, rootSize, treeFits = {}, 0, runId, tonumber(treeSize or 1), true

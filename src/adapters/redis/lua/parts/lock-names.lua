@@ -2,7 +2,7 @@
 --[[
   From the name of a lock in the list of locks to its keys.
   Reads: start (what every key of the partition begins with), encodeName
-  Sets: keysOfLock(tenant, listed), which gives the key of the lock and the key of the ends of its tickets
+  Sets: keysOfLock (given a tenant and a name in the list: the key of the lock, the key of the ends of its tickets)
 ]]
 local lockStarts = {
   admission = "wf:run:admission:",

@@ -1,14 +1,13 @@
 #!lua
 --[[
   The queue of a lock. Nothing is written before one of the functions whose name begins with "write" is called; by then
-  every key that they write has been read, so that none of them can fail.
+  every key that they write has been read, so that none of them can fail. Endings are "given <token>": gave its grant back,
+  and another followed; "left <token>": left the queue; "broken <fence>": that grant was broken, and another followed.
   Reads: queueKey, ticketsKey, endsKey, endingsKey (nil for a lock without a queue), waitingKey (nil unless the tickets of
   this lock are counted), listed, now, nowMs
   Sets: queued (tickets, also silent ones), silent (tokens that nobody asked for in time), isSilent (the same, by token),
-  firstTicket(accepts), which gives the first live token that is accepted; isEnded(ending); planEnding() and
-  writeEnding(ending), which remembers it; writeDrop(token), which drops that ticket and all silent ones. Endings are
-  "given <token>": gave its grant back, and another followed; "left <token>": left the queue; "broken <fence>": that grant
-  was broken, and another followed
+  firstTicket (the first live token that its argument accepts), isEnded (takes an ending), planEnding, writeEnding
+  (remembers an ending), writeDrop (drops the ticket of a token and all silent ones)
 ]]
 -- No call is under way for longer than a minute: after that no repeat and no late duplicate of it can come.
 local endingMs, endingsMax = 60000, 1000

@@ -5,9 +5,9 @@
   Reads: runningKey (sorted set of "t:<topic> <job>" and "p:<pool> <job>" of the jobs that run and are counted, all with
   score 0), limits (of the tenant, or "" without any: words between spaces, "t:<topic>=<max>", "p:<pool>=<max>",
   "d:<pool>" while it drains, "r:<pool>" if it is restricted to "o:<pool>/<topic>"), what `worker-word` sets
-  Sets: places.refusal(topic, pool), places.take(topic, pool, jobId) and places.leave(topic, pool, jobId), which give the
-  command to write; places.counted(worker), which gives the pool in which a claim of this worker is counted, or nil, and
-  the worker's word with it
+  Sets: places (a table of functions: refusal of a topic and a pool; take and leave of a topic, a pool and a job, which
+  give the command to write; counted of a worker, which gives the pool in which its claim is counted, or nil, and the
+  worker's word with it)
 ]]
 local places = { changes = {} }
 

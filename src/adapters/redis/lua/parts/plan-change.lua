@@ -1,14 +1,6 @@
 #!lua
 --[[
   Reads a run's change from the arguments and decides what it writes; writes nothing. `write-change` writes it.
-  Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
-  attentionMs, terminal, what `judge-tree` reads and sets, which has found that the tree has room,
-  reservation (the digest of the run's key, or false), stopped, revoked and limits (of the tenant, or nil when not read yet),
-  what `places` sets,
-  cancelling (whether the run is being cancelled), reportedJob and decidedApproval (what the entry of this very call
-  settles, or nil), checkedJob and checkedText (the held job that it brings a verdict of, as it is then, or nil), dueChecked (whether dueKey was read), and the lists that it adds to:
-  fields (of the run: names and values), writes (commands), dueGone (members), dueAdded (scores and members)
-  Sets: status, ends, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt, treeRows
   The change: status, "ends" or "", the commit's word, the timeline's body, number of records, "more", "tree" or "",
   timelineRowsMax, runRetentionMs, keyRetentionMs ("" for ever), proveEveryMs, fields and bodies of the records; then, only
   after "more" or "tree", the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close, dead letters and jobs to release,
@@ -17,6 +9,14 @@
   ids of timers, timers of 2 (id, dueAtMs),
   approvals of 7 (id, step, hash, payloadKey, requester, separateDuties, expiresAtMs or ""), closings of 2 (id, state),
   letters of 3 (id, reason, body); then, only after "tree", what `judge-tree` describes
+  Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
+  attentionMs, terminal, what `judge-tree` reads and sets (it has found that the tree has room),
+  reservation (the digest of the run's key, or false), stopped, revoked, limits (these three of the tenant, or nil when not
+  read yet), what `places` sets, cancelling (whether the run is being cancelled), reportedJob, decidedApproval (these two:
+  what the entry of this very call settles, or nil), checkedJob, checkedText (the held job that it brings a verdict of, as it
+  is then, or nil), dueChecked (whether dueKey was read), fields (of the run: names and values; it adds to this list and
+  to the next three), writes (commands), dueGone (members), dueAdded (scores and members)
+  Sets: status, ends, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt, treeRows
 ]]
 local status, ends = ARGV[at], ARGV[at + 1] == "ends"
 local nextVersion = string.format("%.0f", version + 1)

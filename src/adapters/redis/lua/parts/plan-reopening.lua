@@ -3,7 +3,7 @@
   Whether a run that has ended may be opened again, and what that writes: it takes back what the run's end did. Writes
   nothing.
   Reads: runKey, activeKey, KEYS[1] (the tenant), start, tenant, runId, run (status first), proveEveryMs, nowMs, actor, subject (the
-  letter's id), dueKey, and the lists that it adds to: fields, writes, dueGone
+  letter's id), dueKey, fields, writes, dueGone (it adds to these three lists)
   Sets: refusal (if it may not), event
 ]]
 local past = redis.call("HMGET", runKey, "removing", "parent", "cancel", "admittedAt", "reservation")

@@ -3,8 +3,8 @@
   Decides which retries still wait after a commit, and which letters the end of the run gives back because their retries
   were never applied; writes nothing. What it plans is written before the letters of the commit's own change: one that is
   written anew is the new one.
-  Reads: retries (see `waiting-retries`), consumed, at (index of the change, see `plan-change`), start, tenant, runKey, and
-  the lists that it adds to: fields, writes
+  Reads: retries (see waiting-retries), consumed, at (index of the change, see plan-change), start, tenant, runKey,
+  fields, writes (it adds to these two lists)
 ]]
 --@include waiting-retries
 local stillWaiting, discarded = "", {}

@@ -3,7 +3,7 @@
   Decides what taking a free run writes: the next fence, and, when too many owners in a row committed nothing, the head
   entry set aside. Writes nothing; `write-take` writes it.
   Reads: start, tenant, runId, inboxKey, grantKey, fenceKey, drains (text or false), waiting (entries before this call),
-  entry (that this call appends, or nil), drainsMax, letterMs, time, nowMs, now, and the lists it adds to: writes, dueAdded
+  entry (that this call appends, or nil), drainsMax, letterMs, time, nowMs, now, writes, dueAdded (it adds to these two lists)
   Sets: takenFence, setAside (the head entry in its new form, or false), drainsNow
 ]]
 redis.call("GET", grantKey) -- Refuses a key of another type while nothing is written yet.

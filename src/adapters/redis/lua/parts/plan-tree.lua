@@ -1,8 +1,8 @@
 #!lua
 --[[
   Decides what starting and cancelling the children of a change writes; writes nothing. `write-change` writes it.
-  Reads: what `judge-tree` reads and sets, nextVersion, attentionMs, terminal, dueKey, nowMs, now, and the lists that it
-  adds to: fields, writes, dueAdded
+  Reads: what `judge-tree` reads and sets, nextVersion, attentionMs, terminal, dueKey, nowMs, now,
+  fields, writes, dueAdded (it adds to these three lists)
   Sets: treeRows (event rows: type, subject, actor, detail)
 ]]
 local treeRows = {}

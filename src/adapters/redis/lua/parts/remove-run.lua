@@ -4,8 +4,9 @@
   left over is found again. Locks are removed unseen, which cannot fail: reading them would be four calls a job.
   A job of it that still runs leaves its place.
   Reads: start (what every key of the partition begins with), nowMs, encodeName
-  Sets: readWorker, planRemoval(tenant, runId, buries), which only reads, and removePlanned(plan), which cannot fail after it; plan.locks
-  holds the keys of locks, plan.work what the removal costs in calls to Redis, plan.more whether it is only a part
+  Sets: readWorker, planRemoval (of a tenant, a run and whether it leaves a grave; it only reads. In the plan that it gives
+  are the keys of locks, what the removal costs in calls to Redis as work, and whether it is only a part as more),
+  removePlanned (of that plan; it cannot fail)
 ]]
 local removedMax = 500
 

@@ -1,7 +1,7 @@
 #!lua
 --[[
   Decides what keeping a dead letter writes; writes nothing.
-  Reads: start, tenant, now, nowMs, and the lists that it adds to: writes, dueAdded
+  Reads: start, tenant, now, nowMs, writes, dueAdded (it adds to these two lists)
   Sets: saveLetter(id, reason, body, retentionMs)
 ]]
 local lettersKey = start .. "documents:" .. tenant .. ":deadLetter"

@@ -2,7 +2,7 @@
 --[[
   What the sweep does with locks: one that nobody holds any more leaves the list. Its other keys expire by themselves.
   Reads: start, dueKey, nowMs, keysOfLock
-  Sets: visitLock, which takes the tenant and the lock's name in the list
+  Sets: visitLock (it takes the tenant and the lock's name in the list)
 ]]
 -- How long grants are remembered, and a millisecond.
 local visitAfterMs = 600001

@@ -2,7 +2,7 @@
 --[[
   What the sweep does with letters, slots and keys.
   Reads: start, dueKey, nowMs, now, settings, found, terminal
-  Sets: removeExpiredLetter, proveTenant: each takes the tenant and the subject
+  Sets: removeExpiredLetter, proveTenant (each takes the tenant and the subject)
 ]]
 local function removeExpiredLetter(tenant, id)
   local documents = start .. "documents:" .. tenant .. ":deadLetter"

@@ -2,7 +2,7 @@
 --[[
   What the sweep does with runs and jobs. Every handler reads first; what it reads has the type that it then writes.
   Reads: start, dueKey, nowMs, now, settings, found, terminal, planRemoval, removePlanned, readWorker
-  Sets: visitRun, loseClaim, fireTimer, publishAgain, removeEnded: each takes the tenant and the subject
+  Sets: visitRun, loseClaim, fireTimer, publishAgain, removeEnded (each takes the tenant and the subject)
 ]]
 local function runIdOf(jobId)
   return string.match(jobId, "^[^:]*")

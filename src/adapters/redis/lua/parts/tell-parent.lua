@@ -1,8 +1,8 @@
 #!lua
 --[[
   Decides what the end of a child run writes: an entry of its parent's inbox, unless nobody would apply it any more.
-  Reads: parent (see `judge-tree`), start, tenant, runId, status, terminal, attentionMs, dueKey, nowMs, and the list that
-  it adds to: writes
+  Reads: parent (see judge-tree), start, tenant, runId, status, terminal, attentionMs, dueKey, nowMs,
+  writes (a list that it adds to)
 ]]
 local parentId, step, attempt = string.match(parent, "^([^ ]+) ([^ ]+) ([^ ]+)")
 local parentStatus = redis.call("HGET", start .. "run:" .. tenant .. ":" .. parentId, "status")

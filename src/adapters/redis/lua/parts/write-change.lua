@@ -1,7 +1,7 @@
 #!lua
 --[[
   Writes what `plan-change` decided. Every key has been read by then, so that none of this can fail.
-  Reads: all that `plan-change` reads and sets
+  Reads: what `plan-change` reads and sets
 ]]
 for _, write in ipairs(writes) do redis.call(unpack(write)) end
 fields[#fields + 1] = "status"

@@ -2,8 +2,8 @@
 --[[
   Grants a lock that is free, or has just become so. Of all locks but run locks and the tenant's admission lock there may be
   any number: they stand in the tenant's list, and the sweep looks some day whether they still belong there.
-  Reads: what `plan-grant` reads and sets, lockKey, grantKey, tenant, nowMs, grantMemoryMs, and of the new holder: newToken,
-  newInstance, newTtlMs, newOwner (a word or "-")
+  Reads: what `plan-grant` reads and sets, lockKey, grantKey, tenant, nowMs, grantMemoryMs, newToken, newInstance,
+  newTtlMs, newOwner (a word or "-"; these four of the new holder)
 ]]
 local newValue = newToken .. " " .. newInstance .. " " .. nextFence .. (newOwner == "-" and "" or " " .. newOwner)
 redis.call("SET", lockKey, newValue, "PX", newTtlMs)

@@ -1,41 +1,10 @@
-// The planted bugs in locks, admission and the stores, and the list of all planted bugs.
+// Text patches of locks, admission and the stores.
 
-import type { PlantedBug } from "../planted-bug.ts";
-import { plantedAuditBugs } from "./audit-bugs.ts";
-import { plantedBudgetBugs } from "./budget-bugs.ts";
-import { plantedBusBugs } from "./bus-bugs.ts";
-import { plantedCommandBugs } from "./command-bugs.ts";
-import { plantedDispatchBugs } from "./dispatch-bugs.ts";
-import { plantedDocumentBugs } from "./document-bugs.ts";
-import { plantedDoorBugs } from "./door-bugs.ts";
-import { plantedDrillAdmissionBugs } from "./drill-admission-bugs.ts";
-import { plantedDrillLoadBugs } from "./drill-load-bugs.ts";
-import { plantedEventBugs } from "./event-bugs.ts";
-import { plantedGatewayBugs } from "./gateway-bugs.ts";
-import { plantedJudgeBugs } from "./judge-bugs.ts";
-import { plantedKeyBugs } from "./key-bugs.ts";
-import { plantedLanguageBugs } from "./language-bugs.ts";
-import { plantedLockBugs } from "./lock-bugs.ts";
-import { plantedLoopBugs } from "./loop-bugs.ts";
-import { plantedMetricBugs } from "./metric-bugs.ts";
-import { plantedPackagingBugs } from "./packaging-bugs.ts";
-import { plantedPolicyBugs } from "./policy-bugs.ts";
-import { plantedPoolBugs } from "./pool-bugs.ts";
-import { plantedProcessBugs } from "./process-bugs.ts";
-import { plantedPublicLockBugs } from "./public-lock-bugs.ts";
-import { plantedQuotaBugs } from "./quota-bugs.ts";
-import { plantedRedisBugs } from "./redis-bugs.ts";
-import { plantedRunBugs } from "./run-bugs.ts";
-import { plantedSchemaBugs } from "./schema-bugs.ts";
-import { plantedSdkBugs } from "./sdk-bugs.ts";
-import { plantedStopBugs } from "./stop-bugs.ts";
-import { plantedTraceBugs } from "./trace-bugs.ts";
-import { plantedTreeBugs } from "./tree-bugs.ts";
-import { plantedWhyBugs } from "./why-bugs.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const conformance = "test/conformance/store.test.ts";
 
-export const plantedBugs: readonly PlantedBug[] = [
+export const plantedAdmissionBugs: readonly TextPatch[] = [
   {
     name: "release-without-token",
     what: "release does not compare the token: a stale owner frees the new owner's lock",
@@ -275,35 +244,4 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
     tests: ["test/unit"],
   },
-  ...plantedAuditBugs,
-  ...plantedBudgetBugs,
-  ...plantedBusBugs,
-  ...plantedDispatchBugs,
-  ...plantedCommandBugs,
-  ...plantedDocumentBugs,
-  ...plantedEventBugs,
-  ...plantedGatewayBugs,
-  ...plantedDoorBugs,
-  ...plantedJudgeBugs,
-  ...plantedQuotaBugs,
-  ...plantedKeyBugs,
-  ...plantedStopBugs,
-  ...plantedLockBugs,
-  ...plantedLoopBugs,
-  ...plantedMetricBugs,
-  ...plantedPackagingBugs,
-  ...plantedPolicyBugs,
-  ...plantedPoolBugs,
-  ...plantedProcessBugs,
-  ...plantedPublicLockBugs,
-  ...plantedLanguageBugs,
-  ...plantedRedisBugs,
-  ...plantedRunBugs,
-  ...plantedSchemaBugs,
-  ...plantedSdkBugs,
-  ...plantedTraceBugs,
-  ...plantedDrillAdmissionBugs,
-  ...plantedDrillLoadBugs,
-  ...plantedTreeBugs,
-  ...plantedWhyBugs,
 ];
