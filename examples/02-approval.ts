@@ -32,7 +32,7 @@ for await (const { job_id } of client.approvals.list({ state: "pending" })) {
   const { state } = await client.approvals.approve(job_id, { hash, reason: "known customer" });
   console.log("the decision:", state);
 
-  // The first decision stands, whoever comes second.
+  // The first decision stands.
   const second = await client.approvals.reject(job_id).catch((error: unknown) => error);
   if (second instanceof InterlockApiError) console.log("a second one:", second.status, second.code);
 }

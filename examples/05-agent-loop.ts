@@ -2,7 +2,7 @@
 //
 //   npx tsx examples/05-agent-loop.ts
 //
-// The calendar is no part of Interlock: it is somebody's HTTP server, which refuses whoever comes with an old fence.
+// The calendar is no part of Interlock: it is another HTTP server, which refuses requests with an old fence.
 // The example starts a server of its own, and stops it at the end.
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -14,7 +14,7 @@ import { startServer } from "./support/server.ts"; // yours is there already: np
 
 type Meeting = { readonly agent: string; readonly hour: number };
 
-// The calendar: anybody may read; whoever writes shows the fence of the lock, and the newest one seen counts.
+// The calendar: anyone may read; a writer sends the fence of the lock, and older ones are refused.
 const meetings: Meeting[] = [];
 const guard = fenceGuard();
 const calendar = createServer((request, response) => {
@@ -80,7 +80,7 @@ console.log(
   `${ended.map(({ status }) => status).join(", ")}: ${meetings.length} meetings, ${hours.size} hours\n`,
 );
 
-// An agent that does not want to wait is told who is in its way.
+// An agent that does not want to wait learns who holds the lock.
 const headersOfAda = await withLock(
   client,
   "calendar/team",

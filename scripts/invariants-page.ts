@@ -29,7 +29,7 @@ export function invariantsPage(page: typeof renderPage): string {
   );
 }
 
-/** `file: name`, where the file is told by its last part. */
+/** `file: name`, where the file is named by its last part. */
 function asCheck(check: string): string {
   const [file = "", ...name] = check.split(": ");
   return name.length === 0 ? `\`${file}\`` : `\`${file}\`: ${name.join(": ")}`;

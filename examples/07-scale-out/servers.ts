@@ -16,7 +16,7 @@ export function startRedis(): Promise<RunningServer> {
   return onFreePort("redis", (port) => ({
     name: "redis-server",
     program,
-    // An append-only file, as in production; `noeviction` is what Redis does unless it is told otherwise.
+    // An append-only file, as in production; `noeviction` is the default of Redis.
     args: [
       "--bind",
       "127.0.0.1",

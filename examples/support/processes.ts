@@ -19,7 +19,7 @@ export type Started = {
   signal(signal: NodeJS.Signals): void;
   /** Asks it to end, and waits until it has. */
   stop(): Promise<void>;
-  /** Ends it with -9: nothing is finished and nobody is told. */
+  /** Ends it with -9: nothing is finished or announced. */
   kill(): Promise<void>;
 };
 

@@ -16,7 +16,7 @@ export const event = z
     version: z.number().exactOptional().meta({ description: "The run's, after the change." }),
     status: z.enum(runStatuses).exactOptional().meta({ description: "The run's, after the change." }),
     decision: z.string().exactOptional(),
-    /** Of what was shown to whoever decided. */
+    /** Of what was shown to the approver. */
     hash: z.string().exactOptional(),
     collection: z.string().exactOptional(),
     document_id: z.string().exactOptional(),

@@ -24,7 +24,7 @@ const everyone = [
   ...["platform", "worker", "viewer", "operator", "admin"],
   ...["approver", "metrics"],
 ] as const satisfies readonly KeyRole[];
-/** Whoever decides reads what it is about: the approval, its run and its workflow. */
+/** Approvers read what they decide about: the approval, its run and its workflow. */
 const approvalReaders = ["approver", ...readers] as const satisfies readonly KeyRole[];
 const approvers = ["approver", ...operators] as const satisfies readonly KeyRole[];
 

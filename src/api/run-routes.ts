@@ -8,7 +8,7 @@ import * as runSchemas from "./run-schemas.ts";
 import * as schemas from "./schemas.ts";
 
 const readers = ["viewer", "operator", "admin"] as const satisfies readonly KeyRole[];
-/** Whoever decides on an approval sees its run, too. */
+/** Approvers may also read the run. */
 const runReaders = ["approver", ...readers] as const satisfies readonly KeyRole[];
 const operators = ["operator", "admin"] as const satisfies readonly KeyRole[];
 const admins = ["admin"] as const satisfies readonly KeyRole[];

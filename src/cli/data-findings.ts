@@ -50,7 +50,7 @@ function rightsFinding(subject: string, directory: string): Finding {
   }
 }
 
-/** The files that hold keys: whoever reads them is the platform's owner. */
+/** The files that hold keys: anyone who can read them owns the platform. */
 function secrecyFindings(directory: string): readonly Finding[] {
   const { keysFile, headersFile } = keyPaths(directory);
   return [keysFile, headersFile].flatMap((path): readonly Finding[] => {

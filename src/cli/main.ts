@@ -96,7 +96,7 @@ export function createProgram(session: Session): Command {
   return program;
 }
 
-/** Commander ends the process by itself unless every command is told not to; the same holds for where it writes. */
+/** Commander ends the process by itself unless every command overrides that; the same holds for where it writes. */
 function overrideExits(command: Command): void {
   for (const child of command.commands) {
     child.copyInheritedSettings(command).exitOverride();

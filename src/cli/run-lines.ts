@@ -87,8 +87,8 @@ const marks: Readonly<Record<Tone, string>> = {
   plain: "•",
 };
 
-/** What is told of an event, and how. Types that are not here are told by their name and particulars. */
-const told: Readonly<Record<string, readonly [tone: Tone, words: string]>> = {
+/** How an event is shown. Types that are not listed are shown by their name and fields. */
+const shownAs: Readonly<Record<string, readonly [tone: Tone, words: string]>> = {
   run_admitted: ["quiet", "admitted"],
   run_started: ["quiet", "started"],
   step_dispatched: ["busy", "waits for a worker"],
@@ -117,7 +117,7 @@ const told: Readonly<Record<string, readonly [tone: Tone, words: string]>> = {
 /** One line: when, what, which step, and the particulars. */
 export function eventLine(output: Output, event: TimelineEvent, beganMs: number): string {
   const { type, at, version: _, step, attempt, ...more } = event;
-  const [tone, words] = type === "run_completed" ? ending(more) : (told[type] ?? ["plain", type]);
+  const [tone, words] = type === "run_completed" ? ending(more) : (shownAs[type] ?? ["plain", type]);
   const afterMs = Math.max(0, (parseTime(at) ?? beganMs) - beganMs);
   const tries = typeof attempt === "number" && attempt > 1 ? ` (try ${attempt})` : "";
   const name = typeof step === "string" ? `${visible(step)}${tries} ` : "run ";

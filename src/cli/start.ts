@@ -43,7 +43,7 @@ await runProgram(usage, async () => {
     keys: values["new-keys"] ? "renew" : "keep",
     port: {
       whenTaken: "next",
-      told: (port) => console.log(`Port ${port} is taken by another program; trying ${port + 1}.`),
+      onTaken: (port) => console.log(`Port ${port} is taken by another program; trying ${port + 1}.`),
     },
   });
   try {

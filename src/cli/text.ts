@@ -55,7 +55,7 @@ export function duration(ms: number): string {
   return `${Math.floor(whole / 86_400_000)} d`;
 }
 
-/** How long ago; a time in the future is told as one. */
+/** How long ago; a time in the future is shown as one. */
 export function age(time: string | undefined, nowMs: number): string {
   const atMs = time === undefined ? undefined : parseTime(time);
   if (atMs === undefined) return "";

@@ -2,7 +2,7 @@
 import type { Decider, Decision } from "./approval.ts";
 import { formatTime } from "./engine/rfc3339.ts";
 
-/** A row's detail stays short: whoever wants the rest looks at the thing itself. */
+/** A row's detail stays short; the rest can be read from the record itself. */
 const detailMax = 300;
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -16,7 +16,7 @@ export function describeChange(before: Fields, after: Fields, token: string): st
   return cut(words.join(" "), token);
 }
 
-/** Says how old the list of revoked keys is, which itself is told. */
+/** Says how old the list of revoked keys is, which is shown itself. */
 const bookkeeping = "revokedSince";
 
 function describeField(path: string, before: unknown, after: unknown): readonly string[] {

@@ -158,13 +158,13 @@ export function judgeEnd(canary: Canary, { totals }: CanaryBook): CanaryVerdict 
       const [own, other] = [measure(metric, totals.canary), measure(metric, totals.control)];
       return { metric, own, other, text: `${metric} ${shown(metric, own)} against ${shown(metric, other)}` };
     });
-  const told = compared.map(({ text }) => text).join(", ");
+  const measures = compared.map(({ text }) => text).join(", ");
   const worse = compared.find(({ own, other }) => own === undefined || other === undefined || own > other);
-  if (worse !== undefined) return { kind: "roll_back", reason: `${worse.metric} is not better: ${told}` };
+  if (worse !== undefined) return { kind: "roll_back", reason: `${worse.metric} is not better: ${measures}` };
   const isBetter = compared.some(({ own = 0, other = 0 }) => own < other * clearlyBetter);
   return isBetter
-    ? { kind: "keep", reason: `both measures moved the right way: ${told}` }
-    : { kind: "roll_back", reason: `no measure is clearly better: ${told}` };
+    ? { kind: "keep", reason: `both measures moved the right way: ${measures}` }
+    : { kind: "roll_back", reason: `no measure is clearly better: ${measures}` };
 }
 
 /** What must still happen before anything is decided, in words. */

@@ -116,7 +116,7 @@ function attemptNamed(runId: RunId | undefined, entry: Fields | undefined): JobI
   return attempt < 1 ? undefined : makeJobId({ runId, step: timer.step, attempt });
 }
 
-/** Whoever knows a claim token may report. */
+/** Anyone who knows a claim token may report. */
 function withoutToken(result: Fields | undefined): JsonValue | undefined {
   if (result === undefined) return undefined;
   const { token: _token, ...shown } = result;

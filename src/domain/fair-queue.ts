@@ -1,4 +1,4 @@
-// A queue in which owners take turns: whoever puts in a thousand items delays others by one of them.
+// A queue in which owners take turns: an owner with a thousand items delays others by one of them.
 
 export type FairQueue<Item> = {
   put(owner: string, item: Item): "queued" | "owner_full" | "full";

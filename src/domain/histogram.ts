@@ -1,4 +1,4 @@
-// Durations as counts in buckets that grow by 5 %: small enough to be told to other processes, exact enough to compare two shares.
+// Durations as counts in buckets that grow by 5 %: small enough to send to other processes, exact enough to compare two shares.
 /** Counts by number of bucket; only those that hold something. */
 export type Histogram = Readonly<Record<string, number>>;
 

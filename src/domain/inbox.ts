@@ -44,7 +44,7 @@ export type NewEntry =
       readonly jobId: JobId;
       readonly actor: string;
     }
-  /** What the dispatch check says of a held job: taken only from whoever holds the job's lock at that moment. */
+  /** The dispatch check's verdict on a held job: accepted only from the present holder of the job's lock. */
   | {
       readonly kind: "dispatch";
       readonly entryId: string;

@@ -46,7 +46,7 @@ export type ClaimTerms = {
   readonly pool?: string;
 };
 
-/** A job that a run puts up. */
+/** A job that a run enqueues. */
 export type JobSpec = {
   readonly jobId: JobId;
   readonly step: string;
@@ -56,9 +56,9 @@ export type JobSpec = {
   readonly inputKey: string;
   /** What a worker must offer, as JSON: `{"labels":{},"capabilities":[]}`. Opaque to the store. */
   readonly requires?: string;
-  /** The step's deadline, told to the worker; the run's own timer enforces it. */
+  /** The step's deadline, shown to the worker; the run's own timer enforces it. */
   readonly deadlineAtMs?: number;
-  /** The run's, for whoever does the work (W3C trace context). */
+  /** The run's, for the worker (W3C trace context). */
   readonly traceparent?: string;
   /** Born claimed: the process that puts the job up already has a worker waiting for it. */
   readonly claim?: ClaimTerms;
@@ -90,7 +90,7 @@ export type Job = Omit<JobSpec, "claim" | "held"> & {
   readonly checked?: CheckedVerdict;
 };
 
-/** A job as it is put up. Field by field: spreading all but one took five times as long, and every step of every run passes here. */
+/** A job as it is enqueued. Field by field: spreading all but one took five times as long, and every step of every run passes here. */
 export function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job {
   const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs, traceparent } = spec;
   const job: Job = {

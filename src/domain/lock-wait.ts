@@ -2,7 +2,7 @@
 import { elapsedMs, type Instant } from "./lease.ts";
 import { type WaitShape, waitDelayMs } from "./wait.ts";
 
-/** `queue` is fair: first come, first served. The others try again and again, and whoever is lucky gets the lock. */
+/** `queue` is fair: first come, first served. The others poll, and whichever asks first after a release gets the lock. */
 export const lockWaits = ["queue", "jitter", "fixed"] as const;
 export type LockWait = (typeof lockWaits)[number];
 
@@ -27,7 +27,7 @@ export function askAgainInMs(
 }
 
 /**
- * `since` is when the call was sent that told of the grant, or made it: the store's answer is not older than that, so the
+ * `since` is when the call that reported or made the grant was sent: the store's answer is not older than that, so the
  * lease can only last longer than this says.
  */
 export function leaseLeftMs(lease: { readonly expiresInMs: number; readonly since: Instant }, now: Instant) {

@@ -33,7 +33,7 @@ export type Guard = {
 /** How long the store remembers the last grant of a lock after it ended: repeats and `continue` need it. */
 export const grantMemoryMs = 600_000;
 
-/** Live tickets in the queue of one lock; whoever comes then is told that it is busy, and may ask again. */
+/** Live tickets in the queue of one lock; further callers get `busy` and may ask again. */
 export const ticketsMax = 1_000;
 
 /** A place in a queue is kept for so long at most without being asked for again. */

@@ -6,7 +6,7 @@ export type Person = {
   readonly lineage: readonly string[];
 };
 
-/** Longer chains are refused, not cut: whoever was cut off could approve what the last key asks for. */
+/** Longer chains are refused, not cut: a person cut from the chain could approve what the last key requests. */
 export const lineageMax = 32;
 
 export type DutyVerdict =

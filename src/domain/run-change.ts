@@ -7,7 +7,7 @@ export type RunChange = {
   readonly status: RunStatus;
   /** Records to write; the others stay as they are. */
   readonly records: readonly RunRecord[];
-  /** Jobs to put up. */
+  /** Jobs to enqueue. */
   readonly jobs: readonly JobSpec[];
   /** Jobs to call off: nobody may claim them any more, and their worker hears of it at its next heartbeat. */
   readonly voidJobs: readonly JobId[];

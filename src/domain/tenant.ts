@@ -51,7 +51,7 @@ export type TenantSettings = {
   readonly renewalPolicy?: RenewalChoice;
   /** Policies that some of the runs follow instead. */
   readonly rollout?: Rollout;
-  /** Whoever asked for a run may not approve its steps. */
+  /** The person who started a run may not approve its steps. */
   readonly separateDuties?: boolean;
   readonly approvalsStrategy?: ApprovalsStrategy;
   /** How many jobs may run at once, by topic and by pool of workers. While there is any, running jobs are counted. */

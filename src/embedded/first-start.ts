@@ -11,7 +11,7 @@ export type KeysFound =
   /** Made by this start: to be shown once. */
   | { readonly kind: "made"; readonly keys: Keys }
   | { readonly kind: "known"; readonly keys: Keys }
-  /** Keys were made before, and there is no file that holds them: whoever has them goes on using them. */
+  /** Keys were made before, and there is no file that holds them: their owners keep using them. */
   | { readonly kind: "elsewhere" }
   /** The file's keys are not this data's, or were revoked. */
   | { readonly kind: "refused" };
@@ -19,7 +19,7 @@ export type KeysFound =
 export type KeysOptions = {
   /** The data's folder; without one keys are shown and kept nowhere. */
   readonly directory?: string;
-  /** `renew` makes further keys. Whoever may write the data owns it, so this asks for no older key. */
+  /** `renew` makes further keys. Write access to the data is enough; no older key is needed. */
   readonly keys: "keep" | "renew";
 };
 

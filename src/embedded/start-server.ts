@@ -37,7 +37,7 @@ export type ServerOptions = ConfigSources &
     /** What to do when the port is taken: `refuse`, or try the ones after it and tell which were. */
     readonly port:
       | { readonly whenTaken: "refuse" }
-      | { readonly whenTaken: "next"; told(port: number): void };
+      | { readonly whenTaken: "next"; onTaken(port: number): void };
   };
 
 export async function startServer(options: ServerOptions): Promise<Server> {
@@ -128,7 +128,7 @@ async function listen(
         const detail = `gateway.port ${tried} is taken by another program: choose another one, or 0 for any free one`;
         throw new InterlockError("config_invalid", detail, { cause: error });
       }
-      port.told(tried);
+      port.onTaken(tried);
     }
   }
 }

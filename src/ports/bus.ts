@@ -1,7 +1,7 @@
 // The bus port: carries hints and results quickly, at least once. The store knows the truth; the bus may forget.
 /**
- * `hints`: jobs that wait for a worker, told to every process that holds workers' offers. `notices` and `checks`: jobs that the
- * control plane does itself, each told to one process. `results`: of workers that speak over the bus, each told to one process.
+ * `hints`: jobs that wait for a worker, sent to every process that holds workers' offers. `notices` and `checks`: jobs that the
+ * control plane does itself, each sent to one process. `results`: of workers that report over the bus, each sent to one process.
  */
 export const busStreams = ["hints", "notices", "checks", "results"] as const;
 export type BusStream = (typeof busStreams)[number];

@@ -1,4 +1,4 @@
-// The dispatch check as a port: a function of an embedding program, or somebody's HTTP service behind one.
+// The dispatch check as a port: a function of an embedding program, or an HTTP service behind one.
 import type { DispatchAnswer, DispatchJob } from "../domain/dispatch.ts";
 
 /**

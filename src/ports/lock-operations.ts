@@ -24,7 +24,7 @@ export type LockOperations = {
     outcome:
       | { readonly kind: "acquired"; readonly fence: Fence; readonly expiresInMs: number }
       /**
-       * `ahead`: how many tickets come first; 0 for the next in line, absent for whoever has no ticket. A queue of a thousand is
+       * `ahead`: how many tickets come first; 0 for the next in line, absent for a caller without a ticket. A queue of a thousand is
        * full: who comes then has none, and may ask again. For a free lock that somebody else is next for, `instance` is theirs.
        */
       | {
@@ -85,8 +85,8 @@ export type LockOperations = {
     };
   };
   /**
-   * Takes a lock from its holder, whoever that is: an operator's last resort. Audited. The old holder's writes are refused. If
-   * somebody queues, the lock goes to the first, as at a release. A repeat is told `broken` again, and has no second effect.
+   * Takes a lock from any holder: an operator's last resort. Audited. The old holder's writes are refused. If
+   * there is a queue, the lock goes to the first ticket, as at a release. A repeat is answered `broken` again and has no second effect.
    */
   breakLock: {
     request: {

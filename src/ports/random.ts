@@ -1,4 +1,4 @@
-// Chance for the flows: ownership tokens that cannot be guessed, unique ids, and jitter.
+// Randomness for the flows: ownership tokens that cannot be guessed, unique ids, and jitter.
 export type Random = {
   /** At least 128 bits, letters and digits only. */
   token(): string;

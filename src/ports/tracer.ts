@@ -1,4 +1,4 @@
-// Tells whoever watches from outside what a request caused, span by span, through processes and workers.
+// Spans: what a request caused, through processes and workers, for tracing tools.
 
 /** What a span may say. A closed list: neither payloads nor keys have a name here. */
 export type SpanFacts = {
@@ -23,19 +23,19 @@ export type SpanFacts = {
 export type SpanKind = "server" | "internal" | "producer";
 
 export type Span = {
-  /** W3C trace context: whoever goes on with the work gets it, and what that does becomes a child of this span. */
+  /** W3C trace context: the work that follows gets it and becomes a child of this span. */
   readonly traceparent: string;
   note(facts: SpanFacts): void;
   /** Once. `failed`: by our fault, not by the caller's. */
   end(how?: "failed"): void;
-  /** Nothing happened that is worth telling: its end will not be told either. */
+  /** Drops the span: nothing happened that is worth recording. */
   discard(): void;
 };
 
 export type Tracer = {
   /**
    * Parents are named, never looked up in what surrounds the call: a run outlives every request and every process. Undefined
-   * while nobody records spans: then nothing is made for one, and whoever asked hands its own parent on.
+   * while nobody records spans: nothing is made then, and the caller passes its own parent on.
    */
   startSpan(name: string, kind: SpanKind, parent: string | undefined): Span | undefined;
 };

@@ -62,7 +62,7 @@ export async function* openEventStream(
     }
     yield* eventsIn(connection, opened.response.body, notes, signal);
   } finally {
-    // Whoever stops iterating closes the connection.
+    // The connection is closed when the iteration stops.
     leaving.abort();
   }
 }

@@ -1,4 +1,4 @@
-// Waits for the end of a run: by its event stream, or by asking again and again where streams do not get through.
+// Waits for the end of a run: by its event stream, or by polling where streams do not get through.
 import type { Caller, Line } from "./caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "./client-errors.ts";
 import type { Success } from "./contract.ts";

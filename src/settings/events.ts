@@ -58,7 +58,7 @@ export const eventsSettings = {
     2_000,
     100,
     600_000,
-    "How long clients are told to wait before they connect again.",
+    "How long clients are asked to wait before they reconnect.",
   ),
   "events.recheckMs": milliseconds(
     "EVENTS_RECHECK_MS",

@@ -152,7 +152,7 @@ export const gatewaySettings = {
     500,
     0,
     60_000,
-    "How long a gateway that stops leaves connections open, so that each client is told to close with its next answer; part of gateway.drainMs.",
+    "How long a gateway that stops leaves connections open, so that each client is asked to close with its next answer; part of gateway.drainMs.",
   ),
   "gateway.retryAfterSeconds": amount(
     "GATEWAY_RETRY_AFTER_SECONDS",

@@ -169,7 +169,7 @@ export const locksSettings = {
     250,
     10,
     10_000,
-    "How often whoever queues for a public lock shows its ticket; a lock released in the same process is handed on at once.",
+    "How often a waiter for a public lock renews its ticket; a lock released in the same process is granted at once.",
   ),
   "locks.public.ticketMs": milliseconds(
     "LOCK_PUBLIC_TICKET_MS",

@@ -128,7 +128,7 @@ export const runsSettings = {
   "approvals.separateDuties": choice(
     "APPROVALS_SEPARATE_DUTIES",
     ["no", "yes"],
-    "yes: whoever asked for a run may not approve its steps. Off by default, so that one person can finish a run.",
+    "yes: the person who started a run may not approve its steps. Off by default, so that one person can finish a run.",
   ),
   "sweep.everyMs": milliseconds(
     "SWEEP_EVERY_MS",

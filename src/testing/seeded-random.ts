@@ -1,4 +1,4 @@
-// Chance that repeats: one seed gives the same draws for ever, in streams that do not disturb each other.
+// Repeatable randomness: one seed always gives the same draws, in streams that do not disturb each other.
 import type { Random } from "../ports/random.ts";
 import { fnv1a, fnv1aStart } from "./fnv1a.ts";
 

@@ -1,4 +1,4 @@
-// One process's connection to the simulated store: what it sends may be late, lost, doubled or broken off, and so may answers.
+// One process's connection to the simulated store: what it sends may be late, lost, repeated or cut off, and so may answers.
 import type { Answer, CallOptions, OperationName, RequestOf } from "../ports/store.ts";
 import type { Kernel } from "./kernel.ts";
 import type { SeededRandom } from "./seeded-random.ts";

@@ -1,4 +1,4 @@
-// What a second store beside the simulated one is told: it takes calls in batches of its own, and must answer the same.
+// A second store beside the simulated one: it gets the same calls, in batches of its own, and must answer the same.
 import type { Answer, OperationName } from "../ports/store.ts";
 import type { StoreCall } from "./simulated-store.ts";
 

@@ -198,8 +198,8 @@ export const plantedRunBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/domain/engine/try-again.ts",
-        find: "  if (handBacks <= handBacksMax) putUp(draft, counted);",
-        replace: "  if (handBacks > 0) putUp(draft, counted);",
+        find: "  if (handBacks <= handBacksMax) enqueueAttempt(draft, counted);",
+        replace: "  if (handBacks > 0) enqueueAttempt(draft, counted);",
       },
     ],
     tests: ["test/unit/engine-attempts.test.ts"],

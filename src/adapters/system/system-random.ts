@@ -1,4 +1,4 @@
-// Real chance: tokens from the operating system's generator, jitter from the fast one.
+// Randomness of the system: tokens from the operating system's generator, jitter from the fast one.
 import { randomFillSync } from "node:crypto";
 import type { Random } from "../../ports/random.ts";
 

@@ -113,13 +113,13 @@ const tones = { intact: "good", incomplete: "busy", broken: "bad" } as const;
 
 function verdictLines({ output }: Context, verdict: AuditVerdict): readonly string[] {
   const { first_broken: broken, gaps } = verdict;
-  const told = gaps.map(({ from, to, why }) => `${from} to ${to} (${why})`).join(", ");
+  const unsealed = gaps.map(({ from, to, why }) => `${from} to ${to} (${why})`).join(", ");
   return [
     ...output.facts([
       ["status", { text: verdict.status, tone: tones[verdict.status] }],
       ["tenant", visible(verdict.tenant)],
       ["compared", `${verdict.total_events} records, ${verdict.kept_from} to ${verdict.sealed_to}`],
-      ["never sealed", told],
+      ["never sealed", unsealed],
       ["expected head", verdict.expected],
       ["noted outside", verdict.anchored && `record ${verdict.anchored.sequence}: ${verdict.anchored.state}`],
       ["head", verdict.head ?? undefined],

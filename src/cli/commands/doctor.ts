@@ -262,7 +262,7 @@ async function surroundingFindings(config: Config): Promise<readonly Finding[]> 
 /** More are not asked about: each is judged by the server anew. */
 const workflowsMax = 1_000;
 
-/** Stored workflows go on whatever the rules of a new version say; whoever changes one should know beforehand. */
+/** Stored workflows keep running under the rules of a new version; their authors should know before they change one. */
 async function workflowFindings(client: ReturnType<typeof createClient>): Promise<readonly Finding[]> {
   const findings: Finding[] = [];
   let count = 0;

@@ -48,7 +48,7 @@ async function run(context: Context, workflow: string, options: RunOptions): Pro
 
 type Start = { readonly workflow: string; readonly input: JsonValue; readonly key: string | undefined };
 
-/** A start whose answer was lost may have happened: only the same key finds it again, so that it is told. */
+/** A start whose answer was lost may have happened: only the same key finds it again, so the key is printed. */
 async function start(
   { terminal, output }: Context,
   client: Client,

@@ -107,7 +107,7 @@ function withSettings(command: Command): Command {
       "how much it may store or hold open, such as locks=500 or locks=default",
       quotaOption,
     )
-    .option("--separate-duties <yes|no>", "whoever asked for a run may not approve its steps", yesOrNo);
+    .option("--separate-duties <yes|no>", "the person who started a run may not approve its steps", yesOrNo);
   for (const [field, values] of Object.values(choices)) {
     const name = field.replace("_", "-");
     command.addOption(new Option(`--${name} <how>`, "how it is done").choices(values));

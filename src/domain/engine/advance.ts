@@ -56,7 +56,7 @@ function work<Kind extends WorkItem["kind"]>(draft: Draft, item: Extract<WorkIte
 export function concludeIfDone(draft: Draft): void {
   if (draft.run.ended !== undefined || draft.queue.length > 0 || openCount(draft.run) > 0) return;
   const status = draft.run.failure?.status ?? "succeeded";
-  // Whoever started this run waits for what it gives.
+  // The parent of this run waits for its output.
   if (draft.parent !== undefined && status === "succeeded" && !keepOutput(draft)) return;
   conclude(draft, status);
 }
@@ -136,12 +136,12 @@ function tell(draft: Draft, id: string, outcome: Settled | "not_taken"): void {
   const isReached = outcome === "met" || record.reached === true;
   const isUntaken = outcome === "not_taken" || record.untaken === true;
   if (remaining > 0) {
-    // Whether it was passed over or broken must not depend on which of the two was told first.
-    const told = {
+    // Whether it is skipped or failed must not depend on which of the two dependencies ended first.
+    const counted = {
       ...(isReached ? { reached: true as const } : {}),
       ...(isUntaken ? { untaken: true as const } : {}),
     };
-    putStep(draft, id, { ...record, remaining, ...told });
+    putStep(draft, id, { ...record, remaining, ...counted });
   } else if (isReached && !isUntaken) beginStep(draft, step, lasting(record));
   else skip(draft, { step, record }, "branch");
 }

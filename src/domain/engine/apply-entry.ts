@@ -23,7 +23,7 @@ import { runInput } from "./scope.ts";
 import { callOffAttempt, fail, type StepInHand, succeed } from "./settle-step.ts";
 import { takeOver } from "./subworkflow.ts";
 import { applyOutput } from "./take-output.ts";
-import { failAttempt, handBack, loseClaim, putUp } from "./try-again.ts";
+import { enqueueAttempt, failAttempt, handBack, loseClaim } from "./try-again.ts";
 import { withdrawChildren } from "./withdraw.ts";
 
 export type Fate = "applied" | "late";
@@ -232,7 +232,7 @@ function endDelay(draft: Draft, inHand: StepInHand): Fate {
 }
 
 function retry(draft: Draft, inHand: StepInHand): Fate {
-  putUp(draft, inHand);
+  enqueueAttempt(draft, inHand);
   return "applied";
 }
 

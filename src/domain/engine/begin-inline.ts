@@ -26,7 +26,7 @@ export function evaluateCondition(draft: Draft, beginning: Beginning): void {
 /** What the cases of one switch may cost together: as much as two expressions, since a change cannot end between them. */
 const casesWorkMax = 2 * workMax;
 
-/** The first case that equals decides; a case whose value cannot be told fails the step rather than being passed over. */
+/** The first case that equals decides; a case whose value cannot be evaluated fails the step instead of being skipped. */
 export function evaluateSwitch(draft: Draft, beginning: Beginning): void {
   const { step, record } = beginning;
   const { on, cases = [], otherwise } = step.switch ?? {};

@@ -25,7 +25,7 @@ export type NewRunFacts = {
   readonly person?: Person;
   readonly input: JsonValue;
   readonly nowMs: number;
-  /** The tenant's setting: whoever asked for the run may not approve its steps. */
+  /** The tenant's setting: the person who started the run may not approve its steps. */
   readonly separateDuties: boolean;
   /** Passed on to workers (W3C trace context). */
   readonly traceparent?: string;

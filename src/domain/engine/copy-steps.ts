@@ -151,10 +151,10 @@ function resumeStep(draft: Draft, step: CompiledStep): void {
     if (isReached && !isPassed) beginStep(draft, step, untouched);
     else skip(draft, { step, record: untouched }, "branch");
   } else if (ended.length > 0) {
-    const told = {
+    const counted = {
       ...(isReached ? { reached: true as const } : {}),
       ...(isPassed ? { untaken: true as const } : {}),
     };
-    putStep(draft, step.id, { ...untouched, remaining, ...told });
+    putStep(draft, step.id, { ...untouched, remaining, ...counted });
   }
 }

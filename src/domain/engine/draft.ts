@@ -174,7 +174,7 @@ export function stepOf(draft: Draft, id: string): StepRecord | undefined {
 }
 
 /**
- * The state of a step that one of its dependencies is about to tell. With a single dependency nobody can have told it
+ * The state of a step that one of its dependencies is about to change. With a single dependency nothing can have changed it
  * before, so its record is known to be absent: a chain never loads its next step.
  */
 export function stepToTell(draft: Draft, step: CompiledStep): StepRecord | undefined {
@@ -275,7 +275,7 @@ export function isFull(draft: Draft): boolean {
   );
 }
 
-/** Calls a job off; one that this very change would have put up is simply not put up. */
+/** Cancels a job; one that this change would have enqueued is not enqueued. */
 export function voidJob(draft: Draft, jobId: JobId): void {
   const kept = draft.jobs.filter((job) => job.jobId !== jobId);
   if (kept.length === draft.jobs.length) draft.voidJobs.push(jobId);

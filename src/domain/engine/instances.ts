@@ -8,7 +8,7 @@ export const itemId = (step: string, index: number): string => `${step}[${index}
 
 export type ItemName = { readonly step: string; readonly index: number };
 
-/** Step ids have no brackets, so that an item is told by its name. */
+/** Step ids have no brackets, so an item is recognised by its name. */
 export function parseItem(id: string): ItemName | undefined {
   if (!id.endsWith("]")) return undefined;
   const at = id.lastIndexOf("[");

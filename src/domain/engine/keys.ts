@@ -32,7 +32,7 @@ export const itemsKey = (step: string, chunk: number): string => `items/${step}/
 /** The output of a whole run, kept only for those who started it. */
 export const runOutputKey = "output";
 
-/** A record of another run: asked for like one's own, and loaded by whoever asks the store. */
+/** A record of another run: requested like the run's own, and loaded by the flow that calls the store. */
 export const foreignKey = (runId: RunId, key: string): string => `${runId}#${key}`;
 /** The content hash of a workflow's current definition. */
 export const workflowKey = (workflow: string): string => `workflow#${workflow}`;

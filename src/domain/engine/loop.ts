@@ -1,4 +1,4 @@
-// The loop step: begins its body again and again, while its condition holds, until it is told to stop.
+// The loop step: begins its body again and again, while its condition holds and its `until` does not.
 import type { CompiledStep, Expression } from "../workflow/compiled.ts";
 import { succeedNow } from "./begin-inline.ts";
 import { type Beginning, failToBegin } from "./beginning.ts";
@@ -17,7 +17,7 @@ export function beginLoop(draft: Draft, { step, record }: Beginning): void {
 
 type Verdict = "go_on" | "stop" | "missing" | { readonly failed: string };
 
-/** Before every iteration. A loop that was told when to stop, and has not by its last iteration, fails. */
+/** Before every iteration. A loop with an `until` that does not hold after the last iteration fails. */
 export function iterate(draft: Draft, item: WorkItem & { readonly kind: "iterate" }): void {
   const step = draft.compiled.steps.get(item.step);
   const record = step === undefined ? undefined : stepOf(draft, item.step);

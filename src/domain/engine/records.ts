@@ -150,7 +150,7 @@ export type RunState = {
   failures?: readonly Failure[];
   /** Set when the run as a whole ended badly, by no step's doing. */
   error?: StepError;
-  /** Kept here and not only with the facts, since whoever puts up a job has read this record. */
+  /** Kept here and not only with the facts, since the code that enqueues a job has read this record. */
   traceparent?: string;
   work?: readonly WorkItem[];
   callOff?: CallOff;
@@ -206,7 +206,7 @@ export const isOmitted = (body: string): boolean => (JSON.parse(body) as { omitt
 
 export const writeOutput = (output: JsonValue): string => JSON.stringify({ output });
 
-/** Whether the next entries may read a record: what a for_each has done with is not, or it would fill the memory. */
+/** Whether the next entries may read a record: finished items of a for_each may not, or they would fill the memory. */
 export function isOfInterest(key: string, body: string): boolean {
   if (key.startsWith("job-input/")) return false;
   if (!key.startsWith("step/") || !key.endsWith("]")) return true;

@@ -13,7 +13,7 @@ import {
 } from "./records.ts";
 import { forgetFailure, type StepInHand } from "./settle-step.ts";
 import { isUntaken } from "./take-branch.ts";
-import { putUp } from "./try-again.ts";
+import { enqueueAttempt } from "./try-again.ts";
 import { setTimeLimit } from "./wait.ts";
 
 /** A run that has ended goes on: what its end had counted is taken back. */
@@ -36,7 +36,7 @@ export function revive(draft: Draft, inHand: StepInHand): boolean {
     goOn(draft, controller, (failed[index - 1]?.record ?? record).status as FailedStatus);
   }
   putStep(draft, step.id, { ...fresh, status: "pending" });
-  if (way === "put up") putUp(draft, { step, record: { ...fresh, status: "pending" } });
+  if (way === "enqueue") enqueueAttempt(draft, { step, record: { ...fresh, status: "pending" } });
   else draft.queue.push({ kind: "begin", step: step.id, fresh: false });
   const top = failed.at(-1) ?? inHand;
   forgetFailure(draft, top.step.id);
@@ -51,9 +51,9 @@ export function revive(draft: Draft, inHand: StepInHand): boolean {
  * How its next attempt begins. An entry that could not be applied may be about any step: one that waits for time or for a
  * person has no job, and one that waits for its children is failed with them, for good.
  */
-function wayOf({ type, forEach, subworkflow }: CompiledStep): "put up" | "begin" | undefined {
-  if (subworkflow !== undefined) return "put up";
-  if (type === "worker" || type === "notify") return forEach === undefined ? "put up" : undefined;
+function wayOf({ type, forEach, subworkflow }: CompiledStep): "enqueue" | "begin" | undefined {
+  if (subworkflow !== undefined) return "enqueue";
+  if (type === "worker" || type === "notify") return forEach === undefined ? "enqueue" : undefined;
   return type === "delay" || type === "approval" ? "begin" : undefined;
 }
 

@@ -1,4 +1,4 @@
-// What a whole run gives to whoever started it: the outputs of its last steps.
+// The output of a whole run: the outputs of its last steps.
 import type { JsonValue } from "../fingerprint.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { outputCharactersMax } from "./collect.ts";

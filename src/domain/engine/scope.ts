@@ -145,7 +145,7 @@ export function runInput(draft: Draft): JsonValue {
   return recordAt(draft, inputRecordKey);
 }
 
-/** What a handler is told of the failure it handles: `{step, status, message, code?}`. */
+/** The failure as its handler sees it: `{step, status, message, code?}`. */
 export function failureShown(draft: Draft, failure: Failure): JsonValue {
   const record = stepOf(draft, failure.step);
   const error = record === undefined ? null : errorOf(draft, record);

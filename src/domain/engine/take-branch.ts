@@ -1,4 +1,4 @@
-// Which way a switch has gone, as those that it names are told.
+// Applies the branch that a switch chose to the steps that it names.
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import type { StepRecord } from "./records.ts";
 

@@ -18,7 +18,7 @@ export const lostClaimsMax = 5;
 export const handBacksMax = 100;
 
 /** Begins the next attempt of a step that somebody else does: a worker, or another run. */
-export function putUp(draft: Draft, inHand: StepInHand): void {
+export function enqueueAttempt(draft: Draft, inHand: StepInHand): void {
   if (inHand.step.subworkflow === undefined) putUpJob(draft, inHand);
   else startChild(draft, inHand);
 }
@@ -65,7 +65,7 @@ export function loseClaim(draft: Draft, { step, record }: StepInHand, worker: st
   const name = { step: step.id, attempt: record.attempt };
   draft.events.push({ type: "step_claim_lost", ...name, worker, lost_claims: lostClaims });
   if (lostClaims < lostClaimsMax) {
-    putUp(draft, counted);
+    enqueueAttempt(draft, counted);
     return;
   }
   const { handBacks = 0 } = record;
@@ -89,7 +89,7 @@ export function handBack(draft: Draft, { step, record }: StepInHand, worker: str
     ...(worker === undefined ? {} : { worker }),
     hand_backs: handBacks,
   });
-  if (handBacks <= handBacksMax) putUp(draft, counted);
+  if (handBacks <= handBacksMax) enqueueAttempt(draft, counted);
   else loseClaim(draft, counted, worker ?? "");
 }
 

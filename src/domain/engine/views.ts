@@ -52,7 +52,7 @@ export type StepDescription = {
   readonly name: string;
   readonly type: string;
   readonly status: string;
-  /** Jobs put up, delays begun, approvals asked for: 0 for a step that never began. */
+  /** Jobs enqueued, delays begun, approvals asked for: 0 for a step that never began. */
   readonly attempts: number;
   readonly failures?: number;
   readonly lost_claims?: number;

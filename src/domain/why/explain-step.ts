@@ -19,7 +19,7 @@ import { whyUnclaimed } from "./why-unclaimed.ts";
 
 export type StepExplanation = {
   readonly item?: Waiting;
-  /** It is not the step that waits any more: the run has to be told. */
+  /** The step no longer waits; the run has yet to be updated. */
   readonly entry?: WaitingEntry;
   /** What the store did not tell about it. */
   readonly unanswered?: string;

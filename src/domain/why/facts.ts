@@ -6,7 +6,7 @@ import type { Qualities } from "../requirements.ts";
 import type { RunHeader, RunId } from "../run.ts";
 import type { TenantSettings } from "../tenant.ts";
 
-/** One answer of the store. What it did not answer is told as such, never taken for "there is none". */
+/** One answer of the store. What it did not answer is shown as unanswered, never as "there is none". */
 export type Part<Value> =
   | { readonly kind: "known"; readonly value: Value }
   | { readonly kind: "absent" }

@@ -31,7 +31,7 @@ export function* compilingDefinition(workflow: string, definition: Definition): 
       made.set(placed, yield* readyExpression(placed, reader, work));
     const ready: Ready = (placed) => {
       const expression = made.get(placed);
-      if (expression === undefined) throw new Error("every expression of a step was made ready");
+      if (expression === undefined) throw new Error("every expression of a step was compiled");
       return expression;
     };
     steps.set(step.id, {

@@ -1,4 +1,4 @@
-// A workflow definition made ready to run: every expression parsed, every reference resolved, neighbours known by name.
+// A compiled workflow definition: every expression parsed, every reference resolved, neighbours known by name.
 import type { JsonValue } from "../fingerprint.ts";
 import type { RiskClass } from "../lock.ts";
 

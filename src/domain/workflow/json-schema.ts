@@ -26,7 +26,7 @@ const schemaBytesMax = 65_536;
 /** Of a verdict: about 35 ms at 17 ns a step, and as long again to name the first problem of a value that does not fit. */
 const checkStepsMax = 2_000_000;
 
-/** Up to here all problems are told; of a larger value only the first one. */
+/** Up to this size all problems are listed; of a larger value only the first one. */
 const allProblemsStepsMax = 200_000;
 
 /** An allowance is counted in units of about 50 ns. */
@@ -51,7 +51,7 @@ export function readSchema(schema: JsonValue, place: SchemaPlace, mode: SchemaMo
   judgeSchema(walk, schema);
   const node = walk.problems.found === 0 ? nodeOf(walk, schema, 1) : undefined;
   if (node === undefined || walk.problems.found > 0)
-    return { kind: "invalid", problems: walk.problems.told() };
+    return { kind: "invalid", problems: walk.problems.listed() };
   return {
     kind: "schema",
     cost: walk.steps,
@@ -105,7 +105,7 @@ function problemsBy(
     whySpent(error, name);
     return undefined;
   }
-  return problems.told();
+  return problems.listed();
 }
 
 /** Anything else is a mistake of ours, and thrown on. */

@@ -1,4 +1,4 @@
-// Collects problems with their places: the first fifty are told, the others counted.
+// Collects problems with their places: the first fifty are listed, the others counted.
 import { excerptOf } from "../excerpt.ts";
 import type { Problem } from "./compiled.ts";
 import { placeIn } from "./place.ts";
@@ -60,7 +60,7 @@ export class ProblemList {
     this.#problems.length = Math.min(this.#problems.length, found);
   }
 
-  told(): readonly Problem[] {
+  listed(): readonly Problem[] {
     const more = this.#found - this.#problems.length;
     if (more === 0) return this.#problems;
     return [...this.#problems, { path: this.#root, message: `and ${more} more problems` }];

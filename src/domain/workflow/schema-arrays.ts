@@ -46,7 +46,7 @@ const makePrefixItems: MakeCheck = (schemas, { node }) => {
   };
 };
 
-/** `false` is told once, not for every item. */
+/** `false` is reported once, not for every item. */
 function restOfItems(
   schema: JsonValue,
   rest: SchemaNode,
@@ -114,7 +114,7 @@ const makeUnevaluatedItems: MakeCheck = (schema, { node }) => {
   };
 };
 
-/** In the order in which problems are told. */
+/** In the order in which problems are listed. */
 export const arrayKeywords: ReadonlyMap<string, MakeCheck> = new Map([
   ["maxItems", makeMaxItems],
   ["minItems", makeMinItems],

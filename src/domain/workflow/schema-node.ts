@@ -1,4 +1,4 @@
-// A schema made ready: what it asks of values of each type, and how one value is held against it, step by counted step.
+// A compiled schema: what it requires of values of each type, and the check of one value in counted steps.
 import type { JsonValue } from "../fingerprint.ts";
 import type { LinearPattern } from "./linear-pattern.ts";
 import type { ProblemList } from "./problem-list.ts";
@@ -145,7 +145,7 @@ function groupOf(node: SchemaNode, bits: number): CheckGroup | undefined {
   }
 }
 
-/** Holds a value against a schema that speaks of the same value, and hands on what it spoke of if it fits. */
+/** Checks a value against a subschema of the same value, and passes on what that evaluated if it fits. */
 export function fitsInPlace(
   node: SchemaNode,
   value: JsonValue,

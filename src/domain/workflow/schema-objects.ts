@@ -218,7 +218,7 @@ const makeUnevaluatedProperties: MakeCheck = (schema, { node }) => {
   };
 };
 
-/** In the order in which problems are told. */
+/** In the order in which problems are listed. */
 export const objectKeywords: ReadonlyMap<string, MakeCheck> = new Map([
   ["maxProperties", makeMaxProperties],
   ["minProperties", makeMinProperties],

@@ -1,4 +1,4 @@
-// Reads a schema in two walks: every part is judged by its keywords, then what is in use is made ready to check values.
+// Reads a schema in two walks: every part is checked by its keywords, then what is in use is compiled.
 import type { JsonValue } from "../fingerprint.ts";
 import { type Fields, isFields } from "./fields.ts";
 import { type LinearPattern, readPattern } from "./linear-pattern.ts";
@@ -131,7 +131,7 @@ export function nodeOf(walk: SchemaWalk, schema: JsonValue, depth: number): Meas
   return node;
 }
 
-/** Of the whole schema, and told once: everything around it would say the same. */
+/** Of the whole schema, and reported once: everything around it would say the same. */
 function problemOfWhole({ problems }: SchemaWalk, message: string): void {
   if (problems.found === 0) problems.addToWhole(message);
 }
@@ -174,7 +174,7 @@ function typesOf({ type, nullable }: Fields): number {
 
 const groupNames: readonly GroupName[] = ["any", "number", "string", "array", "object"];
 
-/** Every keyword that has an effect, in the order in which problems are told. */
+/** Every keyword that has an effect, in the order in which problems are listed. */
 const makers = new Map(
   [anyKeywords, numberKeywords, textKeywords, arrayKeywords, objectKeywords]
     .flatMap((keywords, group) => [...keywords].map(([keyword, make]) => ({ keyword, make, group })))

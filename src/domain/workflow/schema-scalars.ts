@@ -35,7 +35,7 @@ const makeReference: MakeCheck = (reference, { target }) => {
   return (value, run, evaluated) => fitsInPlace(node, value, run, evaluated);
 };
 
-/** Problems of a schema that need not fit are not told. */
+/** Problems of a schema that need not fit are not listed. */
 function verdictOnly(run: Run, findsAll: boolean): Run {
   if (run.problems === undefined && run.findsAll === findsAll) return run;
   return { steps: run.steps, problems: undefined, findsAll, depth: run.depth };
@@ -63,7 +63,7 @@ const makeAllOf: MakeCheck = (schemas, place) => {
   };
 };
 
-/** How many fit; all are asked only when somebody wants to know what they speak of. */
+/** How many fit; all are checked only when it matters what they evaluate. */
 function countFitting(
   nodes: readonly SchemaNode[],
   enough: number,
@@ -109,7 +109,7 @@ const makeIf: MakeCheck = (schema, { schema: { then, else: otherwise }, node }) 
   return (value, run, evaluated) => {
     const inner = evaluated === undefined ? undefined : newEvaluated();
     const holds = fits(condition, value, verdictOnly(run, inner !== undefined), inner);
-    // What a condition speaks of counts even where it does not hold: stored schemas rely on it.
+    // What a condition evaluates counts even where it does not hold: stored schemas rely on it.
     if (evaluated !== undefined && inner !== undefined) mergeEvaluated(run, evaluated, inner);
     const branch = holds ? thenNode : elseNode;
     if (branch === undefined || fitsInPlace(branch, value, run, evaluated)) return true;
@@ -117,7 +117,7 @@ const makeIf: MakeCheck = (schema, { schema: { then, else: otherwise }, node }) 
   };
 };
 
-/** In the order in which problems are told. */
+/** In the order in which problems are listed. */
 export const anyKeywords: ReadonlyMap<string, MakeCheck> = new Map([
   ["$ref", makeReference],
   ["const", makeConst],

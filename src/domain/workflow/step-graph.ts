@@ -190,7 +190,7 @@ function bitsOf(sets: Bits, id: string): bigint {
   return sets.get(id) ?? 0n;
 }
 
-/** Steps that wait both for a handler and for the success of all it is there for; only the first of a chain is told. */
+/** Steps that wait both for a handler and for the success of all it is there for; only the first of a chain is reported. */
 function neverReady(handlers: StepLinks["handlers"], { order, bits, needed }: Orders): Problem[] {
   const problems: Problem[] = [];
   const contradictions = [...handlers].map(([handler, owners]) => ({

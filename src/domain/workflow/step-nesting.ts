@@ -107,15 +107,15 @@ function dependencyProblems(steps: Steps, links: StepLinks, { id, dependsOn }: S
   });
 }
 
-/** A circle is told once, and only the first step that is too deep in each place. */
+/** A cycle is reported once, and only the first step that is too deep in each place. */
 function depthProblems(steps: Steps, links: StepLinks): Problem[] {
-  const told = new Set<string>();
+  const reported = new Set<string>();
   return [...links.controllers].flatMap(([id, { step: controller, path }]) => {
     if (id === controller || !steps.has(id)) return [];
     const around = controllersAround(links, id);
     if (around.includes(id)) {
-      if (told.has(id)) return [];
-      for (const name of around) told.add(name);
+      if (reported.has(id)) return [];
+      for (const name of around) reported.add(name);
       const circle = [id, ...around.slice(0, around.indexOf(id) + 1)];
       return [{ path, message: `the steps run inside each other: ${circleText(circle)}` }];
     }

@@ -6,7 +6,7 @@ export type YamlTargets = ReadonlyMap<Alias, ParsedNode>;
 
 /**
  * The character where the last part of the path that is there was written: a field by its name, an item by itself. So what is
- * missing is told at what it is missing from.
+ * missing is reported at what it is missing from.
  */
 export function findNode(
   contents: ParsedNode | null,

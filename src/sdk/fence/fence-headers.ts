@@ -8,7 +8,7 @@ export type FencedCall = {
   /** What only the newest holder may touch. */
   readonly resource: string;
   readonly fence: number;
-  /** The attempt, if it is a job's: whoever guards the resource may ask whether it is still the current one. */
+  /** The attempt, if it is a job's: a guard of the resource may ask whether it is still the current one. */
   readonly job?: string | undefined;
 };
 

@@ -19,7 +19,7 @@ export type RerunPlan = Extract<Success<"rerunRun">, { dry_run: true }>;
 export type StartOptions = Common & {
   /** Names what is asked for: with the same key there is one run, however often it is asked. Made per call otherwise. */
   readonly idempotencyKey?: string | undefined;
-  /** W3C trace context of the caller: the run and its jobs become part of that trace, and its workers are told. */
+  /** W3C trace context of the caller: the run and its jobs become part of that trace, and its workers receive it. */
   readonly traceparent?: string | undefined;
   readonly retry?: Partial<RetryLimits> | undefined;
 };

@@ -1,4 +1,4 @@
-// Runs work under a public lock: renews it, stops the work before the lock can be somebody else's, and releases it.
+// Runs work under a public lock: renews it, stops the work before the lock can have another holder, and releases it.
 import type { Caller } from "../caller.ts";
 import { InterlockApiError } from "../client-errors.ts";
 import { fenceHeaders } from "../fence/fence-headers.ts";

@@ -64,7 +64,7 @@ export function startHeartbeats(
         await runtime.sleep(pauseMs, AbortSignal.any([stopped.signal, woken.signal]));
         continue;
       }
-      // Whoever would be due soon goes with them.
+      // Jobs that would be due soon are included.
       isAnswered = await beat([...worker.held()].filter((job) => dueInMs(job) <= job.leaseMs / 6));
     }
   }
@@ -89,12 +89,12 @@ async function beatBatch(
   jobs: readonly HeldJob[],
 ): Promise<boolean> {
   const sentAt = runtime.now();
-  const told = jobs.map((job) => job.takeProgress());
+  const progress = jobs.map((job) => job.takeProgress());
   const beats = jobs.map(({ claim }, index) => ({
     job_id: claim.job_id,
     claim_token: claim.claim_token,
     ...(worker.leaseMs === undefined ? {} : { lease_ms: worker.leaseMs }),
-    ...told[index],
+    ...progress[index],
   }));
   const shortestMs = Math.min(...jobs.map(({ leaseMs }) => leaseMs));
   try {
@@ -112,7 +112,7 @@ async function beatBatch(
     }
     return true;
   } catch (error) {
-    for (const [index, job] of jobs.entries()) job.putBackProgress(told[index] ?? {});
+    for (const [index, job] of jobs.entries()) job.putBackProgress(progress[index] ?? {});
     worker.onFailure(error);
     return false;
   }

@@ -39,7 +39,7 @@ const batchMax = 100;
 /** Well below the 2 MiB that a body may have. */
 const batchBytesMax = 1_000_000;
 const timeoutMsMax = 15_000;
-/** Whoever stops a process does not wait for long before killing it: then the job is left to its lease. */
+/** A stopping process is soon killed: after this time the job is left to its lease. */
 const handBackMsMax = 5_000;
 
 export function createResults(runtime: Runtime, caller: Caller, worker: { readonly name: string }): Results {

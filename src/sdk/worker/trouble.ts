@@ -1,4 +1,4 @@
-// What a worker tells and nobody throws: there is no caller to throw it at.
+// Reports the errors of a worker that have no caller to be thrown to.
 import type { Runtime } from "../runtime.ts";
 import type { ResultEnd } from "./results.ts";
 

@@ -240,7 +240,7 @@ class RunningWorker {
     this.#drop(held);
   }
 
-  /** Its claim is kept until then: whoever gets it next begins when this one has ended, if it ends in time. */
+  /** Its claim is kept until then: the next worker begins when this one has ended, if it ends in time. */
   async #handBack(held: HeldJob): Promise<void> {
     await this.#runtime.sleep(settleMs, held.whenDone);
     const { kind } = await this.#results.handBack(held);

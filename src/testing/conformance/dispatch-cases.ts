@@ -1,4 +1,4 @@
-// What every store must do with held jobs: nobody claims them, and the verdict of whoever holds the job's lock counts once.
+// What every store must do with held jobs: nobody claims them, and the verdict of the holder of the job's lock counts once.
 import assert from "node:assert/strict";
 import type { NewEntry } from "../../domain/inbox.ts";
 import type { JobId, JobSpec } from "../../domain/job.ts";
