@@ -3,6 +3,8 @@ import type { PlantedBug } from "../planted-bug.ts";
 
 const budget = "test/unit/engine-budget.test.ts";
 const cost = "test/unit/workflow-expression-cost.test.ts";
+/** Takes about a minute: it sends growing inputs to every operation. */
+const scaled = "test/scaled/operations.test.ts";
 
 export const plantedBudgetBugs: readonly PlantedBug[] = [
   {
@@ -65,5 +67,30 @@ export const plantedBudgetBugs: readonly PlantedBug[] = [
       },
     ],
     tests: [cost],
+  },
+  {
+    name: "long-number-read-again-and-again",
+    what: "a number may have 20,000 characters, and its zeros at the end are looked for from each zero before them",
+    edits: [
+      { file: "src/domain/strict-json.ts", find: "Max = 1_024;", replace: "Max = 20_000;" },
+      {
+        file: "src/domain/strict-json.ts",
+        find: "while (end > first && digits.charCodeAt(end - 1) === zero) end -= 1;",
+        replace: "end = digits.replace(/0+$/, '').length;",
+      },
+    ],
+    tests: [scaled],
+  },
+  {
+    name: "refusal-repeats-all-it-was-sent",
+    what: "a refusal is as long as the text that it refuses",
+    edits: [
+      {
+        file: "src/domain/excerpt.ts",
+        find: "return text.length <= charactersMax ? text :",
+        replace: "return charactersMax > 0 ? text :",
+      },
+    ],
+    tests: [scaled],
   },
 ];
