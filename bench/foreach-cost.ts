@@ -45,10 +45,10 @@ export async function measureForEach(
   directory: string,
   { items, warmUp, window }: ForEachScale,
 ): Promise<ForEachCost> {
-  const place = await openPlace(store, directory);
+  const opened = await openBenchStore(store, directory);
   const counter = createCounter();
   const plane = await createControlPlane({
-    ports: { store: counter.over(place.store), log: createSystemLog("error") },
+    ports: { store: counter.over(opened.store), log: createSystemLog("error") },
   });
   try {
     await startRun(plane, items);
@@ -62,11 +62,11 @@ export async function measureForEach(
       firstUs: median(timesUs.slice(warmUp, warmUp + window)),
       lastUs: median(timesUs.slice(-window)),
       endMs: (timesUs.at(-1) ?? Number.NaN) / 1_000,
-      operations: await place.times(),
+      operations: await opened.times(),
     };
   } finally {
     await plane.close();
-    await place.close();
+    await opened.close();
   }
 }
 
@@ -137,9 +137,9 @@ function createCounter(): Counter {
   };
 }
 
-type Place = { readonly store: Store; times(): Promise<OperationTimes>; close(): Promise<unknown> };
+type OpenedStore = { readonly store: Store; times(): Promise<OperationTimes>; close(): Promise<unknown> };
 
-async function openPlace(store: RunsStore, directory: string): Promise<Place> {
+async function openBenchStore(store: RunsStore, directory: string): Promise<OpenedStore> {
   const { config } = loadConfig({});
   const common = { settings: storeSettings(config), clock: systemClock, log: createSystemLog("error") };
   if (store === "embedded") {

@@ -141,7 +141,7 @@ async function report(stage: Stage, node: EngineNode, nonce: string) {
     output,
   });
   world.kernel.note(node.process.name, "report", nonce, answer.kind);
-  world.deeds.reportAnswered({ tenant, jobId, nonce }, answer);
+  world.actions.reportAnswered({ tenant, jobId, nonce }, answer);
   return answer;
 }
 
@@ -165,7 +165,7 @@ function cancelOf(stage: Stage, gateway: 0 | 1, runId: RunId): Ask {
 async function cancel({ world, tenant, probe }: Stage, node: EngineNode, runId: RunId): Promise<void> {
   const answer = await node.api.cancelRun({ tenant, actor: "canceller" }, runId, "no longer wanted");
   world.kernel.note(node.process.name, "cancel", answer.kind);
-  world.deeds.cancelAnswered(tenant, runId, answer);
+  world.actions.cancelAnswered(tenant, runId, answer);
   const definite = answer.kind === "cancelling" || answer.kind === "already_ended";
   mustHold(node !== probe || definite, "INV-18", () => `the cancel, made again: ${answer.kind}`);
 }
@@ -218,7 +218,7 @@ async function decide(
   const { approvalId } = await knownApproval(stage);
   const answer = await node.api.decideApproval({ caller: { tenant, actor: by }, approvalId, decision, hash });
   world.kernel.note(by, decision, answer.kind);
-  world.deeds.rulingAnswered({ tenant, approvalId, decision, by, own: false }, answer);
+  world.actions.rulingAnswered({ tenant, approvalId, decision, by, own: false }, answer);
   return answer;
 }
 

@@ -4,10 +4,10 @@ import { answeredAtUs, type Call, type History, okAnswer } from "./history.ts";
 import type { TimedOperation } from "./linearize.ts";
 import { isEnded } from "./run-evidence.ts";
 
-type Told = TimedOperation<AdmissionOperation, AdmissionAnswer>;
+type TimedAdmission = TimedOperation<AdmissionOperation, AdmissionAnswer>;
 
 export type Admission = AdmissionOptions & {
-  readonly operations: readonly Told[];
+  readonly operations: readonly TimedAdmission[];
   /** That of each operation; none for what happens by itself. */
   readonly calls: ReadonlyArray<Call | undefined>;
   /** Runs were seen that keys may have made of which nobody knows what they are bound to: then nothing can be said. */
@@ -28,11 +28,11 @@ export function admissionOf(history: History, tenant: string): Admission {
   const isOurs = ({ operation }: Call) => "tenant" in operation && operation.tenant === tenant;
   const starts = history.callsOf("start").filter(isOurs);
   const bound = bindKeys(history, tenant, starts, names);
-  const operations: Told[] = [];
+  const operations: TimedAdmission[] = [];
   const calls: Array<Call | undefined> = [];
-  const add = (call: Call | undefined, told: Told | undefined) => {
-    if (told === undefined) return;
-    operations.push(told);
+  const add = (call: Call | undefined, timed: TimedAdmission | undefined) => {
+    if (timed === undefined) return;
+    operations.push(timed);
     calls.push(call);
   };
   for (const call of starts) add(call, startOf(call, names, bound));
@@ -41,7 +41,7 @@ export function admissionOf(history: History, tenant: string): Admission {
   const cancelled = new Set<string>();
   for (const call of history.callsOf("cancel").filter(isOurs)) {
     if (call.completion.kind !== "fail") cancelled.add(call.operation.runId);
-    for (const told of cancelOf(call, names)) add(call, told);
+    for (const timed of cancelOf(call, names)) add(call, timed);
   }
   for (const { runId, status, tenant: owner } of history.finalsOf("run")) {
     // Ended by somebody who did not tell.
@@ -123,7 +123,7 @@ function nameOf(key: string | undefined, runId: string): string {
   return key === undefined ? `run ${runId}` : `key ${key}`;
 }
 
-function startOf(call: Call<"start">, names: Names, { runs, free }: Bound): Told | undefined {
+function startOf(call: Call<"start">, names: Names, { runs, free }: Bound): TimedAdmission | undefined {
   const { completion, invokedAtUs, operation } = call;
   const { key, fingerprint } = operation;
   const runId = okAnswer(call, "run")?.runId;
@@ -137,45 +137,45 @@ function startOf(call: Call<"start">, names: Names, { runs, free }: Bound): Told
   if (completion.kind === "unknown") {
     return name !== undefined && free.has(name) ? undefined : { operation: asked, invokedAtUs };
   }
-  const told = (answer: AdmissionAnswer): Told => {
+  const timed = (answer: AdmissionAnswer): TimedAdmission => {
     return { operation: asked, invokedAtUs, completion: { atUs: completion.atUs, answer } };
   };
   if (completion.kind === "fail") {
-    if (completion.code === "max_concurrent_runs_reached") return told("limit_reached");
-    return completion.code === "idempotency_key_reused" ? told("key_reused") : undefined;
+    if (completion.code === "max_concurrent_runs_reached") return timed("limit_reached");
+    return completion.code === "idempotency_key_reused" ? timed("key_reused") : undefined;
   }
   const { answer } = completion;
   const isMeant = runId !== undefined && name !== undefined && runs.get(name) === runId;
-  if (answer.kind !== "run" || !isMeant || names.runOf(runId) !== run) return told("impossible");
-  return told(answer.replayed ? "replayed" : "created");
+  if (answer.kind !== "run" || !isMeant || names.runOf(runId) !== run) return timed("impossible");
+  return timed(answer.replayed ? "replayed" : "created");
 }
 
-function getOf(call: Call<"get">, names: Names): Told | undefined {
+function getOf(call: Call<"get">, names: Names): TimedAdmission | undefined {
   const { completion, invokedAtUs, operation } = call;
   const looked: AdmissionOperation = { kind: "look", run: names.runOf(operation.runId) };
-  const told = (answer: AdmissionAnswer): Told => {
+  const timed = (answer: AdmissionAnswer): TimedAdmission => {
     return { operation: looked, invokedAtUs, completion: { atUs: answeredAtUs(call), answer } };
   };
   const status = okAnswer(call, "status")?.status;
-  if (status !== undefined) return told(isEnded(status) ? "ended" : "lives");
-  return completion.kind === "fail" && completion.code === "run_not_found" ? told("absent") : undefined;
+  if (status !== undefined) return timed(isEnded(status) ? "ended" : "lives");
+  return completion.kind === "fail" && completion.code === "run_not_found" ? timed("absent") : undefined;
 }
 
 /** `done` says that the run is there and will end: it may end later. */
-function cancelOf(call: Call<"cancel">, names: Names): readonly Told[] {
+function cancelOf(call: Call<"cancel">, names: Names): readonly TimedAdmission[] {
   const { completion, invokedAtUs, operation } = call;
   const run = names.runOf(operation.runId);
-  const ends: Told = { operation: { kind: "end", run }, invokedAtUs };
-  const told = (kind: "look" | "end", answer: AdmissionAnswer): Told => {
+  const ends: TimedAdmission = { operation: { kind: "end", run }, invokedAtUs };
+  const timed = (kind: "look" | "end", answer: AdmissionAnswer): TimedAdmission => {
     return { operation: { kind, run }, invokedAtUs, completion: { atUs: answeredAtUs(call), answer } };
   };
   if (completion.kind === "unknown") return [ends];
-  if (completion.kind === "fail") return completion.code === "run_not_found" ? [told("look", "absent")] : [];
+  if (completion.kind === "fail") return completion.code === "run_not_found" ? [timed("look", "absent")] : [];
   const status = okAnswer(call, "status")?.status;
-  return status !== undefined && isEnded(status) ? [told("end", "done")] : [told("look", "exists"), ends];
+  return status !== undefined && isEnded(status) ? [timed("end", "done")] : [timed("look", "exists"), ends];
 }
 
-function limitOf({ completion, invokedAtUs, operation }: Call<"set_limit">): Told | undefined {
+function limitOf({ completion, invokedAtUs, operation }: Call<"set_limit">): TimedAdmission | undefined {
   const asked: AdmissionOperation = { kind: "set_limit", limit: operation.limit };
   if (completion.kind === "fail") return undefined;
   if (completion.kind === "unknown") return { operation: asked, invokedAtUs };

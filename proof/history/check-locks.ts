@@ -128,10 +128,10 @@ function firstAskedUs(calls: ReadonlyArray<Call<"acquire" | "release">>): Readon
   return asked;
 }
 
-type Told = TimedOperation<LockOperation, LockAnswer>;
+type TimedLockOperation = TimedOperation<LockOperation, LockAnswer>;
 
 /** Refusals to grant tell nothing that could be held against anybody: a lock may be kept for the first who waits. */
-function timedOf(call: Call<"acquire" | "release">, invokedAtUs: number): Told | undefined {
+function timedOf(call: Call<"acquire" | "release">, invokedAtUs: number): TimedLockOperation | undefined {
   const { client, operation, completion } = call;
   const answeredUs = answeredAtUs(call);
   if (operation.operation === "acquire") {

@@ -1,41 +1,41 @@
 // The reference for steps that decide about others: condition, switch, parallel and loop.
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { makeUncertain } from "./interpret-work.ts";
+import { type Around, failed, type Interpretation, scopeOf } from "./interpretation.ts";
 import { casesOf, childrenOf, inputOf } from "./language.ts";
 import { type Ended, type FailedStatus, isMet, isUnknown, statusSeen, worstStatuses } from "./picture.ts";
 import { evaluateCondition, evaluateTemplates, evaluateText } from "./small-expressions.ts";
-import { type Around, failed, scopeOf, type Telling } from "./telling.ts";
 
-export function doControl(telling: Telling, id: string, around: Around): Ended {
-  const step = telling.links.steps[id] ?? {};
-  const ended = controlled(telling, id, around);
+export function doControl(interpretation: Interpretation, id: string, around: Around): Ended {
+  const step = interpretation.links.steps[id] ?? {};
+  const ended = controlled(interpretation, id, around);
   // Whatever is stuck below is taken back when the time is over.
   return ended.kind === "stuck" && step.timeout_sec !== undefined
     ? { kind: "broken", statuses: ["timed_out"] }
     : ended;
 }
 
-function controlled(telling: Telling, id: string, around: Around): Ended {
-  const step = telling.links.steps[id] ?? {};
+function controlled(interpretation: Interpretation, id: string, around: Around): Ended {
+  const step = interpretation.links.steps[id] ?? {};
   switch (String(step.type)) {
     case "switch":
-      return choose(telling, id, around);
+      return choose(interpretation, id, around);
     case "parallel":
       return inputOf(step).max_parallel === 1
-        ? oneAfterTheOther(telling, id, around)
-        : sideBySide(telling, id, around);
+        ? oneAfterTheOther(interpretation, id, around)
+        : sideBySide(interpretation, id, around);
     case "loop":
-      return repeat(telling, id, around);
+      return repeat(interpretation, id, around);
     default: {
-      const verdict = evaluateCondition(String(step.condition), scopeOf(telling, around));
+      const verdict = evaluateCondition(String(step.condition), scopeOf(interpretation, around));
       return verdict === "failed" ? failed : { kind: "met", output: verdict };
     }
   }
 }
 
-function choose(telling: Telling, id: string, around: Around): Ended {
-  const step = telling.links.steps[id] ?? {};
-  const scope = scopeOf(telling, around);
+function choose(interpretation: Interpretation, id: string, around: Around): Ended {
+  const step = interpretation.links.steps[id] ?? {};
+  const scope = scopeOf(interpretation, around);
   const asked = typeof step.condition === "string" ? evaluateText(step.condition, scope) : { value: true };
   if (typeof asked === "string") return failed;
   const { value } = asked;
@@ -49,7 +49,7 @@ function choose(telling: Telling, id: string, around: Around): Ended {
   }
   const otherwise = inputOf(step).default;
   const target = matched === null ? (otherwise ?? null) : (casesOf(step)[matched]?.next ?? null);
-  telling.chosen.set(id, String(target ?? ""));
+  interpretation.chosen.set(id, String(target ?? ""));
   return { kind: "met", output: { matched_case: matched, matched_value: value, target_step: target } };
 }
 
@@ -59,7 +59,7 @@ type Wanted = {
   readonly continues: boolean;
 };
 
-function wantedBy({ links }: Telling, id: string): Wanted {
+function wantedBy({ links }: Interpretation, id: string): Wanted {
   const step = links.steps[id] ?? {};
   const { strategy, required, on_failure: onFailure } = inputOf(step);
   const children = childrenOf(step);
@@ -67,13 +67,13 @@ function wantedBy({ links }: Telling, id: string): Wanted {
   return { children, required: needed, continues: onFailure === "continue" };
 }
 
-function oneAfterTheOther(telling: Telling, id: string, around: Around): Ended {
-  const { children, required, continues } = wantedBy(telling, id);
+function oneAfterTheOther(interpretation: Interpretation, id: string, around: Around): Ended {
+  const { children, required, continues } = wantedBy(interpretation, id);
   const ends = new Map<string, Ended>();
   const broken: Array<readonly FailedStatus[]> = [];
   let met = 0;
   for (const child of children) {
-    const ended = telling.story.begin(telling, child, around);
+    const ended = interpretation.story.begin(interpretation, child, around);
     ends.set(child, ended);
     if (ended.kind === "stuck") return ended;
     if (isMet(ended)) met += 1;
@@ -85,9 +85,11 @@ function oneAfterTheOther(telling: Telling, id: string, around: Around): Ended {
 }
 
 /** All at once: where some may be taken back, their ends depend on who is first. */
-function sideBySide(telling: Telling, id: string, around: Around): Ended {
-  const { children, required, continues } = wantedBy(telling, id);
-  const ends = new Map(children.map((child) => [child, telling.story.begin(telling, child, around)]));
+function sideBySide(interpretation: Interpretation, id: string, around: Around): Ended {
+  const { children, required, continues } = wantedBy(interpretation, id);
+  const ends = new Map(
+    children.map((child) => [child, interpretation.story.begin(interpretation, child, around)]),
+  );
   const all = [...ends.values()];
   const met = all.filter(isMet).length;
   const isStuck = all.some(({ kind }) => kind === "stuck");
@@ -95,24 +97,24 @@ function sideBySide(telling: Telling, id: string, around: Around): Ended {
     if (met === children.length && required === children.length) {
       return together(children, ends);
     }
-    makeIffy(telling, children);
+    makeIffy(interpretation, children);
     return { kind: "met", isUnknown: true };
   }
   const broken = all.flatMap((ended) => (ended.kind === "broken" ? [ended.statuses] : []));
   const isHopeless = broken.length > children.length - required;
   if (isHopeless && !continues) {
-    makeIffy(telling, children);
+    makeIffy(interpretation, children);
     return { kind: "broken", statuses: [...new Set(broken.flat())] };
   }
   return isStuck ? { kind: "stuck" } : { kind: "broken", statuses: worstStatuses(broken) };
 }
 
-function makeIffy(telling: Telling, children: readonly string[]): void {
+function makeIffy(interpretation: Interpretation, children: readonly string[]): void {
   for (const child of children) {
-    telling.iffy.add(child);
-    for (const id of telling.ended.keys()) if (id.startsWith(`${child}[`)) telling.iffy.add(id);
-    makeUncertain(telling.story, `${telling.path}/${child}@`);
-    makeIffy(telling, childrenOf(telling.links.steps[child] ?? {}));
+    interpretation.iffy.add(child);
+    for (const id of interpretation.ended.keys()) if (id.startsWith(`${child}[`)) interpretation.iffy.add(id);
+    makeUncertain(interpretation.story, `${interpretation.path}/${child}@`);
+    makeIffy(interpretation, childrenOf(interpretation.links.steps[child] ?? {}));
   }
 }
 
@@ -129,15 +131,18 @@ function together(children: readonly string[], ends: ReadonlyMap<string, Ended>)
     : { kind: "met", output };
 }
 
-function repeat(telling: Telling, id: string, around: Around): Ended {
-  const own = inputOf(telling.links.steps[id] ?? {});
+function repeat(interpretation: Interpretation, id: string, around: Around): Ended {
+  const own = inputOf(interpretation.links.steps[id] ?? {});
   const body = String(own.body);
   const max = Number(own.max_iterations);
   let last: JsonValue = null;
   let unknown: { readonly isUnknown?: true } = {};
   const asks = (condition: JsonValue | undefined, iteration: number) =>
     typeof condition === "string"
-      ? evaluateCondition(condition, scopeOf(telling, { ...around, loop: { iteration, last_output: last } }))
+      ? evaluateCondition(
+          condition,
+          scopeOf(interpretation, { ...around, loop: { iteration, last_output: last } }),
+        )
       : undefined;
   for (let done = 0; ; done += 1) {
     const finished: Ended = { kind: "met", output: { iterations: done, last_output: last }, ...unknown };
@@ -145,7 +150,7 @@ function repeat(telling: Telling, id: string, around: Around): Ended {
     if (isWanted === "failed") return failed;
     if (isWanted === false) return finished;
     if (done === max) return own.while === undefined && own.until === undefined ? finished : failed;
-    const ended = telling.story.begin(telling, body, {
+    const ended = interpretation.story.begin(interpretation, body, {
       ...around,
       loop: { iteration: done + 1, last_output: last },
     });

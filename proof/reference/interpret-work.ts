@@ -1,26 +1,35 @@
 // The reference for steps that somebody does, or that are done at once: work, approvals, notices, values, other runs.
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
+import {
+  type Around,
+  failed,
+  type Interpretation,
+  type InterpretedRun,
+  type Story,
+  scopeOf,
+} from "./interpretation.ts";
 import { inputOf, retriesOf, type StepText } from "./language.ts";
 import { childPath } from "./oracle.ts";
 import type { Ended, FailedStatus } from "./picture.ts";
 import { evaluateTemplates, evaluateText, type SmallScope } from "./small-expressions.ts";
-import { type Around, failed, type Story, scopeOf, type Telling, type Told } from "./telling.ts";
 
-export function doWork(telling: Telling, id: string, around: Around): Ended {
-  const step = telling.links.steps[id] ?? {};
+export function doWork(interpretation: Interpretation, id: string, around: Around): Ended {
+  const step = interpretation.links.steps[id] ?? {};
   switch (String(step.type)) {
     case "approval":
-      return ask(telling, id);
+      return ask(interpretation, id);
     case "delay":
       return { kind: "met" };
     case "transform":
-      return given(evaluateTemplates(step.input ?? null, scopeOf(telling, around)));
+      return given(evaluateTemplates(step.input ?? null, scopeOf(interpretation, around)));
     case "storage":
-      return store(step, scopeOf(telling, around));
+      return store(step, scopeOf(interpretation, around));
     case "subworkflow":
-      return runOther(telling, id, around);
+      return runOther(interpretation, id, around);
     default:
-      return typeof step.for_each === "string" ? workOnItems(telling, id, around) : work(telling, id, around);
+      return typeof step.for_each === "string"
+        ? workOnItems(interpretation, id, around)
+        : work(interpretation, id, around);
   }
 }
 
@@ -37,15 +46,15 @@ function store(step: StepText, scope: SmallScope): Ended {
     : given(evaluateTemplates(`\${ctx.${key}}`, scope));
 }
 
-export function nextAttempt(telling: Telling, id: string): number {
-  const attempt = (telling.attempts.get(id) ?? 0) + 1;
-  telling.attempts.set(id, attempt);
+export function nextAttempt(interpretation: Interpretation, id: string): number {
+  const attempt = (interpretation.attempts.get(id) ?? 0) + 1;
+  interpretation.attempts.set(id, attempt);
   return attempt;
 }
 
-function ask(telling: Telling, id: string): Ended {
-  const attempt = nextAttempt(telling, id);
-  switch (telling.story.oracle.decide({ run: telling.path, step: id, attempt })) {
+function ask(interpretation: Interpretation, id: string): Ended {
+  const attempt = nextAttempt(interpretation, id);
+  switch (interpretation.story.oracle.decide({ run: interpretation.path, step: id, attempt })) {
     case "approved":
       return { kind: "met", output: { decision: "approved", decided_by: "ann", reason: "" } };
     case "rejected":
@@ -62,20 +71,21 @@ const lostMax = 5;
 
 /** One job after the other until one is done, or none may follow. `id` may be an item of a for_each. */
 export function work(
-  telling: Telling,
+  interpretation: Interpretation,
   id: string,
   around: Around,
-  step = telling.links.steps[id] ?? {},
+  step = interpretation.links.steps[id] ?? {},
 ): Ended {
-  const evaluated = evaluateTemplates(step.input ?? telling.input, scopeOf(telling, around));
+  const evaluated = evaluateTemplates(step.input ?? interpretation.input, scopeOf(interpretation, around));
   if (evaluated === "failed") return failed;
-  const input = step.input === undefined ? telling.input : evaluated === "nothing" ? null : evaluated.value;
+  const input =
+    step.input === undefined ? interpretation.input : evaluated === "nothing" ? null : evaluated.value;
   if (!fitsInput(step, input)) return failed;
-  const { oracle } = telling.story;
+  const { oracle } = interpretation.story;
   let [failures, lost] = [0, 0];
   for (;;) {
-    const place = { run: telling.path, step: id, attempt: nextAttempt(telling, id) };
-    const answer = oracle.work(place, input);
+    const attempt = { run: interpretation.path, step: id, attempt: nextAttempt(interpretation, id) };
+    const answer = oracle.work(attempt, input);
     if (answer.kind === "never") return { kind: "stuck" };
     if (answer.kind === "failed") return failed;
     const output = answer.kind === "output" ? fittingOutput(step, answer.output) : undefined;
@@ -87,7 +97,7 @@ export function work(
     if (lost < lostMax && failures <= retriesOf(step)) continue;
     // A timeout where nobody asked for retries leaves no letter.
     const hasLetter = answer.kind !== "timeout" || retriesOf(step) > 0;
-    if (!hasLetter || oracle.isRetried?.(place) !== true) {
+    if (!hasLetter || oracle.isRetried?.(attempt) !== true) {
       return { kind: "broken", statuses: [answer.kind === "timeout" ? "timed_out" : "failed"] };
     }
     [failures, lost] = [0, 0];
@@ -115,17 +125,17 @@ function fittingOutput(step: StepText, result: JsonValue): JsonValue | undefined
   return result;
 }
 
-function workOnItems(telling: Telling, id: string, around: Around): Ended {
-  const { for_each: text, max_parallel: openMax = 100, ...step } = telling.links.steps[id] ?? {};
-  const items = evaluateText(String(text), scopeOf(telling, around));
+function workOnItems(interpretation: Interpretation, id: string, around: Around): Ended {
+  const { for_each: text, max_parallel: openMax = 100, ...step } = interpretation.links.steps[id] ?? {};
+  const items = evaluateText(String(text), scopeOf(interpretation, around));
   if (typeof items === "string" || !Array.isArray(items.value)) return failed;
   const isCancelling = step.for_each_on_failure !== "continue";
   const ends: Ended[] = [];
   const broken: FailedStatus[] = [];
   for (const [index, item] of items.value.entries()) {
     const name = `${id}[${index}]`;
-    const ended = work(telling, name, { ...around, item, index }, step);
-    telling.ended.set(name, ended);
+    const ended = work(interpretation, name, { ...around, item, index }, step);
+    interpretation.ended.set(name, ended);
     ends.push(ended);
     // Those that hang keep the others from beginning.
     if (ended.kind === "stuck" && ends.length === openMax) return ended;
@@ -133,7 +143,7 @@ function workOnItems(telling: Telling, id: string, around: Around): Ended {
     if (ended.kind === "broken" && isCancelling && openMax === 1) break;
   }
   if (broken.length > 0 && isCancelling) {
-    if (openMax !== 1) for (const index of items.value.keys()) telling.iffy.add(`${id}[${index}]`);
+    if (openMax !== 1) for (const index of items.value.keys()) interpretation.iffy.add(`${id}[${index}]`);
     return { kind: "broken", statuses: openMax === 1 ? [broken[0] as FailedStatus] : broken };
   }
   if (ends.some(({ kind }) => kind === "stuck")) return { kind: "stuck" };
@@ -145,30 +155,31 @@ function worst(statuses: readonly FailedStatus[]): FailedStatus {
   return (["failed", "denied", "timed_out"] as const).find((status) => statuses.includes(status)) ?? "failed";
 }
 
-function runOther(telling: Telling, id: string, around: Around): Ended {
-  const step = telling.links.steps[id] ?? {};
+function runOther(interpretation: Interpretation, id: string, around: Around): Ended {
+  const step = interpretation.links.steps[id] ?? {};
   const { workflow_id: workflow, input_mapping: mapping, output_mapping: asked } = inputOf(step);
-  const evaluated = evaluateTemplates(mapping ?? null, scopeOf(telling, around));
-  if (evaluated === "failed" || !telling.story.library.has(String(workflow))) return failed;
-  const input = mapping === undefined ? telling.input : evaluated === "nothing" ? null : evaluated.value;
+  const evaluated = evaluateTemplates(mapping ?? null, scopeOf(interpretation, around));
+  if (evaluated === "failed" || !interpretation.story.library.has(String(workflow))) return failed;
+  const input =
+    mapping === undefined ? interpretation.input : evaluated === "nothing" ? null : evaluated.value;
   for (let failures = 1; ; failures += 1) {
-    const attempt = nextAttempt(telling, id);
-    const path = childPath({ run: telling.path, step: id, attempt });
-    const told = telling.story.tellRun({ path, workflow: String(workflow), input });
+    const attempt = nextAttempt(interpretation, id);
+    const path = childPath({ run: interpretation.path, step: id, attempt });
+    const told = interpretation.story.interpretRun({ path, workflow: String(workflow), input });
     const { allowed, output } = told.picture;
     if (told.isStuck && step.timeout_sec === undefined) return { kind: "stuck" };
     if (allowed.includes("succeeded")) {
       if (told.picture.isOutputUnknown) return { kind: "met", isUnknown: true };
       if (asked === undefined) return { kind: "met", output };
-      return given(evaluateTemplates(asked, { ...scopeOf(telling, around), child: childSeen(told) }));
+      return given(evaluateTemplates(asked, { ...scopeOf(interpretation, around), child: childSeen(told) }));
     }
     const statuses = told.isStuck ? (["timed_out"] as const) : (allowed as readonly FailedStatus[]);
     if (statuses.includes("denied") || failures > retriesOf(step)) return { kind: "broken", statuses };
   }
 }
 
-function childSeen({ picture, telling }: Told): JsonValue {
-  const { steps } = scopeOf(telling, {});
+function childSeen({ picture, interpretation }: InterpretedRun): JsonValue {
+  const { steps } = scopeOf(interpretation, {});
   return { status: "succeeded", output: picture.output, steps: steps ?? null };
 }
 

@@ -2,6 +2,16 @@
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { doControl } from "./interpret-control.ts";
 import { doWork } from "./interpret-work.ts";
+import {
+  type Around,
+  type AskedRun,
+  failed,
+  type Interpretation,
+  type InterpretedRun,
+  type Kept,
+  type Story,
+  scopeOf,
+} from "./interpretation.ts";
 import { dependenciesOf, lastSteps, linksOf, type WorkflowText } from "./language.ts";
 import type { Oracle } from "./oracle.ts";
 import {
@@ -13,16 +23,6 @@ import {
   worstStatuses,
 } from "./picture.ts";
 import { evaluateCondition } from "./small-expressions.ts";
-import {
-  type Around,
-  type AskedRun,
-  failed,
-  type Kept,
-  type Story,
-  scopeOf,
-  type Telling,
-  type Told,
-} from "./telling.ts";
 
 export function interpret(
   library: ReadonlyMap<string, WorkflowText>,
@@ -33,18 +33,18 @@ export function interpret(
 ): ReadonlyMap<string, RunPicture> {
   const story: Story = {
     ...{ library, oracle, runs: new Map(), begin },
-    tellRun: (asked) => tellRun(story, asked),
+    interpretRun: (asked) => interpretRun(story, asked),
   };
   const first = { path: "", workflow, input };
-  story.tellRun(kept === undefined ? first : { ...first, kept });
+  story.interpretRun(kept === undefined ? first : { ...first, kept });
   return story.runs;
 }
 
-function tellRun(story: Story, { path, workflow, input, kept }: AskedRun): Told {
+function interpretRun(story: Story, { path, workflow, input, kept }: AskedRun): InterpretedRun {
   const text = story.library.get(workflow);
   if (text === undefined) throw new Error(`there is no workflow ${workflow}`);
   const links = linksOf(text);
-  const telling: Telling = {
+  const interpretation: Interpretation = {
     ...{ story, links, path, input },
     ended: new Map(kept?.ended),
     attempts: new Map(),
@@ -52,19 +52,19 @@ function tellRun(story: Story, { path, workflow, input, kept }: AskedRun): Told 
     order: [...(kept?.ended.keys() ?? [])],
     iffy: new Set(),
   };
-  for (const id of Object.keys(links.steps)) if (!links.controllers.has(id)) settle(telling, id);
-  const isStuck = [...telling.ended].some(
+  for (const id of Object.keys(links.steps)) if (!links.controllers.has(id)) settle(interpretation, id);
+  const isStuck = [...interpretation.ended].some(
     ([id, { kind }]) => kind === "stuck" && !links.controllers.has(id) && !id.endsWith("]"),
   );
-  const failures = worstStatuses(unhandled(telling));
+  const failures = worstStatuses(unhandled(interpretation));
   const allowed: readonly string[] = isStuck
     ? ["cancelled"]
     : failures.length === 0
       ? ["succeeded"]
       : failures;
-  const steps = picturesOf(telling, isStuck);
-  const output = allowed.includes("succeeded") ? outputOfRun(telling) : null;
-  const isOutputUnknown = lastSteps(links).some((id) => isUnknown(telling.ended.get(id) ?? failed));
+  const steps = picturesOf(interpretation, isStuck);
+  const output = allowed.includes("succeeded") ? outputOfRun(interpretation) : null;
+  const isOutputUnknown = lastSteps(links).some((id) => isUnknown(interpretation.ended.get(id) ?? failed));
   const picture: RunPicture = {
     workflow,
     allowed,
@@ -72,73 +72,82 @@ function tellRun(story: Story, { path, workflow, input, kept }: AskedRun): Told 
     output,
     isOutputUnknown,
     isCertain: true,
-    ended: telling.ended,
-    chosen: telling.chosen,
+    ended: interpretation.ended,
+    chosen: interpretation.chosen,
   };
   story.runs.set(path, picture);
-  return { picture, isStuck, telling };
+  return { picture, isStuck, interpretation };
 }
 
-function settle(telling: Telling, id: string): Ended {
-  const known = telling.ended.get(id);
+function settle(interpretation: Interpretation, id: string): Ended {
+  const known = interpretation.ended.get(id);
   if (known !== undefined) return known;
-  const { links } = telling;
+  const { links } = interpretation;
   const owner = links.owners.get(id);
-  const ended = owner === undefined ? settleByDependencies(telling, id) : settleHandler(telling, id, owner);
-  telling.ended.set(id, ended);
+  const ended =
+    owner === undefined ? settleByDependencies(interpretation, id) : settleHandler(interpretation, id, owner);
+  interpretation.ended.set(id, ended);
   return ended;
 }
 
-function settleHandler(telling: Telling, id: string, owner: string): Ended {
+function settleHandler(interpretation: Interpretation, id: string, owner: string): Ended {
   let outermost = owner;
-  for (let name: string | undefined = owner; name !== undefined; name = telling.links.controllers.get(name)) {
+  for (
+    let name: string | undefined = owner;
+    name !== undefined;
+    name = interpretation.links.controllers.get(name)
+  ) {
     outermost = name;
   }
-  settle(telling, outermost);
-  if (telling.ended.get(owner)?.kind !== "broken") return { kind: "unbegun" };
-  const ended = begin(telling, id, {});
-  // Whoever handles a failure is told of it, in words that are not foretold here.
+  settle(interpretation, outermost);
+  if (interpretation.ended.get(owner)?.kind !== "broken") return { kind: "unbegun" };
+  const ended = begin(interpretation, id, {});
+  // Whoever handles a failure is told of it, in words that are not predicted here.
   return ended.kind === "met" ? { ...ended, isUnknown: true } : ended;
 }
 
-function settleByDependencies(telling: Telling, id: string): Ended {
-  const names = dependenciesOf(telling.links, id);
-  const before = names.map((name) => settle(telling, name));
+function settleByDependencies(interpretation: Interpretation, id: string): Ended {
+  const names = dependenciesOf(interpretation.links, id);
+  const before = names.map((name) => settle(interpretation, name));
   const is = (...kinds: ReadonlyArray<Ended["kind"]>) => before.some(({ kind }) => kinds.includes(kind));
   if (is("broken", "dependency")) return { kind: "dependency" };
   if (is("unbegun", "stuck")) return { kind: "unbegun" };
-  const choice = telling.links.switches.get(id);
+  const choice = interpretation.links.switches.get(id);
   const isPassed =
-    choice !== undefined && telling.ended.get(choice)?.kind === "met" && telling.chosen.get(choice) !== id;
+    choice !== undefined &&
+    interpretation.ended.get(choice)?.kind === "met" &&
+    interpretation.chosen.get(choice) !== id;
   if (isPassed || (names.length > 0 && before.every(({ kind }) => kind === "branch")))
     return { kind: "branch" };
-  return begin(telling, id, {});
+  return begin(interpretation, id, {});
 }
 
 /** Does a step whose turn it is. */
-function begin(telling: Telling, id: string, around: Around): Ended {
-  const ended = beginUnlessSkipped(telling, id, around);
-  telling.ended.set(id, ended);
-  const at = telling.order.indexOf(id);
-  if (at >= 0) telling.order.splice(at, 1);
-  telling.order.push(id);
+function begin(interpretation: Interpretation, id: string, around: Around): Ended {
+  const ended = beginUnlessSkipped(interpretation, id, around);
+  interpretation.ended.set(id, ended);
+  const at = interpretation.order.indexOf(id);
+  if (at >= 0) interpretation.order.splice(at, 1);
+  interpretation.order.push(id);
   return ended;
 }
 
 const controls = new Set(["switch", "parallel", "loop", "condition"]);
 
-function beginUnlessSkipped(telling: Telling, id: string, around: Around): Ended {
-  const step = telling.links.steps[id] ?? {};
+function beginUnlessSkipped(interpretation: Interpretation, id: string, around: Around): Ended {
+  const step = interpretation.links.steps[id] ?? {};
   if (typeof step.condition === "string" && step.type !== "condition" && step.type !== "switch") {
-    const verdict = evaluateCondition(step.condition, scopeOf(telling, around));
+    const verdict = evaluateCondition(step.condition, scopeOf(interpretation, around));
     if (verdict === "failed") return failed;
     if (!verdict) return { kind: "condition" };
   }
-  return controls.has(String(step.type)) ? doControl(telling, id, around) : doWork(telling, id, around);
+  return controls.has(String(step.type))
+    ? doControl(interpretation, id, around)
+    : doWork(interpretation, id, around);
 }
 
 /** What a child's failure means is for its controller to say. */
-function unhandled({ links, ended }: Telling) {
+function unhandled({ links, ended }: Interpretation) {
   return [...ended].flatMap(([id, how]) => {
     if (how.kind !== "broken" || links.controllers.has(id) || id.endsWith("]")) return [];
     const handler = links.steps[id]?.on_error;
@@ -147,7 +156,7 @@ function unhandled({ links, ended }: Telling) {
   });
 }
 
-function outputOfRun({ links, ended }: Telling): JsonValue {
+function outputOfRun({ links, ended }: Interpretation): JsonValue {
   const outputOf = (id: string) => {
     const how = ended.get(id);
     return how?.kind === "met" ? how.output : undefined;
@@ -162,7 +171,10 @@ function outputOfRun({ links, ended }: Telling): JsonValue {
   );
 }
 
-function picturesOf({ links, ended, iffy }: Telling, isStuck: boolean): ReadonlyMap<string, StepPicture> {
+function picturesOf(
+  { links, ended, iffy }: Interpretation,
+  isStuck: boolean,
+): ReadonlyMap<string, StepPicture> {
   const ids = new Set([...Object.keys(links.steps), ...ended.keys()]);
   return new Map(
     [...ids].map((id) => {

@@ -3,7 +3,7 @@ import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { fnv1a, fnv1aStart } from "../../src/testing/fnv1a.ts";
 
 /** Where an answer is asked for. `run` is the path from the root: empty, or `<path>/<step>@<attempt>` of a child run. */
-export type Place = { readonly run: string; readonly step: string; readonly attempt: number };
+export type Attempt = { readonly run: string; readonly step: string; readonly attempt: number };
 
 export type Answer =
   | { readonly kind: "output"; readonly output: JsonValue }
@@ -12,10 +12,10 @@ export type Answer =
 export type Verdict = "approved" | "rejected" | "expired" | "never";
 
 export type Oracle = {
-  work(place: Place, input: JsonValue): Answer;
-  decide(place: Place): Verdict;
+  work(attempt: Attempt, input: JsonValue): Answer;
+  decide(attempt: Attempt): Verdict;
   /** Whether somebody retries the dead letter of an attempt that was the last. */
-  isRetried?(place: Place): boolean;
+  isRetried?(attempt: Attempt): boolean;
 };
 
 /**
@@ -42,25 +42,25 @@ export function createOracle(seed: number, moods: Moods, workflowOf: (run: strin
     const above = parentOf(run);
     return above !== undefined && hangs(above.run, above.step);
   };
-  const draw = ({ run, step, attempt }: Place, sides: number) =>
+  const draw = ({ run, step, attempt }: Attempt, sides: number) =>
     mixed(fnv1a(fnv1aStart, `${seed} ${run} ${step} ${attempt}`)) % sides;
   return {
-    work: (place, input) => {
-      if (hangs(place.run, place.step)) return { kind: "never" };
-      const { kind, isTimed } = moodOf(place.run, place.step);
+    work: (attempt, input) => {
+      if (hangs(attempt.run, attempt.step)) return { kind: "never" };
+      const { kind, isTimed } = moodOf(attempt.run, attempt.step);
       if (kind === "failing") return { kind: "failed" };
-      const drawn = draw(place, 11);
-      if (kind === "good" || drawn < 4) return { kind: "output", output: outputOf(place, input) };
+      const drawn = draw(attempt, 11);
+      if (kind === "good" || drawn < 4) return { kind: "output", output: outputOf(attempt, input) };
       if (drawn < 7) return { kind: "retryable" };
       if (drawn < 8) return { kind: "lost" };
       if (drawn === 10) return { kind: "handed_back" };
       return { kind: drawn === 8 && isTimed ? "timeout" : "failed" };
     },
-    decide: (place) => {
-      if (hangs(place.run, place.step)) return "never";
-      const { kind, isTimed } = moodOf(place.run, place.step);
+    decide: (attempt) => {
+      if (hangs(attempt.run, attempt.step)) return "never";
+      const { kind, isTimed } = moodOf(attempt.run, attempt.step);
       if (kind === "failing") return "rejected";
-      const drawn = draw(place, 4);
+      const drawn = draw(attempt, 4);
       if (kind === "good" || drawn < 2) return "approved";
       return drawn === 2 && isTimed ? "expired" : "rejected";
     },
@@ -68,17 +68,17 @@ export function createOracle(seed: number, moods: Moods, workflowOf: (run: strin
 }
 
 /** A number that was asked for, or one of its own, the same at every attempt. */
-export function outputOf({ step }: Place, input: JsonValue): JsonValue {
+export function outputOf({ step }: Attempt, input: JsonValue): JsonValue {
   const { echo } = (input ?? {}) as { readonly echo?: JsonValue };
   return { v: typeof echo === "number" ? echo : mixed(fnv1a(fnv1aStart, step)) % 6 };
 }
 
-export function parentOf(run: string): Place | undefined {
+export function parentOf(run: string): Attempt | undefined {
   const [, above = "", step, attempt] = /^(.*)\/([^/@]+)@(\d+)$/.exec(run) ?? [];
   return step === undefined ? undefined : { run: above, step, attempt: Number(attempt) };
 }
 
-export const childPath = ({ run, step, attempt }: Place): string => `${run}/${step}@${attempt}`;
+export const childPath = ({ run, step, attempt }: Attempt): string => `${run}/${step}@${attempt}`;
 
 /** Similar texts have similar hashes; their lowest bits must not. */
 function mixed(hash: number): number {

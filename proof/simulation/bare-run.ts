@@ -1,4 +1,4 @@
-// Runs without a workflow, for tests of what does not depend on one: they begin, change and end as they are told.
+// Runs without a workflow, for tests of what does not depend on one: they begin, change and end on request.
 import type { Guard } from "../../src/domain/lock.ts";
 import type { RunId, RunStatus } from "../../src/domain/run.ts";
 import { type RunChange, unchanged } from "../../src/domain/run-change.ts";

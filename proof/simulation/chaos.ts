@@ -1,6 +1,6 @@
 // The time of faults: gateways with their callers run, are paused, crash, come back under a new name, and have wrong clocks.
 import type { Role } from "../../src/control/start-roles.ts";
-import { crashPlace, type Place, type Started, type Starter, startPlace } from "./cluster.ts";
+import { crashManaged, type ManagedProcess, type Started, type Starter, startPlace } from "./cluster.ts";
 import { allRoles, startEngine } from "./engine-node.ts";
 import { again } from "./faults/again.ts";
 import { startBusIncidents } from "./faults/bus-incidents.ts";
@@ -38,7 +38,7 @@ export function startChaos(world: World): void {
     const author = startEngine(world, startNode(world, "author"), new Set());
     tasks.start(author.process, "workflows", () => saveWorkflows(world, author));
   }
-  const places = swarm.gateways.map((settings, index) =>
+  const processes = swarm.gateways.map((settings, index) =>
     startPlace(world, `gateway-${index + 1}`, startGateway, { index, settings }),
   );
   const workers = swarm.gateways.flatMap((_, index) =>
@@ -52,22 +52,22 @@ export function startChaos(world: World): void {
   const followers = Array.from({ length: swarm.workflows?.followers ?? 0 }, (_follower, number) =>
     startPlace(world, `follower-${number + 1}`, startFollower, { index: number, settings: {} }),
   );
-  const all = [...places, ...startOtherRoles(world), ...workers, ...agents, ...followers];
+  const all = [...processes, ...startOtherRoles(world), ...workers, ...agents, ...followers];
   startProcessFaults(world, all);
   startCallFaults(world, all);
   startStoreLosses(world);
-  startRollingRestart(world, places);
+  startRollingRestart(world, processes);
   startBusIncidents(world, () => all.map(({ current }) => current.process));
 }
 
-function startOtherRoles(world: World): readonly Place[] {
+function startOtherRoles(world: World): readonly ManagedProcess[] {
   const { workflows, engines, schedulers } = world.swarm;
   if (workflows === undefined) return [];
-  const places = (role: Role, count: number) =>
+  const processes = (role: Role, count: number) =>
     Array.from({ length: count }, (_, index) =>
       startPlace(world, `${role}-${index + 1}`, startRole(role), { index, settings: {} }),
     );
-  return [...places("engine", engines), ...places("scheduler", schedulers)];
+  return [...processes("engine", engines), ...processes("scheduler", schedulers)];
 }
 
 function startRole(role: Role): Starter {
@@ -77,7 +77,7 @@ function startRole(role: Role): Starter {
 function startGateway(
   world: World,
   name: string,
-  { index, settings }: Pick<Place, "index" | "settings">,
+  { index, settings }: Pick<ManagedProcess, "index" | "settings">,
 ): Started {
   const { swarm, tasks } = world;
   const node = startNode(world, name, settings);
@@ -136,11 +136,11 @@ function startWorker(world: World, name: string): Started {
   return { process };
 }
 
-function startProcessFaults(world: World, places: readonly Place[]): void {
+function startProcessFaults(world: World, processes: readonly ManagedProcess[]): void {
   const { kernel, swarm } = world;
   const { pauseEveryMs, pauseMsMax, crashEveryMs, wallJumpEveryMs } = swarm.processFaults;
   const random = kernel.random.stream("process faults");
-  const one = () => random.pick(places);
+  const one = () => random.pick(processes);
   again(world, random, pauseEveryMs, () => {
     const { process } = one().current;
     const ms = random.integer(20, pauseMsMax);
@@ -152,8 +152,8 @@ function startProcessFaults(world: World, places: readonly Place[]): void {
     one().current.process.jumpWall(random.pick([-3_600_000, -2_000, 500, 5_000, 3_600_000]));
   });
   again(world, random, crashEveryMs, () => {
-    const place = one();
-    if (place.current.process.state() === "crashed") return;
-    crashPlace(world, place, random.integer(0, 2_000));
+    const managed = one();
+    if (managed.current.process.state() === "crashed") return;
+    crashManaged(world, managed, random.integer(0, 2_000));
   });
 }

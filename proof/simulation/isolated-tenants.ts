@@ -2,7 +2,7 @@
 import type { Fingerprint } from "../../src/domain/reservation.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
-import { foretoldId } from "./checks/foretold.ts";
+import { predictedId } from "./checks/predicted-runs.ts";
 import { type EngineNode, startEngine } from "./engine-node.ts";
 import { again } from "./faults/again.ts";
 import { keyOf, runClient } from "./people/clients.ts";
@@ -63,7 +63,7 @@ export function startTenant(
 
 async function saveForetold(world: World, author: EngineNode, tenant: TenantId): Promise<void> {
   const caller = { tenant, actor: "author" };
-  for (const definition of world.foretold.draw(tenant, author.process.random.stream("workflows"))) {
+  for (const definition of world.predicted.draw(tenant, author.process.random.stream("workflows"))) {
     while ((await author.api.saveWorkflow(caller, definition)).kind !== "saved") {
       await author.process.clock.sleep(50);
     }
@@ -98,7 +98,7 @@ async function startForetold(world: World, node: EngineNode, { tenant, name }: S
     const input = { what: "a", flag: random.chance(0.7), n: random.integer(0, 4), list };
     for (let times = 1; times <= 2; times += 1) {
       const caller = { tenant, actor };
-      const answer = await node.api.startWorkflow({ caller, workflow: foretoldId, input, key });
+      const answer = await node.api.startWorkflow({ caller, workflow: predictedId, input, key });
       kernel.note(actor, answer.kind, "runId" in answer ? answer.runId : "");
     }
   }

@@ -46,7 +46,7 @@ export async function finishWorkflows(world: World): Promise<void> {
     checkEndedRun(world.records, run);
     checkRerun(world.records, run);
   }
-  world.foretold.check();
+  world.predicted.check();
   for (const { scope, member } of world.records.all("inbox")) {
     throw new Violation("INV-23", `entry ${member} still waits in ${scope}`);
   }

@@ -19,16 +19,16 @@ import {
 import type { Swap } from "../planted/planted-bug.ts";
 import { bareStart } from "./bare-run.ts";
 import { createSimulatedBus, type SimulatedBus } from "./bus/simulated-bus.ts";
+import type { AnsweredActions } from "./checks/answered-actions.ts";
 import type { BusChecks } from "./checks/bus-checks.ts";
 import { createChecks } from "./checks/checks.ts";
-import type { Deeds } from "./checks/deeds.ts";
 import type { DurableStream } from "./checks/durable-stream.ts";
 import type { FailClosedChecks } from "./checks/fail-closed-checks.ts";
-import type { Foretold } from "./checks/foretold.ts";
 import type { GrantChecks } from "./checks/grant-checks.ts";
 import type { History } from "./checks/history.ts";
 import { JournaledRecords } from "./checks/journaled-records.ts";
 import type { KnownState } from "./checks/known-state.ts";
+import type { PredictedRuns } from "./checks/predicted-runs.ts";
 import type { StateChecks } from "./checks/state-checks.ts";
 import { type Reduction, reduceSwarm } from "./command/reductions.ts";
 import type { EngineNode } from "./engine-node.ts";
@@ -46,8 +46,8 @@ export type World = {
   readonly state: StateChecks;
   readonly known: KnownState;
   readonly history: History;
-  readonly deeds: Deeds;
-  readonly foretold: Foretold;
+  readonly actions: AnsweredActions;
+  readonly predicted: PredictedRuns;
   readonly failClosed: FailClosedChecks;
   readonly bus: SimulatedBus;
   readonly busChecks: BusChecks;
@@ -117,7 +117,7 @@ export function createWorld(seed: number, options: WorldOptions): World {
     ...{ kernel, swarm, records, marks, faults, processes, bug },
     storeTimeMs: () => server.timeMs(),
   });
-  const { known, grants, history, deeds, foretold, failClosed, busChecks, stream, hooks } = checks;
+  const { known, grants, history, actions, predicted, failClosed, busChecks, stream, hooks } = checks;
   const createStore = parts?.createStore ?? createSimulatedStore;
   const server: SimulatedStore = createStore(kernel, {
     records,
@@ -145,8 +145,8 @@ export function createWorld(seed: number, options: WorldOptions): World {
     },
     known,
     history,
-    deeds,
-    foretold,
+    actions,
+    predicted,
     failClosed,
     bus: breaking(createSimulatedBus(kernel, swarm.busFaults, busChecks), bug),
     busChecks,
@@ -224,7 +224,7 @@ function breaking(bus: SimulatedBus, bug: Swap | undefined): SimulatedBus {
   return Object.assign(bus, { connect: (process: SimulatedProcess) => wrapBus(connect(process)) });
 }
 
-/** What fails after its caller was answered is told to the log alone. */
+/** A failure after the caller was answered only goes to the log. */
 function watched(kernel: Kernel): Log {
   return {
     info: () => {},

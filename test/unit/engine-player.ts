@@ -1,7 +1,7 @@
 // Plays drawn workflows on the engine: everybody answers as the oracle says, in an order that chance decides.
 import { expect } from "vitest";
 import { type DrawnWorkflows, drawWorkflows } from "../../proof/reference/draw-workflow.ts";
-import { childPath, createOracle, type Oracle, type Place } from "../../proof/reference/oracle.ts";
+import { type Attempt, childPath, createOracle, type Oracle } from "../../proof/reference/oracle.ts";
 import type { DrawOptions } from "../../proof/reference/sketch.ts";
 import type { EngineLimits } from "../../src/domain/engine/draft.ts";
 import { type AttemptName, attemptOf, parseTimer } from "../../src/domain/engine/keys.ts";
@@ -105,12 +105,12 @@ function movesIn(oracle: Oracle, world: World): readonly Move[] {
   const waits = [...world.timers.keys()].filter((timerId) => /^(delay|retry)\//.test(timerId));
   return [
     ...world.ready().flatMap(({ jobId, inputKey }) => {
-      const place = { run, ...(attemptOf(world.runId, jobId) as Omit<Place, "run">) };
+      const place = { run, ...(attemptOf(world.runId, jobId) as Omit<Attempt, "run">) };
       return answer(oracle, world, place, world.body(inputKey) as JsonValue);
     }),
     ...[...world.approvals].flatMap(([id, { state }]) =>
       state === "pending"
-        ? decision(oracle, world, { run, ...(attemptOf(world.runId, id) as Omit<Place, "run">) })
+        ? decision(oracle, world, { run, ...(attemptOf(world.runId, id) as Omit<Attempt, "run">) })
         : [],
     ),
     ...waits.map((timerId) => move(world, timerId, (it) => it.fire(timerId))),
@@ -121,7 +121,7 @@ function movesIn(oracle: Oracle, world: World): readonly Move[] {
   ];
 }
 
-function answer(oracle: Oracle, world: World, place: Place, input: JsonValue): readonly Move[] {
+function answer(oracle: Oracle, world: World, place: Attempt, input: JsonValue): readonly Move[] {
   const job = `${place.step}@${place.attempt}`;
   const given = oracle.work(place, input);
   switch (given.kind) {
@@ -142,7 +142,7 @@ function answer(oracle: Oracle, world: World, place: Place, input: JsonValue): r
   }
 }
 
-function decision(oracle: Oracle, world: World, place: Place): readonly Move[] {
+function decision(oracle: Oracle, world: World, place: Attempt): readonly Move[] {
   const name = `${place.step}@${place.attempt}`;
   const verdict = oracle.decide(place);
   if (verdict === "never") return [];

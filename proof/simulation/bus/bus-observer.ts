@@ -1,4 +1,4 @@
-// What somebody who watches the simulated bus is told: every message's way, at the moment it happens.
+// Observes the simulated bus: the way of every message, at the moment it happens.
 import type { BusMessage, BusStream, Handlers } from "../../../src/ports/bus.ts";
 
 export type ObservedMessage = {

@@ -1,4 +1,4 @@
-// What callers were told for good: it must still be true after the store has lost something (INV-18), where that was promised.
+// Acknowledged facts: they must still hold after the store has lost something, where that was promised (INV-18).
 import type { RunId } from "../../../src/domain/run.ts";
 import type { DurabilityLevel } from "../faults/loss-faults.ts";
 import type { InvariantName } from "../invariants/invariants.ts";
@@ -7,7 +7,7 @@ import { mustHold } from "../invariants/violation.ts";
 import type { DurableEntry } from "./durable-stream.ts";
 import { runOfScope } from "./run-checks.ts";
 
-/** One thing that somebody was told, and how to see whether it is still so. */
+/** One acknowledged fact, and how to check that it still holds. */
 export type Fact = {
   readonly invariant: InvariantName;
   readonly what: string;
@@ -29,7 +29,7 @@ export class Acknowledged {
     this.isReplaying = isReplaying;
   }
 
-  told(fact: Fact): void {
+  record(fact: Fact): void {
     if (this.#level !== undefined) this.#facts.push(fact);
   }
 

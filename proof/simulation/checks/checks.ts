@@ -10,16 +10,16 @@ import type { Marks } from "../invariants/marks.ts";
 import type { Swarm } from "../swarm.ts";
 import { Acknowledged } from "./acknowledged.ts";
 import { AnswerChecks } from "./answer-checks.ts";
+import { AnsweredActions } from "./answered-actions.ts";
 import { BusChecks } from "./bus-checks.ts";
-import { Deeds } from "./deeds.ts";
 import { type DurableEntry, DurableStream } from "./durable-stream.ts";
 import { FailClosedChecks } from "./fail-closed-checks.ts";
-import { Foretold } from "./foretold.ts";
 import { GrantChecks } from "./grant-checks.ts";
 import { History } from "./history.ts";
 import type { JournaledRecords } from "./journaled-records.ts";
 import { type KnownRun, KnownState } from "./known-state.ts";
 import { isPublic, LossChecks } from "./loss-checks.ts";
+import { PredictedRuns } from "./predicted-runs.ts";
 import { StateChecks } from "./state-checks.ts";
 
 export type ChecksParts = {
@@ -55,8 +55,8 @@ export function createChecks(parts: ChecksParts) {
   );
   const acknowledged = new Acknowledged(losses?.level, marks, () => stream?.replaying() !== undefined);
   const history = new History(known, marks, acknowledged);
-  const deeds = new Deeds(known, records, marks, acknowledged);
-  const foretold = new Foretold(known, records, marks);
+  const actions = new AnsweredActions(known, records, marks, acknowledged);
+  const predicted = new PredictedRuns(known, records, marks);
   const failClosed = new FailClosedChecks(() => kernel.nowMs(), marks);
   const busChecks = new BusChecks({
     ...{ known, records, marks, faultCounts: faults },
@@ -64,7 +64,7 @@ export function createChecks(parts: ChecksParts) {
     fail: (error) => kernel.fail(error),
   });
   const lossChecks = new LossChecks({ known, records, grants, marks, acknowledged });
-  const state = followState(parts, { known, grants, history, deeds, foretold });
+  const state = followState(parts, { known, grants, history, actions, predicted });
   const hooks = {
     // A flow may catch what is thrown here: the finding must not get lost in it.
     onSend: (call) => failing(kernel, () => grants.observeSend(call)),
@@ -93,11 +93,14 @@ export function createChecks(parts: ChecksParts) {
     lossChecks.afterLoss(lost);
     return lost.length;
   };
-  const all = { known, grants, history, deeds, foretold, failClosed, busChecks };
+  const all = { known, grants, history, actions, predicted, failClosed, busChecks };
   return { ...all, state: state.current, stream, hooks, loseUnsynced };
 }
 
-type Followed = Pick<ReturnType<typeof createChecks>, "known" | "grants" | "history" | "deeds" | "foretold">;
+type Followed = Pick<
+  ReturnType<typeof createChecks>,
+  "known" | "grants" | "history" | "actions" | "predicted"
+>;
 
 /** What is a function of the operations performed, and can be learnt from them once more. */
 function followState(parts: ChecksParts, checks: Followed) {

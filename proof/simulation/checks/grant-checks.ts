@@ -49,7 +49,7 @@ export class GrantChecks {
   #seenFences: ReadonlyMap<TenantId, number> = new Map();
   readonly #lostFences = new Set<TenantId>();
   /** Tokens whose holder was told that the grant is over, with what it was told. */
-  readonly #toldLost = new Map<string, "superseded" | "expired">();
+  readonly #lost = new Map<string, "superseded" | "expired">();
 
   constructor(context: GrantContext, marks: Marks) {
     this.#context = context;
@@ -145,10 +145,10 @@ export class GrantChecks {
   /** Definite loss acts at once: from here on the holder must not go on. */
   observeAnswer(call: StoreCall, answer: Answer<OperationName>): void {
     if (call.name === "renewLock" && answer.kind === "not_owned" && "superseded" in answer) {
-      this.#toldLost.set(call.request.token, answer.superseded ? "superseded" : "expired");
+      this.#lost.set(call.request.token, answer.superseded ? "superseded" : "expired");
     }
     if (answer.kind === "stale_fence" && "guard" in call.request) {
-      this.#toldLost.set(call.request.guard.token, "superseded");
+      this.#lost.set(call.request.guard.token, "superseded");
     }
   }
 
@@ -159,7 +159,7 @@ export class GrantChecks {
     policy: RenewalPolicy,
     who: string,
   ): void {
-    const told = this.#toldLost.get(grant.token);
+    const told = this.#lost.get(grant.token);
     mustHold(
       told === undefined || (told === "expired" && policy === "continue"),
       "INV-13",

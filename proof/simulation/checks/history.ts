@@ -1,4 +1,4 @@
-// What callers were told, held against what exists: a definite answer must stay true for ever (INV-6 to INV-9, INV-18).
+// Compares callers' answers with what exists: a definite answer must stay true (INV-6 to INV-9, INV-18).
 import type { StartAnswer } from "../../../src/control/admission/start-answer.ts";
 import type { Fingerprint, ReservationDigest } from "../../../src/domain/reservation.ts";
 import type { RunId, TerminalStatus } from "../../../src/domain/run.ts";
@@ -129,7 +129,7 @@ export class History {
     switch (answer.kind) {
       case "ended":
         mustHold(byUs && run.status === answer.status, "INV-18", wrong);
-        this.#acknowledged.told({
+        this.#acknowledged.record({
           invariant: "INV-18",
           what: `${attempt.commitId} was told that ${attempt.runId} has ended`,
           holds: () => this.#known.run(attempt.runId)?.endedBy === attempt.commitId,
@@ -204,7 +204,7 @@ export class History {
   }
 
   #promise(actor: string, runId: RunId): void {
-    this.#acknowledged.told({
+    this.#acknowledged.record({
       invariant: "INV-18",
       what: `${actor} was told of ${runId}`,
       holds: () => this.#known.run(runId) !== undefined,

@@ -1,4 +1,4 @@
-// What the store itself told its callers, held against what is left after a loss; and what came of requests without a caller.
+// Compares the store's answers with what is left after a loss, and follows requests whose caller is gone.
 import { parseJobId } from "../../../src/domain/job.ts";
 import type { LockName } from "../../../src/domain/lock.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
@@ -65,7 +65,7 @@ export class LossChecks {
   #toldSettings({ request, caller }: CallOf<"setTenant">, answer: Answer<"setTenant">): void {
     if (answer.kind !== "saved") return;
     const { known, acknowledged } = this.#parts;
-    acknowledged.told({
+    acknowledged.record({
       invariant: "INV-18",
       what: `${caller} was told that version ${answer.version} of ${request.tenant} is saved`,
       holds: () => known.tenant(request.tenant).version >= answer.version,
@@ -83,7 +83,7 @@ export class LossChecks {
         const state = records.get("job", `${request.tenant}/${runId}`, jobId)?.state;
         return state !== undefined && state !== "ready" && state !== "held";
       };
-      acknowledged.told({
+      acknowledged.record({
         invariant: "INV-21",
         what: `${caller} was given ${jobId}`,
         holds: () => isClaimed() || known.run(runId)?.removed === true,
@@ -94,7 +94,7 @@ export class LossChecks {
   #toldDeletion({ request, caller }: CallOf<"deleteRun">, answer: Answer<"deleteRun">): void {
     if (answer.kind !== "deleted") return;
     const { acknowledged, known } = this.#parts;
-    acknowledged.told({
+    acknowledged.record({
       invariant: "INV-18",
       what: `${caller} was told that ${request.runId} is deleted`,
       holds: () => known.run(request.runId)?.removed !== false,
@@ -106,7 +106,7 @@ export class LossChecks {
     const { tenant, lock } = request;
     if (answer.kind !== "acquired" || !isPublic(lock)) return;
     const { fence } = answer;
-    this.#parts.acknowledged.told({
+    this.#parts.acknowledged.record({
       invariant: "INV-12",
       what: `${caller} was granted ${lock.namespace}/${lock.name} with fence ${fence}`,
       holds: () => this.#parts.grants.hasGranted(tenant, fence),

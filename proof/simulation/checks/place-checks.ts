@@ -9,13 +9,13 @@ import type { ChangeOf, JournaledRecords } from "./journaled-records.ts";
 import type { KnownState } from "./known-state.ts";
 
 /** One topic or pool: the jobs that run, by the changes of the jobs themselves. */
-type Place = { readonly running: Set<string>; readonly max: () => number | undefined };
+type LimitedSet = { readonly running: Set<string>; readonly max: () => number | undefined };
 
 export class PlaceChecks {
   readonly #known: KnownState;
   readonly #records: JournaledRecords;
   readonly #marks: Marks;
-  readonly #places = new Map<string, Place>();
+  readonly #places = new Map<string, LimitedSet>();
   /** Places changed by the operation under way, and whether a claim was among the changes. */
   readonly #touched = new Map<string, { claimed: boolean }>();
 
@@ -83,7 +83,7 @@ export class PlaceChecks {
     ];
   }
 
-  #placeAt(scope: string, max: Place["max"]): string {
+  #placeAt(scope: string, max: LimitedSet["max"]): string {
     if (!this.#places.has(scope)) this.#places.set(scope, { running: new Set(), max });
     return scope;
   }

@@ -1,4 +1,4 @@
-// What must sometimes be seen, told from the changes alone: repeats, dead letters, parked runs and children at a full limit.
+// Situations that must sometimes occur, recognised from the changes alone: repeats, dead letters, parked runs and children at a full limit.
 import { isTerminal } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
@@ -11,7 +11,7 @@ export class Sightings {
   readonly #marks: Marks;
   /** Whether the process with this name has crashed. */
   readonly #isCrashed: (process: string) => boolean;
-  /** The process that put up each job, and so was the first to tell of it. */
+  /** The process that enqueued each job, and so was the first to publish it. */
   readonly #putUpBy = new Map<string, string>();
 
   constructor(known: KnownState, marks: Marks, isCrashed: (process: string) => boolean) {
@@ -36,7 +36,7 @@ export class Sightings {
     }
   }
 
-  /** Outbox after a crash: whoever should have told of the job is gone, and the sweep does it. */
+  /** Outbox after a crash: the process that should have published the job is gone, and the sweep does it. */
   #seeJob(before: number, after: number | undefined, jobId: string): void {
     if (after === undefined || after <= before) return;
     if (this.#isCrashed(this.#putUpBy.get(jobId) ?? "")) this.#marks.hit("job_published_again_after_crash");

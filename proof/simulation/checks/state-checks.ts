@@ -5,10 +5,9 @@ import type { StoreSettings } from "../../../src/ports/store.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
 import type { Marks } from "../invariants/marks.ts";
 import { mustHold } from "../invariants/violation.ts";
+import type { AnsweredActions } from "./answered-actions.ts";
 import { ApprovalChecks } from "./approval-checks.ts";
-import type { Deeds } from "./deeds.ts";
 import { eventsWanted, isWithin, mayHaveEffect } from "./effects.ts";
-import type { Foretold } from "./foretold.ts";
 import type { GrantChecks } from "./grant-checks.ts";
 import { JobChecks } from "./job-checks.ts";
 import type { Change, ChangeOf, JournaledRecords } from "./journaled-records.ts";
@@ -16,6 +15,7 @@ import { KeyChecks } from "./key-checks.ts";
 import type { KnownState } from "./known-state.ts";
 import { judgeLetters } from "./letter-checks.ts";
 import { PlaceChecks } from "./place-checks.ts";
+import type { PredictedRuns } from "./predicted-runs.ts";
 import { ReleaseChecks } from "./release-checks.ts";
 import { RunChecks, type RunListener, runOfScope } from "./run-checks.ts";
 import { Sightings } from "./sightings.ts";
@@ -28,8 +28,8 @@ export type StateChecksParts = {
   readonly marks: Marks;
   readonly settings: StoreSettings;
   readonly listener: RunListener;
-  readonly deeds: Deeds;
-  readonly foretold: Foretold;
+  readonly actions: AnsweredActions;
+  readonly predicted: PredictedRuns;
   /** Whether the process with this name has crashed. */
   readonly isCrashed: (process: string) => boolean;
   /** For how long the bus recognises a message that comes again. */
@@ -48,14 +48,14 @@ export class StateChecks {
   readonly #approvals: ApprovalChecks;
   readonly #releases: ReleaseChecks;
   readonly #sightings: Sightings;
-  readonly #deeds: Deeds;
-  readonly #foretold: Foretold;
+  readonly #actions: AnsweredActions;
+  readonly #predicted: PredictedRuns;
   readonly #effectOfFirst = new WeakSet<object>();
 
   constructor(parts: StateChecksParts) {
-    const { known, records, grants, marks, settings, listener, deeds, foretold } = parts;
-    this.#foretold = foretold;
-    this.#deeds = deeds;
+    const { known, records, grants, marks, settings, listener, actions, predicted } = parts;
+    this.#predicted = predicted;
+    this.#actions = actions;
     this.#records = records;
     this.#known = known;
     this.#grants = grants;
@@ -156,7 +156,7 @@ export class StateChecks {
         return;
       case "approval":
         this.#approvals.judge(execution, change, changes);
-        this.#deeds.judgeApproval(change);
+        this.#actions.judgeApproval(change);
         return;
       case "reservation":
         this.#keys.judge(execution, change);
@@ -165,9 +165,9 @@ export class StateChecks {
         this.#judgeEvent(change);
         return;
       case "runRecord":
-        if (!this.#foretold.repeats(runOfScope(change.scope), change.member.slice("step/".length)))
+        if (!this.#predicted.repeats(runOfScope(change.scope), change.member.slice("step/".length)))
           judgeStep(execution, change, this.#retried(execution, change.scope));
-        this.#deeds.judgeResult(execution, change);
+        this.#actions.judgeResult(execution, change);
         return;
       case "timer":
         if (execution.name === "deliver" && execution.request.entry.kind === "timer") {

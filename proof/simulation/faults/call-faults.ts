@@ -1,8 +1,8 @@
 // Crashes and pauses in the middle of a call: right before it is sent, right after, and right when its answer comes.
-import { crashPlace, type Place } from "../cluster.ts";
+import { crashManaged, type ManagedProcess } from "../cluster.ts";
 import type { World } from "../world.ts";
 
-export function startCallFaults(world: World, places: readonly Place[]): void {
+export function startCallFaults(world: World, processes: readonly ManagedProcess[]): void {
   const { kernel, swarm, moments, marks, faults } = world;
   const { callFaults } = swarm;
   if (callFaults === undefined) return;
@@ -16,10 +16,10 @@ export function startCallFaults(world: World, places: readonly Place[]): void {
       process.pause(random.integer(20, callFaults.pauseMsMax));
     }
     if (!random.chance(callFaults.crashRate)) return;
-    const place = places.find(({ current }) => current.process === process);
-    if (place === undefined) return;
+    const managed = processes.find(({ current }) => current.process === process);
+    if (managed === undefined) return;
     kernel.note(process.name, "struck when it had", moment);
     marks.hit("crashed_between_calls");
-    crashPlace(world, place, random.integer(0, 2_000));
+    crashManaged(world, managed, random.integer(0, 2_000));
   };
 }

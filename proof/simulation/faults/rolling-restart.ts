@@ -1,19 +1,19 @@
 // A rolling restart: one gateway after the other is replaced by one with another strategy, which runs beside it until it is done.
-import { fillPlace, type Place, type Started } from "../cluster.ts";
+import { type ManagedProcess, type Started, startManaged } from "../cluster.ts";
 import type { World } from "../world.ts";
 
-export function startRollingRestart(world: World, gateways: readonly Place[]): void {
+export function startRollingRestart(world: World, gateways: readonly ManagedProcess[]): void {
   const { kernel, swarm } = world;
   const { rolling } = swarm;
   if (rolling === undefined) return;
-  for (const [turn, place] of gateways.entries()) {
+  for (const [turn, managed] of gateways.entries()) {
     const isLast = turn === gateways.length - 1;
     kernel.after(rolling.startMs + turn * rolling.everyMs, () => {
       if (kernel.nowMs() >= swarm.chaosMs) return;
-      const old = place.current;
-      const { strategy } = place.settings;
-      place.settings = { ...place.settings, strategy: strategy === "lock" ? "atomic" : "lock" };
-      fillPlace(world, place);
+      const old = managed.current;
+      const { strategy } = managed.settings;
+      managed.settings = { ...managed.settings, strategy: strategy === "lock" ? "atomic" : "lock" };
+      startManaged(world, managed);
       const ended = stopInGoodOrder(world, old, rolling.graceMs);
       if (isLast) void ended.then(() => world.marks.hit("rolled"));
     });

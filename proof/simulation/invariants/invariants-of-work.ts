@@ -35,7 +35,7 @@ export const workInvariants = {
     checks: [
       "proof/simulation/checks/job-checks.ts: #report",
       "proof/simulation/checks/step-checks.ts: judgeStep",
-      "proof/simulation/checks/deeds.ts: judgeResult",
+      "proof/simulation/checks/answered-actions.ts: judgeResult",
       "proof/history/check-steps.ts: checkSteps",
     ],
     marks: ["late_result_refused", "duplicate_refused", "result_by_bus", "worker_told_lost"],
@@ -65,7 +65,7 @@ export const workInvariants = {
       "An approval is decided once; the same decision again is told so, and another one learns who won.",
     checks: [
       "proof/simulation/checks/approval-checks.ts: judge",
-      "proof/simulation/checks/deeds.ts: rulingAnswered",
+      "proof/simulation/checks/answered-actions.ts: rulingAnswered",
       "proof/history/check-approvals.ts: checkApprovals",
     ],
     marks: ["approval_decided", "approval_race_lost"],
@@ -91,7 +91,7 @@ export const workInvariants = {
     checks: [
       "proof/simulation/checks/run-checks.ts: #createChild",
       "proof/simulation/checks/run-checks.ts: #judgeEnd",
-      "proof/simulation/checks/foretold.ts: #checkTree",
+      "proof/simulation/checks/predicted-runs.ts: #checkTree",
     ],
     marks: ["child_run_started", "child_run_ended", "child_run_foretold"],
   },
@@ -101,7 +101,7 @@ export const workInvariants = {
     checks: [
       "proof/simulation/checks/letter-checks.ts: judgeLetters",
       "proof/simulation/checks/letter-checks.ts: mayReopen",
-      "proof/simulation/checks/deeds.ts: retryAnswered",
+      "proof/simulation/checks/answered-actions.ts: retryAnswered",
     ],
     marks: ["dead_letter_retried", "run_reopened"],
   },
@@ -121,7 +121,7 @@ export const workInvariants = {
   },
   reference: {
     statement: "A run whose results are known goes the way that a simple interpreter of its workflow goes.",
-    checks: ["proof/simulation/checks/foretold.ts: #checkRun"],
+    checks: ["proof/simulation/checks/predicted-runs.ts: #checkRun"],
     marks: ["run_foretold", "child_run_foretold"],
   },
 } satisfies Readonly<Record<string, Invariant>>;

@@ -56,7 +56,7 @@ async function retryLetter(
 ): Promise<void> {
   const answer = await node.api.retryDeadLetter(caller, id);
   world.kernel.note(caller.actor, "retried", id, describe(answer));
-  if (runId !== undefined) world.deeds.retryAnswered(runId, id, answer);
+  if (runId !== undefined) world.actions.retryAnswered(runId, id, answer);
 }
 
 function describe(answer: RetryAnswer): string {

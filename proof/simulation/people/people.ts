@@ -7,8 +7,8 @@ import { isTerminal } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import { errors } from "../../../src/errors.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
-import { foretoldId } from "../checks/foretold.ts";
 import type { StartAttempt } from "../checks/history.ts";
+import { predictedId } from "../checks/predicted-runs.ts";
 import type { EngineNode } from "../engine-node.ts";
 import { drawParent, parentId } from "../narrow-swarm.ts";
 import type { World } from "../world.ts";
@@ -38,7 +38,7 @@ export async function saveWorkflows(world: World, node: EngineNode): Promise<voi
   for (const tenant of world.tenants) {
     const plain = workflowIds.map((id) => drawWorkflow(random, id, world.swarm.leaseMs));
     const parents = world.swarm.tight ? drawParent(node.process.random.stream("parents")) : [];
-    for (const definition of [...parents, ...world.foretold.draw(tenant, random), ...plain]) {
+    for (const definition of [...parents, ...world.predicted.draw(tenant, random), ...plain]) {
       const caller = { tenant, actor: "author" };
       while ((await node.api.saveWorkflow(caller, definition)).kind !== "saved") {
         await node.process.clock.sleep(50);
@@ -58,7 +58,7 @@ export const startWorkflow: Actor = async (world, node, random, who) => {
   const { kernel, history, swarm } = world;
   const tenant = random.pick(world.tenants);
   const key = random.chance(swarm.keylessRate) ? undefined : drawKey(world, random);
-  const drawn = random.pick([...workflowIds, foretoldId]);
+  const drawn = random.pick([...workflowIds, predictedId]);
   const workflow = swarm.tight && kernel.nowMs() < swarm.chaosMs / 2 ? parentId : drawn;
   const numbers = { n: random.integer(0, 4), list: [random.integer(0, 4), random.integer(0, 4)] };
   const input = { what: random.pick(["a", "b"]), flag: random.chance(0.7), ...numbers };
@@ -102,7 +102,7 @@ async function decide(world: World, node: EngineNode, random: SeededRandom, { te
   const answer = await node.api.decideApproval({ caller, approvalId, decision, ...shown });
   answered(answer);
   world.kernel.note(by, decision, approvalId, answer.kind);
-  world.deeds.rulingAnswered({ tenant, approvalId, decision, by, own }, answer);
+  world.actions.rulingAnswered({ tenant, approvalId, decision, by, own }, answer);
 }
 
 export const cancelSomething: Actor = async (world, node, random, who) => {
@@ -113,7 +113,7 @@ export const cancelSomething: Actor = async (world, node, random, who) => {
   const answer = await node.api.cancelRun({ tenant, actor: who }, found, "no longer wanted");
   answered(answer);
   world.kernel.note(who, "cancel", found, answer.kind);
-  world.deeds.cancelAnswered(tenant, found, answer);
+  world.actions.cancelAnswered(tenant, found, answer);
 };
 
 export const deleteSomething: Actor = async (world, node, random, who) => {

@@ -142,12 +142,12 @@ function drawReport(worker: Worker, { job, input }: ClaimedJob, token: ClaimToke
   if (!world.peace.begun && handsBack.chance(0.05)) {
     return { nonce, report: { jobId, token, outcome: "handed_back", worker: nonce } };
   }
-  const foretold = world.foretold.answer(jobId, input);
-  if (foretold?.outcome === "succeeded") {
-    return { nonce, report: { jobId, token, outcome: "succeeded", output: { ...foretold.output, nonce } } };
+  const predicted = world.predicted.answer(jobId, input);
+  if (predicted?.outcome === "succeeded") {
+    return { nonce, report: { jobId, token, outcome: "succeeded", output: { ...predicted.output, nonce } } };
   }
-  if (foretold !== undefined) {
-    return { nonce, report: { jobId, token, outcome: foretold.outcome, error: { message: nonce } } };
+  if (predicted !== undefined) {
+    return { nonce, report: { jobId, token, outcome: predicted.outcome, error: { message: nonce } } };
   }
   const roll = world.peace.begun ? 0 : random.fraction();
   if (roll < 0.75) return { nonce, report: { jobId, token, outcome: "succeeded", output: { nonce } } };
@@ -183,7 +183,7 @@ async function reportOnce(worker: Worker, { nonce, report }: NamedReport) {
     const answer = await gateway.api.reportResult(callerOf(worker, tenant), report);
     answered(answer);
     world.kernel.note(process.name, "reported", jobId, answer.kind);
-    world.deeds.reportAnswered({ tenant, jobId, nonce }, answer);
+    world.actions.reportAnswered({ tenant, jobId, nonce }, answer);
     if (report.outcome === "handed_back" && answer.kind === "accepted") world.marks.hit("job_handed_back");
     return answer;
   });

@@ -1,4 +1,4 @@
-// What workers and people were told of their reports, decisions and cancellations, held against what is stored (INV-18, 22, 25).
+// Compares the answers to reports, decisions and cancellations with what is stored (INV-18, 22, 25).
 import type { CancelAnswer, DecideAnswer, ReportAnswer } from "../../../src/control/control-api.ts";
 import type { RetryAnswer } from "../../../src/control/dead-letters/retry-dead-letter.ts";
 import type { Decision } from "../../../src/domain/approval.ts";
@@ -26,7 +26,7 @@ export type Ruling = {
   readonly own: boolean;
 };
 
-export class Deeds {
+export class AnsweredActions {
   readonly #known: KnownState;
   readonly #records: JournaledRecords;
   readonly #marks: Marks;
@@ -67,7 +67,7 @@ export class Deeds {
         const body = this.#records.get("runRecord", `${tenant}/${parts.runId}`, key)?.body;
         return body?.includes(answer.kind === "accepted" ? nonce : "") === true;
       };
-      this.#acknowledged.told({
+      this.#acknowledged.record({
         invariant: "INV-18",
         what: `report ${nonce} of ${jobId} was answered ${answer.kind}`,
         holds: () => isStored() || this.#known.run(parts.runId)?.removed === true,
@@ -119,7 +119,7 @@ export class Deeds {
     const runId = approvalId.slice(0, approvalId.indexOf(":"));
     if (this.#acknowledged.excuses(runId)) return;
     if (answer.kind === "decided" || answer.kind === "repeated") {
-      this.#acknowledged.told({
+      this.#acknowledged.record({
         invariant: "INV-25",
         what: `${decision} of ${approvalId} by ${by} was answered ${answer.kind}`,
         holds: () =>
@@ -189,7 +189,7 @@ export class Deeds {
       case "cancelling":
         mustHold(run?.cancelRequested !== undefined, "INV-18", what);
         this.#marks.hit("run_cancelled");
-        this.#acknowledged.told({
+        this.#acknowledged.record({
           invariant: "INV-18",
           what: `the cancel of ${runId} was answered ${answer.kind}`,
           holds: () => this.#known.run(runId)?.cancelRequested !== undefined,

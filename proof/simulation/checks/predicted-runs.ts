@@ -8,7 +8,7 @@ import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 import { type DrawnWorkflows, drawWorkflows } from "../../reference/draw-workflow.ts";
 import { interpret } from "../../reference/interpret.ts";
 import { linksOf, retriesOf } from "../../reference/language.ts";
-import { childPath, type Oracle, outputOf, type Place } from "../../reference/oracle.ts";
+import { type Attempt, childPath, type Oracle, outputOf } from "../../reference/oracle.ts";
 import type { RunPicture } from "../../reference/picture.ts";
 import type { Marks } from "../invariants/marks.ts";
 import { mustHold, Violation } from "../invariants/violation.ts";
@@ -18,13 +18,13 @@ import type { KnownRun, KnownState } from "./known-state.ts";
 import { rerunOf } from "./rerun-checks.ts";
 
 /** The workflow that starts the others. */
-export const foretoldId = "told";
+export const predictedId = "told";
 
 export type ForetoldAnswer =
   | { readonly outcome: "succeeded"; readonly output: Readonly<Record<string, JsonValue>> }
   | { readonly outcome: "failed" | "failed_retryable" };
 
-export class Foretold {
+export class PredictedRuns {
   readonly #known: KnownState;
   readonly #records: JournaledRecords;
   readonly #marks: Marks;
@@ -40,7 +40,7 @@ export class Foretold {
 
   /** Draws the workflows of a tenant: no time limits and no races, because here time is part of the chaos. */
   draw(tenant: TenantId, random: SeededRandom): readonly JsonValue[] {
-    const drawn = drawWorkflows(random, foretoldId, {
+    const drawn = drawWorkflows(random, predictedId, {
       rootsMax: 4,
       childWorkflows: 1,
       races: false,
@@ -90,10 +90,10 @@ export class Foretold {
     return false;
   }
 
-  /** To be called when everything has ended: every run that nobody disturbed came to the end that was foretold. */
+  /** To be called when everything has ended: every run that nobody disturbed came to the end that was predicted. */
   check(): void {
     for (const run of this.#known.runs()) {
-      if (run.parent === undefined && run.workflow === foretoldId) this.#checkTree(run);
+      if (run.parent === undefined && run.workflow === predictedId) this.#checkTree(run);
     }
   }
 
@@ -113,7 +113,7 @@ export class Foretold {
     const input = this.#records.get("runRecord", `${root.tenant}/${root.runId}`, "input")?.body;
     if (drawn === undefined || input === undefined) return;
     const oracle = this.#oracleAfterwards(drawn, runs);
-    const pictures = interpret(drawn.library, foretoldId, JSON.parse(input) as JsonValue, oracle);
+    const pictures = interpret(drawn.library, predictedId, JSON.parse(input) as JsonValue, oracle);
     this.#marks.hit("run_foretold");
     if (runs.size > 1) this.#marks.hit("child_run_foretold");
     for (const [path, picture] of pictures) this.#checkRun(path, runs.get(path), picture);
@@ -122,7 +122,7 @@ export class Foretold {
     }
   }
 
-  /** Cancelled, gone, or with an entry set aside or too many silent workers: then its end is not foretold. */
+  /** Cancelled, gone, or with an entry set aside or too many silent workers: then its end is not predicted. */
   #isDisturbed(run: KnownRun): boolean {
     if (run.removed || run.poisoned || run.retried || rerunOf(this.#records, run) !== undefined) return true;
     const isCancelledAlone = run.cancelRequested !== undefined;
@@ -136,7 +136,7 @@ export class Foretold {
 
   /** Work goes as it was drawn; what people decided is looked up. */
   #oracleAfterwards(drawn: DrawnWorkflows, runs: ReadonlyMap<string, KnownRun>): Oracle {
-    const moodOf = ({ run, step }: Place) =>
+    const moodOf = ({ run, step }: Attempt) =>
       drawn.moods.get(`${runs.get(run)?.workflow}/${step.replace(/\[\d+\]$/, "")}`)?.kind;
     return {
       work: (place, input) =>
@@ -150,7 +150,7 @@ export class Foretold {
   }
 
   #checkRun(path: string, run: KnownRun | undefined, picture: RunPicture): void {
-    if (run === undefined) throw new Violation("children", `run ${path} of ${foretoldId} was never started`);
+    if (run === undefined) throw new Violation("children", `run ${path} of ${predictedId} was never started`);
     const { tenant, runId, status } = run;
     mustHold(isTerminal(status), "INV-3", () => `${runId} is ${status}`);
     const scope = `${tenant}/${runId}`;
@@ -164,7 +164,7 @@ export class Foretold {
     }
     const isRight = picture.allowed.includes(status) && Object.keys(seen).length === 0;
     const what = () =>
-      `${runId} (${path}) is ${status}, foretold was ${picture.allowed.join(" or ")}; ${JSON.stringify(seen)}`;
+      `${runId} (${path}) is ${status}, predicted was ${picture.allowed.join(" or ")}; ${JSON.stringify(seen)}`;
     mustHold(isRight, "reference", what);
   }
 }

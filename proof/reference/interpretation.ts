@@ -11,9 +11,9 @@ export type Story = {
   /** Every run that was started, by its path. */
   readonly runs: Map<string, RunPicture>;
   /** Does a step whose turn it is. */
-  begin(telling: Telling, id: string, around: Around): Ended;
+  begin(interpretation: Interpretation, id: string, around: Around): Ended;
   /** Tells a whole run, from its start to its end. */
-  tellRun(asked: AskedRun): Told;
+  interpretRun(asked: AskedRun): InterpretedRun;
 };
 
 /** What a rerun takes over from an earlier run. */
@@ -24,10 +24,14 @@ export type AskedRun = {
   readonly input: JsonValue;
   readonly kept?: Kept;
 };
-export type Told = { readonly picture: RunPicture; readonly isStuck: boolean; readonly telling: Telling };
+export type InterpretedRun = {
+  readonly picture: RunPicture;
+  readonly isStuck: boolean;
+  readonly interpretation: Interpretation;
+};
 
 /** A run while it is interpreted. */
-export type Telling = {
+export type Interpretation = {
   readonly story: Story;
   readonly links: Links;
   readonly path: string;
@@ -47,23 +51,23 @@ export type Around = { readonly loop?: JsonValue; readonly item?: JsonValue; rea
 
 export const failed: Ended = { kind: "broken", statuses: ["failed"] };
 
-export function scopeOf(telling: Telling, around: Around): SmallScope {
+export function scopeOf(interpretation: Interpretation, around: Around): SmallScope {
   const steps: Record<string, JsonValue> = {};
   const ctx: Record<string, JsonValue> = {};
-  for (const id of telling.order) {
-    const ended = telling.ended.get(id);
+  for (const id of interpretation.order) {
+    const ended = interpretation.ended.get(id);
     if (ended === undefined) continue;
     const output = ended.kind === "met" ? ended.output : undefined;
     steps[id] = { status: statusSeen(ended), output: output ?? null };
-    if (output !== undefined) writeContext(telling, id, ctx, output);
+    if (output !== undefined) writeContext(interpretation, id, ctx, output);
   }
   // Those that were passed over have a state, and no turn of their own.
-  for (const [id, ended] of telling.ended) steps[id] ??= { status: statusSeen(ended), output: null };
-  return { input: telling.input, steps, ctx, ...around };
+  for (const [id, ended] of interpretation.ended) steps[id] ??= { status: statusSeen(ended), output: null };
+  return { input: interpretation.input, steps, ctx, ...around };
 }
 
 function writeContext(
-  { links }: Telling,
+  { links }: Interpretation,
   id: string,
   ctx: Record<string, JsonValue>,
   output: JsonValue,
