@@ -13,7 +13,7 @@ const pageMax = 500;
 export function withListOptions(command: Command, limit = 50): Command {
   return command
     .option("-n, --limit <count>", "how many at most", wholeNumber, limit)
-    .option("--cursor <cursor>", "go on after an earlier list: its next_cursor");
+    .option("--cursor <cursor>", "continue an earlier list: its next_cursor");
 }
 
 export async function readList<Item>(

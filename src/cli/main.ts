@@ -55,7 +55,7 @@ function unknownCommand(program: Command, words: readonly string[]): UsageError 
 export function createProgram(session: Session): Command {
   const { stdout, stderr, calledAs } = session.terminal;
   const program = new Command("interlock")
-    .description("Starts, watches and looks after workflow runs of an Interlock server.")
+    .description("Starts, watches and manages workflow runs on an Interlock server.")
     .version(productVersion(), "-V, --version", "print the version")
     .option(
       "--url <url>",

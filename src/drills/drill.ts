@@ -100,7 +100,7 @@ export type Outcome = {
   readonly checks: readonly Check[];
   readonly tables: readonly Table[];
   readonly plots: readonly Plot[];
-  /** Everything that was measured, for whoever wants to look again. */
+  /** Everything that was measured, for later analysis. */
   readonly data: unknown;
 };
 

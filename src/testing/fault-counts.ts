@@ -1,6 +1,6 @@
 // Which faults really hit something, and how often: a rate that was drawn proves nothing by itself.
 
-/** Names of what went wrong, such as `request lost`; whoever injects a new fault names it where it hits. */
+/** Names of what went wrong, such as `request lost`; a new fault is named where it is injected. */
 export class FaultCounts {
   readonly #counts = new Map<string, number>();
 

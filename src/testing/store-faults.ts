@@ -8,7 +8,7 @@ export type StoreFaults = {
   readonly longDelayRate: number;
   readonly longDelayMsMax: number;
   readonly requestLostRate: number;
-  /** The operation had its effect, and nobody is told. */
+  /** The operation had its effect, and the answer is lost. */
   readonly replyLostRate: number;
   /** The connection breaks: the caller knows at once that it will not know. The request may still have got through. */
   readonly connectionResetRate: number;
@@ -22,7 +22,7 @@ export type StoreFaults = {
   readonly clockJumpMsMax: number;
 };
 
-/** A Pareto tail: the chance to take `n` times as long falls with the power `alpha` of `n`. Nothing takes longer than `msMax`. */
+/** A Pareto tail: the probability to take `n` times as long falls with the power `alpha` of `n`. Nothing takes longer than `msMax`. */
 export type LatencyTail = { readonly alpha: number; readonly msMax: number };
 
 /** The travel time that belongs to a fraction from 0 to below 1. */

@@ -132,7 +132,7 @@ export class Link {
         giveUp();
         return;
       }
-      // The estimate of the store's time was wrong. The refusal told the right one and had no effect: ask once more.
+      // The estimate of the store's time was wrong. The refusal carried the right one and had no effect: ask once more.
       call = callUntil(storeTimeMs + Math.floor(leftMs()));
       attempt(giveUp);
     });

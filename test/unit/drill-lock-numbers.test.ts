@@ -4,7 +4,7 @@ import { measure, retriesByNumber, retriesOf } from "../../src/drills/lock-busy-
 import { beatMsOf, togetherShare } from "../../src/drills/lock-busy-waves/waves.ts";
 import { isInFenceOrder } from "../../src/drills/locks/fenced-sink.ts";
 import { overlapMs } from "../../src/drills/renewal-outage/intervals.ts";
-import { readTold } from "../../src/drills/staged-failure/holder-tells.ts";
+import { readHolderMessage } from "../../src/drills/staged-failure/holder-messages.ts";
 
 const contenders = Array.from({ length: 50 }, (_, index) => index);
 /** Every contender comes back every 500 ms, a millisecond after the one before it. */
@@ -98,6 +98,9 @@ describe("the order of fences", () => {
 });
 
 test("what Node prints between a program's own lines is passed over", () => {
-  expect(readTold('{"event":"wrote late","status":412}')).toEqual({ event: "wrote late", status: 412 });
-  expect(readTold("(node:1) Warning: something")).toBeUndefined();
+  expect(readHolderMessage('{"event":"wrote late","status":412}')).toEqual({
+    event: "wrote late",
+    status: 412,
+  });
+  expect(readHolderMessage("(node:1) Warning: something")).toBeUndefined();
 });

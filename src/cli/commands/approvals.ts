@@ -32,7 +32,7 @@ export function addApprovalCommands({ program, does }: Cli): void {
         `\nExample:\n  interlock ${decision} 'run_...:review@1' --reason 'known customer'`,
       )
       .action(
-        does((context, id: string, options: DecisionOptions) => decide(context, decision, id, options)),
+        does((context, id: string, options: DecisionOptions) => sendDecision(context, decision, id, options)),
       );
   }
 }
@@ -90,7 +90,7 @@ function deciderOf({ decided_by, decided_by_name, decided_by_role }: Success<"ap
 
 type DecisionOptions = { readonly reason?: string; readonly hash?: string };
 
-async function decide(
+async function sendDecision(
   context: Context,
   decision: "approve" | "reject",
   id: string,

@@ -14,13 +14,13 @@ export function addAuditCommands({ program, does }: Cli): void {
     .option("--after <number>", "begin after the record of this number", wholeNumber)
     .addOption(new Option("--type <type>", "only records of this type").choices(eventTypes))
     .option("--actor <actor>", "only what this key or process did")
-    .option("--tenant <tenant>", "whose; with a platform key")
+    .option("--tenant <tenant>", "which tenant; with a platform key")
     .addHelpText("after", "\nExample:\n  interlock audit list --type tenant_changed")
     .action(does(listRecords));
   audit
     .command("verify")
     .description("compare every record that is kept with its hash; exit code 1 when one was changed")
-    .option("--tenant <tenant>", "whose, or platform for the platform's own; with a platform key")
+    .option("--tenant <tenant>", "which tenant, or platform for the platform itself; with a platform key")
     .option(
       "--expect <head>",
       "the head of an earlier verification: it must still be part of the chain",

@@ -13,7 +13,7 @@ type Status = Success<"getCanary">;
 export function addCanaryCommands({ program, does }: Cli): void {
   const canary = program
     .command("canary")
-    .description("try policies on a share of the runs; it rolls itself back; with a platform key");
+    .description("try policies on a share of the runs, with automatic rollback; needs a platform key");
   canary
     .command("start")
     .description("start one")
@@ -28,7 +28,7 @@ export function addCanaryCommands({ program, does }: Cli): void {
     .option("--tenant <tenant>", "whose runs; without one those of all tenants that do not say otherwise")
     .option("--window <time>", "how long a window is: 1s to 1h", durationMs)
     .option("--samples <count>", "of each side before anything is decided: 10 or more", wholeNumber)
-    .option("--windows-in-a-row <count>", "in so many a guard must be broken", wholeNumber)
+    .option("--windows-in-a-row <count>", "how many windows in a row must break a guard", wholeNumber)
     .option("--watch", "show both sides until it has ended")
     .addHelpText(
       "after",

@@ -29,7 +29,7 @@ export function addDeadLetterCommands({ program, does }: Cli): void {
     .action(does(showLetter));
   dlq
     .command("retry")
-    .description("let the same run and step go on with the next attempt; repeating does nothing more")
+    .description("retry the step with the next attempt, in the same run; repeating is safe")
     .argument("<letter>")
     .action(does(retryLetter));
   dlq
@@ -43,7 +43,7 @@ export function addDeadLetterCommands({ program, does }: Cli): void {
     .option("--older-than <time>", "written longer ago than this, such as 7d", durationMs)
     .addOption(stateOption())
     .addOption(reasonOption())
-    .option("--all", "whatever their age, state and reason")
+    .option("--all", "of any age, state and reason")
     .addHelpText("after", "\nExample:\n  interlock dlq purge --older-than 7d --state retried")
     .action(does(purgeLetters));
 }

@@ -29,7 +29,7 @@ export function addDrillCommand({ program, does }: Cli): void {
     .option("--requests <count>", "how many requests or results a burst has", wholeNumber)
     .option("--sweep", "try a grid of settings as well (admission-burst)")
     .option("--fault <command>", "with --url: the shell command that breaks what the drill is about")
-    .option("--mend <command>", "with --url: the one that mends it")
+    .option("--mend <command>", "with --url: the shell command that repairs it")
     .option("--report <folder>", "write an HTML page with plots, and the raw data as JSON")
     .addHelpText(
       "after",

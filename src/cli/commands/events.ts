@@ -11,12 +11,12 @@ export function addEventCommands({ program, does }: Cli): void {
   program
     .command("events")
     .description("print the tenant's audit trail, oldest first, or follow it")
-    .option("-f, --follow", "go on with what happens; Ctrl-C ends it")
+    .option("-f, --follow", "keep printing new events; Ctrl-C ends it")
     .option("--after <number>", "begin after the event of this number", wholeNumber)
     .option("--run <run>", "only those about this run")
     .option("-n, --limit <count>", "without --follow: how many at most", wholeNumber, 100)
     .addOption(new Option("--from <place>", "without --after: where to begin").choices(["start", "now"]))
-    .option("--tenant <tenant>", "whose; with a platform key")
+    .option("--tenant <tenant>", "which tenant; with a platform key")
     .addHelpText(
       "after",
       "\nExamples:\n  interlock events --limit 20\n  interlock events --follow --json\n  interlock events --run run_... --after 4711",

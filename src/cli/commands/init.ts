@@ -11,7 +11,7 @@ export function addInitCommand({ program, does }: Cli): void {
   program
     .command("init")
     .description("write an example workflow and a worker, and say how to run them")
-    .argument("[folder]", "where; it is made when it is not there", ".")
+    .argument("[folder]", "target folder, created if missing", ".")
     .addHelpText("after", "\nExample:\n  interlock init hello")
     .action(does(init));
 }

@@ -13,17 +13,17 @@ export type TypedPolicies = Body<"setPolicies">["policies"];
 export function addPolicyCommands({ program, does }: Cli): void {
   const policy = program
     .command("policy")
-    .description("how runs are started, how results meet busy runs; with a platform key");
+    .description("how runs are started and results are applied; with a platform key");
   policy
     .command("show", { isDefault: true })
     .description("show which policies hold, and what is rolled out to a share of the runs")
-    .option("--tenant <tenant>", "whose; without one the platform's, for all")
+    .option("--tenant <tenant>", "which tenant; without it, the whole platform")
     .action(does(showPolicies));
   policy
     .command("set")
     .description("set policies for all runs, or for a share of them")
     .argument("<policies...>", "such as results.strategy=retry; results.strategy=unset clears it")
-    .option("--tenant <tenant>", "whose; without one the platform's, for all")
+    .option("--tenant <tenant>", "which tenant; without it, the whole platform")
     .option("--percent <percent>", "of the runs; 100 sets them for all and ends the rollout", percentage)
     .addHelpText(
       "after",
@@ -32,8 +32,8 @@ export function addPolicyCommands({ program, does }: Cli): void {
     .action(does(setPolicies));
   policy
     .command("rollback")
-    .description("take a rollout back: all runs follow what is set for all")
-    .option("--tenant <tenant>", "whose; without one the platform's")
+    .description("undo a rollout: all runs follow the policies set for all")
+    .option("--tenant <tenant>", "which tenant; without it, the platform")
     .action(does(rollBack));
 }
 

@@ -23,12 +23,12 @@ export function addPoolCommands({ program, does }: Cli): void {
     .description("limit a pool; a new name makes a new pool")
     .argument("<pool>")
     .option("--max-running <count>", "how many of its jobs may run at once", wholeNumber)
-    .option("--topics <topics>", "the only topics its workers get, with commas between", topicList)
+    .option("--topics <topics>", "the only topics its workers get, separated by commas", topicList)
     .option("--unset <limits...>", "limits to remove: max-running, topics", limitName)
     .addHelpText("after", "\nExample:\n  interlock pools set gpu --max-running 4 --topics render,train")
     .action(does(setPool));
   withWaiting(pools.command("drain"))
-    .description("give a pool's workers no new jobs; what they run goes on")
+    .description("give a pool's workers no new jobs; running jobs continue")
     .argument("<pool>")
     .addHelpText("after", "\nExample:\n  interlock pools drain gpu --wait && sudo reboot")
     .action(does(drainPool));
@@ -39,7 +39,7 @@ export function addPoolCommands({ program, does }: Cli): void {
     .action(does(resumePool));
   pools
     .command("delete")
-    .description("remove a pool's limits; its workers may go on")
+    .description("remove a pool's limits; its workers continue")
     .argument("<pool>")
     .action(does(deletePool));
 }
@@ -66,8 +66,12 @@ export function addTopicCommands({ program, does }: Cli): void {
 
 function withWaiting(command: Command): Command {
   return command
-    .option("--wait", "until none of its jobs runs any more")
-    .option("--timeout <time>", "with --wait: stop waiting after this long; it drains on", durationMs);
+    .option("--wait", "wait until none of its jobs runs")
+    .option(
+      "--timeout <time>",
+      "with --wait: stop waiting after this long; the pool keeps draining",
+      durationMs,
+    );
 }
 
 const topicList = (text: string) => text.split(",").map((topic) => topic.trim());
@@ -87,7 +91,7 @@ async function listPools(context: Context): Promise<void> {
   const { output } = context;
   const list = await context.client().call("listPools");
   showList(context, list, {
-    none: "No pools: no worker was heard of lately, and there are no limits.",
+    none: "No pools: no worker was seen lately, and there are no limits.",
     lines: (items) =>
       output.table(
         ["pool", "running", "state", "workers", "topics"],
@@ -201,7 +205,7 @@ async function listTopics(context: Context): Promise<void> {
   const { output } = context;
   const list = await context.client().call("listTopics");
   showList(context, list, {
-    none: "No topics: no worker was heard of lately, and there are no limits.",
+    none: "No topics: no worker was seen lately, and there are no limits.",
     lines: (items) =>
       output.table(
         ["topic", "running", { title: "waiting", align: "right" }, { title: "workers", align: "right" }],

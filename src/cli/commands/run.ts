@@ -13,12 +13,12 @@ import { hasEnded, leftGoing, lineTeller, watchRun } from "../watch-run.ts";
 export function addRunCommand({ program, does }: Cli): void {
   program
     .command("run")
-    .description("start a run and show it live; Ctrl-C leaves it going")
+    .description("start a run and show it live; Ctrl-C leaves it running")
     .argument("<workflow>")
     .option("-i, --input <json>", "its input: JSON, @file, or - for standard input", "{}")
     .option("-k, --key <key>", "idempotency key: the same key and input again give the same run")
     .option("--no-wait", "do not wait for its end")
-    .option("--timeout <time>", "stop waiting after this long, such as 5min; the run goes on", durationMs)
+    .option("--timeout <time>", "stop waiting after this long, such as 5min; the run continues", durationMs)
     .addHelpText(
       "after",
       `\nExamples:\n  interlock run hello --input '{"name": "Ada"}'\n  interlock run refund --input @order.json --key order-17 --no-wait`,

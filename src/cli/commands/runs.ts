@@ -29,9 +29,9 @@ export function addRunsCommands({ program, does }: Cli): void {
   ).action(does(showTimeline));
   runs
     .command("watch")
-    .description("follow a run to its end; Ctrl-C leaves it going")
+    .description("follow a run to its end; Ctrl-C leaves it running")
     .argument("<run>")
-    .option("--timeout <time>", "stop watching after this long, such as 5min; the run goes on", durationMs)
+    .option("--timeout <time>", "stop watching after this long, such as 5min; the run continues", durationMs)
     .action(does(watch));
   runs
     .command("cancel")
@@ -46,7 +46,7 @@ export function addRunsCommands({ program, does }: Cli): void {
     .action(does(deleteRun));
   runs
     .command("rerun")
-    .description("start a run anew from one of its steps, with what was done before it")
+    .description("start a new run from one of its steps, keeping the results before it")
     .argument("<run>")
     .option("--from <step>", "the first step to do again (default: the one that failed)")
     .option("-k, --key <key>", "idempotency key")

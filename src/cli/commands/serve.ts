@@ -12,7 +12,7 @@ import { wholeNumber } from "../values.ts";
 export function addServeCommand({ program, does }: Cli): void {
   program
     .command("serve")
-    .description("start a server; prints one JSON line when it takes requests, or on a terminal how to go on")
+    .description("start a server; prints one JSON line when it is ready, or next steps on a terminal")
     .option(
       "--roles <roles>",
       "what this process does: gateway, engine, scheduler, with commas between (setting process.roles)",

@@ -56,7 +56,7 @@ export function addKeyCommands({ program, does }: Cli): void {
     keys.command("list", { isDefault: true }).description("list API keys, without their secrets"),
     keysListed,
   )
-    .option("--tenant <tenant>", "whose; with a platform key")
+    .option("--tenant <tenant>", "which tenant; with a platform key")
     .option("--platform", "the platform's own; with a platform key")
     .action(does(listKeys));
   keys
@@ -64,7 +64,7 @@ export function addKeyCommands({ program, does }: Cli): void {
     .description("create an API key; it is shown once")
     .argument("<name>", "what it is for")
     .addOption(new Option("--role <role>", "what it may do").choices(keyRoles).makeOptionMandatory())
-    .option("--tenant <tenant>", "whose; with a platform key")
+    .option("--tenant <tenant>", "which tenant; with a platform key")
     .option("--owner <owner>", "the person or service that it belongs to; its name by default")
     .option("--expires-in <time>", "such as 90d", durationMs)
     .addHelpText(
@@ -76,12 +76,12 @@ export function addKeyCommands({ program, does }: Cli): void {
     .command("revoke")
     .description("revoke an API key, at once and for good")
     .argument("<key-id>")
-    .option("--tenant <tenant>", "whose; with a platform key")
+    .option("--tenant <tenant>", "which tenant; with a platform key")
     .option("--platform", "it is the platform's own; with a platform key")
     .action(does(revokeKey));
   program
     .command("idempotency")
-    .description("tell which run an idempotency key stands for")
+    .description("show the run of an idempotency key")
     .argument("<key>")
     .addHelpText("after", "\nExample:\n  interlock idempotency order-17")
     .action(does(lookUpKey));

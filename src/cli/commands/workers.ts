@@ -4,17 +4,14 @@ import { showList } from "../lists.ts";
 import { duration } from "../text.ts";
 
 export function addWorkerCommands({ program, does }: Cli): void {
-  program
-    .command("workers")
-    .description("list the workers that were heard of lately")
-    .action(does(listWorkers));
+  program.command("workers").description("list the workers seen lately").action(does(listWorkers));
 }
 
 async function listWorkers(context: Context): Promise<void> {
   const { output } = context;
   const list = await context.client().call("listWorkers");
   showList(context, list, {
-    none: "No worker was heard of lately.",
+    none: "No worker was seen lately.",
     lines: (items) =>
       output.table(
         ["worker", "pool", "topics", "running", "labels", "capabilities", { title: "seen", align: "right" }],

@@ -32,12 +32,12 @@ export function addWorkflowCommands({ program, does }: Cli): void {
     .action(does(validateWorkflow));
   workflows
     .command("delete")
-    .description("remove a workflow; runs that were started go on")
+    .description("remove a workflow; started runs continue")
     .argument("<workflow>")
     .action(does(deleteWorkflow));
   workflows
     .command("dry-run")
-    .description("play a workflow through without starting anything")
+    .description("dry-run a workflow without starting a run")
     .argument("<workflow>")
     .option("-i, --input <json>", "the run's input: JSON, @file, or - for standard input")
     .option("--outputs <json>", "what workers would answer, by step: JSON, @file or -")

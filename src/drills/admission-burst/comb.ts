@@ -1,7 +1,7 @@
 // How far retries beat like a comb, as one number: the share of them that is due in the fullest fifth of the beat.
 
 export type Comb = {
-  /** About a third when they are spread by chance, towards 1 when all come together; not a number when there are too few. */
+  /** About a third when they are spread at random, towards 1 when all come together; not a number when there are too few. */
   readonly share: number;
   /** From one wave to the next, as it fits best: the poll interval and what a try takes. */
   readonly beatMs: number;
@@ -14,7 +14,7 @@ const slowestBeat = 3;
 const beatStepMs = 0.25;
 /** A window is no longer than it must be: a beat that drifts by a millisecond or two is still one beat within so few. */
 const beatsMin = 5;
-/** With fewer the fullest fifth is chance: of 60 arrivals at random times about 20 are in it, of 20 half. */
+/** With fewer the fullest fifth is random: of 60 arrivals at random times about 20 are in it, of 20 half. */
 const arrivalsMin = 60;
 const phases = 20;
 const fullestPhases = phases / 5;

@@ -38,7 +38,7 @@ export const admissionBurst: Drill = {
   run,
 };
 
-/** Instead of 2 s: whoever would get 503 gets it sooner. */
+/** Instead of 2 s: a 503 comes sooner. */
 const quickWaitMs = 600;
 
 async function run(stage: Stage): Promise<Outcome> {

@@ -8,7 +8,7 @@ export type GateSeen = {
   readonly arrivalsMs?: readonly number[];
   /** When each that found the lock busy is due to come back, in order: arrivals without what a busy machine adds to them. */
   readonly dueMs?: readonly number[];
-  /** The most active runs that the store itself has told with an admission; absent likewise. */
+  /** The most active runs that the store has reported with an admission; absent likewise. */
   readonly activeMost?: number;
   /** Tries that found the lock busy and waited. Of a deployment, everybody's. */
   readonly busyRetries: number;
@@ -90,6 +90,6 @@ function activeAfter<Name extends OperationName>(
 ): number {
   if (name !== "admit" && name !== "createRun") return 0;
   if ((request as RequestOf<"admit">).tenant !== tenant) return 0;
-  const told = answer as Answer<"admit"> | Answer<"createRun">;
-  return told.kind === "admitted" || told.kind === "created" ? told.active : 0;
+  const admission = answer as Answer<"admit"> | Answer<"createRun">;
+  return admission.kind === "admitted" || admission.kind === "created" ? admission.active : 0;
 }

@@ -23,7 +23,7 @@ export function judgeBursts(bursts: readonly Burst[]): Check[] {
   ];
 }
 
-/** Who is told that the limit is reached must have been told the truth; who was told 503 was told nothing about it. */
+/** A 429 must be true; a 503 says nothing about the limit. */
 function admitsTheLimit({ variant, clients, tries, activeAfter, gate }: Burst): Check {
   const { started, refused, other } = countsOf(tries);
   const isExact = started === limit || (started < limit && refused === 0);
@@ -58,7 +58,7 @@ function atomicIsNotSlower(bursts: readonly Burst[]): Check[] {
   });
 }
 
-/** A 503 that comes soon is no decision: whoever gets it knows no more than before. */
+/** An early 503 is no decision: its caller knows no more than before. */
 function decidedMs(tried: StartTry): number {
   const isDecided = tried.kind === "started" || (tried.kind === "refused" && tried.status === 429);
   return isDecided ? tried.tookMs : Number.POSITIVE_INFINITY;

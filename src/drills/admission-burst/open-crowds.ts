@@ -20,11 +20,11 @@ export function openCrowds(): Crowds {
       const stop = () => hear({ kind: "broken", error: signal.reason as Error });
       signal.addEventListener("abort", stop);
       try {
-        const told = new Promise<FromCrowdThread>((resolve) => {
+        const received = new Promise<FromCrowdThread>((resolve) => {
           hear = resolve;
         });
         thread.postMessage(asked);
-        const message = await told;
+        const message = await received;
         if (message.kind === "broken") throw message.error;
         return message.seen;
       } finally {

@@ -38,7 +38,7 @@ const sizes = {
 };
 /** Not what this is about: no claim should be lost by a busy machine. */
 const leaseMs = 30_000;
-/** Embedded, one worker is busy most of the time: only what finds no free place is told over the bus. */
+/** Embedded, one worker is busy most of the time: only jobs that find no free place are published on the bus. */
 const staff = {
   embedded: { workers: 1, places: 3, workMs: 100 },
   cluster: { workers: 2, workMs: 60 },
@@ -61,11 +61,11 @@ async function run(stage: Stage): Promise<Outcome> {
   const scene = await openScene(stage, { ...staff[target.kind], ...places, leaseMs });
   try {
     await scene.warmUp(warmRuns);
-    const untoldBefore = await untold(stage);
+    const unpublishedBefore = await unpublishedHints(stage);
     const outage = await strikeUnderLoad(stage, scene, { fault, outageMs });
     await scene.goOn(warmRuns);
     const ledger = await scene.end(withinMs);
-    messages.lost += (await untold(stage)) - untoldBefore;
+    messages.lost += (await unpublishedHints(stage)) - unpublishedBefore;
     return outcomeOf(stage, { ledger, outage, lost: messages.lost });
   } finally {
     await scene.close();
@@ -104,7 +104,7 @@ function faultOf({ target: { inside, processes }, options }: Stage, messages: { 
 }
 
 /** Messages that the servers of a cluster of the drill's own could not give to the bus. */
-async function untold({ target }: Stage): Promise<number> {
+async function unpublishedHints({ target }: Stage): Promise<number> {
   if (target.processes === undefined) return 0;
   return (await target.readMetrics()).sum("bus_publish_total", { outcome: "unavailable" });
 }

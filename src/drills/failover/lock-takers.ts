@@ -24,7 +24,7 @@ const againAfterMs = 100;
 /** Rivals that ask side by side. */
 const atOnce = 8;
 
-/** Each lock is asked for under one token until it is granted: whoever got no answer may hold it. */
+/** Each lock is asked for under one token until it is granted: a caller without an answer may hold it. */
 export function startLockTakers({ urls, apiKey, nowMs }: Agents): LockTakers {
   const stopping = new AbortController();
   const grants: LockGrant[] = [];
@@ -69,7 +69,7 @@ export type Rivalry = {
   readonly fenceNotGrown: readonly string[];
 };
 
-/** Whoever holds a lock keeps it against a rival, can renew it, and gives it on with a larger fence. */
+/** A holder keeps its lock against a rival, can renew it, and hands it on with a larger fence. */
 export async function tryRivals(
   target: { readonly url: string; readonly apiKey: string },
   grants: readonly LockGrant[],

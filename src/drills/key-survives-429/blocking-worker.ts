@@ -1,4 +1,4 @@
-// A real worker that takes jobs and keeps them until it is told to finish: its run fills the tenant's slot meanwhile.
+// A real worker that takes jobs and keeps them until it is asked to finish: its run fills the tenant's slot meanwhile.
 import { worker } from "../../sdk/worker/worker.ts";
 import type { DrillTenant } from "../target/target.ts";
 
@@ -34,7 +34,7 @@ export function startBlockingWorker({ workerKey }: DrillTenant, url: string): Bl
       return {};
     },
   });
-  // A worker that the server will not have ends by itself: whoever waits for the job is told why.
+  // A worker that the server rejects ends: the error reaches the caller that waits for the job.
   running.finished.catch(() => {});
   return {
     holding: Promise.race([holding, running.finished.then(() => holding)]),

@@ -1,4 +1,4 @@
-// Something that is broken for a while, under load: by the drill itself, or by the commands of whoever runs a deployment.
+// A fault under load, for a while: caused by the drill itself, or by commands of the operator of a deployment.
 import { spawn } from "node:child_process";
 import { runtime } from "../../sdk/runtime.ts";
 import { DrillImpossible, type DrillOptions, type Stage } from "../drill.ts";
@@ -36,7 +36,7 @@ export async function strikeUnderLoad(
     awayAtMs = scene.nowMs();
     await cameTrue(() => scene.nowMs() >= struckAtMs + outageMs, { withinMs: outageMs, signal });
   } catch (error) {
-    // Whoever stops the drill, or whatever went wrong: nothing stays broken because of it.
+    // The fault is repaired however the drill ends.
     await fault.mend().catch(() => undefined);
     throw error;
   }

@@ -1,4 +1,4 @@
-// What a steady load was told, what its workers did, and how it all ended: the record that a drill is judged by.
+// The record that a drill is judged by: the answers to a steady load, what its workers did, and how its runs ended.
 import type { StartTry } from "../try-start.ts";
 
 /** One start under its key, sent again until it was answered, as every client should. Times are since the load began. */
@@ -67,9 +67,9 @@ export type Judgement = {
   readonly notSucceeded: readonly string[];
   /** Steps of runs that succeeded without a worker that did them. */
   readonly notDone: readonly string[];
-  /** Steps of which two attempts were told that their result counts. */
+  /** Steps with two accepted results. */
   readonly countedTwice: readonly string[];
-  /** Steps that keep another result than the one whose worker was told that it counts. */
+  /** Steps that keep another result than the accepted one. */
   readonly otherResult: readonly string[];
   /** Allowed, and worth knowing: a worker that lost its claim may have done the work already. */
   readonly doneTwice: readonly string[];
@@ -104,7 +104,7 @@ type StepWork = {
   readonly name: string;
   /** The job whose result the run keeps. */
   readonly kept: string | undefined;
-  /** Jobs of it that were done, and jobs whose workers were told that their result counts. */
+  /** Jobs of it that were done, and jobs whose result was accepted. */
   readonly done: ReadonlySet<string>;
   readonly counted: ReadonlySet<string>;
 };

@@ -142,7 +142,7 @@ export function phasesTable(phases: ReadonlyArray<readonly [phase: string, ms: n
   return { title: "Phases", columns: ["phase", "duration"], rows };
 }
 
-/** Whoever knows a claim token may report: the data is for others to read. */
+/** Claim tokens are left out: anyone who knows one may report, and the data is for others to read. */
 export function loadData(ledger: Ledger, more: object): unknown {
   const whole = (ms: number | undefined) => (ms === undefined ? null : Math.round(ms));
   const ends = new Map(ledger.ends.map((end) => [end.key, end]));

@@ -34,7 +34,7 @@ export function outageTimes(ledger: Ledger, { struckAtMs, backAtMs }: Outage): O
   };
 }
 
-/** Starts that were sent and answered while it was surely away, by what they were told. */
+/** Starts that were sent and answered while it was surely away, by answer. */
 export function answersDuring({ starts }: Ledger, { awayAtMs, mendingAtMs }: Outage) {
   const tries = starts
     .flatMap((start) => start.tries)

@@ -20,7 +20,7 @@ export type ReadingEnds = {
 const atOnce = 8;
 const againAfterMs = 100;
 
-/** What has not ended in time is told as it is then. */
+/** Runs that have not ended in time are reported with their present status. */
 export async function readEnds(
   reading: ReadingEnds,
   starts: readonly StartRecord[],

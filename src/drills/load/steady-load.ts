@@ -27,7 +27,7 @@ export type SteadyLoad = {
 
 /** Without an answer for so long it is asked again. */
 const timeoutMs = 3_000;
-/** As a client does that has been told 503. */
+/** As a client does after a 503. */
 const againAfterMs = 100;
 const readEveryMs = 150;
 
@@ -116,7 +116,7 @@ function failureName(error: unknown): string {
   throw error;
 }
 
-/** Trouble is told as trouble: 503 or nothing at all, and never as an answer to the question. */
+/** Trouble is 503 or no answer at all, never an answer to the question. */
 export function isTrouble(tried: StartTry): boolean {
   return tried.kind === "no_answer" || (tried.kind === "refused" && tried.status === 503);
 }

@@ -26,7 +26,7 @@ export function firstAfter(successesMs: readonly number[], atMs: number): number
   return later.length === 0 ? undefined : Math.min(...later);
 }
 
-/** How many times fall into each bin, from 0 up to `untilMs`; empty bins are told as well. */
+/** How many times fall into each bin, from 0 up to `untilMs`; empty bins are included. */
 export function binned(
   timesMs: readonly number[],
   { binMs, untilMs }: { readonly binMs: number; readonly untilMs: number },

@@ -48,7 +48,7 @@ async function runLockBusyWaves(stage: Stage): Promise<Outcome> {
   const requests = options.requests ?? requestsOf[size];
   if (requests < requestsMin || requests > requestsMax)
     throw new DrillImpossible(`--requests must be ${requestsMin} to ${requestsMax} for this drill.`);
-  // What a deployment's delay is set to is not told; its own default is as good as any.
+  // A deployment does not show its delay; the default is as good as any.
   const delayMs = target.kind === "deployment" ? delayMsOf.full : delayMsOf[size];
   const done: VariantResult[] = [];
   for (const { name, settings } of variants) {

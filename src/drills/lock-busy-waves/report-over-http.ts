@@ -1,4 +1,4 @@
-// All results at once over HTTP, where the instance cannot be watched: each in a request of its own, again when it is told so.
+// All results at once over HTTP, where the instance cannot be watched: each in a request of its own, repeated when the answer asks for it.
 
 import type { Client } from "../../sdk/client.ts";
 import { InterlockApiError } from "../../sdk/client-errors.ts";

@@ -12,7 +12,7 @@ export type Reporting = {
 export type ResultTries = {
   /** When each try reached the run. */
   readonly sentMs: number[];
-  /** When a try was told that the run is busy. */
+  /** When a try found the run busy. */
   readonly busyMs: number[];
   durableMs?: number;
 };

@@ -1,6 +1,6 @@
 // How far retries come in waves, as numbers: how many contenders come back together, and in which rhythm.
 
-/** In a group with fewer, how many come together is chance. */
+/** In a group with fewer, how many come together is random. */
 const crowdMin = 10;
 
 /**

@@ -25,7 +25,7 @@ export async function asked<Value>(request: Promise<Value>): Promise<Asked<Value
 }
 
 /** As a step shows it. */
-export function told<Value>(outcome: Asked<Value>, answered: string): string {
+export function describeOutcome<Value>(outcome: Asked<Value>, answered: string): string {
   if (outcome.kind === "answered") return answered;
   const { status, title, holder } = outcome;
   return `${status} ${title}${holder === undefined ? "" : `, held by ${holder}`}`;

@@ -57,7 +57,7 @@ export async function claimJobs(
   return { runId: run.run_id, results };
 }
 
-/** As workers that speak over the bus report: the instance is told again until the result is durable. */
+/** As workers on the bus report: the result is sent again until it is durable. */
 export async function publish(
   { bus }: Inside,
   { id }: DrillTenant,

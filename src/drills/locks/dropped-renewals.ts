@@ -7,7 +7,7 @@ import type { DrillTenant } from "../target/target.ts";
 export type DroppedRenewals = {
   readonly token: string;
   readonly fence: number;
-  /** When the lock was granted, and when the SDK told the work to stop, by the monotonic clock. */
+  /** When the lock was granted, and when the SDK stopped the work, by the monotonic clock. */
   readonly grantedMs: number;
   readonly lostMs: Promise<number>;
   renewalsFailed(): number;
@@ -39,7 +39,7 @@ export function holdWithoutRenewals(
         await runtime.sleep(10 * ttlMs, stop);
       };
       const options = { ttlMs, owner, signal, onLost: () => tell(nowMs()) };
-      // It rejects with the loss, which was told already, or because there never was a lock.
+      // It rejects with the loss, which was reported already, or because there never was a lock.
       withLock(client, resource, work, options).catch(reject);
     });
   });

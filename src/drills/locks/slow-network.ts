@@ -19,7 +19,7 @@ export async function openSlowNetwork(serverUrl: string, delayMs: number): Promi
     const stop = AbortSignal.any([gone.signal, closed.signal]);
     pass(request, response, { serverUrl, delayMs, stop }).then(
       () => tookMs.push(runtime.now().monotonicMs - arrivedMs),
-      // Whoever asked is gone, or the server is: a connection that breaks is all that a client sees of either.
+      // The client or the server is gone: the client only sees a broken connection.
       () => response.destroy(),
     );
   });

@@ -59,8 +59,8 @@ export async function startRedisGroup({ sentinels: count, args = [] }: GroupOpti
       sentinels.push(await start(startRedisSentinel(watching(primary, Math.floor(count / 2) + 1))));
     }
     await until("the Sentinels know each other and the replica", async () => {
-      const told = await Promise.all(sentinels.map(describeMaster));
-      return told.every(
+      const masters = await Promise.all(sentinels.map(describeMaster));
+      return masters.every(
         (fields) => fields["num-slaves"] === "1" && fields["num-other-sentinels"] === `${count - 1}`,
       );
     });
@@ -106,8 +106,8 @@ function groupOf(servers: readonly RedisServer[], sentinels: readonly RedisServe
       const next = servers.find((server) => server !== old) as RedisServer;
       await until("the other server is the master", async () => {
         if ((await roleOf(next)) !== "master") return false;
-        const told = await Promise.all(sentinels.map(describeMaster));
-        return told.some((fields) => fields.port === String(next.port));
+        const masters = await Promise.all(sentinels.map(describeMaster));
+        return masters.some((fields) => fields.port === String(next.port));
       });
       return next;
     },

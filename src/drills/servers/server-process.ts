@@ -26,7 +26,7 @@ export type ServerKind = {
   /** `redis-server`; the variable `INTERLOCK_REDIS_SERVER` may say where it is. */
   readonly program: string;
   readonly variable: string;
-  /** What to install, for whoever has not got it. */
+  /** What to install when it is missing. */
   readonly version: string;
   args(place: { readonly port: number; readonly folder: string }): readonly string[];
   isUp(up: Up): boolean | Promise<boolean>;

@@ -5,21 +5,21 @@ import { type Lease, LockLost, withLock } from "../../sdk/locks/with-lock.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { asked } from "../locks/asked.ts";
 import { writeTo } from "../locks/fenced-sink.ts";
-import type { HolderTells } from "./holder-tells.ts";
+import type { HolderMessage } from "./holder-messages.ts";
 
 /** Longer than any wait for the processor; the pause of the drill is much longer. */
 const pauseMsMin = 1_000;
 const lookEveryMs = 50;
 const writesBefore = 3;
 
-/** How long the program waits for its pause: what has gone wrong by then is told by whoever started it. */
+/** How long the program waits for its pause: the program that started it reports what went wrong by then. */
 const pausedWithinMs = 60_000;
 
 // The server and the key come by the environment, as for every program that uses the SDK.
 const [resource = "", ttlMs = "", sinkUrl = "", owner = ""] = process.argv.slice(2);
 const client = createClient({ retry: { attemptsMax: 1 } });
 
-function tell(line: HolderTells): void {
+function tell(line: HolderMessage): void {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 

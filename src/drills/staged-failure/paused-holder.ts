@@ -9,7 +9,7 @@ import { isInFenceOrder, openFencedSink, type SinkWrite, writeTo } from "../lock
 import { openSlowNetwork } from "../locks/slow-network.ts";
 import { startChildProgram } from "../target/child-program.ts";
 import type { DrillTenant } from "../target/target.ts";
-import { type HolderTells, readTold } from "./holder-tells.ts";
+import { type HolderMessage, readHolderMessage } from "./holder-messages.ts";
 
 export type PauseTerms = {
   readonly tenant: DrillTenant;
@@ -41,16 +41,16 @@ export async function pauseHolder(stage: Stage, terms: PauseTerms): Promise<Paus
   const nowMs = () => runtime.now().monotonicMs - startedMs;
   const sink = await openFencedSink(startedMs);
   const network = await openSlowNetwork(tenant.client.url, delayMs);
-  const said: HolderTells[] = [];
+  const said: HolderMessage[] = [];
   const child = startChildProgram({
     args: [program, resource, String(ttlMs), sink.url, pausedOwner],
     environment: { INTERLOCK_URL: network.url, INTERLOCK_API_KEY: tenant.adminKey },
     hear(line) {
-      const told = readTold(line);
-      if (told !== undefined) said.push(told);
+      const message = readHolderMessage(line);
+      if (message !== undefined) said.push(message);
     },
   });
-  const hasSaid = (event: HolderTells["event"]) => () => said.some((told) => told.event === event);
+  const hasSaid = (event: HolderMessage["event"]) => () => said.some((message) => message.event === event);
   const within = { withinMs: slackMs, signal };
   try {
     const isUp = () => hasSaid("holding")() || child.hasEnded();
@@ -87,7 +87,7 @@ export async function pauseHolder(stage: Stage, terms: PauseTerms): Promise<Paus
 }
 
 type Seen = {
-  readonly said: readonly HolderTells[];
+  readonly said: readonly HolderMessage[];
   /** Who has the lock when the paused program has done its worst. */
   readonly holder: string;
   readonly lastWrite: number;
@@ -95,17 +95,18 @@ type Seen = {
   readonly fence: number;
 };
 
-/** Whoever queues asks four times a second; the rest is for a machine that is busy. */
+/** A waiter asks four times a second; the rest is for a busy machine. */
 const takeoverSlackMs = 2_000;
 
 function checksOf(seen: Seen, writes: readonly SinkWrite[], ttlMs: number): readonly Check[] {
   const { said, holder, lastWrite, takeoverMs, fence } = seen;
-  const oldFence = said.flatMap((told) => (told.event === "holding" ? [told.fence] : []))[0] ?? 0;
-  const lateWrites = said.flatMap((told) => (told.event === "wrote late" ? [told.status] : []));
-  const renewed = said.flatMap((told) => (told.event === "renewed late" ? [told.answer] : []))[0];
-  const released = said.flatMap((told) => (told.event === "released late" ? [told.answer] : []))[0];
-  const given = said.flatMap((told) => (told.event === "asked for headers" ? [told.given] : []))[0];
-  const lost = said.flatMap((told) => (told.event === "ended" ? [told.lost] : []))[0] ?? "it did not end";
+  const oldFence = said.flatMap((message) => (message.event === "holding" ? [message.fence] : []))[0] ?? 0;
+  const lateWrites = said.flatMap((message) => (message.event === "wrote late" ? [message.status] : []));
+  const renewed = said.flatMap((message) => (message.event === "renewed late" ? [message.answer] : []))[0];
+  const released = said.flatMap((message) => (message.event === "released late" ? [message.answer] : []))[0];
+  const given = said.flatMap((message) => (message.event === "asked for headers" ? [message.given] : []))[0];
+  const lost =
+    said.flatMap((message) => (message.event === "ended" ? [message.lost] : []))[0] ?? "it did not end";
   return [
     check(
       "paused past the ttl: another owner takes over, with a higher fence",

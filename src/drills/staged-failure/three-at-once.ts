@@ -2,7 +2,7 @@
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Stage } from "../drill.ts";
-import { asked, isNotOwned, told } from "../locks/asked.ts";
+import { asked, describeOutcome, isNotOwned } from "../locks/asked.ts";
 import { holdWithoutRenewals } from "../locks/dropped-renewals.ts";
 import { openFencedSink, type SinkWrite, writeTo } from "../locks/fenced-sink.ts";
 import type { DrillTenant } from "../target/target.ts";
@@ -54,8 +54,13 @@ export async function failThreeWays(
         `after ${Math.round(takenMs)} ms, ${next.fence}`,
         takenMs >= ttlMs && next.fence > old.fence,
       ),
-      check("stale renew", "409 lock not owned", told(renewed, "renewed"), isNotOwned(renewed)),
-      check("stale release", "409 lock not owned", told(released, "released"), isNotOwned(released)),
+      check("stale renew", "409 lock not owned", describeOutcome(renewed, "renewed"), isNotOwned(renewed)),
+      check(
+        "stale release",
+        "409 lock not owned",
+        describeOutcome(released, "released"),
+        isNotOwned(released),
+      ),
       check(
         "writes: old owner, new owner, old owner again",
         "204, 204, 412",
@@ -65,7 +70,7 @@ export async function failThreeWays(
       check(
         "the new owner holds the lock throughout, and gives it back",
         `${newOwner}, released`,
-        `${holder ?? "nobody"}, ${told(given, "released")}`,
+        `${holder ?? "nobody"}, ${describeOutcome(given, "released")}`,
         holder === newOwner && given.kind === "answered",
       ),
     ];

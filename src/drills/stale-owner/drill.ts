@@ -4,7 +4,7 @@ import type { Client } from "../../sdk/client.ts";
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Drill, type Outcome, type Plot, type Size, type Stage } from "../drill.ts";
-import { asked, isHeldBy, isNotOwned, told } from "../locks/asked.ts";
+import { asked, describeOutcome, isHeldBy, isNotOwned } from "../locks/asked.ts";
 import { type FencedSink, openFencedSink, writeTo } from "../locks/fenced-sink.ts";
 import type { DrillTenant } from "../target/target.ts";
 import { countRefusals } from "./count-refusals.ts";
@@ -110,7 +110,7 @@ async function holdAsA(scene: Scene): Promise<Grant> {
     check(
       "B asks while A holds it",
       `409 lock unavailable, held by ${agentA}`,
-      told(refused, "granted"),
+      describeOutcome(refused, "granted"),
       isHeldBy(refused, agentA),
     ),
   );
@@ -148,7 +148,7 @@ async function takeOver(scene: Scene, grantA: Grant): Promise<Grant> {
   return { token: granted.token, fence: granted.fence, sentMs };
 }
 
-/** Whoever queues asks four times a second; the rest is for a machine that is busy. */
+/** A waiter asks four times a second; the rest is for a busy machine. */
 const handoverMs = 2_000;
 
 async function comeBack(scene: Scene, grantA: Grant, grantB: Grant): Promise<void> {
@@ -159,8 +159,8 @@ async function comeBack(scene: Scene, grantA: Grant, grantB: Grant): Promise<voi
   const released = await asked(a.locks.release({ resource, token }));
   const status = await writeTo(sink.url, agentA, fenceHeaders({ resource, fence }));
   checks.push(
-    check("A renews", "409 lock not owned", told(renewed, "renewed"), isNotOwned(renewed)),
-    check("A releases", "409 lock not owned", told(released, "released"), isNotOwned(released)),
+    check("A renews", "409 lock not owned", describeOutcome(renewed, "renewed"), isNotOwned(renewed)),
+    check("A releases", "409 lock not owned", describeOutcome(released, "released"), isNotOwned(released)),
     check("A writes with its old fence", "refused (412)", status, status === 412),
   );
   const refused = await asked(c.locks.acquire({ resource, owner: agentC, ttl_ms: ttlMs }));
@@ -170,7 +170,7 @@ async function comeBack(scene: Scene, grantA: Grant, grantB: Grant): Promise<voi
     check(
       "C asks: the lock still excludes",
       `409 lock unavailable, held by ${agentB}`,
-      told(refused, "granted"),
+      describeOutcome(refused, "granted"),
       isHeldBy(refused, agentB),
     ),
     check(
@@ -181,7 +181,7 @@ async function comeBack(scene: Scene, grantA: Grant, grantB: Grant): Promise<voi
     ),
   );
   const given = await asked(b.locks.release({ resource, token: grantB.token }));
-  checks.push(check("B releases", "released", told(given, "released"), given.kind === "answered"));
+  checks.push(check("B releases", "released", describeOutcome(given, "released"), given.kind === "answered"));
 }
 
 /** A lock that nobody takes after its time: it is over for its old owner all the same. */
@@ -201,7 +201,7 @@ async function comeBackToUnclaimed({ a, ttlMs, checks }: Scene, token: string): 
     check(
       "a lock that expired and that nobody took: its old owner renews, releases",
       "409 lock not owned, twice",
-      `${told(renewed, "renewed")}; ${told(released, "released")}`,
+      `${describeOutcome(renewed, "renewed")}; ${describeOutcome(released, "released")}`,
       isNotOwned(renewed) && isNotOwned(released),
     ),
   );

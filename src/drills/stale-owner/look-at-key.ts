@@ -21,7 +21,7 @@ export async function lookAtKey(
   const leftMs = await redis.command<number>("PTTL", key);
   const [shownToken, instance = "", shownFence] = value.split(" ");
   const isOurs = shownToken === token && shownFence === String(fence) && instance !== "";
-  // The token proves ownership: whoever reads a report must not be able to use it.
+  // The token proves ownership: readers of a report must not be able to use it.
   const shown = value.replace(token, "<token>");
   return [
     check(`GET ${key}`, "<token> <instance> <fence> of A's grant, and what A calls itself", shown, isOurs),

@@ -6,7 +6,7 @@ export type ChildProgram = {
   readonly pid: number;
   readonly ended: Promise<void>;
   hasEnded(): boolean;
-  /** The end of what it has printed, for whoever looks for a reason. */
+  /** The end of its output, for error messages. */
   output(): string;
   /** SIGSTOP and SIGCONT. */
   pause(): void;

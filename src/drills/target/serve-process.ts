@@ -16,7 +16,7 @@ export type ServeProcess = {
   /** SIGTERM: what is under way is finished. */
   stop(): Promise<void>;
   hasEnded(): boolean;
-  /** The end of what it has printed, for whoever looks for a reason. */
+  /** The end of its output, for error messages. */
   output(): string;
 };
 

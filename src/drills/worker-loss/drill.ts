@@ -109,7 +109,7 @@ async function lose(stage: Stage, scene: Scene, losing: Losing): Promise<Loss> {
   const atMs = nowMs();
   if (how === "killed") await worker.end("SIGKILL");
   else worker.pause();
-  // What it had told before is read by then.
+  // Its earlier output is read by then.
   await cameTrue(() => nowMs() > atMs + 100, { withinMs, signal });
   const held = heldBy(work, worker.name);
   scene.progress(`${worker.name} is ${how} with ${held.length} jobs in hand`);
@@ -144,7 +144,7 @@ async function sayLate(
   return because === undefined ? kind : `${kind} ${because}`;
 }
 
-/** A worker that wakes up finds out by its own clock, or is told when it reports. */
+/** A worker that wakes up finds out by its own clock, or by the answer to its report. */
 async function untilNoticed({ signal }: Stage, { work }: Scene, held: readonly Claim[]): Promise<number> {
   const isNoticed = ({ jobId, worker }: Claim) =>
     work.some(

@@ -28,9 +28,9 @@ export async function startWorkerProcess({
     args: [program, JSON.stringify(worker)],
     environment: { INTERLOCK_URL: url, INTERLOCK_API_KEY: apiKey },
     hear(line) {
-      const told = read(line);
-      if (told?.note !== undefined) note(told.note);
-      if (told?.ready === true) isReady();
+      const message = read(line);
+      if (message?.note !== undefined) note(message.note);
+      if (message?.ready === true) isReady();
     },
   });
   await new Promise<void>((resolve, reject) => {

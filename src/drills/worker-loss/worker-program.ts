@@ -4,7 +4,7 @@ import type { WorkNote } from "../load/ledger.ts";
 import { type RecordingWorkerOptions, startRecordingWorker } from "../load/recording-worker.ts";
 
 const options = JSON.parse(process.argv[2] ?? "{}") as RecordingWorkerOptions;
-// Written at once: what was told is known, whenever the process is killed.
+// Written at once: output is complete whenever the process is killed.
 const tell = (line: { readonly ready: true } | { readonly note: WorkNote }) =>
   void process.stdout.write(`${JSON.stringify(line)}\n`);
 const worker = startRecordingWorker(options, (note) => tell({ note }));

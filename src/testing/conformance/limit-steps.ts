@@ -21,7 +21,7 @@ export async function counts({ store, tenant }: Harness, topic = "shell", pool =
 
 type RunWithJobs = { readonly runId: RunId; readonly jobIds: readonly JobId[] };
 
-/** A run with so many jobs of one topic, put up for anybody or for these workers. */
+/** A run with so many jobs of one topic, enqueued for anyone or for these workers. */
 export async function runWith(
   harness: Harness,
   amount: number,

@@ -1,6 +1,6 @@
 // What the program that holds a lock prints, one JSON object a line.
 
-export type HolderTells =
+export type HolderMessage =
   | { readonly event: "holding"; readonly fence: number }
   /** What the resource answered to a write with the old fence. */
   | { readonly event: "wrote late"; readonly status: number }
@@ -12,6 +12,6 @@ export type HolderTells =
   | { readonly event: "ended"; readonly lost: string };
 
 /** Undefined for what Node itself may print. */
-export function readTold(line: string): HolderTells | undefined {
-  return line.startsWith('{"event"') ? (JSON.parse(line) as HolderTells) : undefined;
+export function readHolderMessage(line: string): HolderMessage | undefined {
+  return line.startsWith('{"event"') ? (JSON.parse(line) as HolderMessage) : undefined;
 }
