@@ -22,9 +22,13 @@ export { type Lease, type LeaseOutcome, withLease } from "./control/locks/with-l
 export { type ControlPlane, type ControlPlaneOptions, createControlPlane } from "./control-plane.ts";
 export type { DispatchAnswer, DispatchJob, DispatchVerdict } from "./domain/dispatch.ts";
 export { type FingerprintedRequest, fingerprintOf, type JsonValue } from "./domain/fingerprint.ts";
-export { type KeyReading, readIdempotencyKey } from "./domain/idempotency-key.ts";
 export type { Fence, Guard, LockName, LockToken, RiskClass } from "./domain/lock.ts";
-export { digestOf, type ReservationDigest } from "./domain/reservation.ts";
+export {
+  digestOf,
+  type KeyReading,
+  type ReservationDigest,
+  readIdempotencyKey,
+} from "./domain/reservation.ts";
 export { parseRunId, type RunId, type RunRecord, type RunStatus, type TerminalStatus } from "./domain/run.ts";
 export { type JsonReading, readJson } from "./domain/strict-json.ts";
 export { parseTenantId, type TenantId, type TenantSettings } from "./domain/tenant.ts";

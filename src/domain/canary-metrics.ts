@@ -1,6 +1,6 @@
 // What two sides of a canary are compared by: each measure of one side's samples, its unit, and how far apart two values must be to differ.
 import type { ArmSamples } from "./canary-samples.ts";
-import { percentileMs } from "./histogram.ts";
+import { percentileMs } from "./canary-samples.ts";
 import type { PolicyName } from "./policy.ts";
 
 /** `results` are measured for policies about results and renewal, `starts` for those about admission. */

@@ -1,4 +1,4 @@
-// Idempotency: what binds a key to a run, and what a second request with the same key means.
+// Idempotency: how a key is read from a request, what binds it to a run, and what a second request with it means.
 import { hash } from "node:crypto";
 import type { Brand } from "./brand.ts";
 import type { LockToken } from "./lock.ts";
@@ -52,4 +52,37 @@ export function judgeReservation(
 export function digestOf(operation: string, key: string): ReservationDigest {
   const text = `${operation.length}:${operation}${key.length}:${key}`;
   return hash("sha256", text) as ReservationDigest;
+}
+
+export type KeyReading =
+  | { readonly kind: "none" }
+  | { readonly kind: "key"; readonly text: string }
+  | { readonly kind: "invalid"; readonly why: string };
+
+/**
+ * `values` are all values of the accepted headers (`Idempotency-Key`, `X-Idempotency-Key`). The quoted form is a structured-field
+ * string: `"a\"b"` is the key `a"b`, and the same key as the bare `a"b`.
+ */
+export function readIdempotencyKey(values: readonly string[]): KeyReading {
+  const keys = new Set<string>();
+  for (const value of values) {
+    const key = unquote(value.trim());
+    if (key === undefined) return { kind: "invalid", why: "a quoted key must end with a quote" };
+    if (key.length === 0) return { kind: "invalid", why: "the key is empty" };
+    if (key.length > 255)
+      return { kind: "invalid", why: `the key has ${key.length} characters, 255 are allowed` };
+    if (!/^[\x21-\x7e]+$/.test(key)) {
+      return { kind: "invalid", why: "the key may hold visible ASCII characters only" };
+    }
+    keys.add(key);
+  }
+  if (keys.size > 1) return { kind: "invalid", why: "two different keys were sent" };
+  const [text] = keys;
+  return text === undefined ? { kind: "none" } : { kind: "key", text };
+}
+
+function unquote(value: string): string | undefined {
+  if (!value.startsWith('"')) return value;
+  if (!/^"(?:[^"\\]|\\["\\])*"$/.test(value)) return undefined;
+  return value.slice(1, -1).replaceAll(/\\(["\\])/g, "$1");
 }

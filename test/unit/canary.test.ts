@@ -15,17 +15,15 @@ import { guardText, judgeGuard, readGuard, withDefaultGuards } from "../../src/d
 import {
   type ArmSamples,
   type BothArms,
-  mergedArms,
-  noSamples,
-  noSamplesAtAll,
-} from "../../src/domain/canary-samples.ts";
-import {
   bucketOf,
   countOf,
   type Histogram,
+  mergedArms,
   mergedHistogram,
+  noSamples,
+  noSamplesAtAll,
   percentileMs,
-} from "../../src/domain/histogram.ts";
+} from "../../src/domain/canary-samples.ts";
 
 fc.configureGlobal({ seed: 1 });
 

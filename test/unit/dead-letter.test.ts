@@ -1,9 +1,8 @@
 // Dead letters read back: every reason, also as earlier versions wrote them, and whether they can be retried.
 import { describe, expect, test } from "vitest";
-import { poisonedBody, readLetter } from "../../src/domain/dead-letter.ts";
+import { judgeRetry, poisonedBody, readLetter } from "../../src/domain/dead-letter.ts";
 import type { StepRecord } from "../../src/domain/engine/records.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
-import { judgeRetry } from "../../src/domain/retry-verdict.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 

@@ -1,21 +1,23 @@
 // The pure parts of the drill admission-burst: its numbers, its plan, and what it makes of what it saw.
 import { describe, expect, test } from "vitest";
-import { countsOf, percent, quantileMs } from "../../src/drills/admission-burst/answers.ts";
-import { combOf } from "../../src/drills/admission-burst/comb.ts";
+import { crowdFormedMs, mostAtOnce } from "../../src/drills/admission-burst/crowd.ts";
+import { rawOf } from "../../src/drills/admission-burst/drill.ts";
 import { isComb, judgeBursts, judgeCrowds, judgeSweep } from "../../src/drills/admission-burst/judge.ts";
 import type { Measured } from "../../src/drills/admission-burst/measure.ts";
 import { clientPauseMs, planOf, type Variant } from "../../src/drills/admission-burst/plan.ts";
-import { rawOf } from "../../src/drills/admission-burst/raw-data.ts";
+import { combOf } from "../../src/drills/admission-burst/sweep.ts";
 import {
   type Burst,
   burstTable,
   clientsTable,
+  countsOf,
   latencyPlot,
   lockPlots,
+  percent,
+  quantileMs,
   successPlots,
   sweepTable,
 } from "../../src/drills/admission-burst/tables.ts";
-import { crowdFormedMs, mostAtOnce } from "../../src/drills/admission-burst/times.ts";
 import { DrillImpossible } from "../../src/drills/drill.ts";
 import { binned } from "../../src/drills/load/times.ts";
 import type { StartTry } from "../../src/drills/try-start.ts";

@@ -1,6 +1,6 @@
 // The pure parts of the drills about trouble: what a ledger proves, how long there was no success, who took over which job.
 import { describe, expect, test } from "vitest";
-import { isRefusal } from "../../src/drills/failover/standby.ts";
+import { isRefusal } from "../../src/drills/failover/take-over.ts";
 import { faultByCommand, runCommand } from "../../src/drills/load/fault.ts";
 import {
   type EndRecord,
@@ -9,11 +9,11 @@ import {
   type StartRecord,
   type TimedNote,
 } from "../../src/drills/load/ledger.ts";
-import { answersDuring, outageTimes, wrongReads } from "../../src/drills/load/outage-outcome.ts";
-import { withoutSkew } from "../../src/drills/load/skew.ts";
+import { answersDuring, outageTimes, wrongReads } from "../../src/drills/load/load-outcome.ts";
+import { withoutSkew } from "../../src/drills/load/scene.ts";
 import { countsPer, firstAfter, lengthOf, longestGap, quantile } from "../../src/drills/load/times.ts";
 import type { StartTry } from "../../src/drills/try-start.ts";
-import { heldBy, takenOver, takenOverAfterMs } from "../../src/drills/worker-loss/held-jobs.ts";
+import { heldBy, takenOver, takenOverAfterMs } from "../../src/drills/worker-loss/drill.ts";
 
 const yes = (sentMs: number, runId = "r1"): StartTry => ({
   kind: "started",

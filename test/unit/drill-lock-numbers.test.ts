@@ -1,9 +1,9 @@
 // The numbers that drills about locks are judged by: waves of retries, overlapping owners, the order of fences.
 import { describe, expect, test } from "vitest";
+import { beatMsOf, togetherShare } from "../../src/drills/lock-busy-waves/outcome.ts";
 import { measure, retriesByNumber, retriesOf } from "../../src/drills/lock-busy-waves/tries.ts";
-import { beatMsOf, togetherShare } from "../../src/drills/lock-busy-waves/waves.ts";
 import { isInFenceOrder } from "../../src/drills/locks/fenced-sink.ts";
-import { overlapMs } from "../../src/drills/renewal-outage/intervals.ts";
+import { overlapMs } from "../../src/drills/renewal-outage/outcome.ts";
 import { readHolderMessage } from "../../src/drills/staged-failure/holder-messages.ts";
 
 const contenders = Array.from({ length: 50 }, (_, index) => index);

@@ -3,9 +3,8 @@ import { parseHTML } from "linkedom";
 import { describe, expect, test } from "vitest";
 import type { Plot } from "../../src/drills/drill.ts";
 import { reportPage } from "../../src/drills/report/page.ts";
-import { plotSvg } from "../../src/drills/report/plot.ts";
-import { linearScale, roundStep, shownNumber } from "../../src/drills/report/scale.ts";
-import { readingOf } from "../../src/drills/target/read-metrics.ts";
+import { linearScale, plotSvg, roundStep, shownNumber } from "../../src/drills/report/plot.ts";
+import { readingOf } from "../../src/drills/target/open-target.ts";
 
 const bars: Plot = {
   title: "Arrivals",

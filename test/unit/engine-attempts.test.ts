@@ -1,7 +1,7 @@
 // Attempts: retries and their waits, timeouts, lost claims, and entries that come too late to matter.
 import { describe, expect, test } from "vitest";
 import { apply } from "../../src/domain/engine/apply.ts";
-import { backoffMs } from "../../src/domain/engine/backoff.ts";
+import { backoffMs } from "../../src/domain/engine/try-again.ts";
 import { define } from "./engine-sketches.ts";
 import { runId, tenant, World } from "./engine-world.ts";
 

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { StepRecord } from "../../src/domain/engine/records.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { explainEndedRun } from "../../src/domain/why/explain-ended-run.ts";
+import { explainEndedRun } from "../../src/domain/why/explain-run.ts";
 import type { EndedRunFacts } from "../../src/domain/why/facts.ts";
 
 const runId = "run_07_0123456789abcdef" as RunId;

@@ -6,7 +6,7 @@ import type { ClaimToken, Job, JobId } from "../../src/domain/job.ts";
 import type { Fence } from "../../src/domain/lock.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { explainLiveRun, itemsMax } from "../../src/domain/why/explain-live-run.ts";
+import { explainLiveRun, itemsMax } from "../../src/domain/why/explain-run.ts";
 import type { Waiting } from "../../src/domain/why/explanation.ts";
 import type { LiveRunFacts, Part, StepFacts } from "../../src/domain/why/facts.ts";
 

@@ -6,7 +6,7 @@ import type { Job, JobId } from "../../src/domain/job.ts";
 import { fitsRequirements, missingRequirements } from "../../src/domain/requirements.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { chooseSteps } from "../../src/domain/why/choose-steps.ts";
+import { chooseSteps } from "../../src/domain/why/explain-run.ts";
 import type { LiveRunFacts, PlaceFacts, WorkerFacts } from "../../src/domain/why/facts.ts";
 import { similarTopics } from "../../src/domain/why/similar-topics.ts";
 import { whyUnclaimed } from "../../src/domain/why/why-unclaimed.ts";

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { readPattern } from "../../src/domain/workflow/linear-pattern.ts";
-import { StepsSpent } from "../../src/domain/workflow/steps.ts";
+import { StepsSpent } from "../../src/domain/workflow/schema-node.ts";
 
 function matcher(source: string, left = 1_000_000) {
   const reading = readPattern(source);

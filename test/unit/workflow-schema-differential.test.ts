@@ -6,9 +6,9 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { Problem } from "../../src/domain/workflow/compiled.ts";
+import { placeIn } from "../../src/domain/workflow/fields.ts";
 import { readSchema } from "../../src/domain/workflow/json-schema.ts";
-import { placeIn } from "../../src/domain/workflow/place.ts";
-import { formats } from "../../src/domain/workflow/schema-formats.ts";
+import { formats } from "../../src/domain/workflow/schema-scalars.ts";
 
 const place = { schema: "input_schema", value: "input" } as const;
 

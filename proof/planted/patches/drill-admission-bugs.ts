@@ -40,7 +40,7 @@ export const plantedDrillAdmissionBugs: readonly TextPatch[] = [
     what: "arrivals at random times pass for a comb: of a handful most are always in some fifth of some beat",
     edits: [
       {
-        file: "src/drills/admission-burst/comb.ts",
+        file: "src/drills/admission-burst/sweep.ts",
         find: "const arrivalsMin = 60;",
         replace: "const arrivalsMin = 4;",
       },

@@ -3,7 +3,7 @@ import type { TextPatch } from "../planted-bug.ts";
 
 const tests = ["test/unit/drill-load.test.ts"];
 const ledger = "src/drills/load/ledger.ts";
-const outage = "src/drills/load/outage-outcome.ts";
+const outage = "src/drills/load/load-outcome.ts";
 
 export const plantedDrillLoadBugs: readonly TextPatch[] = [
   {
@@ -59,7 +59,7 @@ export const plantedDrillLoadBugs: readonly TextPatch[] = [
     what: "a job counts as taken over although only the lost worker itself has it again",
     edits: [
       {
-        file: "src/drills/worker-loss/held-jobs.ts",
+        file: "src/drills/worker-loss/drill.ts",
         find: "        note.worker !== claim.worker &&\n",
         replace: "",
       },

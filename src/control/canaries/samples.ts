@@ -1,6 +1,5 @@
 // Samples of the canaries' two sides as this process takes them: gathered by window, and taken out when a window is over.
-import { type ArmSamples, type BothArms, noSamples } from "../../domain/canary-samples.ts";
-import { bucketOf } from "../../domain/histogram.ts";
+import { type ArmSamples, type BothArms, bucketOf, noSamples } from "../../domain/canary-samples.ts";
 import type { AssignedPolicies, RolloutArm } from "../../domain/policy.ts";
 import type { Metrics } from "../../ports/metrics.ts";
 

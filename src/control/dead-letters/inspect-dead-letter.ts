@@ -1,8 +1,7 @@
 // Shows a dead letter with all that is known of it: its error, the job's input, its run, and whether it can be retried.
-import { errorOf, type Letter, readLetter } from "../../domain/dead-letter.ts";
+import { errorOf, judgeRetry, type Letter, type RetryVerdict, readLetter } from "../../domain/dead-letter.ts";
 import { jobInputKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readError, readStepRecord } from "../../domain/engine/records.ts";
-import { judgeRetry, type RetryVerdict } from "../../domain/retry-verdict.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";

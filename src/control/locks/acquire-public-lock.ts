@@ -2,8 +2,7 @@
 
 import type { Instant } from "../../domain/lease.ts";
 import type { LockToken } from "../../domain/lock.ts";
-import { askAgainInMs, type LockPace, leaseLeftMs } from "../../domain/lock-wait.ts";
-import { waitDelayMs } from "../../domain/wait.ts";
+import { askAgainInMs, type LockPace, leaseLeftMs, waitDelayMs } from "../../domain/wait.ts";
 import type { Answer } from "../../ports/store.ts";
 import type { Trouble } from "../control-api.ts";
 import { giveBack } from "./give-back.ts";

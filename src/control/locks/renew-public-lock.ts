@@ -1,7 +1,7 @@
 // Renews a public lock for whoever has its token.
 import type { LockToken } from "../../domain/lock.ts";
-import { leaseLeftMs } from "../../domain/lock-wait.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { leaseLeftMs } from "../../domain/wait.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { instantOf } from "./lease-target.ts";
 import type { RenewLockAnswer } from "./lock-api.ts";

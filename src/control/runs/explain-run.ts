@@ -5,8 +5,7 @@ import { type RunState, readError, readRunState, readStepRecord } from "../../do
 import { defaultPool, hasLimits } from "../../domain/place.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { explainEndedRun } from "../../domain/why/explain-ended-run.ts";
-import { explainLiveRun } from "../../domain/why/explain-live-run.ts";
+import { explainEndedRun, explainLiveRun } from "../../domain/why/explain-run.ts";
 import type { Explanation } from "../../domain/why/explanation.ts";
 import type {
   EndedRunFacts,

@@ -10,8 +10,7 @@ import {
 } from "../../domain/engine/records.ts";
 import { makeJobId } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
-import { chooseSteps, type OpenStep } from "../../domain/why/choose-steps.ts";
-import { itemsMax } from "../../domain/why/explain-live-run.ts";
+import { chooseSteps, itemsMax, type OpenStep } from "../../domain/why/explain-run.ts";
 import type { Part, StepFacts } from "../../domain/why/facts.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { Engine } from "../engine/engine.ts";

@@ -1,21 +1,39 @@
 // Carries on from what has just ended: tells dependents, begins what is ready, ends the run when nothing is open.
+
+import type { JsonValue } from "../fingerprint.ts";
 import type { TerminalStatus } from "../run.ts";
-import type { CompiledStep } from "../workflow/compiled.ts";
+import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { beginStep } from "./begin-step.ts";
 import { freeze, hearChild, spread } from "./children.ts";
-import { collect } from "./collect.ts";
 import { copySteps, resumeSteps } from "./copy-steps.ts";
-import { clearTimer, type Draft, isFull, putStep, stepOf, stepToTell } from "./draft.ts";
+import {
+  bodyOf,
+  clearTimer,
+  type Draft,
+  isFull,
+  outputAt,
+  payloadsPerRound,
+  putPayload,
+  putStep,
+  stepOf,
+  stepToTell,
+} from "./draft.ts";
 import { missToBegin, missToSkip } from "./foresee.ts";
-import { stepNamed } from "./instances.ts";
-import { deadlineTimer } from "./keys.ts";
+import { childAt, passesOver, stepNamed } from "./instances.ts";
+import { deadlineTimer, outputRecordKey, runOutputKey } from "./keys.ts";
 import { hearBody, iterate } from "./loop.ts";
-import { openCount, type Settled, untouched, type WorkItem } from "./records.ts";
+import {
+  type Children,
+  omittedOutput,
+  openCount,
+  type Settled,
+  type StepRecord,
+  untouched,
+  type WorkItem,
+} from "./records.ts";
 import { restore } from "./revive.ts";
-import { keepOutput } from "./run-output.ts";
 import { hasSteps } from "./scope.ts";
-import { countFailure, lasting, skip } from "./settle-step.ts";
-import { passesOver } from "./take-branch.ts";
+import { callOffAttempt, countFailure, lasting, skip, succeed } from "./settle-step.ts";
 import { withdraw } from "./withdraw.ts";
 
 /** Works until nothing is left or the change is full; what is left stays in the queue. */
@@ -160,4 +178,115 @@ function beginHandler(draft: Draft, { step: id, failure }: WorkItem & { readonly
     return;
   }
   beginStep(draft, step, { ...record, handles: failure });
+}
+
+/** Steps that nobody depends on, that begin by themselves. */
+function lastSteps(compiled: CompiledDefinition): readonly CompiledStep[] {
+  return [...compiled.steps.values()].filter(
+    ({ dependents, handlesErrors, controller }) =>
+      dependents.length === 0 && !handlesErrors && controller === undefined,
+  );
+}
+
+/** The output of a single last step, or all of them by name; only of those that have one. */
+function outputOfRun(
+  compiled: CompiledDefinition,
+  outputOf: (step: CompiledStep) => JsonValue | undefined,
+): JsonValue {
+  const last = lastSteps(compiled);
+  const [only] = last;
+  if (last.length === 1 && only !== undefined) return outputOf(only) ?? null;
+  const named = last.flatMap((step) => {
+    const output = outputOf(step);
+    return output === undefined ? [] : [[step.id, output] as const];
+  });
+  return Object.fromEntries(named);
+}
+
+/** Kept with a child run when it succeeds, so that its parent finds it; false while records are missing. */
+function keepOutput(draft: Draft): boolean {
+  const outputs = new Map<string, JsonValue>();
+  let isComplete = true;
+  let unread = 0;
+  let characters = 0;
+  for (const { id } of lastSteps(draft.compiled)) {
+    if (unread >= payloadsPerRound || characters > outputCharactersMax) break;
+    const record = stepOf(draft, id);
+    const body = record?.outputKey === undefined ? undefined : bodyOf(draft, record.outputKey);
+    if (record === undefined || (record.outputKey !== undefined && body === undefined)) isComplete = false;
+    if (record?.outputKey !== undefined && body === undefined) unread += 1;
+    if (typeof body !== "string") continue;
+    const output = outputAt(draft, record?.outputKey);
+    outputs.set(id, output);
+    characters += JSON.stringify(output).length;
+  }
+  if (!isComplete) return false;
+  const output = outputOfRun(draft.compiled, ({ id }) => outputs.get(id));
+  const text = JSON.stringify({ output });
+  // Larger ones stay with the child's steps, where a mapping can name the part it needs. That is noted too: nothing at all means
+  // that the child was deleted.
+  putPayload(draft, runOutputKey, text.length <= outputCharactersMax ? text : omittedOutput);
+  return true;
+}
+
+/** As large as a worker's result may be. Beyond it the outputs stay with the children, and nobody reads them together. */
+const outputCharactersMax = 256 * 1024;
+
+/** Two records each are read for so many children at once. */
+const childrenPerCommit = 200;
+
+type Collecting = WorkItem & { readonly kind: "collect" };
+
+/** An item of a list for `for_each`, in the order of the items; a member by name for `parallel`. */
+function collect(draft: Draft, item: Collecting): void {
+  const step = draft.compiled.steps.get(item.step);
+  const record = step === undefined ? undefined : stepOf(draft, item.step);
+  if (step === undefined || record?.children === undefined || record.waitingFor !== "children") return;
+  const end = Math.min(record.children.total, item.from + childrenPerCommit);
+  const parts: string[] = [];
+  let characters = item.text.length;
+  let unread = 0;
+  for (let index = item.from; index < end; index += 1) {
+    // Nobody reads the rest of what will not be kept.
+    if (characters > outputCharactersMax || unread >= payloadsPerRound) break;
+    const part = partOf(draft, step, index, record.children);
+    if (part === "unread") unread += 1;
+    if (part === undefined || part === "unread") continue;
+    parts.push(part);
+    characters += part.length;
+  }
+  if (draft.missing.size > 0) return;
+  const text = [item.text, ...parts].filter((part) => part !== "").join(",");
+  if (text.length > outputCharactersMax) {
+    finish(draft, step, { ...record, omitted: true });
+    return;
+  }
+  if (end < record.children.total) {
+    // The next hundreds are read in the next commit.
+    draft.isClosed = true;
+    draft.queue.unshift({ ...item, from: end, text });
+    return;
+  }
+  const key = outputRecordKey(step.id);
+  putPayload(draft, key, `{"output":${step.parallel === undefined ? `[${text}]` : `{${text}}`}}`);
+  finish(draft, step, record, key);
+}
+
+function finish(draft: Draft, step: CompiledStep, record: StepRecord, key?: string): void {
+  callOffAttempt(draft, { step, record });
+  succeed(draft, { step, record }, key);
+}
+
+/** Undefined when the child's record is missing, `unread` when its output is. */
+function partOf(draft: Draft, step: CompiledStep, index: number, children: Children): string | undefined {
+  const id = childAt(step, index);
+  const mayHaveBegun = index < children.next || children.again === true;
+  const record = mayHaveBegun ? stepOf(draft, id) : untouched;
+  if (record === undefined) return undefined;
+  const key = record.outputKey;
+  if (key !== undefined && bodyOf(draft, key) === undefined) return "unread";
+  const output = JSON.stringify(outputAt(draft, key));
+  if (step.parallel === undefined) return output;
+  const status = record.status === "pending" ? "skipped" : record.status;
+  return `${JSON.stringify(id)}:{"status":${JSON.stringify(status)},"output":${output}}`;
 }

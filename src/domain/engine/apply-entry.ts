@@ -22,8 +22,7 @@ import { reopen, revive } from "./revive.ts";
 import { runInput } from "./scope.ts";
 import { callOffAttempt, fail, type StepInHand, succeed } from "./settle-step.ts";
 import { takeOver } from "./subworkflow.ts";
-import { applyOutput } from "./take-output.ts";
-import { enqueueAttempt, failAttempt, handBack, loseClaim } from "./try-again.ts";
+import { applyOutput, enqueueAttempt, failAttempt, handBack, loseClaim } from "./try-again.ts";
 import { withdrawChildren } from "./withdraw.ts";
 
 export type Fate = "applied" | "late";

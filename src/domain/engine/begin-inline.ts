@@ -3,14 +3,12 @@ import { isDeepStrictEqual } from "node:util";
 import type { JsonValue } from "../fingerprint.ts";
 import { workMax } from "../workflow/cel-budget.ts";
 import { inputOf, listed } from "./begin-job.ts";
-import { type Beginning, failToBegin } from "./beginning.ts";
 import { type Draft, putPayload } from "./draft.ts";
 import { outputRecordKey, stepTimer } from "./keys.ts";
 import { writeOutput } from "./records.ts";
 import { parseTime } from "./rfc3339.ts";
 import { evaluate, holds } from "./scope.ts";
-import { type StepInHand, succeed } from "./settle-step.ts";
-import { wait } from "./wait.ts";
+import { type Beginning, failToBegin, type StepInHand, succeed, wait } from "./settle-step.ts";
 
 export function evaluateCondition(draft: Draft, beginning: Beginning): void {
   const { step, enclosing } = beginning;

@@ -2,12 +2,11 @@
 import type { JsonValue } from "../fingerprint.ts";
 import { type JobSpec, makeJobId, notifyTopic } from "../job.ts";
 import type { Problem } from "../workflow/compiled.ts";
-import { type Beginning, failToBegin } from "./beginning.ts";
 import { type Draft, putPayload, putStep } from "./draft.ts";
 import { inputRecordKey, jobInputKey, stepTimer } from "./keys.ts";
 import type { StepRecord } from "./records.ts";
 import { evaluate, failureShown, runInput } from "./scope.ts";
-import { lasting, type StepInHand } from "./settle-step.ts";
+import { type Beginning, failToBegin, lasting, type StepInHand } from "./settle-step.ts";
 
 export function beginJob(draft: Draft, beginning: Beginning): void {
   const { step, record } = beginning;

@@ -1,17 +1,19 @@
 // Begins a step whose dependencies are met: by its type a job, an approval, a timer, children, or an output at once.
+
+import { hash } from "node:crypto";
+import canonicalize from "canonicalize";
+import type { JsonValue } from "../fingerprint.ts";
 import type { CompiledStep } from "../workflow/compiled.ts";
-import { askForApproval } from "./ask-approval.ts";
 import { beginDelay, beginStorage, evaluateCondition, evaluateSwitch, transform } from "./begin-inline.ts";
-import { beginJob } from "./begin-job.ts";
-import { type Beginning, failToBegin } from "./beginning.ts";
+import { beginJob, inputOf } from "./begin-job.ts";
 import { beginForEach, beginParallel } from "./children.ts";
-import { bodyOf, type Draft } from "./draft.ts";
+import { bodyOf, type Draft, putPayload } from "./draft.ts";
 import { missToBegin } from "./foresee.ts";
-import { factsRecordKey, inputRecordKey } from "./keys.ts";
+import { approvalIdOf, approvalKey, factsRecordKey, inputRecordKey, stepTimer } from "./keys.ts";
 import { beginLoop } from "./loop.ts";
-import type { StepRecord } from "./records.ts";
+import { readFacts, type StepRecord } from "./records.ts";
 import { enclosingScopeOf, expressionsOf, hasSteps, holds, readsRunInput } from "./scope.ts";
-import { lasting, skip } from "./settle-step.ts";
+import { type Beginning, failToBegin, lasting, skip, wait } from "./settle-step.ts";
 import { beginSubworkflow, hasAllForChild } from "./subworkflow.ts";
 
 /** Does nothing but note what is missing when a record it reads was not loaded. */
@@ -90,4 +92,47 @@ function hasAllToBegin(draft: Draft, step: CompiledStep, record: StepRecord): bo
   if (readsFacts && bodyOf(draft, factsRecordKey) === undefined) isComplete = false;
   if (step.subworkflow !== undefined && !hasAllForChild(draft, step)) isComplete = false;
   return isComplete;
+}
+
+function askForApproval(draft: Draft, beginning: Beginning): void {
+  const { step, record } = beginning;
+  const input = inputOf(draft, beginning);
+  if (input.kind === "failed") {
+    failToBegin(draft, beginning, input.message, input.code);
+    return;
+  }
+  const name = { step: step.id, attempt: record.attempt + 1 };
+  const shown = canonicalText({ run: draft.runId, ...name, payload: input.value });
+  if (shown === undefined) {
+    failToBegin(draft, beginning, "the input has no canonical form");
+    return;
+  }
+  const facts = bodyOf(draft, factsRecordKey);
+  const { separateDuties = false, requester = draft.actor } =
+    typeof facts === "string" ? readFacts(facts) : {};
+  const expiresAtMs = step.timeoutMs === undefined ? undefined : draft.nowMs + step.timeoutMs;
+  putPayload(draft, approvalKey(name), shown);
+  draft.approvals.push({
+    approvalId: approvalIdOf(draft.runId, name),
+    step: step.id,
+    hash: hash("sha256", shown),
+    payloadKey: approvalKey(name),
+    // Through a run in between, nobody approves what they have asked for themselves.
+    requester,
+    separateDuties: step.separateDuties || separateDuties,
+    ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
+  });
+  if (expiresAtMs !== undefined) {
+    draft.timers.push({ timerId: stepTimer("expiry", name), dueAtMs: expiresAtMs });
+  }
+  wait(draft, { step, record: { ...record, attempt: name.attempt } }, "approval", expiresAtMs);
+}
+
+function canonicalText(value: JsonValue): string | undefined {
+  try {
+    return canonicalize(value);
+  } catch {
+    // Infinity, or half of a surrogate pair: nothing that a hash could stand for.
+    return undefined;
+  }
 }

@@ -2,14 +2,12 @@
 import type { JsonValue } from "../fingerprint.ts";
 import type { CompiledStep } from "../workflow/compiled.ts";
 import { succeedWith } from "./begin-inline.ts";
-import { type Beginning, failToBegin } from "./beginning.ts";
 import { bodyOf, type Draft, isFull, putPayload, putStep, stepOf } from "./draft.ts";
 import { childAt, itemsPerChunk } from "./instances.ts";
 import { inputRecordKey, itemsKey, stepRecordKey } from "./keys.ts";
 import type { Children, FailedStatus, StepRecord, WorkItem } from "./records.ts";
 import { enclosingScopeOf, evaluate, hasSteps } from "./scope.ts";
-import { callOffAttempt, fail } from "./settle-step.ts";
-import { setTimeLimit, wait } from "./wait.ts";
+import { type Beginning, callOffAttempt, fail, failToBegin, setTimeLimit, wait } from "./settle-step.ts";
 import { withdrawChildren } from "./withdraw.ts";
 
 /** Records of children that are asked for together, where many are looked at. */

@@ -1,5 +1,6 @@
-// One step may stand for many: the items of a `for_each` are steps of their own, by the name `<step>[<index>]`.
+// Names and neighbours of steps: the items of a `for_each` (`<step>[<index>]`), and the branches a switch did not take.
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
+import type { StepRecord } from "./records.ts";
 
 /** Items in one record. Beginning an item reads one such record, whatever the number of items. */
 export const itemsPerChunk = 64;
@@ -32,4 +33,22 @@ export function itemOf(step: CompiledStep, index: number): CompiledStep {
 /** The children that a `parallel` or `for_each` step begins, by position. */
 export function childAt(step: CompiledStep, index: number): string {
   return step.parallel === undefined ? itemId(step.id, index) : (step.parallel.steps[index] as string);
+}
+
+/** Whether this switch has gone another way than to the target. */
+export function passesOver(step: CompiledStep, record: StepRecord, target: string): boolean {
+  if (step.switch === undefined || record.status !== "succeeded" || record.chosen === target) return false;
+  return step.switch.otherwise === target || step.switch.cases.some((one) => one.target === target);
+}
+
+/** Whether a switch among those that a step depends on has gone another way; `before` has their records in order. */
+export function isUntaken(
+  compiled: CompiledDefinition,
+  step: CompiledStep,
+  before: ReadonlyArray<StepRecord | undefined>,
+): boolean {
+  return step.dependsOn.some((name, index) => {
+    const [choice, record] = [compiled.steps.get(name), before[index]];
+    return choice !== undefined && record !== undefined && passesOver(choice, record, step.id);
+  });
 }

@@ -1,12 +1,10 @@
 // The loop step: begins its body again and again, while its condition holds and its `until` does not.
 import type { CompiledStep, Expression } from "../workflow/compiled.ts";
 import { succeedNow } from "./begin-inline.ts";
-import { type Beginning, failToBegin } from "./beginning.ts";
 import { bodyOf, type Draft, outputAt, putStep, stepOf } from "./draft.ts";
 import type { StepRecord, WorkItem } from "./records.ts";
 import { hasSteps, holds, loopTurn } from "./scope.ts";
-import { callOffAttempt, fail } from "./settle-step.ts";
-import { setTimeLimit, wait } from "./wait.ts";
+import { type Beginning, callOffAttempt, fail, failToBegin, setTimeLimit, wait } from "./settle-step.ts";
 
 export function beginLoop(draft: Draft, { step, record }: Beginning): void {
   const begun = { step, record: { ...record, attempt: record.attempt + 1, iteration: 0 } };

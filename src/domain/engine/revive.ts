@@ -2,6 +2,7 @@
 import type { CompiledStep } from "../workflow/compiled.ts";
 import { countedAs } from "./children.ts";
 import { type Draft, isFull, putStep, stepOf } from "./draft.ts";
+import { isUntaken } from "./instances.ts";
 import {
   type Children,
   type FailedStatus,
@@ -11,10 +12,8 @@ import {
   type StepRecord,
   type WorkItem,
 } from "./records.ts";
-import { forgetFailure, type StepInHand } from "./settle-step.ts";
-import { isUntaken } from "./take-branch.ts";
+import { forgetFailure, type StepInHand, setTimeLimit } from "./settle-step.ts";
 import { enqueueAttempt } from "./try-again.ts";
-import { setTimeLimit } from "./wait.ts";
 
 /** A run that has ended goes on: what its end had counted is taken back. */
 export function reopen(run: RunState): void {

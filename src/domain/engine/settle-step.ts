@@ -1,10 +1,11 @@
-// How a step ends, and who has to hear of it: its dependents, its error handler, or the run.
+// How a step waits, fails to begin and ends, and who has to hear of it: its dependents, its error handler, or the run.
 import { makeJobId } from "../job.ts";
 import type { CompiledStep } from "../workflow/compiled.ts";
 import { cancelChild, clearTimer, closeApproval, type Draft, putStep, voidJob } from "./draft.ts";
 import { stepNamed } from "./instances.ts";
 import { approvalIdOf, stepTimer } from "./keys.ts";
 import type { ChildOutcome, FailedStatus, Failure, Settled, StepError, StepRecord } from "./records.ts";
+import type { EnclosingScope } from "./scope.ts";
 
 /** A step in hand: its definition and its state before the change. */
 export type StepInHand = { readonly step: CompiledStep; readonly record: StepRecord };
@@ -171,4 +172,49 @@ function tellController(draft: Draft, { id, controller }: CompiledStep, outcome:
 
 function tellDependents(draft: Draft, step: CompiledStep, outcome: Settled): void {
   if (step.dependents.length > 0) draft.queue.push({ kind: "tell", step: step.id, from: 0, outcome });
+}
+
+export type Beginning = StepInHand & { readonly enclosing: EnclosingScope };
+
+/** A mistake in the definition or its data: another attempt would make it again. */
+export function failToBegin(
+  draft: Draft,
+  inHand: StepInHand,
+  message: string,
+  code = "expression_failed",
+): void {
+  fail(draft, inHand, "failed", { error: { code, message } });
+}
+
+type Reason = Exclude<StepRecord["waitingFor"], undefined | "retry">;
+
+const events = {
+  approval: "step_waiting",
+  delay: "step_delay_started",
+  children: "step_children_started",
+  child_run: "step_subworkflow_started",
+} as const satisfies Record<Reason, string>;
+
+export function wait(draft: Draft, { step, record }: StepInHand, reason: Reason, wakeAtMs?: number): void {
+  putStep(draft, step.id, {
+    ...record,
+    status: "waiting",
+    waitingFor: reason,
+    ...(wakeAtMs === undefined ? {} : { wakeAtMs }),
+  });
+  draft.events.push({
+    type: events[reason],
+    step: step.id,
+    attempt: record.attempt,
+    ...(wakeAtMs === undefined ? {} : { wake_at_ms: wakeAtMs }),
+    ...(record.children === undefined ? {} : { children: record.children.total }),
+    ...(record.childRunId === undefined ? {} : { child_run_id: record.childRunId }),
+  });
+}
+
+/** The time a step has for all that it has begun. */
+export function setTimeLimit(draft: Draft, { step, record }: StepInHand): void {
+  if (step.timeoutMs === undefined) return;
+  const timerId = stepTimer("timeout", { step: step.id, attempt: record.attempt });
+  draft.timers.push({ timerId, dueAtMs: draft.nowMs + step.timeoutMs });
 }

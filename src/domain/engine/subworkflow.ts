@@ -5,7 +5,6 @@ import { makeRunId, orderedUnique, type RunId } from "../run.ts";
 import type { CompiledStep } from "../workflow/compiled.ts";
 import { succeedNow } from "./begin-inline.ts";
 import { inputKeyOf, listed } from "./begin-job.ts";
-import { type Beginning, failToBegin } from "./beginning.ts";
 import { bodyOf, clearTimer, type Draft, errorAt, outputAt, putPayload, unitsToRead } from "./draft.ts";
 import {
   factsRecordKey,
@@ -28,8 +27,7 @@ import {
   readingUnitsMax,
   runInput,
 } from "./scope.ts";
-import { type StepInHand, succeed } from "./settle-step.ts";
-import { setTimeLimit, wait } from "./wait.ts";
+import { type Beginning, failToBegin, type StepInHand, setTimeLimit, succeed, wait } from "./settle-step.ts";
 
 /** Notes as missing what starting the child reads. */
 export function hasAllForChild(draft: Draft, step: CompiledStep): boolean {

@@ -1,11 +1,14 @@
-// Whether a step gets another attempt: after a retryable failure it waits, after a lost or returned claim it does not.
+// What the end of an attempt means: its output is applied, or the step gets another attempt after its wait.
+
+import type { JsonValue } from "../fingerprint.ts";
 import { makeJobId } from "../job.ts";
 import type { DeadLetterReason } from "../run-change.ts";
-import { backoffMs } from "./backoff.ts";
-import { putUpJob } from "./begin-job.ts";
-import { type Draft, putStep } from "./draft.ts";
-import { stepTimer } from "./keys.ts";
-import { type FailureCause, fail, lasting, type StepInHand } from "./settle-step.ts";
+import type { RetryPolicy } from "../workflow/compiled.ts";
+import { listed, putUpJob } from "./begin-job.ts";
+import { bodyOf, type Draft, outputAt, putPayload, putStep } from "./draft.ts";
+import { outputRecordKey, stepTimer } from "./keys.ts";
+import { writeOutput } from "./records.ts";
+import { type FailureCause, fail, lasting, type StepInHand, succeed } from "./settle-step.ts";
 import { startChild } from "./subworkflow.ts";
 
 /** The fifth worker that falls silent over the same step is taken as the step's own fault. */
@@ -113,4 +116,65 @@ function addDeadLetter(
     ...("error" in cause ? { error: cause.error } : { error_key: cause.errorKey }),
   });
   draft.deadLetters.push({ id, reason, body });
+}
+
+/** Half to all of `initial x multiplier^(failures-1)`, at most `maxMs`; the share is drawn from the next job's id. */
+export function backoffMs(policy: RetryPolicy, failures: number, jobId: string): number {
+  if (policy.initialMs <= 0) return 0;
+  const grownMs = policy.initialMs * policy.multiplier ** Math.max(0, failures - 1);
+  const delayMs = Math.min(grownMs, policy.maxMs);
+  return Math.round(delayMs * (0.5 + fractionOf(jobId) / 2));
+}
+
+/** FNV-1a with a final mix (ids differ in their last characters only), as a number in [0, 1). */
+function fractionOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let index = 0; index < text.length; index += 1) {
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
+  }
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return ((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32;
+}
+
+/** A result that does not fit counts as a failed attempt: another one may do better. */
+export function applyOutput(draft: Draft, inHand: StepInHand, payloadKey: string): void {
+  const { step, record } = inHand;
+  if (step.resultPath === undefined && step.problemsOfOutput === undefined) {
+    succeed(draft, inHand, payloadKey);
+    return;
+  }
+  const body = bodyOf(draft, payloadKey);
+  if (body === undefined) return;
+  const output = valueAt(outputAt(draft, payloadKey), step.resultPath ?? []);
+  const problem =
+    output === undefined
+      ? `the result has nothing at ${step.resultPath?.join(".")}`
+      : listed(step.problemsOfOutput?.(output, draft.work) ?? []);
+  if (output === undefined || problem !== "") {
+    draft.events.push({ type: "step_output_invalid", step: step.id, attempt: record.attempt });
+    failAttempt(draft, inHand, {
+      status: "failed",
+      cause: { error: { code: "output_invalid", message: problem } },
+    });
+    return;
+  }
+  if (step.resultPath === undefined) {
+    succeed(draft, inHand, payloadKey);
+    return;
+  }
+  const key = outputRecordKey(step.id);
+  putPayload(draft, key, writeOutput(output));
+  succeed(draft, inHand, key);
+}
+
+function valueAt(value: JsonValue, path: readonly string[]): JsonValue | undefined {
+  let place: JsonValue | undefined = value;
+  for (const name of path) {
+    const isPlace =
+      typeof place === "object" && place !== null && !Array.isArray(place) && Object.hasOwn(place, name);
+    if (!isPlace) return undefined;
+    place = (place as Record<string, JsonValue>)[name];
+  }
+  return place;
 }

@@ -1,20 +1,21 @@
 // What one open step waits for, and what has arrived for it that nobody has applied yet.
 import type { Approval } from "../approval.ts";
-import { isUndecided } from "../dispatch.ts";
+import { isUndecided, troublePrefix } from "../dispatch.ts";
 import { formatTime } from "../engine/rfc3339.ts";
 import type { Job } from "../job.ts";
 import { isTerminal } from "../run.ts";
-import type {
-  ApprovalItem,
-  ChildRunItem,
-  RunningItem,
-  TimerItem,
-  Waiting,
-  WaitingEntry,
+import {
+  type ApprovalItem,
+  type ChildRunItem,
+  type HeldItem,
+  type HeldReason,
+  type RunningItem,
+  type TimerItem,
+  type Waiting,
+  type WaitingEntry,
+  whyPath,
 } from "./explanation.ts";
-import { whyPath } from "./explanation.ts";
-import type { LiveRunFacts, Part, StepFacts } from "./facts.ts";
-import { whyHeld } from "./why-held.ts";
+import type { LiveRunFacts, LockFacts, Part, StepFacts } from "./facts.ts";
 import { whyUnclaimed } from "./why-unclaimed.ts";
 
 export type StepExplanation = {
@@ -188,4 +189,67 @@ type Found<Value> =
 function known<Value>(part: Part<Value> | undefined, what: string): Found<Value> {
   if (part?.kind === "known") return { value: part.value };
   return { value: undefined, missing: part?.kind === "absent" ? {} : { unanswered: what } };
+}
+
+type Verdict = { readonly because: HeldReason; readonly detail: string; readonly whatToDo: string };
+
+function whyHeld(job: Job, lock: Part<LockFacts> | undefined): HeldItem {
+  const { because, detail, whatToDo } = judge(job, lock);
+  const { checked } = job;
+  return {
+    kind: "job_held",
+    step_id: job.step,
+    since: formatTime(job.createdAtMs),
+    job_id: job.jobId,
+    topic: job.topic,
+    attempt: job.attempt,
+    because,
+    detail,
+    ...(checked === undefined
+      ? {}
+      : { last_reason: checked.reason, last_said_at: formatTime(checked.saidAtMs) }),
+    what_to_do: whatToDo,
+  };
+}
+
+function judge({ checked, republished }: Job, lock: Part<LockFacts> | undefined): Verdict {
+  const holder = lock?.kind === "known" && lock.value.kind === "held" ? lock.value : undefined;
+  if (holder !== undefined) {
+    return {
+      because: "being_asked",
+      detail: `${holder.instance} is asking the dispatch check about it.`,
+      whatToDo: "Wait for its answer: it is asked for dispatch.checkTimeoutMs at most.",
+    };
+  }
+  if (checked?.reason.startsWith(troublePrefix)) {
+    return {
+      because: "check_failed",
+      detail: `${checked.reason}.`,
+      whatToDo:
+        "Mend the check: it is asked again by itself, and nothing of risk high begins until it answers.",
+    };
+  }
+  if (checked !== undefined) {
+    return {
+      because: "held_by_check",
+      detail:
+        checked.reason === ""
+          ? "The dispatch check holds it."
+          : `The dispatch check holds it: ${checked.reason}.`,
+      whatToDo: "Do what the check waits for: it is asked again by itself. Or cancel the run.",
+    };
+  }
+  return republished > 0
+    ? {
+        because: "nobody_asks",
+        detail:
+          "No process has asked the dispatch check about it: none has the role scheduler and a check, or its answers are lost.",
+        whatToDo:
+          "Start a process with the role scheduler and dispatch.checkUrl, or set dispatch.hold to off for what comes.",
+      }
+    : {
+        because: "not_asked_yet",
+        detail: "The dispatch check has not been asked about it yet.",
+        whatToDo: "Ask again in a second.",
+      };
 }

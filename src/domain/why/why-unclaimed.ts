@@ -1,11 +1,11 @@
 // Why no worker takes a job, as far as the process that is asked can see.
 import { formatTime } from "../engine/rfc3339.ts";
 import type { Job } from "../job.ts";
+import { defaultPool, judgePlace, type PlaceRefusal, poolLimits, topicLimits } from "../place.ts";
 import { missingRequirements, type Qualities } from "../requirements.ts";
 import type { UnclaimedItem, UnclaimedReason, WorkerItem } from "./explanation.ts";
-import type { LiveRunFacts, WorkerFacts } from "./facts.ts";
+import type { LiveRunFacts, PlaceFacts, WorkerFacts } from "./facts.ts";
 import { similarTopics } from "./similar-topics.ts";
-import { whyPoolRefuses, whyTopicFull } from "./why-no-place.ts";
 
 /** Of workers shown with one job. */
 const workersMax = 5;
@@ -170,4 +170,57 @@ function workerItem(worker: WorkerFacts, requires: string | undefined): WorkerIt
     ...(capabilities.length === 0 ? {} : { missing_capabilities: capabilities }),
     ...(Object.keys(labels).length === 0 ? {} : { missing_labels: labels }),
   };
+}
+
+type NoPlace = {
+  readonly because: PlaceRefusal;
+  readonly detail: string;
+  readonly whatToDo: string;
+  /** Of the limit that is reached. */
+  readonly places?: { readonly running: number; readonly max: number };
+};
+
+function whyTopicFull({ limits, topics }: PlaceFacts, { topic }: Job): NoPlace | undefined {
+  const max = topicLimits(limits, topic)?.maxRunning;
+  const running = topics.get(topic) ?? 0;
+  if (max === undefined || running < max) return undefined;
+  return {
+    because: "topic_full",
+    detail: `${running} jobs of topic ${topic} run, and ${max} may.`,
+    whatToDo: `Wait for one of them to end, or raise the limit with PUT /api/v1/topics/${topic}.`,
+    places: { running, max },
+  };
+}
+
+/** Whether the pool of this worker may take the job, with the topic's own limit left aside. */
+function whyPoolRefuses(facts: PlaceFacts, { topic }: Job, worker: WorkerFacts): NoPlace | undefined {
+  const { pool = defaultPool } = worker;
+  const running = facts.pools.get(pool) ?? 0;
+  const because = judgePlace(facts.limits, { topic, pool }, { topic: () => -1, pool: () => running });
+  const { maxRunning: max = 0, topics = [] } = poolLimits(facts.limits, pool) ?? {};
+  const path = `/api/v1/pools/${pool}`;
+  switch (because) {
+    case "pool_draining":
+      return {
+        because,
+        detail: `Pool ${pool}, whose workers could do it, drains: they get no new jobs.`,
+        whatToDo: `Start workers in another pool, or end the draining with POST ${path}/drain {"draining": false}.`,
+      };
+    case "pool_without_topic":
+      return {
+        because,
+        detail: `Pool ${pool} has workers that ask for topic ${topic}, but is restricted to ${topics.join(", ") || "no topic at all"}.`,
+        whatToDo: `Give it the topic with PUT ${path}/topics/${topic}, or start workers in another pool.`,
+      };
+    case "pool_full":
+      return {
+        because,
+        detail: `${running} jobs run in pool ${pool}, and ${max} may.`,
+        whatToDo: `Wait for one of them to end, or raise the limit with PATCH ${path}.`,
+        places: { running, max },
+      };
+    case "topic_full":
+    case undefined:
+      return undefined;
+  }
 }

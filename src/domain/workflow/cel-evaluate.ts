@@ -18,9 +18,15 @@ import {
   truth,
   type Value,
 } from "./cel-operations.ts";
-import { comprehensions, nodeCount, type PlaceName, placeNames } from "./cel-references.ts";
-import { refuse } from "./cel-refusal.ts";
-import { nameWritten, textWritten } from "./cel-reserved.ts";
+import {
+  comprehensions,
+  nameWritten,
+  nodeCount,
+  type PlaceName,
+  placeNames,
+  refuse,
+  textWritten,
+} from "./cel-references.ts";
 import type { Scope } from "./compiled.ts";
 
 export type Frame = {

@@ -9,13 +9,13 @@ import {
   listField,
   numberField,
   objectField,
+  placeIn,
   type Reading,
   refuseUnknown,
   report,
   reportItem,
   textField,
 } from "./fields.ts";
-import { placeIn } from "./place.ts";
 import { expressionRule, stepIdsField } from "./step-fields.ts";
 
 /** The name of a step, and where it was written. */

@@ -1,7 +1,8 @@
 // Reads the fields of a JSON object one by one and collects every problem with its place, instead of stopping at the first.
+
+import { excerptOf } from "../excerpt.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { Problem } from "./compiled.ts";
-import { placeIn } from "./place.ts";
 
 export type Fields = { readonly [name: string]: JsonValue };
 
@@ -141,4 +142,13 @@ export function labelsField(reading: Reading, name: string): Readonly<Record<str
     return [];
   });
   return Object.fromEntries(entries);
+}
+
+/** Longer than any name that is allowed: two hundred problems of one step must not repeat a name of 256 KiB each. */
+const nameCharactersMax = 128;
+
+export function placeIn(path: string, name: string): string {
+  const shown = excerptOf(name, nameCharactersMax);
+  if (!/^[A-Za-z0-9_-]+$/.test(shown)) return `${path}[${JSON.stringify(shown)}]`;
+  return path === "" ? shown : `${path}.${shown}`;
 }

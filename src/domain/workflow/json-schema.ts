@@ -2,10 +2,8 @@
 import type { JsonValue } from "../fingerprint.ts";
 import type { Allowance, Problem } from "./compiled.ts";
 import { isFields } from "./fields.ts";
-import { ProblemList } from "./problem-list.ts";
-import { fits, type SchemaNode } from "./schema-node.ts";
+import { fits, ProblemList, type SchemaNode, type Steps, StepsSpent } from "./schema-node.ts";
 import { judgeSchema, newWalk, nodeOf, type SchemaMode } from "./schema-reading.ts";
-import { type Steps, StepsSpent } from "./steps.ts";
 
 export type { SchemaMode } from "./schema-reading.ts";
 

@@ -2,7 +2,7 @@
 // JavaScript's own engine goes back and tries again, which takes minutes on `^(a+)+$` and thirty characters.
 import { type CharacterSet, characterSet, hasCharacter, wordCharacters } from "./character-set.ts";
 import { type Assertion, type Piece, parsePattern } from "./pattern-syntax.ts";
-import { type Steps, StepsSpent } from "./steps.ts";
+import { type Steps, StepsSpent } from "./schema-node.ts";
 
 /** Throws `StepsSpent` when the steps are spent: neither a match nor a mismatch. */
 export type LinearPattern = { test(text: string, steps: Steps): boolean };

@@ -1,7 +1,7 @@
 // The keywords of JSON Schema that are known, and what each must look like. Nothing else is ever looked at.
 import type { JsonValue } from "../fingerprint.ts";
 import { type Fields, isFields } from "./fields.ts";
-import type { ProblemList } from "./problem-list.ts";
+import type { ProblemList } from "./schema-node.ts";
 import { typeBits } from "./schema-node.ts";
 
 /** What a keyword's value is. The first five hold schemas. */

@@ -2,19 +2,18 @@
 import type { JsonValue } from "../fingerprint.ts";
 import { type Fields, isFields } from "./fields.ts";
 import { type LinearPattern, readPattern } from "./linear-pattern.ts";
-import { ProblemList } from "./problem-list.ts";
-import { arrayKeywords } from "./schema-arrays.ts";
 import { checkShape, refusedKeywords, type Shape, schemasIn, shapes } from "./schema-keywords.ts";
 import {
   type CheckGroup,
   depthMax,
   type GroupName,
   type KeywordPlace,
+  ProblemList,
   report,
   type SchemaNode,
   typeBits,
 } from "./schema-node.ts";
-import { objectKeywords } from "./schema-objects.ts";
+import { arrayKeywords, objectKeywords } from "./schema-objects.ts";
 import { anyKeywords, numberKeywords, textKeywords } from "./schema-scalars.ts";
 
 /**

@@ -11,7 +11,7 @@ import {
   readingTemplates,
   readValue,
 } from "./expression.ts";
-import { placeIn } from "./place.ts";
+import { placeIn } from "./fields.ts";
 import type { StepDefinition } from "./step-definition.ts";
 import { pause, spend, type Work } from "./work-count.ts";
 import type { StorageDefinition } from "./work-steps.ts";

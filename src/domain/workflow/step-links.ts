@@ -3,7 +3,7 @@
 // A step named by some `on_error` is a handler. A step named by a switch is its target and waits for it. A step named by
 // a parallel or a loop is controlled: it begins when its controller says so, and waits for nothing else.
 import type { NamedStep } from "./control-steps.ts";
-import { placeIn } from "./place.ts";
+import { placeIn } from "./fields.ts";
 import type { StepDefinition } from "./step-definition.ts";
 
 export type Steps = ReadonlyMap<string, StepDefinition>;

@@ -3,8 +3,7 @@ import { Composer, type Document, Lexer, LineCounter, type ParsedNode, Parser } 
 import { excerptOf } from "../excerpt.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { Problem } from "./compiled.ts";
-import { findNode, type YamlTargets } from "./yaml-places.ts";
-import { yamlDepthMax, yamlValue } from "./yaml-value.ts";
+import { findNode, type YamlTargets, yamlDepthMax, yamlValue } from "./yaml-value.ts";
 
 /** Counted from 1. */
 export type TextPlace = { readonly line: number; readonly column: number };

@@ -1,9 +1,11 @@
 // A crowd of clients that start runs at the same moment, and try again if they may: how often each asked, and when it got its run.
+
+import { Worker } from "node:worker_threads";
 import { type Client, createClient } from "../../sdk/client.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { type StartTry, tryStart } from "../try-start.ts";
+import type { FromCrowdThread } from "./crowd-thread.ts";
 import { type ClientPolicy, type ClientTerms, clientPauseMs } from "./plan.ts";
-import { Slots } from "./slots.ts";
 
 /** As it is sent to the thread of the clients. */
 export type CrowdAsked = {
@@ -69,4 +71,134 @@ async function startWithin(
     if (runtime.now().monotonicMs - startedMs + pauseMs > terms.budgetMs) return tried;
     await runtime.sleep(pauseMs);
   }
+}
+
+type SlotsOptions = {
+  readonly url: string;
+  readonly adminKey: string;
+  nowMs(): number;
+};
+
+class Slots {
+  readonly #options: SlotsOptions;
+  /** With retries: the drill's own calls must get through in the middle of the crowd. */
+  readonly #admin: Client;
+  /** Oldest first. */
+  readonly #held: Array<{ readonly runId: string; readonly sinceMs: number }> = [];
+  readonly #spans: Array<readonly [fromMs: number, toMs: number]> = [];
+  readonly #stopped = new AbortController();
+
+  constructor(options: SlotsOptions) {
+    const { url, adminKey } = options;
+    this.#options = options;
+    this.#admin = createClient({ url, apiKey: adminKey });
+  }
+
+  taken(runId: string): void {
+    this.#held.push({ runId, sinceMs: this.#options.nowMs() });
+  }
+
+  /** At multiples of the time, whatever ending a run takes: the pace is the same for every variant. */
+  async freeEvery(everyMs: number): Promise<void> {
+    const { nowMs } = this.#options;
+    const { signal } = this.#stopped;
+    for (let dueMs = nowMs() + everyMs; ; dueMs += everyMs) {
+      await runtime.sleep(Math.max(0, dueMs - nowMs()), signal);
+      if (signal.aborted) return;
+      await this.#freeOldest();
+    }
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  /** Runs that are still held count as active until now. */
+  atOnceMost(): number {
+    const nowMs = this.#options.nowMs();
+    return mostAtOnce([...this.#spans, ...this.#held.map(({ sinceMs }) => [sinceMs, nowMs] as const)]);
+  }
+
+  async #freeOldest(): Promise<void> {
+    const oldest = this.#held.shift();
+    if (oldest === undefined) return;
+    this.#spans.push([oldest.sinceMs, this.#options.nowMs()]);
+    await this.#admin.runs.cancel(oldest.runId);
+  }
+}
+
+/** The most intervals that have a moment in common; one that ends as another begins has none with it. */
+export function mostAtOnce(intervals: ReadonlyArray<readonly [fromMs: number, toMs: number]>): number {
+  const changes = intervals
+    .flatMap(([fromMs, toMs]) => [[fromMs, 1] as const, [toMs, -1] as const])
+    .sort(([left, leftChange], [right, rightChange]) => left - right || leftChange - rightChange);
+  let now = 0;
+  let most = 0;
+  for (const [, change] of changes) {
+    now += change;
+    most = Math.max(most, now);
+  }
+  return most;
+}
+
+/**
+ * When (nearly) everybody has tried once, and who comes from then on comes back: arrivals without those that were due. What a
+ * late process has not yet sent counts as sent, so this is not too early.
+ */
+export function crowdFormedMs(
+  { arrivalsMs, dueMs }: { readonly arrivalsMs: readonly number[]; readonly dueMs: readonly number[] },
+  clients: number,
+): number {
+  let due = 0;
+  for (const [index, atMs] of arrivalsMs.entries()) {
+    while ((dueMs[due] ?? Number.POSITIVE_INFINITY) <= atMs) due += 1;
+    if (index + 1 - due >= nearlyAll * clients) return atMs;
+  }
+  return 0;
+}
+
+const nearlyAll = 0.95;
+
+export type Crowds = {
+  /** One at a time. Rejects when the thread breaks, and with the signal's reason when the user wants to stop. */
+  run(asked: CrowdAsked, signal: AbortSignal): Promise<CrowdSeen>;
+  close(): Promise<void>;
+};
+
+export function openCrowds(): Crowds {
+  const thread = startThread();
+  let hear = (_message: FromCrowdThread) => {};
+  thread.on("message", (message: FromCrowdThread) => hear(message));
+  thread.on("error", (error) => hear({ kind: "broken", error }));
+  return {
+    async run(asked, signal) {
+      signal.throwIfAborted();
+      const stop = () => hear({ kind: "broken", error: signal.reason as Error });
+      signal.addEventListener("abort", stop);
+      try {
+        const received = new Promise<FromCrowdThread>((resolve) => {
+          hear = resolve;
+        });
+        thread.postMessage(asked);
+        const message = await received;
+        if (message.kind === "broken") throw message.error;
+        return message.seen;
+      } finally {
+        signal.removeEventListener("abort", stop);
+      }
+    },
+    async close() {
+      await thread.terminate();
+    },
+  };
+}
+
+/** As the embedded store starts its own: from source, a thread has to load TypeScript by itself. */
+function startThread(): Worker {
+  const isCompiled = import.meta.url.endsWith(".js");
+  const program = new URL(isCompiled ? "./crowd-thread.js" : "./crowd-thread.ts", import.meta.url);
+  if (isCompiled) return new Worker(program);
+  const loader = import.meta.resolve("tsx/esm/api");
+  const bootstrap = `import("${loader}").then(({ register }) => { register(); return import("${program.href}"); })`;
+  return new Worker(bootstrap, { eval: true, execArgv: [] });
 }

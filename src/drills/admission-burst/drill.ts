@@ -1,13 +1,13 @@
 // Many starts at once for few slots: what the admission gate answers, how fast, and how those who are refused come back.
 import type { Drill, Outcome, Stage } from "../drill.ts";
+import { binned } from "../load/times.ts";
 import type { DrillTenant } from "../target/target.ts";
-import { combOf } from "./comb.ts";
+import type { StartTry } from "../try-start.ts";
+import { openCrowds } from "./crowd.ts";
 import { isComb, judgeBursts, judgeCrowds, judgeSweep } from "./judge.ts";
-import { type BurstContext, measure, openVariant, type Retried } from "./measure.ts";
-import { openCrowds } from "./open-crowds.ts";
+import { type BurstContext, type Measured, measure, openVariant, type Retried } from "./measure.ts";
 import { clientPolicies, clientPolicyNames, type Plan, planOf, type Variant, variants } from "./plan.ts";
-import { rawOf } from "./raw-data.ts";
-import { sweep } from "./sweep.ts";
+import { combOf, sweep } from "./sweep.ts";
 import {
   type Burst,
   burstTable,
@@ -139,3 +139,41 @@ function hidesComb(bursts: readonly Burst[]): boolean {
 
 /** Of an instance of the drill's own, which has the default: the comb is looked for around this beat. */
 const pollMs = 10;
+
+export function rawOf<Seen extends Measured>({ tries, ends, gate, ...rest }: Seen) {
+  const { arrivalsMs, dueMs, ...gateRest } = gate;
+  return {
+    ...rest,
+    ...gateRest,
+    /** Sent at, answered after, with what: `12+340:429`, in whole milliseconds. */
+    tries: tries.map(shortTry).join(" "),
+    gotRunAtMs: ends
+      .filter(({ isStarted }) => isStarted)
+      .map(({ atMs }) => Math.round(atMs))
+      .join(" "),
+    ...(dueMs === undefined ? {} : { retriesDuePerMs: countsPerMs(dueMs) }),
+    ...(arrivalsMs === undefined ? {} : { arrivalsPerMs: countsPerMs(arrivalsMs) }),
+  };
+}
+
+function shortTry(tried: StartTry): string {
+  return `${Math.round(tried.sentMs)}+${Math.round(tried.tookMs)}:${answerOf(tried)}`;
+}
+
+function answerOf(tried: StartTry): string | number {
+  switch (tried.kind) {
+    case "started":
+      return 200;
+    case "refused":
+      return tried.status;
+    case "no_answer":
+      return tried.why;
+  }
+}
+
+function countsPerMs(timesMs: readonly number[]): string {
+  const untilMs = Math.floor(timesMs.at(-1) ?? -1) + 1;
+  return binned(timesMs, { binMs: 1, untilMs })
+    .map(([, count]) => count)
+    .join(" ");
+}

@@ -2,12 +2,10 @@
 import { type Check, check } from "../drill.ts";
 import { quantile } from "../load/times.ts";
 import type { StartTry } from "../try-start.ts";
-import { countsOf } from "./answers.ts";
-import type { Comb } from "./comb.ts";
 import type { Measured, Retried } from "./measure.ts";
 import { clientPolicyNames, limit, type Variant } from "./plan.ts";
-import type { Cell } from "./sweep.ts";
-import { type Burst, shownShare } from "./tables.ts";
+import type { Cell, Comb } from "./sweep.ts";
+import { type Burst, countsOf, shownShare } from "./tables.ts";
 
 /** Seen with 100 starts: 57 to 100 % of a comb's retries are due in a fifth of its beat, of jittered ones 33 to 43 %. */
 const combShareMin = 0.5;

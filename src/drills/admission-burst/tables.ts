@@ -1,12 +1,11 @@
 // What was measured, as tables and plots.
 import type { Plot, Table } from "../drill.ts";
-import { binned, lengthOf, longestGap } from "../load/times.ts";
-import { countsOf, percent, quantileMs } from "./answers.ts";
-import type { Comb } from "./comb.ts";
+import { binned, lengthOf, longestGap, quantile } from "../load/times.ts";
+import type { StartTry } from "../try-start.ts";
+import { crowdFormedMs } from "./crowd.ts";
 import type { Measured, Retried } from "./measure.ts";
 import { clientPolicyNames } from "./plan.ts";
-import type { Cell } from "./sweep.ts";
-import { crowdFormedMs } from "./times.ts";
+import type { Cell, Comb } from "./sweep.ts";
 
 export type Burst = Measured & { readonly comb: Comb | undefined };
 
@@ -178,4 +177,39 @@ export function successPlots(crowds: readonly Retried[]): Plot[] {
       note: "Clients with a fixed delay come back together and find the slots that are free at that moment; jittered ones find each slot as it is freed.",
     } as const;
   });
+}
+
+type Counts = {
+  readonly tries: number;
+  readonly started: number;
+  /** 429 max_concurrent_runs_reached. */
+  readonly refused: number;
+  /** 503 concurrency_gate_unavailable: the wait for the lock was longer than its budget. */
+  readonly gateUnavailable: number;
+  /** Any other 503: the server shed the request, or could not say what became of it. */
+  readonly other503: number;
+  /** Any other answer, or none. */
+  readonly other: number;
+};
+
+export function countsOf(tries: readonly StartTry[]): Counts {
+  const among = (isOne: (tried: StartTry) => boolean) => tries.filter(isOne).length;
+  const coded = (code: string) => among((tried) => tried.kind === "refused" && tried.code === code);
+  const started = among(({ kind }) => kind === "started");
+  const refused = coded("max_concurrent_runs_reached");
+  const gateUnavailable = coded("concurrency_gate_unavailable");
+  const all503 = among((tried) => tried.kind === "refused" && tried.status === 503);
+  const other503 = all503 - gateUnavailable;
+  const other = tries.length - started - refused - all503;
+  return { tries: tries.length, started, refused, gateUnavailable, other503, other };
+}
+
+/** As in 97.0 %. */
+export function percent(part: number, whole: number): string {
+  return whole === 0 ? "-" : `${((part / whole) * 100).toFixed(1)} %`;
+}
+
+/** Whole milliseconds that this part of the values does not exceed. */
+export function quantileMs(valuesMs: readonly number[], part: number): number {
+  return Math.round(quantile(valuesMs, part) ?? 0);
 }

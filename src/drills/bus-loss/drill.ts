@@ -9,8 +9,11 @@ import {
   ledgerChecks,
   loadData,
   loadPlots,
+  outageSpans,
+  outageTable,
+  outageTimes,
+  recoveryCheck,
 } from "../load/load-outcome.ts";
-import { outageSpans, outageTable, outageTimes, recoveryCheck } from "../load/outage-outcome.ts";
 import { openScene } from "../load/scene.ts";
 import { lengthOf, type Span } from "../load/times.ts";
 

@@ -1,11 +1,12 @@
 // How the data gets a new owner: a replica by its Sentinel, a standby process for a folder, or whatever a deployment does.
 
+import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Stage } from "../drill.ts";
 import { type Fault, faultByCommand, type Outage } from "../load/fault.ts";
-import { waitUntil } from "../load/wait-until.ts";
+import { waitUntil } from "../load/times.ts";
 import type { RedisGroup } from "../servers/redis-failover.ts";
+import type { ServeProcess } from "../target/serve-process.ts";
 import type { OwnProcesses } from "../target/target.ts";
-import { type Standby, startStandby } from "./standby.ts";
 
 export type TakeOver = {
   /** Begins what has to be there before the fault; the answer resolves when it is. */
@@ -108,4 +109,46 @@ function byOperators({ options }: Stage): TakeOver {
     ],
     close: async () => {},
   };
+}
+
+type Standby = {
+  /** Starts that were refused because another process owns the data. */
+  refusals(): number;
+  /** Resolves when it has the folder and takes requests; rejects when it fails for another reason. */
+  readonly taken: Promise<ServeProcess>;
+  /** Starts no more; resolves when the last start is over. */
+  stop(): Promise<void>;
+};
+
+const againAfterMs = 100;
+
+function startStandby(start: () => Promise<ServeProcess>): Standby {
+  const stopping = new AbortController();
+  let refusals = 0;
+  const waitForFolder = async () => {
+    for (;;) {
+      try {
+        return await start();
+      } catch (error) {
+        if (!isRefusal(error) || stopping.signal.aborted) throw error;
+        refusals += 1;
+        await runtime.sleep(againAfterMs, stopping.signal);
+      }
+    }
+  };
+  const taken = waitForFolder();
+  taken.catch(() => undefined);
+  return {
+    refusals: () => refusals,
+    taken,
+    async stop() {
+      stopping.abort();
+      await taken.catch(() => undefined);
+    },
+  };
+}
+
+/** The server says so in its last words. */
+export function isRefusal(error: unknown): boolean {
+  return error instanceof Error && error.message.includes("store_in_use");
 }

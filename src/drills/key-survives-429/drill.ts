@@ -1,9 +1,23 @@
 // A start that is refused for want of a slot must leave its idempotency key free: the same request succeeds later.
 import type { AdmissionStrategy } from "../../domain/tenant.ts";
+import { InterlockApiError } from "../../sdk/client-errors.ts";
 import { runtime } from "../../sdk/runtime.ts";
-import type { Check, Drill, Outcome, Plot, Stage } from "../drill.ts";
-import { startBlockingWorker } from "./blocking-worker.ts";
-import { keySteps, stepNames } from "./key-steps.ts";
+import { worker } from "../../sdk/worker/worker.ts";
+import { type Check, check, type Drill, type Outcome, type Plot, type Stage } from "../drill.ts";
+import type { DrillTenant, Target } from "../target/target.ts";
+import { type StartTry, shownTry, tryStart } from "../try-start.ts";
+
+const stepNames = [
+  "set max_concurrent_runs=1 for a tenant of the drill's own",
+  "start a run that fills the slot: a worker takes its job and keeps it",
+  "submit another start with Idempotency-Key: retry-after-limit",
+  "expect 429, and the key still free",
+  "complete the blocking run: its worker finishes the job",
+  "repeat the same request with the same key",
+  "expect 200 and a new run",
+  "verify that the stored key maps to the new run; a repeat gets the same run, another payload is refused",
+  "all of it once with the strategy atomic and once with lock",
+] as const;
 
 export const keySurvives429: Drill = {
   name: "key-survives-429",
@@ -66,5 +80,157 @@ function plotOf(timed: readonly TimedCheck[]): Plot {
         .map(({ tookMs }, index) => [index + 1, Math.round(tookMs * 10) / 10] as const),
     })),
     note: "The start that is refused, and the one that succeeds with the same key, each take a request's time: nothing waits for a key to expire.",
+  };
+}
+
+type Scene = {
+  readonly target: Target;
+  readonly tenant: DrillTenant;
+  readonly worker: BlockingWorker;
+  readonly strategy: AdmissionStrategy;
+  readonly signal: AbortSignal;
+};
+
+const key = "retry-after-limit";
+const workflow = "drill-blocking";
+const asked = { workflow, key, input: { order: 17 } };
+
+/** Nothing here takes long: whatever takes this long will not come. */
+const endsWithinMs = 20_000;
+
+async function* keySteps(scene: Scene): AsyncGenerator<Check> {
+  const { target, tenant, strategy } = scene;
+  const { client } = tenant;
+  const named = (what: string, expected: string, seen: string | number, holds: boolean) =>
+    check(`${strategy}: ${what}`, expected, seen, holds);
+  const before = await decisionsOf(target, strategy);
+
+  const { max_concurrent_runs: limit } = await target.platform.tenants.get(tenant.id);
+  yield named("1 the limit is set", "max_concurrent_runs 1", `max_concurrent_runs ${limit}`, limit === 1);
+
+  await client.workflows.save({ id: workflow, name: "Blocking", steps: { hold: { type: "worker", topic } } });
+  const blocking = await fillSlot(scene);
+  const { active_runs: active } = await target.platform.tenants.get(tenant.id);
+  const held = `${active} active, a worker holds its job`;
+  yield named("2 a long run fills the slot", "1 active, a worker holds its job", held, active === 1);
+
+  const refused = await tryStart(client, asked);
+  const isRefused =
+    refused.kind === "refused" && refused.status === 429 && refused.code === "max_concurrent_runs_reached";
+  yield named("3-4 a start with a key", "429 max_concurrent_runs_reached", shownTry(refused), isRefused);
+  const free = await bindingOf(tenant);
+  yield named("4 the key after the 429", "unbound", free, free === "unbound");
+
+  scene.worker.finish();
+  const { status } = await client.runs.wait(blocking, { timeoutMs: endsWithinMs, signal: scene.signal });
+  yield named("5 the blocking run is completed", "succeeded", status, status === "succeeded");
+
+  const retried = await tryStart(client, asked);
+  const runId = retried.kind === "started" ? retried.runId : undefined;
+  const isNew = retried.kind === "started" && !retried.replayed && retried.runId !== blocking;
+  yield named("6-7 the same request again", "200 and a new run", shownStart(retried), isNew);
+
+  const bound = await bindingOf(tenant);
+  yield named("8 the stored key", `bound to ${runId ?? "the new run"}`, bound, bound === `bound to ${runId}`);
+  yield* repeats(scene, runId, named);
+  if (before === undefined) return;
+  const decided = ((await decisionsOf(target, strategy)) ?? 0) - before;
+  yield named("decided by", `the strategy ${strategy}`, `${decided} decisions of ${strategy}`, decided > 0);
+}
+
+/** What the stored mapping is for. */
+async function* repeats(
+  { tenant: { client } }: Scene,
+  runId: string | undefined,
+  named: typeof check,
+): AsyncGenerator<Check> {
+  const again = await tryStart(client, asked);
+  const isReplayed = again.kind === "started" && again.replayed && again.runId === runId;
+  yield named(
+    "8 a repeat with the key",
+    `200, replayed, ${runId ?? "the new run"}`,
+    shownStart(again),
+    isReplayed,
+  );
+  const other = await tryStart(client, { ...asked, input: { order: 18 } });
+  const isReused = other.kind === "refused" && other.code === "idempotency_key_reused";
+  yield named("8 another payload with the key", "422 idempotency_key_reused", shownTry(other), isReused);
+  let runs = 0;
+  for await (const _run of client.runs.list()) runs += 1;
+  yield named("runs in all", "2: the blocking one and the key's", String(runs), runs === 2);
+}
+
+/** The run of the job that a worker holds. */
+async function fillSlot({ tenant: { client }, worker }: Scene): Promise<string> {
+  const started = await tryStart(client, { workflow });
+  if (started.kind !== "started")
+    throw new Error(`the blocking run could not be started: ${shownTry(started)}`);
+  const heldBy = await worker.holding;
+  if (heldBy !== started.runId) throw new Error(`the worker holds ${heldBy}, not ${started.runId}`);
+  return started.runId;
+}
+
+/** As in `unbound`, `pending for r-1`, `bound to r-1`. */
+async function bindingOf({ client }: DrillTenant): Promise<string> {
+  try {
+    const { state, run_id } = await client.lookUpKey(key);
+    return state === "bound" ? `bound to ${run_id}` : `pending for ${run_id}`;
+  } catch (error) {
+    if (error instanceof InterlockApiError && error.code === "idempotency_key_unbound") return "unbound";
+    throw error;
+  }
+}
+
+function shownStart(tried: StartTry): string {
+  return tried.kind === "started" ? `${shownTry(tried)}, ${tried.runId}` : shownTry(tried);
+}
+
+/** Of a deployment others' decisions are counted, too, and behind a balancer each answer may be another gateway's. */
+async function decisionsOf(target: Target, strategy: AdmissionStrategy): Promise<number | undefined> {
+  if (target.inside === undefined) return undefined;
+  return (await target.readMetrics()).sum("admission_decisions_total", { strategy });
+}
+
+const topic = "drill.blocking";
+
+type BlockingWorker = {
+  /** Resolves with the run whose job it took first. */
+  readonly holding: Promise<string>;
+  /** From now on every job is done at once. */
+  finish(): void;
+  stop(): Promise<void>;
+};
+
+function startBlockingWorker({ workerKey }: DrillTenant, url: string): BlockingWorker {
+  let finish = () => {};
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  let take = (_runId: string) => {};
+  const holding = new Promise<string>((resolve) => {
+    take = resolve;
+  });
+  const running = worker({
+    url,
+    apiKey: workerKey,
+    name: "drill-blocking-worker",
+    topics: [topic],
+    // A poll that waits for long would keep the drill's end waiting.
+    pollWaitMs: 2_000,
+    async handler({ runId }) {
+      take(runId);
+      await finished;
+      return {};
+    },
+  });
+  // A worker that the server rejects ends: the error reaches the caller that waits for the job.
+  running.finished.catch(() => {});
+  return {
+    holding: Promise.race([holding, running.finished.then(() => holding)]),
+    finish,
+    async stop() {
+      finish();
+      await running.stop({ graceMs: 5_000 });
+    },
   };
 }

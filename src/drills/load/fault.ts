@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { runtime } from "../../sdk/runtime.ts";
 import { DrillImpossible, type DrillOptions, type Stage } from "../drill.ts";
 import type { Scene } from "./scene.ts";
-import { cameTrue } from "./wait-until.ts";
+import { cameTrue } from "./times.ts";
 
 export type Fault = {
   /** As in `killing redis-server`, and `starting it again`. */

@@ -1,15 +1,34 @@
 // The stage of a drill about trouble: a tenant with a steady load and workers, the record of both, and one clock for all of it.
+
+import { parseTime } from "../../domain/engine/rfc3339.ts";
+import type { Client } from "../../sdk/client.ts";
+import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
 import { runtime } from "../../sdk/runtime.ts";
+import { hasEnded, type Run } from "../../sdk/wait-for-run.ts";
 import type { Worker } from "../../sdk/worker/worker.ts";
 import type { Settings, Size, Stage } from "../drill.ts";
 import type { DrillTenant } from "../target/target.ts";
-import { doesCount, type Ledger, type TimedNote, type WorkNote } from "./ledger.ts";
-import { lastStep, loadWorkflow, topic } from "./load-workflow.ts";
-import { readEnds } from "./read-ends.ts";
+import { tryStart } from "../try-start.ts";
+import {
+  doesCount,
+  type EndedRun,
+  type EndRecord,
+  type Ledger,
+  type StartRecord,
+  type TimedNote,
+  type WorkNote,
+} from "./ledger.ts";
 import { type RecordingWorkerOptions, startRecordingWorker } from "./recording-worker.ts";
-import { withoutSkew } from "./skew.ts";
-import { clientAt, type SteadyLoad, startSteadyLoad } from "./steady-load.ts";
-import { cameTrue } from "./wait-until.ts";
+import {
+  clientAt,
+  lastStep,
+  loadWorkflow,
+  type SteadyLoad,
+  startSteadyLoad,
+  topic,
+  workflowId,
+} from "./steady-load.ts";
+import { cameTrue, quantile } from "./times.ts";
 
 export type SceneOptions = {
   /** Where runs are started; all gateways otherwise. */
@@ -148,4 +167,114 @@ async function tellNowAndThen(tell: () => void, signal: AbortSignal): Promise<vo
     if (signal.aborted) return;
     tell();
   }
+}
+
+type ReadingEnds = {
+  readonly client: Client;
+  readonly withinMs: number;
+  readonly signal: AbortSignal;
+  /** What the wall clock showed when the load began. */
+  readonly beganWallMs: number;
+};
+
+const atOnce = 8;
+const againAfterMs = 100;
+
+/** Runs that have not ended in time are reported with their present status. */
+async function readEnds(reading: ReadingEnds, starts: readonly StartRecord[]): Promise<readonly EndRecord[]> {
+  const deadlineMs = runtime.now().monotonicMs + reading.withinMs;
+  const isLate = () => runtime.now().monotonicMs > deadlineMs || reading.signal.aborted;
+  const ends: EndRecord[] = [];
+  const waiting = [...starts];
+  const lane = async () => {
+    for (let start = waiting.shift(); start !== undefined; start = waiting.shift()) {
+      const run = await readRun(reading, start, isLate);
+      ends.push({ key: start.key, repeated: await repeat(reading, start, isLate), run });
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, lane));
+  reading.signal.throwIfAborted();
+  return ends;
+}
+
+async function readRun(
+  { client, beganWallMs }: ReadingEnds,
+  { acknowledged }: StartRecord,
+  isLate: () => boolean,
+): Promise<EndedRun | undefined> {
+  if (acknowledged === undefined) return undefined;
+  for (;;) {
+    const run = await client.runs.get(acknowledged.runId).catch(missing);
+    if (run === "missing") return undefined;
+    const isOver = isLate();
+    if (run !== "no answer" && (isOver || hasEnded(run))) return endedRun(run, beganWallMs);
+    if (isOver) throw new Error(`run ${acknowledged.runId} cannot be read: the server does not answer`);
+    await runtime.sleep(againAfterMs);
+  }
+}
+
+async function repeat(
+  { client }: ReadingEnds,
+  { key, order }: StartRecord,
+  isLate: () => boolean,
+): Promise<EndRecord["repeated"]> {
+  for (;;) {
+    const tried = await tryStart(client, { workflow: workflowId, key, input: { order } });
+    if (tried.kind === "started") return { runId: tried.runId, replayed: tried.replayed };
+    const isPassing = tried.kind === "no_answer" || tried.status === 503;
+    if (!isPassing || isLate()) return undefined;
+    await runtime.sleep(againAfterMs);
+  }
+}
+
+/** Only the product's own word counts as an absence: of the run, or of everything, the tenant's keys among it. */
+function missing(error: unknown): "missing" | "no answer" {
+  if (error instanceof InterlockApiError) return error.retryable ? "no answer" : "missing";
+  if (error instanceof InterlockConnectionError) return "no answer";
+  throw error;
+}
+
+function endedRun({ run_id, status, created_at, completed_at, steps }: Run, beganWallMs: number): EndedRun {
+  const sinceBegin = (time: string | undefined) => {
+    const wallMs = time === undefined ? undefined : parseTime(time);
+    return wallMs === undefined ? undefined : wallMs - beganWallMs;
+  };
+  return {
+    runId: run_id,
+    status,
+    createdAtMs: sinceBegin(created_at) ?? 0,
+    endedAtMs: sinceBegin(completed_at),
+    counted: Object.fromEntries(Object.entries(steps).map(([name, { output }]) => [name, jobIn(output)])),
+  };
+}
+
+function jobIn(output: unknown): string | undefined {
+  const { job } = (output ?? {}) as { readonly job?: unknown };
+  return typeof job === "string" ? job : undefined;
+}
+
+/** A run is created between the sending of its start and the answer: what lies outside on the whole is the clocks' difference. */
+export function withoutSkew(
+  starts: readonly StartRecord[],
+  ends: readonly EndRecord[],
+): readonly EndRecord[] {
+  const skewMs = skewOf(starts, ends);
+  return ends.map((end) => {
+    if (end.run === undefined) return end;
+    const { createdAtMs, endedAtMs } = end.run;
+    const moved = endedAtMs === undefined ? undefined : endedAtMs - skewMs;
+    return { ...end, run: { ...end.run, createdAtMs: createdAtMs - skewMs, endedAtMs: moved } };
+  });
+}
+
+function skewOf(starts: readonly StartRecord[], ends: readonly EndRecord[]): number {
+  const createdAtMs = new Map(ends.map(({ key, run }) => [key, run?.createdAtMs]));
+  // One try alone: of several it is not known which one made the run.
+  const differences = starts.flatMap(({ key, tries }) => {
+    const [only, ...others] = tries;
+    const created = createdAtMs.get(key);
+    if (only === undefined || others.length > 0 || created === undefined) return [];
+    return [created - (only.sentMs + only.tookMs / 2)];
+  });
+  return quantile(differences, 0.5) ?? 0;
 }

@@ -4,7 +4,6 @@ import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-er
 import { runtime } from "../../sdk/runtime.ts";
 import { type StartTry, tryStart } from "../try-start.ts";
 import type { ReadRecord, StartRecord } from "./ledger.ts";
-import { workflowId } from "./load-workflow.ts";
 
 export type LoadOptions = {
   /** Clients spread over them, and each stays where it is. */
@@ -120,3 +119,16 @@ function failureName(error: unknown): string {
 export function isTrouble(tried: StartTry): boolean {
   return tried.kind === "no_answer" || (tried.kind === "refused" && tried.status === 503);
 }
+
+export const workflowId = "drill-load";
+export const topic = "drill-work";
+export const lastStep = "finish";
+
+export const loadWorkflow = {
+  id: workflowId,
+  name: "Steady load of a drill",
+  steps: {
+    prepare: { type: "worker", topic },
+    [lastStep]: { type: "worker", topic, depends_on: ["prepare"] },
+  },
+} as const;

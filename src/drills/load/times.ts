@@ -1,4 +1,5 @@
-// Times of successes: how long there was none, how many there were in each tenth of a second, and when they came back.
+// Waiting for a condition, and times of successes: how long there was none, and when they came back.
+import { runtime } from "../../sdk/runtime.ts";
 
 export type Span = { readonly fromMs: number; readonly toMs: number };
 
@@ -57,4 +58,24 @@ export function quantile(values: readonly number[], part: number): number | unde
 /** As in `1.25 s`. */
 export function seconds(ms: number | undefined): string {
   return ms === undefined ? "never" : `${(ms / 1_000).toFixed(2)} s`;
+}
+
+type WaitLimits = { readonly withinMs: number; readonly signal: AbortSignal };
+
+const lookEveryMs = 20;
+
+/** Throws when the condition does not come true in time, and when the user wants to stop. */
+export async function waitUntil(what: string, condition: () => boolean, limits: WaitLimits): Promise<void> {
+  if (!(await cameTrue(condition, limits))) throw new Error(`not within ${limits.withinMs} ms: ${what}`);
+}
+
+/** False when the condition did not come true in time. */
+export async function cameTrue(condition: () => boolean, { withinMs, signal }: WaitLimits): Promise<boolean> {
+  const deadlineMs = runtime.now().monotonicMs + withinMs;
+  while (!condition()) {
+    signal.throwIfAborted();
+    if (runtime.now().monotonicMs > deadlineMs) return false;
+    await runtime.sleep(lookEveryMs, signal);
+  }
+  return true;
 }

@@ -1,11 +1,22 @@
 // Drill: many results for one run at once, under each way of meeting a busy run.
+
+import type { OperationName, RequestOf } from "../../ports/store.ts";
+import type { Client } from "../../sdk/client.ts";
+import { InterlockApiError } from "../../sdk/client-errors.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type Drill, DrillImpossible, type Outcome, type Size, type Stage } from "../drill.ts";
 import { seconds } from "../load/times.ts";
-import { areAllApplied, claimJobs } from "../locks/claimed-run.ts";
-import type { TenantFields } from "../target/target.ts";
+import {
+  areAllApplied,
+  type ClaimedResult,
+  type ClaimedRun,
+  claimJobs,
+  publish,
+  workerName,
+} from "../locks/claimed-run.ts";
+import type { Inside, TenantFields } from "../target/target.ts";
 import { outcomeOf, type VariantResult } from "./outcome.ts";
-import { reportOverBus } from "./report-over-bus.ts";
-import { reportOverHttp } from "./report-over-http.ts";
+import { emptyTries, type Reporting, type ResultTries, type Tries } from "./tries.ts";
 
 export const lockBusyWaves: Drill = {
   name: "lock-busy-waves",
@@ -75,4 +86,105 @@ async function runLockBusyWaves(stage: Stage): Promise<Outcome> {
     progress(`${name}: finished after ${seconds(tries.endedMs)}`);
   }
   return outcomeOf(done, { requests, delayMs, way: target.inside === undefined ? "http" : "bus" });
+}
+
+/** Resolves when the run has ended, or the time is over. */
+async function reportOverBus(
+  inside: Inside,
+  { results }: ClaimedRun,
+  { tenant, withinMs, signal }: Reporting,
+): Promise<Tries> {
+  const startedMs = runtime.now().monotonicMs;
+  const nowMs = () => runtime.now().monotonicMs - startedMs;
+  const tries = emptyTries(results.map(({ jobId }) => jobId));
+  const lockWaitsMs: number[] = [];
+  const ended = new AbortController();
+  let endedMs: number | undefined;
+  const unwatchStore = inside.watchStore({
+    sent: (name, request) => void tries.get(jobOf(name, request))?.sentMs.push(nowMs()),
+    answered(name, request, answer) {
+      const result = tries.get(jobOf(name, request));
+      if (result === undefined) return;
+      if (answer.kind === "run_busy") result.busyMs.push(nowMs());
+      else if (answer.kind === "delivered" || answer.kind === "applied") result.durableMs ??= nowMs();
+    },
+  });
+  const unwatchMetrics = inside.watchMetrics({
+    count(name) {
+      if (name !== "runs_ended_total") return;
+      endedMs = nowMs();
+      ended.abort();
+    },
+    observe(name, _labels, value) {
+      if (name === "run_lock_wait_seconds") lockWaitsMs.push(value * 1_000);
+    },
+  });
+  try {
+    await Promise.all(results.map((result) => publish(inside, tenant, result)));
+    await runtime.sleep(withinMs, AbortSignal.any([ended.signal, signal]));
+    signal.throwIfAborted();
+  } finally {
+    unwatchStore();
+    unwatchMetrics();
+  }
+  return { results: tries, endedMs, lockWaitsMs };
+}
+
+/** Empty when the call brings no result. */
+function jobOf<Name extends OperationName>(name: Name, request: RequestOf<Name>): string {
+  if (name !== "deliver") return "";
+  const { entry } = request as RequestOf<"deliver">;
+  return entry.kind === "result" ? entry.jobId : "";
+}
+
+/** Resolves when the run has ended, or the time is over. */
+async function reportOverHttp(
+  { results, runId }: ClaimedRun,
+  { tenant, withinMs, signal }: Reporting,
+): Promise<Tries> {
+  const worker = tenant.clientAt(tenant.client.url, "worker");
+  const startedMs = runtime.now().monotonicMs;
+  const nowMs = () => runtime.now().monotonicMs - startedMs;
+  const tries = emptyTries(results.map(({ jobId }) => jobId));
+  await Promise.all(
+    results.map(async (result) => {
+      const noted = tries.get(result.jobId) as ResultTries;
+      while (noted.durableMs === undefined && nowMs() < withinMs) {
+        signal.throwIfAborted();
+        noted.sentMs.push(nowMs());
+        const pauseMs = await reportOnce(worker, result);
+        if (pauseMs === undefined) noted.durableMs = nowMs();
+        else {
+          noted.busyMs.push(nowMs());
+          await runtime.sleep(pauseMs, signal);
+        }
+      }
+    }),
+  );
+  const run = await tenant.client.runs.wait(runId, { timeoutMs: withinMs, signal });
+  return { results: tries, endedMs: run.status === "succeeded" ? nowMs() : undefined, lockWaitsMs: [] };
+}
+
+const pauseMsDefault = 500;
+
+/** How long to wait before the next report; undefined when the result is durable. */
+async function reportOnce(
+  worker: Client,
+  { jobId, token, output }: ClaimedResult,
+): Promise<number | undefined> {
+  try {
+    const answer = await worker.call("reportResults", {
+      body: {
+        worker_id: workerName,
+        results: [{ job_id: jobId, claim_token: token, status: "succeeded", output }],
+      },
+      retry: { attemptsMax: 1 },
+    });
+    const [{ kind, because, retry_after_ms } = { kind: "retry" }] = answer.results;
+    if (kind === "refused") throw new Error(`the result of ${jobId} was refused: ${because}`);
+    return kind === "retry" ? (retry_after_ms ?? pauseMsDefault) : undefined;
+  } catch (error) {
+    if (error instanceof InterlockApiError && error.retryable) return error.retryAfterMs ?? pauseMsDefault;
+    throw error;
+  }
 }

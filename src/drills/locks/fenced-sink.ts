@@ -1,9 +1,8 @@
 // Something that owners of a lock write to, as their own tools would be: an HTTP server behind the SDK's fence guard.
-import { createServer } from "node:http";
+import { createServer, type Server } from "node:http";
 import { fenceGuard } from "../../sdk/fence/fence-guard.ts";
 import { fenceField } from "../../sdk/fence/fence-headers.ts";
 import { runtime } from "../../sdk/runtime.ts";
-import { type Listening, listenHere } from "./listen-here.ts";
 
 /** One write that arrived, in the order of arrival. */
 export type SinkWrite = {
@@ -54,4 +53,29 @@ export async function writeTo(
 export function isInFenceOrder(writes: readonly SinkWrite[]): boolean {
   const accepted = writes.filter((write) => write.accepted);
   return accepted.every(({ fence }, index) => fence >= (accepted[index - 1]?.fence ?? 0));
+}
+
+export type Listening = { readonly url: string; close(): Promise<void> };
+
+/** Longer than any pause of a drill. */
+const keptOpenMs = 600_000;
+
+export async function listenHere(server: Server): Promise<Listening> {
+  // A client that was paused finds its connection as it left it: a closed one would fail its call before it is judged.
+  server.keepAliveTimeout = keptOpenMs;
+  const port = await new Promise<number>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      resolve(typeof address === "object" && address !== null ? address.port : 0);
+    });
+  });
+  return {
+    url: `http://127.0.0.1:${port}`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
 }

@@ -1,7 +1,12 @@
 // Drill: the owner of a lock cannot renew it for longer than its ttl, under each policy.
+
+import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import type { Drill, Outcome, Size, Stage } from "../drill.ts";
-import { loseClientLock } from "./client-lock-outage.ts";
-import type { Outage, Policy } from "./outage.ts";
+import { holdWithoutRenewals } from "../locks/dropped-renewals.ts";
+import { openFencedSink, writeTo } from "../locks/fenced-sink.ts";
+import type { DrillTenant } from "../target/target.ts";
+import type { Outage, Policy } from "./outcome.ts";
 import { outcomeOf } from "./outcome.ts";
 import { loseRunLock } from "./run-lock-outage.ts";
 
@@ -61,4 +66,63 @@ async function runRenewalOutage(stage: Stage): Promise<Outcome> {
     outages.push(await loseRunLock(stage, target.inside, { risk, ttlMs, secondWorksMs }));
   }
   return outcomeOf(outages);
+}
+
+type ClientLockTerms = {
+  readonly policy: Policy;
+  readonly ttlMs: number;
+  readonly secondWorksMs: number;
+};
+
+async function loseClientLock(stage: Stage, terms: ClientLockTerms): Promise<Outage> {
+  const { policy, ttlMs, secondWorksMs } = terms;
+  const { signal } = stage;
+  const tenant = await stage.target.createTenant();
+  const startedMs = runtime.now().monotonicMs;
+  const sinceMs = (atMs: number) => atMs - startedMs;
+  const nowMs = () => sinceMs(runtime.now().monotonicMs);
+  const sink = await openFencedSink(startedMs);
+  const resource = `drill/renewal-outage/${policy}`;
+  const lock = { resource, owner: "first", ttlMs, signal };
+  try {
+    const held =
+      policy === "strict" ? await holdWithoutRenewals(tenant, lock) : await holdByHand(tenant, lock);
+    await writeTo(sink.url, "first", fenceHeaders({ resource, fence: held.fence }));
+    const waitMs = Math.min(60_000, 3 * ttlMs);
+    const second = await tenant.client.locks.acquire({
+      ...{ resource, owner: "second", ttl_ms: ttlMs, wait_ms: waitMs },
+    });
+    const secondFromMs = nowMs();
+    await writeTo(sink.url, "second", fenceHeaders({ resource, fence: second.fence }));
+    await runtime.sleep(secondWorksMs, signal);
+    const status = await writeTo(sink.url, "first", fenceHeaders({ resource, fence: held.fence }));
+    const firstToMs = nowMs();
+    await tenant.client.locks.release({ resource, token: second.token });
+    const fencedMs = held.lostMs === undefined ? undefined : sinceMs(await held.lostMs);
+    return {
+      name: policy === "strict" ? "client with withLock" : "client that goes on",
+      policy,
+      ttlMs,
+      first: { fromMs: sinceMs(held.grantedMs), toMs: fencedMs ?? firstToMs },
+      second: { fromMs: secondFromMs, toMs: nowMs() },
+      fencedMs,
+      tolerated: undefined,
+      renewalsFailed: held.renewalsFailed(),
+      ...{ failedCounted: undefined, abandonedCounted: undefined, refusedCounted: undefined },
+      staleWrite: status === 412 ? "refused" : "accepted",
+      isWhole: sink.writes.some(({ by, accepted }) => by === "second" && accepted),
+    };
+  } finally {
+    await sink.close();
+  }
+}
+
+/** A program that neither renews nor looks whether the lock is still its own. */
+async function holdByHand(
+  tenant: DrillTenant,
+  { resource, owner, ttlMs }: { readonly resource: string; readonly owner: string; readonly ttlMs: number },
+) {
+  const { fence } = await tenant.client.locks.acquire({ resource, owner, ttl_ms: ttlMs });
+  const grantedMs = runtime.now().monotonicMs;
+  return { fence, grantedMs, lostMs: undefined, renewalsFailed: () => 0 };
 }

@@ -1,7 +1,5 @@
 // What the outages of renewal-outage show beside each other: checks, a table and the owners' times.
 import { type Check, check, type Outcome, type Plot, type Table } from "../drill.ts";
-import { overlapMs } from "./intervals.ts";
-import type { Outage } from "./outage.ts";
 
 export function outcomeOf(outages: readonly Outage[]): Outcome {
   return {
@@ -122,4 +120,37 @@ function timelineOf(outages: readonly Outage[]): Plot {
     ]),
     note: "Under strict the first line ends before the second begins; under continuity they overlap, and the first owner's write is refused.",
   };
+}
+
+export type Policy = "strict" | "continuity";
+
+/** Times in milliseconds since the first owner asked for the lock: its ttl cannot have begun earlier. */
+export type Outage = {
+  readonly name: string;
+  readonly policy: Policy;
+  readonly ttlMs: number;
+  /** From the grant until the owner was fenced, or its last write was answered. */
+  readonly first: Interval;
+  readonly second: Interval;
+  /** When the first owner was fenced while the second had not come yet; undefined when it went on. */
+  readonly fencedMs: number | undefined;
+  /** Failed renewals that this owner may have before it is fenced; undefined when it never is. */
+  readonly tolerated: number | undefined;
+  /** Renewals of the first owner that got no answer. */
+  readonly renewalsFailed: number;
+  /** As the metrics counted them: failed renewals, abandoned leases and refused writes. Undefined where no instance can be watched. */
+  readonly failedCounted: number | undefined;
+  readonly abandonedCounted: number | undefined;
+  readonly refusedCounted: number | undefined;
+  /** What the guard said to the first owner's write after the second had come. */
+  readonly staleWrite: "refused" | "accepted";
+  /** The second owner's writes were accepted and nothing is missing. */
+  readonly isWhole: boolean;
+};
+
+type Interval = { readonly fromMs: number; readonly toMs: number };
+
+/** 0 when one had left before the other came. */
+export function overlapMs(first: Interval, second: Interval): number {
+  return Math.max(0, Math.min(first.toMs, second.toMs) - Math.max(first.fromMs, second.fromMs));
 }

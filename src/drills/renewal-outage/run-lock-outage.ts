@@ -3,10 +3,10 @@ import type { RiskClass } from "../../domain/lock.ts";
 import type { Answer, Execute, OperationName, RequestOf } from "../../ports/store.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import type { Stage } from "../drill.ts";
-import { waitUntil } from "../load/wait-until.ts";
+import { waitUntil } from "../load/times.ts";
 import { areAllApplied, type ClaimedResult, claimJobs, publish } from "../locks/claimed-run.ts";
 import type { Inside } from "../target/target.ts";
-import type { Outage } from "./outage.ts";
+import type { Outage } from "./outcome.ts";
 
 export type RunLockTerms = {
   readonly risk: RiskClass;

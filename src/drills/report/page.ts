@@ -1,8 +1,7 @@
 // The report of a drill as one HTML page: verdict, checks, tables and plots, with nothing loaded from elsewhere.
 import type { Check, Plot, Table } from "../drill.ts";
 import type { DrillRun } from "../run-drill.ts";
-import { plotSvg } from "./plot.ts";
-import { escaped } from "./text.ts";
+import { escaped, plotSvg } from "./plot.ts";
 
 export type PageFacts = {
   /** How to make it again. */

@@ -1,12 +1,20 @@
 // The second stage: a program behind a slow network holds a lock and is paused past its ttl; another owner takes over; it goes on.
+
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Stage } from "../drill.ts";
-import { waitUntil } from "../load/wait-until.ts";
+import { waitUntil } from "../load/times.ts";
 import { asked } from "../locks/asked.ts";
-import { isInFenceOrder, openFencedSink, type SinkWrite, writeTo } from "../locks/fenced-sink.ts";
-import { openSlowNetwork } from "../locks/slow-network.ts";
+import {
+  isInFenceOrder,
+  type Listening,
+  listenHere,
+  openFencedSink,
+  type SinkWrite,
+  writeTo,
+} from "../locks/fenced-sink.ts";
 import { startChildProgram } from "../target/child-program.ts";
 import type { DrillTenant } from "../target/target.ts";
 import { type HolderMessage, readHolderMessage } from "./holder-messages.ts";
@@ -145,4 +153,69 @@ function checksOf(seen: Seen, writes: readonly SinkWrite[], ttlMs: number): read
       isInFenceOrder(writes) && writes.some(({ accepted }) => !accepted),
     ),
   ];
+}
+
+/** Its address is what the client takes for the server. */
+type SlowNetwork = Listening & {
+  /** How long requests took, from their arrival here to the end of their answer. */
+  readonly tookMs: readonly number[];
+};
+
+async function openSlowNetwork(serverUrl: string, delayMs: number): Promise<SlowNetwork> {
+  const tookMs: number[] = [];
+  const closed = new AbortController();
+  const server = createServer((request, response) => {
+    const arrivedMs = runtime.now().monotonicMs;
+    const gone = new AbortController();
+    response.once("close", () => gone.abort());
+    const stop = AbortSignal.any([gone.signal, closed.signal]);
+    pass(request, response, { serverUrl, delayMs, stop }).then(
+      () => tookMs.push(runtime.now().monotonicMs - arrivedMs),
+      // The client or the server is gone: the client only sees a broken connection.
+      () => response.destroy(),
+    );
+  });
+  const { url, close } = await listenHere(server);
+  return {
+    url,
+    tookMs,
+    close() {
+      closed.abort();
+      return close();
+    },
+  };
+}
+
+type Way = { readonly serverUrl: string; readonly delayMs: number; readonly stop: AbortSignal };
+
+async function pass(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { serverUrl, delayMs, stop }: Way,
+): Promise<void> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  await runtime.sleep(delayMs, stop);
+  // What has been sent arrives, also when its sender has hung up meanwhile.
+  const answer = await fetch(`${serverUrl}${request.url}`, {
+    method: request.method ?? "GET",
+    headers: passedFields(request.headers),
+    ...(chunks.length === 0 ? {} : { body: Buffer.concat(chunks) }),
+  });
+  const body = Buffer.from(await answer.arrayBuffer());
+  await runtime.sleep(delayMs, stop);
+  response.statusCode = answer.status;
+  for (const name of ["content-type", "retry-after", "x-request-id"]) {
+    const value = answer.headers.get(name);
+    if (value !== null) response.setHeader(name, value);
+  }
+  response.end(body);
+}
+
+/** Fields that are about one connection stay with it. */
+const ownFields = new Set(["host", "connection", "content-length", "transfer-encoding", "keep-alive"]);
+
+function passedFields(headers: IncomingMessage["headers"]): Record<string, string> {
+  const passed = Object.entries(headers).filter(([name]) => !ownFields.has(name));
+  return Object.fromEntries(passed.map(([name, value]) => [name, String(value)]));
 }

@@ -1,14 +1,14 @@
 // Drill: an owner goes silent, its lock passes to another, and the old owner comes back.
 
+import { partitionLabel, partitionOf } from "../../domain/partition.ts";
+import type { TenantId } from "../../domain/tenant.ts";
 import type { Client } from "../../sdk/client.ts";
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Drill, type Outcome, type Plot, type Size, type Stage } from "../drill.ts";
 import { asked, describeOutcome, isHeldBy, isNotOwned } from "../locks/asked.ts";
 import { type FencedSink, openFencedSink, writeTo } from "../locks/fenced-sink.ts";
-import type { DrillTenant } from "../target/target.ts";
-import { countRefusals } from "./count-refusals.ts";
-import { lookAtKey } from "./look-at-key.ts";
+import type { DrillTenant, Target } from "../target/target.ts";
 
 export const staleOwner: Drill = {
   name: "stale-owner",
@@ -251,4 +251,66 @@ function timelineOf({ sink, ttlMs }: Scene, grantA: Grant): Plot {
     ],
     note: "After B's first write nothing of A is accepted.",
   };
+}
+
+type Refusals = { readonly renew: number; readonly release: number };
+
+async function countRefusals(
+  target: Target,
+): Promise<{ check(expected: Refusals): Promise<readonly Check[]> }> {
+  const before = await readRefusals(target);
+  return {
+    async check(expected) {
+      const now = await readRefusals(target);
+      const operations = ["renew", "release"] as const;
+      const counted = operations.map((operation) => {
+        const rise = now[operation] - before[operation];
+        const what = `lock_not_owned_total{lock="public", operation="${operation}"}`;
+        // On a deployment others may be refused at the same time.
+        return target.kind === "deployment"
+          ? check(what, `up by ${expected[operation]} or more`, `up by ${rise}`, rise >= expected[operation])
+          : check(what, `up by ${expected[operation]}`, `up by ${rise}`, rise === expected[operation]);
+      });
+      return [...counted, ...checkLog(target, expected)];
+    },
+  };
+}
+
+async function readRefusals(target: Target): Promise<Refusals> {
+  const reading = await target.readMetrics();
+  const sum = (operation: string) => reading.sum("lock_not_owned_total", { lock: "public", operation });
+  return { renew: sum("renew"), release: sum("release") };
+}
+
+/** Only where the drill has started the processes can it read what they print. */
+function checkLog({ processes }: Target, { renew, release }: Refusals): readonly Check[] {
+  if (processes === undefined) return [];
+  const lines = processes.running.flatMap((process) => process.output().split("\n"));
+  const found = lines.filter((line) => line.includes("lock not owned")).length;
+  return [check("log lines `lock not owned`", String(renew + release), found, found === renew + release)];
+}
+
+type ExpectedGrant = { readonly token: string; readonly fence: number; readonly ttlMs: number };
+
+/** Nothing where the lock is not in a Redis server of the drill's own. */
+async function lookAtKey(
+  { processes }: Target,
+  tenant: string,
+  resource: string,
+  { token, fence, ttlMs }: ExpectedGrant,
+): Promise<readonly Check[]> {
+  const redis = processes?.servers?.redis;
+  if (redis === undefined) return [];
+  const partition = partitionLabel(partitionOf(tenant as TenantId));
+  const key = `interlock:{${partition}}:lock:${tenant}:${encodeURIComponent(resource)}`;
+  const value = (await redis.command<string | null>("GET", key)) ?? "";
+  const leftMs = await redis.command<number>("PTTL", key);
+  const [shownToken, instance = "", shownFence] = value.split(" ");
+  const isOurs = shownToken === token && shownFence === String(fence) && instance !== "";
+  // The token proves ownership: readers of a report must not be able to use it.
+  const shown = value.replace(token, "<token>");
+  return [
+    check(`GET ${key}`, "<token> <instance> <fence> of A's grant, and what A calls itself", shown, isOurs),
+    check("PTTL of the same key", `1 to ${ttlMs}`, leftMs, leftMs >= 1 && leftMs <= ttlMs),
+  ];
 }

@@ -2,15 +2,19 @@
 import { type Check, check, type Drill, type Outcome, type Stage } from "../drill.ts";
 import { type Fault, faultByCommand, type Outage, strikeUnderLoad } from "../load/fault.ts";
 import type { Ledger } from "../load/ledger.ts";
-import { answersTable, delaysTable, ledgerChecks, loadData, loadPlots } from "../load/load-outcome.ts";
 import {
   answersDuring,
+  answersTable,
+  delaysTable,
+  ledgerChecks,
+  loadData,
+  loadPlots,
   outageSpans,
   outageTable,
   outageTimes,
   recoveryCheck,
   wrongReads,
-} from "../load/outage-outcome.ts";
+} from "../load/load-outcome.ts";
 import { openScene, quickTakeOver } from "../load/scene.ts";
 
 export const storeRestart: Drill = {

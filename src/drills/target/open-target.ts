@@ -1,17 +1,19 @@
-// Makes or finds what a drill is run against.
+// Makes or finds what a drill is run against: instances, their servers, a tenant, and readings of their metrics.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { settings as allSettings, type SettingName } from "../../config.ts";
-import { createClient } from "../../sdk/client.ts";
+import { type Client, createClient } from "../../sdk/client.ts";
+import { InterlockApiError } from "../../sdk/client-errors.ts";
+import { runtime } from "../../sdk/runtime.ts";
 import { type Drill, DrillImpossible, type Settings, type Size } from "../drill.ts";
+import { startNatsServer } from "../servers/nats-server.ts";
+import { startRedisGroup } from "../servers/redis-failover.ts";
+import { type RedisServer, startRedisServer } from "../servers/redis-server.ts";
 import { freePort } from "../servers/server-process.ts";
-import { createDrillTenant, removeDrillTenant } from "./drill-tenant.ts";
 import { startInside } from "./inside.ts";
-import { type StartedServers, startOwnServers } from "./own-servers.ts";
-import { readMetrics } from "./read-metrics.ts";
 import { type ServeProcess, startServeProcess } from "./serve-process.ts";
-import type { DrillTenant, OwnProcesses, Target } from "./target.ts";
+import type { DrillTenant, OwnProcesses, OwnServers, Reading, Target, TenantFields } from "./target.ts";
 
 export type Where =
   | { readonly kind: "embedded" | "cluster" }
@@ -192,4 +194,141 @@ function named(given: Settings): Record<string, string> {
 
 function environmentOf(settings: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(settings).map(([name, value]) => [`INTERLOCK_${name}`, value]));
+}
+
+type StartedServers = OwnServers & {
+  /** The settings with which the product reaches them, by the names of the environment without INTERLOCK_. */
+  readonly settings: Readonly<Record<string, string>>;
+  stop(): Promise<void>;
+};
+
+/** As in production: what is answered is in a file within a second, and survives the server's own death. */
+const persistent = ["--appendonly", "yes", "--appendfsync", "everysec"];
+
+async function startOwnServers(redis: "single" | "sentinel"): Promise<StartedServers> {
+  const undo: Array<() => Promise<void>> = [];
+  const stop = async () => {
+    await Promise.all(undo.splice(0).map((step) => step()));
+  };
+  try {
+    const nats = await startNatsServer();
+    undo.push(() => nats.stop());
+    const bus = { BUS: "nats", NATS_URLS: nats.url };
+    if (redis === "single") {
+      const server = await startRedisServer(persistent);
+      undo.push(() => server.stop());
+      const settings = { ...bus, STORE: "redis", REDIS_URLS: server.url };
+      return { nats, redis: server, settings, stop };
+    }
+    const group = await startRedisGroup({
+      sentinels: 1,
+      args: [...persistent, "--min-replicas-to-write", "1"],
+    });
+    undo.push(() => group.stop());
+    const master: RedisServer = await group.master();
+    const settings = {
+      ...bus,
+      STORE: "redis",
+      REDIS_MODE: "sentinel",
+      REDIS_URLS: group.urls.join(","),
+      REDIS_MASTER: group.masterName,
+    };
+    return { nats, redis: master, group, settings, stop };
+  } catch (error) {
+    await stop();
+    if (error instanceof Error && error.message.startsWith("There is no "))
+      throw new DrillImpossible(
+        `${error.message.split(". ")[0]}. A drill on a cluster of its own starts redis-server (7 or later) and nats-server (2.9 or later): ` +
+          "put them on the PATH, for example with: apt-get install redis-server nats-server",
+      );
+    throw error;
+  }
+}
+
+const line = /^interlock_([a-z0-9_]+)(?:\{([^}]*)\})? (\S+)$/;
+const label = /([a-z_]+)="((?:[^"\\]|\\.)*)"/g;
+
+async function readMetrics(urls: readonly string[], platformKey: string): Promise<Reading> {
+  const texts = await Promise.all(
+    urls.map(async (url) => {
+      const response = await fetch(`${url}/metrics`, { headers: { "x-api-key": platformKey } });
+      if (!response.ok) throw new Error(`${url}/metrics answered ${response.status}`);
+      return response.text();
+    }),
+  );
+  return readingOf(texts);
+}
+
+export function readingOf(texts: readonly string[]): Reading {
+  const samples = texts.flatMap((text) => text.split("\n")).flatMap(sampleOf);
+  return {
+    sum(name, wanted = {}) {
+      return samples
+        .filter((sample) => sample.name === name)
+        .filter(({ labels }) => Object.entries(wanted).every(([key, value]) => labels[key] === value))
+        .reduce((sum, { value }) => sum + value, 0);
+    },
+  };
+}
+
+function sampleOf(text: string) {
+  const [, name, labels = "", value] = line.exec(text) ?? [];
+  if (name === undefined) return [];
+  const pairs = [...labels.matchAll(label)].map(([, key, given]) => [key, given] as const);
+  return [{ name, labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) }];
+}
+
+/** Each answer counts: a client that tries again by itself would hide what a drill looks at. */
+const asOnce = { attemptsMax: 1 };
+
+async function createDrillTenant(
+  platform: Client,
+  urls: readonly [string, ...string[]],
+  settings: TenantFields,
+): Promise<DrillTenant> {
+  const id = `drill-${runtime.token().slice(0, 12)}`;
+  await platform.tenants.create({ id, ...settings });
+  const key = async (role: "admin" | "worker") =>
+    (await platform.keys.create({ name: `drill ${role}`, role, tenant: id })).key;
+  const adminKey = await key("admin");
+  const workerKey = await key("worker");
+  const clientAt = (url: string, which: "admin" | "worker" = "admin") =>
+    createClient({ url, apiKey: which === "admin" ? adminKey : workerKey, retry: asOnce });
+  return { id, adminKey, workerKey, client: clientAt(urls[0]), clientAt };
+}
+
+/** Runs that are active are cancelled; then runs, workflows and letters are deleted, and the tenant goes with its keys. */
+async function removeDrillTenant(platform: Client, { id, client, adminKey }: DrillTenant): Promise<void> {
+  const patient = createClient({ url: client.url, apiKey: adminKey });
+  const deadlineMs = runtime.now().monotonicMs + goneWithinMs;
+  for (let left = await removeRuns(patient); left > 0; left = await removeRuns(patient)) {
+    if (runtime.now().monotonicMs > deadlineMs) throw new Error(`${left} runs of ${id} do not end`);
+    await runtime.sleep(100);
+  }
+  for await (const { id: workflow } of patient.workflows.list()) {
+    await unlessGone(patient.workflows.remove(workflow));
+  }
+  while ((await patient.deadLetters.purge()).more);
+  await platform.tenants.remove(id);
+}
+
+/** A burst may have left thousands of runs. */
+const goneWithinMs = 60_000;
+
+/** Removing one that has not ended cancels it: it is gone when it is asked for again. */
+async function removeRuns(client: Client): Promise<number> {
+  let left = 0;
+  for await (const { id } of client.runs.list({ limit: 100 })) {
+    await unlessGone(client.runs.remove(id));
+    left += 1;
+  }
+  return left;
+}
+
+async function unlessGone(removal: Promise<unknown>): Promise<void> {
+  try {
+    await removal;
+  } catch (error) {
+    if (!(error instanceof InterlockApiError && (error.status === 404 || error.status === 409))) throw error;
+  }
 }

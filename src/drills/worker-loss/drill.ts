@@ -1,6 +1,9 @@
 // The drill `worker-loss`: a worker dies, another is paused past its lease, and others finish what they had in hand.
+
+import { extname, join } from "node:path";
+import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Drill, type Outcome, type Stage } from "../drill.ts";
-import { doesCount, type Ledger, type TimedNote } from "../load/ledger.ts";
+import { doesCount, type Ledger, type TimedNote, type WorkNote } from "../load/ledger.ts";
 import {
   answersTable,
   delaysTable,
@@ -11,12 +14,11 @@ import {
   type NamedSpan,
   phasesTable,
 } from "../load/load-outcome.ts";
-import { lastStep } from "../load/load-workflow.ts";
+import type { RecordingWorkerOptions } from "../load/recording-worker.ts";
 import { openScene, type Scene, type Seat, workerOptions } from "../load/scene.ts";
-import { seconds } from "../load/times.ts";
-import { cameTrue, waitUntil } from "../load/wait-until.ts";
-import { type Claim, heldBy, type TakenOver, takenOver, takenOverAfterMs } from "./held-jobs.ts";
-import { startWorkerProcess, type WorkerProcess } from "./worker-process.ts";
+import { lastStep } from "../load/steady-load.ts";
+import { cameTrue, seconds, waitUntil } from "../load/times.ts";
+import { type ChildProgram, startChildProgram } from "../target/child-program.ts";
 
 export const workerLoss: Drill = {
   name: "worker-loss",
@@ -245,4 +247,89 @@ function runsAfterMs({ ends }: Ledger, taken: readonly TakenOver[], atMs: number
   const times = taken.map(({ held }) => endedAtMs.get(held.runId));
   if (times.includes(undefined)) return undefined;
   return Math.max(0, ...times.map((endMs) => (endMs ?? atMs) - atMs));
+}
+
+type Claim = Extract<TimedNote, { kind: "claimed" }>;
+
+/** Claimed by it and not done: from its own notes. */
+export function heldBy(work: readonly TimedNote[], worker: string): readonly Claim[] {
+  const over = new Set(
+    work.flatMap((note) => (note.worker === worker && note.kind !== "claimed" ? [note.jobId] : [])),
+  );
+  return work.filter(
+    (note): note is Claim => note.kind === "claimed" && note.worker === worker && !over.has(note.jobId),
+  );
+}
+
+type TakenOver = { readonly held: Claim; readonly by: Claim | undefined };
+
+/** For each job, the first claim of a later attempt of the same step by another worker. */
+export function takenOver(work: readonly TimedNote[], held: readonly Claim[]): readonly TakenOver[] {
+  return held.map((claim) => ({
+    held: claim,
+    by: work.find(
+      (note): note is Claim =>
+        note.kind === "claimed" &&
+        note.worker !== claim.worker &&
+        note.runId === claim.runId &&
+        note.step === claim.step &&
+        note.attempt > claim.attempt,
+    ),
+  }));
+}
+
+/** How long after the loss the last of them was in other hands; undefined while one is not. */
+export function takenOverAfterMs(taken: readonly TakenOver[], lostAtMs: number): number | undefined {
+  if (taken.some(({ by }) => by === undefined)) return undefined;
+  return Math.max(0, ...taken.map(({ by }) => (by?.atMs ?? lostAtMs) - lostAtMs));
+}
+
+type WorkerProcess = ChildProgram & { readonly name: string };
+
+type WorkerProcessOptions = {
+  readonly worker: RecordingWorkerOptions;
+  readonly url: string;
+  readonly apiKey: string;
+  note(note: WorkNote): void;
+};
+
+const program = join(import.meta.dirname, `worker-program${extname(import.meta.filename)}`);
+const readyWithinMs = 30_000;
+
+async function startWorkerProcess({
+  worker,
+  url,
+  apiKey,
+  note,
+}: WorkerProcessOptions): Promise<WorkerProcess> {
+  let isReady = () => {};
+  const child = startChildProgram({
+    args: [program, JSON.stringify(worker)],
+    environment: { INTERLOCK_URL: url, INTERLOCK_API_KEY: apiKey },
+    hear(line) {
+      const message = read(line);
+      if (message?.note !== undefined) note(message.note);
+      if (message?.ready === true) isReady();
+    },
+  });
+  await new Promise<void>((resolve, reject) => {
+    const cancel = runtime.timer(readyWithinMs, () => {
+      void child.end("SIGKILL");
+      reject(new Error(`the worker did not start:\n${child.output()}`));
+    });
+    isReady = () => {
+      cancel();
+      resolve();
+    };
+    void child.ended.then(() => {
+      cancel();
+      reject(new Error(`the worker ended:\n${child.output()}`));
+    });
+  });
+  return { ...child, name: worker.name };
+}
+
+/** What is no JSON is a warning of the runtime's. */
+function read(line: string): { readonly ready?: true; readonly note?: WorkNote } | undefined {
+  return line.startsWith("{") ? (JSON.parse(line) as { readonly note?: WorkNote }) : undefined;
 }

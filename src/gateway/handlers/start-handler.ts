@@ -5,7 +5,7 @@ import type { DryRunAnswer } from "../../control/runs/run-api.ts";
 import type { DryRunStep } from "../../domain/engine/dry-run.ts";
 import type { StepStatus } from "../../domain/engine/records.ts";
 import { fingerprinting, type JsonValue } from "../../domain/fingerprint.ts";
-import { type KeyReading, readIdempotencyKey } from "../../domain/idempotency-key.ts";
+import { type KeyReading, readIdempotencyKey } from "../../domain/reservation.ts";
 import { parseRunId } from "../../domain/run.ts";
 import { inSlices } from "../../domain/slices.ts";
 import {
