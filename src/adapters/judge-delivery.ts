@@ -1,4 +1,4 @@
-// Asks a handler what becomes of a delivery, as every bus does: it has so long to say, and one that throws gets it again.
+// Calls the handler of a delivery with a time limit; a handler that throws gets the message again.
 import type { BusDelivery, ConsumerTerms, Handlers, Verdict } from "../ports/bus.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";

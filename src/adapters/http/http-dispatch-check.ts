@@ -67,7 +67,7 @@ async function readBounded({ body }: Response): Promise<string> {
   return Buffer.concat(chunks).toString("utf8");
 }
 
-/** What the fields say is judged by whoever asked; here they only get the names that functions use. */
+/** The caller judges the fields; here they only get the names that functions use. */
 function answerOf(text: string): DispatchAnswer {
   let value: unknown;
   try {

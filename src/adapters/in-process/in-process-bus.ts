@@ -70,7 +70,7 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
       return {
         async stop() {
           await consumer.stop();
-          // What waits for a name that nobody has any more would never be told.
+          // Messages for a name without a consumer would never be delivered.
           if (!isFannedOut(terms.stream) || queue.consumers.size > 0) return;
           stream.queues.delete(queueName);
           forgetParked(queue);

@@ -12,7 +12,7 @@ export function acknowledge(message: Msg): void {
   say(message, "+ACK");
 }
 
-/** Delivered again after the delay, to whoever asks then. */
+/** Delivered again after the delay, to any consumer. */
 export function deliverLater(message: Msg, delayMs: number): void {
   const delay = Math.max(0, Math.round(delayMs)) * 1_000_000;
   say(message, delay === 0 ? "-NAK" : `-NAK ${JSON.stringify({ delay })}`);

@@ -12,7 +12,7 @@ import { namesOf } from "./subjects.ts";
 
 export type NatsExamination = Omit<NatsBusOptions, "log" | "metrics" | "as">;
 
-/** What is found is told by the findings, not by the log. */
+/** The findings report the result, not the log. */
 const silent: Log = { info: () => {}, warn: () => {}, error: () => {} };
 
 export async function examineNats(options: NatsExamination): Promise<readonly Finding[]> {

@@ -1,4 +1,4 @@
-// Counts messages that are not believed and tells the operator, who must not be flooded by whoever sends them.
+// Counts rejected messages and logs them at a bounded rate, so that their sender cannot flood the log.
 import type { Clock } from "../../ports/clock.ts";
 import type { Log } from "../../ports/log.ts";
 import type { Metrics } from "../../ports/metrics.ts";
@@ -15,18 +15,18 @@ export function createRefusals(ports: {
   readonly metrics?: Metrics | undefined;
 }): Refusals {
   let lastLineMs = Number.NEGATIVE_INFINITY;
-  let untold = 0;
+  let unlogged = 0;
   return {
     report(reason, subject) {
       ports.metrics?.count("bus_messages_refused_total", { reason });
       const nowMs = ports.clock.monotonicMs();
       if (nowMs - lastLineMs < lineEveryMs) {
-        untold += 1;
+        unlogged += 1;
         return;
       }
-      ports.log.warn("a message on the bus was refused", { reason, subject, refused_since: untold });
+      ports.log.warn("a message on the bus was refused", { reason, subject, refused_since: unlogged });
       lastLineMs = nowMs;
-      untold = 0;
+      unlogged = 0;
     },
   };
 }

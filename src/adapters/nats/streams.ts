@@ -52,7 +52,7 @@ export function streamSettings(names: BusNames, stream: BusStream, replicas: num
       ...common,
       retention: RetentionPolicy.Workqueue,
       storage: StorageType.File,
-      // A full stream refuses, so that whoever reports knows: it must not push out an older result.
+      // A full stream refuses, so that the worker notices: a new result must not push out an older one.
       discard: DiscardPolicy.New,
       max_msgs_per_subject: -1,
       max_msgs: -1,

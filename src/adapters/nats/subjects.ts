@@ -37,7 +37,7 @@ export function writeToken(text: string): string {
   );
 }
 
-/** A server cuts off whoever sends a line of more than 4,096 bytes; its rest is a reply subject and numbers. */
+/** A server disconnects a client that sends a line of more than 4,096 bytes; its rest is a reply subject and numbers. */
 const charactersMax = 2_048;
 
 /** The parts become tokens. What would be too long keeps its first part, whose it is, and a digest for the others. */

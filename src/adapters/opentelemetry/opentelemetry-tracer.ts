@@ -13,7 +13,7 @@ import {
 import { makeTraceparent, parseTraceparent } from "../../domain/traceparent.ts";
 import type { Span, SpanFacts, SpanKind, Tracer } from "../../ports/tracer.ts";
 
-/** The name that spans are told under: the instrumentation scope. */
+/** The name of the instrumentation scope. */
 const scope = "interlock";
 
 /** By default that of the SDK which the process has registered, now or later. */

@@ -1,4 +1,4 @@
-// Jobs as records: putting them up, claiming them, calling them off, and the two indexes that they stand in.
+// Jobs as records: enqueuing, claiming and cancelling them, and their two indexes.
 import type { CheckedVerdict } from "../../domain/dispatch.ts";
 import {
   type ClaimTerms,
@@ -106,10 +106,10 @@ export function extendClaim(
   clearDue(context, claimOf(tenant, job.jobId), job.claim.expiresAtMs);
   setDue(context, claimOf(tenant, job.jobId), expiresAtMs);
   const { progress } = terms;
-  const told = progress === undefined ? job : { ...withoutVerdict(job), progress };
-  // Whoever ran before the tenant had limits is counted from here on.
+  const updated = progress === undefined ? job : { ...withoutVerdict(job), progress };
+  // A job that ran before the tenant had limits is counted from here on.
   const pool = countedPool(context, tenant, job.claim.pool);
-  const extended: Job = { ...told, claim: { ...job.claim, expiresAtMs, ...pool } };
+  const extended: Job = { ...updated, claim: { ...job.claim, expiresAtMs, ...pool } };
   putJob(context, tenant, extended);
   if (job.claim.pool === undefined) takePlace(context, tenant, extended);
 }

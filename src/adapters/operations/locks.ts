@@ -134,7 +134,7 @@ export function breakLock(context: Context, request: RequestOf<"breakLock">): Ou
   return { kind: "broken", granted };
 }
 
-/** What people are told of a lock that is held. The fence began as the time of the grant: it says since when. */
+/** What people see of a held lock. The fence began as the time of the grant: it says since when. */
 export function describeHolder(
   context: Context,
   { tenant, lock }: { readonly tenant: TenantId; readonly lock: LockName },
@@ -202,7 +202,7 @@ export function grantLock(
 
 type GrantTerms = Pick<Ticket, "token" | "instance" | "ttlMs" | "owner">;
 
-/** Grants a free lock to whoever is next, who then needs no ticket, and makes sure that the lock is forgotten some day. */
+/** Grants a free lock to the next ticket, which is used up, and makes sure that the lock is forgotten some day. */
 function grantInTurn(
   context: Context,
   { tenant, lock }: { readonly tenant: TenantId; readonly lock: LockName },

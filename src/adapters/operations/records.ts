@@ -8,7 +8,7 @@ import type { Reservation } from "../../domain/reservation.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
 
-/** The last grant of a lock. It stays after the grant ended, so that repeats and superseded owners can be told apart. */
+/** The last grant of a lock. It stays after the grant ended, so that repeats and superseded owners can be distinguished. */
 export type Grant = {
   readonly token: LockToken;
   readonly instance: string;

@@ -11,7 +11,7 @@ import { activeMember } from "./run-records.ts";
 import { slots } from "./slots.ts";
 import { appendEvent, readTenant } from "./tenants.ts";
 
-/** Why an ended run stays as it is. A child's end was told to its parent, which has gone on since. */
+/** Why an ended run stays as it is. A child's end has reached its parent, which has continued since. */
 export function judgeReopening(context: Context, state: RunState): DeliveryRefusal | undefined {
   const { tenant, status } = state;
   if (state.removing) return "run_not_found";

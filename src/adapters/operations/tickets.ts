@@ -36,7 +36,7 @@ export function queueOf(context: Context, tenant: TenantId, lock: LockName): Loc
   };
 }
 
-/** Run locks have no queue: whoever drains a run takes no ticket. */
+/** Run locks have no queue: the owner of a run takes no ticket. */
 export function isQueueing(request: RequestOf<"acquireLock">): boolean {
   return request.ticketMs !== undefined && request.lock.namespace !== "run";
 }
@@ -92,7 +92,7 @@ function noteWaiting(
 
 /**
  * Who is granted a lock that becomes free: the first ticket whose holder is there and may still have locks. Where the tenant
- * was stopped, nobody: the lock is free, and whoever asks is told.
+ * was stopped, nobody: the lock is free for the next caller.
  */
 export function heirOf(
   context: Context,

@@ -24,7 +24,7 @@ export function forgetApplied(state: RunState): RunState {
   return waiting.length === 0 ? rest : { ...rest, retryLetters: waiting };
 }
 
-/** Nobody will apply these any more: whoever wanted a retry can ask for it again. */
+/** Nobody will apply these any more: the retry can be requested again. */
 export function giveLettersBack(context: Context, { tenant, retryLetters = [] }: RunState): void {
   for (const { letterId } of retryLetters) reopenLetter(context, tenant, letterId);
 }

@@ -54,7 +54,7 @@ function closedSeries({ labels, values = {} }: MetricRow): readonly Record<strin
 
 /**
  * From half a millisecond, which an embedded decision takes, to the longest poll. A start waits 2 s for its lock and a result
- * 3 s: both are bounds, so that whoever used up the wait is told from whoever got through.
+ * 3 s: both are bounds, so that calls that used up the wait can be distinguished from those that got through.
  */
 const seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30];
 /** Delays are drawn around 500 ms by up to 30 %, or grow from 10 to 160 ms: fine enough to see whether they are spread. */

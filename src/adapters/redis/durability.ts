@@ -1,4 +1,4 @@
-// Which answers are promises: with `replicated` they are given only when a replica has what they tell of.
+// Which answers are promises: with `replicated` they wait until a replica has the change.
 import type { LockName } from "../../domain/lock.ts";
 import type { OperationName, RequestOf } from "../../ports/store.ts";
 
@@ -33,7 +33,7 @@ const promises: { readonly [Name in OperationName]: "always" | "public locks" | 
   claimJobs: "always",
   putDocument: "always",
   removeDocument: "always",
-  // It may answer with the run that the key already has: that is what a start is told, and nobody asks for it again.
+  // It may answer with the run that the key already has: that is the start's answer, and nobody asks for it again.
   reserve: "always",
   // Steps on the way to one of the above, repeated or made up for when they are lost.
   cancelReservation: "never",

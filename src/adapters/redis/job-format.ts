@@ -12,8 +12,8 @@ import { jsonWord, spaceInWord, textOfWord, wholeMs } from "./script-call.ts";
 /** What a job's text ends with, after the words that change: `<topic> <spec> <input key>`. */
 export function jobTail(job: JobSpec): string {
   const { step, attempt, topic, inputKey, requires, deadlineAtMs, traceparent } = job;
-  const told = { step, attempt, requires, deadlineAtMs, traceparent };
-  const spec = JSON.stringify(told).replaceAll(" ", spaceInWord);
+  const details = { step, attempt, requires, deadlineAtMs, traceparent };
+  const spec = JSON.stringify(details).replaceAll(" ", spaceInWord);
   return `${encode(topic)} ${spec} ${inputKey}`;
 }
 

@@ -1,4 +1,4 @@
-// Builds every Redis key: `<prefix>:{pNN}:<kind>:<parts>`, each part encoded so that no two names give the same key.
+// Builds the Redis keys that calls name: `<prefix>:{pNN}:<kind>:<parts>`, each part encoded so that no two names collide.
 import type { ApprovalId } from "../../domain/approval.ts";
 import type { Collection } from "../../domain/document.ts";
 import type { LockName } from "../../domain/lock.ts";
@@ -160,7 +160,7 @@ function lockKey(start: string, owner: string, { namespace, name }: LockName): s
 
 const unreserved = /^[A-Za-z0-9_.~-]*$/;
 
-/** Percent-encoding leaves no colon and no brace, so that the parts of a key can be told apart again. */
+/** Percent-encoding leaves no colon and no brace, so that the parts of a key can be separated again. */
 export function encode(part: string): string {
   if (unreserved.test(part)) return part;
   try {

@@ -34,15 +34,15 @@ async function checkServer(server: Connection, { mode, durability }: ServerNeeds
   // A node of a Cluster that was only just heard of may still be connecting: a start waits longer for it than a call would.
   await server.untilTried(openWithinMs);
   const info = await readInfo(server, ["server", "memory", "replication"], openWithinMs);
-  const told = (field: string) => info(field) ?? "unknown";
+  const reported = (field: string) => info(field) ?? "unknown";
   const modeWanted = mode === "cluster" ? "cluster" : "standalone";
   const problems = [
-    isTooOld(info) && `redis_version is ${told("redis_version")}, and must be at least ${versionMin}`,
+    isTooOld(info) && `redis_version is ${reported("redis_version")}, and must be at least ${versionMin}`,
     // Any other policy evicts locks and runs when memory is short.
-    told("maxmemory_policy") !== "noeviction" &&
-      `maxmemory_policy is ${told("maxmemory_policy")}, and must be noeviction`,
-    told("redis_mode") !== modeWanted &&
-      `redis_mode is ${told("redis_mode")}, but store.redisMode is ${mode}`,
+    reported("maxmemory_policy") !== "noeviction" &&
+      `maxmemory_policy is ${reported("maxmemory_policy")}, and must be noeviction`,
+    reported("redis_mode") !== modeWanted &&
+      `redis_mode is ${reported("redis_mode")}, but store.redisMode is ${mode}`,
     // A master that nobody copies any more would go on answering, each time after a WAIT in vain.
     durability === "replicated" &&
       !wantsReplicas(info) &&

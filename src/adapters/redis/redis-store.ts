@@ -79,7 +79,7 @@ function executeWith(parts: Parts): Execute {
     if (answer.kind !== "too_late") return answer;
     const leftMs = Math.floor(options.deadlineMs - (clock.monotonicMs() - startMs));
     if (options.notAfterMs !== undefined || leftMs <= 0) return tooLate;
-    // Our estimate of the store's time was wrong. The refusal told us the right one and had no effect: ask once more.
+    // Our estimate of the store's time was wrong. The refusal carried the right one and had no effect: ask once more.
     const second = await ask.attempt({ notAfterMs: answer.storeTimeMs + leftMs, withinMs: leftMs });
     return second.kind === "too_late" ? tooLate : second;
   };

@@ -1,4 +1,4 @@
-// Tells an error that Redis answered before a script did anything from one that means a bug.
+// Distinguishes an error that Redis answered before a script did anything from one that means a bug.
 
 /** Each of these is answered instead of running the script, so that nothing has happened. */
 const refusedBefore = [

@@ -1,4 +1,4 @@
-// Holds answers back until a replica has what they tell of: one WAIT behind all commands of a moment, on their connection.
+// Holds answers back until a replica has the change: one WAIT behind all commands of a moment, on their connection.
 import { ErrorReply } from "@redis/client";
 import type { Clock } from "../../ports/clock.ts";
 import { describeTrouble } from "./connection-trouble.ts";
@@ -22,7 +22,7 @@ type Batch = {
 /**
  * Redis sends nothing more on a connection until its WAIT is answered, so a second one at the same time gains nothing: what
  * is sent meanwhile shares the next. After any command, also one that only read, WAIT covers all that the server executed
- * before it, whoever sent it; an answer that repeats what another process did is therefore held back just as well.
+ * before it, from any client; an answer that repeats what another process did is therefore held back just as well.
  */
 export class ReplicaWaits {
   readonly #client: WaitingClient;
@@ -61,7 +61,7 @@ export class ReplicaWaits {
 
   #wait(batch: Batch): void {
     this.#collecting = undefined;
-    // On another connection, perhaps to another server, WAIT would speak of other changes.
+    // On another connection, perhaps to another server, WAIT would cover other changes.
     if (batch.socketEpoch !== this.#client.socketEpoch) {
       batch.settle("the connection was lost before a replica acknowledged it");
       return;

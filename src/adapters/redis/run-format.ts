@@ -74,10 +74,10 @@ export function packEntry(entry: InboxEntry): string {
   return `${entry.kind} ${JSON.stringify(entry)}\n${entry.entryId}`;
 }
 
-export function parseEntry(packed: string): InboxEntry {
-  const line = packed.indexOf("\n");
-  const space = packed.indexOf(" ");
-  const json = packed.slice(space + 1, line);
-  if (packed.slice(0, space) !== "poisoned") return JSON.parse(json) as InboxEntry;
-  return { kind: "poisoned", entryId: packed.slice(line + 1), was: json };
+export function parseEntry(stored: string): InboxEntry {
+  const line = stored.indexOf("\n");
+  const space = stored.indexOf(" ");
+  const json = stored.slice(space + 1, line);
+  if (stored.slice(0, space) !== "poisoned") return JSON.parse(json) as InboxEntry;
+  return { kind: "poisoned", entryId: stored.slice(line + 1), was: json };
 }

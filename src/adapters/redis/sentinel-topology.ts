@@ -23,7 +23,7 @@ export type SentinelOptions = {
   readonly access: ServerAccess;
 };
 
-/** What a Sentinel says: the epoch grows with every failover, so that the newest answer can be told from old ones. */
+/** What a Sentinel says: the epoch grows with every failover, so that the newest answer can be recognised. */
 type NamedMaster = { readonly host: string; readonly port: number; readonly epoch: number };
 
 /**

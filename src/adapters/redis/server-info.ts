@@ -26,7 +26,7 @@ export function isTooOld(info: ServerInfo): boolean {
   return !(Number.parseInt(info("redis_version") ?? "", 10) >= versionMin);
 }
 
-/** The server counts good replicas only while it is told to want some, so that we need not ask for its configuration. */
+/** The server counts good replicas only while it requires some, so its configuration need not be read. */
 export function wantsReplicas(info: ServerInfo): boolean {
   return info("min_slaves_good_slaves") !== undefined;
 }

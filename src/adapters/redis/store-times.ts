@@ -1,4 +1,4 @@
-// What time it is at the store: the last time each partition told us, plus what has passed here since.
+// Estimates the store's time: the last time that each partition reported, plus what has passed here since.
 import { type Partition, partitionCount } from "../../domain/partition.ts";
 import type { Clock } from "../../ports/clock.ts";
 

@@ -52,7 +52,7 @@ export const setTenant: ScriptCall<"setTenant"> = {
   },
 };
 
-/** As lua/parts/places.lua describes it. Two spaces at least when there is any limit, so that it is told from none. */
+/** As lua/parts/places.lua describes it. Two spaces at least when there is any limit, so that it differs from none. */
 function limitsText(settings: TenantSettings): string {
   if (!hasLimits(settings)) return "";
   const { topics = {}, pools = {} } = settings;

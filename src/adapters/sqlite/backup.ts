@@ -139,7 +139,7 @@ type Owned = { readonly kind: "owned"; readonly database: Database } | { readonl
 
 /**
  * Takes the file from everybody else and copies its log into it: with the name changes the log must not be there any more,
- * or SQLite would apply it to the other file. What cannot be read has no owner either, since that would have been told first.
+ * or SQLite would apply it to the other file. What cannot be read has no owner either, since that would have been reported first.
  */
 function own(open: OpenDatabase, file: string): Owned {
   let database: Database | undefined;

@@ -84,7 +84,7 @@ export function inspect(open: OpenDatabase, file: string, check: "quick_check" |
   }
 }
 
-/** Whoever owns the file keeps it until it ends, so there is no use in waiting; this only outlasts another inspection. */
+/** The owner keeps the file until it ends, so waiting is useless; this only outlasts another inspection. */
 const busyTimeoutMs = 100;
 
 export function openForWriting(open: OpenDatabase, file: string): Database {

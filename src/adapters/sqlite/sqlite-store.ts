@@ -85,7 +85,7 @@ function startStore({ settings, operationsModule }: SqliteStoreOptions, file: st
   return startThread(new URL("./sqlite-thread", import.meta.url), { workerData: data });
 }
 
-/** The store's time once the thread has the file open; a refusal is told when the thread has let go of the file. */
+/** The store's time once the thread has the file open; a refusal is reported when the thread has closed the file. */
 function opened(thread: Worker): Promise<number> {
   return new Promise((resolve, reject) => {
     let refusal = new InterlockError("internal", "the store's thread did not start");

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  Keeps claims alive, an answer for each: whoever may not extend its claim for want of memory loses its work.
+  Extends claims, with an answer for each. Allowed without memory, since a worker that cannot extend its claim loses its work.
   KEYS[1] tenant: hash with stopped ("true" or not) and limits (see parts/places.lua)
   KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[3] running: sorted set of the jobs that run and are counted
@@ -35,7 +35,7 @@ for index = 3, #ARGV, 4 do
   else
     local expiresAt = string.format("%.0f", nowMs + leaseMs)
     if newProgress ~= "-" then progress = newProgress end
-    -- Whoever ran before the tenant had limits is counted from here on.
+    -- A job that ran before the tenant had limits is counted from here on.
     local place
     if limits ~= "" and not select(2, readWorker(worker)) then
       local pool, counted = places.counted(worker)
