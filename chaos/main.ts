@@ -35,7 +35,7 @@ async function main(options: ChaosOptions): Promise<number> {
 }
 
 /** Whose state a row of the track record speaks of. */
-const sourceFolders = ["src", "chaos", "test/support", "package-lock.json"];
+const sourceFolders = ["src", "chaos", "test/support", "npm-shrinkwrap.json"];
 
 function wordsOf({ seed, minutes, durability, only, restFactor }: ChaosOptions): string {
   const faults = only === undefined ? "" : ` --only "${only.join(",")}"`;

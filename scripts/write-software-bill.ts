@@ -5,7 +5,7 @@ import { type Lockfile, softwareBill } from "./software-bill.ts";
 
 const root = dirname(import.meta.dirname);
 const [file] = process.argv.slice(2);
-const lock = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as Lockfile;
+const lock = JSON.parse(readFileSync(join(root, "npm-shrinkwrap.json"), "utf8")) as Lockfile;
 const bill = softwareBill(lock);
 const text = `${JSON.stringify(bill, null, 2)}\n`;
 if (file === undefined) process.stdout.write(text);

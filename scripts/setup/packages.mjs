@@ -1,4 +1,4 @@
-// Installs the packages of package-lock.json when, and only when, node_modules does not match it.
+// Installs the packages of npm-shrinkwrap.json when, and only when, node_modules does not match it.
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,9 +22,9 @@ export function packagesAreCurrent(root) {
 
 /** What node_modules has to match: the locked packages, and the Node and machine they were built for. */
 export function wantedStamp(root) {
-  const lock = readIfPresent(join(root, "package-lock.json"));
+  const lock = readIfPresent(join(root, "npm-shrinkwrap.json"));
   if (lock === null) {
-    throw new SetupError("package-lock.json is missing: restore it with git checkout package-lock.json");
+    throw new SetupError("npm-shrinkwrap.json is missing: restore it with git checkout npm-shrinkwrap.json");
   }
   const nodeMajor = process.versions.node.split(".")[0];
   const digest = createHash("sha256").update(lock).digest("hex");

@@ -63,7 +63,7 @@ export function openSetupCheckout(): SetupCheckout {
     prepare() {
       cpSync(join(root, "scripts"), join(folder, "scripts"), { recursive: true });
       writeFileSync(join(folder, "package.json"), '{"engines":{"node":">=20.19"}}');
-      writeFileSync(join(folder, "package-lock.json"), "{}");
+      writeFileSync(join(folder, "npm-shrinkwrap.json"), "{}");
       mkdirSync(join(folder, "node_modules"));
       writeFileSync(stampPath(folder), wantedStamp(folder));
     },

@@ -163,7 +163,7 @@ describe("the package stamp", () => {
 
   test("packages are current until the lock file changes or node_modules goes", () => {
     expect(packagesAreCurrent(folder)).toBe(true);
-    writeFileSync(join(folder, "package-lock.json"), '{"changed":true}');
+    writeFileSync(join(folder, "npm-shrinkwrap.json"), '{"changed":true}');
     expect(packagesAreCurrent(folder)).toBe(false);
     writeFileSync(stampPath(folder), wantedStamp(folder));
     expect(packagesAreCurrent(folder)).toBe(true);
