@@ -20,15 +20,14 @@ export function packagesAreCurrent(root) {
   return readIfPresent(stampPath(root)) === wantedStamp(root);
 }
 
-/** What node_modules has to match: the locked packages, and the Node and machine they were built for. */
+/** What node_modules has to match: the locked packages, and the machine. No package is compiled, so every Node may use them. */
 export function wantedStamp(root) {
   const lock = readIfPresent(join(root, "npm-shrinkwrap.json"));
   if (lock === null) {
     throw new SetupError("npm-shrinkwrap.json is missing: restore it with git checkout npm-shrinkwrap.json");
   }
-  const nodeMajor = process.versions.node.split(".")[0];
   const digest = createHash("sha256").update(lock).digest("hex");
-  return `${digest} node${nodeMajor} ${process.platform}-${process.arch}\n`;
+  return `${digest} ${process.platform}-${process.arch}\n`;
 }
 
 /** The stamp lives inside node_modules, so that it goes when the folder goes. */

@@ -27,9 +27,15 @@ export async function loadDriver(): Promise<OpenDatabase> {
   return (file, options) => new DatabaseSync(file, options);
 }
 
-/** Absent before Node 22.13. */
+/** Absent before Node 22.13. Node 22 calls it experimental, on standard error and at every start: the product is tested on it. */
 function builtInModule(): SqliteModule | undefined {
-  return process.getBuiltinModule("node:sqlite") as SqliteModule | undefined;
+  const { emitWarning } = process;
+  process.emitWarning = () => {};
+  try {
+    return process.getBuiltinModule?.("node:sqlite") as SqliteModule | undefined;
+  } finally {
+    process.emitWarning = emitWarning;
+  }
 }
 
 async function packageModule(): Promise<SqliteModule> {
