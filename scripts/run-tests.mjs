@@ -1,15 +1,18 @@
 // Runs the test stages in order and ends with one line that says how many tests passed and failed:
-//   node scripts/run-tests.mjs [stage ...] [--repeat N]
+//   node scripts/run-tests.mjs [stage ...] [--repeat N] [--node VERSION|all]
+// With --node the stages run on that Node, or on every supported one, instead of the one that runs this.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { ensureNode, NEWEST_NODE, NODE_VERSIONS } from "./setup/node-binaries.mjs";
 import { runCommand } from "./setup/run-command.mjs";
+import { SetupError } from "./setup/setup-error.mjs";
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const SERVER_VARIABLES = ["INTERLOCK_REDIS_SERVER", "INTERLOCK_NATS_SERVER", "INTERLOCK_PROMTOOL"];
 
-/** A stage is a list of tools that count as one test each, or a path whose test files vitest runs. */
+/** A stage is a list of tools that count as one test each, or paths whose test files vitest runs, perhaps on another Node. */
 const STAGES = {
   types: { tools: [["tsc", "--noEmit", "-p", "tsconfig.json"]] },
   lint: {
@@ -18,32 +21,35 @@ const STAGES = {
       ["oxlint", "--type-aware"],
     ],
   },
-  tidy: { path: "test/tidy" },
-  unit: { path: "test/unit" },
-  conformance: { path: "test/conformance", needsServers: true },
-  faults: { path: "test/faults", needsServers: true },
-  simulation: { path: "test/simulation" },
-  e2e: { path: "test/e2e", needsServers: true },
-  scaled: { path: "test/scaled" },
-  frozen: { path: "test/frozen", needsServers: true },
-  drills: { path: "test/drills", needsServers: true },
-  chaos: { path: "test/chaos", needsServers: true },
+  tidy: { paths: ["test/tidy"] },
+  unit: { paths: ["test/unit"] },
+  conformance: { paths: ["test/conformance"], needsServers: true },
+  faults: { paths: ["test/faults"], needsServers: true },
+  simulation: { paths: ["test/simulation"] },
+  e2e: { paths: ["test/e2e"], needsServers: true },
+  scaled: { paths: ["test/scaled"] },
+  frozen: { paths: ["test/frozen"], needsServers: true },
+  drills: { paths: ["test/drills"], needsServers: true },
+  chaos: { paths: ["test/chaos"], needsServers: true },
+  // From Node 22.13 on SQLite is Node's own: its conformance, the quick start, and the package as users install it.
+  "newest-node": {
+    paths: ["test/conformance/sqlite-", "test/e2e/start.test.ts", "test/e2e/package.test.ts"],
+    needsServers: true,
+    node: NEWEST_NODE,
+  },
 };
 
 class UsageError extends Error {}
 
 function parseArguments(words) {
   const names = [...words];
-  let rounds = 1;
-  const option = names.indexOf("--repeat");
-  if (option !== -1) {
-    const [, count] = names.splice(option, 2);
-    if (!/^[1-9]\d*$/.test(count ?? "")) {
-      throw new UsageError(
-        `--repeat needs a whole number of at least 1 after it, not ${count ?? "nothing"}.`,
-      );
-    }
-    rounds = Number(count);
+  const rounds = takeOption(names, "--repeat") ?? "1";
+  if (!/^[1-9]\d*$/.test(rounds)) {
+    throw new UsageError(`--repeat needs a whole number of at least 1 after it, not ${rounds || "nothing"}.`);
+  }
+  const node = takeOption(names, "--node");
+  if (node !== undefined && node !== "all" && !NODE_VERSIONS.includes(node)) {
+    throw new UsageError(`--node needs one of these after it: all, ${NODE_VERSIONS.join(", ")}.`);
   }
   const unknown = names.filter((name) => !Object.hasOwn(STAGES, name));
   if (unknown.length > 0) {
@@ -51,21 +57,38 @@ function parseArguments(words) {
       `Unknown stage: ${unknown.join(", ")}. The stages are: ${Object.keys(STAGES).join(", ")}.`,
     );
   }
-  return { names: names.length > 0 ? names : Object.keys(STAGES), rounds };
+  const wanted = names.length > 0 ? names : Object.keys(STAGES);
+  return { runs: runsOf(wanted, node), rounds: Number(rounds) };
+}
+
+/** Removes an option and its value, and returns the value; an empty text when it is missing. */
+function takeOption(words, option) {
+  const index = words.indexOf(option);
+  return index === -1 ? undefined : (words.splice(index, 2)[1] ?? "");
+}
+
+/** What is to run, in order. A stage that names a Node of its own has no meaning where the Node is given. */
+function runsOf(names, node) {
+  if (node === undefined) return names.map((name) => ({ label: name, name, node: STAGES[name].node }));
+  const versions = node === "all" ? NODE_VERSIONS : [node];
+  const stages = names.filter((name) => STAGES[name].node === undefined);
+  return versions.flatMap((version) =>
+    stages.map((name) => ({ label: `${name} (Node ${version})`, name, node: version })),
+  );
 }
 
 /** Runs a program of the installed packages; a signal that came meanwhile ends the whole run. */
-async function runTool(tool, args) {
-  const result = await runCommand(join(ROOT, "node_modules", ".bin", tool), args, { cwd: ROOT });
+async function runTool(tool, args, env) {
+  const result = await runCommand(join(ROOT, "node_modules", ".bin", tool), args, { cwd: ROOT, env });
   if (result.error !== null)
     console.log(`Cannot run ${tool}: ${result.error.message}. Install it with npm ci.`);
   return result;
 }
 
-async function runTools(tools) {
+async function runTools(tools, env) {
   const counts = { passed: 0, failed: 0, stopped: false };
   for (const [tool, ...args] of tools) {
-    const { exitCode, stopCode } = await runTool(tool, args);
+    const { exitCode, stopCode } = await runTool(tool, args, env);
     console.log(`${exitCode === 0 ? "passed" : "FAILED"}: ${[tool, ...args].join(" ")}`);
     counts[exitCode === 0 ? "passed" : "failed"] += 1;
     if (stopCode !== null) return { ...counts, stopped: true };
@@ -73,13 +96,13 @@ async function runTools(tools) {
   return counts;
 }
 
-async function runVitest(path) {
+async function runVitest(paths, env) {
   // Outside the checkout, so that a run leaves nothing behind in it.
   const folder = mkdtempSync(join(tmpdir(), "interlock-report-"));
   const reportPath = join(folder, "report.json");
-  const args = ["run", path, "--reporter=default", "--reporter=json", `--outputFile.json=${reportPath}`];
+  const args = ["run", ...paths, "--reporter=default", "--reporter=json", `--outputFile.json=${reportPath}`];
   try {
-    const { exitCode, stopCode } = await runTool("vitest", args);
+    const { exitCode, stopCode } = await runTool("vitest", args, env);
     const counts = countTests(readReport(reportPath), exitCode);
     for (const problem of counts.problems) console.log(`FAILED: ${problem}`);
     return { ...counts, stopped: stopCode !== null };
@@ -118,7 +141,7 @@ function countTests(report, exitCode) {
   return { passed, failed: report.numFailedTests + problems.length, problems };
 }
 
-async function runStage(name) {
+async function runStage({ name, node }) {
   const stage = STAGES[name];
   const absent = stage.needsServers ? SERVER_VARIABLES.filter((variable) => !process.env[variable]) : [];
   if (absent.length > 0) {
@@ -128,26 +151,33 @@ async function runStage(name) {
     );
     return { passed: 0, failed: 1, stopped: false };
   }
-  return stage.tools ? runTools(stage.tools) : runVitest(stage.path);
+  const env = node === undefined ? process.env : await environmentFor(node);
+  return stage.tools ? runTools(stage.tools, env) : runVitest(stage.paths, env);
+}
+
+/** Programs and what they start find that Node first. */
+async function environmentFor(node) {
+  const folder = await ensureNode(ROOT, node);
+  return { ...process.env, PATH: [folder, process.env.PATH ?? ""].join(delimiter) };
 }
 
 function printSummary(totals) {
   const row = (name, ...cells) =>
-    console.log(name.padEnd(14) + cells.map((cell) => String(cell).padStart(9)).join(""));
+    console.log(name.padEnd(28) + cells.map((cell) => String(cell).padStart(9)).join(""));
   console.log("\n== summary ==");
   row("stage", "passed", "failed", "seconds");
   for (const [name, { passed, failed, seconds }] of totals) row(name, passed, failed, seconds.toFixed(1));
 }
 
 /** Runs the stages once and adds to the totals; false when a signal has stopped the run. */
-async function runRound(names, label, totals) {
-  for (const name of names) {
-    console.log(`\n== ${name}${label} ==`);
+async function runRound(runs, round, totals) {
+  for (const run of runs) {
+    console.log(`\n== ${run.label}${round} ==`);
     const start = performance.now();
-    const { passed, failed, stopped } = await runStage(name);
+    const { passed, failed, stopped } = await runStage(run);
     const seconds = (performance.now() - start) / 1000;
-    console.log(`${name}: ${passed} passed, ${failed} failed in ${seconds.toFixed(1)} s`);
-    const total = totals.get(name);
+    console.log(`${run.label}: ${passed} passed, ${failed} failed in ${seconds.toFixed(1)} s`);
+    const total = totals.get(run.label);
     total.passed += passed;
     total.failed += failed;
     total.seconds += seconds;
@@ -157,11 +187,11 @@ async function runRound(names, label, totals) {
 }
 
 async function main() {
-  const { names, rounds } = parseArguments(process.argv.slice(2));
-  const totals = new Map(names.map((name) => [name, { passed: 0, failed: 0, seconds: 0 }]));
+  const { runs, rounds } = parseArguments(process.argv.slice(2));
+  const totals = new Map(runs.map(({ label }) => [label, { passed: 0, failed: 0, seconds: 0 }]));
   let complete = true;
   for (let round = 1; round <= rounds && complete; round += 1) {
-    complete = await runRound(names, rounds > 1 ? ` (round ${round} of ${rounds})` : "", totals);
+    complete = await runRound(runs, rounds > 1 ? ` (round ${round} of ${rounds})` : "", totals);
   }
   printSummary(totals);
   if (!complete) console.log("The run was stopped by a signal before its end.");
@@ -173,7 +203,7 @@ async function main() {
 try {
   process.exitCode = await main();
 } catch (error) {
-  if (!(error instanceof UsageError)) throw error;
+  if (!(error instanceof UsageError) && !(error instanceof SetupError)) throw error;
   console.error(error.message);
-  process.exitCode = 2;
+  process.exitCode = error.exitCode ?? 2;
 }

@@ -1,14 +1,14 @@
-// Says whether this Node can run the product, by the minimum that package.json states.
+// Says whether this Node can run the product, by the oldest version that package.json names.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { SetupError } from "./setup-error.mjs";
 
 export function requireNodeVersion(root, version = process.versions.node) {
   const range = JSON.parse(readFileSync(join(root, "package.json"), "utf8")).engines?.node ?? "";
-  const match = /^>=\s*(\d+(?:\.\d+){0,2})$/.exec(range);
+  const match = /^(?:>=|\^)\s*(\d+(?:\.\d+){0,2})\b/.exec(range);
   if (match === null) {
     throw new SetupError(
-      `package.json: engines.node is "${range}"; write it as a minimum such as ">=20.19".`,
+      `package.json: engines.node is "${range}"; write the oldest version first, such as "^20.19 || >=22".`,
     );
   }
   const minimum = match[1];

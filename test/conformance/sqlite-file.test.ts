@@ -1,7 +1,9 @@
 // The file of the SQLite store: one owner at a time, migration of older versions, refusal of what cannot be trusted.
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setImmediate as turnOfLoop } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { loadDriver } from "../../src/adapters/sqlite/driver.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { ClaimToken, JobId } from "../../src/domain/job.ts";
 import type { Fence, LockToken } from "../../src/domain/lock.ts";
@@ -44,6 +46,27 @@ async function expectRefusal(folder: string, code: string): Promise<void> {
   expect(error?.code).toBe(code);
   expect(error?.message).toContain(fileIn(folder));
 }
+
+test("SQLite is loaded without a warning, though Node 22 calls its own experimental", async () => {
+  const { getBuiltinModule } = process;
+  const warnings: string[] = [];
+  const note = ({ message }: Error) => warnings.push(message);
+  process.on("warning", note);
+  process.getBuiltinModule = ((name: string) => {
+    process.emitWarning("SQLite is an experimental feature", "ExperimentalWarning");
+    return getBuiltinModule(name);
+  }) as typeof getBuiltinModule;
+  try {
+    const open = await loadDriver();
+    open(fileIn(directory), { readOnly: false }).close();
+    process.emitWarning("what else is wrong is told");
+    await turnOfLoop();
+    expect(warnings).toEqual(["what else is wrong is told"]);
+  } finally {
+    process.getBuiltinModule = getBuiltinModule;
+    process.off("warning", note);
+  }
+});
 
 describe("one owner", () => {
   test("a second store in this process is refused", async () => {

@@ -66,6 +66,7 @@ test("a first start runs a workflow, leaves one waiting, and the printed command
   const first = start();
   await first.shows(isUp);
   const output = first.output();
+  expect(output).not.toMatch(/warning/i);
   expect(runOf(output, 1)?.[2]).toBe("succeeded");
   expect(runOf(output, 2)?.[2]).toBe("waiting");
   for (const step of ["research", "write", "publish"]) {

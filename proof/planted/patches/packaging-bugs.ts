@@ -101,4 +101,46 @@ export const plantedPackagingBugs: readonly TextPatch[] = [
     ],
     tests: ["test/unit/supply-chain.test.ts"],
   },
+  {
+    name: "package-wants-a-newer-node",
+    what: "a package that users install asks for Node 22: with engine-strict Node 20 cannot install ours",
+    edits: [
+      {
+        file: "package.json",
+        find: '"@nats-io/transport-node": "3.3.1"',
+        replace: '"@nats-io/transport-node": "3.4.0"',
+      },
+    ],
+    tests: ["test/e2e/package.test.ts"],
+  },
+  {
+    name: "package-without-its-pages",
+    what: "the package lacks the pages that its errors name",
+    edits: [{ file: "package.json", find: '    "docs/guide",\n', replace: "" }],
+    tests: ["test/e2e/package.test.ts"],
+  },
+  {
+    name: "package-with-source-maps",
+    what: "every file is shipped twice: what it does, and a map to sources that are not there",
+    edits: [
+      {
+        file: "tsconfig.build.json",
+        find: '"declaration": true',
+        replace: '"declaration": true, "sourceMap": true',
+      },
+    ],
+    tests: ["test/e2e/package.test.ts"],
+  },
+  {
+    name: "sqlite-warns-at-start",
+    what: "on Node 22 every start says that SQLite is experimental",
+    edits: [
+      {
+        file: "src/adapters/sqlite/driver.ts",
+        find: "  process.emitWarning = () => {};\n",
+        replace: "",
+      },
+    ],
+    tests: ["test/conformance/sqlite-file.test.ts"],
+  },
 ];
