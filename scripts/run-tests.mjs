@@ -31,9 +31,12 @@ const STAGES = {
   frozen: { paths: ["test/frozen"], needsServers: true },
   drills: { paths: ["test/drills"], needsServers: true },
   chaos: { paths: ["test/chaos"], needsServers: true },
-  // From Node 22.13 on SQLite is Node's own: its conformance, the quick start, and the package as users install it.
+  // From Node 22.13 on SQLite is Node's own: its conformance, the quick start, backups, and the package as users install it.
   "newest-node": {
-    paths: ["test/conformance/sqlite-", "test/e2e/start.test.ts", "test/e2e/package.test.ts"],
+    paths: [
+      "test/conformance/sqlite-",
+      ...["start", "backup", "package"].map((name) => `test/e2e/${name}.test.ts`),
+    ],
     needsServers: true,
     node: NEWEST_NODE,
   },

@@ -115,6 +115,7 @@ function replaceWith(open: OpenDatabase, file: string, copy: string): string | u
   if (owned.kind === "broken") {
     renameSync(file, before);
     if (exists(`${file}-wal`)) renameSync(`${file}-wal`, `${before}-wal`);
+    rmSync(`${file}-shm`, { force: true });
     putInPlace(copy, file);
   } else {
     linkSync(file, before);
@@ -144,6 +145,7 @@ type Owned = { readonly kind: "owned"; readonly database: Database } | { readonl
 function own(open: OpenDatabase, file: string): Owned {
   let database: Database | undefined;
   try {
+    if (isBroken(open, file)) return { kind: "broken" };
     database = openForWriting(open, file);
     database.exec("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE");
     return { kind: "owned", database };
@@ -152,6 +154,18 @@ function own(open: OpenDatabase, file: string): Owned {
     const known = explained(error, file);
     if (known.code === "store_corrupt") return { kind: "broken" };
     throw known;
+  }
+}
+
+/** Asked without writing: closing a connection that could write deletes the log of a file that cannot be read. */
+function isBroken(open: OpenDatabase, file: string): boolean {
+  try {
+    inspect(open, file, "quick_check");
+    return false;
+  } catch (error) {
+    const known = explained(error, file);
+    if (known.code === "store_in_use" || known.code === "store_unavailable") throw known;
+    return known.code === "store_corrupt";
   }
 }
 
