@@ -35,6 +35,7 @@ const STAGES = {
   "newest-node": {
     paths: [
       "test/conformance/sqlite-",
+      "test/conformance/store.test.ts",
       ...["start", "backup", "package"].map((name) => `test/e2e/${name}.test.ts`),
     ],
     needsServers: true,
