@@ -95,7 +95,7 @@ export function createComputing(clock: Pick<Clock, "monotonicMs" | "yield">): Co
       const usedMs = sum(({ byTenant }) => byTenant.get(tenant)?.ms ?? 0);
       const tenants = new Set(windows.flatMap(({ byTenant }) => [...byTenant.keys()])).size;
       const matters = totalMs >= shareThatMatters * (nowMs - previous.beganMs);
-      // A sum of fractions is not exact: whoever is alone has used all of it.
+      // A sum of fractions is not exact: a single tenant has used all of it.
       return usedMs > 0 && matters && usedMs * tenants * 1.000_001 >= totalMs;
     },
   };

@@ -52,13 +52,13 @@ export function startRoles(
     // Without a check no job is held.
     scheduler: () => (check === undefined ? [] : [startScheduler(engine, check)]),
   };
-  // Whoever handles starts or results measures them; one process may have both roles.
+  // A process that handles starts or results measures them; one process may have both roles.
   const measures = wanted.has("gateway") || wanted.has("engine");
   const watching = measures ? [watchCanaries(engine, { judges: wanted.has("engine") })] : [];
   return [...roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]()), ...watching];
 }
 
-/** Whoever seals hears of what others change, as a gateway does anyway. */
+/** A sealing process listens to the changes of others, as a gateway does anyway. */
 function sealing(engine: Engine, wanted: ReadonlySet<Role>): readonly Consumer[] {
   const sealer = startSealer(engine);
   if (sealer === undefined) return [];

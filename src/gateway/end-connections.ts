@@ -1,4 +1,4 @@
-// How the HTTP server ends: every connection is told to close, what a client has begun to send is answered, and nobody is waited for too long.
+// Ends the HTTP server: asks every connection to close, answers requests that have begun to arrive, and waits no longer than the limits.
 import type { Socket } from "node:net";
 import type { Clock } from "../ports/clock.ts";
 

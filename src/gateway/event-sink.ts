@@ -19,7 +19,7 @@ export function sinkOf(raw: ServerResponse): EventSink {
   const closed = new AbortController();
   if (raw.destroyed || raw.writableEnded) closed.abort();
   else raw.once("close", () => closed.abort());
-  // A write to a connection that is just being closed: its end is told by the close.
+  // A write to a connection that is just being closed: the close reports its end.
   raw.on("error", () => {});
   return {
     closed: closed.signal,

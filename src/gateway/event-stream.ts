@@ -68,7 +68,7 @@ function close<Row>({ ending, isFull, sink, service }: Stream<Row>): void {
     service.ports.metrics.count("event_streams_cut_total", { reason: ending });
   }
   if (ending === "gone") return;
-  // Whoever takes nothing would hold the connection open for as long as it likes.
+  // A client that reads nothing would hold the connection open forever.
   if (isFull) sink.cut();
   else if (ending === "stopping") sink.end(commentText("the server stops: resume with Last-Event-ID"));
   else if (ending === "revoked") sink.end(commentText("the key is no longer valid"));

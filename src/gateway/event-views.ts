@@ -70,7 +70,7 @@ export function eventRowText(row: EventRow): string {
 }
 
 /**
- * A row holds all that one commit did, as several events. Only the last has the id: whoever loses the connection before it gets the
+ * A row holds all that one commit did, as several events. Only the last has the id: a client that loses the connection before it gets the
  * whole row again instead of a part of it never.
  */
 export function timelineRowText(row: TimelineRow): string {

@@ -74,8 +74,8 @@ export const plantedAuditBugs: readonly TextPatch[] = [
       {
         file: "src/control/audit/seals.ts",
         find: `    expectedRevision,
-    // Whoever`,
-        replace: `    // Whoever`,
+    // Two processes`,
+        replace: `    // Two processes`,
       },
     ],
     tests: [trail],

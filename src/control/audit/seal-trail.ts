@@ -67,7 +67,7 @@ export type SealAnswer =
   | { readonly kind: "sealed"; readonly to: number; readonly keptFrom: number }
   | Trouble;
 
-/** Tries again as often when others are quicker; whoever was has sealed all that there was. */
+/** Attempts when other processes are quicker; the quicker one has sealed everything. */
 const conflictsMax = 5;
 
 type Newest = { readonly found: FoundSeal & { readonly seal: Seal }; readonly state: "open" | "closed" };
@@ -161,7 +161,7 @@ async function holdsAnchor(
   return "lost";
 }
 
-/** A new seal is there: its gaps are told, and what it has made superfluous is removed. */
+/** After a new seal: its gaps are reported, and what it has made superfluous is removed. */
 async function begun(engine: Engine, tenant: TenantId, seal: Seal): Promise<void> {
   const { log, metrics } = engine.ports;
   for (const { from, to, why } of seal.gaps) {

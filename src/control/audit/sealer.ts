@@ -10,7 +10,7 @@ import { type SealBook, sealTrail } from "./seal-trail.ts";
 const changesMax = 1_000;
 /** Tenants that are sealed at the same time. */
 const atOnceMax = 4;
-/** All tenants are looked at this often: whoever changed them may have ended before it told anybody. */
+/** All tenants are looked at this often: the process that changed them may have ended before it announced that. */
 const roundEveryMs = 3_600_000;
 const tenantsPerPage = 200;
 

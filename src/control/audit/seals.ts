@@ -91,7 +91,7 @@ export async function putSeal(
     id: idOf(seal.from),
     body: writeSeal({ tenant, secret }, seal),
     expectedRevision,
-    // Whoever seals up to the same record writes the same hashes: both may believe that they were first.
+    // Two processes that seal up to the same record write the same hashes: both may believe that they were first.
     changeId: `${sequence}:${hash}`,
     actor: engine.ports.instance,
   } as const;

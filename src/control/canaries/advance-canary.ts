@@ -45,7 +45,7 @@ async function changeRollout(
   actor: string,
 ): Promise<{ readonly kind: "next"; readonly next: Next } | Trouble> {
   const answer = await changeScope(engine, actor, canary.tenant, async (settings) => {
-    // The state is read after the settings: whoever was delayed since cannot bring back a rollout that was removed meanwhile.
+    // The state is read after the settings: a delayed process cannot bring back a rollout that was removed meanwhile.
     const now = await readCanary(engine, canary.id);
     if (now.kind === "canary") return decide(now.canary, settings);
     return now.kind === "not_found" ? { kind: "refuse", refusal: "it was removed" } : now;

@@ -6,10 +6,10 @@ import type { WindowSamples } from "./samples.ts";
 export type CollectedSamples = {
   add(samples: WindowSamples): void;
   of(canary: string): CanaryBook;
-  /** What was measured before this process listened; told once, before or after its first samples. */
+  /** What was measured before this process listened; announced once, before or after its first samples. */
   beginWith(canary: string, totals: BothArms): void;
   forget(canary: string): void;
-  /** A canary of this process's own making was started or ended: whoever listens looks at once. */
+  /** A canary of this process's own making was started or ended: listeners look at once. */
   changed(): void;
   onChanged(listener: () => void): () => void;
 };

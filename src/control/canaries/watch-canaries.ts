@@ -13,15 +13,15 @@ import type { WindowSamples } from "./samples.ts";
 /** What processes tell each other: samples of a window that is over, or that a canary was started or ended. */
 type News = { readonly samples?: WindowSamples; readonly changed?: true };
 
-/** How soon a canary is found that nobody told of, and one that is half done is finished. */
+/** How soon an unannounced canary is found, and a half-finished one is finished. */
 const lookEveryMs = 5_000;
 /** While there is one. */
 const judgeEveryMs = 1_000;
-/** Whatever is told, everything else gets its turn. */
+/** Bounds announcements, so that everything else gets its turn. */
 const atLeastMs = 10;
 /** Samples of other processes may be this late. */
 const graceMs = 1_000;
-/** Whoever knows a canary only from a checkpoint lets those decide that have seen all of it. */
+/** A process that knows a canary only from a checkpoint lets those decide that have seen all of it. */
 const lateGraceMs = 15_000;
 /** A start that was not finished by then has lost its process. */
 const startingMs = 10_000;
@@ -162,7 +162,7 @@ async function stop(engine: Engine, { canary, revision }: KeptCanary): Promise<v
   if (saved.kind === "saved") noteEnd(engine, stopped);
 }
 
-/** At most once an hour, since each is a row of the audit trail; by whoever knows more than the last one did. */
+/** At most once an hour, since each is a row of the audit trail; by a process that knows more than the last one did. */
 async function checkpoint(engine: Engine, { canary, revision }: KeptCanary, nowMs: number): Promise<void> {
   if (nowMs - (canary.totals?.atMs ?? canary.startedAtMs) < checkpointEveryMs) return;
   const { totals: arms } = engine.collected.of(canary.id);

@@ -28,7 +28,7 @@ export async function foreseeRetry(engine: Engine, header: RunHeader, jobId: Job
   for (let round = 0; round < roundsMax; round += 1) {
     const applied = apply(pinned.definition, view, [entry], engine.storeTime.nowMs(), engine.terms.commit);
     if (applied.kind === "applied") return { kind: applied.fates[0]?.fate ?? "open" };
-    // What lies outside the run is looked at by whoever applies the entry.
+    // What lies outside the run is checked when the entry is applied.
     if (applied.records.some((key) => parseOutsideKey(key) !== undefined)) return { kind: "open" };
     const loaded = await load(engine, header, applied.records);
     if (loaded.kind !== "run") return loaded.kind === "not_found" ? { kind: "open" } : { ...loaded };

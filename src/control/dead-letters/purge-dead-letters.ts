@@ -27,7 +27,7 @@ export async function purgeDeadLetters(
   for (let seen = 0; seen < lookedAtMax; ) {
     const page = await readDocuments(engine, caller.tenant, { after, limit: batchMax });
     if (page.kind !== "listed") {
-      // Only read so far, or told what was removed: nothing is left in doubt.
+      // Only read so far, or the removed ones are known: nothing is in doubt.
       return purged === 0
         ? { kind: "unavailable", cause: page.cause }
         : { kind: "purged", purged, more: true };
@@ -40,7 +40,7 @@ export async function purgeDeadLetters(
         continue;
       if (purged === removedMax) return { kind: "purged", purged, more: true };
       const removed = await removeDeadLetter(engine, caller, letter.id);
-      // What was removed so far is told; the rest is found again by the next call.
+      // The answer counts what was removed so far; the next call finds the rest.
       if (removed.kind !== "removed" && removed.kind !== "not_found") {
         return purged === 0 ? removed : { kind: "purged", purged, more: true };
       }

@@ -58,7 +58,7 @@ export function countFate(metrics: Metrics, entry: InboxEntry | NewEntry, fate: 
     metrics.count("jobs_reported_total", { outcome: entry.outcome });
 }
 
-/** What is told of a job that was put up or released. */
+/** What is published of a job that was enqueued or released. */
 type Published = Pick<JobSpec, "jobId" | "topic" | "requires" | "held">;
 
 /** Remembers the run as the commit left it. */

@@ -1,4 +1,4 @@
-// Opens feeds for whoever asks: a tenant's rows, or one run's timeline to its end.
+// Opens feeds: a tenant's rows, or one run's timeline to its end.
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ControlApi } from "../control-api.ts";

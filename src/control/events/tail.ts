@@ -9,7 +9,7 @@ export type Rhythm = {
   /** How long to wait when nothing was new, at first and at most; it doubles in between. */
   readonly pollMs: number;
   readonly pollMaxMs: number;
-  /** `woken`: it is told of every change, so that only failed reads are tried again by themselves. */
+  /** `woken`: every change wakes it, so that only failed reads are retried. */
   readonly reads: "by_itself" | "woken";
 };
 
@@ -119,7 +119,7 @@ export class Tail<Row> {
   async #readAgainAndAgain(): Promise<void> {
     const { pollMs, pollMaxMs } = this.#options.rhythm;
     const { clock } = this.#ports;
-    // Whoever began has just read: there is nothing to do until something changes.
+    // The first reader has just read: there is nothing to do until something changes.
     let found: Found = "nothing";
     for (let waitMs = pollMs; this.#state === "open"; ) {
       if (found !== "more") await this.#rest(found, waitMs);

@@ -17,7 +17,7 @@ export type BusyResults = {
 /** Bounds the memory; the one that has waited longest is then measured anew. */
 const resultsMax = 10_000;
 
-/** Much longer than any delay between two reports: whoever does not come back by then has gone elsewhere. */
+/** Much longer than any delay between two reports: a worker that has not come back by then has gone elsewhere. */
 const keepMs = 10 * 60_000;
 
 export function createBusyResults(clock: Clock): BusyResults {

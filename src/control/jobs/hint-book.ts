@@ -2,7 +2,7 @@
 import type { JobHint, JobId } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 
-/** Jobs of one topic that ask for the same: whoever can do one can do them all. */
+/** Jobs of one topic with the same requirements: a worker that can do one can do them all. */
 export type HintGroup = {
   readonly requires: string | undefined;
   readonly size: number;

@@ -7,7 +7,7 @@ import type { Engine } from "../engine/engine.ts";
 import { reportResult } from "./report-result.ts";
 import { traceClaim, traceparentOf } from "./trace-claim.ts";
 
-/** Whoever watches the run's events has seen the notification when its job was put up. */
+/** Watchers of the run's events have seen the notification when its job was enqueued. */
 export async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHint): Promise<void> {
   const { ports, config } = engine;
   const worker = `notifier ${ports.instance}`;

@@ -19,7 +19,7 @@ export function traceClaim(
   return { ...claimed, traceparent: span.traceparent };
 }
 
-/** What the worker is told: the span of this claim, or what came with the run. */
+/** What the worker receives: the span of this claim, or what came with the run. */
 export function traceparentOf({ traceparent, job }: ClaimedJob): string | undefined {
   return traceparent ?? job.traceparent;
 }

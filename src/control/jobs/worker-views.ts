@@ -1,4 +1,4 @@
-// The workers that any process has seen lately: each tells the others whom it sees, so that a list or an explanation knows them all.
+// The workers that any process has seen lately: processes announce them to each other every few seconds.
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { WorkerInfo } from "../control-api.ts";
@@ -9,20 +9,20 @@ export type WorkerViews = { list(tenant: TenantId): readonly WorkerInfo[] };
 
 export type SharedWorkers = { readonly views: WorkerViews; start(): Consumer };
 
-const tellEveryMs = 5_000;
+const announceEveryMs = 5_000;
 
-/** What another process said counts for three times as long as it takes to say it again. */
-const keepMs = 3 * tellEveryMs;
+/** An announcement counts for three intervals. */
+const keepMs = 3 * announceEveryMs;
 
 /** Of one announcement, about 100 KiB. */
 const workersPerMessage = 200;
 
-type Told = { readonly instance: string; readonly workers: readonly WorkerInfo[] };
+type Announcement = { readonly instance: string; readonly workers: readonly WorkerInfo[] };
 type Heard = { readonly info: WorkerInfo; readonly atMs: number };
 
 export function shareWorkers({ ports, bus }: Pick<Engine, "ports" | "bus">, workers: Workers): SharedWorkers {
   const { clock, instance } = ports;
-  /** By the process that told, the tenant and the worker. */
+  /** By the announcing process, the tenant and the worker. */
   const heard = new Map<string, Heard>();
 
   function forgetOld(): void {
@@ -30,18 +30,18 @@ export function shareWorkers({ ports, bus }: Pick<Engine, "ports" | "bus">, work
     for (const [key, { atMs }] of heard) if (nowMs - atMs >= keepMs) heard.delete(key);
   }
 
-  function tell(): void {
+  function announce(): void {
     const all = workers.list();
     for (let first = 0; first < all.length; first += workersPerMessage) {
-      const told: Told = { instance, workers: all.slice(first, first + workersPerMessage) };
-      bus.announce("workers", JSON.stringify(told));
+      const announcement: Announcement = { instance, workers: all.slice(first, first + workersPerMessage) };
+      bus.announce("workers", JSON.stringify(announcement));
     }
   }
 
   function hear(body: string): void {
-    const { instance: teller, workers: told } = JSON.parse(body) as Told;
+    const { instance: sender, workers: seen } = JSON.parse(body) as Announcement;
     const atMs = clock.monotonicMs();
-    for (const info of told) heard.set(JSON.stringify([teller, info.tenant, info.worker]), { info, atMs });
+    for (const info of seen) heard.set(JSON.stringify([sender, info.tenant, info.worker]), { info, atMs });
   }
 
   return {
@@ -60,9 +60,9 @@ export function shareWorkers({ ports, bus }: Pick<Engine, "ports" | "bus">, work
       const listening = bus.listen("workers", hear);
       const telling = (async () => {
         while (!stopped.signal.aborted) {
-          await clock.sleep(tellEveryMs, stopped.signal);
+          await clock.sleep(announceEveryMs, stopped.signal);
           forgetOld();
-          tell();
+          announce();
         }
       })();
       return {

@@ -25,7 +25,7 @@ export type Waiter = {
 
 /** A wake-up from another process is only ever a hint: the waiter whose turn it may be asks the store. */
 export type LockWaiters = {
-  /** Whoever waits with the same token is dismissed. */
+  /** An earlier waiter with the same token is dismissed. */
   join(target: LeaseTarget, token: LockToken): Waiter | "full";
   /** Whether the new owner waits here; otherwise it finds out when it asks again. */
   handOver(target: LeaseTarget, token: LockToken, handover: Handover): boolean;

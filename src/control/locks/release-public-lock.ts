@@ -1,4 +1,4 @@
-// Releases a public lock, or leaves its queue, for whoever has the token.
+// Releases a public lock, or leaves its queue, with the token.
 import type { LockToken } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { errors } from "../../errors.ts";
@@ -13,7 +13,7 @@ export async function releasePublicLock(
   { resource, token }: { readonly resource: string; readonly token: LockToken },
 ): Promise<ReleaseLockAnswer> {
   const target = { tenant, lock: publicLock(resource) };
-  // Whoever still waits with this token would take its place in the queue again.
+  // A waiter with this token would take its place in the queue again.
   desk.engine.lockWaiters.dismiss(target, token);
   const answer = await releaseAndHandOver(desk, target, token, desk.engine.terms.store);
   countRelease(desk.engine.ports.metrics, target.lock.namespace, answer);

@@ -1,4 +1,4 @@
-// Renews a public lock for whoever has its token.
+// Renews a public lock with its token.
 import type { LockToken } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { leaseLeftMs } from "../../domain/wait.ts";

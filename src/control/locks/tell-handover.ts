@@ -1,4 +1,4 @@
-// A lock handed on to somebody who waits in another process: that one is told to look, by what only it can recognise.
+// Announces a lock that was granted to a waiter of another process, by a digest that only that process recognises.
 import { createHash } from "node:crypto";
 import type { LockToken } from "../../domain/lock.ts";
 import type { Bus, Consumer } from "../../ports/bus.ts";
@@ -17,7 +17,7 @@ export function tellHandover(bus: Bus, { tenant, lock }: LeaseTarget, token: Loc
   bus.announce("locks", JSON.stringify(news));
 }
 
-/** Whoever is named asks the store, which alone knows whether the lock is its own by now. */
+/** The named waiter asks the store, which alone knows whether it has the lock. */
 export function hearHandovers(bus: Bus, waiters: LockWaiters): Consumer {
   return bus.listen("locks", (body) => {
     const { target, digest } = JSON.parse(body) as News;

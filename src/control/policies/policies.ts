@@ -7,7 +7,7 @@ import { processPolicies } from "./assign-policies.ts";
 import { changeScope, recordOf, type ScopeDecision } from "./change-scope.ts";
 import type { ChangePolicyAnswer, PolicyAnswer, PolicyApi, PolicyLayer } from "./policy-api.ts";
 
-/** `changed` is told of every change, so that a canary whose rollout is gone is noticed at once. */
+/** `changed` is called with every change, so that a canary whose rollout is gone is noticed at once. */
 export function createPolicyApi(engine: Engine, changed: () => void): PolicyApi {
   const change = async (
     actor: string,

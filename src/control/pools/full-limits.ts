@@ -1,4 +1,4 @@
-// What this process knows of full limits: whoever was refused a place is tried again when one is freed, or after a second.
+// Full limits that this process knows: refused claims are tried again when a place is freed, or after a second.
 import type { Place, PlaceRefusal } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/clock.ts";
@@ -6,9 +6,9 @@ import type { Clock } from "../../ports/clock.ts";
 export type FullLimits = {
   /** Whether a claim may be sent now: always, unless one was refused lately and no place was freed since. */
   mayTry(tenant: TenantId, place: Place): boolean;
-  /** Whether one was refused lately: then those who wait come before those who have just been put up. */
+  /** Whether one was refused lately: then waiting jobs come before those that were just enqueued. */
   isTight(tenant: TenantId, place: Place): boolean;
-  /** A claim is being sent: it uses up a place that was freed. Its end is told by one of the next three. */
+  /** A claim is being sent: it uses up a place that was freed. One of the next three reports its end. */
   trying(tenant: TenantId, place: Place): void;
   granted(tenant: TenantId, place: Place): void;
   /** `sentAt` is the moment at which the claim was sent: what was freed since may still be free. */
@@ -38,7 +38,7 @@ type Full = {
 /** Limits of which a freed place is remembered; what is forgotten costs a second at most. */
 const rememberedMax = 2_000;
 
-/** The longest that a place is left free because nobody told of it. */
+/** The longest that a place stays free because its announcement was lost. */
 export const retryAfterMs = 1_000;
 
 export function createFullLimits(clock: Pick<Clock, "monotonicMs">): FullLimits {

@@ -27,7 +27,7 @@ export function noticePlaces<Name extends OperationName>(
 /** What processes tell each other: a place that nobody here could use, or without one that limits were changed. */
 type News = { readonly tenant: TenantId; readonly freed?: Place };
 
-/** Hears of places freed elsewhere, and tries again what nobody told of. */
+/** Listens for places freed elsewhere, and tries again after lost announcements. */
 export function hearPlaces(engine: Engine): Consumer {
   const stopped = new AbortController();
   const listening = hearFreedPlaces(engine);

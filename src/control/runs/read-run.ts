@@ -57,7 +57,7 @@ function isSmall({ header, records }: LoadedRun, definition: CompiledDefinition 
   return !hasItems && header.version <= smallMax && (definition?.steps.size ?? 0) <= smallMax;
 }
 
-/** What one answer shows of outputs: 25 ms to read, as long again to write. The others are told to be omitted. */
+/** What one answer shows of outputs: 25 ms to read, as long again to write. The others are marked as omitted. */
 const shownUnitsMax = 500_000;
 
 /** Without the payloads that nobody is shown. */

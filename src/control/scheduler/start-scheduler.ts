@@ -1,4 +1,4 @@
-// The scheduler role: hears of held jobs, each told to one process, and asks the dispatch check about them.
+// The scheduler role: receives held jobs, each in one process, and asks the dispatch check about them.
 import type { JobHint } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { BusDelivery, Consumer, Verdict } from "../../ports/bus.ts";

@@ -1,4 +1,4 @@
-// Sweeps all partitions again and again, in every process: nobody leads, and whoever is late finds nothing to do.
+// Sweeps all partitions at an interval, in every engine process: there is no leader, and a later sweep finds nothing left.
 import { allPartitions, type Partition } from "../../domain/partition.ts";
 import type { Engine } from "../engine/engine.ts";
 import { sweepPartition } from "./sweep-partition.ts";

@@ -37,7 +37,7 @@ export type Definitions = {
 /** What a `workflow` document says. */
 export type WorkflowDocument = { readonly hash: string };
 
-/** A definition made ready takes ten times the memory of its text: together at most some 200 MB. */
+/** A compiled definition takes ten times the memory of its text: together at most some 200 MB. */
 const remembered = { entriesMax: 1_000, sizeMax: 16_777_216 };
 
 export function createDefinitions(asking: Asking): Definitions {
@@ -48,7 +48,7 @@ export function createDefinitions(asking: Asking): Definitions {
   const read = (tenant: TenantId, collection: "workflow" | "definition", id: string) =>
     ask(asking, "getDocument", { tenant, collection, id });
 
-  /** What is small is ready at once; whoever else asks for what is large meanwhile waits for the same. */
+  /** A small definition is compiled at once; callers that ask for the same large one wait for the same work. */
   function compile(tenant: TenantId, hash: string, text: string) {
     const key = `${tenant} ${hash}`;
     const begun = underWay.get(key);
