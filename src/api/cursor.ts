@@ -2,18 +2,21 @@
 import { hash } from "node:crypto";
 
 /** `after` is the last item's position; only the list that made the cursor understands it. */
-export type Place = { readonly operation: string; readonly tenant: string; readonly after: string };
+export type CursorPosition = { readonly operation: string; readonly tenant: string; readonly after: string };
 
 const version = 1;
 
-export function writeCursor(place: Place): string {
+export function writeCursor(place: CursorPosition): string {
   const { operation, tenant, after } = place;
   const text = JSON.stringify([version, operation, tenant, after, checksumOf(place)]);
   return Buffer.from(text).toString("base64url");
 }
 
 /** The position, or undefined when the cursor is damaged, another tenant's or another list's. */
-export function readCursor(text: string, { operation, tenant }: Omit<Place, "after">): string | undefined {
+export function readCursor(
+  text: string,
+  { operation, tenant }: Omit<CursorPosition, "after">,
+): string | undefined {
   const fields = fieldsOf(text);
   if (fields === undefined || fields.length !== 5) return undefined;
   const [cursorVersion, cursorOperation, cursorTenant, after, checksum] = fields;
@@ -23,7 +26,7 @@ export function readCursor(text: string, { operation, tenant }: Omit<Place, "aft
 }
 
 /** Not a signature: a list is read by (tenant, position) anyway, so a forged place shows nothing foreign. */
-function checksumOf({ operation, tenant, after }: Place): string {
+function checksumOf({ operation, tenant, after }: CursorPosition): string {
   return hash("sha256", JSON.stringify([operation, tenant, after])).slice(0, 12);
 }
 

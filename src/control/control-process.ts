@@ -44,8 +44,8 @@ export function startControlProcess(
       await engine.feeds.close();
       await Promise.all(running.map((part) => part.stop()));
       await engine.background.idle();
-      engine.teller.close();
-      engine.untold.close();
+      engine.announcer.close();
+      engine.pendingPublications.close();
     },
   };
 }

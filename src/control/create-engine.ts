@@ -15,12 +15,12 @@ import { deliverEntry } from "./engine/deliver-entry.ts";
 import { type Engine, engineTerms } from "./engine/engine.ts";
 import { createRunCache } from "./engine/run-cache.ts";
 import { createStoreTime, type StoreTime } from "./engine/store-time.ts";
+import { createChangeAnnouncer } from "./events/announce-changes.ts";
 import { createEventFeeds } from "./events/event-feeds.ts";
-import { createTeller } from "./events/tell-changes.ts";
 import { createWakes, isChange } from "./events/wakes.ts";
 import { createBusyResults } from "./jobs/busy-results.ts";
 import { createOffers } from "./jobs/offers.ts";
-import { createUntoldJobs } from "./jobs/untold-jobs.ts";
+import { createPendingPublications } from "./jobs/pending-publications.ts";
 import { createLockWaiters } from "./locks/lock-waiters.ts";
 import { createPlatformSettings } from "./policies/platform-settings.ts";
 import { createFullLimits } from "./pools/full-limits.ts";
@@ -31,12 +31,12 @@ import { createJudgeHere } from "./workflows/judge-here.ts";
 export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
   const storeTime = createStoreTime(given.clock);
   const wakes = createWakes();
-  const teller = createTeller(given.clock, bus);
+  const announcer = createChangeAnnouncer(given.clock, bus);
   const changed = (tenant: TenantId) => {
     wakes.changed(tenant);
-    teller.changed(tenant);
+    announcer.changed(tenant);
   };
-  const ports = { ...given, store: teaching(given.store, storeTime, changed, () => engine) };
+  const ports = { ...given, store: observingAnswers(given.store, storeTime, changed, () => engine) };
   const terms = engineTerms(config);
   const background = createBackground(ports.log);
   const limits = createFullLimits(ports.clock);
@@ -64,21 +64,21 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     }),
     offers: createOffers(ports, limits, config["jobs.hintsMax"]),
     limits,
-    untold: createUntoldJobs(ports, bus),
+    pendingPublications: createPendingPublications(ports, bus),
     background,
     computing: createComputing(ports.clock),
     storeTime,
     feeds: createEventFeeds({ ports, config, terms }, wakes),
     wakes,
-    teller,
+    announcer,
     lockWaiters: createLockWaiters(ports, config["locks.public.waitersMax"]),
     seals: createSealBook(ports.anchors),
   };
   return engine;
 }
 
-/** Every answer tells the store's time, the first before the first due time is computed, and whoever watches of its changes. */
-function teaching(
+/** Learns the store's time from every answer, and wakes the watchers of a changed tenant. */
+function observingAnswers(
   store: Store,
   storeTime: StoreTime,
   changed: (tenant: TenantId) => void,

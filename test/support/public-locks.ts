@@ -5,10 +5,10 @@ import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus
 import type { Config } from "../../src/config.ts";
 import { createBackground } from "../../src/control/engine/background.ts";
 import { engineTerms } from "../../src/control/engine/engine.ts";
+import { hearHandovers } from "../../src/control/locks/announce-handover.ts";
 import type { AcquireLockAnswer, AcquireLockRequest, LockApi } from "../../src/control/locks/lock-api.ts";
 import { createLockWaiters } from "../../src/control/locks/lock-waiters.ts";
 import { createLockApi } from "../../src/control/locks/public-locks.ts";
-import { hearHandovers } from "../../src/control/locks/tell-handover.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";

@@ -102,8 +102,8 @@ export const plantedBusBugs: readonly TextPatch[] = [
     outage,
     {
       file: "src/control/jobs/publish-job.ts",
-      find: `if (publication.kind === "unavailable") untold.keep(stream, message);`,
-      replace: `if (publication.kind === "unavailable") untold.close();`,
+      find: `if (publication.kind === "unavailable") pendingPublications.keep(stream, message);`,
+      replace: `if (publication.kind === "unavailable") pendingPublications.close();`,
     },
   ),
   bug(

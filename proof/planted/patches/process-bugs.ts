@@ -8,8 +8,8 @@ export const plantedProcessBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/locks/lock-desk.ts",
-        find: "  if (!isHere) tellHandover(bus, target, token);\n",
-        replace: "  if (isHere) tellHandover(bus, target, token);\n",
+        find: "  if (!isHere) announceHandover(bus, target, token);\n",
+        replace: "  if (isHere) announceHandover(bus, target, token);\n",
       },
     ],
     tests: ["test/unit/public-lock-queue.test.ts"],
@@ -31,7 +31,7 @@ export const plantedProcessBugs: readonly TextPatch[] = [
     what: "other processes are not told which tenants have changed: their streams wait for a poll",
     edits: [
       {
-        file: "src/control/events/tell-changes.ts",
+        file: "src/control/events/announce-changes.ts",
         find: `if (changed.size > 0) bus.announce`,
         replace: `if (changed.size > 1_000) bus.announce`,
       },

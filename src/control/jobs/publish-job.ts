@@ -6,10 +6,15 @@ import type { Engine } from "../engine/engine.ts";
 
 /**
  * In the background. A hint that the bus loses costs time, and the sweep names the job again; one that the bus does not take is
- * told again as soon as it does.
+ * published again as soon as it does.
  */
 export function publishJob(
-  { bus, offers, background, untold }: Pick<Engine, "bus" | "offers" | "background" | "untold">,
+  {
+    bus,
+    offers,
+    background,
+    pendingPublications,
+  }: Pick<Engine, "bus" | "offers" | "background" | "pendingPublications">,
   tenant: TenantId,
   hint: JobHint,
 ): void {
@@ -17,7 +22,7 @@ export function publishJob(
   const message = offers.hintMessage(tenant, hint);
   background.run("publishing a job", async () => {
     const publication = await bus.publish(stream, message);
-    if (publication.kind === "unavailable") untold.keep(stream, message);
+    if (publication.kind === "unavailable") pendingPublications.keep(stream, message);
   });
 }
 

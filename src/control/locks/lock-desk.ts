@@ -4,9 +4,9 @@ import type { LockGrant } from "../../ports/lock-operations.ts";
 import type { Answer } from "../../ports/store.ts";
 import { type AskLimits, askUntilKnown } from "../ask-until-known.ts";
 import type { Engine } from "../engine/engine.ts";
+import { announceHandover } from "./announce-handover.ts";
 import { instantOf, type LeaseTarget } from "./lease-target.ts";
 import type { Handover } from "./lock-waiters.ts";
-import { tellHandover } from "./tell-handover.ts";
 
 export type LockDesk = {
   readonly engine: Pick<Engine, "ports" | "config" | "terms" | "background" | "lockWaiters" | "bus">;
@@ -44,5 +44,5 @@ export function handOn(
   if (granted === undefined) return;
   const { token, fence, expiresInMs } = granted;
   const isHere = lockWaiters.handOver(target, token, { fence, expiresInMs, since, storeTimeMs });
-  if (!isHere) tellHandover(bus, target, token);
+  if (!isHere) announceHandover(bus, target, token);
 }

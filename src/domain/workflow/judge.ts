@@ -28,7 +28,7 @@ export type Verdict =
       readonly hash: string;
       readonly steps: number;
       /** The workflows that its steps run, and where they are named. */
-      readonly runs: ReadonlyArray<{ readonly workflow: string } & Place>;
+      readonly runs: ReadonlyArray<{ readonly workflow: string } & ProblemPlace>;
       readonly count: number;
     }
   /** `tooCostly`: reading it takes more work than is allowed, the same on every machine. */
@@ -37,7 +37,7 @@ export type Verdict =
   | { readonly kind: "unreadable"; readonly detail: string; readonly problems?: readonly PlacedProblem[] }
   | { readonly kind: "foreign"; readonly field: string };
 
-type Place = { readonly path: string } & Partial<TextPlace>;
+type ProblemPlace = { readonly path: string } & Partial<TextPlace>;
 
 /** A definition has a quarter of it as compact JSON; the rest is for indentation and escapes. */
 const textBytesMax = 4 * definitionBytesMax;

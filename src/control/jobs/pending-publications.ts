@@ -1,34 +1,34 @@
-// Jobs that the bus did not take when they were put up: told again until it does, so that an outage costs no sweep's interval.
+// Messages that the bus did not accept, published again until it does: an outage then costs less than a sweep interval.
 import type { Bus, BusMessage, BusStream } from "../../ports/bus.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Random } from "../../ports/random.ts";
 
-export type UntoldJobs = {
+export type PendingPublications = {
   keep(stream: BusStream, message: BusMessage): void;
   close(): void;
 };
 
 /** Those that do not fit are left to the sweep, which names every job that nobody has claimed after 30 s. */
-const untoldMax = 10_000;
+const pendingMax = 10_000;
 const againAfterMs = 1_000;
 const togetherMax = 100;
 
-type Untold = { readonly stream: BusStream; readonly message: BusMessage };
+type PendingPublication = { readonly stream: BusStream; readonly message: BusMessage };
 
-export function createUntoldJobs(
+export function createPendingPublications(
   ports: { readonly clock: Clock; readonly random: Random },
   bus: Bus,
-): UntoldJobs {
-  const untold = new Map<string, Untold>();
+): PendingPublications {
+  const pending = new Map<string, PendingPublication>();
   let cancel: (() => void) | undefined;
   let closed = false;
 
   /** Spread, so that the processes that an outage has cut off do not come back all at once. */
   const schedule = () => {
-    if (closed || untold.size === 0) return;
+    if (closed || pending.size === 0) return;
     const delayMs = againAfterMs * (0.5 + 0.5 * ports.random.fraction());
     cancel ??= ports.clock.timer(delayMs, () => {
-      void tellAll().finally(() => {
+      void publishAll().finally(() => {
         cancel = undefined;
         schedule();
       });
@@ -36,27 +36,27 @@ export function createUntoldJobs(
   };
 
   /** One goes first: while it is not taken the others would not be either. */
-  async function tellAll(): Promise<void> {
-    for (let together = 1; !closed && untold.size > 0; together = togetherMax) {
-      const some = [...untold.entries()].slice(0, together);
-      const taken = await Promise.all(some.map(([key, one]) => tell(key, one)));
+  async function publishAll(): Promise<void> {
+    for (let together = 1; !closed && pending.size > 0; together = togetherMax) {
+      const some = [...pending.entries()].slice(0, together);
+      const taken = await Promise.all(some.map(([key, one]) => publishOne(key, one)));
       if (taken.includes(false)) return;
     }
   }
 
-  async function tell(key: string, one: Untold): Promise<boolean> {
+  async function publishOne(key: string, one: PendingPublication): Promise<boolean> {
     const publication = await bus.publish(one.stream, one.message);
     if (publication.kind !== "published") return false;
-    if (untold.get(key) === one) untold.delete(key);
+    if (pending.get(key) === one) pending.delete(key);
     return true;
   }
 
   return {
     keep(stream, message) {
       const key = `${stream} ${message.subject}`;
-      const [oldest] = untold.keys();
-      if (untold.size >= untoldMax && oldest !== undefined && !untold.has(key)) untold.delete(oldest);
-      untold.set(key, { stream, message });
+      const [oldest] = pending.keys();
+      if (pending.size >= pendingMax && oldest !== undefined && !pending.has(key)) pending.delete(oldest);
+      pending.set(key, { stream, message });
       schedule();
     },
     close() {

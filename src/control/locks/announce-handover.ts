@@ -12,7 +12,7 @@ export function digestOfToken(token: LockToken): string {
 
 type News = { readonly target: LeaseTarget; readonly digest: string };
 
-export function tellHandover(bus: Bus, { tenant, lock }: LeaseTarget, token: LockToken): void {
+export function announceHandover(bus: Bus, { tenant, lock }: LeaseTarget, token: LockToken): void {
   const news: News = { target: { tenant, lock }, digest: digestOfToken(token) };
   bus.announce("locks", JSON.stringify(news));
 }

@@ -1,4 +1,4 @@
-// Tells the other processes which tenants this one has changed, so that their watchers need not wait for a poll.
+// Announces to the other processes which tenants this one has changed, so that their watchers need not wait for a poll.
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Bus, Consumer } from "../../ports/bus.ts";
 import type { Clock } from "../../ports/clock.ts";
@@ -7,17 +7,17 @@ import type { Wakes } from "./wakes.ts";
 /** Changes within this time share one announcement: at most 100 a second, however many runs move. */
 const gatherMs = 10;
 
-export type Teller = {
+export type ChangeAnnouncer = {
   changed(tenant: TenantId): void;
-  /** Tells what is still untold, and no more. */
+  /** Announces what is pending, then no more. */
   close(): void;
 };
 
-export function createTeller(clock: Clock, bus: Bus): Teller {
+export function createChangeAnnouncer(clock: Clock, bus: Bus): ChangeAnnouncer {
   const changed = new Set<TenantId>();
   let cancel = () => {};
   let isClosed = false;
-  const tell = () => {
+  const announce = () => {
     if (changed.size > 0) bus.announce("events", JSON.stringify([...changed]));
     changed.clear();
   };
@@ -25,12 +25,12 @@ export function createTeller(clock: Clock, bus: Bus): Teller {
     changed(tenant) {
       if (isClosed) return;
       changed.add(tenant);
-      if (changed.size === 1) cancel = clock.timer(gatherMs, tell);
+      if (changed.size === 1) cancel = clock.timer(gatherMs, announce);
     },
     close() {
       isClosed = true;
       cancel();
-      tell();
+      announce();
     },
   };
 }
