@@ -17,9 +17,9 @@ const columns = {
   ],
 } as const;
 
-export type TrackRecordTable = keyof typeof columns;
+type TrackRecordTable = keyof typeof columns;
 
-export type TrackRecordRow<Table extends TrackRecordTable> = Readonly<
+type TrackRecordRow<Table extends TrackRecordTable> = Readonly<
   Record<(typeof columns)[Table][number], string | number>
 >;
 

@@ -12,7 +12,7 @@ import {
 } from "../../src/testing/simulated-process.ts";
 
 /** `timer` happens when it is due; a `request` or an `answer` is on its way, and may be overtaken by anything. */
-export type EventKind = "timer" | "request" | "answer";
+type EventKind = "timer" | "request" | "answer";
 
 /** Something else that may happen instead of the event. */
 export type Fault = { readonly name: string; readonly happen: () => void };
@@ -41,7 +41,7 @@ export type Option = {
 };
 
 /** Asked at every step with more than one option; `stop` ends the run there. */
-export type Chooser = (options: readonly Option[]) => number | "stop";
+type Chooser = (options: readonly Option[]) => number | "stop";
 
 export type ChoiceKernel = Kernel & {
   /** As `after`, with what the event is. */

@@ -1,7 +1,7 @@
 // The store as the processes of a small scenario reach it: each request and each answer is an event with its own faults.
-
 import { MemoryRecords } from "../../src/adapters/memory/memory-records.ts";
 import { type Operations, operations, perform } from "../../src/adapters/operations/perform.ts";
+import type { RecordKind, RecordKinds } from "../../src/adapters/operations/records.ts";
 import {
   type Answer,
   type CallOptions,
@@ -14,10 +14,11 @@ import {
 import { fnv1a, fnv1aStart } from "../../src/testing/fnv1a.ts";
 import { type SimulatedProcess, wallEpochMs } from "../../src/testing/simulated-process.ts";
 import type { SimulatedStoreOptions, StoreCall, StoreExecution } from "../../src/testing/simulated-store.ts";
+import { JournaledRecords } from "../simulation/checks/journaled-records.ts";
 import type { ChoiceKernel, EventLabel, Fault } from "./choice-kernel.ts";
 
 /** One way, for every request and every answer. */
-export const travelMs = 1;
+const travelMs = 1;
 
 export function createChoiceStore(kernel: ChoiceKernel, options: SimulatedStoreOptions) {
   const records = options.records ?? new MemoryRecords();
@@ -163,5 +164,41 @@ class StoreOfChoices {
     const told = `${what} answered ${answer.kind} ${fnv1a(fnv1aStart, JSON.stringify(answer)) >>> 0}`;
     const label: EventLabel = { kind: "answer", process: process.name, what: told };
     this.#kernel.labelled(label, () => process.deliver(travelMs, () => settle(answer)));
+  }
+}
+
+export class HashedRecords extends JournaledRecords {
+  /** Sums over all records, by two hashes: they do not depend on the order in which the records were written. */
+  #sums: readonly [number, number] = [0, 0];
+
+  override put<Kind extends RecordKind>(
+    kind: Kind,
+    scope: string,
+    member: string,
+    value: RecordKinds[Kind],
+  ): void {
+    this.#add(-1, kind, scope, member);
+    super.put(kind, scope, member, value);
+    this.#add(1, kind, scope, member);
+  }
+
+  override erase(kind: RecordKind, scope: string, member: string): void {
+    this.#add(-1, kind, scope, member);
+    super.erase(kind, scope, member);
+  }
+
+  contentHash(): string {
+    return this.#sums.join();
+  }
+
+  #add(sign: 1 | -1, kind: RecordKind, scope: string, member: string): void {
+    const value = this.get(kind, scope, member);
+    if (value === undefined) return;
+    const text = `${kind}\n${scope}\n${member}\n${JSON.stringify(value)}`;
+    const [one, other] = this.#sums;
+    this.#sums = [
+      (one + sign * fnv1a(fnv1aStart, text)) | 0,
+      (other + sign * fnv1a(Math.imul(fnv1aStart, 31), text)) | 0,
+    ];
   }
 }

@@ -1,8 +1,12 @@
 // The exhaustive mode as a command: every scenario with all its schedules within the bounds, in words and numbers.
 import { parseArgs } from "node:util";
+import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import type { Swap } from "../planted/planted-bug.ts";
 import { swaps } from "../planted/planted-bugs.ts";
-import { exploreScenario, replaySchedule, type ScenarioReport, scenarios } from "./explore-scenario.ts";
-import type { Bounds } from "./explorer.ts";
+import { admissionScenarios } from "./admission-scenarios.ts";
+import { type Bounds, type Exploration, explore, type Failure, following } from "./explorer.ts";
+import { playScenario, type Scenario } from "./stage.ts";
+import { workScenarios } from "./work-scenarios.ts";
 
 const usage =
   "npm run sim -- --exhaustive [--scenario NAME] [--bound N] [--cap N] [--schedule 0,0,2,1] [--bug NAME]";
@@ -119,4 +123,37 @@ function wholeNumber(option: string, value: string): number {
     throw new UsageError(`${option} must be a whole number, not ${value}.`);
   }
   return number;
+}
+
+export const scenarios: Readonly<Record<string, Scenario>> = { ...admissionScenarios, ...workScenarios };
+
+type ScenarioReport = Exploration & { readonly name: string; readonly seconds: number };
+
+export async function exploreScenario(name: string, bounds: Bounds, bug?: Swap): Promise<ScenarioReport> {
+  const scenario = scenarioOf(name);
+  const startMs = systemClock.monotonicMs();
+  const planted = bug === undefined ? {} : { bug };
+  const found = await explore(bounds, (guide) => playScenario(scenario, guide, planted));
+  return { name, seconds: (systemClock.monotonicMs() - startMs) / 1_000, ...found };
+}
+
+type Replayed = { readonly lines: readonly string[]; readonly broken?: Omit<Failure, "schedule"> };
+
+/** One schedule with everything that happened in it. */
+export async function replaySchedule(
+  name: string,
+  schedule: readonly number[],
+  bug?: Swap,
+): Promise<Replayed> {
+  const lines: string[] = [];
+  const planted = bug === undefined ? {} : { bug };
+  const noting = { ...planted, onNote: (line: string) => void lines.push(line) };
+  const broken = await playScenario(scenarioOf(name), following(schedule), noting);
+  return broken === undefined ? { lines } : { lines, broken };
+}
+
+function scenarioOf(name: string): Scenario {
+  const scenario = Object.hasOwn(scenarios, name) ? scenarios[name] : undefined;
+  if (scenario === undefined) throw new Error(`no scenario is named ${name}`);
+  return scenario;
 }

@@ -44,7 +44,7 @@ export type Guide = {
   isNewEnd(state: string): boolean;
 };
 
-export type Play = (guide: Guide) => Promise<Omit<Failure, "schedule"> | undefined>;
+type Play = (guide: Guide) => Promise<Omit<Failure, "schedule"> | undefined>;
 
 export async function explore(bounds: Bounds, play: Play): Promise<Exploration> {
   const search = new Search(bounds);

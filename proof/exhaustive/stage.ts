@@ -13,9 +13,8 @@ import { healAndCheck } from "../simulation/quiescence.ts";
 import { drawSwarm, type Swarm } from "../simulation/swarm.ts";
 import { createWorld, type Node, startNode, type World } from "../simulation/world.ts";
 import { type ChoiceKernel, createChoiceKernel } from "./choice-kernel.ts";
-import { createChoiceStore } from "./choice-store.ts";
+import { createChoiceStore, HashedRecords } from "./choice-store.ts";
 import type { Failure, Guide } from "./explorer.ts";
-import { HashedRecords } from "./hashed-records.ts";
 
 export type Stage = {
   readonly world: World;

@@ -23,7 +23,7 @@ export type AdmissionAnswer =
   /** Named a run that cannot be meant. */
   | "impossible";
 
-export type AdmissionState = {
+type AdmissionState = {
   readonly limit: number;
   readonly active: number;
   /** Runs that nobody was told of, and nobody can end. */
@@ -42,7 +42,7 @@ export type AdmissionOptions = {
   readonly unclaimed: readonly number[];
 };
 
-export type AdmissionModel = Model<AdmissionState, AdmissionOperation, AdmissionAnswer>;
+type AdmissionModel = Model<AdmissionState, AdmissionOperation, AdmissionAnswer>;
 
 export function createAdmissionModel({ limit, runs, unclaimed }: AdmissionOptions): AdmissionModel {
   return {

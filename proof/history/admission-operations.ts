@@ -6,7 +6,7 @@ import { isEnded } from "./run-evidence.ts";
 
 type TimedAdmission = TimedOperation<AdmissionOperation, AdmissionAnswer>;
 
-export type Admission = AdmissionOptions & {
+type Admission = AdmissionOptions & {
   readonly operations: readonly TimedAdmission[];
   /** That of each operation; none for what happens by itself. */
   readonly calls: ReadonlyArray<Call | undefined>;

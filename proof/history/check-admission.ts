@@ -36,7 +36,7 @@ export function checkAdmissions(history: History, stepsMax?: number): Checked {
 }
 
 /** Runs that work, decisions or time may end are ended at moments that nobody is told. */
-export function cancelledTenants(history: History): string[] {
+function cancelledTenants(history: History): string[] {
   const tenantOf = new Map(history.finalsOf("run").map(({ runId, tenant }) => [runId, tenant]));
   const others = new Set<string | undefined>();
   const worked: ReadonlyArray<Call<"report" | "decide">> = [

@@ -1,15 +1,8 @@
 // One decision per approval, which everybody is told and which stays; and an approved step does not wait for ever.
-
-import {
-  type Decided,
-  type DecisionAnswer,
-  type DecisionOperation,
-  decisionModel,
-} from "./decision-model.ts";
 import { type Checked, type Finding, standingOf, type Undecided } from "./finding.ts";
 import { groupBy } from "./group-by.ts";
 import { answeredAtUs, type Call, type FinalOf, type History } from "./history.ts";
-import { linearize, type TimedOperation } from "./linearize.ts";
+import { linearize, type Model, type TimedOperation } from "./linearize.ts";
 import { isEnded, parseJob } from "./run-evidence.ts";
 
 type Decide = Call<"decide">;
@@ -140,3 +133,40 @@ function checkEffect(
   const sentence = `${approvalId} was approved, and its run is ${run.status} in the end`;
   return [{ invariant: "INV-26", standing, sentence, records: [...(approved?.records ?? []), run.record] }];
 }
+
+type Decided = "approved" | "rejected";
+type DecisionState = "pending" | Decided | "expired" | "closed";
+type DecisionOperation = { readonly decision: Decided };
+
+export type DecisionAnswer =
+  | { readonly kind: "decided"; readonly decision: Decided }
+  /** Refused: somebody had decided. */
+  | { readonly kind: "decided_before"; readonly decision: Decided }
+  | { readonly kind: "expired" }
+  | { readonly kind: "run_ended" };
+
+export const decisionModel: Model<DecisionState, DecisionOperation, DecisionAnswer> = {
+  initial: "pending",
+  step(state, { decision }, answer) {
+    switch (answer?.kind) {
+      case undefined:
+        return [state === "pending" ? decision : state];
+      case "decided":
+        // The same decision again is answered like the first; another is told which one stands.
+        if (state === "pending" && answer.decision === decision) return [decision];
+        return state === answer.decision ? [state] : [];
+      case "decided_before":
+        return state === answer.decision ? [state] : [];
+      case "expired":
+        return state === "pending" || state === "expired" ? ["expired"] : [];
+      case "run_ended":
+        // Also what was decided is refused so once its run has ended.
+        return [state === "pending" ? "closed" : state];
+    }
+  },
+  hash: String,
+  isReading: (_operation, { kind }) => kind === "decided_before",
+  effectOf: ({ decision }) => decision,
+  // That the run has ended closes what is not decided: a decision has to come before it, or never comes.
+  mattersTo: (_state, _unanswered, { isPossible, answer }) => !isPossible || answer.kind === "run_ended",
+};

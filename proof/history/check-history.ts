@@ -5,10 +5,9 @@ import { checkClaims } from "./check-claims.ts";
 import { checkDeliveries } from "./check-deliveries.ts";
 import { checkKept } from "./check-kept.ts";
 import { checkKeys } from "./check-keys.ts";
-import { checkLimits } from "./check-limit.ts";
+import { checkLimits, checkSlots } from "./check-limit.ts";
 import { checkLocks } from "./check-locks.ts";
 import { checkSets } from "./check-sets.ts";
-import { checkSlots } from "./check-slots.ts";
 import { checkStatuses } from "./check-statuses.ts";
 import { checkSteps } from "./check-steps.ts";
 import type { Checked, Finding, Undecided } from "./finding.ts";
@@ -23,7 +22,7 @@ export type Verdict = {
   readonly voidReasons: readonly string[];
 };
 
-export type CheckOptions = {
+type CheckOptions = {
   readonly needs?: Needs;
   /** For each search of an order. */
   readonly stepsMax?: number;

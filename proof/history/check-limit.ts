@@ -2,7 +2,7 @@
 import { type Finding, standingOf } from "./finding.ts";
 import { groupBy } from "./group-by.ts";
 import { answeredAtUs, type Call, type History } from "./history.ts";
-import { type KnownRun, knownRunsOf } from "./run-evidence.ts";
+import { isEnded, type KnownRun, knownRunsOf } from "./run-evidence.ts";
 
 /** A limit that may have been in force from its request until a later one was certainly in its place. */
 type LimitSpan = {
@@ -108,4 +108,23 @@ function supersededBy(calls: readonly Call[]): (afterUs: number) => number {
     }
     return earliest[low] ?? Number.POSITIVE_INFINITY;
   };
+}
+
+export function checkSlots(history: History): Finding[] {
+  const started = knownRunsOf(history);
+  const open = history
+    .finalsOf("run")
+    .filter(({ runId, status }) => started.has(runId) && status !== "missing" && !isEnded(status));
+  const openOf = groupBy(open, ({ tenant }) => tenant);
+  return history.finalsOf("tenant").flatMap(({ tenant, activeRuns, record }): Finding[] => {
+    const runs = openOf.get(tenant) ?? [];
+    const records = [record, ...runs.map((run) => run.record)];
+    if (runs.length > activeRuns) {
+      const sentence = `${runs.length} runs of ${tenant} have not ended, and ${activeRuns} slots are taken`;
+      return [{ invariant: "INV-2", standing: "promised", sentence, records }];
+    }
+    if (activeRuns === 0) return [];
+    const sentence = `${activeRuns} slots of ${tenant} are taken in the end`;
+    return [{ invariant: "INV-3", standing: "promised", sentence, records }];
+  });
 }

@@ -2,7 +2,7 @@
 import type { History } from "./history.ts";
 import type { HistoryRecord } from "./record.ts";
 
-export const checkedInvariants = [
+const checkedInvariants = [
   "INV-1",
   "INV-2",
   "INV-3",
@@ -21,7 +21,7 @@ export const checkedInvariants = [
   "INV-25",
   "INV-26",
 ] as const;
-export type CheckedInvariant = (typeof checkedInvariants)[number];
+type CheckedInvariant = (typeof checkedInvariants)[number];
 
 /** `excused`: the store does not promise it across a failover at durability `process`. */
 export type Standing = "promised" | "excused";
@@ -44,7 +44,7 @@ export type Checked = {
   readonly undecided: readonly Undecided[];
 };
 
-export type Span = { readonly fromUs: number; readonly toUs: number };
+type Span = { readonly fromUs: number; readonly toUs: number };
 
 /**
  * Of a finding that rests on what happened between two moments. A failover takes back what was acknowledged before its end; what

@@ -4,7 +4,7 @@ import type { Answer, Effect, Final, HistoryRecord, Operation, Setting, SinkWrit
 
 export type OperationName = Operation["operation"];
 
-export type Completion =
+type Completion =
   | { readonly kind: "ok"; readonly atUs: number; readonly answer: Answer }
   /** It had no effect, and never will. */
   | { readonly kind: "fail"; readonly atUs: number; readonly code: string; readonly answer?: Answer }
@@ -20,7 +20,7 @@ export type Call<Name extends OperationName = OperationName> = {
   readonly records: readonly HistoryRecord[];
 };
 
-export type Fault = {
+type Fault = {
   readonly name: string;
   readonly target: string;
   readonly beginUs: number;
@@ -46,7 +46,7 @@ export type History = {
 };
 
 /** `place` is that of the record at fault, from 0 on. */
-export type Assembled =
+type Assembled =
   | { readonly kind: "history"; readonly history: History }
   | { readonly kind: "broken"; readonly place: number; readonly problem: string };
 

@@ -9,7 +9,7 @@ export type Choice<State> = {
   readonly state: State;
 };
 
-export type Frontier = {
+type Frontier = {
   /** Tells apart any two sets of operations that are still to come. */
   readonly name: string;
   /** The answered operations that were invoked before the first of those that are left was answered. */
@@ -18,7 +18,7 @@ export type Frontier = {
   readonly answerAt: number;
 };
 
-export type Search<State> = {
+type Search<State> = {
   /** Every answered operation has its place. */
   isDone(): boolean;
   frontier(): Frontier;

@@ -35,7 +35,7 @@ export type Candidate<Operation, Answer> = {
   readonly isPossible: boolean;
 };
 
-export type Linearization =
+type Linearization =
   | { readonly kind: "linearizable"; readonly steps: number }
   /** `stuckOn`: places of the operations of which one had to come next where the longest try ended. */
   | { readonly kind: "violation"; readonly steps: number; readonly stuckOn: readonly number[] }
@@ -48,7 +48,7 @@ type Frame<State> = {
 };
 
 /** So many take 120 MB, and some ten seconds of one processor; a tenant of 20,000 operations in good order takes as many steps. */
-export const stepsMaxDefault = 1_000_000;
+const stepsMaxDefault = 1_000_000;
 
 export function linearize<State, Operation, Answer>(
   model: Model<State, Operation, Answer>,

@@ -1,7 +1,7 @@
 // A register that is read, written, and compared and set.
 import type { Model } from "./linearize.ts";
 
-export type RegisterValue = number | undefined;
+type RegisterValue = number | undefined;
 
 export type RegisterOperation =
   | { readonly kind: "read" }

@@ -94,7 +94,7 @@ function livesOf(history: History): Map<string, number> {
   return lives;
 }
 
-export type JobName = { readonly runId: string; readonly step: string; readonly attempt: number };
+type JobName = { readonly runId: string; readonly step: string; readonly attempt: number };
 
 /** `<run>:<step>@<attempt>`: the form of job ids and of approval ids. */
 export function parseJob(jobId: string): JobName | undefined {

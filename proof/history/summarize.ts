@@ -4,8 +4,8 @@ import type { Standing } from "./finding.ts";
 import { groupBy } from "./group-by.ts";
 import { type Call, type History, okAnswer } from "./history.ts";
 
-export type Counts = { readonly ok: number; readonly fail: number; readonly unknown: number };
-export type Latencies = { readonly p50Ms: number; readonly p99Ms: number; readonly maxMs: number };
+type Counts = { readonly ok: number; readonly fail: number; readonly unknown: number };
+type Latencies = { readonly p50Ms: number; readonly p99Ms: number; readonly maxMs: number };
 
 export type Summary = {
   readonly verdict: Verdict["kind"];

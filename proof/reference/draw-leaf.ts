@@ -38,7 +38,7 @@ export function drawLeaf(sketch: Sketch, id: string, kind: string, spot: Spot): 
   }
 }
 
-export const template = (text: string): string => `\${${text}}`;
+const template = (text: string): string => `\${${text}}`;
 
 /** What hangs is left to whoever gives up above it. */
 function setMood(

@@ -46,7 +46,7 @@ function store(step: StepText, scope: SmallScope): Ended {
     : given(evaluateTemplates(`\${ctx.${key}}`, scope));
 }
 
-export function nextAttempt(interpretation: Interpretation, id: string): number {
+function nextAttempt(interpretation: Interpretation, id: string): number {
   const attempt = (interpretation.attempts.get(id) ?? 0) + 1;
   interpretation.attempts.set(id, attempt);
   return attempt;
@@ -70,7 +70,7 @@ function ask(interpretation: Interpretation, id: string): Ended {
 const lostMax = 5;
 
 /** One job after the other until one is done, or none may follow. `id` may be an item of a for_each. */
-export function work(
+function work(
   interpretation: Interpretation,
   id: string,
   around: Around,

@@ -5,11 +5,11 @@ import { fnv1a, fnv1aStart } from "../../src/testing/fnv1a.ts";
 /** Where an answer is asked for. `run` is the path from the root: empty, or `<path>/<step>@<attempt>` of a child run. */
 export type Attempt = { readonly run: string; readonly step: string; readonly attempt: number };
 
-export type Answer =
+type Answer =
   | { readonly kind: "output"; readonly output: JsonValue }
   | { readonly kind: "retryable" | "failed" | "timeout" | "lost" | "handed_back" | "never" };
 
-export type Verdict = "approved" | "rejected" | "expired" | "never";
+type Verdict = "approved" | "rejected" | "expired" | "never";
 
 export type Oracle = {
   work(attempt: Attempt, input: JsonValue): Answer;
@@ -29,7 +29,7 @@ export type Mood = {
 };
 
 /** By `<workflow>/<step>`; items of a for_each go by the name of their step. */
-export type Moods = ReadonlyMap<string, Mood>;
+type Moods = ReadonlyMap<string, Mood>;
 
 const good: Mood = { kind: "good", isTimed: false };
 
@@ -73,7 +73,7 @@ export function outputOf({ step }: Attempt, input: JsonValue): JsonValue {
   return { v: typeof echo === "number" ? echo : mixed(fnv1a(fnv1aStart, step)) % 6 };
 }
 
-export function parentOf(run: string): Attempt | undefined {
+function parentOf(run: string): Attempt | undefined {
   const [, above = "", step, attempt] = /^(.*)\/([^/@]+)@(\d+)$/.exec(run) ?? [];
   return step === undefined ? undefined : { run: above, step, attempt: Number(attempt) };
 }

@@ -4,7 +4,7 @@ import type { JsonValue } from "../../src/domain/fingerprint.ts";
 /** What is not there is undefined. */
 export type SmallScope = { readonly [name: string]: JsonValue | undefined };
 
-export type Evaluated = { readonly value: JsonValue } | "nothing" | "failed";
+type Evaluated = { readonly value: JsonValue } | "nothing" | "failed";
 
 const literalPattern = /^(true|false|null|-?\d+|"[^"]*")$/;
 const comparisonPattern = /^(\S+) (==|!=|<=|>=|<|>) (\S+)$/;

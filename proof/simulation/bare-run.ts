@@ -18,7 +18,7 @@ export const bareStart = {
   start: "applied",
 } as const;
 
-export type BareCommit = {
+type BareCommit = {
   readonly tenant: TenantId;
   readonly runId: RunId;
   readonly status: RunStatus;

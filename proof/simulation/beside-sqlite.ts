@@ -3,12 +3,11 @@ import { type Operations, operations } from "../../src/adapters/operations/perfo
 import { type Database, loadDriver } from "../../src/adapters/sqlite/driver.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { createSimulatedStore } from "../../src/testing/simulated-store.ts";
-import { WatchedRecords } from "./sqlite-scopes.ts";
-import { SqliteTwin } from "./sqlite-twin.ts";
+import { SqliteTwin, WatchedRecords } from "./sqlite-twin.ts";
 import type { Swarm } from "./swarm.ts";
 import type { WorldParts } from "./world.ts";
 
-export type BesideSqlite = {
+type BesideSqlite = {
   readonly parts: WorldParts;
   /** Removes the file. */
   close(): void;

@@ -1,12 +1,18 @@
 // The time of faults: gateways with their callers run, are paused, crash, come back under a new name, and have wrong clocks.
 import type { Role } from "../../src/control/start-roles.ts";
-import { crashManaged, type ManagedProcess, type Started, type Starter, startPlace } from "./cluster.ts";
+import { busStreams } from "../../src/ports/bus.ts";
+import type { SeededRandom } from "../../src/testing/seeded-random.ts";
+import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
+import {
+  crashManaged,
+  type ManagedProcess,
+  type Started,
+  type Starter,
+  startManaged,
+  startPlace,
+} from "./cluster.ts";
 import { allRoles, startEngine } from "./engine-node.ts";
 import { again } from "./faults/again.ts";
-import { startBusIncidents } from "./faults/bus-incidents.ts";
-import { startCallFaults } from "./faults/call-faults.ts";
-import { startRollingRestart } from "./faults/rolling-restart.ts";
-import { startStoreLosses } from "./faults/store-losses.ts";
 import { runClient } from "./people/clients.ts";
 import { runEnder } from "./people/enders.ts";
 import { runFollower } from "./people/followers.ts";
@@ -155,5 +161,116 @@ function startProcessFaults(world: World, processes: readonly ManagedProcess[]):
     const managed = one();
     if (managed.current.process.state() === "crashed") return;
     crashManaged(world, managed, random.integer(0, 2_000));
+  });
+}
+
+function startBusIncidents(world: World, processes: () => readonly SimulatedProcess[]): void {
+  const { kernel, swarm, bus } = world;
+  const random = kernel.random.stream("bus incidents");
+  const { busFaults: faults } = swarm;
+  const durationMs = () => Math.ceil(random.fraction() * faults.outageMsMax);
+  again(world, random, faults.linkOutageEveryMs, () => bus.cutOff(random.pick(processes()), durationMs()));
+  again(world, random, faults.outageEveryMs, () => bus.goUnreachable(durationMs()));
+  again(world, random, faults.purgeEveryMs, () => bus.purge(random.pick(busStreams)));
+  again(world, random, faults.streamRemovedEveryMs, () => bus.removeStream(random.pick(busStreams)));
+  again(world, random, faults.consumerForgottenEveryMs, () => bus.forgetConsumer(random.pick(busStreams)));
+  again(world, random, faults.restartEveryMs, () => bus.restart(durationMs()));
+}
+
+function startCallFaults(world: World, processes: readonly ManagedProcess[]): void {
+  const { kernel, swarm, moments, marks, faults } = world;
+  const { callFaults } = swarm;
+  if (callFaults === undefined) return;
+  const random = kernel.random.stream("call faults");
+  moments.strike = (process, moment) => {
+    if (kernel.nowMs() >= swarm.chaosMs) return;
+    if (random.chance(callFaults.pauseRate)) {
+      kernel.note(process.name, "struck when it had", moment);
+      marks.hit("paused_between_calls");
+      faults.hit("pause between calls");
+      process.pause(random.integer(20, callFaults.pauseMsMax));
+    }
+    if (!random.chance(callFaults.crashRate)) return;
+    const managed = processes.find(({ current }) => current.process === process);
+    if (managed === undefined) return;
+    kernel.note(process.name, "struck when it had", moment);
+    marks.hit("crashed_between_calls");
+    crashManaged(world, managed, random.integer(0, 2_000));
+  };
+}
+
+function startStoreLosses(world: World): void {
+  const { kernel, swarm, stream } = world;
+  if (swarm.losses === undefined || stream === undefined) return;
+  const { lossEveryMs, stallMsMax } = swarm.losses;
+  const random = kernel.random.stream("store losses");
+  again(world, random, lossEveryMs, () => {
+    // Without its workflows a seed shows nothing; nobody loses them before anything has begun.
+    if (stream.isStalled() || world.tasks.isUnderWay("workflows")) return;
+    const stallMs = random.chance(0.8) ? random.integer(Math.floor(stallMsMax / 4), stallMsMax) : 0;
+    if (stallMs > 0) stream.stall(stallMs);
+    // A disk that hung, or a replica that was away, may also just come back.
+    if (stallMs > 0 && random.chance(0.2)) return;
+    kernel.after(stallMs, () => lose(world, random));
+  });
+}
+
+/** The shortest time in which anything can take over. */
+const downMsMin = 20;
+
+function lose(world: World, random: SeededRandom): void {
+  const { kernel, server, swarm, marks, faults } = world;
+  if (swarm.losses === undefined) return;
+  const { level, downMsMax } = swarm.losses;
+  const downMs = Math.min(random.integer(downMsMin, downMsMax), swarm.chaosMs - kernel.nowMs());
+  if (downMs < downMsMin) return;
+  const isFailover = level === "replicated" || (level === "process" && random.chance(0.5));
+  // Another machine's clock; what it may be behind by is told with `DownTerms`.
+  const clockMs = isFailover ? random.integer(-Math.floor(downMs / 2), 30) : 0;
+  const lost = world.loseUnsynced();
+  kernel.note(isFailover ? "failover" : "restart", "of the store, changes lost:", lost);
+  faults.hit(isFailover ? "store failover" : "store restart");
+  server.goDown({ downMs, clockMs });
+  if (lost > 0) marks.hit(isFailover ? "failover_with_loss" : "store_restarted_with_loss");
+}
+
+function startRollingRestart(world: World, gateways: readonly ManagedProcess[]): void {
+  const { kernel, swarm } = world;
+  const { rolling } = swarm;
+  if (rolling === undefined) return;
+  for (const [turn, managed] of gateways.entries()) {
+    const isLast = turn === gateways.length - 1;
+    kernel.after(rolling.startMs + turn * rolling.everyMs, () => {
+      if (kernel.nowMs() >= swarm.chaosMs) return;
+      const old = managed.current;
+      const { strategy } = managed.settings;
+      managed.settings = { ...managed.settings, strategy: strategy === "lock" ? "atomic" : "lock" };
+      startManaged(world, managed);
+      const ended = stopInGoodOrder(world, old, rolling.graceMs);
+      if (isLast) void ended.then(() => world.marks.hit("rolled"));
+    });
+  }
+}
+
+/** Its callers get their answers, then it stops as the product does; what takes too long is cut short. */
+async function stopInGoodOrder(world: World, { process, stop }: Started, graceMs: number): Promise<void> {
+  const { kernel, tasks, leaving, faults } = world;
+  if (process.state() === "crashed") return;
+  kernel.note(process.name, "leaves");
+  faults.hit("rolling restart");
+  leaving.add(process.name);
+  return new Promise((resolve) => {
+    const end = () => {
+      process.crash();
+      resolve();
+    };
+    const cancel = kernel.after(graceMs, end);
+    tasks.start(process, "stop", async () => {
+      await tasks.ended(process);
+      await stop?.();
+      kernel.note(process.name, "stopped");
+      cancel();
+      process.deliver(0, end);
+    });
   });
 }

@@ -9,7 +9,7 @@ import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Ports } from "../../src/ports/ports.ts";
 import { bareCommit } from "./bare-run.ts";
 
-export type EndRequest = {
+type EndRequest = {
   readonly tenant: TenantId;
   readonly runId: RunId;
   readonly status: TerminalStatus;

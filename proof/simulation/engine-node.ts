@@ -5,7 +5,8 @@ import type { Engine } from "../../src/control/engine/engine.ts";
 import { holdsHighRisk } from "../../src/control/scheduler/holding.ts";
 import { type Role, roles } from "../../src/control/start-roles.ts";
 import { partitionOf } from "../../src/domain/partition.ts";
-import { drawCheck } from "./people/dispatch-checks.ts";
+import type { DispatchCheck } from "../../src/ports/dispatch-check.ts";
+import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import type { Node, World } from "./world.ts";
 
 export type EngineNode = Node & {
@@ -26,4 +27,19 @@ export function startEngine(world: World, node: Node, wanted: ReadonlySet<Role>)
     partitions: [...new Set(world.tenants.map(partitionOf))],
   });
   return { ...node, engine, api, stop };
+}
+
+/** Longer than the job's lock now and then, so that it is renewed, lost and taken over while the check works. */
+function drawCheck(world: World, process: SimulatedProcess): DispatchCheck {
+  const random = process.random.stream("dispatch check");
+  return async (_job, { signal }) => {
+    if (world.peace.begun) return { verdict: "allow" };
+    const takesMs = random.pick([1, 20, 400, 3_000]) * random.fraction();
+    await process.clock.sleep(takesMs, signal);
+    const roll = random.fraction();
+    if (roll < 0.6) return { verdict: "allow" };
+    if (roll < 0.8) return { verdict: "hold", reason: random.pick(["budget", "hours"]), retryAfterMs: 50 };
+    if (roll < 0.95) throw new Error("the check is down");
+    return new Promise(() => {});
+  };
 }

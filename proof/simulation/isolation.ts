@@ -19,7 +19,7 @@ import { createWorld, startNode, type World, type WorldOptions } from "./world.t
 /** What is different in the second run of a seed. */
 export type Difference = "flood" | "wall_clocks";
 
-export type IsolationReport = {
+type IsolationReport = {
   /** Answers that were compared, and those that the tenant that floods got meanwhile. */
   readonly answers: number;
   readonly foreignAnswers: number;

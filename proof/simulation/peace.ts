@@ -2,7 +2,6 @@
 import { orderedNumber } from "../../src/adapters/operations/records.ts";
 import { isTerminal, makeRunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { whyDeadlocked } from "./checks/deadlock.ts";
 import type { KnownRun } from "./checks/known-state.ts";
 import { checkRerun } from "./checks/rerun-checks.ts";
 import { checkEndedRun } from "./checks/step-checks.ts";
@@ -129,4 +128,18 @@ function whyStuck({ records, known }: World, { tenant, runId, status }: KnownRun
   const state = `${status}; ${steps.join("; ")}; timers: ${timers.join(", ")}`;
   const invariant = approved !== undefined && timers.length === 0 ? "INV-26" : "INV-3";
   return new Violation(invariant, `run ${runId} does not end: ${state}`);
+}
+
+/** Said of a run that did not end by itself, when nothing but the limit can have kept it from going on. */
+function whyDeadlocked({ known }: World, run: KnownRun): Violation | undefined {
+  const { settings, active } = known.tenant(run.tenant);
+  const limit = settings.maxConcurrentRuns;
+  if (limit === undefined || active.size < limit) return undefined;
+  const child =
+    run.parent === undefined ? known.childrenOf(run.runId).find(({ status }) => !isTerminal(status)) : run;
+  if (child === undefined) return undefined;
+  return new Violation(
+    "INV-28",
+    `${child.runId} is ${child.status}, its parent waits for it, and the ${limit} slots of ${run.tenant} are taken for ever`,
+  );
 }

@@ -34,7 +34,7 @@ export type BrokenInvariant = {
 /** Far more than any seed needs: what it stops are loops without an end. */
 const eventsMax = 500_000;
 
-export type SeedOptions = WorldOptions & {
+type SeedOptions = WorldOptions & {
   /** On `sqlite` every call is performed by the real SQLite store, too, and both must agree. */
   readonly store?: StoreChoice;
   /** The seed is one tenant's day, run twice, and what it was answered must not differ. */

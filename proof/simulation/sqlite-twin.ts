@@ -7,16 +7,19 @@ import type { Operations } from "../../src/adapters/operations/perform.ts";
 import { type RecordKind, type RecordKinds, recordKinds } from "../../src/adapters/operations/records.ts";
 import type { Database, OpenDatabase } from "../../src/adapters/sqlite/driver.ts";
 import { openDatabase } from "../../src/adapters/sqlite/open-database.ts";
+import { bundledKinds } from "../../src/adapters/sqlite/run-bundles.ts";
+import { tableOf } from "../../src/adapters/sqlite/schema.ts";
 import { type Call, type Reply, SqliteCore } from "../../src/adapters/sqlite/sqlite-core.ts";
 import { SqliteRecords } from "../../src/adapters/sqlite/sqlite-records.ts";
+import { decodeKey } from "../../src/adapters/sqlite/text-key.ts";
 import type { StoreSettings } from "../../src/ports/store.ts";
 import type { Kernel } from "../../src/testing/kernel.ts";
 import type { SeededRandom } from "../../src/testing/seeded-random.ts";
-import type { ArrivedCall, PerformedCall, StoreTwin } from "../../src/testing/store-twin.ts";
+import type { ArrivedCall, PerformedCall, StoreTwin } from "../../src/testing/simulated-store.ts";
+import { JournaledRecords } from "./checks/journaled-records.ts";
 import { mustHold } from "./invariants/violation.ts";
-import { type ScopedRecords, scopesOf } from "./sqlite-scopes.ts";
 
-export type SqliteTwinParts = {
+type SqliteTwinParts = {
   readonly kernel: Kernel;
   readonly open: OpenDatabase;
   readonly settings: StoreSettings;
@@ -275,5 +278,41 @@ function mustAgree({ name, caller, answer }: PerformedCall, reply: Reply | undef
     there !== undefined && isDeepStrictEqual(JSON.parse(here), JSON.parse(there)),
     "INV-30",
     () => `${name} by ${caller}: memory answered ${here}, SQLite answered ${there}`,
+  );
+}
+
+type ScopedRecords = Pick<JournaledRecords, "scan"> & { scopes(kind: RecordKind): readonly string[] };
+
+/** Records that tell of what is written past all operations. */
+export class WatchedRecords extends JournaledRecords {
+  /** True while the store performs an operation. */
+  performing = false;
+  onAdopt:
+    | (<Kind extends RecordKind>(kind: Kind, scope: string, member: string, value: RecordKinds[Kind]) => void)
+    | undefined;
+
+  override put<Kind extends RecordKind>(
+    kind: Kind,
+    scope: string,
+    member: string,
+    value: RecordKinds[Kind],
+  ): void {
+    super.put(kind, scope, member, value);
+    if (!this.performing) this.onAdopt?.(kind, scope, member, value);
+  }
+
+  scopes(kind: RecordKind): readonly string[] {
+    return [...new Set([...this.all(kind)].map(({ scope }) => scope))];
+  }
+}
+
+/** Every scope of the kind in the file. */
+function scopesOf(database: Database, kind: RecordKind): readonly string[] {
+  const tables = [tableOf(kind), ...(bundledKinds.has(kind) ? ["run_bundle"] : [])];
+  return tables.flatMap((table) =>
+    database
+      .prepare(`SELECT DISTINCT scope FROM ${table}`)
+      .all()
+      .map((row) => decodeKey((row as { readonly scope: string }).scope)),
   );
 }

@@ -64,7 +64,7 @@ export type Crowd = {
   readonly followers: number;
 };
 
-export type ProcessFaults = {
+type ProcessFaults = {
   /** Mean time between two of a kind over all gateways; absent means that this fault does not exist. */
   readonly pauseEveryMs?: number;
   readonly pauseMsMax: number;

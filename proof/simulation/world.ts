@@ -7,7 +7,6 @@ import type { Log } from "../../src/ports/log.ts";
 import type { Metrics } from "../../src/ports/metrics.ts";
 import type { Ports } from "../../src/ports/ports.ts";
 import { silentTracer } from "../../src/ports/tracer.ts";
-import { FaultCounts } from "../../src/testing/fault-counts.ts";
 import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import {
@@ -16,6 +15,7 @@ import {
   type SimulatedStore,
   type StoreExecution,
 } from "../../src/testing/simulated-store.ts";
+import { FaultCounts } from "../../src/testing/store-faults.ts";
 import type { Swap } from "../planted/planted-bug.ts";
 import { bareStart } from "./bare-run.ts";
 import { createSimulatedBus, type SimulatedBus } from "./bus/simulated-bus.ts";
@@ -35,7 +35,6 @@ import type { EngineNode } from "./engine-node.ts";
 import { Marks } from "./invariants/marks.ts";
 import { FencedSink } from "./people/fenced-sink.ts";
 import { drawSwarm, type Swarm } from "./swarm.ts";
-import { Tasks } from "./tasks.ts";
 
 export type World = {
   readonly kernel: Kernel;
@@ -251,4 +250,40 @@ function marksFrom(marks: Marks): Metrics {
     observe: () => {},
     set: () => {},
   };
+}
+
+class Tasks {
+  readonly #kernel: Kernel;
+  readonly #pending = new Map<Promise<void>, { readonly process: SimulatedProcess; readonly name: string }>();
+
+  constructor(kernel: Kernel) {
+    this.#kernel = kernel;
+  }
+
+  /** Starts work in a process; an error in it ends the simulation. */
+  start(process: SimulatedProcess, name: string, work: () => Promise<void>): void {
+    const task: Promise<void> = work().then(
+      () => {
+        this.#pending.delete(task);
+      },
+      (error) => this.#kernel.fail(error),
+    );
+    this.#pending.set(task, { process, name });
+  }
+
+  /** When everything that this process has begun so far has ended. */
+  async ended(process: SimulatedProcess): Promise<void> {
+    await Promise.all([...this.#pending].filter(([, of]) => of.process === process).map(([task]) => task));
+  }
+
+  isUnderWay(name: string): boolean {
+    return [...this.#pending.values()].some((task) => task.name === name);
+  }
+
+  /** The names of what has not ended; a crashed process has nothing left to do. */
+  unfinished(): readonly string[] {
+    return [...this.#pending.values()]
+      .filter(({ process }) => process.state() !== "crashed")
+      .map(({ process, name }) => `${process.name} ${name}`);
+  }
 }

@@ -22,7 +22,7 @@ export type StoredSeal = { readonly seal: Seal; readonly check: string };
  * `hash_changed`, `seal_changed`: the stored hash, or something else in its seal. `seal_missing`: the chain has a hole.
  * `other_secret`: sealed with a secret that is not set here, or with none.
  */
-export type BreakReason =
+type BreakReason =
   | "row_changed"
   | "row_missing"
   | "hash_changed"
@@ -38,7 +38,7 @@ export type TrailTerms = {
   readonly secrets: readonly string[];
 };
 
-export type SealEvidence = {
+type SealEvidence = {
   readonly stored: StoredSeal;
   /** The seal before it, if one is kept. */
   readonly before: Seal | undefined;

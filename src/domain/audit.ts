@@ -88,7 +88,7 @@ export type TrailReading = {
   readonly last: number;
 };
 
-export type SealTerms = {
+type SealTerms = {
   readonly chain: Chain;
   /** The newest seal; `closed` if nothing may be added to it: it is damaged, or of another secret. */
   readonly newest: { readonly seal: Seal; readonly state: "open" | "closed" } | undefined;

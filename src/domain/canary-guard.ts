@@ -48,7 +48,7 @@ export function withDefaultGuards(
   return [...given, ...usual.filter(({ metric }) => !named.has(metric))];
 }
 
-export type ReadGuard =
+type ReadGuard =
   | { readonly kind: "guard"; readonly guard: CanaryGuard }
   /** `at` counts characters from 1. */
   | { readonly kind: "invalid"; readonly at: number; readonly problem: string };

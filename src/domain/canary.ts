@@ -1,5 +1,5 @@
 // A canary: policies on trial for some of the runs, judged window by window against the others, and what is decided about it.
-import { type CanaryGuard, findingText, type GuardFinding, guardText, judgeGuard } from "./canary-guard.ts";
+import { type CanaryGuard, findingText, type GuardFinding, judgeGuard } from "./canary-guard.ts";
 import {
   type CanaryMetric,
   canaryMetrics,
@@ -63,7 +63,7 @@ export type GuardStanding = {
   readonly brokenInARow: number;
 };
 
-export type CanaryVerdict =
+type CanaryVerdict =
   | { readonly kind: "go_on" }
   | { readonly kind: "roll_back"; readonly reason: string }
   | { readonly kind: "keep"; readonly reason: string };
@@ -106,7 +106,7 @@ export function standings(canary: Canary, { totals, windows }: CanaryBook): read
 }
 
 /** 10 for the usual 200: a window with fewer on either side says too little. */
-export function windowSamplesMin({ samplesMin }: Pick<Canary, "samplesMin">): number {
+function windowSamplesMin({ samplesMin }: Pick<Canary, "samplesMin">): number {
   return Math.max(1, Math.ceil(samplesMin / 20));
 }
 
@@ -188,8 +188,4 @@ function counts({ policies }: Canary, { totals }: CanaryBook): string {
       return `${own} canary and ${other} control ${family}`;
     })
     .join(", ");
-}
-
-export function describeGuards(guards: readonly CanaryGuard[]): readonly string[] {
-  return guards.map(guardText);
 }

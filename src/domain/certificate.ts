@@ -2,7 +2,7 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { parseTime } from "./engine/rfc3339.ts";
 
-export type JudgedCertificate =
+type JudgedCertificate =
   | { readonly kind: "valid"; readonly endsAtMs: number }
   /** `why` never holds anything of the key. */
   | { readonly kind: "invalid"; readonly why: string };

@@ -6,7 +6,7 @@ import type { RunId } from "./run.ts";
 import type { TenantId } from "./tenant.ts";
 
 /** `allow`: workers may claim the job. `deny`: its step fails for good. `hold`: it waits, and the check is asked again. */
-export const dispatchVerdicts = ["allow", "deny", "hold"] as const;
+const dispatchVerdicts = ["allow", "deny", "hold"] as const;
 export type DispatchVerdict = (typeof dispatchVerdicts)[number];
 
 /** A job as the check sees it. */
@@ -45,10 +45,10 @@ export type CheckedVerdict = {
 export const troublePrefix = "the dispatch check failed: ";
 
 /** More than a person reads; it is kept with the job, in the timeline and in the error. */
-export const reasonCharactersMax = 500;
+const reasonCharactersMax = 500;
 
 /** A check that wants to be asked later than in a day is asked in a day. */
-export const retryAfterMaxMs = 86_400_000;
+const retryAfterMaxMs = 86_400_000;
 
 /** Reads what a check has answered; undefined when it is no answer, which is trouble and never a verdict. */
 export function readDispatchAnswer(value: unknown): DispatchAnswer | undefined {

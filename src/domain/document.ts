@@ -1,7 +1,7 @@
 // Named texts that a tenant keeps: definitions and what lists them, keys, dead letters. The store never looks inside.
 import type { StoreQuotaName } from "./quota.ts";
 
-export const collections = [
+const collections = [
   "workflow",
   "definition",
   "apiKey",

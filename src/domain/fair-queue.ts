@@ -1,6 +1,6 @@
 // A queue in which owners take turns: an owner with a thousand items delays others by one of them.
 
-export type FairQueue<Item> = {
+type FairQueue<Item> = {
   put(owner: string, item: Item): "queued" | "owner_full" | "full";
   /** The oldest item of the owner whose turn it is. */
   take(): Item | undefined;

@@ -4,7 +4,7 @@ import type { RenewalChoice } from "./tenant.ts";
 
 export type RenewalOutcome = "renewed" | "unknown" | "not_owned_expired" | "not_owned_superseded";
 
-export type RenewalVerdict =
+type RenewalVerdict =
   | { readonly kind: "keep" }
   | { readonly kind: "warn"; readonly failures: number }
   | { readonly kind: "fence"; readonly cause: AbandonCause };

@@ -9,9 +9,7 @@ export type Person = {
 /** Longer chains are refused, not cut: a person cut from the chain could approve what the last key requests. */
 export const lineageMax = 32;
 
-export type DutyVerdict =
-  | { readonly kind: "allowed" }
-  | { readonly kind: "refused"; readonly rule: DutyRule };
+type DutyVerdict = { readonly kind: "allowed" } | { readonly kind: "refused"; readonly rule: DutyRule };
 
 export type DutyRule = "same_owner" | "made_by_requester" | "made_by_approver";
 

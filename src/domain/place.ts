@@ -21,7 +21,7 @@ export type PoolLimits = {
   readonly topics?: readonly string[];
 };
 
-export const placeRefusals = ["pool_draining", "pool_without_topic", "topic_full", "pool_full"] as const;
+const placeRefusals = ["pool_draining", "pool_without_topic", "topic_full", "pool_full"] as const;
 export type PlaceRefusal = (typeof placeRefusals)[number];
 
 export function isPlaceRefusal(because: string): because is PlaceRefusal {

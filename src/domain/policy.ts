@@ -16,7 +16,7 @@ export const policyChoices = {
 export const policyNames = Object.keys(policyChoices) as readonly PolicyName[];
 
 /** The field of a tenant's settings that holds it for all runs. */
-export const policySettings = {
+const policySettings = {
   "admission.strategy": "admissionStrategy",
   "admission.wait": "admissionWait",
   "results.strategy": "resultsStrategy",
@@ -37,7 +37,7 @@ export type AssignedPolicies = {
   readonly arm?: { readonly rollout: Rollout; readonly arm: RolloutArm };
 };
 
-export type PolicyLayers = {
+type PolicyLayers = {
   readonly process: Policies;
   readonly platform: TenantSettings;
   readonly tenant: TenantSettings;

@@ -26,7 +26,7 @@ export function missingRequirements(requires: string | undefined, worker: Qualit
   };
 }
 
-export function readRequirements(requires: string | undefined): Qualities {
+function readRequirements(requires: string | undefined): Qualities {
   const { labels = {}, capabilities = [] } = JSON.parse(requires ?? "{}") as Partial<Qualities>;
   return { labels, capabilities };
 }

@@ -29,7 +29,7 @@ export type Reservation =
       readonly expiresAtMs?: number;
     };
 
-export type ReservationVerdict = "unbound" | "ours" | "in_flight" | "key_reused" | "replay";
+type ReservationVerdict = "unbound" | "ours" | "in_flight" | "key_reused" | "replay";
 
 /**
  * What a request finds when it asks for a key. A pending reservation lives only as long as its owner holds the admission lock:

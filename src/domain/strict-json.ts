@@ -27,7 +27,7 @@ export function readJson(text: string): JsonReading {
  */
 const pieceCharacters = 32_768;
 
-export type ReadingLimits = {
+type ReadingLimits = {
   /** In one object; as many as there are when absent. */
   readonly namesMax?: number;
   /** Arrays and objects, in all. */

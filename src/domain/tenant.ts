@@ -8,8 +8,8 @@ export type TenantId = Brand<string, "TenantId">;
 export type AdmissionStrategy = "atomic" | "lock";
 export type WaitPolicy = "fixed" | "jitter";
 /** How an entry meets a busy run: handed to its owner, or tried again later. */
-export type ResultsStrategy = "handoff" | "retry";
-export type ApprovalsStrategy = "atomic" | "lock";
+type ResultsStrategy = "handoff" | "retry";
+type ApprovalsStrategy = "atomic" | "lock";
 /** What a failed renewal of a run lock means: by the workflow's risk, or stricter or milder than that. */
 export type RenewalChoice = "by_risk" | "fence" | "continue";
 

@@ -1,6 +1,6 @@
 // The W3C trace context that a request brings and its work carries on: which trace it belongs to, and the span that caused it.
 
-export type TraceParts = {
+type TraceParts = {
   readonly traceId: string;
   readonly spanId: string;
   /** Two hexadecimal digits; the lowest bit says that the trace is recorded. */

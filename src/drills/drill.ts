@@ -29,7 +29,7 @@ export type Drill = {
   run(stage: Stage): Promise<Outcome>;
 };
 
-export type InstanceKind =
+type InstanceKind =
   /** Inside this process, where the drill can watch and disturb what it says to store and bus. */
   | { readonly kind: "inside"; readonly settings?: (size: Size) => Settings }
   /** Processes of their own, which can be killed and paused, and servers that can be restarted. */

@@ -15,7 +15,7 @@ export type StartTry = { readonly sentMs: number; readonly tookMs: number } & (
   | { readonly kind: "no_answer"; readonly why: string }
 );
 
-export type StartWanted = {
+type StartWanted = {
   readonly workflow: string;
   readonly key?: string;
   readonly input?: Readonly<Record<string, unknown>>;

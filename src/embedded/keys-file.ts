@@ -6,7 +6,7 @@ import { readFileIfThere, writePrivateFile } from "./private-file.ts";
 /** The texts of the keys. `admin` and `worker` act in the tenant `default`. */
 export type Keys = { readonly platform: string; readonly admin: string; readonly worker: string };
 
-export type KeyPaths = { readonly keysFile: string; readonly headersFile: string };
+type KeyPaths = { readonly keysFile: string; readonly headersFile: string };
 
 export function keyPaths(directory: string): KeyPaths {
   return { keysFile: join(directory, "keys.json"), headersFile: join(directory, "curl-headers") };

@@ -3,7 +3,7 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { readFileIfThere, writePrivateFile } from "./private-file.ts";
 
-export type OwnerNote = { readonly pid: number; readonly url: string };
+type OwnerNote = { readonly pid: number; readonly url: string };
 
 const noteIn = (directory: string): string => join(directory, "server.json");
 

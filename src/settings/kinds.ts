@@ -15,7 +15,7 @@ export type ChoiceSetting<Choice extends string> = {
   readonly env: string;
   readonly why: string;
 };
-export type TextSetting = {
+type TextSetting = {
   readonly kind: "text";
   readonly default: string;
   readonly pattern: RegExp;

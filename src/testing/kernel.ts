@@ -1,6 +1,5 @@
 // The simulator's kernel: virtual time, one event after the other in an order that the seed decides, and a trace of it all.
 import type { CancelTimer } from "../ports/clock.ts";
-import { EventHeap } from "./event-heap.ts";
 import { fnv1a, fnv1aStart, fnv1aText } from "./fnv1a.ts";
 import { runInBursts } from "./run-in-bursts.ts";
 import { createSeededRandom, type SeededRandom } from "./seeded-random.ts";
@@ -162,4 +161,69 @@ class EventKernel implements Kernel {
   traceHash(): string {
     return `${fnv1aText(this.#hash)}-${this.random.draws()}`;
   }
+}
+
+type HeapEvent = {
+  readonly atMs: number;
+  readonly tiebreak: number;
+  readonly sequence: number;
+  readonly callback: () => void;
+  cancelled: boolean;
+};
+
+class EventHeap {
+  readonly #events: HeapEvent[] = [];
+
+  add(event: HeapEvent): void {
+    const events = this.#events;
+    let index = events.length;
+    events.push(event);
+    while (index > 0) {
+      const parent = (index - 1) >>> 1;
+      const above = events[parent] as HeapEvent;
+      if (!isBefore(event, above)) break;
+      events[index] = above;
+      index = parent;
+    }
+    events[index] = event;
+  }
+
+  /** The earliest event that is not cancelled, left in place. */
+  peek(): HeapEvent | undefined {
+    while (this.#events[0]?.cancelled) this.#removeFirst();
+    return this.#events[0];
+  }
+
+  /** The earliest event that is not cancelled, taken out. */
+  take(): HeapEvent | undefined {
+    const first = this.peek();
+    if (first !== undefined) this.#removeFirst();
+    return first;
+  }
+
+  #removeFirst(): void {
+    const events = this.#events;
+    const moved = events.pop();
+    if (moved === undefined || events.length === 0) return;
+    let index = 0;
+    for (;;) {
+      const left = 2 * index + 1;
+      if (left >= events.length) break;
+      const right = left + 1;
+      const rightIsLess =
+        right < events.length && isBefore(events[right] as HeapEvent, events[left] as HeapEvent);
+      const child = rightIsLess ? right : left;
+      const below = events[child] as HeapEvent;
+      if (!isBefore(below, moved)) break;
+      events[index] = below;
+      index = child;
+    }
+    events[index] = moved;
+  }
+}
+
+function isBefore(one: HeapEvent, other: HeapEvent): boolean {
+  if (one.atMs !== other.atMs) return one.atMs < other.atMs;
+  if (one.tiebreak !== other.tiebreak) return one.tiebreak < other.tiebreak;
+  return one.sequence < other.sequence;
 }

@@ -18,7 +18,7 @@ export type SimulatedProcess = {
   jumpWall(ms: number): void;
 };
 
-export type ProcessState = "running" | "paused" | "crashed";
+type ProcessState = "running" | "paused" | "crashed";
 
 export type ProcessOptions = {
   /** How fast both clocks go: 1.05 gains 5 %. */

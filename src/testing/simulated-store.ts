@@ -12,12 +12,11 @@ import {
   storeFrom,
   type Unavailable,
 } from "../ports/store.ts";
-import type { FaultCounts } from "./fault-counts.ts";
 import type { Kernel } from "./kernel.ts";
 import { type SimulatedProcess, wallEpochMs } from "./simulated-process.ts";
+import type { FaultCounts } from "./store-faults.ts";
 import { noStoreFaults, type StoreFaults } from "./store-faults.ts";
 import { type Call, Link } from "./store-link.ts";
-import type { PerformedCall, StoreTwin } from "./store-twin.ts";
 
 export type SimulatedStore = {
   readonly records: MemoryRecords;
@@ -39,7 +38,7 @@ export type SimulatedStore = {
  * `clockMs` is how far the clock of the server that comes back is off. It may be behind by less than the server was gone, so
  * that what it says first is later than all that was said before: fences rest on that, and clocks must be kept so.
  */
-export type DownTerms = { readonly downMs: number; readonly clockMs: number };
+type DownTerms = { readonly downMs: number; readonly clockMs: number };
 
 /** Where a process is in a call when something happens to it. */
 export type CallMoment = "about to send" | "sent" | "answered";
@@ -194,3 +193,23 @@ class StoreServer implements SimulatedStore {
     return wallEpochMs + this.kernel.nowMs() + this.#jumpedMs;
   }
 }
+
+export type ArrivedCall = {
+  readonly call: StoreCall;
+  /** Performs the call, and sends its answer. */
+  execute(): void;
+  /** The store is gone: its caller will not know. */
+  lose(): void;
+};
+
+export type PerformedCall = StoreCall & {
+  readonly answer: Answer<OperationName>;
+  /** The store's time, before it is rounded. */
+  readonly wallMs: number;
+};
+
+export type StoreTwin = {
+  /** A call has arrived: the twin says when it is executed, and whether at all. */
+  gather(arrived: ArrivedCall): void;
+  performed(call: PerformedCall): void;
+};

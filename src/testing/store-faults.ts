@@ -1,4 +1,5 @@
 // What can go wrong between a process and the store; each fault has its own rate per call, drawn from the caller's stream.
+
 export type StoreFaults = {
   /** Usual travel time of a request or of a reply, one way: uniform up to this. */
   readonly travelMsMax: number;
@@ -44,3 +45,17 @@ export const noStoreFaults: StoreFaults = {
   clockJumpRate: 0,
   clockJumpMsMax: 0,
 };
+
+/** Names of what went wrong, such as `request lost`; a new fault is named where it is injected. */
+export class FaultCounts {
+  readonly #counts = new Map<string, number>();
+
+  hit(kind: string, times = 1): void {
+    this.#counts.set(kind, (this.#counts.get(kind) ?? 0) + times);
+  }
+
+  /** By kind, in alphabetical order. */
+  byKind(): Readonly<Record<string, number>> {
+    return Object.fromEntries([...this.#counts].sort(([left], [right]) => (left < right ? -1 : 1)));
+  }
+}

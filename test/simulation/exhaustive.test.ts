@@ -2,8 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { exhaust } from "../../proof/exhaustive/exhaust.ts";
-import { exploreScenario, replaySchedule, scenarios } from "../../proof/exhaustive/explore-scenario.ts";
+import { exhaust, exploreScenario, replaySchedule, scenarios } from "../../proof/exhaustive/exhaust.ts";
 import { swaps } from "../../proof/planted/planted-bugs.ts";
 
 const root = dirname(dirname(import.meta.dirname));

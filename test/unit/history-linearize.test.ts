@@ -6,9 +6,9 @@ import {
   type AdmissionOperation,
   createAdmissionModel,
 } from "../../proof/history/admission-model.ts";
-import { type DecisionAnswer, decisionModel } from "../../proof/history/decision-model.ts";
+import { type DecisionAnswer, decisionModel } from "../../proof/history/check-approvals.ts";
+import { type LockAnswer, type LockOperation, lockModel } from "../../proof/history/check-locks.ts";
 import { linearize, type Model, type TimedOperation } from "../../proof/history/linearize.ts";
-import { type LockAnswer, type LockOperation, lockModel } from "../../proof/history/lock-model.ts";
 import {
   type RegisterAnswer,
   type RegisterOperation,

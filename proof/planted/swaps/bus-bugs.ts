@@ -1,24 +1,181 @@
 // Known mistakes about messages, dead letters, reruns, queues of locks and followed events, put in on purpose.
 
+import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
+import type { Ticket } from "../../../src/adapters/operations/records.ts";
+import type { Bus, ConsumerTerms, Handlers } from "../../../src/ports/bus.ts";
+import type { Store } from "../../../src/ports/store.ts";
 import { asBaseline, busyDay } from "../../simulation/narrow-swarm.ts";
 import type { Swap } from "../planted-bug.ts";
-import {
-  breaksAnyGrant,
-  emptyResultsTakenOver,
-  letterStaysOpen,
-  queueOvertaken,
-  reopenedPastTheLimit,
-  silentTicketsWin,
-  whoLeavesKeepsItsPlace,
-} from "./broken-letters-and-queues.ts";
-import {
-  deliverWithoutEnd,
-  dropBeforeLetter,
-  endedRunsAreBusy,
-  heldJobsAreToldOnce,
-  rowLeftOut,
-  rowRepeated,
-} from "./broken-messages.ts";
+import { over } from "./broken-records.ts";
+
+const letterStaysOpen: Operations = {
+  ...operations,
+  deliver: (context, request) => {
+    const { records } = context;
+    const scope = `${request.tenant}/deadLetter`;
+    const { entry } = request;
+    const before = entry.kind === "retry" ? records.get("document", scope, entry.letterId) : undefined;
+    const outcome = operations.deliver(context, request);
+    if (entry.kind === "retry" && before !== undefined)
+      records.put("document", scope, entry.letterId, before);
+    return outcome;
+  },
+};
+
+const reopenedPastTheLimit: Operations = {
+  ...operations,
+  deliver: (context, request) => {
+    if (request.entry.kind !== "retry") return operations.deliver(context, request);
+    const { records } = context;
+    const uncounted = over(context, {
+      size: (kind, scope) => (kind === "active" ? 0 : records.size(kind, scope)),
+    });
+    return operations.deliver(uncounted, request);
+  },
+};
+
+/** What is taken over loses what was in it. */
+const emptyResultsTakenOver: Operations = {
+  ...operations,
+  commit: (context, request) => {
+    const { change } = request;
+    const records = change.records.map((record) =>
+      record.key.startsWith("result/") ? { ...record, body: '{"output":{}}' } : record,
+    );
+    return operations.commit(context, { ...request, change: { ...change, records } });
+  },
+};
+
+const whoLeavesKeepsItsPlace: Operations = {
+  ...operations,
+  releaseLock: (context, request) => {
+    const { records } = context;
+    const kept = over(context, {
+      erase: (kind, scope, member) => {
+        const ticket = kind === "ticket" ? records.get("ticket", scope, member) : undefined;
+        if (ticket?.token !== request.token) records.erase(kind, scope, member);
+      },
+    });
+    return operations.releaseLock(kept, request);
+  },
+};
+
+/** A ticket that nobody shows any more is as good as another. */
+const silentTicketsWin: Operations = {
+  ...operations,
+  releaseLock: (context, request) => {
+    const { records } = context;
+    const isTicket = (value: object): value is Ticket => "expiresAtMs" in value;
+    const trusting = over(context, {
+      scan: (kind, scope, after, limit) =>
+        records.scan(kind, scope, after, limit).map(({ member, value }) => ({
+          member,
+          value:
+            kind === "ticket" && isTicket(value) ? { ...value, expiresAtMs: Number.MAX_SAFE_INTEGER } : value,
+        })),
+    });
+    return operations.releaseLock(trusting, request);
+  },
+};
+
+/** Whoever asks first when the lock is free gets it, whoever waits. */
+const queueOvertaken: Operations = {
+  ...operations,
+  acquireLock: (context, request) => {
+    const { records } = context;
+    const blind = over(context, {
+      size: (kind, scope) => (kind === "ticket" ? 0 : records.size(kind, scope)),
+    });
+    const outcome = operations.acquireLock(context, request);
+    const isPassedOver = outcome.kind === "busy" && outcome.freeInMs === 0;
+    return isPassedOver ? operations.acquireLock(blind, request) : outcome;
+  },
+};
+
+/** Whoever holds the lock by now, not only who was seen. */
+const breaksAnyGrant: Operations = {
+  ...operations,
+  breakLock: (context, request) => {
+    const { tenant, lock } = request;
+    const held = context.records.get("lock", tenant, `${lock.namespace}/${lock.name}`);
+    return operations.breakLock(context, held === undefined ? request : { ...request, fence: held.fence });
+  },
+};
+
+type Consuming = { readonly terms: ConsumerTerms; readonly handlers: Handlers };
+
+function consuming(bus: Bus, change: (given: Consuming) => Consuming): Bus {
+  return {
+    ...bus,
+    consume: (terms, handlers) => {
+      const changed = change({ terms, handlers });
+      return bus.consume(changed.terms, changed.handlers);
+    },
+  };
+}
+
+function dropBeforeLetter(bus: Bus): Bus {
+  return consuming(bus, ({ terms, handlers }) => ({
+    terms,
+    handlers: {
+      ...handlers,
+      giveUp: async (delivery, because) => {
+        handlers.giveUp(delivery, because).catch(() => {});
+      },
+    },
+  }));
+}
+
+function deliverWithoutEnd(bus: Bus): Bus {
+  return consuming(bus, ({ terms, handlers }) => ({
+    terms: { ...terms, deliveriesMax: Number.MAX_SAFE_INTEGER },
+    handlers,
+  }));
+}
+
+/** As if somebody had the lock of a run that is over. */
+function endedRunsAreBusy(store: Store): Store {
+  return {
+    ...store,
+    deliver: async (request, options) => {
+      const answer = await store.deliver(request, options);
+      const isOver = answer.kind === "refused" && answer.because !== "duplicate";
+      if (!isOver || request.entry.kind !== "result") return answer;
+      return { kind: "run_busy", instance: "somebody", freeInMs: 100, storeTimeMs: answer.storeTimeMs };
+    },
+  };
+}
+
+/** The outbox is emptied when the bus has acknowledged: what it forgets then is never told again. */
+function heldJobsAreToldOnce(store: Store): Store {
+  return {
+    ...store,
+    sweep: async (request, options) => {
+      const answer = await store.sweep(request, options);
+      if (answer.kind !== "swept") return answer;
+      return { ...answer, unclaimed: answer.unclaimed.filter(({ job }) => job.held !== true) };
+    },
+  };
+}
+
+function rowLeftOut(store: Store): Store {
+  return {
+    ...store,
+    readEvents: async (request, options) => {
+      const answer = await store.readEvents(request, options);
+      if (answer.kind !== "events" || answer.events.length < 3) return answer;
+      return { ...answer, events: answer.events.toSpliced(1, 1) };
+    },
+  };
+}
+
+function rowRepeated(store: Store): Store {
+  return {
+    ...store,
+    readEvents: (request, options) =>
+      store.readEvents({ ...request, after: Math.max(0, request.after - 1) }, options),
+  };
+}
 
 export const swappedBus: Readonly<Record<string, Swap>> = {
   drop_before_letter: {

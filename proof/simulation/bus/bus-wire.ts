@@ -2,9 +2,17 @@
 import type { Msg } from "@nats-io/transport-node";
 import { deliver, type Work } from "../../../src/adapters/nats/deliver.ts";
 import { namesOf } from "../../../src/adapters/nats/subjects.ts";
-import type { BusStream } from "../../../src/ports/bus.ts";
+import {
+  type BusMessage,
+  type BusStream,
+  type ConsumerTerms,
+  type Handlers,
+  keepsLatest,
+} from "../../../src/ports/bus.ts";
+import type { CancelTimer } from "../../../src/ports/clock.ts";
 import type { Log } from "../../../src/ports/log.ts";
 import type { Kernel } from "../../../src/testing/kernel.ts";
+import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
 
 const names = namesOf("simulated");
@@ -15,7 +23,7 @@ export type Word =
   | { readonly kind: "later"; readonly delayMs: number }
   | { readonly kind: "never" };
 
-export type WireDelivery = {
+type WireDelivery = {
   readonly stream: BusStream;
   readonly subject: string;
   readonly body: string;
@@ -70,4 +78,158 @@ function failing(kernel: Kernel): Log {
       if (message.endsWith("failed")) kernel.fail(new Error(`${message}: ${fields?.cause}`));
     },
   };
+}
+
+export type Member = {
+  readonly process: SimulatedProcess;
+  readonly terms: ConsumerTerms;
+  readonly handlers: Handlers;
+  /** The server does not know it: its consumer is gone, and not yet made again. */
+  absent: boolean;
+};
+
+/** Until a consumer notices that it is cut off or gone, and until it is back after that, at most. */
+export const noticeMsMax = 2_500;
+export const againMsMax = 2_000;
+/** How often one that is cut off says that messages may pass it by. */
+const missedEveryMs = 1_000;
+
+export class BusReach {
+  readonly #kernel: Kernel;
+  readonly #chance: SeededRandom;
+  readonly #cutUntilMs = new Map<SimulatedProcess, number>();
+  #unreachableUntilMs = 0;
+
+  constructor(kernel: Kernel, chance: SeededRandom) {
+    this.#kernel = kernel;
+    this.#chance = chance;
+  }
+
+  cutOff(process: SimulatedProcess, ms: number, members: readonly Member[]): void {
+    const untilMs = this.#kernel.nowMs() + ms;
+    this.#cutUntilMs.set(process, Math.max(this.#cutUntilMs.get(process) ?? 0, untilMs));
+    this.#tell(members.filter((member) => member.process === process));
+  }
+
+  cutOffAll(ms: number, members: readonly Member[]): void {
+    this.#unreachableUntilMs = Math.max(this.#unreachableUntilMs, this.#kernel.nowMs() + ms);
+    this.#tell(members);
+  }
+
+  heal(): void {
+    this.#unreachableUntilMs = 0;
+    this.#cutUntilMs.clear();
+  }
+
+  has(process: SimulatedProcess): boolean {
+    const nowMs = this.#kernel.nowMs();
+    return nowMs >= this.#unreachableUntilMs && nowMs >= (this.#cutUntilMs.get(process) ?? 0);
+  }
+
+  /** Each is told when it notices, and once more when it is back. */
+  forget(members: readonly Member[]): void {
+    for (const member of members) {
+      const { process, handlers } = member;
+      member.absent = true;
+      const noticeMs = this.#chance.fraction() * noticeMsMax;
+      const backMs = noticeMs + this.#chance.fraction() * againMsMax;
+      process.deliver(noticeMs, () => handlers.missed?.());
+      this.#kernel.after(backMs, () => {
+        member.absent = false;
+        process.deliver(0, () => handlers.missed?.());
+      });
+    }
+  }
+
+  /** About once a second while it lasts, and once when it is over. */
+  #tell(members: readonly Member[]): void {
+    for (const { process, handlers } of members) {
+      const tell = () => {
+        handlers.missed?.();
+        if (this.has(process)) return;
+        process.clock.timer(missedEveryMs * (0.75 + 0.5 * this.#chance.fraction()), tell);
+      };
+      process.deliver(this.#chance.pick([0, 1]) * noticeMsMax * this.#chance.fraction(), tell);
+    }
+  }
+}
+
+export type Message = {
+  readonly stream: BusStream;
+  /** The consumers that share it; undefined where there is only one name. */
+  readonly name: string | undefined;
+  readonly sent: BusMessage;
+  deliveries: number;
+  /** A consumer that is made again counts from the start, and does not know what was said to the one before. */
+  life: number;
+  /** Not stored any more. */
+  gone: boolean;
+  /** The next delivery that is planned. */
+  cancel: CancelTimer;
+};
+
+/** Messages that were done lately and may come back. */
+const doneMax = 20;
+
+export class BusMessages {
+  readonly #stored = new Set<Message>();
+  readonly #latest = new Map<string, Message>();
+  /** When an id was last stored, by stream. */
+  readonly #seen = new Map<string, number>();
+  #done: Array<{ readonly message: Message; readonly atMs: number }> = [];
+
+  get size(): number {
+    return this.#stored.size;
+  }
+
+  of(stream: BusStream): readonly Message[] {
+    return [...this.#stored].filter((message) => message.stream === stream);
+  }
+
+  /** Where only the latest of a subject is kept, the one before is gone: whatever is said of it is not heard. */
+  keep(message: Message): void {
+    if (keepsLatest(message.stream)) {
+      const older = this.#latest.get(placeOf(message));
+      if (older !== undefined) this.remove(older);
+      this.#latest.set(placeOf(message), message);
+    }
+    this.#stored.add(message);
+  }
+
+  remove(message: Message): void {
+    message.gone = true;
+    message.cancel();
+    this.#stored.delete(message);
+    if (this.#latest.get(placeOf(message)) === message) this.#latest.delete(placeOf(message));
+  }
+
+  /** Removes it, and remembers for a while that it was there. */
+  finish(message: Message, atMs: number): void {
+    this.remove(message);
+    this.#done = [...this.#done.slice(1 - doneMax), { message, atMs }];
+  }
+
+  /** Those that were done since then; each is told once. */
+  takeDoneSince(sinceMs: number): readonly Message[] {
+    const done = this.#done.filter(({ atMs }) => atMs >= sinceMs).map(({ message }) => message);
+    this.#done = [];
+    return done;
+  }
+
+  /** Whether its id was stored within the window; remembers it from now on if it was not. */
+  isDuplicate(stream: BusStream, { messageId }: BusMessage, nowMs: number, windowMs: number): boolean {
+    if (messageId === undefined) return false;
+    const atMs = this.#seen.get(`${stream} ${messageId}`);
+    if (atMs !== undefined && nowMs - atMs < windowMs) return true;
+    this.#seen.set(`${stream} ${messageId}`, nowMs);
+    return false;
+  }
+
+  forgetIds(stream: BusStream): void {
+    for (const id of [...this.#seen.keys()]) if (id.startsWith(`${stream} `)) this.#seen.delete(id);
+  }
+}
+
+function placeOf({ stream, name, sent }: Message): string {
+  return `${stream} ${name} ${sent.subject}`;
 }

@@ -12,10 +12,17 @@ import type { Kernel } from "../../../src/testing/kernel.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
 import type { BusFaults } from "./bus-faults.ts";
-import { BusMessages, type Message } from "./bus-messages.ts";
 import { type BusObserver, unobserved } from "./bus-observer.ts";
-import { againMsMax, BusReach, type Member, noticeMsMax } from "./bus-reach.ts";
-import { deliverTo, type Word } from "./bus-wire.ts";
+import {
+  againMsMax,
+  BusMessages,
+  BusReach,
+  deliverTo,
+  type Member,
+  type Message,
+  noticeMsMax,
+  type Word,
+} from "./bus-wire.ts";
 
 export { type BusFaults, noBusFaults } from "./bus-faults.ts";
 

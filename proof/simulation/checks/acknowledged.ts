@@ -8,7 +8,7 @@ import type { DurableEntry } from "./durable-stream.ts";
 import { runOfScope } from "./run-checks.ts";
 
 /** One acknowledged fact, and how to check that it still holds. */
-export type Fact = {
+type Fact = {
   readonly invariant: InvariantName;
   readonly what: string;
   readonly holds: () => boolean;

@@ -15,10 +15,10 @@ import { isTakenOver } from "./rerun-checks.ts";
 import { runOfScope } from "./run-checks.ts";
 
 /** `nonce` stands in the output, the error or the worker's name, and in no other report. */
-export type Report = { readonly tenant: TenantId; readonly jobId: string; readonly nonce: string };
+type Report = { readonly tenant: TenantId; readonly jobId: string; readonly nonce: string };
 
 /** `by` is different for every decision, unless somebody decides on their own run. */
-export type Ruling = {
+type Ruling = {
   readonly tenant: TenantId;
   readonly approvalId: string;
   readonly decision: Decision;

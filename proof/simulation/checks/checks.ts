@@ -1,9 +1,9 @@
 // All checks of one simulated system, and how they follow the store: what is sent, answered, performed, and lost again.
 import { loadConfig } from "../../../src/load-config.ts";
-import type { FaultCounts } from "../../../src/testing/fault-counts.ts";
 import type { Kernel } from "../../../src/testing/kernel.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
 import type { SimulatedStoreOptions, StoreExecution } from "../../../src/testing/simulated-store.ts";
+import type { FaultCounts } from "../../../src/testing/store-faults.ts";
 import type { Swap } from "../../planted/planted-bug.ts";
 import { holdsBack } from "../faults/loss-faults.ts";
 import type { Marks } from "../invariants/marks.ts";
@@ -22,7 +22,7 @@ import { isPublic, LossChecks } from "./loss-checks.ts";
 import { PredictedRuns } from "./predicted-runs.ts";
 import { StateChecks } from "./state-checks.ts";
 
-export type ChecksParts = {
+type ChecksParts = {
   readonly kernel: Kernel;
   readonly swarm: Swarm;
   readonly records: JournaledRecords;
@@ -33,8 +33,6 @@ export type ChecksParts = {
   /** The store's own clock. */
   readonly storeTimeMs: () => number;
 };
-
-export type Checks = ReturnType<typeof createChecks>;
 
 export function createChecks(parts: ChecksParts) {
   const { kernel, swarm, records, marks, faults, processes, bug } = parts;

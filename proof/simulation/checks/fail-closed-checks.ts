@@ -20,7 +20,7 @@ const retryable = new Set([
  * Repeats of one call in vain. Tries are 10 to 160 ms apart, at half of that on average, and budgets are at most 1.5 s here:
  * 600 seeds made at most 22 of them. Without a pause it is a hundred and more.
  */
-export const vainRepeatsMax = 60;
+const vainRepeatsMax = 60;
 
 export class FailClosedChecks {
   readonly #marks: Marks;

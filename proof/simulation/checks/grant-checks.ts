@@ -26,7 +26,7 @@ type Picture = LockReference & {
 };
 
 /** What only the simulator can see. */
-export type GrantContext = {
+type GrantContext = {
   nowMs(): number;
   storeTimeMs(): number;
   isPaused(instance: string): boolean;

@@ -30,7 +30,7 @@ export type KnownRun = {
   retried: boolean;
 };
 
-export type KnownTenant = {
+type KnownTenant = {
   settings: TenantSettings;
   version: number;
   /** Runs that are not terminal; those that others have started share the slot of their root. */
@@ -44,7 +44,7 @@ export type KnownTenant = {
 };
 
 /** Which run a key stands for, and until when once the run has ended. */
-export type BoundKey = { readonly runId: RunId; readonly expiresAtMs: number | undefined };
+type BoundKey = { readonly runId: RunId; readonly expiresAtMs: number | undefined };
 
 export class KnownState {
   readonly #tenants = new Map<TenantId, KnownTenant>();

@@ -20,7 +20,7 @@ import { rerunOf } from "./rerun-checks.ts";
 /** The workflow that starts the others. */
 export const predictedId = "told";
 
-export type ForetoldAnswer =
+type ForetoldAnswer =
   | { readonly outcome: "succeeded"; readonly output: Readonly<Record<string, JsonValue>> }
   | { readonly outcome: "failed" | "failed_retryable" };
 

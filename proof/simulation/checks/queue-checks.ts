@@ -11,7 +11,7 @@ type Acquire = ExecutionOf<"acquireLock">;
 type Ended = ExecutionOf<"releaseLock" | "breakLock">;
 
 /** The terms by which whoever waits will hold the lock. */
-export type Ticket = {
+type Ticket = {
   readonly token: string;
   readonly instance: string;
   readonly ttlMs: number;

@@ -48,4 +48,4 @@ export async function describeShrunk(broken: BrokenSeed, work: SeedWork): Promis
   return { text, broken: shrunk.broken, work: smaller };
 }
 
-export type Told = { readonly text: string; readonly broken: BrokenSeed; readonly work: SeedWork };
+type Told = { readonly text: string; readonly broken: BrokenSeed; readonly work: SeedWork };

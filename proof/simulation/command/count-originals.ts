@@ -13,7 +13,7 @@ import { simulateSeed } from "../simulate.ts";
 import type { Swarm } from "../swarm.ts";
 import { createWorld } from "../world.ts";
 
-export type SeedRange = { readonly from: number; readonly seeds: number };
+type SeedRange = { readonly from: number; readonly seeds: number };
 
 export type Tally = {
   readonly seedsBroken: number;
@@ -52,10 +52,10 @@ async function brokenIn(seed: number, bug: Swap | undefined): Promise<readonly I
   return [...broken];
 }
 
-export type Mechanism = "atomic" | "lock, jitter" | "lock, fixed" | "original";
+type Mechanism = "atomic" | "lock, jitter" | "lock, fixed" | "original";
 
 /** All of it while the callers call: what is proved afterwards is left out. */
-export type Cost = {
+type Cost = {
   readonly asked: number;
   readonly admitted: number;
   readonly operations: number;

@@ -9,11 +9,11 @@ import { bugNamed, type Chunk, type SeedWork } from "./seed-work.ts";
 import { runChunks } from "./worker-pool.ts";
 
 /** The seed in which a bug was found, and by which invariant. */
-export type RecordedMutant = { readonly seed: number; readonly invariant: InvariantName };
+type RecordedMutant = { readonly seed: number; readonly invariant: InvariantName };
 
-export type RecordedMutants = Readonly<Record<string, RecordedMutant>>;
+type RecordedMutants = Readonly<Record<string, RecordedMutant>>;
 
-export const mutantsPath = join(root, "test", "simulation", "mutants.json");
+const mutantsPath = join(root, "test", "simulation", "mutants.json");
 
 /** What a hunt or a replay came to. */
 export type MutantVerdict =
@@ -38,7 +38,7 @@ export function writeMutants(recorded: RecordedMutants, path: string = mutantsPa
   writeFileSync(path, `${JSON.stringify(Object.fromEntries(kept), null, 2)}\n`);
 }
 
-export type HuntOptions = {
+type HuntOptions = {
   readonly workers: number;
   readonly seedsMax: number;
   readonly onVerdict?: (bug: string, verdict: MutantVerdict) => void;
@@ -96,7 +96,7 @@ class Hunt {
   }
 }
 
-export type SimulateOne = (seed: number, work: SeedWork) => Promise<SeedReport>;
+type SimulateOne = (seed: number, work: SeedWork) => Promise<SeedReport>;
 
 /** With the bug the recorded seed breaks one of its invariants, and without it none. */
 export async function replayMutant(

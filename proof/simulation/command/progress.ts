@@ -1,7 +1,7 @@
 // Tells every few seconds how far a long batch is.
 import type { Clock } from "../../../src/ports/clock.ts";
 
-export type Progress = {
+type Progress = {
   seedDone(how: "held" | "broken"): void;
   done(): number;
   broken(): number;
@@ -9,7 +9,7 @@ export type Progress = {
 };
 
 /** `seeds` may be infinite; `minutes` is the end by time, if there is one. */
-export type Goal = { readonly seeds: number; readonly minutes: number | undefined };
+type Goal = { readonly seeds: number; readonly minutes: number | undefined };
 
 const everyMs = 5_000;
 

@@ -5,12 +5,12 @@ import { invariants } from "../invariants/invariants.ts";
 import type { BrokenSeed } from "./batch.ts";
 import type { SeedWork } from "./seed-work.ts";
 
-export type Regression = Pick<SeedWork, "reduce" | "store"> & { readonly seed: number; readonly why: string };
+type Regression = Pick<SeedWork, "reduce" | "store"> & { readonly seed: number; readonly why: string };
 
 /** The checkout that this file is in. */
 export const root = dirname(dirname(dirname(import.meta.dirname)));
 
-export const regressionsPath = join(root, "test", "simulation", "regressions.json");
+const regressionsPath = join(root, "test", "simulation", "regressions.json");
 
 export function readRegressions(path: string = regressionsPath): readonly Regression[] {
   return JSON.parse(readFileSync(path, "utf8")) as readonly Regression[];

@@ -6,7 +6,7 @@ import type { BrokenSeed } from "./batch.ts";
 import { type Reduction, reduceSwarm, reducesTo, reductionsOf } from "./reductions.ts";
 import { type SeedWork, simulateWork } from "./seed-work.ts";
 
-export type Shrunk = {
+type Shrunk = {
   readonly reduce: readonly Reduction[];
   readonly broken: BrokenSeed;
   readonly tries: number;

@@ -7,7 +7,7 @@ import type { Chunk, SeedWork } from "./seed-work.ts";
 
 export type FromWorker = { readonly kind: "free" } | { readonly kind: "report"; readonly report: SeedReport };
 
-export type PoolOptions = {
+type PoolOptions = {
   readonly workers: number;
   /** Asked whenever a worker is free; undefined when nothing is left. */
   readonly next: () => Chunk | undefined;
@@ -19,7 +19,7 @@ export type PoolOptions = {
 /** About half a second of work: the last ones to end are not waited for long. */
 const seedsPerChunk = 5;
 
-export type PoolBatchOptions = BatchOptions & Pick<PoolOptions, "workers" | "signal">;
+type PoolBatchOptions = BatchOptions & Pick<PoolOptions, "workers" | "signal">;
 
 /** Like `simulateBatch`, and with the same report whatever the number of workers. */
 export async function runBatch(options: PoolBatchOptions): Promise<BatchReport> {

@@ -23,14 +23,14 @@ export type LossFaults = {
 };
 
 /** Crashes and pauses right before a call is sent, right after, and right when its answer arrives; rates per moment. */
-export type CallFaults = {
+type CallFaults = {
   readonly crashRate: number;
   readonly pauseRate: number;
   readonly pauseMsMax: number;
 };
 
 /** Every gateway in turn is replaced by one with other settings, and stops as the product does. */
-export type RollingFaults = {
+type RollingFaults = {
   readonly startMs: number;
   /** Between the start of one and the next. */
   readonly everyMs: number;

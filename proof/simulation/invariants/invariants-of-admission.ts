@@ -18,7 +18,7 @@ export const admissionInvariants = {
       "proof/simulation/checks/state-checks.ts: #checkSlot",
       "proof/simulation/checks/state-checks.ts: #checkSlotCount",
       "proof/simulation/checks/state-checks.ts: checkAllSlots",
-      "proof/history/check-slots.ts: checkSlots",
+      "proof/history/check-limit.ts: checkSlots",
     ],
     marks: ["child_run_started", "run_cancelled"],
   },
@@ -27,7 +27,7 @@ export const admissionInvariants = {
     checks: [
       "proof/simulation/quiescence.ts: checkSlots",
       "proof/simulation/peace.ts: finishWorkflows",
-      "proof/history/check-slots.ts: checkSlots",
+      "proof/history/check-limit.ts: checkSlots",
     ],
     marks: ["slot_repaired", "claim_lost", "timer_by_sweep"],
   },
@@ -133,7 +133,7 @@ export const admissionInvariants = {
       "A run that waits keeps its slot, and its children share it: no tenant at its limit waits for itself for ever.",
     checks: [
       "proof/simulation/checks/release-checks.ts: ReleaseChecks",
-      "proof/simulation/checks/deadlock.ts: whyDeadlocked",
+      "proof/simulation/peace.ts: whyDeadlocked",
     ],
     marks: ["parked_at_the_limit", "resumed_at_the_limit", "child_at_the_limit", "child_run_ended"],
   },

@@ -30,7 +30,7 @@ export function repeating(act: Actor) {
   };
 }
 
-export const workflowIds = ["first", "second", "third"] as const;
+const workflowIds = ["first", "second", "third"] as const;
 
 /** Every tenant gets its workflows before anything can start; some change while they are used. */
 export async function saveWorkflows(world: World, node: EngineNode): Promise<void> {

@@ -2,7 +2,7 @@
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
 import type { World } from "../world.ts";
 
-export type NoAnswer = { readonly kind: "no_answer" };
+type NoAnswer = { readonly kind: "no_answer" };
 
 /** The work happens in the process that is called, or not at all, or without its caller hearing of it. */
 export function callRemotely<Answer>(

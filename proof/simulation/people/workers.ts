@@ -11,7 +11,7 @@ import { callRemotely } from "./remote-call.ts";
 import { topics } from "./workflow-shapes.ts";
 
 /** How one worker behaves; from the moment of peace on all are good. */
-export type Habits = {
+type Habits = {
   readonly leaseMs: number;
   readonly places: number;
   readonly beats: boolean;

@@ -61,11 +61,11 @@ export function inputKeyOf({ step, record }: StepInHand): string {
 }
 
 /** Without an `input` of its own a step gets the run's, which is stored already. */
-export function hasOwnInput({ step, record }: StepInHand): boolean {
+function hasOwnInput({ step, record }: StepInHand): boolean {
   return step.input !== undefined || record.handles !== undefined;
 }
 
-export type Input =
+type Input =
   | { readonly kind: "value"; readonly value: JsonValue }
   | { readonly kind: "failed"; readonly message: string; readonly code?: string };
 

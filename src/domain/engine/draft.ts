@@ -19,12 +19,12 @@ import {
 } from "./records.ts";
 
 /** The store's budget: no operation may hold it over 2 ms. */
-export const changeStepsMax = 128;
-export const changeCharactersMax = 256 * 1024;
+const changeStepsMax = 128;
+const changeCharactersMax = 256 * 1024;
 /** Units of about 50 ns, so that a commit takes 20 ms of a process that others wait for, and half as much for what is begun last. */
 export const changeWorkMax = 400_000;
 /** More absent records than this are asked for in a further round. */
-export const needsMax = 512;
+const needsMax = 512;
 /** Payloads may have 256 KiB each: where many are put together, a few are asked for in one round. */
 export const payloadsPerRound = 32;
 
@@ -54,7 +54,7 @@ export const defaultLimits: EngineLimits = {
   startBytesMax: 64 * 1024,
 };
 
-export type TimelineEvent = {
+type TimelineEvent = {
   readonly type: string;
   readonly step?: string;
   readonly attempt?: number;
@@ -102,7 +102,7 @@ export type Draft = {
   readonly events: TimelineEvent[];
 };
 
-export type DraftBasis = Pick<
+type DraftBasis = Pick<
   Draft,
   "compiled" | "runId" | "tenant" | "actor" | "parent" | "nowMs" | "loaded" | "age" | "limits" | "run"
 >;

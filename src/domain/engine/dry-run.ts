@@ -22,7 +22,7 @@ import { readStepRecord, writeOutput } from "./records.ts";
 import { startRun } from "./start.ts";
 import { describer, type StepDescription } from "./views.ts";
 
-export type DryRunRequest = {
+type DryRunRequest = {
   readonly tenant: TenantId;
   readonly input: JsonValue;
   /** What workers, child runs and items would answer, by step; null for those left out. */
@@ -50,7 +50,7 @@ export type DryRun = {
 
 /** `entries`: too many things would happen; `work`: its expressions cost too much together; `size`: it would be too long. */
 export const truncationCauses = ["entries", "work", "size"] as const;
-export type TruncationCause = (typeof truncationCauses)[number];
+type TruncationCause = (typeof truncationCauses)[number];
 
 /** Enough for any workflow whose course somebody wants to look at. */
 const entriesMax = 2_000;

@@ -7,7 +7,7 @@ export const itemsPerChunk = 64;
 
 export const itemId = (step: string, index: number): string => `${step}[${index}]`;
 
-export type ItemName = { readonly step: string; readonly index: number };
+type ItemName = { readonly step: string; readonly index: number };
 
 /** Step ids have no brackets, so an item is recognised by its name. */
 export function parseItem(id: string): ItemName | undefined {
@@ -25,7 +25,7 @@ export function stepNamed(compiled: CompiledDefinition, id: string): CompiledSte
 }
 
 /** An item has the step's work and none of its neighbours: it answers to the step alone. */
-export function itemOf(step: CompiledStep, index: number): CompiledStep {
+function itemOf(step: CompiledStep, index: number): CompiledStep {
   const { forEach: _, condition: _condition, onError: _onError, ...rest } = step;
   return { ...rest, id: itemId(step.id, index), dependsOn: [], dependents: [], controller: step.id };
 }

@@ -53,8 +53,8 @@ export function parseOutsideKey(key: string): OutsideKey | undefined {
   return owner === "tree" ? { kind: "tree" } : { kind: "run", runId: owner as RunId, key: rest };
 }
 
-export const stepTimerKinds = ["retry", "timeout", "delay", "expiry"] as const;
-export type StepTimerKind = (typeof stepTimerKinds)[number];
+const stepTimerKinds = ["retry", "timeout", "delay", "expiry"] as const;
+type StepTimerKind = (typeof stepTimerKinds)[number];
 
 /** The workflow's own timeout. */
 export const deadlineTimer = "deadline";

@@ -10,9 +10,9 @@ import { factsRecordKey, inputRecordKey } from "./keys.ts";
 import type { RunFacts } from "./records.ts";
 
 /** Beyond this, as beyond the limits, a run is started by its inbox, so that no admission holds the store for long. */
-export const startStepsMax = 64;
+const startStepsMax = 64;
 
-export type Start = {
+type Start = {
   readonly change: RunChange;
   readonly large: boolean;
   /** What was evaluated and checked for it, in units of about 50 ns. */

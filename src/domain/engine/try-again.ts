@@ -12,13 +12,13 @@ import { type FailureCause, fail, lasting, type StepInHand, succeed } from "./se
 import { startChild } from "./subworkflow.ts";
 
 /** The fifth worker that falls silent over the same step is taken as the step's own fault. */
-export const lostClaimsMax = 5;
+const lostClaimsMax = 5;
 
 /**
  * From the next one on a hand-back counts as a lost claim: a worker that hands back whatever it gets, and goes on asking, would
  * otherwise have the same step again as fast as it can poll, for ever. A step outlives a hundred restarts of its workers.
  */
-export const handBacksMax = 100;
+const handBacksMax = 100;
 
 /** Begins the next attempt of a step that somebody else does: a worker, or another run. */
 export function enqueueAttempt(draft: Draft, inHand: StepInHand): void {

@@ -18,7 +18,7 @@ import {
 import type { LiveRunFacts, LockFacts, Part, StepFacts } from "./facts.ts";
 import { whyUnclaimed } from "./why-unclaimed.ts";
 
-export type StepExplanation = {
+type StepExplanation = {
   readonly item?: Waiting;
   /** The step no longer waits; the run has yet to be updated. */
   readonly entry?: WaitingEntry;

@@ -177,7 +177,7 @@ export type ChildRunItem = Item<"child_run"> & {
   readonly path: string;
 };
 
-export type ChildrenItem = Item<"children"> & {
+type ChildrenItem = Item<"children"> & {
   readonly step_id: string;
   /** Of a parallel or for_each step. */
   readonly total?: number;

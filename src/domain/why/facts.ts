@@ -95,4 +95,4 @@ export type EndedRunFacts = Everything & {
   readonly holders?: Part<readonly RunHeader[]>;
 };
 
-export type ErrorText = Partial<StepError> & { readonly message: string };
+type ErrorText = Partial<StepError> & { readonly message: string };

@@ -21,7 +21,7 @@ import {
   withStandIn,
 } from "./cel-references.ts";
 
-export type CelReading =
+type CelReading =
   | { readonly kind: "cel"; readonly cel: Cel }
   | { readonly kind: "invalid"; readonly message: string };
 

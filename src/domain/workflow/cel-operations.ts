@@ -154,7 +154,7 @@ export function add(budget: Budget, left: Value, right: Value): Value {
   return arithmetic("+", left, right);
 }
 
-export type ArithmeticOperator = "+" | "-" | "*" | "/" | "%";
+type ArithmeticOperator = "+" | "-" | "*" | "/" | "%";
 
 /** Two whole numbers of the expression stay whole (7 / 2 is 3, as in CEL); with a JSON number the result is a double. */
 export function arithmetic(operator: ArithmeticOperator, left: Value, right: Value): Value {
@@ -198,7 +198,7 @@ function doubleResult(operator: ArithmeticOperator, left: number, right: number)
 }
 
 /** CEL's int has 64 bits; leaving them is an error, so that no multiplication grows without bound. */
-export function whole(value: bigint): bigint {
+function whole(value: bigint): bigint {
   if (BigInt.asIntN(64, value) !== value)
     throw new Failure("wrong", "a whole number leaves the 64 bit range");
   return value;

@@ -113,7 +113,7 @@ function keyOf(node: ASTNode): CelKey {
 }
 
 /** The nodes directly below this one. */
-export function childrenOf(node: ASTNode): readonly ASTNode[] {
+function childrenOf(node: ASTNode): readonly ASTNode[] {
   if (node.op === "value" || node.op === "id") return [];
   if (node.op === "." || node.op === ".?") return [node.args[0]];
   if (node.op === "call") return node.args[1];

@@ -44,7 +44,7 @@ export type Definition = {
   readonly expressions: ReadonlyMap<string, StepExpressions>;
 };
 
-export type DefinitionReading =
+type DefinitionReading =
   | {
       readonly kind: "valid";
       readonly definition: Definition;

@@ -6,7 +6,7 @@ import type { Fields } from "./fields.ts";
 export type Spend = (steps: number) => void;
 
 /** Scalars as they are, the others as text: no text of one is equal to a scalar of the other. */
-export type ValueSet = { readonly scalars: Set<JsonValue>; readonly texts: Set<string> };
+type ValueSet = { readonly scalars: Set<JsonValue>; readonly texts: Set<string> };
 
 export function valueSet(values: readonly JsonValue[], spend: Spend): ValueSet {
   const set: ValueSet = { scalars: new Set(), texts: new Set() };

@@ -19,7 +19,7 @@ import type { Allowance, Evaluation, Problem, Scope } from "./compiled.ts";
 import { type Fields, isFields, placeIn } from "./fields.ts";
 import { newWork, pause, spend, type Work } from "./work-count.ts";
 
-export type ParsedExpression = {
+type ParsedExpression = {
   readonly source: string;
   readonly references: readonly PlacedReference[];
   evaluate(scope: Scope, work?: Allowance): Evaluation;

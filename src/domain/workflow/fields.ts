@@ -39,7 +39,7 @@ export function isUnset(reading: Reading, name: string): boolean {
   return value === undefined || value === "";
 }
 
-export type TextRule = {
+type TextRule = {
   readonly charactersMax: number;
   readonly pattern?: RegExp;
   readonly meaning?: string;
@@ -63,7 +63,7 @@ function problemOfText(value: string, { charactersMax, pattern, meaning }: TextR
   return undefined;
 }
 
-export type NumberRule = { readonly min: number; readonly max: number; readonly step?: "whole" };
+type NumberRule = { readonly min: number; readonly max: number; readonly step?: "whole" };
 
 export function numberField(
   reading: Reading,

@@ -10,7 +10,7 @@ export type { SchemaMode } from "./schema-reading.ts";
 /** All problems of a value. What the check costs is taken from `work`; its verdict never depends on what is left there. */
 export type SchemaCheck = (value: JsonValue, work?: Allowance) => readonly Problem[];
 
-export type SchemaReading =
+type SchemaReading =
   | {
       readonly kind: "schema";
       /** Steps that reading it took, about 20 ns each: the same number on every machine. */

@@ -53,7 +53,7 @@ export function newWorkflowId(token: string): string {
   return `wf-${token.slice(0, 20)}`;
 }
 
-export type JudgeOptions = {
+type JudgeOptions = {
   readonly tenant: TenantId;
   /** For a definition that has none. */
   newId(): string;
@@ -84,7 +84,7 @@ export function judgeDefinition(sent: SentDefinition, { tenant, newId }: JudgeOp
   return { kind: "valid", id, isNamed, text, hash, steps: definition.steps.size, runs, count };
 }
 
-export function isText(sent: SentDefinition): sent is DefinitionText {
+function isText(sent: SentDefinition): sent is DefinitionText {
   return isFields(sent as JsonValue) && (sent as Partial<DefinitionText>).bytes instanceof Uint8Array;
 }
 

@@ -7,7 +7,7 @@ import { type Steps, StepsSpent } from "./schema-node.ts";
 /** Throws `StepsSpent` when the steps are spent: neither a match nor a mismatch. */
 export type LinearPattern = { test(text: string, steps: Steps): boolean };
 
-export type PatternReading =
+type PatternReading =
   | {
       readonly kind: "pattern";
       readonly pattern: LinearPattern;

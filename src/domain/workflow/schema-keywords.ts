@@ -96,7 +96,7 @@ export const refusedKeywords: ReadonlySet<string> = new Set([
 ]);
 
 /** A name and the schema or other value that stands there. */
-export type Inner = { readonly name: string | number; readonly value: JsonValue };
+type Inner = { readonly name: string | number; readonly value: JsonValue };
 
 /** The schemas inside a keyword's value, whose own shape has been checked. */
 export function schemasIn(shape: Shape, value: JsonValue): readonly Inner[] {

@@ -22,7 +22,7 @@ import { anyKeywords, numberKeywords, textKeywords } from "./schema-scalars.ts";
  */
 export type SchemaMode = "new" | "stored";
 
-export type SchemaWalk = {
+type SchemaWalk = {
   readonly root: Fields;
   readonly mode: SchemaMode;
   readonly problems: ProblemList;

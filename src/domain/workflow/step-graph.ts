@@ -46,7 +46,7 @@ export type ValidGraph = StepGraph & {
   readonly order: readonly string[];
 };
 
-export type GraphReading =
+type GraphReading =
   | { readonly kind: "graph"; readonly graph: ValidGraph }
   | { readonly kind: "invalid"; readonly problems: readonly Problem[] };
 

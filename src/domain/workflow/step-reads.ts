@@ -149,7 +149,7 @@ function hasEnded({ graph, id, seesInside }: Reader, step: string): boolean {
   return graph.isBefore(step, id) || (seesInside && graph.isInside(step, id));
 }
 
-export type Writers = {
+type Writers = {
   /** Steps that put something at the path, above it or below it, or take it away; and how many were looked at. */
   of(path: readonly string[]): { readonly ids: readonly string[]; readonly examined: number };
 };

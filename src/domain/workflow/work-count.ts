@@ -4,7 +4,7 @@ import type { Problem } from "./compiled.ts";
 import type { SchemaMode } from "./json-schema.ts";
 
 /** What the work is done for, as its author knows it. */
-export type WorkPart = "text" | "steps" | "links" | "schemas" | "expressions" | "references";
+type WorkPart = "text" | "steps" | "links" | "schemas" | "expressions" | "references";
 
 /** One is about a microsecond on a machine of 2025. */
 export type Work = {

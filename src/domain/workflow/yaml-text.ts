@@ -11,7 +11,7 @@ export type TextPlace = { readonly line: number; readonly column: number };
 /** A problem that is also known by its place in the text. */
 export type PlacedProblem = Problem & Partial<TextPlace>;
 
-export type YamlReading =
+type YamlReading =
   | {
       readonly kind: "yaml";
       readonly value: JsonValue;

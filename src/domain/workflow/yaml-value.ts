@@ -20,7 +20,7 @@ export const yamlDepthMax = 32;
 
 const aliasesMax = 100;
 
-export type YamlValue = {
+type YamlValue = {
   readonly value: JsonValue;
   readonly found: readonly Found[];
   readonly targets: YamlTargets;

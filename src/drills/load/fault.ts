@@ -48,7 +48,7 @@ export async function strikeUnderLoad(
   return { struckAtMs, awayAtMs, mendingAtMs, backAtMs };
 }
 
-export type CommandsWanted = {
+type CommandsWanted = {
   /** What has to be broken, as in `the store`; and how that may be done. */
   readonly what: string;
   readonly example: { readonly fault: string; readonly mend?: string };

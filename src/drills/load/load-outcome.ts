@@ -40,11 +40,11 @@ function shownNames(names: readonly string[]): string {
   return `${names.length}: ${names.slice(0, 3).join(", ")}${names.length > 3 ? ", ..." : ""}`;
 }
 
-export function startTimes({ starts }: Ledger): number[] {
+function startTimes({ starts }: Ledger): number[] {
   return starts.flatMap(({ acknowledged }) => (acknowledged === undefined ? [] : [acknowledged.atMs]));
 }
 
-export function endTimes({ ends }: Ledger): number[] {
+function endTimes({ ends }: Ledger): number[] {
   return ends.flatMap(({ run }) =>
     run?.status === "succeeded" && run.endedAtMs !== undefined ? [run.endedAtMs] : [],
   );

@@ -30,7 +30,7 @@ import {
 } from "./steady-load.ts";
 import { cameTrue, quantile } from "./times.ts";
 
-export type SceneOptions = {
+type SceneOptions = {
   /** Where runs are started; all gateways otherwise. */
   readonly startsAt?: readonly string[];
   /** Workers in this process; or the drill starts its own, before the load begins. */

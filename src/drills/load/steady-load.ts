@@ -5,7 +5,7 @@ import { runtime } from "../../sdk/runtime.ts";
 import { type StartTry, tryStart } from "../try-start.ts";
 import type { ReadRecord, StartRecord } from "./ledger.ts";
 
-export type LoadOptions = {
+type LoadOptions = {
   /** Clients spread over them, and each stays where it is. */
   readonly urls: readonly string[];
   readonly apiKey: string;

@@ -3,7 +3,7 @@ import { runtime } from "../../sdk/runtime.ts";
 
 export type Span = { readonly fromMs: number; readonly toMs: number };
 
-export type Successes = { readonly timesMs: readonly number[]; readonly endMs: number };
+type Successes = { readonly timesMs: readonly number[]; readonly endMs: number };
 
 /** The longest time without a success that touches the span; the load's own begin and end count as successes. */
 export function longestGap({ timesMs, endMs }: Successes, { fromMs, toMs }: Span): Span {

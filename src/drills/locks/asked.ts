@@ -1,7 +1,7 @@
 // What came of a request: its answer, or the refusal that a step of a drill may have been waiting for.
 import { InterlockApiError, type Problem } from "../../sdk/client-errors.ts";
 
-export type Asked<Value> =
+type Asked<Value> =
   | { readonly kind: "answered"; readonly value: Value }
   | {
       readonly kind: "refused";

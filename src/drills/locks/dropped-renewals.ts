@@ -4,7 +4,7 @@ import { type Lease, withLock } from "../../sdk/locks/with-lock.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import type { DrillTenant } from "../target/target.ts";
 
-export type DroppedRenewals = {
+type DroppedRenewals = {
   readonly token: string;
   readonly fence: number;
   /** When the lock was granted, and when the SDK stopped the work, by the monotonic clock. */
@@ -13,7 +13,7 @@ export type DroppedRenewals = {
   renewalsFailed(): number;
 };
 
-export type HeldLock = {
+type HeldLock = {
   readonly resource: string;
   readonly owner: string;
   readonly ttlMs: number;

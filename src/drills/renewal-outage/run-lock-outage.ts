@@ -8,7 +8,7 @@ import { areAllApplied, type ClaimedResult, claimJobs, publish } from "../locks/
 import type { Inside } from "../target/target.ts";
 import type { Outage } from "./outcome.ts";
 
-export type RunLockTerms = {
+type RunLockTerms = {
   readonly risk: RiskClass;
   readonly ttlMs: number;
   /** How long the second owner is at work, so that an overlap can be seen. */

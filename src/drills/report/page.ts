@@ -3,7 +3,7 @@ import type { Check, Plot, Table } from "../drill.ts";
 import type { DrillRun } from "../run-drill.ts";
 import { escaped, plotSvg } from "./plot.ts";
 
-export type PageFacts = {
+type PageFacts = {
   /** How to make it again. */
   readonly command: string;
   readonly version: string;

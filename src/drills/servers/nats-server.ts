@@ -5,7 +5,7 @@ import { type ServerProcess, startServerProcess } from "./server-process.ts";
 
 export type NatsServer = ServerProcess & { readonly url: string };
 
-export type NatsServerOptions = {
+type NatsServerOptions = {
   /** More lines of its configuration: users, TLS, limits. */
   readonly config?: string;
   readonly jetStream?: boolean;

@@ -22,7 +22,7 @@ export type ServerProcess = {
 /** What is up: its port, its process, and what it has printed lately. */
 export type Up = { readonly port: number; readonly pid: number | undefined; readonly output: string };
 
-export type ServerKind = {
+type ServerKind = {
   /** `redis-server`; the variable `INTERLOCK_REDIS_SERVER` may say where it is. */
   readonly program: string;
   readonly variable: string;

@@ -19,7 +19,7 @@ import { startChildProgram } from "../target/child-program.ts";
 import type { DrillTenant } from "../target/target.ts";
 import { type HolderMessage, readHolderMessage } from "./holder-messages.ts";
 
-export type PauseTerms = {
+type PauseTerms = {
   readonly tenant: DrillTenant;
   readonly ttlMs: number;
   /** Of every request, and of every answer. */

@@ -15,7 +15,7 @@ export type ChildProgram = {
   end(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
 };
 
-export type ProgramOptions = {
+type ProgramOptions = {
   /** A file of the product, compiled or in TypeScript, whichever runs now; then its arguments. */
   readonly args: readonly [program: string, ...rest: string[]];
   /** By their whole names; of this process's own, those of the product are left out. */

@@ -7,7 +7,7 @@ import type { Metrics } from "../../ports/metrics.ts";
 import { type Answer, type Execute, executeOn, type Store, storeFrom } from "../../ports/store.ts";
 import type { Inside, StoreDisturbance, StoreWatcher } from "./target.ts";
 
-export type InsideInstance = { readonly server: Server; readonly inside: Inside };
+type InsideInstance = { readonly server: Server; readonly inside: Inside };
 
 /** `env` is the whole environment of the instance: nothing of this process's own gets into it. */
 export async function startInside(env: Readonly<Record<string, string>>): Promise<InsideInstance> {

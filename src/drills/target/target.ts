@@ -11,7 +11,7 @@ import type { RedisGroup } from "../servers/redis-failover.ts";
 import type { RedisServer } from "../servers/redis-server.ts";
 import type { ServeProcess } from "./serve-process.ts";
 
-export type TargetKind = "embedded" | "cluster" | "deployment";
+type TargetKind = "embedded" | "cluster" | "deployment";
 
 export type Target = {
   readonly kind: TargetKind;
@@ -68,9 +68,6 @@ export type StoreWatcher = {
 };
 
 export type StoreDisturbance = (next: Execute) => Execute;
-
-/** What goes around the ports of an instance that is made inside. */
-export type Around = { readonly store: (execute: Execute) => Execute; readonly bus: (bus: Bus) => Bus };
 
 /** An instance in processes of their own. */
 export type OwnProcesses = {

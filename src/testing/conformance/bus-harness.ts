@@ -14,7 +14,7 @@ import type { Clock } from "../../ports/clock.ts";
 /** One check of a bus that nobody else uses: every adapter must pass it. */
 export type BusCase = { readonly name: string; check(harness: BusHarness): Promise<void> };
 
-export type Heard = BusDelivery & { readonly atMs: number };
+type Heard = BusDelivery & { readonly atMs: number };
 
 /** Consumes as the case says, and keeps what was heard and given up. */
 export type Listener = Consumer & {

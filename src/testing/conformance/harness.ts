@@ -24,7 +24,7 @@ export type ConformanceSuite = {
 
 export const call: CallOptions = { deadlineMs: 5_000 };
 
-export type NewRunOptions = {
+type NewRunOptions = {
   readonly key?: KeyRequest;
   readonly records?: readonly RunRecord[];
   /** The rest of the first commit. */

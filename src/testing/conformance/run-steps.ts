@@ -163,7 +163,7 @@ export async function refusal(
   return (answer as { because: string }).because;
 }
 
-export type CommitOptions = Partial<Omit<RequestOf<"commit">, "runId" | "guard" | "change">> & {
+type CommitOptions = Partial<Omit<RequestOf<"commit">, "runId" | "guard" | "change">> & {
   readonly change?: Partial<RunChange>;
 };
 
