@@ -1,4 +1,4 @@
-// The operations of the SQLite store with a stopwatch in each, for its thread: every new longest time is told to the benchmark.
+// The operations of the SQLite store with a stopwatch in each, for its thread: every new maximum is sent to the benchmark.
 import { openSync, readSync } from "node:fs";
 import { BroadcastChannel } from "node:worker_threads";
 import { operations as real } from "../src/adapters/operations/perform.ts";

@@ -1,4 +1,4 @@
-// After the last fault: waits until nothing is left to do, and then reads everything that clients were told of.
+// After the last fault: waits until nothing is left to do, then reads everything that clients know of.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Final } from "../proof/history/record.ts";
 import type { Client } from "../src/sdk/index.ts";

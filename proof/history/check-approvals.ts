@@ -1,4 +1,4 @@
-// One decision per approval, which everybody is told and which stays; and an approved step does not wait for ever.
+// Checks that an approval has one lasting decision with the same answer for everyone, and that an approved step continues.
 import { type Checked, type Finding, standingOf, type Undecided } from "./finding.ts";
 import { groupBy } from "./group-by.ts";
 import { answeredAtUs, type Call, type FinalOf, type History } from "./history.ts";

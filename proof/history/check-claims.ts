@@ -1,4 +1,4 @@
-// A job is given to one worker, in rising attempts, never of a run that had ended, and nobody works on what was not given to them.
+// Checks claims: one worker per job, rising attempts, none for ended runs, and no work without a claim.
 import { type Finding, standingOf } from "./finding.ts";
 import { groupBy } from "./group-by.ts";
 import { answeredAtUs, type Call, type History, okAnswer } from "./history.ts";

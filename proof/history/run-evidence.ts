@@ -1,4 +1,4 @@
-// What a history tells of single runs: when each was first known to exist, when it was seen, and until when it certainly lived.
+// What a history shows of single runs: when each was first known to exist, when it was seen, and until when it certainly lived.
 import { isTerminal, type RunStatus, runStatuses } from "../../src/domain/run.ts";
 import { answeredAtUs, type Call, type History, okAnswer } from "./history.ts";
 import type { HistoryRecord } from "./record.ts";

@@ -1,4 +1,4 @@
-// The reference for steps that somebody does, or that are done at once: work, approvals, notices, values, other runs.
+// The reference for steps that a worker or person does, or that end at once: work, approvals, notices, values, child runs.
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import {
   type Around,

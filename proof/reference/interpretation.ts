@@ -1,4 +1,4 @@
-// A run while the reference tells it: what has ended so far, and what expressions see of it.
+// A run while the reference interprets it: what has ended so far, and what expressions see of it.
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { Links, WorkflowText } from "./language.ts";
 import type { Oracle } from "./oracle.ts";

@@ -1,4 +1,4 @@
-// What workers and people answer, decided beforehand: by run, step and attempt, whoever asks and in whatever order.
+// The answers of workers and people, decided beforehand by run, step and attempt.
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { fnv1a, fnv1aStart } from "../../src/testing/fnv1a.ts";
 

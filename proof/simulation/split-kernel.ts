@@ -1,4 +1,4 @@
-// A kernel whose chance is split by tenant: what happens for one draws from streams that nothing done for another can move.
+// A kernel whose randomness is split by tenant: draws for one tenant do not depend on what is done for another.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createKernel, type Kernel, type KernelOptions } from "../../src/testing/kernel.ts";
 import type { SeededRandom } from "../../src/testing/seeded-random.ts";

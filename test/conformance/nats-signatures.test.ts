@@ -1,4 +1,4 @@
-// Signed messages: what is unsigned, forged, moved, changed or late is dropped, counted and told to the operator.
+// Signed messages: what is unsigned, forged, moved, changed or late is dropped, counted and logged.
 import { jetstream } from "@nats-io/jetstream";
 import { connect, headers, type Msg, type NatsConnection } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-// Public locks over HTTP: what holders, those who wait and operators are told, and what nobody else learns.
+// Public locks over HTTP: what holders, waiters and operators see, and what nobody else learns.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { LockToken } from "../../src/domain/lock.ts";
 import { expectProblem, type Row, rows } from "../support/gateway-requests.ts";

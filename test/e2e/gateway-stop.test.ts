@@ -1,4 +1,4 @@
-// A gateway that stops: what a client has begun to send is answered, and every connection is told to close before it is closed.
+// A gateway that stops: requests that have begun to arrive are answered, and every client is asked to close its connection first.
 import { connect, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Config } from "../../src/config.ts";

@@ -1,4 +1,4 @@
-// Two tenants over every route and verb: nothing of the one is told to the other, found by it, or changed by it.
+// Two tenants over every route and verb: neither can see, find or change anything of the other.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { isPlatformRole, keyRoles } from "../../src/domain/api-key.ts";
 import { stateOf } from "../fuzz/unchanged.ts";

@@ -1,4 +1,4 @@
-// What processes on one Redis tell each other over NATS: with polls a minute apart, whatever comes sooner was announced.
+// Announcements between processes on one Redis, over NATS: with polls a minute apart, whatever comes sooner was announced.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";

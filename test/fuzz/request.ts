@@ -1,4 +1,4 @@
-// One request of the fuzzer: how it is told to people, and how it is sent.
+// One request of the fuzzer: how it is described, and how it is sent.
 import { Agent, type IncomingMessage, request as openRequest } from "node:http";
 
 export type FuzzRequest = {

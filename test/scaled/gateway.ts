@@ -1,4 +1,4 @@
-// Starts the measured server, sends one request at a time and tells what it cost. One that no longer answers is replaced.
+// Starts the measured server, sends one request at a time and reports its cost. One that no longer answers is replaced.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// A worker in a process of its own that calls a guarded tool, waits to be told, and calls it again with the same fields.
+// A worker process that calls a guarded tool, waits for a signal, and calls it again with the same fields.
 import { createInterface } from "node:readline";
 import { JobStopped, worker } from "../../src/sdk/index.ts";
 

@@ -1,4 +1,4 @@
-// An HTTP client with connections that it keeps, which tells a request that was never answered from one whose answer broke off.
+// A keep-alive HTTP client that distinguishes a request without an answer from one whose answer broke off.
 import { Agent, request } from "node:http";
 
 export type Outcome =

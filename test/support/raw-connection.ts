@@ -1,4 +1,4 @@
-// A TCP connection for tests that speak HTTP by hand: bytes in, everything that comes back until the server closes it.
+// A TCP connection for tests that write HTTP by hand: bytes in, everything that comes back until the server closes it.
 import { connect, type Socket } from "node:net";
 
 export type RawEnd = {

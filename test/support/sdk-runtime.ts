@@ -1,4 +1,4 @@
-// Runtime for tests of the SDK: clocks that move only when they are told to, and pauses that are noted instead of slept.
+// Runtime for tests of the SDK: clocks that move only on demand, and pauses that are noted instead of slept.
 import { type Runtime, runtime as system } from "../../src/sdk/runtime.ts";
 
 export type TestRuntime = Runtime & {

@@ -1,4 +1,4 @@
-// A process that owns a SQLite store: tells whether it could open it, admits runs, ends every third, prints all answers.
+// A process that owns a SQLite store: reports whether it could open it, admits runs, ends every third, prints all answers.
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { LockToken } from "../../src/domain/lock.ts";

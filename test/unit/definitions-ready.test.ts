@@ -1,4 +1,4 @@
-// What a process keeps of definitions made ready: shared while it is made, and no tenant pushes out the others.
+// The cache of compiled definitions: concurrent callers share the work, and no tenant pushes out the others.
 
 import { describe, expect, test } from "vitest";
 import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";

@@ -1,4 +1,4 @@
-// Random workflows over the whole language, in random orders: the engine comes to the end that the reference tells beforehand.
+// Random workflows over the whole language, in random orders: the engine ends as the reference predicts.
 import { describe, expect, test } from "vitest";
 import { interpret } from "../../proof/reference/interpret.ts";
 import type { Oracle } from "../../proof/reference/oracle.ts";

@@ -1,4 +1,4 @@
-// Plays drawn workflows on the engine: everybody answers as the oracle says, in an order that chance decides.
+// Plays random workflows on the engine: workers and people answer as the oracle says, in random order.
 import { expect } from "vitest";
 import { type DrawnWorkflows, drawWorkflows } from "../../proof/reference/draw-workflow.ts";
 import { type Attempt, childPath, createOracle, type Oracle } from "../../proof/reference/oracle.ts";

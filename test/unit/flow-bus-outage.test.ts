@@ -1,4 +1,4 @@
-// What a worker notices of a bus that is away: jobs come through the store, hints are told again, and nothing is done twice.
+// A bus outage as workers notice it: jobs come through the store, hints are published again, and nothing is done twice.
 import { describe, expect, test } from "vitest";
 import type { PollRequest } from "../../src/control/control-api.ts";
 import type { Bus, Handlers } from "../../src/ports/bus.ts";

@@ -1,4 +1,4 @@
-// The claim of a worker on a job: kept by heartbeats, lost by silence, refused to whoever lost it, and over when nobody wants it.
+// The claim of a worker on a job: kept by heartbeats, lost by silence, refused afterwards, and ended when the work is not wanted.
 import { describe, expect, test } from "vitest";
 import type { Beat, BeatResult, ClaimedJob } from "../../src/control/control-api.ts";
 import type { ClaimToken, JobId } from "../../src/domain/job.ts";

@@ -1,4 +1,4 @@
-// A process tells its own watchers of everything that it changes, whatever flow did it: none of them waits for a poll.
+// Every flow wakes the watchers in its own process: none of them waits for a poll.
 import { expect, test } from "vitest";
 import type { EventRow } from "../../src/domain/event.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";

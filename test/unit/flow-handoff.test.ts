@@ -1,4 +1,4 @@
-// Results of one run that arrive together: handed over, applied once each, by whoever owns the run, also when owners die.
+// Results of one run that arrive together: handed over and applied once each by the run's owner, also when owners die.
 import { describe, expect, test } from "vitest";
 import type { ClaimedJob } from "../../src/control/control-api.ts";
 import type { RunId } from "../../src/domain/run.ts";

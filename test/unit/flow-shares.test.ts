@@ -1,4 +1,4 @@
-// Which worker gets which job: equal shares, the least busy first, and only whoever has what the job asks for.
+// Which worker gets which job: equal shares, the least busy first, and only workers that match.
 import { describe, expect, test } from "vitest";
 import type { ClaimedJob, PollAnswer, PollRequest } from "../../src/control/control-api.ts";
 import {

@@ -1,4 +1,4 @@
-// Functions as workers: they get jobs as they become ready, are told when the work is no longer theirs, and stop in order.
+// Functions as workers: they get jobs as they become ready, are stopped when the claim is lost, and stop in order.
 import { describe, expect, test } from "vitest";
 import type { InProcessJob, JobHandler } from "../../src/control/jobs/in-process-worker.ts";
 import { PermanentFailure } from "../../src/control/jobs/in-process-worker.ts";

@@ -1,4 +1,4 @@
-// How long a job is surely ours: counted from the right moment, by both clocks, and told before any timer fires.
+// How long a claim is certain: counted from the right moment, by both clocks, and known before any timer fires.
 import { describe, expect, test } from "vitest";
 import { claimedSince, HeldJob } from "../../src/sdk/worker/held-job.ts";
 import { type ClaimedJob, JobStopped } from "../../src/sdk/worker/job.ts";

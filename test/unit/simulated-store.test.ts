@@ -1,4 +1,4 @@
-// The simulated store: its network's faults, one by one, and what a caller is told about them.
+// The simulated store: its network's faults, one by one, and the answers that callers get.
 import { describe, expect, test } from "vitest";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";

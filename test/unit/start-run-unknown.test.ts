@@ -1,4 +1,4 @@
-// Starts whose outcome is not known at once: asked again until it is, never guessed, and told as unknown when it lasts.
+// Starts whose outcome is not known at once: asked again until it is, never guessed, and answered as unknown when it lasts.
 import { describe, expect, test } from "vitest";
 import { bareStart } from "../../proof/simulation/bare-run.ts";
 import { startErrorCode, startHttpStatus } from "../../src/control/admission/start-answer.ts";

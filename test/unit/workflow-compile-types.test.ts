@@ -1,4 +1,4 @@
-// Every type of step made ready to run, and that whatever definition is accepted can be made ready.
+// Every type of step compiles, and so does every accepted definition.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";

@@ -1,4 +1,4 @@
-// Reading definitions: existing ones load, and every mistake is told at once with its place.
+// Reading definitions: existing ones load, and every mistake is reported at once with its place.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";

@@ -1,4 +1,4 @@
-// Planted bugs in the bus: messages lost, doubled, believed although forged, or in each other's way.
+// Planted bugs in the bus: messages lost, repeated, accepted although forged, or blocking each other.
 import type { TextPatch } from "../planted-bug.ts";
 
 const nats = "src/adapters/nats";

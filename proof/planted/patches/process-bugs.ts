@@ -1,4 +1,4 @@
-// Planted bugs in what processes tell each other.
+// Planted bugs in the announcements between processes.
 import type { TextPatch } from "../planted-bug.ts";
 
 export const plantedProcessBugs: readonly TextPatch[] = [

@@ -1,4 +1,4 @@
-// Runs the simulation: npm run sim -- [options]; --help tells which.
+// Runs the simulation: npm run sim -- [options]; --help lists them.
 import { writeFileSync } from "node:fs";
 import { systemClock } from "../../../src/adapters/system/system-clock.ts";
 import { exhaust } from "../../exhaustive/exhaust.ts";

@@ -1,4 +1,4 @@
-// Tells every few seconds how far a long batch is.
+// Prints the progress of a long batch every few seconds.
 import type { Clock } from "../../../src/ports/clock.ts";
 
 type Progress = {

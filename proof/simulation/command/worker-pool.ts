@@ -1,4 +1,4 @@
-// Seeds on several cores: chunks go to processes of their own, and what they tell comes back; a process that fails is an error.
+// Simulates seeds on several cores: chunks go to child processes, and their reports come back.
 import { type ChildProcess, fork } from "node:child_process";
 import { extname, join } from "node:path";
 import type { SeedReport } from "../simulate.ts";

@@ -1,4 +1,4 @@
-// A process of its own that simulates the seeds it is sent and tells how each went; see worker-pool.ts.
+// A child process that simulates the seeds it is sent and reports each; see worker-pool.ts.
 import type { Chunk } from "./seed-work.ts";
 import { simulateWork } from "./seed-work.ts";
 import type { FromWorker } from "./worker-pool.ts";

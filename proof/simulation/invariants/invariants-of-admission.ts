@@ -1,4 +1,4 @@
-// Invariants of starts, slots, keys and what callers are told.
+// Invariants of starts, slots, keys and the answers to callers.
 import type { Invariant } from "./invariant.ts";
 
 export const admissionInvariants = {

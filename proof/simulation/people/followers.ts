@@ -1,4 +1,4 @@
-// Somebody who follows a tenant's events by number, from gateway to gateway: every row once, in order, and none left out (INV-17).
+// A client that follows a tenant's events by number, from gateway to gateway: every row once and in order (INV-17).
 
 import { orderedNumber } from "../../../src/adapters/operations/records.ts";
 import type { Feed } from "../../../src/control/events/feed.ts";

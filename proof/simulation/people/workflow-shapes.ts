@@ -1,4 +1,4 @@
-// Small workflows by chance: a few steps of every type, with retries, timeouts and error handlers, short enough for one seed.
+// Random small workflows: a few steps of every type, with retries, timeouts and error handlers, short enough for one seed.
 import type { JsonValue } from "../../../src/domain/fingerprint.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 
