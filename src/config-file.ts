@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { InterlockError } from "./errors.ts";
 
-export type ConfigFile = Readonly<Record<string, unknown>>;
+type ConfigFile = Readonly<Record<string, unknown>>;
 
 /** Throws `config_invalid` with the line and column of whatever is not YAML; which names and values are good, `loadConfig` says. */
 export function readConfigFile(path: string): ConfigFile {

@@ -10,7 +10,7 @@ import type { Setting } from "./settings/kinds.ts";
 
 export type Origin = "default" | "file" | "environment" | "override";
 
-export type LoadedConfig = {
+type LoadedConfig = {
   readonly config: Config;
   readonly origins: Readonly<Record<SettingName, Origin>>;
 };

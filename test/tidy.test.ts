@@ -5,6 +5,7 @@ import { dirname, join, normalize } from "node:path";
 import { describe, expect, test } from "vitest";
 import { textPatches } from "../proof/planted/planted-bugs.ts";
 import { referencePages } from "../scripts/reference-pages.ts";
+import { readSourceGraph, smallSingleImporterFiles, unusedExports } from "../scripts/source-graph.ts";
 import { errors } from "../src/errors.ts";
 import { metrics } from "../src/metrics.ts";
 
@@ -195,6 +196,92 @@ describe("files", () => {
   });
 });
 
+describe("what is read together", () => {
+  const graph = readSourceGraph(root);
+  const ofProof = { ...graph, product: proof };
+
+  test("nothing is exported that no other file uses", () => {
+    expect([...unusedExports(graph), ...unusedExports(ofProof)]).toEqual([]);
+  });
+
+  /** Ratchet: a file may leave this list, by becoming part of the one that imports it, and never join it. */
+  const smallFiles: readonly string[] = [
+    "src/adapters/judge/judge-thread.ts",
+    "src/adapters/memory/memory-store.ts",
+    "src/adapters/operations/usage.ts",
+    "src/adapters/redis/approval-calls.ts",
+    "src/adapters/redis/refusals.ts",
+    "src/adapters/system/system-instance.ts",
+    "src/adapters/system/system-log.ts",
+    "src/api/audit-routes.ts",
+    "src/cli/commands/data.ts",
+    "src/cli/commands/workers.ts",
+    "src/control/audit/record-refusals.ts",
+    "src/control/events/follow.ts",
+    "src/control/jobs/hear-notices.ts",
+    "src/control/jobs/notify.ts",
+    "src/control/locks/break-lock.ts",
+    "src/control/locks/give-back.ts",
+    "src/control/locks/public-locks.ts",
+    "src/control/locks/renew-public-lock.ts",
+    "src/control/sweep/sweep-partition.ts",
+    "src/control/workflows/judge-here.ts",
+    "src/control/workflows/save-workflow.ts",
+    "src/drills/admission-burst/crowd-thread.ts",
+    "src/drills/catalogue.ts",
+    "src/gateway/handlers.ts",
+    "src/limit-errors.ts",
+    "src/sdk/groups/events.ts",
+    "src/sdk/groups/policies.ts",
+    "src/sdk/worker/stop-on-signals.ts",
+    "src/settings/audit.ts",
+    "src/settings/process.ts",
+    "src/settings/workflows.ts",
+    "src/testing/run-in-bursts.ts",
+  ];
+
+  test("no other file of fewer than 40 lines has one importer alone", () => {
+    const small = [...smallSingleImporterFiles(graph), ...smallSingleImporterFiles(ofProof)];
+    expect(small.filter((path) => !smallFiles.includes(path))).toEqual([]);
+  });
+});
+
+describe("pages and comments", () => {
+  const known = new Set(files.flatMap((path) => [path, ...foldersOf(path)]));
+  const commented = /\/\/.*|\/\*[\s\S]*?\*\/|--.*/g;
+  const named =
+    /(?<![\w./@-])((?:src|test|proof|chaos|bench|scripts|docs|deploy|examples)\/[\w./-]+\.(?:ts|mjs|md|lua|json|ya?ml|sh))\b/g;
+  // What was is told in the log of changes, by the names of its time.
+  const pages = files.filter((path) => path.endsWith(".md") && path !== "CHANGELOG.md");
+
+  test("name only files that exist", () => {
+    const texts = [...pages, ...code].map((path) => ({
+      path,
+      text: path.endsWith(".md") ? textOf(path) : (textOf(path).match(commented) ?? []).join("\n"),
+    }));
+    const wrong = texts.flatMap(({ path, text }) =>
+      [...text.matchAll(named)]
+        .filter(([, name = ""]) => !known.has(name))
+        .map(([, name]) => `${path}: ${name}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  test("link only to files that exist, and name only folders that do", () => {
+    const wrong = pages.flatMap((path) => {
+      const links = [...textOf(path).matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map(([, link = ""]) =>
+        join(dirname(path), decodeURI(link)),
+      );
+      const folders = [...textOf(path).matchAll(/`((?:src|test|proof|chaos|bench)(?:\/[\w.-]+)+)\/?`/g)];
+      const targets = [...links, ...folders.map(([, folder = ""]) => folder)];
+      return targets
+        .filter((target) => !known.has(target.replace(/\/$/, "")))
+        .map((target) => `${path}: ${target}`);
+    });
+    expect(wrong).toEqual([]);
+  });
+});
+
 describe("Lua scripts", () => {
   const scripts = files.filter((path) => path.endsWith(".lua"));
 
@@ -269,4 +356,9 @@ describe("tables", () => {
 
 function withoutComments(text: string): string {
   return text.replaceAll(/\/\*[\s\S]*?\*\//g, "").replaceAll(/(^|\s)\/\/.*$/gm, "");
+}
+
+function foldersOf(path: string): string[] {
+  const parts = path.split("/").slice(0, -1);
+  return parts.map((_part, index) => parts.slice(0, index + 1).join("/"));
 }

@@ -2,7 +2,7 @@
 import { hash } from "node:crypto";
 
 /** `after` is the last item's position; only the list that made the cursor understands it. */
-export type CursorPosition = { readonly operation: string; readonly tenant: string; readonly after: string };
+type CursorPosition = { readonly operation: string; readonly tenant: string; readonly after: string };
 
 const version = 1;
 

@@ -4,7 +4,7 @@ import { type ErrorCode, errors } from "../errors.ts";
 import { problem as placeOfProblem } from "./schemas.ts";
 
 /** What is wrong with one request, besides its code. */
-export type ProblemDetails = {
+type ProblemDetails = {
   readonly detail?: string;
   /** Further members: `limit`, `active`, `run_id`, `problems`... They never replace the standard ones. */
   readonly more?: Readonly<Record<string, unknown>>;
@@ -28,7 +28,7 @@ export const problemBody = z
   })
   .meta({ id: "Problem" });
 
-export type ProblemBody = z.infer<typeof problemBody>;
+type ProblemBody = z.infer<typeof problemBody>;
 
 export function problemOf(code: ErrorCode, details: ProblemDetails, requestId: string): ProblemBody {
   const { status, message, remedy } = errors[code];

@@ -27,7 +27,7 @@ export type Route = {
 };
 
 /** The names in braces of a path. */
-export type NamesIn<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
+type NamesIn<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
   ? Name | NamesIn<Rest>
   : never;
 

@@ -16,7 +16,7 @@ export type Computing = {
   isAboveShare(tenant: TenantId): boolean;
 };
 
-export type Pace = Pick<Clock, "yield"> & { end(): void };
+type Pace = Pick<Clock, "yield"> & { end(): void };
 
 /** What happened in the last one to two of these counts as lately. */
 const windowMs = 5_000;

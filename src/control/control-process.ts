@@ -20,7 +20,7 @@ export type ControlProcess = {
   stop(): Promise<void>;
 };
 
-export type ControlProcessOptions = {
+type ControlProcessOptions = {
   readonly roles: ReadonlySet<Role>;
   readonly check: DispatchCheck | undefined;
   /** Those that an engine sweeps; all by default. */

@@ -7,9 +7,9 @@ import type { FailedAuthentications, KeyOutcome } from "./failed-authentications
 import { type Failure, isTrouble, type RequestHeaders, readingTrouble, type Service } from "./handler.ts";
 import { foreignTenant } from "./tenant-claims.ts";
 
-export type RequestOrigin = Client & { readonly headers: RequestHeaders };
+type RequestOrigin = Client & { readonly headers: RequestHeaders };
 
-export type Authentication =
+type Authentication =
   | { readonly kind: "allowed"; readonly key: ApiKeyRecord | undefined }
   /** `key` is whose request it was, where that is proved. */
   | { readonly kind: "refused"; readonly failure: Failure; readonly key?: ApiKeyRecord };

@@ -32,7 +32,7 @@ type Connection = {
   cancelDeadline: CancelTimer | undefined;
 };
 
-export type ConnectionLimits = {
+type ConnectionLimits = {
   readonly max: number;
   readonly perAddressMax: number;
   /** With more open connections than this only the reserve is left. */

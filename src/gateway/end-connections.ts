@@ -2,7 +2,7 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../ports/clock.ts";
 
-export type Ending = {
+type Ending = {
   readonly connections: ReadonlySet<Socket>;
   readonly lingerMs: number;
   readonly drainMs: number;

@@ -5,7 +5,7 @@ import type { TenantId } from "../domain/tenant.ts";
 import type { CancelTimer } from "../ports/clock.ts";
 import type { Ports } from "../ports/ports.ts";
 
-export type EventLoop = {
+type EventLoop = {
   /** Looks from now on. */
   watch(): void;
   stop(): void;

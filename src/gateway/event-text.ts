@@ -1,6 +1,6 @@
 // The text of server-sent events, as the HTML standard has it.
 
-export type ServerSentEvent = {
+type ServerSentEvent = {
   /** Left out where a client that loses its connection here must not resume. */
   readonly id?: number;
   readonly type: string;

@@ -15,7 +15,7 @@ export type FailedAuthentications = {
 
 export type KeyOutcome = "good" | "bad" | "trouble";
 
-export type KeyCheck =
+type KeyCheck =
   | { readonly kind: "ask"; end(outcome: KeyOutcome): void }
   /** Cannot be a key, or was refused a moment ago. */
   | { readonly kind: "bad" }

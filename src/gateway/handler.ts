@@ -67,7 +67,7 @@ export type Reply<Name extends Operation> =
   | (RouteOf<Name> extends { readonly mediaType: typeof eventStreamType } ? Streamed : never)
   | Failure<CodeOf<Name>>;
 
-export type Handler<Name extends Operation> = (
+type Handler<Name extends Operation> = (
   service: Service,
   asked: Asked<Name>,
 ) => Reply<Name> | Promise<Reply<Name>>;

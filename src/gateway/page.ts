@@ -6,11 +6,11 @@ import type { TenantId } from "../domain/tenant.ts";
 import type { Failure } from "./handler.ts";
 
 /** A list of one tenant: a cursor of another one is not understood. `detail` tells lists of one operation apart. */
-export type ListName = { readonly operation: Operation; readonly tenant: TenantId; readonly detail?: string };
+type ListName = { readonly operation: Operation; readonly tenant: TenantId; readonly detail?: string };
 
 export type PageQuery = { readonly limit?: number; readonly cursor?: string };
 
-export type AskedPage =
+type AskedPage =
   | { readonly kind: "page"; readonly limit: number; readonly after: string | undefined }
   | { readonly kind: "bad_cursor"; readonly failure: Failure<"invalid_request"> };
 

@@ -15,7 +15,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Failure, RequestHeaders } from "./handler.ts";
 import { foreignTenant, isNamed, type Named, withoutTenantNames } from "./tenant-claims.ts";
 
-export type Reading<Value> =
+type Reading<Value> =
   | { readonly kind: "value"; readonly value: Value }
   | {
       readonly kind: "refused";
@@ -81,7 +81,7 @@ function hasNoNames(fields: Named): boolean {
 }
 
 /** A body's bytes, and what its sender says they are. */
-export type SentBody = { readonly bytes: Buffer | undefined; readonly contentType: string | undefined };
+type SentBody = { readonly bytes: Buffer | undefined; readonly contentType: string | undefined };
 
 /** A body of megabytes is read in slices: other requests go first between them. */
 export async function readBody(

@@ -58,7 +58,7 @@ export type Publication =
   | { readonly kind: "unavailable"; readonly cause: string };
 
 /** What processes tell each other: changed tenants, freed locks, freed places of a limit, which workers they see, canaries' samples. */
-export const busChannels = ["events", "locks", "places", "workers", "canaries"] as const;
+const busChannels = ["events", "locks", "places", "workers", "canaries"] as const;
 export type BusChannel = (typeof busChannels)[number];
 
 export type Bus = {

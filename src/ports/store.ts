@@ -12,7 +12,7 @@ import type { RunOperations } from "./run-operations.ts";
  * caller supplies the identity (token, run id, change id), repeating a call that had an effect gives the same answer, and a
  * refusal had no effect and is decided anew.
  */
-export type StoreOperations = LockOperations & AdmissionOperations & RunOperations & JobOperations;
+type StoreOperations = LockOperations & AdmissionOperations & RunOperations & JobOperations;
 
 export type OperationName = keyof StoreOperations;
 export type RequestOf<Name extends OperationName> = StoreOperations[Name]["request"];

@@ -21,7 +21,7 @@ export type AnyOptions = {
 
 export type Limits = { readonly retry: RetryLimits; readonly timeoutMs: number };
 
-export type AnyAnswer = { readonly status: number; readonly headers: Headers; readonly body: unknown };
+type AnyAnswer = { readonly status: number; readonly headers: Headers; readonly body: unknown };
 
 export async function callOperation(
   connection: Connection,

@@ -46,7 +46,7 @@ export type Caller = {
   ): AsyncIterable<StreamedEvent>;
 };
 
-export const defaultUrl = "http://127.0.0.1:7300";
+const defaultUrl = "http://127.0.0.1:7300";
 
 const defaultLimits: Limits = { retry: { budgetMs: 30_000, attemptsMax: 8 }, timeoutMs: 30_000 };
 

@@ -13,7 +13,7 @@ export type StreamedEvent = {
 };
 
 /** What a connection tells besides its events. */
-export type StreamNotes = {
+type StreamNotes = {
   onOpen?(): void;
   /** A position without an event: the server names it when it opens a stream at its end. */
   onPosition?(id: string): void;

@@ -2,7 +2,7 @@
 import type { Route } from "../api/route.ts";
 import type { Operation } from "../api/routes.ts";
 
-export type OperationRow = {
+type OperationRow = {
   readonly method: Route["method"];
   readonly path: string;
   readonly hasBody?: true;

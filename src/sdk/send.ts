@@ -22,7 +22,7 @@ export type Request = {
   readonly body: string | undefined;
 };
 
-export type Sent =
+type Sent =
   | { readonly kind: "answered"; readonly response: Response }
   | { readonly kind: "failed"; readonly error: InterlockApiError | InterlockConnectionError };
 
@@ -188,7 +188,7 @@ function effectOf(status: number, problem: Problem | undefined): Effect {
 }
 
 /** Seconds, or a date by the wall clock of the other side: dates are left alone, since clocks differ. */
-export function retryAfterMsOf(value: string | null): number | undefined {
+function retryAfterMsOf(value: string | null): number | undefined {
   return value !== null && /^\d{1,6}$/.test(value.trim()) ? Number(value) * 1_000 : undefined;
 }
 

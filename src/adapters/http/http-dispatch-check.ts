@@ -2,7 +2,7 @@
 import type { DispatchAnswer, DispatchJob } from "../../domain/dispatch.ts";
 import type { DispatchCheck } from "../../ports/dispatch-check.ts";
 
-export type HttpCheckOptions = {
+type HttpCheckOptions = {
   readonly url: string;
   /** Sent as a bearer token; empty sends none. */
   readonly token?: string;

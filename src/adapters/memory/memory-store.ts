@@ -4,7 +4,7 @@ import { type Execute, type Store, type StoreSettings, storeFrom } from "../../p
 import { type Operations, operations, perform } from "../operations/perform.ts";
 import { MemoryRecords } from "./memory-records.ts";
 
-export type MemoryStoreOptions = {
+type MemoryStoreOptions = {
   readonly clock: Clock;
   readonly settings: StoreSettings;
   /** The state to work on; a new one by default. */

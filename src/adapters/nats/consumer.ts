@@ -14,7 +14,7 @@ import type { Streams } from "./streams.ts";
 import { writeToken } from "./subjects.ts";
 import { waitAtMost } from "./wait-at-most.ts";
 
-export type ConsumerScene = {
+type ConsumerScene = {
   readonly clock: Clock;
   readonly log: Log;
   readonly random: Random;

@@ -7,7 +7,7 @@ import { judgeDelivery } from "../judge-delivery.ts";
 import { acknowledge, deliveriesOf, deliverLater, terminate } from "./delivery.ts";
 import { readMessage, type Writing } from "./messages.ts";
 
-export type DeliveryScene = { readonly clock: Clock; readonly log: Log; readonly writing: Writing };
+type DeliveryScene = { readonly clock: Clock; readonly log: Log; readonly writing: Writing };
 
 /** How long after a failed `giveUp` it is tried again. */
 const giveUpAgainMs = 2_000;

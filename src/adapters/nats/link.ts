@@ -30,7 +30,7 @@ export type NatsAccess = {
   readonly tlsKeyFile?: string;
 };
 
-export type LinkState = "up" | "down";
+type LinkState = "up" | "down";
 
 export type Link = {
   readonly connection: NatsConnection;

@@ -34,7 +34,7 @@ const believedMs: Record<BusStream | "announcement", number> = {
   announcement: 60_000,
 };
 
-export type Outgoing = { readonly subject: string; readonly headers?: MsgHdrs };
+type Outgoing = { readonly subject: string; readonly headers?: MsgHdrs };
 
 export function writeMessage(writing: Writing, stream: BusStream, message: BusMessage): Outgoing {
   const { names } = writing;
@@ -70,7 +70,7 @@ function outgoing(subject: string, fields: ReadonlyMap<string, string>): Outgoin
   return { subject, headers: written };
 }
 
-export type Incoming =
+type Incoming =
   | { readonly kind: "believed"; readonly subject: string; readonly body: string }
   | { readonly kind: "refused" };
 

@@ -7,7 +7,7 @@ import type { Random } from "../../ports/random.ts";
 import type { Link } from "./link.ts";
 import { type Writing, writeMessage } from "./messages.ts";
 
-export type Publisher = {
+type Publisher = {
   publish(stream: BusStream, message: BusMessage): Promise<Publication>;
   close(): void;
 };

@@ -15,7 +15,7 @@ export type Pull = {
   end(): Promise<void>;
 };
 
-export type PullTerms = {
+type PullTerms = {
   readonly stream: string;
   readonly consumer: string;
   readonly inbox: string;

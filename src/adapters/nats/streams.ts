@@ -19,7 +19,7 @@ export type Streams = {
   ensure(stream: BusStream): Promise<void>;
 };
 
-export type StreamSettings = Pick<
+type StreamSettings = Pick<
   StreamConfig,
   | "name"
   | "subjects"

@@ -37,7 +37,7 @@ export function listApprovals(
 
 type DecisionEntry = Extract<NewEntry, { kind: "decision" }>;
 
-export type DecisionVerdict =
+type DecisionVerdict =
   | { readonly kind: "accepted"; readonly approval: Approval }
   | { readonly kind: "repeat" }
   | { readonly kind: "refused"; readonly because: DeliveryRefusal; readonly approval?: Approval };

@@ -64,7 +64,7 @@ export function clearTimer(context: Context, { tenant, runId }: RunState, timerI
   clearDue(context, timerOf(tenant, runId, timerId), timer.dueAtMs);
 }
 
-export function timerOf(tenant: TenantId, runId: RunId, timerId: string) {
+function timerOf(tenant: TenantId, runId: RunId, timerId: string) {
   return { kind: "timer", tenant, subject: `${runId} ${timerId}` } as const;
 }
 

@@ -10,7 +10,7 @@ import { orderedNumber } from "./records.ts";
  * published again. `retention`: an ended run is removed. `letter`: a dead letter is removed. `proof`: a tenant's slots and
  * keys are proved. `lock`: a lock that nobody uses any more is forgotten.
  */
-export const dueKinds = [
+const dueKinds = [
   "attention",
   "claim",
   "timer",
@@ -23,7 +23,7 @@ export const dueKinds = [
 export type DueKind = (typeof dueKinds)[number];
 
 /** `subject` names the run, job, `<run> <timer>`, letter or `<namespace>/<name>` of a lock; it is empty for a proof. */
-export type DueThing = { readonly kind: DueKind; readonly tenant: TenantId; readonly subject: string };
+type DueThing = { readonly kind: DueKind; readonly tenant: TenantId; readonly subject: string };
 
 export function setDue(context: Context, thing: DueThing, atMs: number): void {
   context.records.put("due", scopeOf(thing.tenant), memberOf(thing, atMs), {});

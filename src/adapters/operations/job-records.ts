@@ -18,7 +18,7 @@ import { countedPool, leavePlace, placeRefusal, takePlace } from "./places.ts";
 import { type JobState, orderedNumber } from "./records.ts";
 import { isRevoked, readTenant } from "./tenants.ts";
 
-export function jobScope(tenant: TenantId, runId: RunId): string {
+function jobScope(tenant: TenantId, runId: RunId): string {
   return `${tenant}/${runId}`;
 }
 

@@ -151,7 +151,7 @@ export function describeHolder(
   };
 }
 
-export type GuardVerdict = "current" | "retake" | "stale";
+type GuardVerdict = "current" | "retake" | "stale";
 
 /** Only the current grant may write; under `continue` also the last one, if nobody was granted the lock since. */
 export function judgeGuard(context: Context, tenant: TenantId, guard: Guard): GuardVerdict {

@@ -11,7 +11,7 @@ import { holderToken, judgeGuard, retakeLock } from "./locks.ts";
 import { eraseReservation, makeRoomForKey, putReservation, readReservation } from "./reservation-records.ts";
 
 /** What the key means for this run now, with the answer to give when it is already somebody's. */
-export type KeyVerdict =
+type KeyVerdict =
   | { readonly kind: "unbound" }
   | { readonly kind: "ours" }
   | { readonly kind: "in_flight" }

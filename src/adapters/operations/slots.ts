@@ -3,7 +3,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { Context } from "./context.ts";
 import { readTenant } from "./tenants.ts";
 
-export type Slots = { readonly active: number; readonly limit?: number };
+type Slots = { readonly active: number; readonly limit?: number };
 
 export function slots(context: Context, tenant: TenantId): Slots {
   const active = context.records.size("active", tenant);

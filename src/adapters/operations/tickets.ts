@@ -113,7 +113,7 @@ export function isStopped(context: Context, tenant: TenantId, lock: LockName): b
  * What has ended on a lock lately, and would leave no trace otherwise: a token gave its grant back and another one followed, a
  * token left the queue, an operator broke a grant and another one followed.
  */
-export type Ending = `given ${LockToken}` | `left ${LockToken}` | `broken ${Fence}`;
+type Ending = `given ${LockToken}` | `left ${LockToken}` | `broken ${Fence}`;
 
 /** Endings remembered per lock; the one that would be forgotten first makes room. */
 const endingsMax = 1_000;

@@ -28,7 +28,7 @@ export type RedisPlace = {
 };
 
 /** Paths of PEM files, by the settings that name them. */
-export type TlsFiles = { readonly caFile?: string; readonly certFile?: string; readonly keyFile?: string };
+type TlsFiles = { readonly caFile?: string; readonly certFile?: string; readonly keyFile?: string };
 
 /** A connection or several, ready for the first command, or an error that says what is missing. */
 export async function connect(place: RedisPlace, ports: ConnectionPorts): Promise<Topology> {

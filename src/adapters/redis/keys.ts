@@ -53,7 +53,7 @@ export type TenantKeys = PartitionKeys & {
 };
 
 /** The queue of a lock: tokens by place, what they asked for, until when they are kept, and what has ended lately. */
-export type LockQueueKeys = {
+type LockQueueKeys = {
   readonly places: string;
   readonly tickets: string;
   readonly ends: string;

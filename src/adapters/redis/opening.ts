@@ -24,7 +24,7 @@ const schemaVersion = 2;
 /** The script that brings a partition from the version at its index to the next one. */
 const migrations: readonly string[] = ["migrate-from-0", "migrate-from-1"];
 
-export type ServerNeeds = { readonly mode: RedisMode; readonly durability: Durability };
+type ServerNeeds = { readonly mode: RedisMode; readonly durability: Durability };
 
 export async function checkServers(masters: readonly Connection[], needs: ServerNeeds): Promise<void> {
   await Promise.all(masters.map((master) => checkServer(master, needs)));

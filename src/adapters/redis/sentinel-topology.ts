@@ -15,7 +15,7 @@ const lookUpEveryMs = 1_000;
 /** Trouble makes us ask at once, but not with every failed call. */
 const lookUpAtMostEveryMs = 100;
 
-export type SentinelOptions = {
+type SentinelOptions = {
   readonly sentinels: readonly ServerAddress[];
   /** What the Sentinels call the master. */
   readonly masterName: string;

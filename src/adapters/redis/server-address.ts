@@ -21,7 +21,7 @@ export type ServerAddress = {
   readonly access: ServerAccess;
 };
 
-export const serverPort = 6_379;
+const serverPort = 6_379;
 export const sentinelPort = 26_379;
 
 type AddressDefaults = {

@@ -5,7 +5,7 @@ import type { Answer, Execute, OperationName, RequestOf } from "../../ports/stor
 import type { Call, Reply } from "./sqlite-core.ts";
 import { messageOf } from "./sqlite-failure.ts";
 
-export type CallQueueOptions = {
+type CallQueueOptions = {
   readonly clock: Clock;
   /** The store's time when it was opened. */
   readonly storeTimeMs: number;

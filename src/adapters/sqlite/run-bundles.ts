@@ -14,7 +14,7 @@ export const bundledKinds: ReadonlySet<RecordKind> = new Set<RecordKind>([
 
 type Cell = { readonly kind: RecordKind; readonly member: string; readonly value: unknown };
 
-export type Bundle = {
+type Bundle = {
   readonly scope: string;
   readonly cells: Map<string, Cell>;
   /** Cells changed since the last row was written. */
@@ -36,7 +36,7 @@ const rememberedMax = 4_000;
 /** The value of a run that is kept in rows. */
 const inRows = "";
 
-export type PutRow = (kind: RecordKind, scope: string, member: string, text: string) => void;
+type PutRow = (kind: RecordKind, scope: string, member: string, text: string) => void;
 
 export class RunBundles {
   readonly #bundles = new Map<string, Bundle | "rows">();

@@ -41,7 +41,7 @@ export function migrate(database: Database, file: string): { readonly from: numb
   return { from, to: schemaVersion };
 }
 
-export type SchemaFacts = {
+type SchemaFacts = {
   readonly version: number;
   readonly applicationId: number;
   readonly tables: number;

@@ -18,7 +18,7 @@ export type Call = {
 /** An operation that threw is no answer: its caller gets an error. */
 export type Reply = Answer<OperationName> | { readonly kind: "operation_failed"; readonly message: string };
 
-export type SqliteCoreOptions = {
+type SqliteCoreOptions = {
   readonly file: string;
   readonly settings: StoreSettings;
   readonly clock: Pick<Clock, "monotonicMs">;

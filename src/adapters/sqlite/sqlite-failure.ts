@@ -1,5 +1,5 @@
 // What an error of SQLite means for the store, from its result code.
-export type SqliteFailure =
+type SqliteFailure =
   /** No room on the disk: nothing was kept, and it may work again later. */
   | "disk_full"
   /** The disk or the file can no longer be trusted: a failed write or fsync is never tried again. */

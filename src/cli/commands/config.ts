@@ -68,7 +68,7 @@ async function showConfig(
 }
 
 /** Passwords stand in settings of their own, or in addresses. */
-export function withoutSecret(row: Setting, value: string | number): string | number {
+function withoutSecret(row: Setting, value: string | number): string | number {
   if (typeof value === "number" || value === "") return value;
   if (row.kind === "text" && row.secret === true) return "(hidden)";
   return value.replaceAll(/(?<=:\/\/)[^/\s@,]+(?=@)/g, (login) => {

@@ -8,7 +8,7 @@ import { percentage } from "../values.ts";
 
 type PoliciesShown = Success<"getPolicies">;
 type Layer = PoliciesShown["platform"];
-export type TypedPolicies = Body<"setPolicies">["policies"];
+type TypedPolicies = Body<"setPolicies">["policies"];
 
 export function addPolicyCommands({ program, does }: Cli): void {
   const policy = program

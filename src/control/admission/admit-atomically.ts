@@ -4,7 +4,7 @@ import { askUntilKnown } from "../ask-until-known.ts";
 import { type AskedRun, admitted, askLimits, type Decision, type Gate } from "./gate.ts";
 
 /** A tenant set to the lock strategy is refused without a decision. */
-export type AtomicDecision = Decision | { readonly kind: "use_lock_strategy"; readonly wait?: WaitPolicy };
+type AtomicDecision = Decision | { readonly kind: "use_lock_strategy"; readonly wait?: WaitPolicy };
 
 export async function admitAtomically(gate: Gate, asked: AskedRun): Promise<AtomicDecision> {
   const { ports } = gate;

@@ -80,7 +80,7 @@ const unboundKinds: readonly StartAnswer["kind"][] = [
 ];
 
 /** What a run is pinned to; without a revision it may differ from what the workflow says today. */
-export type StartBasis = Pick<CurrentWorkflow, "definition" | "hash"> & { readonly revision?: number };
+type StartBasis = Pick<CurrentWorkflow, "definition" | "hash"> & { readonly revision?: number };
 
 type RunRequest = StartWorkflowRequest &
   Pick<NewRunFacts, "rerun"> & {

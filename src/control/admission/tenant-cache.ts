@@ -14,7 +14,7 @@ export type TenantCache = {
   learnStrategy(tenant: TenantId, strategy: StrategySettings): void;
 };
 
-export type StrategySettings = Pick<TenantSettings, "admissionStrategy" | "admissionWait">;
+type StrategySettings = Pick<TenantSettings, "admissionStrategy" | "admissionWait">;
 
 type Entry = {
   readonly settings: TenantSettings;

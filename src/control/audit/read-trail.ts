@@ -13,7 +13,7 @@ export type TrailPage = {
   readonly actor?: string;
 };
 
-export type TrailRecord = { readonly row: EventRow; readonly hash: string | undefined };
+type TrailRecord = { readonly row: EventRow; readonly hash: string | undefined };
 
 export type TrailRecords = {
   readonly kind: "records";

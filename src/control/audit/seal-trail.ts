@@ -63,9 +63,7 @@ function remember<Value>(known: Map<TenantId, Value>, tenant: TenantId, value: V
 const seenIn = (seal: Seal | undefined): Seen =>
   seal === undefined ? unseen : { from: seal.from, to: headOf(seal).sequence };
 
-export type SealAnswer =
-  | { readonly kind: "sealed"; readonly to: number; readonly keptFrom: number }
-  | Trouble;
+type SealAnswer = { readonly kind: "sealed"; readonly to: number; readonly keptFrom: number } | Trouble;
 
 /** Attempts when other processes are quicker; the quicker one has sealed everything. */
 const conflictsMax = 5;

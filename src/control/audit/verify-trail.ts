@@ -27,14 +27,14 @@ export type TrailVerdict = {
 };
 
 /** `gone`: the head was newer than all that is there. `not_kept`: it is too old to tell. */
-export type HeadState = "same" | "different" | "gone" | "not_kept";
+type HeadState = "same" | "different" | "gone" | "not_kept";
 
 /**
  * What somebody who can write to the store could have done unnoticed. `rewritten_unanchored`: changed records and made their
  * seals again, since no head is kept outside. `rewritten_after_anchor`: the same with what is newer than that head.
  * `recomputed_without_secret`: computed genuine hashes, since there is no `audit.secret`.
  */
-export type Doubt = "rewritten_unanchored" | "rewritten_after_anchor" | "recomputed_without_secret";
+type Doubt = "rewritten_unanchored" | "rewritten_after_anchor" | "recomputed_without_secret";
 
 /** What has been seen of the trail so far. */
 type Progress = {

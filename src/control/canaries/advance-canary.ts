@@ -72,7 +72,7 @@ const following: { readonly [State in CanaryState]?: Next } = {
 };
 
 /** What to do with the settings in this state; they are changed only if nobody else has since they were read. */
-export function decide(canary: Canary, settings: TenantSettings): ScopeDecision<string> {
+function decide(canary: Canary, settings: TenantSettings): ScopeDecision<string> {
   const { rollout } = settings;
   const isOurs = rollout?.id === canary.id;
   switch (canary.state) {

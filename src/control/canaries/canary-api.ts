@@ -24,7 +24,7 @@ export type CanaryStatus = {
   readonly nowMs: number;
 };
 
-export type CanaryAnswer =
+type CanaryAnswer =
   | { readonly kind: "canary"; readonly status: CanaryStatus }
   | { readonly kind: "not_found" }
   | Trouble;

@@ -4,7 +4,7 @@ import type { AssignedPolicies, RolloutArm } from "../../domain/policy.ts";
 import type { Metrics } from "../../ports/metrics.ts";
 
 /** What a result tells of itself. */
-export type ResultNotes = {
+type ResultNotes = {
   /** Once for each result, whatever comes of it. */
   arrived(): void;
   foundBusy(tries: number): void;

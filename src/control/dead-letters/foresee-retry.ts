@@ -8,7 +8,7 @@ import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 
 /** `open`: not to be known in advance; the run itself decides. */
-export type Foreseen =
+type Foreseen =
   | { readonly kind: "applied" }
   | { readonly kind: "late" }
   | { readonly kind: "open" }

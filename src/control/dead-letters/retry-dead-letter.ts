@@ -32,7 +32,7 @@ export type RetryAnswer =
   | { readonly kind: "credential_revoked" }
   | Trouble;
 
-export type RetryDesk = { readonly engine: Engine; readonly holders: SlotHolders };
+type RetryDesk = { readonly engine: Engine; readonly holders: SlotHolders };
 
 export async function retryDeadLetter(desk: RetryDesk, caller: Caller, id: string): Promise<RetryAnswer> {
   const found = await inspectDeadLetter(desk.engine, caller.tenant, id);

@@ -14,7 +14,7 @@ import { publishJob } from "../jobs/publish-job.ts";
 import type { Engine } from "./engine.ts";
 import type { CachedRun } from "./run-cache.ts";
 
-export type Committed = {
+type Committed = {
   readonly tenant: TenantId;
   readonly runId: RunId;
   readonly change: RunChange;

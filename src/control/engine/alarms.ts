@@ -3,7 +3,7 @@ import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CancelTimer, Clock } from "../../ports/clock.ts";
 
-export type AlarmTarget = { readonly tenant: TenantId; readonly runId: RunId; readonly timerId: string };
+type AlarmTarget = { readonly tenant: TenantId; readonly runId: RunId; readonly timerId: string };
 
 export type Alarms = {
   set(target: AlarmTarget, afterMs: number): void;

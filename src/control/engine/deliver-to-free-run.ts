@@ -10,7 +10,7 @@ import { type DeliveryAnswer, type DeliveryRequest, deliveryAnswer } from "./del
 import { drainOwned } from "./drain-run.ts";
 import type { Engine } from "./engine.ts";
 
-export type FreeRunTerms = {
+type FreeRunTerms = {
   readonly path: "gateway" | "bus";
   readonly renewal: RenewalChoice;
   /** What earlier reports of the same entry have found. */

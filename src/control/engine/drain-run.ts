@@ -23,7 +23,7 @@ import type { Engine } from "./engine.ts";
 import { forgetOutside, loadOutside } from "./load-outside.ts";
 import { type CachedRun, KnownRecords } from "./run-cache.ts";
 
-export type Ownership = {
+type Ownership = {
   readonly tenant: TenantId;
   readonly runId: RunId;
   readonly terms: LeaseTerms;

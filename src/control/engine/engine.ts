@@ -56,7 +56,7 @@ export type Engine = {
 };
 
 /** What the settings say of calls, commits and locks: worked out once, when the process starts. */
-export type EngineTerms = {
+type EngineTerms = {
   readonly store: AskLimits;
   readonly admission: AskLimits;
   readonly commit: EngineLimits;

@@ -10,7 +10,7 @@ import type { Preclaim } from "../jobs/offers.ts";
 import type { Engine } from "./engine.ts";
 import type { CachedRun } from "./run-cache.ts";
 
-export type Proposed = {
+type Proposed = {
   readonly run: CachedRun;
   readonly proposal: Proposal;
   readonly preclaim: Preclaim;

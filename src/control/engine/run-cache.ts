@@ -47,7 +47,7 @@ export type RunCache = {
   forget(runId: RunId): void;
 };
 
-export type RunCacheLimits = {
+type RunCacheLimits = {
   readonly runsMax: number;
   /** Of one run, and of all together. */
   readonly runBytesMax: number;

@@ -34,7 +34,7 @@ export type Source<Row> = {
 };
 
 /** Who reads: the one that all clients share, or a client for itself because it is behind. */
-export type Reader = "tail" | "client";
+type Reader = "tail" | "client";
 
 export type Reads = Pick<Engine, "ports" | "config" | "terms">;
 

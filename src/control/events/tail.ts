@@ -3,7 +3,7 @@ import { waitDelayMs } from "../../domain/wait.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { End, Source } from "./source.ts";
 
-export type Rhythm = {
+type Rhythm = {
   /** Between two reads, however often it is woken: under load one read then brings many rows. */
   readonly gapMs: number;
   /** How long to wait when nothing was new, at first and at most; it doubles in between. */

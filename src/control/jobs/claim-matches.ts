@@ -14,7 +14,7 @@ const batchMax = 64;
 /** Why no job may be claimed at all. */
 type ClaimRefusal = "tenant_stopped" | "credential_revoked";
 
-export type Claims = { readonly granted: number; readonly refusal?: ClaimRefusal };
+type Claims = { readonly granted: number; readonly refusal?: ClaimRefusal };
 
 /** Matches what is remembered for these topics and claims it. Says why nothing could be claimed, if so. */
 export async function claimMatches(

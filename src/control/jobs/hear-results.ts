@@ -7,7 +7,7 @@ import type { Caller, ResultReport } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { reportResult } from "./report-result.ts";
 
-export type BusResult = { readonly caller: Caller; readonly report: ResultReport };
+type BusResult = { readonly caller: Caller; readonly report: ResultReport };
 
 /** For workers that speak over the bus. The claim token names the message: published twice, it is stored once. */
 export function publishResult(bus: Bus, { caller, report }: BusResult): Promise<Publication> {

@@ -10,7 +10,7 @@ export type HintGroup = {
   readonly hints: Iterable<JobHint>;
 };
 
-export type HintBook = {
+type HintBook = {
   learn(tenant: TenantId, hint: JobHint): void;
   /** A job that was taken from here and still waits: its turn comes before that of all others. */
   putBack(tenant: TenantId, hint: JobHint): void;

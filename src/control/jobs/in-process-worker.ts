@@ -60,7 +60,7 @@ type Running = {
   leave(): void;
 };
 
-export type StopOptions = {
+type StopOptions = {
   /** How long jobs may go on: 30 s by default. Then their signals are aborted, and they are handed back. */
   readonly graceMs?: number;
 };

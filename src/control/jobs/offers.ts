@@ -47,7 +47,7 @@ export type Preclaim = {
   abandon(): void;
 };
 
-export type KnownRun = {
+type KnownRun = {
   readonly tenant: TenantId;
   readonly runId: RunId;
   readonly records: ReadonlyMap<string, string | undefined>;

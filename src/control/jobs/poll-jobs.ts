@@ -9,7 +9,7 @@ import type { Offer } from "./offers.ts";
 import { traceClaim } from "./trace-claim.ts";
 import type { Workers } from "./workers.ts";
 
-export type PollDesk = {
+type PollDesk = {
   readonly engine: Engine;
   readonly workers: Workers;
   readonly batches: PolledBatches;
@@ -135,7 +135,7 @@ type PollUnderWay = { readonly answered: Promise<PollAnswer>; leave(): void };
  * hand them back: whether an answer has reached its worker is not known here, and most of them have. What nobody heard of is
  * found by the sweep when its lease is over.
  */
-export type PolledBatches = {
+type PolledBatches = {
   recall(poll: PollName): readonly ClaimedJob[] | undefined;
   keep(poll: PollName, jobs: readonly ClaimedJob[]): void;
   underWay(poll: PollName): PollUnderWay | undefined;

@@ -12,7 +12,7 @@ import { type Engine, settingsOf } from "../engine/engine.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
 
 /** `gateway` waits a few seconds for a busy run (strategy `retry`); `bus` does not, its transport carries the delay. */
-export type ResultPath = "gateway" | "bus";
+type ResultPath = "gateway" | "bus";
 
 export async function reportResult(
   engine: Engine,

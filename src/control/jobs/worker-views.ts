@@ -77,7 +77,7 @@ export function shareWorkers({ ports, bus }: Pick<Engine, "ports" | "bus">, work
 }
 
 /** One worker may speak to several processes: the one it spoke to last knows it best, and each counts what it knows of. */
-export function mergeByWorker(seen: readonly WorkerInfo[]): readonly WorkerInfo[] {
+function mergeByWorker(seen: readonly WorkerInfo[]): readonly WorkerInfo[] {
   const merged = new Map<string, WorkerInfo>();
   for (const info of seen) {
     const other = merged.get(info.worker);

@@ -6,7 +6,7 @@ import type { LeaseTarget } from "./lease-target.ts";
 import type { LockWaiters } from "./lock-waiters.ts";
 
 /** A token proves ownership and never travels; its digest only says whose turn it is. */
-export function digestOfToken(token: LockToken): string {
+function digestOfToken(token: LockToken): string {
   return createHash("sha256").update(token).digest("base64url");
 }
 

@@ -4,7 +4,7 @@ import type { LeaseTarget } from "./lease-target.ts";
 import { logFields } from "./lease-target.ts";
 import { type LockDesk, releaseAndHandOver } from "./lock-desk.ts";
 
-export type GiveBackTerms = {
+type GiveBackTerms = {
   /** Store time until which a try without an answer may still arrive: what it gets then must be given back as well. */
   readonly openUntilMs: number | undefined;
   /**

@@ -10,7 +10,7 @@ import { countRelease } from "./lock-counts.ts";
  * `maybe_held` is a token whose acquire was never answered: that it holds nothing is no sign of trouble then, and final only
  * once the store's clock has passed `openUntilMs`, since until then the acquire may still arrive and be granted to nobody.
  */
-export type ReleaseExpectation =
+type ReleaseExpectation =
   | { readonly kind: "held" }
   | { readonly kind: "maybe_held"; readonly openUntilMs: number };
 

@@ -20,7 +20,7 @@ import { countRenewal } from "./lock-counts.ts";
 import { releaseLease } from "./release-lease.ts";
 
 /** Operations that write under a lock. */
-export type GuardedOperation = {
+type GuardedOperation = {
   [Name in OperationName]: RequestOf<Name> extends { readonly guard: Guard } ? Name : never;
 }[OperationName];
 

@@ -15,7 +15,7 @@ export function recordOf(tenant: TenantId | undefined): TenantId {
   return tenant ?? platformTenant;
 }
 
-export type SettingsChange = {
+type SettingsChange = {
   readonly [Name in keyof TenantSettings]?: TenantSettings[Name] | undefined;
 };
 
@@ -23,7 +23,7 @@ export type ScopeDecision<Refusal> =
   | { readonly kind: "change"; readonly changes: SettingsChange }
   | { readonly kind: "refuse"; readonly refusal: Refusal };
 
-export type ScopeAnswer<Refusal> =
+type ScopeAnswer<Refusal> =
   | { readonly kind: "saved"; readonly record: TenantRecord }
   | { readonly kind: "refused"; readonly refusal: Refusal }
   | { readonly kind: "version_conflict" }

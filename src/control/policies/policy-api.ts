@@ -19,7 +19,7 @@ export type PolicyView = {
 };
 
 /** Undefined lets a policy be decided elsewhere again. */
-export type PolicyChanges = { readonly [Name in PolicyName]?: PolicyValue | undefined };
+type PolicyChanges = { readonly [Name in PolicyName]?: PolicyValue | undefined };
 
 export type PolicyAnswer =
   | { readonly kind: "policies"; readonly view: PolicyView }

@@ -46,7 +46,7 @@ export function hearPlaces(engine: Engine): Consumer {
   };
 }
 
-export function hearFreedPlaces(engine: Engine): Consumer {
+function hearFreedPlaces(engine: Engine): Consumer {
   const { bus, background } = engine;
   return bus.listen("places", (body) => {
     const { tenant, freed } = JSON.parse(body) as News;
@@ -56,7 +56,7 @@ export function hearFreedPlaces(engine: Engine): Consumer {
 }
 
 /** Claims for those that were refused a second ago. */
-export function retryFullLimits(engine: Engine): void {
+function retryFullLimits(engine: Engine): void {
   for (const tenant of engine.limits.overdue()) claimFor(engine, tenant);
 }
 

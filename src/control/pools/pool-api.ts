@@ -31,7 +31,7 @@ export type PoolChanges = {
   readonly draining?: true | undefined;
 };
 
-export type PoolAnswer =
+type PoolAnswer =
   | { readonly kind: "pool"; readonly pool: PoolInfo }
   | { readonly kind: "not_found" }
   | Trouble;

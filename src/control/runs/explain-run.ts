@@ -23,7 +23,7 @@ import type { Engine } from "../engine/engine.ts";
 import type { WorkerViews } from "../jobs/worker-views.ts";
 import { gatherSteps } from "./gather-steps.ts";
 
-export type WhyDesk = {
+type WhyDesk = {
   readonly engine: Engine;
   readonly workers: WorkerViews;
   readonly holders: SlotHolders;

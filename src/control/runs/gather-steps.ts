@@ -16,7 +16,7 @@ import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { SeenRun } from "./explain-run.ts";
 
-export type GatheredSteps = {
+type GatheredSteps = {
   readonly steps: readonly StepFacts[];
   /** What the store did not answer, in words. */
   readonly unanswered: readonly string[];

@@ -10,7 +10,7 @@ import { ask } from "../ask-until-known.ts";
 import type { RunDetails, Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 
-export type LoadedRun = {
+type LoadedRun = {
   readonly kind: "run";
   readonly header: RunHeader;
   readonly records: readonly RunRecord[];

@@ -18,7 +18,7 @@ import {
   rerunRun,
 } from "./rerun-run.ts";
 
-export type DryRunRequest = {
+type DryRunRequest = {
   readonly tenant: TenantId;
   readonly workflow: string;
   readonly input: JsonValue;

@@ -8,7 +8,7 @@ import {
 import type { DispatchCheck } from "../../ports/dispatch-check.ts";
 import type { Engine } from "../engine/engine.ts";
 
-export type CheckAnswer =
+type CheckAnswer =
   | { readonly kind: "answered"; readonly answer: DispatchAnswer }
   | { readonly kind: "trouble"; readonly cause: string };
 

@@ -19,12 +19,12 @@ import type { Engine } from "../engine/engine.ts";
 import { type Lease, withLease } from "../locks/with-lease.ts";
 import { askCheck } from "./ask-check.ts";
 
-export type Dispatch = { readonly engine: Engine; readonly check: DispatchCheck };
+type Dispatch = { readonly engine: Engine; readonly check: DispatchCheck };
 
 /** The job that somebody named, and which try this is: trouble is tried again after longer and longer pauses. */
-export type Named = { readonly tenant: TenantId; readonly jobId: JobId; readonly tries: number };
+type Named = { readonly tenant: TenantId; readonly jobId: JobId; readonly tries: number };
 
-export type DispatchEnd =
+type DispatchEnd =
   /** There is nothing to ask about any more. */
   | { readonly kind: "settled" }
   | { readonly kind: "ask_again"; readonly delayMs: number; readonly because: string };

@@ -3,7 +3,7 @@ import { allPartitions, type Partition } from "../../domain/partition.ts";
 import type { Engine } from "../engine/engine.ts";
 import { sweepPartition } from "./sweep-partition.ts";
 
-export type Sweeper = { stop(): Promise<void> };
+type Sweeper = { stop(): Promise<void> };
 
 /** Each partition by itself: one whose server does not answer must not make the others late. */
 export function startSweeper(engine: Engine, partitions: readonly Partition[] = allPartitions): Sweeper {

@@ -17,7 +17,7 @@ export type CurrentWorkflow = {
   readonly hash: string;
   readonly definition: CompiledDefinition;
 };
-export type PinnedDefinition =
+type PinnedDefinition =
   | { readonly kind: "compiled"; readonly definition: CompiledDefinition }
   /** Not there, or written by a program that knew more than this one. */
   | { readonly kind: "missing" };

@@ -1,7 +1,7 @@
 // Remembers values by tenant and name; when it is full, the tenant that holds most forgets what it has not used for longest.
 import type { TenantId } from "../../domain/tenant.ts";
 
-export type FairCache<Value> = {
+type FairCache<Value> = {
   get(tenant: TenantId, name: string): Value | undefined;
   put(tenant: TenantId, name: string, entry: Entry<Value>): void;
   delete(tenant: TenantId, name: string): void;

@@ -46,7 +46,7 @@ export const policyHandlers: PolicyHandlers = {
   },
 };
 
-export type Scope =
+type Scope =
   | { readonly kind: "scope"; readonly tenant: TenantId | undefined }
   | { readonly kind: "unknown_tenant" };
 

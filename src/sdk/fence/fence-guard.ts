@@ -33,7 +33,7 @@ export type FenceRefusal = {
 };
 
 /** As Node gives them: in lower case. */
-export type HeaderFields = Readonly<Record<string, string | readonly string[] | undefined>>;
+type HeaderFields = Readonly<Record<string, string | readonly string[] | undefined>>;
 
 type ExpressRequest = { readonly headers: HeaderFields };
 type ExpressResponse = {

@@ -4,7 +4,7 @@ export const fenceField = "interlock-fence";
 export const resourceField = "interlock-fence-resource";
 export const jobField = "interlock-job";
 
-export type FencedCall = {
+type FencedCall = {
   /** What only the newest holder may touch. */
   readonly resource: string;
   readonly fence: number;

@@ -2,8 +2,8 @@
 import type { Caller } from "../caller.ts";
 import type { Body, Common, Success } from "../contract.ts";
 
-export type Pool = Success<"getPool">;
-export type Topic = Success<"listTopics">["items"][number];
+type Pool = Success<"getPool">;
+type Topic = Success<"listTopics">["items"][number];
 
 export type Pools = {
   list(options?: Common): Promise<Pool[]>;

@@ -8,13 +8,13 @@ import { pageOf } from "./workflows.ts";
 export type RunSummary = Success<"listRuns">["items"][number];
 export type Step = Run["steps"][string];
 export type Explanation = Success<"explainRun">;
-export type TimelineRow = Success<"readTimeline">["items"][number];
+type TimelineRow = Success<"readTimeline">["items"][number];
 
 type Start = Success<"startRun">;
 /** `replayed`: the key was used before, and this is the run that it started. */
 export type StartedRun = Extract<Start, { run_id: string }> & { readonly replayed: boolean };
 export type DryRun = Success<"dryRunWorkflow">;
-export type RerunPlan = Extract<Success<"rerunRun">, { dry_run: true }>;
+type RerunPlan = Extract<Success<"rerunRun">, { dry_run: true }>;
 
 export type StartOptions = Common & {
   /** Names what is asked for: with the same key there is one run, however often it is asked. Made per call otherwise. */
@@ -25,7 +25,7 @@ export type StartOptions = Common & {
 };
 
 /** A workflow by its id, or what `defineWorkflow` made, which types the input. */
-export type WorkflowOf<Input> = { readonly id: string; readonly inputType?: Input };
+type WorkflowOf<Input> = { readonly id: string; readonly inputType?: Input };
 
 export type Runs = {
   start<Input extends object>(

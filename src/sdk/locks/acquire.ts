@@ -4,7 +4,7 @@ import type { Caller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
 import { earlier, elapsedMs, type Instant, later, type Runtime } from "../runtime.ts";
 
-export type LockTerms = {
+type LockTerms = {
   readonly resource: string;
   readonly owner: string | undefined;
   readonly ttlMs: number;

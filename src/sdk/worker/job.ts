@@ -65,7 +65,7 @@ export class JobStopped extends Error {
   }
 }
 
-export type FailureOptions = {
+type FailureOptions = {
   /** False when another attempt cannot help. */
   readonly retryable?: boolean | undefined;
   /** For workflows to decide by, and for people to count by. */

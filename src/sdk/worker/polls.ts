@@ -7,7 +7,7 @@ import { elapsedMs, type Instant, type Runtime } from "../runtime.ts";
 import type { ClaimedJob } from "./job.ts";
 
 /** What a worker offers with every poll. */
-export type Offer = {
+type Offer = {
   readonly name: string;
   readonly topics: readonly string[];
   readonly pool: string | undefined;
@@ -25,7 +25,7 @@ export type Batch = {
   readonly isRepeat: boolean;
 };
 
-export type PollHost = {
+type PollHost = {
   readonly offer: Offer;
   /** Aborted when no more jobs are wanted. */
   readonly signal: AbortSignal;

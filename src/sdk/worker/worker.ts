@@ -63,7 +63,7 @@ export function worker(options: WorkerOptions): Worker {
   return startWorkerIn(system, options);
 }
 
-export function startWorkerIn(runtime: Runtime, options: WorkerOptions): Worker {
+function startWorkerIn(runtime: Runtime, options: WorkerOptions): Worker {
   const running = new RunningWorker(runtime, options);
   return {
     name: running.name,

@@ -35,7 +35,7 @@ export type WorkerStep<Topic extends string, Input, Given, Output> = Step<Output
 export type AnyStep = { readonly output: unknown };
 
 /** Fields that all steps have; those of the language itself keep their names. */
-export type StepFields = {
+type StepFields = {
   /** Steps that must have ended well before. Those that `input` and `when` refer to are added by themselves. */
   readonly after?: readonly AnyStep[];
   /** Skips the step when it is false. */
@@ -101,7 +101,7 @@ export type Builder<RunInput> = {
 };
 
 /** How a step was asked for; `number` is its place in that order. */
-export type Asked = { readonly number: number; readonly fields: Readonly<Record<string, unknown>> };
+type Asked = { readonly number: number; readonly fields: Readonly<Record<string, unknown>> };
 
 const asked = new WeakMap<object, Asked>();
 
