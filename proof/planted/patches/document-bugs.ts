@@ -3,6 +3,7 @@ import type { TextPatch } from "../planted-bug.ts";
 
 const links = "test/unit/document-links.test.ts";
 const examples = "test/e2e/examples.test.ts";
+const guide = "test/e2e/guide.test.ts";
 
 export const plantedDocumentBugs: readonly TextPatch[] = [
   {
@@ -22,6 +23,24 @@ export const plantedDocumentBugs: readonly TextPatch[] = [
       },
     ],
     tests: [links],
+  },
+  {
+    name: "runbook-of-another-bound",
+    what: "the runbook of an alert states another bound than its rule",
+    edits: [{ file: "docs/runbooks/alerts.md", find: "is above 2 s for", replace: "is above 3 s for" }],
+    tests: ["test/unit/monitoring.test.ts"],
+  },
+  {
+    name: "command-without-script",
+    what: "a page names an npm command that does not exist",
+    edits: [{ file: "docs/commands.md", find: "`npm run sbom`", replace: "`npm run bill`" }],
+    tests: [links],
+  },
+  {
+    name: "readme-example-does-not-run",
+    what: "the README's example calls something that the SDK does not have",
+    edits: [{ file: "README.md", find: "await greeter.stop();", replace: "await greeter.end();" }],
+    tests: [guide],
   },
   {
     name: "example-leaves-processes",
