@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { ensureNode, NEWEST_NODE, NODE_VERSIONS } from "./setup/node-binaries.mjs";
+import { ensureNode, NEWEST_NODE, NODE_VERSIONS } from "./setup/node-versions.mjs";
 import { runCommand } from "./setup/run-command.mjs";
 import { SetupError } from "./setup/setup-error.mjs";
 

@@ -3,7 +3,7 @@
 // It uses only what Node brings along, since it runs before any package is installed.
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { requireNodeVersion } from "./setup/node-version.mjs";
+import { requireNodeVersion } from "./setup/node-versions.mjs";
 import { ensurePackages } from "./setup/packages.mjs";
 import { runCommand } from "./setup/run-command.mjs";
 import { ensureServers } from "./setup/servers.mjs";

@@ -1,17 +1,13 @@
 // Every setting: default, unit, bounds, environment name and why, by area. load-config.ts turns it into a configuration.
-import { admissionSettings } from "./settings/admission.ts";
-import { auditSettings } from "./settings/audit.ts";
-import { busSettings } from "./settings/bus.ts";
+import { admissionSettings, quotasSettings } from "./settings/admission.ts";
+import { busSettings, processSettings } from "./settings/bus.ts";
 import { dispatchSettings } from "./settings/dispatch.ts";
-import { eventsSettings } from "./settings/events.ts";
+import { auditSettings, eventsSettings } from "./settings/events.ts";
 import { gatewaySettings } from "./settings/gateway.ts";
 import type { ChoiceSetting, NumberSetting, Setting } from "./settings/kinds.ts";
 import { locksSettings } from "./settings/locks.ts";
-import { processSettings } from "./settings/process.ts";
-import { quotasSettings } from "./settings/quotas.ts";
-import { runsSettings } from "./settings/runs.ts";
+import { runsSettings, workflowsSettings } from "./settings/runs.ts";
 import { storeSettings } from "./settings/store.ts";
-import { workflowsSettings } from "./settings/workflows.ts";
 
 /** The first choice of a choice setting is its default. Environment names are prefixed INTERLOCK_. */
 export const settings = {

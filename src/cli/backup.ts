@@ -1,9 +1,9 @@
 // npm run backup -- <file>: copies the embedded data of a stopped server into one file.
 import { parseArgs } from "node:util";
 import { processEnvironment } from "../load-config.ts";
-import { backUp } from "./copy-data.ts";
+import { backUp } from "./commands/data.ts";
 import { runProgram, UsageError } from "./run-program.ts";
-import { fromTyped } from "./typed-folder.ts";
+import { fromTyped } from "./terminal.ts";
 
 const usage = "usage: npm run backup -- <file>";
 

@@ -1,9 +1,10 @@
-// What doctor finds in the data folder of an embedded server: rights, space, and who has it open.
-import { accessSync, constants, statfsSync, statSync } from "node:fs";
+// What doctor finds on this machine: the embedded server's data folder (rights, space, owner) and the gateway's certificate.
+import { accessSync, constants, readFileSync, statfsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Config } from "../config.ts";
-import { keyPaths } from "../embedded/keys-file.ts";
-import { readOwnerNote } from "../embedded/owner-note.ts";
+import { certificateWarningMs, judgeCertificate } from "../domain/certificate.ts";
+import { formatTime } from "../domain/engine/rfc3339.ts";
+import { keyPaths, readOwnerNote } from "../embedded/data-folder.ts";
 import type { Finding } from "../ports/finding.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -93,4 +94,37 @@ function ownerFinding(subject: string, directory: string): Finding {
         ? "no server has it open"
         : `process ${owner.pid} has it open and serves ${owner.url}`,
   };
+}
+
+export function certificateFindings(terminal: Terminal, config: Config): readonly Finding[] {
+  const certFile = config["gateway.tls.certificateFile"];
+  if (certFile === "") return [];
+  const subject = `certificate ${certFile}`;
+  const texts = [certFile, config["gateway.tls.keyFile"]].map((path) =>
+    textOf(resolve(terminal.folder, path)),
+  );
+  const [certificate, key] = texts;
+  if (certificate === undefined || key === undefined) {
+    const remedy = "Run this as the user of the server, or correct the paths.";
+    return [{ subject, level: "fail", message: "it or its key cannot be read", remedy }];
+  }
+  const judged = judgeCertificate(certificate, key);
+  if (judged.kind === "invalid") return [{ subject, level: "fail", message: judged.why, remedy: renewal }];
+  const leftMs = judged.endsAtMs - terminal.nowMs();
+  const ends = formatTime(judged.endsAtMs);
+  if (leftMs <= 0) return [{ subject, level: "fail", message: `ended at ${ends}`, remedy: renewal }];
+  if (leftMs < certificateWarningMs) {
+    return [{ subject, level: "warn", message: `ends within 14 days, at ${ends}`, remedy: renewal }];
+  }
+  return [{ subject, level: "ok", message: `fits its key and ends at ${ends}` }];
+}
+
+const renewal = "Put a new pair in the place of both files; a running server takes it over by itself.";
+
+function textOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return undefined;
+  }
 }

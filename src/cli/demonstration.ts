@@ -103,7 +103,7 @@ async function settled(plane: ControlPlane, runId: RunId): Promise<RunStatus> {
   }
 }
 
-export type TimelineLine = { readonly afterMs: number; readonly type: string; readonly detail: string };
+type TimelineLine = { readonly afterMs: number; readonly type: string; readonly detail: string };
 
 export async function timelineOf(plane: ControlPlane, runId: RunId): Promise<readonly TimelineLine[]> {
   const answer = await plane.api.readTimeline(tenant, runId, { after: 0, limit: 100 });

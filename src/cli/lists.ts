@@ -5,7 +5,7 @@ import { wholeNumber } from "./values.ts";
 
 export type ListOptions = { readonly limit: number; readonly cursor?: string };
 
-export type ListedPage<Item> = { readonly items: readonly Item[]; readonly next_cursor: string | null };
+type ListedPage<Item> = { readonly items: readonly Item[]; readonly next_cursor: string | null };
 
 /** What the server gives at most at a time. */
 const pageMax = 500;

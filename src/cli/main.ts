@@ -4,8 +4,7 @@ import { similarTopics } from "../domain/why/similar-topics.ts";
 import { commandGroups } from "./commands/index.ts";
 import { createCli, type Session } from "./context.ts";
 import { endingOf, exitCodes } from "./exit-codes.ts";
-import { productVersion } from "./product-version.ts";
-import { UsageError } from "./run-program.ts";
+import { productVersion, UsageError } from "./run-program.ts";
 import { tellFailure } from "./tell-failure.ts";
 import type { Terminal } from "./terminal.ts";
 

@@ -1,9 +1,9 @@
 // npm run restore -- <file> [--replace]: puts a backup in place of the embedded data of a stopped server.
 import { parseArgs } from "node:util";
 import { processEnvironment } from "../load-config.ts";
-import { restoreFrom } from "./copy-data.ts";
+import { restoreFrom } from "./commands/data.ts";
 import { runProgram, UsageError } from "./run-program.ts";
-import { fromTyped } from "./typed-folder.ts";
+import { fromTyped } from "./terminal.ts";
 
 const usage = "usage: npm run restore -- <file> [--replace]";
 

@@ -1,4 +1,7 @@
-// What every program here does around its work: tells failures in words, with what to do about them, and sets the exit code.
+// What every program here does around its work: tells failures in words, sets the exit code, stops in time.
+
+import { readFileSync } from "node:fs";
+import type { Server } from "../embedded/start-server.ts";
 import { errors, InterlockError } from "../errors.ts";
 
 export async function runProgram(usage: string, work: () => Promise<void>): Promise<void> {
@@ -25,4 +28,35 @@ function explain(error: unknown): string {
   if (error instanceof InterlockError)
     return `${error.message}\n${errors[error.code].remedy} (${error.code})`;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
+/**
+ * To be called before the program says that it can be stopped: without a handler the signal ends it on the spot. Handlers stay: a
+ * terminal's Ctrl-C reaches this process and its parents, which pass it on, so that one press may come as several signals.
+ * None of them may cut the stop short.
+ */
+export function stopSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, resolve);
+  });
+}
+
+/** What a stop may take beyond the gateway's own limit: the jobs in this process, and closing the file. */
+const graceMs = 5_000;
+
+export async function stopInTime(server: Server, say: (line: string) => void): Promise<void> {
+  const limitMs = server.config["gateway.drainMs"] + graceMs;
+  const cancel = server.plane.ports.clock.timer(limitMs, () => {
+    // As safe as a crash: whatever was answered is stored, and the next start goes on with the rest.
+    say("Some work did not finish in time; it goes on at the next start.");
+    process.exit();
+  });
+  await server.close();
+  cancel();
+}
+
+/** The file lies two folders up from here, in the source as in what is compiled. */
+export function productVersion(): string {
+  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { readonly version: string }).version;
 }

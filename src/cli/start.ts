@@ -3,7 +3,7 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { embeddedData } from "../control-plane.ts";
-import { keyPaths } from "../embedded/keys-file.ts";
+import { keyPaths } from "../embedded/data-folder.ts";
 import { type Server, startServer, whoHasIt } from "../embedded/start-server.ts";
 import { InterlockError } from "../errors.ts";
 import { loadConfig, processEnvironment } from "../load-config.ts";
@@ -15,9 +15,8 @@ import {
   startDemonstrationWorker,
   timelineOf,
 } from "./demonstration.ts";
-import { runProgram } from "./run-program.ts";
-import { stopInTime, stopSignal } from "./stopping.ts";
-import { asTyped, shellWord } from "./typed-folder.ts";
+import { runProgram, stopInTime, stopSignal } from "./run-program.ts";
+import { asTyped, shellWord } from "./terminal.ts";
 
 const usage = `usage: npm start -- [--once] [--fresh] [--new-keys]
   --once      end after the demonstration

@@ -8,7 +8,7 @@ export type Column = {
   readonly align?: "left" | "right";
 };
 
-export type TableOptions = {
+type TableOptions = {
   /** Of the terminal; without an end nothing is cut. */
   readonly columns: number;
   paint(tone: Tone, text: string): string;

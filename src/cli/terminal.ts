@@ -1,8 +1,9 @@
 // What the command has around it: where it writes, what it reads, its folder, its clock and Ctrl-C. Tests bring their own.
+
+import { dirname, relative, resolve } from "node:path";
 import { text } from "node:stream/consumers";
 import { processEnvironment } from "../load-config.ts";
 import { runtime } from "../sdk/runtime.ts";
-import { typedFolder } from "./typed-folder.ts";
 
 export type Paper = {
   write(text: string): void;
@@ -65,4 +66,28 @@ function paperOf(stream: NodeJS.WriteStream): Paper {
 function calledAs(env: Terminal["env"]): string {
   if (env.npm_lifecycle_event === "interlock") return "npm run interlock --";
   return env.npm_command === "exec" ? "npx --no-install interlock" : "interlock";
+}
+
+function typedFolder(): string {
+  const { INIT_CWD: typed, npm_package_json: manifest } = processEnvironment();
+  // Set by an npm further out, these belong to another command than this one.
+  const isOurs = manifest !== undefined && dirname(manifest) === process.cwd();
+  return isOurs && typed !== undefined ? typed : process.cwd();
+}
+
+/** A path as the user may type it, in the shorter of its two forms. */
+export function asTyped(path: string): string {
+  const whole = resolve(path);
+  const fromHere = relative(typedFolder(), whole) || ".";
+  return fromHere.length <= whole.length ? fromHere : whole;
+}
+
+/** A path that the user has typed. */
+export function fromTyped(path: string): string {
+  return resolve(typedFolder(), path);
+}
+
+/** As one word of a shell's command line. */
+export function shellWord(text: string): string {
+  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

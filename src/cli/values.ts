@@ -53,7 +53,7 @@ export function yesOrNo(text: string): boolean {
 }
 
 /** `-` is standard input, `@file` a file, anything else the text itself. */
-export async function typedText(terminal: Terminal, text: string): Promise<string> {
+async function typedText(terminal: Terminal, text: string): Promise<string> {
   if (text === "-") return terminal.readInput();
   return text.startsWith("@") ? fileText(terminal, text.slice(1)) : text;
 }

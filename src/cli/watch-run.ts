@@ -3,13 +3,11 @@ import { parseTime } from "../domain/engine/rfc3339.ts";
 import type { Client } from "../sdk/client.ts";
 import type { Context } from "./context.ts";
 import { eventLine, type Run, type TimelineEvent } from "./run-lines.ts";
-import { shellWord } from "./typed-folder.ts";
+import { shellWord } from "./terminal.ts";
 
-export type Watched =
-  | { readonly kind: "ended"; readonly run: Run }
-  | { readonly kind: "interrupted" | "timeout" };
+type Watched = { readonly kind: "ended"; readonly run: Run } | { readonly kind: "interrupted" | "timeout" };
 
-export type WatchOptions = {
+type WatchOptions = {
   readonly timeoutMs?: number;
   /** Called for every event: `watch --json` prints them, `run` prints lines for people. */
   onEvent(event: TimelineEvent, beganMs: number): void;

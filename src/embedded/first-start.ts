@@ -3,7 +3,7 @@ import type { ControlApi, Trouble } from "../control/control-api.ts";
 import type { KeyRole } from "../domain/api-key.ts";
 import { platformTenant, type TenantId } from "../domain/tenant.ts";
 import { InterlockError } from "../errors.ts";
-import { type Keys, readKeys, writeKeys } from "./keys-file.ts";
+import { type Keys, readKeys, writeKeys } from "./data-folder.ts";
 
 export const defaultTenant = "default" as TenantId;
 

@@ -13,8 +13,8 @@ import { createGateway, type Gateway, type GatewayDependencies } from "../gatewa
 import { type ConfigSources, loadConfig } from "../load-config.ts";
 import type { Log } from "../ports/log.ts";
 import type { Metrics } from "../ports/metrics.ts";
+import { readOwnerNote, removeOwnerNote, writeOwnerNote } from "./data-folder.ts";
 import { findKeys, type KeysFound, type KeysOptions } from "./first-start.ts";
-import { readOwnerNote, removeOwnerNote, writeOwnerNote } from "./owner-note.ts";
 
 export type Server = {
   readonly url: string;

@@ -1,8 +1,7 @@
 // One call: the same request, with the same identity, until it is answered or its budget is spent.
 import { InterlockApiError, type InterlockConnectionError } from "./client-errors.ts";
-import type { Operation, RetryLimits } from "./contract.ts";
+import type { Operation, ProblemCode, RetryLimits } from "./contract.ts";
 import { operations } from "./operations.ts";
-import { isAnswer, isRepeatable, takesKey } from "./repeatable.ts";
 import { elapsedMs } from "./runtime.ts";
 import { type Connection, type Request, send, UnexpectedAnswer } from "./send.ts";
 
@@ -133,4 +132,75 @@ export function pauseBefore(
   const jitterMs = fraction * Math.min(pauseMsMax, firstPauseMs * 2 ** (attempt - 1));
   const askedMs = error instanceof InterlockApiError ? error.retryAfterMs : undefined;
   return (askedMs ?? 0) + jitterMs;
+}
+
+type Asked = {
+  readonly query?: Readonly<Record<string, unknown>> | undefined;
+  readonly body?: unknown;
+  readonly idempotencyKey?: string | undefined;
+};
+
+/** What a POST or PATCH is recognised by when it comes again; operations that are not named here are sent once. */
+const identities: { readonly [Name in Operation]?: (asked: Asked) => boolean } = {
+  saveWorkflow: always,
+  validateWorkflow: always,
+  dryRunWorkflow: always,
+  startRun: hasKey,
+  rerunRun: hasKey,
+  cancelRun: always,
+  cancelRunOfWorkflow: always,
+  pollJobs: always,
+  heartbeat: always,
+  reportResults: always,
+  approve: always,
+  reject: always,
+  retryDeadLetter: always,
+  purgeDeadLetters: always,
+  acquireLock: hasToken,
+  renewLock: always,
+  releaseLock: always,
+  breakLock: always,
+  changeTenant: namesNoVersion,
+  changePool: always,
+  drainPool: always,
+};
+
+/** True when sending the request twice does no more than sending it once. */
+function isRepeatable(operation: Operation, asked: Asked): boolean {
+  const { method } = operations[operation];
+  if (method === "GET" || method === "PUT" || method === "DELETE") return true;
+  return identities[operation]?.(asked) ?? false;
+}
+
+/** Refusals that are the answer to the question asked, although another question later may be answered otherwise. */
+const answers: { readonly [Name in Operation]?: readonly ProblemCode[] } = {
+  // The token of a refused acquire is spent; waiting for the lock is what `wait_ms` is for.
+  acquireLock: ["lock_unavailable"],
+  // The version that the change names will not come back.
+  changeTenant: ["version_conflict"],
+};
+
+function isAnswer(operation: Operation, code: ProblemCode): boolean {
+  return answers[operation]?.includes(code) ?? false;
+}
+
+/** Starts that are bound to a key: it is made once per call and reused over all its tries. */
+function takesKey(operation: Operation): boolean {
+  return operation === "startRun" || operation === "rerunRun";
+}
+
+function always(): boolean {
+  return true;
+}
+
+function hasKey({ idempotencyKey }: Asked): boolean {
+  return idempotencyKey !== undefined;
+}
+
+function hasToken({ body }: Asked): boolean {
+  return typeof body === "object" && body !== null && "token" in body;
+}
+
+function namesNoVersion({ body }: Asked): boolean {
+  return typeof body === "object" && body !== null && !("expected_version" in body);
 }

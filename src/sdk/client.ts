@@ -1,24 +1,30 @@
 // What programs begin with: `createClient`, every operation by name, and the usual ones grouped by what they are about.
 import { type Caller, type ClientOptions, createCaller, lineOf } from "./caller.ts";
 import type { Common, Success } from "./contract.ts";
-import { type Audit, auditOf } from "./groups/audit.ts";
 import {
   type Approvals,
+  type Audit,
   approvalsOf,
+  auditOf,
+  type Canaries,
+  canariesOf,
   type DeadLetters,
   deadLettersOf,
   type Jobs,
   jobsOf,
   type Keys,
   keysOf,
+  type PolicyGroup,
+  type Pools,
+  policiesOf,
+  poolsOf,
   type Tenants,
+  type Topics,
   tenantsOf,
+  topicsOf,
 } from "./groups/care.ts";
-import { type Events, eventsOf } from "./groups/events.ts";
 import { type Locks, locksOf } from "./groups/locks.ts";
-import { type Canaries, canariesOf, type PolicyGroup, policiesOf } from "./groups/policies.ts";
-import { type Pools, poolsOf, type Topics, topicsOf } from "./groups/pools.ts";
-import { type Runs, runsOf } from "./groups/runs.ts";
+import { type Events, eventsOf, type Runs, runsOf } from "./groups/runs.ts";
 import { type Workflows, workflowsOf } from "./groups/workflows.ts";
 import { type Runtime, runtime as system } from "./runtime.ts";
 import type { Run, WaitOptions } from "./wait-for-run.ts";

@@ -29,8 +29,7 @@ export {
 export { fenceHeaders } from "./fence/fence-headers.ts";
 export { type FenceStore, type FenceVerdict, memoryFenceStore } from "./fence/fence-store.ts";
 export type { Followed, FollowOptions, TenantEvent, TimelineEvent } from "./follow.ts";
-export type { AuditRecord, AuditVerdict } from "./groups/audit.ts";
-export type { Approval, DeadLetter } from "./groups/care.ts";
+export type { Approval, AuditRecord, AuditVerdict, DeadLetter } from "./groups/care.ts";
 export type { AnyLock, HeldLock } from "./groups/locks.ts";
 export type { DryRun, Explanation, RunSummary, StartedRun, StartOptions, Step } from "./groups/runs.ts";
 export type { Definition, Workflow } from "./groups/workflows.ts";
@@ -38,12 +37,12 @@ export { type Lease, LockLost, type LockOptions, withLock } from "./locks/with-l
 export type { Listing, Page } from "./pages.ts";
 export { hasEnded, type Run, type WaitOptions, WaitTimeout } from "./wait-for-run.ts";
 export { type Handler, type Job, JobFailed, JobStopped, type StopReason } from "./worker/job.ts";
-export { stopOnSignals } from "./worker/stop-on-signals.ts";
 export type { WorkerTrouble } from "./worker/trouble.ts";
 export {
   type Handlers,
   type StopOptions,
   type StopReport,
+  stopOnSignals,
   type Worker,
   type WorkerOptions,
   worker,

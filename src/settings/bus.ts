@@ -1,4 +1,4 @@
-// The settings of the bus.
+// The settings of what a process does, and of the bus between processes.
 import { amount, choice, optionalText, secretText, text } from "./kinds.ts";
 
 export const busSettings = {
@@ -47,5 +47,14 @@ export const busSettings = {
     1,
     5,
     "Servers of a NATS cluster that keep each stream; 3 survives the loss of one.",
+  ),
+} as const;
+
+export const processSettings = {
+  "process.roles": text(
+    "ROLES",
+    "gateway,engine,scheduler",
+    /^(gateway|engine|scheduler)(,(gateway|engine|scheduler))*$/,
+    "What this process does: `gateway` takes requests and hands out jobs, `engine` sweeps and applies what nobody else does, `scheduler` asks the dispatch check.",
   ),
 } as const;

@@ -1,4 +1,4 @@
-// The settings of results, jobs, the engine, approvals and the sweep.
+// The settings of runs, and of how definitions are read.
 import { amount, choice, milliseconds } from "./kinds.ts";
 
 export const runsSettings = {
@@ -144,5 +144,31 @@ export const runsSettings = {
     1_024,
     2_097_152,
     "Larger outputs of a job are refused; bounds the time that a result holds the store.",
+  ),
+} as const;
+
+export const workflowsSettings = {
+  "workflows.judgeTimeoutMs": milliseconds(
+    "WORKFLOWS_JUDGE_TIMEOUT_MS",
+    5_000,
+    100,
+    60_000,
+    "How long judging one definition may take, from when its turn comes; then it is answered 503 and its thread is replaced. A net: what takes much work is refused by a count before.",
+  ),
+  "workflows.judgeWaitingMax": amount(
+    "WORKFLOWS_JUDGE_WAITING_MAX",
+    "definitions",
+    256,
+    1,
+    10_000,
+    "Definitions that may wait to be judged, of all tenants; more are answered 503. Each holds up to 1 MiB.",
+  ),
+  "workflows.tenantJudgeWaitingMax": amount(
+    "WORKFLOWS_TENANT_JUDGE_WAITING_MAX",
+    "definitions",
+    32,
+    1,
+    10_000,
+    "The same for one tenant, answered 429. Tenants take turns, so that one that sends many delays the others by one.",
   ),
 } as const;

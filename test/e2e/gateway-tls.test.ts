@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect, type TLSSocket } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { certificateFindings } from "../../src/cli/certificate-findings.ts";
+import { certificateFindings } from "../../src/cli/data-findings.ts";
 import type { Terminal } from "../../src/cli/terminal.ts";
 import type { Config } from "../../src/config.ts";
 import { loadConfig } from "../../src/load-config.ts";

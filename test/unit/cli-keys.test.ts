@@ -7,8 +7,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { makeKeyText } from "../../src/domain/api-key.ts";
-import { writeKeys } from "../../src/embedded/keys-file.ts";
-import { writeOwnerNote } from "../../src/embedded/owner-note.ts";
+import { writeKeys, writeOwnerNote } from "../../src/embedded/data-folder.ts";
 import { typeCommand } from "../support/command-line.ts";
 
 const secret = "0123456789abcdef".repeat(4);

@@ -10,8 +10,7 @@ import { findServer } from "../../src/cli/find-server.ts";
 import { UsageError } from "../../src/cli/run-program.ts";
 import type { Terminal } from "../../src/cli/terminal.ts";
 import { durationMs } from "../../src/cli/values.ts";
-import { writeKeys } from "../../src/embedded/keys-file.ts";
-import { writeOwnerNote } from "../../src/embedded/owner-note.ts";
+import { writeKeys, writeOwnerNote } from "../../src/embedded/data-folder.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../src/sdk/client-errors.ts";
 import { typeCommand } from "../support/command-line.ts";
 

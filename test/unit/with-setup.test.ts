@@ -32,7 +32,7 @@ interface NodeVersion {
 
 const DEADLINE_MS = 15_000;
 const { exclusively } = (await import(scriptUrl("exclusive.mjs"))) as Exclusive;
-const { requireNodeVersion } = (await import(scriptUrl("node-version.mjs"))) as NodeVersion;
+const { requireNodeVersion } = (await import(scriptUrl("node-versions.mjs"))) as NodeVersion;
 
 let checkout: SetupCheckout;
 let folder: string;

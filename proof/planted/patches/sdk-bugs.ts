@@ -23,7 +23,7 @@ export const plantedSdkBugs: readonly TextPatch[] = [
     what: "what is not recognised when it comes again is repeated after a lost answer: two API keys are made",
     edits: [
       {
-        file: "src/sdk/repeatable.ts",
+        file: "src/sdk/call.ts",
         find: "return identities[operation]?.(asked) ?? false;",
         replace: "return identities[operation]?.(asked) ?? true;",
       },

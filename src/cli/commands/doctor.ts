@@ -8,11 +8,10 @@ import { loadConfig } from "../../load-config.ts";
 import type { Finding } from "../../ports/finding.ts";
 import { createClient } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
-import { certificateFindings } from "../certificate-findings.ts";
 import type { Cli, Context } from "../context.ts";
-import { dataFindings } from "../data-findings.ts";
+import { certificateFindings, dataFindings } from "../data-findings.ts";
 import { configSources } from "../find-server.ts";
-import { productVersion } from "../product-version.ts";
+import { productVersion } from "../run-program.ts";
 import { duration, toneOf, visible } from "../text.ts";
 
 export function addDoctorCommand({ program, does }: Cli): void {

@@ -10,9 +10,8 @@ import type { DrillRun } from "../../drills/run-drill.ts";
 import type { Where } from "../../drills/target/open-target.ts";
 import type { Cli, Context } from "../context.ts";
 import { NoKeyError } from "../find-server.ts";
-import { productVersion } from "../product-version.ts";
-import { UsageError } from "../run-program.ts";
-import { shellWord } from "../typed-folder.ts";
+import { productVersion, UsageError } from "../run-program.ts";
+import { shellWord } from "../terminal.ts";
 import { wholeNumber } from "../values.ts";
 
 export function addDrillCommand({ program, does }: Cli): void {

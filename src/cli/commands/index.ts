@@ -12,12 +12,11 @@ import { addEventCommands } from "./events.ts";
 import { addInitCommand } from "./init.ts";
 import { addLockCommands } from "./locks.ts";
 import { addPolicyCommands } from "./policies.ts";
-import { addPoolCommands, addTopicCommands } from "./pools.ts";
+import { addPoolCommands, addTopicCommands, addWorkerCommands } from "./pools.ts";
 import { addRunCommand } from "./run.ts";
 import { addRunsCommands } from "./runs.ts";
 import { addServeCommand } from "./serve.ts";
 import { addKeyCommands, addTenantCommands } from "./tenants.ts";
-import { addWorkerCommands } from "./workers.ts";
 import { addWorkflowCommands } from "./workflows.ts";
 
 export const commandGroups: ReadonlyArray<(cli: Cli) => void> = [

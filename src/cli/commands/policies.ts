@@ -1,7 +1,6 @@
 // interlock policy: how runs are handled, for all of them or for a share, and taking that back.
 import { type PolicyName, policyChoices } from "../../domain/policy.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
-import { adviseDrill } from "../advise-drill.ts";
 import type { Cli, Context } from "../context.ts";
 import { UsageError } from "../run-program.ts";
 import { percentage } from "../values.ts";
@@ -124,4 +123,22 @@ function rolloutFact(whose: string, { id, percent, canary, policies }: NonNullab
     policies: policies as Readonly<Record<string, string | undefined>>,
     line: `${kind} ${id}: ${percent} % of the runs of ${whose}`,
   };
+}
+
+/** By the API's names of a tenant's settings, and by the names of policies. */
+const admissionSettings = new Set([
+  "max_concurrent_runs",
+  "admission_strategy",
+  "admission_wait",
+  "admission.strategy",
+  "admission.wait",
+]);
+
+/** For people, beside the answer; nothing when the change is about something else. */
+export function adviseDrill({ output, terminal }: Context, changed: Iterable<string>): void {
+  const concerns = [...changed].some((name) => admissionSettings.has(name));
+  if (!concerns) return;
+  output.note(
+    `This changes which runs are admitted. Run \`${terminal.calledAs} drill key-survives-429\`: it proves that a start refused now succeeds later with the same key.`,
+  );
 }

@@ -6,6 +6,7 @@ import type { Body, Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
 import { showList } from "../lists.ts";
 import { UsageError } from "../run-program.ts";
+import { duration } from "../text.ts";
 import { durationMs, wholeNumber } from "../values.ts";
 
 type Pool = Success<"getPool">;
@@ -230,4 +231,31 @@ async function setTopic(
 async function deleteTopic(context: Context, id: string): Promise<void> {
   await context.client().call("removeTopic", { params: { id } });
   context.output.answer({ name: id, deleted: true }, () => [`Deleted the limit of ${id}.`]);
+}
+
+export function addWorkerCommands({ program, does }: Cli): void {
+  program.command("workers").description("list the workers seen lately").action(does(listWorkers));
+}
+
+async function listWorkers(context: Context): Promise<void> {
+  const { output } = context;
+  const list = await context.client().call("listWorkers");
+  showList(context, list, {
+    none: "No worker was seen lately.",
+    lines: (items) =>
+      output.table(
+        ["worker", "pool", "topics", "running", "labels", "capabilities", { title: "seen", align: "right" }],
+        items.map((worker) => [
+          worker.worker_id,
+          worker.pool,
+          worker.topics.join(" "),
+          `${worker.running} of ${worker.places}`,
+          Object.entries(worker.labels)
+            .map(([name, value]) => `${name}=${value}`)
+            .join(" "),
+          worker.capabilities.join(" "),
+          `${duration(worker.last_seen_ms_ago)} ago`,
+        ]),
+      ),
+  });
 }

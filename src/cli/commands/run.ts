@@ -5,8 +5,8 @@ import type { Client } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
 import type { Cli, Context } from "../context.ts";
 import { type Run, stepTable } from "../run-lines.ts";
+import { shellWord } from "../terminal.ts";
 import { between, toneOf } from "../text.ts";
-import { shellWord } from "../typed-folder.ts";
 import { durationMs, typedJson } from "../values.ts";
 import { hasEnded, leftGoing, lineTeller, watchRun } from "../watch-run.ts";
 

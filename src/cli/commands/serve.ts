@@ -1,12 +1,12 @@
 // interlock serve: the server, with settings from file, environment and options.
 
 import type { Config } from "../../config.ts";
-import { keyPaths } from "../../embedded/keys-file.ts";
+import { keyPaths } from "../../embedded/data-folder.ts";
 import type { Server } from "../../embedded/start-server.ts";
 import type { Cli, Context } from "../context.ts";
 import { configSources } from "../find-server.ts";
-import { stopInTime, stopSignal } from "../stopping.ts";
-import { asTyped } from "../typed-folder.ts";
+import { stopInTime, stopSignal } from "../run-program.ts";
+import { asTyped } from "../terminal.ts";
 import { wholeNumber } from "../values.ts";
 
 export function addServeCommand({ program, does }: Cli): void {

@@ -4,12 +4,12 @@ import { isPlatformRole, type KeyRole, keyRoles } from "../../domain/api-key.ts"
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import { isNearlySpent, quotaNames } from "../../domain/quota.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
-import { adviseDrill } from "../advise-drill.ts";
 import type { Cli, Context } from "../context.ts";
 import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
 import { UsageError } from "../run-program.ts";
 import { age, toneOf } from "../text.ts";
 import { durationMs, wholeNumber, yesOrNo } from "../values.ts";
+import { adviseDrill } from "./policies.ts";
 
 export function addTenantCommands({ program, does }: Cli): void {
   const tenants = program

@@ -1,4 +1,4 @@
-// What operators look after: approvals, dead letters, tenants, keys, jobs and workers.
+// What operators look after: approvals, dead letters, tenants, keys, jobs, workers, pools, policies and the audit trail.
 import type { Caller } from "../caller.ts";
 import type { Body, Common, Query, Success } from "../contract.ts";
 import { type Listing, listing } from "../pages.ts";
@@ -136,4 +136,129 @@ function listed<Item, Filtered extends Common>(
   return listing((cursor) =>
     read({ query: { ...query, ...(cursor === undefined ? {} : { cursor }) }, ...rest }),
   );
+}
+
+type Pool = Success<"getPool">;
+type Topic = Success<"listTopics">["items"][number];
+
+export type Pools = {
+  list(options?: Common): Promise<Pool[]>;
+  get(name: string, options?: Common): Promise<Pool>;
+  /** A new name makes a new pool; what is absent is not limited. */
+  set(name: string, limits: Body<"setPool">, options?: Common): Promise<Pool>;
+  /** Null removes a limit; what is absent stays. */
+  change(name: string, changes: Body<"changePool">, options?: Common): Promise<Pool>;
+  remove(name: string, options?: Common): Promise<void>;
+  /** No new jobs for its workers; what they run goes on. `drained` tells when nothing runs any more. */
+  drain(name: string, options?: Common): Promise<Pool>;
+  /** Jobs again. */
+  undrain(name: string, options?: Common): Promise<Pool>;
+  addTopic(name: string, topic: string, options?: Common): Promise<Pool>;
+  removeTopic(name: string, topic: string, options?: Common): Promise<void>;
+};
+
+export function poolsOf(caller: Caller): Pools {
+  return {
+    list: async (options) => (await caller.call("listPools", options)).items,
+    get: (id, options) => caller.call("getPool", { params: { id }, ...options }),
+    set: (id, body, options) => caller.call("setPool", { params: { id }, body, ...options }),
+    change: (id, body, options) => caller.call("changePool", { params: { id }, body, ...options }),
+    async remove(id, options) {
+      await caller.call("removePool", { params: { id }, ...options });
+    },
+    drain: (id, options) =>
+      caller.call("drainPool", { params: { id }, body: { draining: true }, ...options }),
+    undrain: (id, options) =>
+      caller.call("drainPool", { params: { id }, body: { draining: false }, ...options }),
+    addTopic: (id, topic, options) => caller.call("addPoolTopic", { params: { id, topic }, ...options }),
+    async removeTopic(id, topic, options) {
+      await caller.call("removePoolTopic", { params: { id, topic }, ...options });
+    },
+  };
+}
+
+export type Topics = {
+  list(options?: Common): Promise<Topic[]>;
+  /** How many of its jobs may run at once. */
+  limit(name: string, limit: Body<"setTopic">, options?: Common): Promise<Topic>;
+  removeLimit(name: string, options?: Common): Promise<void>;
+};
+
+export function topicsOf(caller: Caller): Topics {
+  return {
+    list: async (options) => (await caller.call("listTopics", options)).items,
+    limit: (id, body, options) => caller.call("setTopic", { params: { id }, body, ...options }),
+    async removeLimit(id, options) {
+      await caller.call("removeTopic", { params: { id }, ...options });
+    },
+  };
+}
+
+type Scope = { readonly tenant?: string };
+
+export type PolicyGroup = {
+  /** Without a tenant: the platform's own. */
+  get(scope?: Scope, options?: Common): Promise<Success<"getPolicies">>;
+  set(changes: Body<"setPolicies">, options?: Common): Promise<Success<"setPolicies">>;
+  /** All runs follow again what is set for all. */
+  rollBack(scope?: Scope, options?: Common): Promise<Success<"removeRollout">>;
+};
+
+export function policiesOf(caller: Caller): PolicyGroup {
+  return {
+    get: (query = {}, options) => caller.call("getPolicies", { query, ...options }),
+    set: (body, options) => caller.call("setPolicies", { body, ...options }),
+    rollBack: (query = {}, options) => caller.call("removeRollout", { query, ...options }),
+  };
+}
+
+export type Canaries = {
+  list(options?: Common): Promise<Success<"listCanaries">["items"]>;
+  start(canary: Body<"startCanary">, options?: Common): Promise<Success<"startCanary">>;
+  get(id: string, options?: Common): Promise<Success<"getCanary">>;
+  rollBack(id: string, body?: Body<"rollBackCanary">, options?: Common): Promise<Success<"rollBackCanary">>;
+  keep(id: string, body?: Body<"keepCanary">, options?: Common): Promise<Success<"keepCanary">>;
+};
+
+export function canariesOf(caller: Caller): Canaries {
+  return {
+    list: async (options) => (await caller.call("listCanaries", options)).items,
+    start: (body, options) => caller.call("startCanary", { body, ...options }),
+    get: (id, options) => caller.call("getCanary", { params: { id }, ...options }),
+    rollBack: (id, body = {}, options) => caller.call("rollBackCanary", { params: { id }, body, ...options }),
+    keep: (id, body = {}, options) => caller.call("keepCanary", { params: { id }, body, ...options }),
+  };
+}
+
+export type AuditRecord = Success<"readAudit">["items"][number];
+export type AuditVerdict = Success<"verifyAudit">;
+
+export type Audit = {
+  /** Oldest first. */
+  list(options?: Common & Omit<Query<"readAudit">, "cursor">): Listing<AuditRecord>;
+  /** `expect` is the `head` of an earlier verification that was noted elsewhere. */
+  verify(options?: Common & Query<"verifyAudit">): Promise<AuditVerdict>;
+};
+
+export function auditOf(caller: Caller): Audit {
+  return {
+    list(options) {
+      const { query, ...rest } = apart(options);
+      const { after, ...filter } = query;
+      // A cursor is a place already.
+      return listing((cursor) =>
+        caller.call("readAudit", {
+          query: {
+            ...filter,
+            ...(cursor === undefined ? { ...(after === undefined ? {} : { after }) } : { cursor }),
+          },
+          ...rest,
+        }),
+      );
+    },
+    verify(options) {
+      const { query, ...rest } = apart(options);
+      return caller.call("verifyAudit", { query, ...rest });
+    },
+  };
 }

@@ -1,8 +1,17 @@
-// Runs: started, watched, explained, cancelled and done again.
+// Runs: started, watched, explained, cancelled and done again. Events: what was changed in a tenant, by page or as it happens.
 import type { Caller, Line } from "../caller.ts";
 import type { Common, Query, RetryLimits, Success } from "../contract.ts";
+import {
+  type Followed,
+  type FollowOptions,
+  followRun,
+  followTenant,
+  type TenantEvent,
+  type TimelineEvent,
+} from "../follow.ts";
 import { type Listing, listing } from "../pages.ts";
 import { type Run, type WaitOptions, waitForRun } from "../wait-for-run.ts";
+import { apart } from "./care.ts";
 import { pageOf } from "./workflows.ts";
 
 export type RunSummary = Success<"listRuns">["items"][number];
@@ -135,4 +144,28 @@ function traced({ traceparent, headers, ...options }: StartOptions = {}) {
 function startedRun({ headers, body }: { readonly headers: Headers; readonly body: unknown }): StartedRun {
   const replayed = headers.get("idempotent-replayed") === "true";
   return { ...(body as Omit<StartedRun, "replayed">), replayed };
+}
+
+export type Events = {
+  /** One page; `next_cursor` is there also on the last one: ask with it again later. */
+  page(options?: Common & Query<"readEvents">): Promise<Success<"readEvents">>;
+  /**
+   * As they happen, over as many connections as it takes: nothing twice, nothing left out, and an explicit `reset` where rows
+   * are gone. With `run`, the timeline of that run, to its end.
+   */
+  follow(options: FollowOptions & { readonly run: string }): AsyncIterable<Followed<TimelineEvent>>;
+  follow(options?: FollowOptions & { readonly run?: undefined }): AsyncIterable<Followed<TenantEvent>>;
+};
+
+export function eventsOf(line: Line, caller: Caller): Events {
+  const follow = (options: FollowOptions & { readonly run?: string | undefined } = {}) =>
+    options.run === undefined ? followTenant(line, options) : followRun(line, options.run, options);
+  return {
+    page(options) {
+      const { query, ...rest } = apart(options);
+      return caller.call("readEvents", { query, ...rest });
+    },
+    // Which of the two it is follows from the options.
+    follow: follow as Events["follow"],
+  };
 }

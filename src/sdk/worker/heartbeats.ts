@@ -3,7 +3,7 @@ import type { Caller } from "../caller.ts";
 import type { Body } from "../contract.ts";
 import { elapsedMs, type Runtime } from "../runtime.ts";
 import type { HeldJob } from "./held-job.ts";
-import { commonTraceparent, traceHeaders } from "./traced.ts";
+import { commonTraceparent, traceHeaders } from "./job.ts";
 
 type Beats = Body<"heartbeat">["jobs"];
 

@@ -5,8 +5,7 @@ import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts
 import type { Body } from "../contract.ts";
 import { elapsedMs, type Runtime } from "../runtime.ts";
 import type { HeldJob } from "./held-job.ts";
-import { JobFailed } from "./job.ts";
-import { commonTraceparent, traceHeaders } from "./traced.ts";
+import { commonTraceparent, JobFailed, traceHeaders } from "./job.ts";
 
 export type Result = Body<"reportResults">["results"][number];
 
