@@ -1,5 +1,5 @@
 // What the admission benchmark measures, in which order, and how: bursts, sustained load, and the floors beside it.
-import { type StartAnswer, startHttpStatus } from "../src/control/admission/start-answer.ts";
+import type { StartAnswer } from "../src/control/admission/start-run.ts";
 import type { ControlPlane } from "../src/control-plane.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
 import type { Store } from "../src/ports/store.ts";
@@ -128,13 +128,15 @@ function judge(answers: readonly StartAnswer[], limit: Limit) {
   }
   const expected: ReadonlyArray<StartAnswer["kind"]> = [
     "admitted",
-    "limit_reached",
-    "gate_unavailable",
+    "max_concurrent_runs_reached",
+    "concurrency_gate_unavailable",
     "outcome_unknown",
   ];
   const strange = answers.find(({ kind }) => !expected.includes(kind));
   if (strange !== undefined) throw new Error(`a start with a fresh key was answered ${strange.kind}`);
-  const refused = answers.filter((answer) => startHttpStatus(answer) === 503).length;
+  const refused = answers.filter(
+    (answer) => answer.kind === "concurrency_gate_unavailable" || answer.kind === "outcome_unknown",
+  ).length;
   return { admitted, share_503: refused / answers.length };
 }
 

@@ -13,8 +13,7 @@ import { systemInstance } from "./adapters/system/system-instance.ts";
 import { createSystemLog } from "./adapters/system/system-log.ts";
 import { systemRandom } from "./adapters/system/system-random.ts";
 import type { Config } from "./config.ts";
-import type { StartAnswer } from "./control/admission/start-answer.ts";
-import { type StartRequest, startRun } from "./control/admission/start-run.ts";
+import { type Decision, type StartRequest, startRun } from "./control/admission/start-run.ts";
 import type { Computing } from "./control/computing.ts";
 import type { ControlApi } from "./control/control-api.ts";
 import { startControlProcess } from "./control/control-process.ts";
@@ -44,7 +43,7 @@ export type ControlPlane = {
   /** What the main thread of this process computes, and for whom. */
   readonly computing: Computing;
   /** Decides whether a run whose first commit is already decided may start: the admission gate by itself. */
-  startRun(request: StartRequest, signal?: AbortSignal): Promise<StartAnswer>;
+  startRun(request: StartRequest, signal?: AbortSignal): Promise<Decision>;
   /** A function as a worker, in this process. */
   startWorker(options: InProcessWorkerOptions): InProcessWorker;
   /** Stops taking up work, finishes what is under way, and closes the store. */

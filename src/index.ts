@@ -1,7 +1,6 @@
 // The public API: what programs that embed Interlock may use. Everything else may change without notice.
 export type { Config } from "./config.ts";
-export { type StartAnswer, startErrorCode, startHttpStatus } from "./control/admission/start-answer.ts";
-export type { StartRequest } from "./control/admission/start-run.ts";
+export type { StartAnswer, StartRequest } from "./control/admission/start-run.ts";
 export type * from "./control/control-api.ts";
 export {
   type InProcessJob,

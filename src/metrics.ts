@@ -12,6 +12,23 @@ export type MetricRow = {
   readonly values?: Readonly<Record<string, readonly string[]>>;
 };
 
+/** The label of each decision about a start, older than the error codes: dashboards and alerts know these words. */
+export const admissionOutcomes = {
+  admitted: "admitted",
+  replayed: "replayed",
+  idempotency_key_reused: "key_reused",
+  idempotency_key_in_flight: "in_flight",
+  max_concurrent_runs_reached: "limit_reached",
+  quota_reached: "run_quota_reached",
+  idempotency_quota_reached: "key_quota_reached",
+  concurrency_gate_unavailable: "gate_unavailable",
+  outcome_unknown: "outcome_unknown",
+  tenant_stopped: "tenant_stopped",
+  unauthenticated: "credential_revoked",
+  version_conflict: "workflow_changed",
+  request_cancelled: "cancelled",
+} as const;
+
 const locks = ["admission", "run", "job", "approval", "public"];
 
 /** Prefixed `interlock_` when exported. Labels never carry ids, except `tenant`, which is capped. */
@@ -27,21 +44,7 @@ export const metrics = {
     help: "Start requests by what was decided.",
     values: {
       strategy: ["atomic", "lock"],
-      outcome: [
-        "admitted",
-        "replayed",
-        "key_reused",
-        "in_flight",
-        "limit_reached",
-        "run_quota_reached",
-        "key_quota_reached",
-        "gate_unavailable",
-        "outcome_unknown",
-        "tenant_stopped",
-        "credential_revoked",
-        "workflow_changed",
-        "cancelled",
-      ],
+      outcome: Object.values(admissionOutcomes),
     },
   },
   run_starts_total: { kind: "counter", labels: [], help: "Runs admitted (replays not counted)." },

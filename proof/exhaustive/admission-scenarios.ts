@@ -122,7 +122,13 @@ function asking(stage: Stage, gateway: 0 | 1, of: StartOf): Ask {
   return {
     name: `start ${of.key}`,
     gateway,
-    ask: async (node) => void (await start(stage.world, node, asked)),
+    ask: async (node) => {
+      // As a process that knows the tenant's settings: reading them first would only multiply the schedules. A start under
+      // the lock reads them, so that another may come between its count and its run.
+      const { config, tenants } = node.gate();
+      if (config["admission.strategy"] === "atomic") tenants.learn(stage.tenant, {});
+      await start(stage.world, node, asked);
+    },
   };
 }
 
@@ -135,9 +141,14 @@ async function startAgain(stage: Stage, of: StartOf): Promise<void> {
       probe,
       attempt(stage, `again ${of.key} ${of.fingerprint} ${tries}`, of),
     );
-    const isDefinite = ["admitted", "replayed", "limit_reached", "key_reused"].includes(answer.kind);
+    const isDefinite = [
+      "admitted",
+      "replayed",
+      "max_concurrent_runs_reached",
+      "idempotency_key_reused",
+    ].includes(answer.kind);
     if (isDefinite) return;
-    const mayWait = answer.kind === "in_flight" && tries <= 10;
+    const mayWait = answer.kind === "idempotency_key_in_flight" && tries <= 10;
     mustHold(mayWait, "INV-7", () => `key ${of.key}, asked for again: ${answer.kind}`);
     await probe.process.clock.sleep(300);
   }
@@ -174,7 +185,7 @@ async function writeTwice(stage: Stage, node: Node, lease: Lease): Promise<void>
     const actor = `${process.name}/${turn}`;
     const run = { ...bareStart, runId: makeRunId(tenant, process.random.token()), actor };
     const answer = await lease.write("createRun", { tenant, run });
-    if (answer.kind !== "created" && answer.kind !== "unknown") world.history.refused(actor, answer.kind);
+    if (answer.kind !== "admitted" && answer.kind !== "unknown") world.history.refused(actor, answer.kind);
     await process.clock.sleep(100, lease.signal);
   }
 }

@@ -98,7 +98,7 @@ async function checkKeys(world: World, nodes: readonly [Node, Node]): Promise<vo
     const asked: StartAttempt = { actor: `probe/${index}`, tenant, key: { ...key, ...run?.key } };
     const answer = await start(world, nodes[index % 2] as Node, asked);
     // That the quota is spent was checked by the answer itself.
-    const full = run === undefined && answer.kind === "key_quota_reached";
+    const full = run === undefined && answer.kind === "idempotency_quota_reached";
     mustHold(
       full || answer.kind === (run === undefined ? "admitted" : "replayed"),
       "INV-7",

@@ -1,6 +1,8 @@
 // Puts one simulated system together: kernel, store, checks, and gateways that can be started again after a crash.
-import type { Gate } from "../../src/control/admission/gate.ts";
+
+import type { Gate } from "../../src/control/admission/start-run.ts";
 import { createTenantCache } from "../../src/control/admission/tenant-cache.ts";
+import { engineTerms } from "../../src/control/engine/engine.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import type { Log } from "../../src/ports/log.ts";
@@ -213,7 +215,10 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
   };
   const tenants = createTenantCache(clock, config["admission.tenantCacheMs"]);
   const ports = () => bug?.wrapPorts?.(plain) ?? plain;
-  return { process, config, ports, gate: () => ({ ports: ports(), config, tenants }) };
+  // The platform says nothing here: its settings are read by the gateways that run workflows.
+  const platform = { current: () => ({}) };
+  const terms = engineTerms(config);
+  return { process, config, ports, gate: () => ({ ports: ports(), config, terms, tenants, platform }) };
 }
 
 function breaking(bus: SimulatedBus, bug: Swap | undefined): SimulatedBus {

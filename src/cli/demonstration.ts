@@ -1,6 +1,6 @@
 // The demonstration of npm start: a worker, a run of three steps to its end, and a second run that waits for a person.
 import { readFileSync } from "node:fs";
-import type { Caller, StartWorkflowAnswer } from "../control/control-api.ts";
+import type { Caller } from "../control/control-api.ts";
 import type { InProcessJob } from "../control/jobs/in-process-worker.ts";
 import type { ControlPlane } from "../control-plane.ts";
 import { fingerprintOf, type JsonValue } from "../domain/fingerprint.ts";
@@ -79,7 +79,7 @@ async function start(
   const path = `/api/v1/workflows/${workflow}/runs`;
   const fingerprint = fingerprintOf({ method: "POST", path, query: {}, body: input });
   const key = { text: `${workflow}-${number}`, fingerprint };
-  const answer: StartWorkflowAnswer = await plane.api.startWorkflow({ caller, workflow, input, key });
+  const answer = await plane.api.startWorkflow({ caller, workflow, input, key });
   if (answer.kind === "admitted") return { runId: answer.runId, origin: "started" };
   if (answer.kind === "replayed") return { runId: answer.runId, origin: "found" };
   throw unexpected(`starting ${workflow}`, answer);

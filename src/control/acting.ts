@@ -25,5 +25,5 @@ export function troubleOf(answer: { readonly kind: string; readonly cause?: stri
 }
 
 export function writeTroubleOf(answer: { readonly kind: string; readonly cause?: string }): WriteTrouble {
-  return answer.kind === "credential_revoked" ? { kind: "credential_revoked" } : troubleOf(answer);
+  return answer.kind === "unauthenticated" ? { kind: "unauthenticated" } : troubleOf(answer);
 }

@@ -9,8 +9,8 @@ import type { Usage } from "../domain/quota.ts";
 import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { TenantChanges, TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
-import type { CompiledDefinition, Problem } from "../domain/workflow/compiled.ts";
-import type { StartAnswer } from "./admission/start-answer.ts";
+import type { CompiledDefinition } from "../domain/workflow/compiled.ts";
+import type { StartAnswer } from "./admission/start-run.ts";
 import type { AuditApi } from "./audit/audit-api.ts";
 import type { CanaryApi } from "./canaries/canary-api.ts";
 import type { DeadLetterApi } from "./dead-letters/dead-letter-api.ts";
@@ -52,7 +52,7 @@ export type Trouble =
   | { readonly kind: "unknown"; readonly cause: string };
 
 /** A write that acts for a key finds at the store that the key was revoked: it had no effect. */
-export type WriteTrouble = Trouble | { readonly kind: "credential_revoked" };
+export type WriteTrouble = Trouble | { readonly kind: "unauthenticated" };
 
 export type StartWorkflowRequest = {
   readonly caller: Caller;
@@ -62,11 +62,6 @@ export type StartWorkflowRequest = {
   /** W3C trace context: what the run does becomes part of that trace, and workers are told. */
   readonly traceparent?: string;
 };
-
-export type StartWorkflowAnswer =
-  | StartAnswer
-  | { readonly kind: "workflow_not_found" }
-  | { readonly kind: "input_invalid"; readonly problems: readonly Problem[] };
 
 export type RunDetails = {
   readonly header: RunHeader;
@@ -100,7 +95,7 @@ export type DecideAnswer =
   | { readonly kind: "self_approval"; readonly rule?: DutyRule }
   | { readonly kind: "run_ended" }
   | { readonly kind: "not_found" }
-  | { readonly kind: "credential_revoked" }
+  | { readonly kind: "unauthenticated" }
   /** Strategy `lock` only. */
   | { readonly kind: "lock_busy"; readonly retryAfterSeconds: number }
   | Trouble;
@@ -120,7 +115,7 @@ export type WorkerInfo = {
 };
 
 export type ControlApi = {
-  startWorkflow(request: StartWorkflowRequest, signal?: AbortSignal): Promise<StartWorkflowAnswer>;
+  startWorkflow(request: StartWorkflowRequest, signal?: AbortSignal): Promise<StartAnswer>;
   /** Why a run does not move, or how it ended. */
   explainRun(tenant: TenantId, runId: RunId): Promise<WhyAnswer>;
   listRuns(
@@ -240,7 +235,7 @@ export type ControlApi = {
     tenant: TenantId,
     key: string,
   ): Promise<
-    | { readonly kind: "unbound" }
+    | { readonly kind: "idempotency_key_unbound" }
     | { readonly kind: "pending"; readonly runId: RunId }
     | { readonly kind: "bound"; readonly runId: RunId; readonly finalStatus?: TerminalStatus }
     | Trouble

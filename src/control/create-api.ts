@@ -2,7 +2,6 @@
 import type { ApprovalId } from "../domain/approval.ts";
 import { digestOf } from "../domain/reservation.ts";
 import { platformTenant, type TenantSettings } from "../domain/tenant.ts";
-import { createSlotHolders, withHolders } from "./admission/slot-holders.ts";
 import { startWorkflow } from "./admission/start-workflow.ts";
 import { decideApproval } from "./approvals/decide-approval.ts";
 import { ask } from "./ask-until-known.ts";
@@ -44,7 +43,6 @@ const batchKeepMs = 60_000;
 
 export function createApi(engine: Engine, workers: Workers, views: WorkerViews): ControlApi {
   const keys = createKeyCache(engine, engine.config["admission.tenantCacheMs"]);
-  const holders = createSlotHolders(engine);
   const desk = { engine, workers, batches: createPolledBatches(engine, { keepMs: batchKeepMs }) };
   return {
     saveWorkflow: (caller, definition) => saveWorkflow(engine, caller, definition),
@@ -52,8 +50,7 @@ export function createApi(engine: Engine, workers: Workers, views: WorkerViews):
     getWorkflow: (tenant, id) => getWorkflow(engine, tenant, id),
     listWorkflows: (tenant, page) => listWorkflows(engine, tenant, page),
     removeWorkflow: (caller, id) => removeWorkflow(engine, caller, id),
-    startWorkflow: async (request, signal) =>
-      withHolders(holders, request.caller.tenant, await startWorkflow(engine, request, signal)),
+    startWorkflow: (request, signal) => startWorkflow(engine, request, signal),
     cancelRun: (caller, runId, reason) => cancelRun(engine, caller, runId, reason),
     deleteRun: (caller, runId) => deleteRun(engine, caller, runId),
     pollJobs: (request, signal) => pollJobs(desk, request, signal),
@@ -83,14 +80,14 @@ export function createApi(engine: Engine, workers: Workers, views: WorkerViews):
     authenticate: (text, from) => authenticate(engine, keys, text, from),
     followEvents: (tenant, start) => followEvents(engine, tenant, start),
     followRun: (tenant, runId, start) => followRun(engine, { tenant, runId }, start),
-    ...createRunApi(engine, holders),
+    ...createRunApi(engine),
     ...createLockApi(engine),
     ...createPoolApi(engine, views),
     ...createPolicyApi(engine, () => tellChanged(engine)),
     ...createCanaryApi(engine),
-    ...createDeadLetterApi(engine, holders),
+    ...createDeadLetterApi(engine),
     ...createAuditApi(engine),
-    explainRun: (tenant, runId) => explainRun({ engine, workers: views, holders }, tenant, runId),
+    explainRun: (tenant, runId) => explainRun({ engine, workers: views }, tenant, runId),
     ...reads(engine),
   };
 }

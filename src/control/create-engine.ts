@@ -4,6 +4,7 @@ import type { TenantId } from "../domain/tenant.ts";
 import type { Bus } from "../ports/bus.ts";
 import type { Ports } from "../ports/ports.ts";
 import { type Execute, executeOn, type Store, storeFrom } from "../ports/store.ts";
+import { createSlotHolders } from "./admission/slot-holders.ts";
 import { createTenantCache } from "./admission/tenant-cache.ts";
 import { createSealBook } from "./audit/seal-trail.ts";
 import { createCollectedSamples } from "./canaries/collected-samples.ts";
@@ -73,6 +74,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     announcer,
     lockWaiters: createLockWaiters(ports, config["locks.public.waitersMax"]),
     seals: createSealBook(ports.anchors),
+    slotHolders: createSlotHolders({ ports, config }),
   };
   return engine;
 }

@@ -41,3 +41,26 @@ export function quotaOf<Name extends QuotaName>(
 ): number {
   return settings.quotas?.[name] ?? defaults[name];
 }
+
+/** How room is made, told to the caller; `lasting` has no end of its own that could be waited for. */
+const hints: { readonly [Name in QuotaName]: readonly [hint: string, lasting?: "lasting"] } = {
+  api_keys: ["revoke keys that nobody uses", "lasting"],
+  workflows: ["remove workflows that nobody starts", "lasting"],
+  definitions: ["every changed text of a workflow is kept for the runs pinned to it", "lasting"],
+  active_runs: ["end or cancel runs, or wait for their end"],
+  locks: ["release locks, or wait until they expire"],
+  lock_tickets: ["let fewer callers wait at a time"],
+  streams: ["close streams that nobody reads"],
+};
+
+/** What a refusal for want of room tells besides its code; nothing when the answer names no quota. */
+export function refineQuota(answer: Readonly<Record<string, unknown>>) {
+  const { quota, limit } = answer as Partial<QuotaReached>;
+  if (quota === undefined) return {};
+  const [hint, lasting] = hints[quota];
+  return {
+    detail: `the tenant's quota ${quota} is ${limit}: ${hint}, or let the platform raise it (PATCH /tenants/{id}, quotas.${quota})`,
+    ...(lasting === undefined ? {} : { retryable: false }),
+    ...(quota === "active_runs" ? ({ retryAfter: "admission.retryAfterSeconds" } as const) : {}),
+  };
+}

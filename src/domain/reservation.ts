@@ -29,7 +29,12 @@ export type Reservation =
       readonly expiresAtMs?: number;
     };
 
-type ReservationVerdict = "unbound" | "ours" | "in_flight" | "key_reused" | "replay";
+type ReservationVerdict =
+  | "unbound"
+  | "ours"
+  | "idempotency_key_in_flight"
+  | "idempotency_key_reused"
+  | "replay";
 
 /**
  * What a request finds when it asks for a key. A pending reservation lives only as long as its owner holds the admission lock:
@@ -43,9 +48,9 @@ export function judgeReservation(
   if (reservation === undefined) return "unbound";
   if (reservation.state === "pending") {
     if (reservation.token !== admissionLockToken) return "unbound";
-    return reservation.runId === asked.runId ? "ours" : "in_flight";
+    return reservation.runId === asked.runId ? "ours" : "idempotency_key_in_flight";
   }
-  return reservation.fingerprint === asked.fingerprint ? "replay" : "key_reused";
+  return reservation.fingerprint === asked.fingerprint ? "replay" : "idempotency_key_reused";
 }
 
 /** Lengths are part of what is hashed, so that no two (operation, key) pairs give the same text. */

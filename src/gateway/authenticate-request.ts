@@ -4,7 +4,7 @@ import { type ApiKeyRecord, isPlatformKey, readsMetrics } from "../domain/api-ke
 import { isLoopback } from "../domain/network-address.ts";
 import type { Client } from "./client-address.ts";
 import type { FailedAuthentications, KeyOutcome } from "./failed-authentications.ts";
-import { type Failure, isTrouble, type RequestHeaders, readingTrouble, type Service } from "./handler.ts";
+import { type Failure, type RequestHeaders, readingTrouble, type Service } from "./handler.ts";
 import { foreignTenant } from "./tenant-claims.ts";
 
 type RequestOrigin = Client & { readonly headers: RequestHeaders };
@@ -27,15 +27,15 @@ export async function authenticateRequest(
   const text = keyTextOf(origin.headers);
   const check = text === undefined ? noKey : failures.begin(origin.address, text);
   if (check.kind === "wait") {
-    return refuse({ code: "too_many_failed_authentications", retryAfterSeconds: check.seconds });
+    return refuse({ kind: "too_many_failed_authentications", retryAfterSeconds: check.seconds });
   }
-  if (check.kind === "bad" || text === undefined) return refuse({ code: "unauthenticated" });
+  if (check.kind === "bad" || text === undefined) return refuse({ kind: "unauthenticated" });
   let outcome: KeyOutcome = "trouble";
   try {
     const answer = await service.api.authenticate(text);
-    if (isTrouble(answer)) return refuse(readingTrouble(answer));
+    if (answer.kind === "unavailable" || answer.kind === "unknown") return refuse(readingTrouble(answer));
     outcome = answer.kind === "refused" ? "bad" : "good";
-    if (answer.kind === "refused") return refuse({ code: "unauthenticated" });
+    if (answer.kind === "refused") return refuse({ kind: "unauthenticated" });
     const failure = refusalOf(route, answer.key, origin.headers);
     if (failure === undefined) return { kind: "allowed", key: answer.key };
     return { kind: "refused", failure, key: answer.key };
@@ -57,8 +57,8 @@ export async function authenticateAgain(
   const text = keyTextOf(headers);
   if (route.method === "GET" || key === undefined || text === undefined) return undefined;
   const answer = await api.authenticate(text, isPlatformKey(key) ? "stored" : "memory");
-  if (isTrouble(answer)) return readingTrouble(answer);
-  return answer.kind === "refused" ? { code: "unauthenticated" } : undefined;
+  if (answer.kind === "authenticated") return undefined;
+  return answer.kind === "refused" ? { kind: "unauthenticated" } : readingTrouble(answer);
 }
 
 /** Costs nothing to refuse, and counts against nobody: others behind the same address may have keys. */
@@ -76,13 +76,13 @@ export function keyTextOf(headers: RequestHeaders): string | undefined {
 }
 
 function refusalOf(route: Route, key: ApiKeyRecord, headers: RequestHeaders): Failure | undefined {
-  if (route.access === "metrics") return readsMetrics(key) ? undefined : { code: "forbidden" };
+  if (route.access === "metrics") return readsMetrics(key) ? undefined : { kind: "forbidden" };
   if (typeof route.access === "string") return undefined;
-  if (!route.access.includes(key.role)) return { code: "forbidden" };
+  if (!route.access.includes(key.role)) return { kind: "forbidden" };
   const foreign = foreignTenant(key.tenant, { headers }, []);
   return foreign === undefined
     ? undefined
-    : { code: "tenant_mismatch", detail: `${foreign} names another tenant` };
+    : { kind: "tenant_mismatch", detail: `${foreign} names another tenant` };
 }
 
 /** Behind a proxy on this machine everybody has its address: then only a client that is known to be here passes. */

@@ -1,6 +1,7 @@
 // One request on its way to its reply, and the desk that knows all that are under way.
 import { eventStreamType, type Route } from "../api/route.ts";
 import { type Operation, routes } from "../api/routes.ts";
+import type { Trouble } from "../control/control-api.ts";
 import type { ApiKeyRecord } from "../domain/api-key.ts";
 import { redacted } from "../domain/redacted.ts";
 import { errors } from "../errors.ts";
@@ -139,18 +140,27 @@ function measure(desk: Desk, { operation, startedMs }: Exchange, status: number)
   metrics.observe("http_request_seconds", { operation }, (clock.monotonicMs() - startedMs) / 1_000);
 }
 
-export function fail(desk: Desk, exchange: Exchange, failure: Failure): HttpReply {
+export function fail(desk: Desk, exchange: Exchange, answer: Failure | Trouble): HttpReply {
+  const isRead = routes[exchange.operation].method === "GET";
+  const failure = failureIn(answer, isRead);
   report(desk, exchange, failure);
-  const quota = failure.more?.quota;
+  const { quota } = failure;
   if (typeof quota === "string") desk.service.ports.metrics.count("quota_refusals_total", { quota });
   // What only reads would have changed nothing.
-  if (routes[exchange.operation].method !== "GET") desk.refusals?.count(exchange.key?.tenant, failure.code);
+  if (!isRead) desk.refusals?.count(exchange.key?.tenant, failure.kind);
   return finish(desk, exchange, failureReply(desk.service, failure, exchange.requestId));
+}
+
+/** A store that did not answer has no code of its own: a read has no effect, so that it does not matter whether it happened. */
+function failureIn(answer: Failure | Trouble, isRead: boolean): Failure {
+  if (answer.kind === "unavailable") return { kind: "store_unavailable", cause: answer.cause };
+  if (answer.kind !== "unknown") return answer;
+  return { kind: isRead ? "store_unavailable" : "effect_unknown", cause: answer.cause };
 }
 
 /** For a request that no operation fits. */
 export function failUnrouted(desk: Desk, headers: RequestHeaders, failure: Failure): HttpReply {
-  const status = String(errors[failure.code].status);
+  const status = String(errors[failure.kind].status);
   desk.service.ports.metrics.count("http_requests_total", { operation: "none", status });
   return failureReply(desk.service, failure, requestIdOf(desk, headers));
 }
@@ -187,7 +197,7 @@ function requestIdOf(desk: Desk, headers: RequestHeaders): string {
 /** Refusals that a flood would repeat are counted, not logged. */
 const unlogged = new Set(["overloaded", "draining", "too_many_requests", "too_many_failed_authentications"]);
 
-function report(desk: Desk, exchange: Exchange, { code, cause }: Failure): void {
+function report(desk: Desk, exchange: Exchange, { kind: code, cause }: Failure): void {
   const { status } = errors[code];
   if (unlogged.has(code) || (status < 500 && status !== 401)) return;
   const { log } = desk.service.ports;

@@ -3,11 +3,9 @@ import type { BodyOf, eventStreamType, ParamsOf, QueryOf, SharedCode, SuccessOf 
 import type { Operation, RouteOf } from "../api/routes.ts";
 import type { Config } from "../config.ts";
 import type { Computing } from "../control/computing.ts";
-import type { Caller, ControlApi, Trouble, WriteTrouble } from "../control/control-api.ts";
+import type { Caller, ControlApi, Trouble } from "../control/control-api.ts";
 import { type ApiKeyRecord, type KeyRole, personOf } from "../domain/api-key.ts";
-import type { QuotaName, QuotaReached } from "../domain/quota.ts";
 import type { TenantId } from "../domain/tenant.ts";
-import { retryAfterSeconds } from "../domain/wait.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
 import type { Span } from "../ports/tracer.ts";
@@ -42,18 +40,16 @@ export type Asked<Name extends Operation> = {
   signal(): AbortSignal;
 };
 
+/** An answer whose kind is an error code: its row of `errors` says what the reply shows of it. */
 export type Failure<Code extends ErrorCode = ErrorCode> = {
-  readonly code: Code;
+  readonly kind: Code;
   /** Told to the caller instead of the remedy. */
   readonly detail?: string;
-  /** Further members of the problem. */
-  readonly more?: Readonly<Record<string, unknown>>;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly retryAfterSeconds?: number;
-  /** Waiting does not help this time, although it may for others of its code. */
-  readonly retryable?: false;
   /** For the log alone: it may name servers. */
   readonly cause?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly retryAfterSeconds?: number;
+  readonly [member: string]: unknown;
 };
 
 type CodeOf<Name extends Operation> = RouteOf<Name>["errors"][number] | SharedCode;
@@ -65,7 +61,15 @@ export type Streamed = { readonly status: 200; readonly stream: Streaming };
 export type Reply<Name extends Operation> =
   | SuccessOf<RouteOf<Name>>
   | (RouteOf<Name> extends { readonly mediaType: typeof eventStreamType } ? Streamed : never)
-  | Failure<CodeOf<Name>>;
+  | Failure<CodeOf<Name>>
+  | TroubleOf<Name>;
+
+/** The store did not answer. A read has no effect: it does not matter whether it happened. */
+type TroubleOf<Name extends Operation> = RouteOf<Name>["method"] extends "GET"
+  ? Trouble
+  : "effect_unknown" extends CodeOf<Name>
+    ? Trouble
+    : Extract<Trouble, { kind: "unavailable" }>;
 
 type Handler<Name extends Operation> = (
   service: Service,
@@ -83,50 +87,7 @@ export function callerOf(key: ApiKeyRecord): Caller {
   return { tenant, actor: keyId, credential: keyId, person, decider };
 }
 
-export function isTrouble(answer: { readonly kind: string }): answer is Trouble {
-  return answer.kind === "unavailable" || answer.kind === "unknown";
-}
-
 /** A read has no effect: it does not matter whether it happened. */
 export function readingTrouble({ cause }: Trouble): Failure<"store_unavailable"> {
-  return { code: "store_unavailable", cause };
-}
-
-export function writingTrouble(
-  trouble: WriteTrouble,
-): Failure<"store_unavailable" | "effect_unknown" | "unauthenticated"> {
-  if (trouble.kind === "credential_revoked") return { code: "unauthenticated" };
-  if (trouble.kind === "unavailable") return readingTrouble(trouble);
-  return { code: "effect_unknown", cause: trouble.cause, more: { outcome: "unknown" } };
-}
-
-/** How room is made, told to the caller; `lasting` has no end of its own that could be waited for. */
-const quotaHints: { readonly [Name in QuotaName]: readonly [hint: string, lasting?: "lasting"] } = {
-  api_keys: ["revoke keys that nobody uses", "lasting"],
-  workflows: ["remove workflows that nobody starts", "lasting"],
-  definitions: ["every changed text of a workflow is kept for the runs pinned to it", "lasting"],
-  active_runs: ["end or cancel runs, or wait for their end"],
-  locks: ["release locks, or wait until they expire"],
-  lock_tickets: ["let fewer callers wait at a time"],
-  streams: ["close streams that nobody reads"],
-};
-
-export function quotaFailure(
-  { quota, limit }: Pick<QuotaReached, "quota" | "limit">,
-  retryAfterSeconds?: number,
-): Failure<"quota_reached"> {
-  const [hint, lasting] = quotaHints[quota];
-  const detail = `the tenant's quota ${quota} is ${limit}: ${hint}, or let the platform raise it (PATCH /tenants/{id}, quotas.${quota})`;
-  return {
-    code: "quota_reached",
-    detail,
-    more: { quota, limit },
-    ...(lasting === undefined ? {} : { retryable: false as const }),
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-  };
-}
-
-/** Spread, so that refused callers do not come back together. */
-export function spreadRetryAfter({ config, ports }: Pick<Service, "config" | "ports">): number {
-  return retryAfterSeconds(config["gateway.retryAfterSeconds"], 1, ports.random.fraction());
+  return { kind: "store_unavailable", cause };
 }

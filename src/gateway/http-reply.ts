@@ -2,9 +2,10 @@
 import { problemMediaType, problemOf } from "../api/problem.ts";
 import { eventStreamType } from "../api/route.ts";
 import { excerptOf } from "../domain/excerpt.ts";
-import { errors } from "../errors.ts";
+import { retryAfterSeconds } from "../domain/wait.ts";
+import { type ErrorRow, errors } from "../errors.ts";
 import type { EventSink } from "./event-sink.ts";
-import { type Failure, type Service, spreadRetryAfter } from "./handler.ts";
+import type { Failure, Service } from "./handler.ts";
 
 export type HttpReply = {
   readonly status: number;
@@ -64,36 +65,68 @@ export function streamReply(requestId: string): HttpReply {
 /** Whatever a refusal repeats of what it was sent. */
 const detailCharactersMax = 2_000;
 
+/** The one place where failures become replies: all that differs between them stands in the table. */
 export function failureReply(
-  service: Pick<Service, "config" | "ports">,
+  { config, ports }: Pick<Service, "config" | "ports">,
   failure: Failure,
   requestId: string,
 ): HttpReply {
-  const { status } = errors[failure.code];
-  const { detail, more, retryable = errors[failure.code].retryable } = failure;
+  const row: ErrorRow = errors[failure.kind];
+  const refined = row.refine?.(failure);
+  const { status, retryable, retryAfter, rateLimit } = { ...row, ...refined };
+  const detail = failure.detail ?? refined?.detail;
   const problem = problemOf(
-    failure.code,
+    failure.kind,
     {
       ...(detail === undefined ? {} : { detail: excerptOf(detail, detailCharactersMax) }),
-      ...(more === undefined ? {} : { more }),
+      more: membersOf(row, failure),
       retryable,
     },
     requestId,
   );
   const body = Buffer.from(JSON.stringify(problem));
   const waits = retryable && (status === 409 || status === 429 || status === 503);
-  const retryAfter = waits ? (failure.retryAfterSeconds ?? spreadRetryAfter(service)) : undefined;
+  // Spread, so that refused callers do not come back together.
+  const drawn = () =>
+    retryAfterSeconds(config[retryAfter ?? "gateway.retryAfterSeconds"], 1, ports.random.fraction());
+  const seconds = waits ? (failure.retryAfterSeconds ?? drawn()) : undefined;
   return {
     status,
     headers: {
       ...fixedHeaders,
       "x-request-id": requestId,
       ...(status === 401 ? { "www-authenticate": 'Bearer realm="interlock"' } : {}),
-      ...(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) }),
+      ...(seconds === undefined ? {} : { "retry-after": String(seconds) }),
+      ...(rateLimit === undefined ? {} : rateLimitHeaders(rateLimit, failure, seconds)),
       ...failure.headers,
       "content-type": problemMediaType,
       "content-length": String(body.length),
     },
     body,
+  };
+}
+
+function membersOf({ outcome, members = [] }: ErrorRow, failure: Failure): Readonly<Record<string, unknown>> {
+  const shown = members.flatMap((name) =>
+    failure[name] === undefined ? [] : [[wireName(name), failure[name]]],
+  );
+  return { ...(outcome === undefined ? {} : { outcome }), ...Object.fromEntries(shown) };
+}
+
+function wireName(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** The fields of draft-ietf-httpapi-ratelimit-headers: the quota is of runs under way, not of requests per time. */
+export function rateLimitHeaders(
+  name: string,
+  { limit, active }: Readonly<Record<string, unknown>>,
+  retryAfterSeconds?: number,
+): Readonly<Record<string, string>> {
+  if (typeof limit !== "number" || typeof active !== "number") return {};
+  const left = `"${name}";r=${Math.max(0, limit - active)}`;
+  return {
+    "ratelimit-policy": `"${name}";q=${limit};qu="concurrent-requests"`,
+    ratelimit: retryAfterSeconds === undefined ? left : `${left};t=${retryAfterSeconds}`,
   };
 }

@@ -19,7 +19,7 @@ export function readPage(list: ListName, { limit = pageLimitDefault, cursor }: P
   const after = readCursor(cursor, nameOf(list));
   if (after !== undefined) return { kind: "page", limit, after };
   const detail = "cursor: not one of this list; start again without it";
-  return { kind: "bad_cursor", failure: { code: "invalid_request", detail } };
+  return { kind: "bad_cursor", failure: { kind: "invalid_request", detail } };
 }
 
 /** `next` is where the following page begins, if there is one. */

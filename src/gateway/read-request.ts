@@ -59,7 +59,7 @@ const isOther = (value: RequestHeaders[string], plain: string): boolean =>
   value !== undefined && String(value).toLowerCase() !== plain;
 
 export const packedBody: Failure<"unsupported_media_type"> = {
-  code: "unsupported_media_type",
+  kind: "unsupported_media_type",
   detail: "the body is packed: send it without Content-Encoding, and with no Transfer-Encoding but chunked",
 };
 
@@ -116,7 +116,7 @@ export async function readBody(
 /** Tells what an operation takes. */
 export function wrongMediaType(route: Pick<Route, "takesYaml">): Failure<"unsupported_media_type"> {
   const types = mediaTypesOf(route).join(", ");
-  return { code: "unsupported_media_type", detail: `this operation takes ${types}, in UTF-8` };
+  return { kind: "unsupported_media_type", detail: `this operation takes ${types}, in UTF-8` };
 }
 
 /** No body at all counts as an empty object: what it lacks is then named field by field. */
@@ -143,15 +143,15 @@ function parse(schema: z.ZodType, value: unknown): Reading<unknown> {
   const detail = problems
     .map(({ path, message }) => (path === "" ? message : `${path}: ${message}`))
     .join("; ");
-  return { kind: "refused", failure: { code: "invalid_request", detail, more: { problems } } };
+  return { kind: "refused", failure: { kind: "invalid_request", detail, problems } };
 }
 
 const problemsMax = 20;
 
 function refuse(detail: string): { readonly kind: "refused"; readonly failure: Failure<"invalid_request"> } {
-  return { kind: "refused", failure: { code: "invalid_request", detail } };
+  return { kind: "refused", failure: { kind: "invalid_request", detail } };
 }
 
 function mismatch(place: string): Reading<never> {
-  return { kind: "refused", failure: { code: "tenant_mismatch", detail: `${place} names another tenant` } };
+  return { kind: "refused", failure: { kind: "tenant_mismatch", detail: `${place} names another tenant` } };
 }

@@ -1,6 +1,7 @@
 // Takes a request from its head to its reply, without knowing the HTTP framework.
 import type { Route } from "../api/route.ts";
 import { type Operation, operations, routes } from "../api/routes.ts";
+import type { Trouble } from "../control/control-api.ts";
 import { isPlatformKey } from "../domain/api-key.ts";
 import { errors, InterlockError } from "../errors.ts";
 import { authenticateAgain, authenticateRequest, keyTextOf } from "./authenticate-request.ts";
@@ -16,14 +17,7 @@ import {
   openDesk,
   signalOf,
 } from "./exchange.ts";
-import {
-  type Asked,
-  type Failure,
-  quotaFailure,
-  type RequestHeaders,
-  type Service,
-  type Streamed,
-} from "./handler.ts";
+import type { Asked, Failure, RequestHeaders, Service, Streamed } from "./handler.ts";
 import { handlers } from "./handlers.ts";
 import { type HttpReply, type Success, successReply } from "./http-reply.ts";
 import { isPacked, packedBody, readBody, readQuery, type Schemas, schemasOf } from "./read-request.ts";
@@ -65,7 +59,7 @@ export function createResponder(service: Service): Responder {
   };
 }
 
-type AnyReply = Success | Streamed | Failure;
+type AnyReply = Success | Streamed | Failure | Trouble;
 
 type AnyHandler = (service: Service, asked: unknown) => AnyReply | Promise<AnyReply>;
 type PreparedRoute = { readonly route: Route; readonly schemas: Schemas; readonly handle: AnyHandler };
@@ -83,12 +77,12 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
   const { service, inFlight, failures } = desk;
   const { route, schemas } = prepared[exchange.operation];
   // Whoever watches the process must still learn that it lives.
-  if (route.access !== "open" && service.isDraining()) return fail(desk, exchange, { code: "draining" });
-  if (inFlight.enter(exchange.place) === "overloaded") return fail(desk, exchange, { code: "overloaded" });
+  if (route.access !== "open" && service.isDraining()) return fail(desk, exchange, { kind: "draining" });
+  if (inFlight.enter(exchange.place) === "overloaded") return fail(desk, exchange, { kind: "overloaded" });
   exchange.state = "entered";
   if (exchange.head.doubled !== undefined) {
     const detail = `${exchange.head.doubled}: sent more than once`;
-    return fail(desk, exchange, { code: "invalid_request", detail });
+    return fail(desk, exchange, { kind: "invalid_request", detail });
   }
   const authentication = await authenticateRequest(service, failures, route, exchange.head);
   if (authentication.kind === "refused") {
@@ -104,8 +98,8 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
     exchange.span = startRequestSpan(service.ports, operation, head.headers, key.tenant);
     const streamsMax = exchange.place === "stream" ? await service.api.streamsMax(key.tenant) : undefined;
     if (inFlight.enterTenant(exchange.place, key.tenant, streamsMax) === "too_many_requests") {
-      const named = streamsMax === undefined ? {} : quotaFailure({ quota: "streams", limit: streamsMax });
-      return fail(desk, exchange, { ...named, code: "too_many_requests" });
+      const named = streamsMax === undefined ? {} : { quota: "streams", limit: streamsMax };
+      return fail(desk, exchange, { kind: "too_many_requests", ...named });
     }
     exchange.state = "entered_tenant";
   }
@@ -117,7 +111,7 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
 
 /** Others go on: whoever looks after the process, with a platform key, too. */
 const aboveShare: Failure = {
-  code: "overloaded",
+  kind: "overloaded",
   detail: "the server is late, and this tenant has used more than its share of it: retry after Retry-After",
 };
 
@@ -152,7 +146,7 @@ async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined)
   });
   pace.end();
   const reply = await answering;
-  if ("code" in reply) return fail(desk, exchange, reply);
+  if ("kind" in reply) return fail(desk, exchange, reply);
   if ("stream" in reply) return beginStream(desk, exchange, reply.stream);
   const rendered = computing.time(operation, key?.tenant, () => successReply(reply, requestId));
   return finish(desk, exchange, rendered);
@@ -173,7 +167,7 @@ async function guarded<Value>(
 
 function thrownFailure(error: unknown): Failure {
   const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  if (!(error instanceof InterlockError)) return { code: "internal", cause };
+  if (!(error instanceof InterlockError)) return { kind: "internal", cause };
   const isCallers = errors[error.code].status < 500;
-  return { code: error.code, cause, ...(isCallers ? { detail: error.detail } : {}) };
+  return { kind: error.code, cause, ...(isCallers ? { detail: error.detail } : {}) };
 }

@@ -190,7 +190,7 @@ function addRoutes(app: FastifyInstance, responder: Responder, served: Served): 
           reply.raw.shouldKeepAlive = false;
           if (!isHealthCheck(operation)) {
             connections.noteRefused(exchange.head.address);
-            send(reply, responder.refuse(exchange, { code: "overloaded" }, request.headers));
+            send(reply, responder.refuse(exchange, { kind: "overloaded" }, request.headers));
             return;
           }
         }
@@ -282,11 +282,11 @@ function withDraining(reply: HttpReply, service: Service): HttpReply {
 /** The framework's own refusals by their codes. */
 const frameworkFailures: Readonly<Record<string, Failure>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: {
-    code: "payload_too_large",
+    kind: "payload_too_large",
     detail: "the body is larger than gateway.bodyBytesMax",
   },
-  FST_ERR_MAX_PARAM_LENGTH: { code: "route_not_found" },
-  FST_ERR_BAD_URL: { code: "invalid_request", detail: "the path is not spelt correctly" },
+  FST_ERR_MAX_PARAM_LENGTH: { kind: "route_not_found" },
+  FST_ERR_BAD_URL: { kind: "invalid_request", detail: "the path is not spelt correctly" },
 };
 
 function failureOf(
@@ -299,9 +299,9 @@ function failureOf(
   const known = frameworkFailures[error.code ?? ""];
   if (known !== undefined) return known;
   if (error.statusCode !== undefined && error.statusCode < 500) {
-    return { code: "invalid_request", detail: "the request could not be read" };
+    return { kind: "invalid_request", detail: "the request could not be read" };
   }
-  return { code: "internal", cause: error.stack ?? error.message };
+  return { kind: "internal", cause: error.stack ?? error.message };
 }
 
 const pathPatterns = operations.map((operation) => ({
@@ -314,7 +314,7 @@ const pathPatterns = operations.map((operation) => ({
 function unroutable({ url }: FastifyRequest): Failure {
   const path = url.split("?", 1)[0] ?? "";
   const methods = pathPatterns.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
-  if (methods.length === 0) return { code: "route_not_found" };
+  if (methods.length === 0) return { kind: "route_not_found" };
   const allow = [...new Set(methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])))];
-  return { code: "method_not_allowed", headers: { allow: allow.join(", ") } };
+  return { kind: "method_not_allowed", headers: { allow: allow.join(", ") } };
 }

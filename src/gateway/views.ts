@@ -14,22 +14,12 @@ import type { Job } from "../domain/job.ts";
 import { type Quotas, quotaNames, quotaOf, type Usage } from "../domain/quota.ts";
 import type { RunHeader } from "../domain/run.ts";
 import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
-import { type SlotHolder, slotHolder } from "../domain/why/explanation.ts";
 
 type View<Schema extends z.ZodType> = z.output<Schema>;
 
 export function workflowView(workflow: WorkflowInfo): View<typeof schemas.workflow> {
   const { id, revision, savedAtMs, definition } = workflow;
   return { id, revision, saved_at: formatTime(savedAtMs), definition };
-}
-
-const holderViews = new WeakMap<readonly RunHeader[], readonly SlotHolder[]>();
-
-/** Those who hammer at a limit are all told the same list: it is made once. */
-export function slotHolderViews(holders: readonly RunHeader[]): readonly SlotHolder[] {
-  const made = holderViews.get(holders) ?? holders.map(slotHolder);
-  holderViews.set(holders, made);
-  return made;
 }
 
 export function runSummaryView(header: RunHeader): View<typeof schemas.runSummary> {

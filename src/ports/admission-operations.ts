@@ -2,11 +2,11 @@
 import type { EventRow } from "../domain/event.ts";
 import type { JobId } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
-import type { Usage } from "../domain/quota.ts";
+import type { QuotaReached, Usage } from "../domain/quota.ts";
 import type { Fingerprint, ReservationDigest } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { RunChange } from "../domain/run-change.ts";
-import type { TenantId, TenantRecord, TenantSettings, WaitPolicy } from "../domain/tenant.ts";
+import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
 
 /** A key asked for, with what the request wanted: `digest` names the key, `fingerprint` the request. */
 export type KeyRequest = { readonly digest: ReservationDigest; readonly fingerprint: Fingerprint };
@@ -29,36 +29,40 @@ export type NewRun = {
 /** A job that was born claimed, or claimed. */
 export type ClaimGrant = { readonly jobId: JobId; readonly fence: Fence; readonly expiresInMs: number };
 
-type LimitReached = { readonly kind: "limit_reached"; readonly limit: number; readonly active: number };
-
 type Replayed = { readonly kind: "replayed"; readonly runId: RunId; readonly status: RunStatus };
 
-type Created<Kind extends string> = {
-  readonly kind: Kind;
+type Admitted = {
+  readonly kind: "admitted";
   readonly runId: RunId;
   readonly status: RunStatus;
+  /** Slots in use now, this run's included. */
   readonly active: number;
   /** Absent when the tenant is unlimited. */
   readonly limit?: number;
+  /** Jobs of its first steps that were born claimed. */
   readonly claims: readonly ClaimGrant[];
 };
 
-type StartRefusal =
-  | LimitReached
-  | TenantStopped
-  | CredentialRevoked
+/** Refused without effect. Here and in every other operation a failure is named by its error code. */
+export type StartRefusal =
+  | { readonly kind: "max_concurrent_runs_reached"; readonly limit: number; readonly active: number }
+  | { readonly kind: "tenant_stopped" }
+  | Unauthenticated
   /** The workflow was changed or removed since the caller read it. */
-  | { readonly kind: "workflow_changed" }
+  | { readonly kind: "version_conflict" }
   /** The tenant has as many runs under way as it may store, whatever its limit says. */
-  | { readonly kind: "run_quota_reached"; readonly quota: number }
+  | QuotaReached
   /** The tenant keeps as many idempotency keys as it may, all of runs that have not ended. */
-  | { readonly kind: "key_quota_reached"; readonly quota: number };
-export type CredentialRevoked = { readonly kind: "credential_revoked" };
+  | { readonly kind: "idempotency_quota_reached"; readonly quota: number };
+
+/** The key that asks was revoked. */
+export type Unauthenticated = { readonly kind: "unauthenticated" };
+
+/** The key stands for another request, or is being decided under the admission lock. */
+type KeyTaken = { readonly kind: "idempotency_key_reused" } | { readonly kind: "idempotency_key_in_flight" };
 
 /** A guarded write from a grant that is no longer the current one: refused without effect. */
 export type StaleFence = { readonly kind: "stale_fence" };
-
-type TenantStopped = { readonly kind: "tenant_stopped" };
 
 export type AdmissionOperations = {
   getTenant: {
@@ -81,7 +85,7 @@ export type AdmissionOperations = {
     outcome:
       | { readonly kind: "saved"; readonly version: number }
       | { readonly kind: "version_conflict"; readonly version: number }
-      | CredentialRevoked;
+      | Unauthenticated;
   };
   /** The whole admission decision: key, limit, slot, run, event. */
   admit: {
@@ -90,17 +94,8 @@ export type AdmissionOperations = {
       readonly run: NewRun;
       /** The id of the key that asks; a revoked one is refused. */
       readonly credential?: string;
-      /** The caller has chosen the strategy for this very run: the tenant's own is not asked. */
-      readonly decided?: true;
     };
-    outcome:
-      | Created<"admitted">
-      | Replayed
-      | StartRefusal
-      | { readonly kind: "key_reused" }
-      | { readonly kind: "in_flight" }
-      /** The tenant is set to the lock strategy: nothing was decided. */
-      | { readonly kind: "use_lock_strategy"; readonly wait?: WaitPolicy };
+    outcome: Admitted | Replayed | StartRefusal | KeyTaken;
   };
   /** First half of the lock strategy: claims the key for a run that will be created under the same admission lock. */
   reserve: {
@@ -110,12 +105,7 @@ export type AdmissionOperations = {
       readonly runId: RunId;
       readonly key: KeyRequest;
     };
-    outcome:
-      | { readonly kind: "reserved" }
-      | Replayed
-      | { readonly kind: "key_reused" }
-      | { readonly kind: "in_flight" }
-      | StaleFence;
+    outcome: { readonly kind: "reserved" } | Replayed | KeyTaken | StaleFence;
   };
   /** Gives a pending reservation back; never touches a bound one or another owner's. */
   cancelReservation: {
@@ -151,7 +141,7 @@ export type AdmissionOperations = {
       readonly credential?: string;
     };
     outcome:
-      | Created<"created">
+      | Admitted
       | StartRefusal
       | StaleFence
       /** The key is not reserved for this run (any more). */
@@ -174,7 +164,7 @@ export type AdmissionOperations = {
   inspectReservation: {
     request: { readonly tenant: TenantId; readonly digest: ReservationDigest };
     outcome:
-      | { readonly kind: "unbound" }
+      | { readonly kind: "idempotency_key_unbound" }
       | { readonly kind: "pending"; readonly runId: RunId }
       | { readonly kind: "bound"; readonly runId: RunId; readonly finalStatus?: TerminalStatus };
   };

@@ -7,7 +7,7 @@ import type { Partition } from "../domain/partition.ts";
 import type { PlaceRefusal } from "../domain/place.ts";
 import type { RunId } from "../domain/run.ts";
 import type { TenantId } from "../domain/tenant.ts";
-import type { CredentialRevoked } from "./admission-operations.ts";
+import type { Unauthenticated } from "./admission-operations.ts";
 
 /** A slot of a run that is gone or has ended was freed; a live run's key, which was lost, binds it again. */
 export type RepairKind = "slot_freed" | "reservation_restored";
@@ -124,7 +124,7 @@ export type JobOperations = {
     outcome:
       | { readonly kind: "saved"; readonly revision: number }
       | { readonly kind: "revision_conflict"; readonly revision: number }
-      | CredentialRevoked
+      | Unauthenticated
       /** A new one, where the tenant has as many in this collection as it may. */
       | { readonly kind: "quota_reached"; readonly quota: number }
       /** Keys only: the tenant is being removed, or was. */
@@ -153,7 +153,7 @@ export type JobOperations = {
       readonly actor: string;
       readonly credential?: string;
     };
-    outcome: { readonly kind: "removed" } | { readonly kind: "not_found" } | CredentialRevoked;
+    outcome: { readonly kind: "removed" } | { readonly kind: "not_found" } | Unauthenticated;
   };
   /**
    * Handles what is due in one partition, at most 100 things: timers and expired claims become inbox entries, retention removes,

@@ -33,7 +33,7 @@ export type LockOperations = {
           readonly freeInMs: number;
           readonly ahead?: number;
         }
-      | { readonly kind: "credential_revoked" }
+      | { readonly kind: "unauthenticated" }
       | { readonly kind: "tenant_stopped" }
       /** The tenant holds as many public locks as it may, this one not among them. */
       | { readonly kind: "lock_quota_reached"; readonly quota: number }
@@ -100,7 +100,7 @@ export type LockOperations = {
     };
     outcome:
       | { readonly kind: "broken"; readonly granted?: LockGrant }
-      | { readonly kind: "credential_revoked" }
+      | { readonly kind: "unauthenticated" }
       | { readonly kind: "superseded"; readonly fence: Fence }
       | { readonly kind: "free" };
   };

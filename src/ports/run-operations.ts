@@ -6,7 +6,7 @@ import type { Place } from "../domain/place.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus } from "../domain/run.ts";
 import type { RunChange } from "../domain/run-change.ts";
 import type { TenantId } from "../domain/tenant.ts";
-import type { ClaimGrant, CredentialRevoked, StaleFence } from "./admission-operations.ts";
+import type { ClaimGrant, StaleFence, Unauthenticated } from "./admission-operations.ts";
 
 /** The run lock as a process asks for it when it brings or drains entries. */
 export type TakeTerms = { readonly token: LockToken; readonly instance: string; readonly ttlMs: number };
@@ -116,7 +116,7 @@ export type RunOperations = {
     };
     outcome:
       | { readonly kind: "deleted" }
-      | CredentialRevoked
+      | Unauthenticated
       | { readonly kind: "more" }
       | { readonly kind: "not_found" }
       | { readonly kind: "not_ended"; readonly status: RunStatus };

@@ -171,9 +171,9 @@ describe("schema version", () => {
     };
     const replayed = { kind: "replayed", runId: "run_47_ended0001", status: "succeeded" };
     expect(await admit("0aa1", "v1:1111", "again001")).toMatchObject(replayed);
-    expect(await admit("0aa2", "v1:other", "again002")).toMatchObject({ kind: "key_reused" });
+    expect(await admit("0aa2", "v1:other", "again002")).toMatchObject({ kind: "idempotency_key_reused" });
     expect(await admit("0aa3", "v1:3333", "second01")).toMatchObject({ kind: "admitted", active: 2 });
-    expect(await admit("0aa4", "v1:4444", "third001")).toMatchObject({ kind: "limit_reached" });
+    expect(await admit("0aa4", "v1:4444", "third001")).toMatchObject({ kind: "max_concurrent_runs_reached" });
     const lock = { namespace: "public", name: "printer" } as const;
     const request = { tenant, lock, token: "t1" as LockToken, instance: "host:1", ttlMs: 1_000 };
     const { fence } = (await store.acquireLock(request, call)) as { fence: number };

@@ -38,7 +38,7 @@ test("eight workloads have the same history on every store", async () => {
 }, 120_000);
 
 const wanted = [
-  ...["admitted", "replayed", "key_reused", "limit_reached", "workflow_not_found"],
+  ...["admitted", "replayed", "idempotency_key_reused", "max_concurrent_runs_reached", "workflow_not_found"],
   ...["accepted", "duplicate", "refused", "extended", "lost"],
   ...["decided", "already_decided", "changed", "cancelling", "already_ended", "deleted"],
   ...["acquired", "busy", "released", "renewed", "not_owned"],

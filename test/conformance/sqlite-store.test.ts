@@ -185,7 +185,9 @@ describe("faults", () => {
     expect(await numberOfActive(store)).toBe(21);
     expect(await eventNumbers(store)).toEqual(range(21).map((index) => index + 1));
     const digest = keyOf(1).digest;
-    expect(await store.inspectReservation({ tenant, digest }, call)).toMatchObject({ kind: "unbound" });
+    expect(await store.inspectReservation({ tenant, digest }, call)).toMatchObject({
+      kind: "idempotency_key_unbound",
+    });
     expect(await store.loadRun({ tenant, runId: runIdOf(1) }, call)).toMatchObject({ kind: "not_found" });
     await store.close();
   });

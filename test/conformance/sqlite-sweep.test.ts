@@ -81,7 +81,9 @@ describe("repairs", () => {
     await runSql(directory, "DELETE FROM reservation; DELETE FROM keyed");
     const later = await openLater();
     const { digest } = keyOf(1);
-    expect(await later.inspectReservation({ tenant, digest }, call)).toMatchObject({ kind: "unbound" });
+    expect(await later.inspectReservation({ tenant, digest }, call)).toMatchObject({
+      kind: "idempotency_key_unbound",
+    });
     const swept = only(await later.sweep({ partition }, call), "swept");
     const runId = runIdOf(1);
     expect(swept.repairs).toEqual([{ tenant, repair: "reservation_restored", runId }]);

@@ -226,7 +226,7 @@ export class Scene {
     return until("the start is answered", async () => {
       const answer = await this.api.startWorkflow({ caller: this.caller, workflow, input });
       // On a busy machine a start may be refused for its time, without an effect.
-      if (answer.kind === "gate_unavailable") return undefined;
+      if (answer.kind === "concurrency_gate_unavailable") return undefined;
       if (answer.kind !== "admitted") throw new Error(JSON.stringify(answer));
       return answer.runId;
     });

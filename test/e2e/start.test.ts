@@ -200,7 +200,7 @@ test("a demonstration that is refused leaves the server up", async () => {
   const third = start();
   await third.shows(isUp);
   expect(third.output()).toContain("The demonstration ended early");
-  expect(third.output()).toContain("limit_reached");
+  expect(third.output()).toContain("max_concurrent_runs_reached");
   await stop(third);
 }, 60_000);
 

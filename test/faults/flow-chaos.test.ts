@@ -96,7 +96,7 @@ async function insist<Answer extends { readonly kind: string }>(
 ): Promise<Answer> {
   for (;;) {
     const answer = await chaos.flow.finish(ask(chaos.plane));
-    if (!["unknown", "unavailable", "gate_unavailable", "outcome_unknown"].includes(answer.kind))
+    if (!["unknown", "unavailable", "concurrency_gate_unavailable", "outcome_unknown"].includes(answer.kind))
       return answer;
     await chaos.flow.pass(100);
   }

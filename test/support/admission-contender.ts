@@ -1,7 +1,7 @@
 // Child program: waits for "go", starts many runs of one tenant at once on Redis, and prints how each was answered.
 import { once } from "node:events";
 import { bareStart } from "../../proof/simulation/bare-run.ts";
-import { createControlPlane, parseTenantId, startHttpStatus } from "../../src/index.ts";
+import { createControlPlane, errors, parseTenantId } from "../../src/index.ts";
 
 type Options = {
   readonly url: string;
@@ -29,7 +29,9 @@ console.log(JSON.stringify({ ready: true }));
 await once(process.stdin, "data");
 const request = { ...bareStart, tenant, actor: "contender" };
 const answers = await Promise.all(Array.from({ length: starts }, () => plane.startRun(request)));
-const statuses = answers.map(startHttpStatus);
+const statuses = answers.map(({ kind }) =>
+  kind === "admitted" || kind === "replayed" ? 200 : errors[kind].status,
+);
 const runIds = answers.flatMap((answer) => (answer.kind === "admitted" ? [answer.runId] : []));
 console.log(JSON.stringify({ statuses, runIds }));
 await plane.close();

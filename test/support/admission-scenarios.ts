@@ -3,14 +3,19 @@
 import { bareStart } from "../../proof/simulation/bare-run.ts";
 import { endBareRun } from "../../proof/simulation/end-bare-run.ts";
 import type { Config } from "../../src/config.ts";
-import type { Gate } from "../../src/control/admission/gate.ts";
-import { type StartAnswer, startHttpStatus } from "../../src/control/admission/start-answer.ts";
-import { type StartRequest, startRun } from "../../src/control/admission/start-run.ts";
+import {
+  type Gate,
+  type StartAnswer,
+  type StartRequest,
+  startRun,
+} from "../../src/control/admission/start-run.ts";
 import { createTenantCache } from "../../src/control/admission/tenant-cache.ts";
+import { engineTerms } from "../../src/control/engine/engine.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import { digestOf, type Fingerprint } from "../../src/domain/reservation.ts";
 import { isTerminal, type RunId } from "../../src/domain/run.ts";
 import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
+import { errors } from "../../src/errors.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import {
   createWorld,
@@ -37,7 +42,7 @@ export const byLock: Partial<Config> = { "admission.strategy": "lock" };
 /** One process with a gate: what starts runs. */
 export type Gateway = Member & {
   readonly gate: Gate;
-  start(asked?: Asked, signal?: AbortSignal): Promise<StartAnswer>;
+  start(asked?: Asked, signal?: AbortSignal): ReturnType<typeof startRun>;
   end(runId: RunId, tenant?: TenantId): Promise<string>;
 };
 
@@ -51,7 +56,8 @@ export function openGateway(
   const member = join(world, name, options);
   const { config } = loadConfig({ overrides: options.overrides ?? {} });
   const tenants = createTenantCache(member.ports.clock, config["admission.tenantCacheMs"]);
-  const gate = { ports: member.ports, config, tenants };
+  const terms = engineTerms(config);
+  const gate = { ports: member.ports, config, terms, tenants, platform: { current: () => ({}) } };
   return {
     ...member,
     gate,
@@ -130,10 +136,15 @@ export function runsOf(world: World, tenant = acme): string[] {
   return [...world.records.all("run")].filter(({ scope }) => scope === tenant).map(({ member }) => member);
 }
 
+/** As over HTTP. */
+export function statusOf({ kind }: StartAnswer): number {
+  return kind === "admitted" || kind === "replayed" ? 200 : errors[kind].status;
+}
+
 export function statuses(answers: readonly StartAnswer[]): Record<number, number> {
   const counted: Record<number, number> = {};
   for (const answer of answers) {
-    const status = startHttpStatus(answer);
+    const status = statusOf(answer);
     counted[status] = (counted[status] ?? 0) + 1;
   }
   return counted;

@@ -135,7 +135,7 @@ export class Knowledge {
   }
 
   #learnStart({ request, answer }: Extract<Exchange, { name: "admit" | "createRun" }>): void {
-    if (answer.kind !== "admitted" && answer.kind !== "created") return;
+    if (answer.kind !== "admitted") return;
     const facts = this.run(request.run.runId);
     if (facts.version === 0) this.#changed(request.run.runId, 1, request.run.change);
   }

@@ -71,7 +71,6 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
   }),
   admit: (scene) => ({
     ...{ tenant: scene.tenant, run: newRun(scene), ...credential(scene) },
-    ...(scene.command.proposes ? { decided: true } : {}),
   }),
   reserve: (scene) => ({
     ...{ tenant: scene.tenant, runId: scene.runId, key: keyOf(scene) },

@@ -122,7 +122,7 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
       ...[keys.reservation(key("k").digest), keys.keyed, keys.due],
       ...[keys.lock(guard.lock), keys.grant(guard.lock)],
     ];
-    return { request: { tenant: harness.tenant, guard, run }, writes, kind: "created" };
+    return { request: { tenant: harness.tenant, guard, run }, writes, kind: "admitted" };
   },
   async listActive(harness) {
     await harness.admit();

@@ -40,7 +40,7 @@ const unavailable = (): { afterMs: number; answer: Unavailable } => ({
 });
 const full = (nowMs: number) => ({
   afterMs: 0,
-  answer: { kind: "limit_reached", limit: 1, active: 1, storeTimeMs: nowMs } as const,
+  answer: { kind: "max_concurrent_runs_reached", limit: 1, active: 1, storeTimeMs: nowMs } as const,
 });
 const admitted = (nowMs: number) => ({
   afterMs: 0,
@@ -123,7 +123,7 @@ describe("a refusal after an unknown try", () => {
   test("that the first try could still turn into an effect is asked again right after that try's time", async () => {
     const scenario = setUp();
     const result = await scenario.ask("admit", [unknown(5, 1_000), full]);
-    expect(result.kind).toBe("limit_reached");
+    expect(result.kind).toBe("max_concurrent_runs_reached");
     expect(scenario.times).toHaveLength(3);
     expect(scenario.times[1]).toBeLessThan(20);
     expect(scenario.times[2]).toBe(1_001);
@@ -140,7 +140,7 @@ describe("a refusal after an unknown try", () => {
     const scenario = setUp();
     const late = () => ({ afterMs: 0, answer: full(1_001).answer });
     const result = await scenario.ask("admit", [unknown(5, 1_000), late, admitted]);
-    expect(result.kind).toBe("limit_reached");
+    expect(result.kind).toBe("max_concurrent_runs_reached");
     expect(scenario.times).toHaveLength(2);
   });
 
@@ -182,11 +182,11 @@ describe("a refusal after an unknown try", () => {
 
   test.each([
     { name: "admit", kind: "tenant_stopped" },
-    { name: "admit", kind: "in_flight" },
-    { name: "admit", kind: "use_lock_strategy" },
-    { name: "createRun", kind: "limit_reached" },
+    { name: "admit", kind: "idempotency_key_in_flight" },
+    { name: "admit", kind: "version_conflict" },
+    { name: "createRun", kind: "max_concurrent_runs_reached" },
     { name: "createRun", kind: "tenant_stopped" },
-    { name: "reserve", kind: "in_flight" },
+    { name: "reserve", kind: "idempotency_key_in_flight" },
   ] as const)("is open until the first try's time: $kind of $name", async ({ name, kind }) => {
     const scenario = setUp();
     const refused = (storeTimeMs: number) => ({

@@ -194,7 +194,7 @@ describe("separate duties", () => {
     scene.plane.member.fail({ getTenant: "unavailable" });
     const request = { caller: ann, workflow: "pay", input: { amount: 7 } };
     const answer = await scene.flow.finish(scene.plane.api.startWorkflow(request));
-    expect(answer.kind).toBe("gate_unavailable");
+    expect(answer.kind).toBe("concurrency_gate_unavailable");
   });
 
   test("stay separate when admission learns meanwhile that the tenant has changed its strategy", async () => {
@@ -268,7 +268,9 @@ test("a parked run keeps its slot, and a decision on it needs none", async () =>
   const scene = await waiting();
   await scene.flow.tenant({ maxConcurrentRuns: 1 });
   const request = { caller: ann, workflow: "pay", input: { amount: 9 } };
-  expect((await scene.flow.finish(scene.plane.api.startWorkflow(request))).kind).toBe("limit_reached");
+  expect((await scene.flow.finish(scene.plane.api.startWorkflow(request))).kind).toBe(
+    "max_concurrent_runs_reached",
+  );
   only(await decide(scene, "rejected"), "decided");
   expect(await scene.flow.ended(scene.runId)).toBe("denied");
   expect((await scene.flow.finish(scene.plane.api.startWorkflow(request))).kind).toBe("admitted");

@@ -102,7 +102,7 @@ describe("a start", () => {
         .callsOf("admit")
         .slice(before)
         .map(({ answer }) => answer),
-    ).toEqual(["workflow_changed", "admitted"]);
+    ).toEqual(["version_conflict", "admitted"]);
     expect((await flow.step(runId, "new")).status).toBe("running");
   });
 
@@ -129,7 +129,10 @@ describe("a start", () => {
     const definitionHash = (await flow.header(await plane.start("w"))).definition;
     restless = true;
     const answer = await flow.finish(plane.api.startWorkflow({ caller: ann, workflow: "w", input: {} }));
-    expect(answer).toMatchObject({ kind: "gate_unavailable", cause: "the workflow keeps changing" });
+    expect(answer).toMatchObject({
+      kind: "concurrency_gate_unavailable",
+      cause: "the workflow keeps changing",
+    });
     expect(saves).toBe(3);
     restless = false;
     await plane.start("w");
@@ -214,10 +217,12 @@ describe("a repeated start with the same key is told of its run", () => {
     await flow.finish(plane.api.removeWorkflow(ann, "w"));
     expect(await flow.finish(plane.api.startWorkflow(request))).toMatchObject({ kind: "replayed", runId });
     const reused = { ...request, key: { text: "once", fingerprint: "v1:other" as typeof fingerprint } };
-    expect((await flow.finish(plane.api.startWorkflow(reused))).kind).toBe("key_reused");
+    expect((await flow.finish(plane.api.startWorkflow(reused))).kind).toBe("idempotency_key_reused");
     const fresh = { ...request, key: { text: "another", fingerprint } };
     expect(await flow.finish(plane.api.startWorkflow(fresh))).toEqual({ kind: "workflow_not_found" });
-    expect(await flow.finish(plane.api.lookUpKey(acme, "another"))).toMatchObject({ kind: "unbound" });
+    expect(await flow.finish(plane.api.lookUpKey(acme, "another"))).toMatchObject({
+      kind: "idempotency_key_unbound",
+    });
   });
 });
 

@@ -154,16 +154,16 @@ describe("a revoked key", () => {
     only(await flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId)), "revoked");
 
     const started = await flow.finish(other.api.startWorkflow({ caller, workflow: "w", input: {} }));
-    expect(started.kind).toBe("credential_revoked");
+    expect(started.kind).toBe("unauthenticated");
     const report = { jobId: job.jobId, token, outcome: "succeeded" } as const;
     const reported = await flow.finish(other.api.reportResult(caller, report));
     expect(reported).toEqual({ kind: "refused", because: "credential_revoked" });
     const approvalId = `${runId}:ok@1`;
     const decided = await flow.finish(other.api.decideApproval({ caller, approvalId, decision: "approved" }));
-    expect(decided).toEqual({ kind: "credential_revoked" });
+    expect(decided).toEqual({ kind: "unauthenticated" });
     expect((await flow.finish(other.api.cancelRun(caller, runId, "mine"))).kind).not.toBe("cancelling");
     const polled = await flow.finish(other.api.pollJobs(pollOf({ caller, topics: ["late"] })));
-    expect(polled).toEqual({ kind: "credential_revoked" });
+    expect(polled).toEqual({ kind: "unauthenticated" });
 
     expect(await flow.status(runId)).toBe("running");
     expect((await flow.header(runId)).cancelRequested).toBeUndefined();
@@ -181,7 +181,7 @@ describe("a revoked key", () => {
     const request = { caller, workflow: "w", input: {}, key: { text: "once", fingerprint: "v1:x" as never } };
     only(await flow.finish(other.api.startWorkflow(request)), "admitted");
     await flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId));
-    expect((await flow.finish(other.api.startWorkflow(request))).kind).toBe("credential_revoked");
+    expect((await flow.finish(other.api.startWorkflow(request))).kind).toBe("unauthenticated");
   });
 
   test("stays revoked when a hundred others are revoked after it", async () => {

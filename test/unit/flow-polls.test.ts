@@ -253,7 +253,7 @@ test("a revoked key claims nothing, whatever this process still remembers of it"
   const caller = { ...workerCaller, credential: "acme.key1" };
   await flow.tenant({ revokedKeyIds: ["acme.key1"] });
   const answer = await flow.finish(plane.api.pollJobs(pollOf({ caller })));
-  expect(answer).toEqual({ kind: "credential_revoked" });
+  expect(answer).toEqual({ kind: "unauthenticated" });
   expect(
     only(
       await flow.world.store.listReadyJobs({ tenant: acme, topic: "work", limit: 9 }, { deadlineMs: 9 }),

@@ -74,7 +74,7 @@ describe("a rerun", () => {
     expect([first.kind, second.kind].sort()).toEqual(["admitted", "replayed"]);
     expect((first as { runId: RunId }).runId).toBe((second as { runId: RunId }).runId);
     const other = { ...request, key: { ...key, fingerprint: "v1:b" as never } };
-    expect((await flow.finish(plane.api.rerunRun(other))).kind).toBe("key_reused");
+    expect((await flow.finish(plane.api.rerunRun(other))).kind).toBe("idempotency_key_reused");
     await plane.close();
   });
 
@@ -88,7 +88,7 @@ describe("a rerun", () => {
     const again = await flow.finish(plane.api.rerunRun(request));
     expect(again).toMatchObject({ kind: "replayed", runId: (first as { runId: RunId }).runId });
     const other = { ...request, key: { ...key, text: "again-3" } };
-    expect((await flow.finish(plane.api.rerunRun(other))).kind).toBe("not_found");
+    expect((await flow.finish(plane.api.rerunRun(other))).kind).toBe("run_not_found");
     await plane.close();
   });
 
@@ -96,7 +96,7 @@ describe("a rerun", () => {
     const { flow, plane, runId } = await failedRun();
     await flow.tenant({ maxConcurrentRuns: 0 });
     const answer = await flow.finish(plane.api.rerunRun({ caller: ann, runId, fromStep: "review" }));
-    expect(answer.kind).toBe("limit_reached");
+    expect(answer.kind).toBe("max_concurrent_runs_reached");
     await plane.close();
   });
 
@@ -104,11 +104,17 @@ describe("a rerun", () => {
     const { flow, plane, runId } = await failedRun();
     const ask = (fromStep: string, of = runId) =>
       flow.finish(plane.api.rerunRun({ caller: ann, runId: of, fromStep }));
-    expect(await ask("revue")).toEqual({ kind: "no_such_step" });
-    expect(await ask("review", "run_07_missing0000" as RunId)).toMatchObject({ kind: "not_found" });
+    expect(await ask("revue")).toEqual({
+      kind: "rerun_not_possible",
+      detail: "from_step: the run's workflow has no such step",
+    });
+    expect(await ask("review", "run_07_missing0000" as RunId)).toMatchObject({ kind: "run_not_found" });
     await plane.save("late", { a: { topic: "work" }, b: { topic: "work", depends_on: ["a"] } });
     const open = await plane.start("late");
-    expect(await ask("b", open)).toEqual({ kind: "not_reached", missing: ["a"] });
+    expect(await ask("b", open)).toEqual({
+      kind: "rerun_not_possible",
+      detail: "from_step: it depends on a, which did not succeed",
+    });
     await plane.close();
   });
 
@@ -126,7 +132,7 @@ describe("a rerun", () => {
       // Either it had read all it needed, or it says what it lacks.
       if (status === "failed") expect(state).toContain("rerun_source_lost");
       else expect((await flow.step(started.runId, "gather")).status).toBe("succeeded");
-    } else expect(started.kind).toBe("not_found");
+    } else expect(started.kind).toBe("run_not_found");
     await plane.close();
   });
 });

@@ -347,15 +347,17 @@ describe("a start that is refused at the limit", () => {
 
   test("names the runs that hold the slots, oldest first", async () => {
     const { flow, holders, refused } = await full();
-    const answer = only(await flow.finish(refused()), "limit_reached");
+    const answer = only(await flow.finish(refused()), "max_concurrent_runs_reached");
     expect(answer).toMatchObject({ limit: 2, active: 2 });
-    expect(answer.holders?.map(({ runId }) => runId)).toEqual(holders);
+    expect(answer.runs?.map(({ run_id }) => run_id)).toEqual(holders);
   });
 
   test("costs one read however many are refused within a quarter of a second", async () => {
     const { flow, plane, refused } = await full();
     const answers = await flow.finish(Promise.all(Array.from({ length: 50 }, refused)));
-    expect(answers.map((answer) => only(answer, "limit_reached").holders?.length)).toEqual(Array(50).fill(2));
+    expect(answers.map((answer) => only(answer, "max_concurrent_runs_reached").runs?.length)).toEqual(
+      Array(50).fill(2),
+    );
     expect(plane.member.callsOf("listActive")).toHaveLength(1);
     await flow.pass(251);
     await flow.finish(refused());
@@ -368,9 +370,9 @@ describe("a start that is refused at the limit", () => {
       const { flow, plane, refused } = await full();
       plane.member.fail({ listActive: fate });
       const startedMs = flow.nowMs();
-      const answer = only(await flow.finish(refused()), "limit_reached");
-      expect(answer).toMatchObject({ limit: 2, active: 2, retryAfterSeconds: expect.any(Number) });
-      expect(answer).not.toHaveProperty("holders");
+      const answer = only(await flow.finish(refused()), "max_concurrent_runs_reached");
+      expect(answer).toMatchObject({ limit: 2, active: 2 });
+      expect(answer).not.toHaveProperty("runs");
       expect(flow.nowMs() - startedMs).toBeLessThanOrEqual(250);
     },
   );

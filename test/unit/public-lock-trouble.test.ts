@@ -353,6 +353,6 @@ describe("refusals", () => {
     const change = { tenant: acme, settings, expectedVersion: 0, changeId: "c", actor: "ops" };
     await world.store.setTenant(change, { deadlineMs: 1 });
     const caller = { tenant: acme, actor: "acme.k1", credential: "acme.k1" };
-    expect(await world.kernel.complete(p.acquire({ caller }))).toEqual({ kind: "credential_revoked" });
+    expect(await world.kernel.complete(p.acquire({ caller }))).toEqual({ kind: "unauthenticated" });
   });
 });

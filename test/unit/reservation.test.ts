@@ -35,18 +35,18 @@ describe("a request that asks for a key", () => {
     { found: undefined, asks: second, request: same, holder: undefined, verdict: "unbound" },
     { found: undefined, asks: second, request: same, holder: owner, verdict: "unbound" },
     { found: pending, asks: first, request: same, holder: owner, verdict: "ours" },
-    { found: pending, asks: second, request: same, holder: owner, verdict: "in_flight" },
-    { found: pending, asks: second, request: other, holder: owner, verdict: "in_flight" },
+    { found: pending, asks: second, request: same, holder: owner, verdict: "idempotency_key_in_flight" },
+    { found: pending, asks: second, request: other, holder: owner, verdict: "idempotency_key_in_flight" },
     { found: pending, asks: second, request: same, holder: undefined, verdict: "unbound" },
     { found: pending, asks: second, request: same, holder: newer, verdict: "unbound" },
     { found: pending, asks: first, request: same, holder: newer, verdict: "unbound" },
     { found: bound, asks: second, request: same, holder: undefined, verdict: "replay" },
     { found: bound, asks: second, request: same, holder: owner, verdict: "replay" },
     { found: bound, asks: first, request: same, holder: undefined, verdict: "replay" },
-    { found: bound, asks: second, request: other, holder: undefined, verdict: "key_reused" },
-    { found: bound, asks: second, request: other, holder: newer, verdict: "key_reused" },
+    { found: bound, asks: second, request: other, holder: undefined, verdict: "idempotency_key_reused" },
+    { found: bound, asks: second, request: other, holder: newer, verdict: "idempotency_key_reused" },
     { found: ended, asks: second, request: same, holder: undefined, verdict: "replay" },
-    { found: ended, asks: second, request: other, holder: undefined, verdict: "key_reused" },
+    { found: ended, asks: second, request: other, holder: undefined, verdict: "idempotency_key_reused" },
   ] as const)(
     "finds $found.state of $found.runId, asks as $asks with $request while $holder holds the lock: $verdict",
     ({ found, asks, request, holder, verdict }) => {
@@ -64,7 +64,7 @@ describe("a request that asks for a key", () => {
           { runId: second, fingerprint: same },
           holder as LockToken | undefined,
         );
-        expect(verdict === "in_flight").toBe(holder === reservedBy);
+        expect(verdict === "idempotency_key_in_flight").toBe(holder === reservedBy);
       }),
     );
   });

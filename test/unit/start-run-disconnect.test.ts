@@ -26,8 +26,8 @@ type Situation = {
 };
 
 const situations: readonly Situation[] = [
-  { title: "an admitted start, atomic", overrides: {}, limit: 1, calls: 1 },
-  { title: "a refused start, atomic", overrides: {}, limit: 0, calls: 1 },
+  { title: "an admitted start, atomic", overrides: {}, limit: 1, calls: 2 },
+  { title: "a refused start, atomic", overrides: {}, limit: 0, calls: 2 },
   { title: "an admitted start under the lock", overrides: byLock, limit: 1, calls: 6 },
   { title: "a refused start under the lock", overrides: byLock, limit: 0, calls: 6 },
 ];
@@ -78,9 +78,11 @@ describe.each(situations)("$title", (situation) => {
       expect(pendingReservations(scenario)).toBe(0);
       const { slots, openRuns } = slotsAndOpenRuns(scenario);
       expect(slots).toEqual(openRuns);
-      expect(["admitted", "cancelled", "limit_reached"]).toContain(answer.kind);
+      expect(["admitted", "request_cancelled", "max_concurrent_runs_reached"]).toContain(answer.kind);
       expect(runsOf(scenario)).toHaveLength(answer.kind === "admitted" ? 1 : 0);
-      expect(await keyState(scenario, key)).toBe(answer.kind === "admitted" ? "bound" : "unbound");
+      expect(await keyState(scenario, key)).toBe(
+        answer.kind === "admitted" ? "bound" : "idempotency_key_unbound",
+      );
       expect(await isIdle(scenario.kernel)).toBe(true);
 
       await setTenant(scenario, { maxConcurrentRuns: 1 });
@@ -96,7 +98,7 @@ describe("a client that has gone", () => {
     for (const overrides of [{}, byLock]) {
       const scenario = setUp({ overrides });
       const answer = await scenario.kernel.complete(scenario.start({ key }, AbortSignal.abort()));
-      expect(answer).toEqual({ kind: "cancelled" });
+      expect(answer).toEqual({ kind: "request_cancelled" });
       expect(scenario.calls).toEqual([]);
     }
   });
@@ -107,7 +109,7 @@ describe("a client that has gone", () => {
     await occupyAdmission(scenario);
     scenario.kernel.after(700, () => client.abort());
     const answer = await scenario.kernel.complete(scenario.start({ key }, client.signal));
-    expect(answer).toEqual({ kind: "cancelled" });
+    expect(answer).toEqual({ kind: "request_cancelled" });
     expect(scenario.kernel.nowMs()).toBe(700);
     expect(scenario.callsOf("reserve")).toEqual([]);
   });
@@ -122,7 +124,7 @@ describe("a client that has gone", () => {
       },
     });
     const answer = await scenario.kernel.complete(scenario.start({ key }, client.signal));
-    expect(answer.kind).toBe("cancelled");
+    expect(answer.kind).toBe("request_cancelled");
     const labels = { context: "cancelled" };
     expect(scenario.metrics.total("idempotency_cleanup_failures_total", labels)).toBe(1);
     expect(scenario.lines.map((line) => line.message)).toEqual([

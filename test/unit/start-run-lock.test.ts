@@ -1,6 +1,5 @@
 // The lock strategy's own paths: the wait for the lock, the reservation, and giving the key back whatever goes wrong.
 import { describe, expect, test } from "vitest";
-import { startHttpStatus } from "../../src/control/admission/start-answer.ts";
 import { digestOf } from "../../src/domain/reservation.ts";
 import {
   acme,
@@ -16,6 +15,7 @@ import {
   setTenant,
   setUp,
   slotsAndOpenRuns,
+  statusOf,
 } from "../support/admission-scenarios.ts";
 import { createWorld, type Fates } from "../support/simulated-ports.ts";
 
@@ -32,7 +32,7 @@ describe("the way of a start under the lock", () => {
       "acquireLock acquired",
       "reserve reserved",
       "countActive counted",
-      "createRun created",
+      "createRun admitted",
       "releaseLock released",
     ]);
     expect(await lockState(scenario)).toBe("free");
@@ -60,13 +60,16 @@ describe("the gate", () => {
     const scenario = setUp({ overrides: { ...overrides, "admission.wait": "fixed" } });
     await occupyAdmission(scenario);
     const answer = await scenario.kernel.complete(scenario.start({ key }));
-    expect(startHttpStatus(answer)).toBe(503);
-    expect(answer).toMatchObject({ kind: "gate_unavailable", cause: "admission lock busy: held by stuck" });
+    expect(statusOf(answer)).toBe(503);
+    expect(answer).toMatchObject({
+      kind: "concurrency_gate_unavailable",
+      cause: "admission lock busy: held by stuck",
+    });
     expect(scenario.kernel.nowMs()).toBe(2_000);
     expect(scenario.metrics.total("lock_busy_retries_total", { path: "admission", policy: "fixed" })).toBe(
       200,
     );
-    expect(await keyState(scenario, key)).toBe("unbound");
+    expect(await keyState(scenario, key)).toBe("idempotency_key_unbound");
     const labels = { tenant: acme, strategy: "lock", outcome: "gate_unavailable" };
     expect(scenario.metrics.observed("admission_wait_seconds", labels)).toEqual([2]);
   });
@@ -83,12 +86,13 @@ describe("the gate", () => {
   test.each(["getTenant", "acquireLock", "reserve", "countActive", "createRun"] as const)(
     "seed 000: an unavailable store at %s is answered 503, and leaves nothing behind",
     async (operation) => {
+      const cause = operation === "getTenant" ? "the tenant's settings cannot be read" : "connection refused";
       const scenario = setUp({ overrides, failing: { [operation]: "unavailable" } });
       const answer = await scenario.kernel.complete(scenario.start({ key }));
-      expect(answer).toMatchObject({ kind: "gate_unavailable", cause: "connection refused" });
-      expect(startHttpStatus(answer)).toBe(503);
+      expect(answer).toMatchObject({ kind: "concurrency_gate_unavailable", cause });
+      expect(statusOf(answer)).toBe(503);
       expect(runsOf(scenario)).toEqual([]);
-      expect(await keyState(scenario, key)).toBe("unbound");
+      expect(await keyState(scenario, key)).toBe("idempotency_key_unbound");
       expect(await lockState(scenario)).toBe("free");
       scenario.fail({});
       const retried = await scenario.kernel.complete(scenario.start({ key }));
@@ -106,9 +110,13 @@ describe("the gate", () => {
 
 describe("giving the key back (seed 002)", () => {
   const paths: ReadonlyArray<{ context: string; failing: Fates; limit?: number; kind: string }> = [
-    { context: "count_failed", failing: { countActive: "unavailable" }, kind: "gate_unavailable" },
-    { context: "limit", failing: {}, limit: 0, kind: "limit_reached" },
-    { context: "create_failed", failing: { createRun: "unavailable" }, kind: "gate_unavailable" },
+    {
+      context: "count_failed",
+      failing: { countActive: "unavailable" },
+      kind: "concurrency_gate_unavailable",
+    },
+    { context: "limit", failing: {}, limit: 0, kind: "max_concurrent_runs_reached" },
+    { context: "create_failed", failing: { createRun: "unavailable" }, kind: "concurrency_gate_unavailable" },
   ];
 
   test.each(paths)("after $context the key is free at once", async ({ failing, limit, kind }) => {
@@ -117,7 +125,7 @@ describe("giving the key back (seed 002)", () => {
     const answer = await scenario.kernel.complete(scenario.start({ key }));
     expect(answer.kind).toBe(kind);
     expect(scenario.callsOf("cancelReservation").map((call) => call.answer)).toEqual(["cancelled"]);
-    expect(await keyState(scenario, key)).toBe("unbound");
+    expect(await keyState(scenario, key)).toBe("idempotency_key_unbound");
     expect([...scenario.records.all("reservation")]).toEqual([]);
     expect(scenario.metrics.total("idempotency_cleanup_failures_total")).toBe(0);
     expect(scenario.lines).toEqual([]);
@@ -149,7 +157,7 @@ describe("giving the key back (seed 002)", () => {
         if (limit !== undefined) await setTenant(scenario, { maxConcurrentRuns: limit });
         await scenario.kernel.complete(scenario.start({ key }));
         expect(pendingReservations(scenario)).toBe(1);
-        expect(await keyState(scenario, key)).toBe("unbound");
+        expect(await keyState(scenario, key)).toBe("idempotency_key_unbound");
         scenario.fail({});
         await setTenant(scenario, {});
         const retried = await scenario.kernel.complete(scenario.start({ key }));
@@ -171,7 +179,7 @@ describe("giving the key back (seed 002)", () => {
     if (limit !== undefined) await setTenant(scenario, { maxConcurrentRuns: limit });
     await scenario.kernel.complete(scenario.start({ key }, caller.signal));
     expect(caller.signal.aborted).toBe(true);
-    expect(await keyState(scenario, key)).toBe("unbound");
+    expect(await keyState(scenario, key)).toBe("idempotency_key_unbound");
     expect(await lockState(scenario)).toBe("free");
   });
 
@@ -242,7 +250,7 @@ describe("an owner that lost the lock on its way", () => {
     await world.kernel.run({ untilMs: 11_500 });
     const quick = second.start({ key });
     const late = await world.kernel.complete(slow);
-    expect(late.kind).toBe("gate_unavailable");
+    expect(late.kind).toBe("concurrency_gate_unavailable");
     expect(first.callsOf("cancelReservation").map((call) => call.answer)).toEqual(["kept"]);
     expect(second.calls.at(-1)).toMatchObject({ name: "countActive", answer: undefined });
     expect(await keyState(world, key)).toBe("pending");
@@ -269,7 +277,7 @@ describe("an owner that lost the lock on its way", () => {
     const quick = await world.kernel.complete(second.start({ key }));
     const late = await world.kernel.complete(slow);
     expect(quick.kind).toBe("admitted");
-    expect(late).toMatchObject({ kind: "gate_unavailable", cause: "stale_fence" });
+    expect(late).toMatchObject({ kind: "concurrency_gate_unavailable", cause: "stale_fence" });
     await world.kernel.run({});
     expect(runsOf(world)).toEqual([runIdOf(quick)]);
     expect(slotsAndOpenRuns(world).slots).toHaveLength(1);
@@ -306,7 +314,7 @@ describe("an owner that died between reserve and create", () => {
     await world.kernel.run({ untilMs: 50 });
     expect(await keyState(world, key)).toBe("pending");
     const early = await world.kernel.complete(gateway.start({ key }));
-    expect(startHttpStatus(early)).toBe(503);
+    expect(statusOf(early)).toBe(503);
     await world.kernel.run({ untilMs: 10_001 });
     const later = await world.kernel.complete(gateway.start({ key }));
     expect(later.kind).toBe("admitted");
@@ -318,8 +326,8 @@ describe("an owner that died between reserve and create", () => {
     const gateway = openGateway(world, "q");
     await world.kernel.run({ untilMs: 50 });
     const early = await world.kernel.complete(gateway.start({ key }));
-    expect(early).toMatchObject({ kind: "in_flight", retryAfterSeconds: expect.any(Number) as number });
-    expect(startHttpStatus(early)).toBe(409);
+    expect(early).toMatchObject({ kind: "idempotency_key_in_flight" });
+    expect(statusOf(early)).toBe(409);
     expect(gateway.metrics.total("idempotency_reservations_total", { outcome: "in_flight" })).toBe(1);
     await world.kernel.run({ untilMs: 10_001 });
     const later = await world.kernel.complete(gateway.start({ key }));

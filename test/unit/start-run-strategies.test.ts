@@ -1,7 +1,7 @@
 // Choosing a strategy: per tenant and at run time, mixed on one tenant, and without effect on any other tenant.
 import { describe, expect, test } from "vitest";
 import { type Operations, operations } from "../../src/adapters/operations/perform.ts";
-import type { StartAnswer } from "../../src/control/admission/start-answer.ts";
+import type { StartAnswer } from "../../src/control/admission/start-run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import {
   acme,
@@ -28,23 +28,17 @@ async function strategyOf(world: ReturnType<typeof createWorld>, gateway: Gatewa
 }
 
 describe("a tenant's own strategy", () => {
-  test("lock acts at once on a process set to atomic: admit itself refuses", async () => {
-    const scenario = setUp();
-    expect(await strategyOf(scenario, scenario)).toBe("atomic");
-    await setTenant(scenario, { admissionStrategy: "lock" });
-    expect(await strategyOf(scenario, scenario)).toBe("lock");
-  });
-
   test("is remembered, so that the choice costs no call per start", async () => {
     const scenario = setUp();
     await setTenant(scenario, { admissionStrategy: "lock" });
     for (let index = 0; index < 5; index += 1) await scenario.kernel.complete(scenario.start());
-    expect(scenario.callsOf("admit")).toHaveLength(1);
-    expect(scenario.callsOf("getTenant")).toHaveLength(0);
+    expect(scenario.callsOf("admit")).toHaveLength(0);
+    expect(scenario.callsOf("getTenant")).toHaveLength(1);
     expect(scenario.callsOf("createRun")).toHaveLength(5);
   });
 
   test.each([
+    { title: "to lock on a process set to atomic", overrides: {}, from: "atomic", to: "lock" },
     { title: "back to atomic on a process set to atomic", overrides: {}, from: "lock", to: "atomic" },
     { title: "to atomic on a process set to lock", overrides: byLock, from: "lock", to: "atomic" },
     { title: "to lock on a process set to lock", overrides: byLock, from: "atomic", to: "lock" },
@@ -82,7 +76,7 @@ describe("a tenant's own strategy", () => {
     expect(times).toEqual(Array.from({ length: 201 }, (_, index) => index * 10));
   });
 
-  test("decides under the lock with the key of a start that asked atomically first", async () => {
+  test("lock decides on a process set to atomic, and its keys bind", async () => {
     const scenario = setUp();
     await setTenant(scenario, { admissionStrategy: "lock", maxConcurrentRuns: 1 });
     const first = await scenario.kernel.complete(scenario.start({ key: "k" }));
@@ -159,7 +153,7 @@ describe("both strategies at once on one tenant", () => {
     const atomic = openGateway(world, "q");
     const slow = lock.start({ key: "k" });
     await world.kernel.run({ untilMs: 100 });
-    expect((await world.kernel.complete(atomic.start({ key: "k" }))).kind).toBe("in_flight");
+    expect((await world.kernel.complete(atomic.start({ key: "k" }))).kind).toBe("idempotency_key_in_flight");
     const first = await world.kernel.complete(slow);
     expect(first.kind).toBe("admitted");
     const later = await world.kernel.complete(atomic.start({ key: "k" }));

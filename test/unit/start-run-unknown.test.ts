@@ -1,7 +1,6 @@
 // Starts whose outcome is not known at once: asked again until it is, never guessed, and answered as unknown when it lasts.
 import { describe, expect, test } from "vitest";
 import { bareStart } from "../../proof/simulation/bare-run.ts";
-import { startErrorCode, startHttpStatus } from "../../src/control/admission/start-answer.ts";
 import { makeRunId } from "../../src/domain/run.ts";
 import {
   acme,
@@ -13,6 +12,7 @@ import {
   setTenant,
   setUp,
   slotsAndOpenRuns,
+  statusOf,
 } from "../support/admission-scenarios.ts";
 import type { RecordedCall } from "../support/simulated-ports.ts";
 
@@ -53,10 +53,9 @@ describe("an admission without an answer", () => {
       const answer = await scenario.kernel.complete(scenario.start({ key }));
       expect(answer).toMatchObject({
         kind: "outcome_unknown",
-        retryAfterSeconds: expect.any(Number) as number,
       });
-      expect(startHttpStatus(answer)).toBe(503);
-      expect(startErrorCode(answer)).toBe("outcome_unknown");
+      expect(statusOf(answer)).toBe(503);
+      expect(answer.kind).toBe("outcome_unknown");
       expect(scenario.kernel.nowMs()).toBeLessThanOrEqual(3_000);
       expect(new Set(runIdsAsked(scenario.callsOf("admit")))).toEqual(new Set([runIdOf(answer)]));
       scenario.fail({});
@@ -77,8 +76,8 @@ describe("an admission without an answer", () => {
   test("is unavailable when it was never sent, which is definite", async () => {
     const scenario = setUp({ failing: { admit: "unavailable" } });
     const answer = await scenario.kernel.complete(scenario.start({ key }));
-    expect(answer).toMatchObject({ kind: "gate_unavailable", cause: "connection refused" });
-    expect(startHttpStatus(answer)).toBe(503);
+    expect(answer).toMatchObject({ kind: "concurrency_gate_unavailable", cause: "connection refused" });
+    expect(statusOf(answer)).toBe(503);
     expect(scenario.callsOf("admit")).toHaveLength(1);
     expect(runsOf(scenario)).toEqual([]);
   });
@@ -100,7 +99,7 @@ describe("a refusal while an earlier try may still arrive", () => {
     expect(scenario.callsOf("admit").map((call) => call.answer)).toEqual([
       "admitted",
       "unknown",
-      "limit_reached",
+      "max_concurrent_runs_reached",
     ]);
     await kernel.complete(scenario.end(runIdOf(blocking)));
     const answer = await kernel.complete(started);
@@ -118,11 +117,11 @@ describe("a refusal while an earlier try may still arrive", () => {
     scenario.fail({ admit: [delayed] });
     const startedMs = kernel.nowMs();
     const answer = await kernel.complete(scenario.start({ key }));
-    expect(answer.kind).toBe("limit_reached");
+    expect(answer.kind).toBe("max_concurrent_runs_reached");
     expect(kernel.nowMs() - startedMs).toBeGreaterThan(1_000);
     await kernel.run({});
     expect(runsOf(scenario)).toHaveLength(1);
-    expect(await keyState(scenario, key)).toBe("unbound");
+    expect(await keyState(scenario, key)).toBe("idempotency_key_unbound");
   });
 
   test("a try that arrives after its time has no effect, although a slot is free by then", async () => {
@@ -132,7 +131,7 @@ describe("a refusal while an earlier try may still arrive", () => {
     const blocking = await kernel.complete(scenario.start());
     scenario.fail({ admit: [{ requestAfterMs: 1_500, resetAfterMs: 1 }] });
     const answer = await kernel.complete(scenario.start({ key }));
-    expect(answer.kind).toBe("limit_reached");
+    expect(answer.kind).toBe("max_concurrent_runs_reached");
     await kernel.complete(scenario.end(runIdOf(blocking)));
     await kernel.run({});
     expect(slotsAndOpenRuns(scenario).slots).toEqual([]);
@@ -153,7 +152,7 @@ describe("a refusal while an earlier try may still arrive", () => {
     const started = scenario.start({ key });
     await kernel.run({ untilMs: 300 });
     const answers = scenario.callsOf("createRun").map((call) => call.answer);
-    expect(answers).toEqual(["unknown", "limit_reached"]);
+    expect(answers).toEqual(["unknown", "max_concurrent_runs_reached"]);
     expect(await kernel.complete(scenario.end(run.runId))).toBe("ended");
     const answer = await kernel.complete(started);
     expect(answer.kind).toBe("admitted");
@@ -185,7 +184,7 @@ describe("the pipeline under the lock", () => {
     for (const fate of ["reply_lost", "request_lost"] as const) {
       const scenario = setUp({ overrides: byLock, failing: { reserve: fate } });
       const answer = await scenario.kernel.complete(scenario.start({ key }));
-      expect(answer.kind).toBe("gate_unavailable");
+      expect(answer.kind).toBe("concurrency_gate_unavailable");
       expect(scenario.callsOf("createRun")).toEqual([]);
       expect(await lockState(scenario)).toBe("free");
       scenario.fail({});
@@ -196,7 +195,7 @@ describe("the pipeline under the lock", () => {
   test("a count that stays unknown gives the key back", async () => {
     const scenario = setUp({ overrides: byLock, failing: { countActive: "reply_lost" } });
     const answer = await scenario.kernel.complete(scenario.start({ key }));
-    expect(answer.kind).toBe("gate_unavailable");
-    expect(await keyState(scenario, key)).toBe("unbound");
+    expect(answer.kind).toBe("concurrency_gate_unavailable");
+    expect(await keyState(scenario, key)).toBe("idempotency_key_unbound");
   });
 });

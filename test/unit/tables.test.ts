@@ -2,10 +2,8 @@
 import { STATUS_CODES } from "node:http";
 import { describe, expect, test } from "vitest";
 import { settings } from "../../src/config.ts";
-import { startErrorCode, startHttpStatus } from "../../src/control/admission/start-answer.ts";
-import type { RunId } from "../../src/domain/run.ts";
 import { type ErrorCode, type ErrorRow, errors, InterlockError } from "../../src/errors.ts";
-import { type MetricRow, metrics } from "../../src/metrics.ts";
+import { admissionOutcomes, type MetricRow, metrics } from "../../src/metrics.ts";
 import type { Setting } from "../../src/settings/kinds.ts";
 
 const snakeCase = /^[a-z]+(_[a-z0-9]+)*$/;
@@ -56,24 +54,21 @@ describe("errors", () => {
 });
 
 describe("answers to a start", () => {
-  const runId = "run" as RunId;
-  const retryAfterSeconds = 1;
   test.each([
-    [200, undefined, { kind: "admitted", runId, status: "pending", claims: [], active: 1, storeTimeMs: 1 }],
-    [200, undefined, { kind: "replayed", runId, status: "pending" }],
-    [422, "idempotency_key_reused", { kind: "key_reused" }],
-    [409, "idempotency_key_in_flight", { kind: "in_flight", retryAfterSeconds }],
-    [429, "max_concurrent_runs_reached", { kind: "limit_reached", limit: 1, active: 1, retryAfterSeconds }],
-    [403, "tenant_stopped", { kind: "tenant_stopped" }],
-    [503, "concurrency_gate_unavailable", { kind: "gate_unavailable", cause: "", retryAfterSeconds }],
-    [401, "unauthenticated", { kind: "credential_revoked" }],
-    [409, "version_conflict", { kind: "workflow_changed" }],
-    [429, "idempotency_quota_reached", { kind: "key_quota_reached", quota: 1, retryAfterSeconds }],
-    [503, "outcome_unknown", { kind: "outcome_unknown", runId, retryAfterSeconds }],
-    [499, "request_cancelled", { kind: "cancelled" }],
-  ] as const)("are %i %s", (status, code, answer) => {
-    expect(startHttpStatus(answer)).toBe(status);
-    expect(startErrorCode(answer)).toBe(code);
+    [422, "idempotency_key_reused", "key_reused"],
+    [409, "idempotency_key_in_flight", "in_flight"],
+    [429, "max_concurrent_runs_reached", "limit_reached"],
+    [403, "tenant_stopped", "tenant_stopped"],
+    [503, "concurrency_gate_unavailable", "gate_unavailable"],
+    [401, "unauthenticated", "credential_revoked"],
+    [409, "version_conflict", "workflow_changed"],
+    [429, "quota_reached", "run_quota_reached"],
+    [429, "idempotency_quota_reached", "key_quota_reached"],
+    [503, "outcome_unknown", "outcome_unknown"],
+    [499, "request_cancelled", "cancelled"],
+  ] as const)("are %i %s, counted as %s", (status, code, label) => {
+    expect(errors[code].status).toBe(status);
+    expect(admissionOutcomes[code]).toBe(label);
   });
 });
 

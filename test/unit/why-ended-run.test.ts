@@ -4,6 +4,7 @@ import type { StepRecord } from "../../src/domain/engine/records.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { explainEndedRun } from "../../src/domain/why/explain-run.ts";
+import { slotHolder } from "../../src/domain/why/explanation.ts";
 import type { EndedRunFacts } from "../../src/domain/why/facts.ts";
 
 const runId = "run_07_0123456789abcdef" as RunId;
@@ -97,7 +98,7 @@ test.each(cases)("a run that $what says so", ({ given, summary }) => {
 
 test("a run whose retry would be refused names the runs that hold the slots", () => {
   const holder = { ...header, runId: "run_07_fedcba9876543210" as RunId, status: "running" } as const;
-  const holders = { kind: "known", value: [holder] } as const;
+  const holders = { kind: "known", value: [slotHolder(holder)] } as const;
   const explained = explainEndedRun({ ...facts, failedStep, letter: openLetter, slots: full, holders });
   expect(explained.waiting_for).toMatchObject([
     {

@@ -61,9 +61,9 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     what: "an admission without an answer is told as a refusal: the client retries and the run exists twice",
     edits: [
       {
-        file: "src/control/admission/admit-atomically.ts",
-        find: `      return { kind: "outcome_unknown", runId: run.runId };`,
-        replace: `      return { kind: "limit_reached", limit: 0, active: 0 };`,
+        file: "src/control/admission/start-run.ts",
+        find: `  return answer.kind === "unknown" ? { kind: "outcome_unknown", runId: asked.run.runId } : answer;`,
+        replace: `  return answer.kind === "unknown" ? { kind: "max_concurrent_runs_reached", limit: 0, active: 0 } : answer;`,
       },
     ],
     tests: ["test/unit"],
@@ -74,8 +74,9 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/admission/start-under-lock.ts",
-        find: `      return { kind: "outcome_unknown", runId: run.runId };`,
-        replace: `      return giveBack(pipeline, "create_failed", { kind: "outcome_unknown", runId: run.runId });`,
+        find: `  if (answer.kind === "unknown") return { kind: "outcome_unknown", runId: asked.run.runId };`,
+        replace: `  if (answer.kind === "unknown")
+    return giveBack(pipeline, "create_failed", { kind: "outcome_unknown", runId: asked.run.runId });`,
       },
     ],
     tests: ["test/unit"],
@@ -85,22 +86,21 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     what: "the atomic strategy counts in one operation and creates in another: a burst exceeds the limit",
     edits: [
       {
-        file: "src/control/admission/admit-atomically.ts",
-        find: `  const { tenant, run } = asked;
-`,
-        replace: `  const { tenant, run } = asked;
-  const counted = await ports.store.countActive({ tenant }, { deadlineMs: 1_000 });
+        file: "src/control/admission/start-run.ts",
+        find: `  const answer = await ask(gate, "admit"`,
+        replace: `  const { tenant } = asked;
+  const counted = await gate.ports.store.countActive({ tenant }, { deadlineMs: 1_000 });
   if (counted.kind === "counted" && counted.limit !== undefined && counted.active >= counted.limit) {
-    return { kind: "limit_reached", limit: counted.limit, active: counted.active };
+    return { kind: "max_concurrent_runs_reached", limit: counted.limit, active: counted.active };
   }
-`,
+  const answer = await ask(gate, "admit"`,
       },
       {
         file: "src/adapters/operations/runs.ts",
         find: `  const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
-  return { kind: "admitted"`,
-        replace: `  return { kind: "admitted"`,
+  return admitted(`,
+        replace: `  return admitted(`,
       },
     ],
     tests: ["test/unit", conformance],
@@ -212,7 +212,9 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/create-run.lua",
-        find: `if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
+        find: `if limit ~= "" and active >= tonumber(limit) then
+  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", active }
+end
 `,
         replace: "",
       },

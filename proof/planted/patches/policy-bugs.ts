@@ -43,16 +43,16 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
     tests: ["test/unit/policy.test.ts", "test/unit/flow-policies.test.ts"],
   },
   {
-    name: "rollout-refused-by-store",
-    what: "the store asks for the tenant's own strategy although a rollout has decided for the run",
+    name: "assigned-strategy-ignored",
+    what: "a start is decided by the process's strategy, whatever the tenant's settings and rollouts assign to the run",
     edits: [
       {
-        file: "src/adapters/operations/runs.ts",
-        find: ` && decided !== true) {`,
-        replace: `) {`,
+        file: "src/control/admission/start-run.ts",
+        find: `  const strategy = assigned.policies["admission.strategy"];`,
+        replace: `  const strategy = gate.config["admission.strategy"];`,
       },
     ],
-    tests: ["test/unit/flow-policies.test.ts"],
+    tests: ["test/unit/flow-policies.test.ts", "test/unit/start-run-strategies.test.ts"],
   },
   {
     name: "busy-result-measured-anew",

@@ -43,7 +43,7 @@ export const noLimitInCreateRun: Operations = {
   ...operations,
   createRun: (context, request) => {
     const outcome = operations.createRun(withoutLimit(context), request);
-    return outcome.kind === "created" ? { ...outcome, ...limitOf(context, request.tenant) } : outcome;
+    return outcome.kind === "admitted" ? { ...outcome, ...limitOf(context, request.tenant) } : outcome;
   },
 };
 
@@ -96,11 +96,11 @@ export const pendingForEver: Operations = {
   admit: (context, request) => {
     const { tenant, run } = request;
     const blocked = run.key !== undefined && isPending(context, tenant, run.key, run.runId);
-    return blocked ? { kind: "in_flight" } : operations.admit(context, request);
+    return blocked ? { kind: "idempotency_key_in_flight" } : operations.admit(context, request);
   },
   reserve: (context, request) => {
     const blocked = isPending(context, request.tenant, request.key, request.runId);
-    return blocked ? { kind: "in_flight" } : operations.reserve(context, request);
+    return blocked ? { kind: "idempotency_key_in_flight" } : operations.reserve(context, request);
   },
 };
 

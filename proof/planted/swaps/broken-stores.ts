@@ -16,7 +16,7 @@ export function renewIgnoringRefusal(store: Store): Store {
 }
 
 export function unknownAsRefusal(store: Store): Store {
-  const full = { kind: "limit_reached", limit: 1, active: 1, storeTimeMs: 0 } as const;
+  const full = { kind: "max_concurrent_runs_reached", limit: 1, active: 1, storeTimeMs: 0 } as const;
   const busy = { kind: "busy", instance: "somebody", freeInMs: 1, storeTimeMs: 0 } as const;
   return {
     ...store,
@@ -86,7 +86,7 @@ export function countBeforeAdmit(store: Store): Store {
       if (counted.kind !== "counted") return counted;
       const { active, limit, storeTimeMs } = counted;
       if (limit !== undefined && active >= limit)
-        return { kind: "limit_reached", limit, active, storeTimeMs };
+        return { kind: "max_concurrent_runs_reached", limit, active, storeTimeMs };
       return store.admit(request, options);
     },
   };

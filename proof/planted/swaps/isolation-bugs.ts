@@ -56,7 +56,7 @@ function oneLimitForAll(store: Store): Store {
         sent.add(run.runId);
         return store.admit(request, options);
       }
-      return { kind: "limit_reached", limit, active, storeTimeMs };
+      return { kind: "max_concurrent_runs_reached", limit, active, storeTimeMs };
     },
     countActive: async (request, options) => {
       const others = await activeOfOthers(request.tenant, options);
@@ -76,7 +76,7 @@ function oneQuotaForAll(store: Store): Store {
       const { tenant, run } = request;
       const key = run.key === undefined ? undefined : `${tenant} ${run.key.digest}`;
       if (key !== undefined && !keys.has(key) && keys.size >= quota)
-        return { kind: "key_quota_reached", quota, storeTimeMs: 0 };
+        return { kind: "idempotency_quota_reached", quota, storeTimeMs: 0 };
       if (key !== undefined) keys.add(key);
       return store.admit(request, options);
     },

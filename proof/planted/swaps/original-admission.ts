@@ -4,9 +4,7 @@ import type { Context } from "../../../src/adapters/operations/context.ts";
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
 import { neverMs } from "../../../src/adapters/operations/records.ts";
 import { eraseReservation, putReservation } from "../../../src/adapters/operations/reservation-records.ts";
-import type { Gate } from "../../../src/control/admission/gate.ts";
-import type { StartAnswer } from "../../../src/control/admission/start-answer.ts";
-import type { startRun } from "../../../src/control/admission/start-run.ts";
+import type { Decision, Gate, startRun } from "../../../src/control/admission/start-run.ts";
 import { admissionLock, type Fence, type Guard, type LockToken } from "../../../src/domain/lock.ts";
 import { digestOf, type Reservation, type ReservationDigest } from "../../../src/domain/reservation.ts";
 import { makeRunId, orderedUnique, type RunId } from "../../../src/domain/run.ts";
@@ -98,7 +96,7 @@ async function acquire({ gate, tenant, signal, variant }: Start): Promise<Acquir
   }
 }
 
-async function decide(start: Start, guard: Guard): Promise<StartAnswer> {
+async function decide(start: Start, guard: Guard): Promise<Decision> {
   const { gate, tenant, run, signal } = start;
   const { store } = gate.ports;
   const options = { deadlineMs: timesOf(gate).callMs };
@@ -118,10 +116,10 @@ async function decide(start: Start, guard: Guard): Promise<StartAnswer> {
   const { active, limit } = counted;
   if (limit !== undefined && active >= limit) {
     await cleanUp(start);
-    return { kind: "limit_reached", limit, active, retryAfterSeconds: 1 };
+    return { kind: "max_concurrent_runs_reached", limit, active };
   }
   const created = await orGone(store.createRun({ tenant, run, guard }, options), signal);
-  if (created === "gone" || created.kind !== "created") {
+  if (created === "gone" || created.kind !== "admitted") {
     await cleanUp(start);
     return created !== "gone" && created.kind === "tenant_stopped" ? created : doubtful(run.runId);
   }
@@ -153,13 +151,13 @@ function isTrouble(
 }
 
 /** 503: its caller is told that nothing has happened. */
-function refused(cause: string): StartAnswer {
-  return { kind: "gate_unavailable", cause, retryAfterSeconds: 1 };
+function refused(cause: string): Decision {
+  return { kind: "concurrency_gate_unavailable", cause };
 }
 
 /** 500: its caller is told nothing that could be wrong. */
-function doubtful(runId: RunId): StartAnswer {
-  return { kind: "outcome_unknown", runId, retryAfterSeconds: 1 };
+function doubtful(runId: RunId): Decision {
+  return { kind: "outcome_unknown", runId };
 }
 
 /** The commands of the original as operations: none looks at the lock, and none at more than it must. */

@@ -31,15 +31,15 @@ export class AnswerChecks {
     const tenant = tenantOf(request);
     if (tenant === undefined) return true;
     const { boundKeys, phantoms, settings, unfinished } = this.#known.tenant(tenant);
-    const { admissionStrategy, maxConcurrentRuns: limit, stopped } = settings;
+    const { maxConcurrentRuns: limit, stopped } = settings;
     if (outcome.kind === "tenant_stopped") return stopped === true;
-    if (outcome.kind === "use_lock_strategy") return admissionStrategy === "lock";
     if (execution.name === "listActive" && execution.outcome.kind === "listed") {
       const ghosts = [...phantoms].map((member) => member.slice(17));
       return execution.outcome.runIds.every((runId) => unfinished.has(runId) || ghosts.includes(runId));
     }
-    if (outcome.kind === "run_quota_reached") return unfinished.size + phantoms.size >= outcome.quota;
-    if (outcome.kind === "key_quota_reached") {
+    if (outcome.kind === "quota_reached" && outcome.quota === "active_runs")
+      return unfinished.size + phantoms.size >= outcome.limit;
+    if (outcome.kind === "idempotency_quota_reached") {
       const live = [...boundKeys.values()].filter(({ expiresAtMs }) => expiresAtMs === undefined);
       return live.length >= outcome.quota;
     }
@@ -47,9 +47,13 @@ export class AnswerChecks {
       const taken = unfinished.size + phantoms.size;
       const full = limit !== undefined && taken >= limit;
       const counted = outcome.active === taken && outcome.limit === limit;
-      return counted && (full || outcome.kind !== "limit_reached");
+      return counted && (full || outcome.kind !== "max_concurrent_runs_reached");
     }
-    if (outcome.kind === "key_reused" || outcome.kind === "replayed" || outcome.kind === "in_flight") {
+    if (
+      outcome.kind === "idempotency_key_reused" ||
+      outcome.kind === "replayed" ||
+      outcome.kind === "idempotency_key_in_flight"
+    ) {
       return this.#isKeyTrue(execution, outcome);
     }
     return true;
@@ -66,9 +70,9 @@ export class AnswerChecks {
     switch (outcome.kind) {
       case "replayed":
         return first?.runId === outcome.runId && first.status === outcome.status;
-      case "key_reused":
+      case "idempotency_key_reused":
         return first !== undefined && first.key?.fingerprint !== key.fingerprint;
-      case "in_flight": {
+      case "idempotency_key_in_flight": {
         const pending = execution.records.get("reservation", tenant, key.digest);
         const holder = this.#grants.holderToken({ tenant, lock: { namespace: "admission", name: "" } });
         return pending?.state === "pending" && pending.runId !== runId && pending.token === holder;
@@ -79,5 +83,5 @@ export class AnswerChecks {
 
 type KeyOutcome = Extract<
   OutcomeOf<OperationName>,
-  { readonly kind: "replayed" | "key_reused" | "in_flight" }
+  { readonly kind: "replayed" | "idempotency_key_reused" | "idempotency_key_in_flight" }
 >;

@@ -149,7 +149,7 @@ export class AnsweredActions {
         return;
       case "run_ended":
       case "not_found":
-      case "credential_revoked":
+      case "unauthenticated":
       case "lock_busy":
         this.#refuse(ruling, answer.kind);
         return;
@@ -207,7 +207,7 @@ export class AnsweredActions {
           what,
         );
         return;
-      case "credential_revoked":
+      case "unauthenticated":
       case "unknown":
       case "unavailable":
         return;

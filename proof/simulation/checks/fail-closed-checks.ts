@@ -7,13 +7,8 @@ import { mustHold } from "../invariants/violation.ts";
 
 /** Answers that say nothing about what is stored. */
 const indefinite = new Set([
-  ...["gate_unavailable", "outcome_unknown", "cancelled"],
+  ...["concurrency_gate_unavailable", "outcome_unknown", "request_cancelled"],
   ...["unavailable", "unknown", "no_answer"],
-]);
-
-/** Refusals that must say when to come back. */
-const retryable = new Set([
-  ...["gate_unavailable", "outcome_unknown", "limit_reached", "in_flight", "key_quota_reached"],
 ]);
 
 /**
@@ -41,8 +36,7 @@ export class FailClosedChecks {
   observeAnswer(call: StoreCall, answer: Answer<OperationName>): void {
     if (answer.kind !== "unknown" && answer.kind !== "unavailable") {
       this.#heardAtMs.set(call.caller, this.#nowMs());
-      if (answer.kind === "admitted" || answer.kind === "created")
-        this.#toldRuns.add(`${call.caller} ${answer.runId}`);
+      if (answer.kind === "admitted") this.#toldRuns.add(`${call.caller} ${answer.runId}`);
       return;
     }
     const identity = identityOf(call);
@@ -71,19 +65,11 @@ export class FailClosedChecks {
         "INV-29",
         () => `${flow} of ${name} was answered ${answer.kind}, but the store has not answered ${name} since`,
       );
-      if (!retryable.has(answer.kind)) return;
-      const { retryAfterSeconds } = answer;
-      mustHold(
-        Number.isInteger(retryAfterSeconds) && Number(retryAfterSeconds) >= 1,
-        "INV-29",
-        () =>
-          `${flow} of ${name} was answered ${answer.kind}, to be tried again after ${retryAfterSeconds} s`,
-      );
     };
   }
 }
 
-type FlowAnswer = { readonly kind: string; readonly retryAfterSeconds?: number; readonly runId?: string };
+type FlowAnswer = { readonly kind: string; readonly runId?: string };
 
 /** What makes a repeat a repeat: the identity that the store recognises it by. */
 function identityOf({ name, request }: StoreCall): string | undefined {

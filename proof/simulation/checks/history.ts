@@ -1,5 +1,5 @@
 // Compares callers' answers with what exists: a definite answer must stay true (INV-6 to INV-9, INV-18).
-import type { StartAnswer } from "../../../src/control/admission/start-answer.ts";
+import type { Decision } from "../../../src/control/admission/start-run.ts";
 import type { Fingerprint, ReservationDigest } from "../../../src/domain/reservation.ts";
 import type { RunId, TerminalStatus } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
@@ -66,7 +66,7 @@ export class History {
     }
   }
 
-  startAnswered(attempt: StartAttempt, answer: StartAnswer): void {
+  startAnswered(attempt: StartAttempt, answer: Decision): void {
     switch (answer.kind) {
       case "admitted":
         this.#checkAdmitted(attempt, answer.runId);
@@ -79,19 +79,19 @@ export class History {
         this.#marks.hit("outcome_unknown");
         if (attempt.key !== undefined) this.#unresolved.add(`${attempt.tenant} ${attempt.key.text}`);
         return;
-      case "key_reused":
-      case "in_flight":
-      case "limit_reached":
+      case "idempotency_key_reused":
+      case "idempotency_key_in_flight":
+      case "max_concurrent_runs_reached":
       case "tenant_stopped":
-      case "gate_unavailable":
-      case "cancelled":
-      case "key_quota_reached":
-      case "credential_revoked":
+      case "concurrency_gate_unavailable":
+      case "request_cancelled":
+      case "idempotency_quota_reached":
+      case "unauthenticated":
         this.#marks.hit(answer.kind);
         this.refused(attempt.actor, answer.kind);
         return;
-      case "run_quota_reached":
-      case "workflow_changed":
+      case "quota_reached":
+      case "version_conflict":
         this.refused(attempt.actor, answer.kind);
         return;
     }

@@ -10,7 +10,7 @@ export const admissionInvariants = {
       "test/unit/start-run-strategies.test.ts: never exceed the limit, in 200 rounds",
       "proof/history/check-limit.ts: checkLimits",
     ],
-    marks: ["limit_reached", "limit_lowered_below_use", "tenant_stopped", "strategy_changed"],
+    marks: ["max_concurrent_runs_reached", "limit_lowered_below_use", "tenant_stopped", "strategy_changed"],
   },
   "INV-2": {
     statement: "The slots of a tenant are exactly its root runs that have not ended: a set, not a counter.",
@@ -46,7 +46,7 @@ export const admissionInvariants = {
       "test/simulation/isolation.test.ts: is answered the same while another floods the same gateways at ten times its rate",
       "test/faults/flows.test.ts: a tenant at its limit under a flood does not change another tenant's answers (INV-5)",
     ],
-    marks: ["limit_reached"],
+    marks: ["max_concurrent_runs_reached"],
   },
   "INV-6": {
     statement: "While a key is kept it stands for one run: no request with it makes another.",
@@ -67,12 +67,17 @@ export const admissionInvariants = {
       "proof/simulation/checks/key-checks.ts: judge",
       "proof/simulation/quiescence.ts: checkKeys",
     ],
-    marks: ["dead_reservation_replaced", "gate_unavailable", "in_flight", "cancelled"],
+    marks: [
+      "dead_reservation_replaced",
+      "concurrency_gate_unavailable",
+      "idempotency_key_in_flight",
+      "request_cancelled",
+    ],
   },
   "INV-8": {
     statement: "The same key with the same request gives the same run, and with another request none.",
     checks: ["proof/simulation/checks/history.ts: #checkReplayed", "proof/history/check-keys.ts: checkKeys"],
-    marks: ["replayed", "key_reused"],
+    marks: ["replayed", "idempotency_key_reused"],
   },
   "INV-9": {
     statement:
@@ -90,7 +95,7 @@ export const admissionInvariants = {
       "proof/simulation/checks/key-checks.ts: #judgeBinding",
       "proof/simulation/checks/key-checks.ts: #judgeFreed",
     ],
-    marks: ["key_evicted", "key_quota_reached", "run_removed_by_retention"],
+    marks: ["key_evicted", "idempotency_quota_reached", "run_removed_by_retention"],
   },
   "INV-17": {
     statement:
@@ -126,7 +131,7 @@ export const admissionInvariants = {
       "proof/simulation/checks/answer-checks.ts: observe",
       "proof/history/check-admission.ts: checkAdmissions",
     ],
-    marks: ["limit_reached", "in_flight", "tenant_stopped"],
+    marks: ["max_concurrent_runs_reached", "idempotency_key_in_flight", "tenant_stopped"],
   },
   "INV-28": {
     statement:

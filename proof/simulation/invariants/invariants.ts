@@ -14,7 +14,7 @@ const generalInvariants = {
       "test/unit/retry-phases.test.ts: are flat over the period when no answer comes",
       "test/unit/wait.test.ts: is full: it begins at 0 for every retry",
     ],
-    marks: ["answered_without_store", "gate_unavailable", "outcome_unknown"],
+    marks: ["answered_without_store", "concurrency_gate_unavailable", "outcome_unknown"],
   },
   "INV-30": {
     statement: "Every store gives the same outcomes for the same requests.",
@@ -36,7 +36,7 @@ const generalInvariants = {
   revocation: {
     statement: "A key that was revoked has no effect from that moment on.",
     checks: ["proof/simulation/checks/state-checks.ts: #checkCredential"],
-    marks: ["credential_revoked"],
+    marks: ["unauthenticated"],
   },
   "rule 0": {
     statement: "An operation that refuses changes nothing.",

@@ -1,6 +1,5 @@
 // Callers of startRun: they choose keys that others choose too, go away early, and repeat what may be repeated.
-import { type StartAnswer, startErrorCode } from "../../../src/control/admission/start-answer.ts";
-import { startRun } from "../../../src/control/admission/start-run.ts";
+import { type Decision, startRun } from "../../../src/control/admission/start-run.ts";
 import { digestOf, type Fingerprint } from "../../../src/domain/reservation.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import { errors } from "../../../src/errors.ts";
@@ -52,8 +51,8 @@ async function startWithRetries(
   for (let attempt = 1; attempt <= triesMax; attempt += 1) {
     const actor = `${caller}/${attempt}`;
     const asked: StartAttempt = key === undefined ? { actor, tenant } : { actor, tenant, key };
-    const code = startErrorCode(await start(world, node, asked, abortedEarly(world, node, random)));
-    if (code === undefined || !errors[code].retryable) return;
+    const { kind } = await start(world, node, asked, abortedEarly(world, node, random));
+    if (kind === "admitted" || kind === "replayed" || !errors[kind].retryable) return;
     await node.process.clock.sleep(random.integer(10, 1_500));
   }
 }
@@ -73,11 +72,13 @@ export async function start(world: World, node: Node, asked: StartAttempt, signa
 }
 
 /** Where nothing fails, a caller may have to wait its turn in vain, but is never left in doubt. */
-function checkCalmAnswer(answer: StartAnswer): void {
+function checkCalmAnswer(answer: Decision): void {
   // At the quota of keys a start under the lock may lose its reservation to another's: nothing is lost, and it is told so.
   const inTurn = ["admission lock busy", "reservation_lost"];
-  const busy = answer.kind === "gate_unavailable" && inTurn.some((cause) => answer.cause.startsWith(cause));
-  const trouble = answer.kind === "outcome_unknown" || (answer.kind === "gate_unavailable" && !busy);
+  const busy =
+    answer.kind === "concurrency_gate_unavailable" && inTurn.some((cause) => answer.cause.startsWith(cause));
+  const trouble =
+    answer.kind === "outcome_unknown" || (answer.kind === "concurrency_gate_unavailable" && !busy);
   mustHold(!trouble, "liveness", () => `nothing fails, and yet: ${JSON.stringify(answer)}`);
 }
 

@@ -104,7 +104,7 @@ async function createRun({ world, target, random }: Use, lease: Lease, actor: st
   const { tenant } = target;
   const run = { ...bareStart, runId: makeRunId(tenant, random.token()), actor };
   const answer = await lease.write("createRun", { tenant, run });
-  if (answer.kind !== "created" && answer.kind !== "unknown") world.history.refused(actor, answer.kind);
+  if (answer.kind !== "admitted" && answer.kind !== "unknown") world.history.refused(actor, answer.kind);
 }
 
 async function endLockedRun({ world, target, random, who }: Use, lease: Lease, runId: RunId): Promise<void> {

@@ -1,6 +1,5 @@
 // People and programs that ask a gateway: they start runs of workflows, decide approvals, cancel runs and delete them.
 
-import { startErrorCode } from "../../../src/control/admission/start-answer.ts";
 import type { Approval } from "../../../src/domain/approval.ts";
 import type { RunId } from "../../../src/domain/run.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
@@ -74,8 +73,7 @@ export const startWorkflow: Actor = async (world, node, random, who) => {
     if (answer.kind === "workflow_not_found" || answer.kind === "input_invalid") return;
     answered(answer);
     history.startAnswered(asked, answer);
-    const code = startErrorCode(answer);
-    if (code === undefined || !errors[code].retryable) return;
+    if (answer.kind === "admitted" || answer.kind === "replayed" || !errors[answer.kind].retryable) return;
     await node.process.clock.sleep(random.integer(10, 500));
   }
 };

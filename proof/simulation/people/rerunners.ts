@@ -31,17 +31,12 @@ export async function rerunSomething(
   const answer = await node.api.rerunRun(request, abortedEarly(world, node, random));
   kernel.note(who, "rerun", runId, fromStep, answer.kind);
   switch (answer.kind) {
-    case "not_found":
-    case "definition_missing":
-    case "no_such_step":
-    case "controlled":
-    case "not_reached":
+    case "run_not_found":
+    case "rerun_not_possible":
     case "workflow_not_found":
     case "input_invalid":
-    case "unavailable":
+    case "store_unavailable":
       history.refused(who, answer.kind);
-      return;
-    case "unknown":
       return;
     case "admitted":
       world.marks.hit("run_rerun");
@@ -49,16 +44,16 @@ export async function rerunSomething(
       return;
     case "replayed":
     case "outcome_unknown":
-    case "key_reused":
-    case "in_flight":
-    case "limit_reached":
+    case "idempotency_key_reused":
+    case "idempotency_key_in_flight":
+    case "max_concurrent_runs_reached":
     case "tenant_stopped":
-    case "gate_unavailable":
-    case "cancelled":
-    case "run_quota_reached":
-    case "key_quota_reached":
-    case "credential_revoked":
-    case "workflow_changed":
+    case "concurrency_gate_unavailable":
+    case "request_cancelled":
+    case "quota_reached":
+    case "idempotency_quota_reached":
+    case "unauthenticated":
+    case "version_conflict":
       history.startAnswered(asked, answer);
       return;
   }

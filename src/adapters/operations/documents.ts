@@ -13,7 +13,7 @@ export function putDocument(context: Context, request: RequestOf<"putDocument">)
   const scope = scopeOf(tenant, collection);
   const current = context.records.get("document", scope, id);
   if (current?.changeId === changeId) return { kind: "saved", revision: current.revision };
-  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
+  if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   if (collection === "apiKey" && readTenant(context, tenant).settings.removed === true) {
     return { kind: "tenant_removed" };
   }
@@ -75,7 +75,7 @@ export function removeDocument(
   const scope = scopeOf(tenant, collection);
   const found = context.records.get("document", scope, id);
   if (found === undefined) return { kind: "not_found" };
-  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
+  if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   if (collection === "deadLetter") clearDue(context, letterOf(tenant, id), letterEndMs(context, found));
   context.records.erase("document", scope, id);
   if (isEventful(collection)) {

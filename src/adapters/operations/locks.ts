@@ -46,7 +46,7 @@ export function acquireLock(context: Context, request: RequestOf<"acquireLock">)
   const queues = isQueueing(request);
   if (last?.token === token && hasGivenUp(last)) return { kind: "already_released" };
   if (queues && isEnded(context, tenant, lock, `given ${token}`)) return { kind: "already_released" };
-  if (isRevoked(context, tenant, request.credential)) return { kind: "credential_revoked" };
+  if (isRevoked(context, tenant, request.credential)) return { kind: "unauthenticated" };
   if (isStopped(context, tenant, lock)) return { kind: "tenant_stopped" };
   const queue = queueOf(context, tenant, lock);
   const [head] = queue.live;
@@ -122,7 +122,7 @@ export function breakLock(context: Context, request: RequestOf<"breakLock">): Ou
   if (last === undefined) return { kind: "free" };
   const isRepeat = last.fence === fence ? last.broken : isEnded(context, tenant, lock, `broken ${fence}`);
   if (isRepeat) return { kind: "broken" };
-  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
+  if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   if (!isHeld(last, now)) return { kind: "free" };
   if (last.fence !== fence) return { kind: "superseded", fence: last.fence };
   const subject = lockMember(lock);

@@ -14,8 +14,8 @@ import { eraseReservation, makeRoomForKey, putReservation, readReservation } fro
 type KeyVerdict =
   | { readonly kind: "unbound" }
   | { readonly kind: "ours" }
-  | { readonly kind: "in_flight" }
-  | { readonly kind: "key_reused" }
+  | { readonly kind: "idempotency_key_in_flight" }
+  | { readonly kind: "idempotency_key_reused" }
   | { readonly kind: "replayed"; readonly runId: RunId; readonly status: RunStatus };
 
 export function judgeKey(context: Context, tenant: TenantId, runId: RunId, key: KeyRequest): KeyVerdict {
@@ -69,12 +69,12 @@ export function inspectReservation(
   request: RequestOf<"inspectReservation">,
 ): OutcomeOf<"inspectReservation"> {
   const reservation = readReservation(context, request.tenant, request.digest);
-  if (reservation === undefined) return { kind: "unbound" };
+  if (reservation === undefined) return { kind: "idempotency_key_unbound" };
   const { runId } = reservation;
   if (reservation.state === "pending") {
     // A dead owner's reservation binds nobody: whoever asks must not be told of a run that will never exist.
     const alive = reservation.token === holderToken(context, request.tenant, admissionLock);
-    return alive ? { kind: "pending", runId } : { kind: "unbound" };
+    return alive ? { kind: "pending", runId } : { kind: "idempotency_key_unbound" };
   }
   const { finalStatus } = reservation;
   return finalStatus === undefined ? { kind: "bound", runId } : { kind: "bound", runId, finalStatus };

@@ -2,7 +2,7 @@
 import { quotaOf } from "../../domain/quota.ts";
 import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { AdmissionOperations, NewRun } from "../../ports/admission-operations.ts";
+import type { NewRun, StartRefusal } from "../../ports/admission-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { applyChange } from "./changes.ts";
 import { changeTree } from "./children.ts";
@@ -19,32 +19,26 @@ import { slots } from "./slots.ts";
 import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 
 export function admit(context: Context, request: RequestOf<"admit">): OutcomeOf<"admit"> {
-  const { tenant, run, credential, decided } = request;
+  const { tenant, run, credential } = request;
   const existing = context.records.get("run", tenant, run.runId);
-  if (existing !== undefined) return { kind: "admitted", ...described(context, existing, run) };
-  const { settings } = readTenant(context, tenant);
-  if (settings.admissionStrategy === "lock" && decided !== true) {
-    return settings.admissionWait === undefined
-      ? { kind: "use_lock_strategy" }
-      : { kind: "use_lock_strategy", wait: settings.admissionWait };
-  }
-  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
+  if (existing !== undefined) return admitted(context, existing, run);
+  if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   if (run.key !== undefined) {
     const verdict = judgeKey(context, tenant, run.runId, run.key);
     if (verdict.kind !== "unbound" && verdict.kind !== "ours") return verdict;
   }
   const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
-  return { kind: "admitted", ...described(context, insertRun(context, tenant, run), run) };
+  return admitted(context, insertRun(context, tenant, run), run);
 }
 
 export function createRun(context: Context, request: RequestOf<"createRun">): OutcomeOf<"createRun"> {
   const { tenant, guard, run, credential } = request;
   const existing = context.records.get("run", tenant, run.runId);
-  if (existing !== undefined) return { kind: "created", ...described(context, existing, run) };
+  if (existing !== undefined) return admitted(context, existing, run);
   const guardVerdict = judgeGuard(context, tenant, guard);
   if (guardVerdict === "stale") return { kind: "stale_fence" };
-  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
+  if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   if (run.key !== undefined) {
     const reservation = readReservation(context, tenant, run.key.digest);
     const ours =
@@ -57,7 +51,7 @@ export function createRun(context: Context, request: RequestOf<"createRun">): Ou
   const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
   if (guardVerdict === "retake") retakeLock(context, tenant, guard);
-  return { kind: "created", ...described(context, insertRun(context, tenant, run), run) };
+  return admitted(context, insertRun(context, tenant, run), run);
 }
 
 export function countActive(context: Context, request: RequestOf<"countActive">): OutcomeOf<"countActive"> {
@@ -133,29 +127,22 @@ export function readTimeline(
   };
 }
 
-type StartRefusal = Extract<
-  AdmissionOperations["admit"]["outcome"],
-  {
-    kind: "limit_reached" | "tenant_stopped" | "workflow_changed" | "run_quota_reached" | "key_quota_reached";
-  }
->;
-
 /** Both admit and createRun ask here, inside the operation: mixing the strategies can then not exceed the limit. */
 function judgeStart(context: Context, tenant: TenantId, run: NewRun): StartRefusal | undefined {
   const { settings } = readTenant(context, tenant);
   if (settings.stopped === true) return { kind: "tenant_stopped" };
   const { workflow, revision, definition } = run;
   if (revision !== undefined && !isCurrentWorkflow(context, tenant, { workflow, revision, definition })) {
-    return { kind: "workflow_changed" };
+    return { kind: "version_conflict" };
   }
   const { active, limit } = slots(context, tenant);
-  if (limit !== undefined && active >= limit) return { kind: "limit_reached", limit, active };
+  if (limit !== undefined && active >= limit) return { kind: "max_concurrent_runs_reached", limit, active };
   const quota = quotaOf(settings, context.settings.quotas, "active_runs");
-  if (active >= quota) return { kind: "run_quota_reached", quota };
+  if (active >= quota) return { kind: "quota_reached", quota: "active_runs", limit: quota };
   if (run.key === undefined || readReservation(context, tenant, run.key.digest) !== undefined)
     return undefined;
   return hasRoomForKey(context, tenant) === "full"
-    ? { kind: "key_quota_reached", quota: context.settings.keysPerTenantMax }
+    ? { kind: "idempotency_quota_reached", quota: context.settings.keysPerTenantMax }
     : undefined;
 }
 
@@ -197,8 +184,8 @@ function bindKey(
   putReservation(context, tenant, digest, { state: "bound", runId, fingerprint });
 }
 
-function described(context: Context, state: RunState, run: NewRun) {
+function admitted(context: Context, state: RunState, run: NewRun) {
   const { runId, status, tenant } = state;
   const claims = claimsGranted(context, tenant, run.change.jobs);
-  return { runId, status, ...slots(context, tenant), claims };
+  return { kind: "admitted", runId, status, ...slots(context, tenant), claims } as const;
 }

@@ -30,7 +30,7 @@ export function setTenant(context: Context, request: RequestOf<"setTenant">): Ou
   if (current.version === expectedVersion + 1 && current.changeId === changeId) {
     return { kind: "saved", version: current.version };
   }
-  if (isRevoked(context, tenant, credential)) return { kind: "credential_revoked" };
+  if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   if (current.version !== expectedVersion) return { kind: "version_conflict", version: current.version };
   const version = expectedVersion + 1;
   context.records.put("tenant", tenant, "record", { ...current, settings, version, changeId });

@@ -26,7 +26,7 @@ export const putDocument: ScriptCall<"putDocument"> = {
         return { kind: reply[0], revision: Number(reply[2]) };
       case "quota_reached":
         return { kind: "quota_reached", quota: Number(reply[2]) };
-      case "credential_revoked":
+      case "unauthenticated":
       case "tenant_removed":
         return { kind: reply[0] };
       default:
@@ -72,7 +72,7 @@ export const removeDocument: ScriptCall<"removeDocument"> = {
   parse(reply) {
     switch (reply[0]) {
       case "removed":
-      case "credential_revoked":
+      case "unauthenticated":
       case "not_found":
         return { kind: reply[0] };
       default:

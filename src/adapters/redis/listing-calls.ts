@@ -103,7 +103,7 @@ export const deleteRun: ScriptCall<"deleteRun"> = {
       case "deleted":
       case "more":
       case "not_found":
-      case "credential_revoked":
+      case "unauthenticated":
         return { kind: reply[0] };
       case "not_ended":
         return { kind: "not_ended", status: reply[2] as RunStatus };

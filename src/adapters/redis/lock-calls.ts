@@ -55,7 +55,7 @@ export const acquireLock: ScriptCall<"acquireLock"> = {
       case "ticket_quota_reached":
         return { kind: reply[0], quota: Number(reply[2]) };
       case "already_released":
-      case "credential_revoked":
+      case "unauthenticated":
       case "tenant_stopped":
         return { kind: reply[0] };
       default:
@@ -174,7 +174,7 @@ export const breakLock: ScriptCall<"breakLock"> = {
       case "superseded":
         return { kind: "superseded", fence: Number(reply[2]) as Fence };
       case "free":
-      case "credential_revoked":
+      case "unauthenticated":
         return { kind: reply[0] };
       default:
         return unexpected("breakLock", reply);

@@ -4,6 +4,7 @@ import {
   duration,
   guardArgs,
   opaqueWord,
+  parseFailure,
   type Reply,
   type ScriptCall,
   unexpected,
@@ -34,14 +35,11 @@ export const reserve: ScriptCall<"reserve"> = {
   parse(reply) {
     switch (reply[0]) {
       case "reserved":
-      case "key_reused":
-      case "in_flight":
-      case "stale_fence":
-        return { kind: reply[0] };
+        return { kind: "reserved" };
       case "replayed":
         return parseReplayed(reply);
       default:
-        return unexpected("reserve", reply);
+        return parseFailure("reserve", reply);
     }
   },
 };
@@ -70,8 +68,6 @@ export const inspectReservation: ScriptCall<"inspectReservation"> = {
   parse(reply) {
     const runId = reply[2] as RunId;
     switch (reply[0]) {
-      case "unbound":
-        return { kind: "unbound" };
       case "pending":
         return { kind: "pending", runId };
       case "bound":
@@ -79,7 +75,7 @@ export const inspectReservation: ScriptCall<"inspectReservation"> = {
           ? { kind: "bound", runId }
           : { kind: "bound", runId, finalStatus: reply[3] as TerminalStatus };
       default:
-        return unexpected("inspectReservation", reply);
+        return parseFailure("inspectReservation", reply);
     }
   },
 };

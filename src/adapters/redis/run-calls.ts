@@ -1,6 +1,5 @@
 // The operations that admit, create and count runs as script calls.
 import type { RunId, RunStatus } from "../../domain/run.ts";
-import type { WaitPolicy } from "../../domain/tenant.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
 import type { RequestOf, StoreSettings } from "../../ports/store.ts";
 import { changeArgs } from "./change-args.ts";
@@ -12,6 +11,7 @@ import {
   credentialWord,
   guardArgs,
   opaqueWord,
+  parseFailure,
   type Reply,
   type ScriptCall,
   unexpected,
@@ -21,33 +21,11 @@ export const admit: ScriptCall<"admit"> = {
   keys: (keys, { run }) => [...runKeys(keys, run), ...keyKeys(keys, run)],
   args: (request, settings) => [
     ...runArgs(request, settings),
-    request.decided === true ? "decided" : "",
     ...changeArgs(request.run.runId, request.run.change, settings),
   ],
   parse(reply, { run }) {
-    switch (reply[0]) {
-      case "admitted":
-        return { kind: "admitted", ...parseCreated(reply, run) };
-      case "replayed":
-        return parseReplayed(reply);
-      case "limit_reached":
-        return parseLimitReached(reply);
-      case "run_quota_reached":
-      case "key_quota_reached":
-        return { kind: reply[0], quota: Number(reply[2]) };
-      case "use_lock_strategy":
-        return reply[2] === ""
-          ? { kind: "use_lock_strategy" }
-          : { kind: "use_lock_strategy", wait: reply[2] as WaitPolicy };
-      case "tenant_stopped":
-      case "workflow_changed":
-      case "credential_revoked":
-      case "key_reused":
-      case "in_flight":
-        return { kind: reply[0] };
-      default:
-        return unexpected("admit", reply);
-    }
+    if (reply[0] === "admitted") return parseAdmitted(reply, run);
+    return reply[0] === "replayed" ? parseReplayed(reply) : parseFailure("admit", reply);
   },
 };
 
@@ -64,23 +42,8 @@ export const createRun: ScriptCall<"createRun"> = {
     ...changeArgs(request.run.runId, request.run.change, settings),
   ],
   parse(reply, { run }) {
-    switch (reply[0]) {
-      case "created":
-        return { kind: "created", ...parseCreated(reply, run) };
-      case "limit_reached":
-        return parseLimitReached(reply);
-      case "run_quota_reached":
-      case "key_quota_reached":
-        return { kind: reply[0], quota: Number(reply[2]) };
-      case "tenant_stopped":
-      case "workflow_changed":
-      case "credential_revoked":
-      case "stale_fence":
-      case "reservation_lost":
-        return { kind: reply[0] };
-      default:
-        return unexpected("createRun", reply);
-    }
+    if (reply[0] === "admitted") return parseAdmitted(reply, run);
+    return reply[0] === "reservation_lost" ? { kind: reply[0] } : parseFailure("createRun", reply);
   },
 };
 
@@ -154,8 +117,9 @@ function runArgs(
   ];
 }
 
-function parseCreated(reply: Reply, run: NewRun) {
+function parseAdmitted(reply: Reply, run: NewRun) {
   return {
+    kind: "admitted" as const,
     runId: run.runId,
     status: reply[2] as RunStatus,
     ...slots(reply[3], reply[4]),
@@ -166,8 +130,4 @@ function parseCreated(reply: Reply, run: NewRun) {
 /** In Redis an absent limit is an empty text. */
 function slots(active: unknown, limit: unknown) {
   return limit === "" ? { active: Number(active) } : { active: Number(active), limit: Number(limit) };
-}
-
-function parseLimitReached(reply: Reply) {
-  return { kind: "limit_reached", limit: Number(reply[2]), active: Number(reply[3]) } as const;
 }

@@ -1,7 +1,7 @@
 // What an operation needs to become a script call and back: keys, arguments, and how to read the reply.
 import type { Guard } from "../../domain/lock.ts";
 import { grantMemoryMs } from "../../domain/lock.ts";
-import { InterlockError } from "../../errors.ts";
+import { type ErrorCode, errors, InterlockError } from "../../errors.ts";
 import type { OperationName, OutcomeOf, RequestOf, StoreSettings } from "../../ports/store.ts";
 import type { PartitionKeys, TenantKeys } from "./keys.ts";
 
@@ -67,6 +67,17 @@ export const grantMemory = String(grantMemoryMs);
 
 export function guardArgs({ token, fence, policy, ttlMs }: Guard): string[] {
   return [opaqueWord("token", token), String(fence), policy, duration("ttlMs", ttlMs), grantMemory];
+}
+
+/** A failure is named by its error code, followed by its fields: name, value, name, value. */
+export function parseFailure<Name extends OperationName>(
+  operation: Name,
+  [kind, storeTimeMs, ...fields]: Reply,
+): Extract<OutcomeOf<Name>, { readonly kind: ErrorCode }> {
+  if (!Object.hasOwn(errors, kind)) return unexpected(operation, [kind, storeTimeMs]);
+  const failure: Record<string, unknown> = { kind };
+  for (let at = 0; at < fields.length; at += 2) failure[String(fields[at])] = fields[at + 1];
+  return failure as Extract<OutcomeOf<Name>, { readonly kind: ErrorCode }>;
 }
 
 /** A script answered something that its parser does not know: the two are not of the same version. */

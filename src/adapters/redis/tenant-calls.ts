@@ -44,8 +44,8 @@ export const setTenant: ScriptCall<"setTenant"> = {
       case "saved":
       case "version_conflict":
         return { kind: reply[0], version: Number(reply[2]) };
-      case "credential_revoked":
-        return { kind: "credential_revoked" };
+      case "unauthenticated":
+        return { kind: "unauthenticated" };
       default:
         return unexpected("setTenant", reply);
     }

@@ -1,22 +1,21 @@
 // The runs that hold a tenant's slots, for refusals that name them: remembered for a moment, so that hammering costs one read.
-import type { RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { type SlotHolder, slotHolder } from "../../domain/why/explanation.ts";
 import type { Engine } from "../engine/engine.ts";
 
 export type SlotHolders = {
   /** Oldest first; undefined when the store does not say in time. Never fails and never keeps a refusal waiting for long. */
-  of(tenant: TenantId): Promise<readonly RunHeader[] | undefined>;
+  of(tenant: TenantId): Promise<readonly SlotHolder[] | undefined>;
 };
 
-/** A refusal for want of a slot names the runs that hold them, if that is known; any other answer stays as it is. */
-export async function withHolders<Answer extends { readonly kind: string }>(
+/** A refusal for want of a slot names the runs that hold them, if that is known. */
+export async function withHolders<Answer extends object>(
   holders: SlotHolders,
   tenant: TenantId,
   answer: Answer,
-): Promise<Answer> {
-  if (answer.kind !== "limit_reached") return answer;
-  const named = await holders.of(tenant);
-  return named === undefined ? answer : { ...answer, holders: named };
+): Promise<Answer & { readonly runs?: readonly SlotHolder[] }> {
+  const runs = await holders.of(tenant);
+  return runs === undefined ? answer : { ...answer, runs };
 }
 
 /** Named in one answer. */
@@ -35,15 +34,15 @@ export function createSlotHolders({ ports, config }: Pick<Engine, "ports" | "con
   const { clock, store } = ports;
   const read = new Map<
     TenantId,
-    { readonly atMs: number; readonly holders: Promise<readonly RunHeader[] | undefined> }
+    { readonly atMs: number; readonly holders: Promise<readonly SlotHolder[] | undefined> }
   >();
   const deadlineMs = Math.min(waitMaxMs, config["store.callTimeoutMs"]);
 
-  async function readHolders(tenant: TenantId): Promise<readonly RunHeader[] | undefined> {
+  async function readHolders(tenant: TenantId): Promise<readonly SlotHolder[] | undefined> {
     const request = { tenant, limit: shownMax, describe: shownMax };
     try {
       const answer = await store.listActive(request, { deadlineMs });
-      return answer.kind === "listed" ? answer.runs : undefined;
+      return answer.kind === "listed" ? answer.runs.map(slotHolder) : undefined;
     } catch (error) {
       ports.log.warn("the runs that hold the slots could not be read", { tenant, cause: String(error) });
       return undefined;

@@ -1,161 +1,153 @@
-// Decides whether a run may start: by one atomic operation, or by the pipeline under the tenant's admission lock.
+// Admits a run whose first commit is decided: one call of the store, by the strategy that the run's policies name.
 import type { Config } from "../../config.ts";
 import type { AssignedPolicies } from "../../domain/policy.ts";
 import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
 import { makeRunId, orderedUnique, type RunId, type RunRecord } from "../../domain/run.ts";
-import type { AdmissionStrategy, TenantId, TenantSettings, WaitPolicy } from "../../domain/tenant.ts";
-import { retryAfterSeconds } from "../../domain/wait.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { SlotHolder } from "../../domain/why/explanation.ts";
+import type { Problem } from "../../domain/workflow/compiled.ts";
 import { InterlockError } from "../../errors.ts";
+import { admissionOutcomes, metrics as metricRows } from "../../metrics.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
 import type { Ports } from "../../ports/ports.ts";
-import { askUntilKnown } from "../ask-until-known.ts";
+import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import { ask } from "../ask-until-known.ts";
 import type { StartNotes } from "../canaries/samples.ts";
-import { admitAtomically } from "./admit-atomically.ts";
-import { type AskedRun, askLimits, type Decision, type Gate } from "./gate.ts";
-import type { StartAnswer } from "./start-answer.ts";
+import { type Engine, settingsOf } from "../engine/engine.ts";
+import { assignPolicies } from "../policies/assign-policies.ts";
 import { startUnderLock } from "./start-under-lock.ts";
+
+/** What admission needs of the engine. */
+export type Gate = Pick<Engine, "ports" | "config" | "terms" | "tenants" | "platform">;
+
+/** Every answer to a start: as the store gave it, or why the store was not asked or did not answer. */
+export type StartAnswer =
+  | StoreDecision
+  | { readonly kind: "concurrency_gate_unavailable"; readonly cause: string }
+  /** The run with this id may exist; repeating with the same key finds out. */
+  | { readonly kind: "outcome_unknown"; readonly runId: RunId }
+  /** The caller went away before anything was decided; nothing was left behind. */
+  | { readonly kind: "request_cancelled" }
+  | { readonly kind: "workflow_not_found" }
+  | { readonly kind: "input_invalid"; readonly problems: readonly Problem[] };
+
+type StoreDecision =
+  | Exclude<OutcomeOf<"admit">, Admitted | LimitReached>
+  | (Admitted & { readonly storeTimeMs: number })
+  /** `runs`: who holds the slots, oldest first; absent when the store did not say in time. */
+  | (LimitReached & { readonly runs?: readonly SlotHolder[] });
+type Admitted = Extract<OutcomeOf<"admit">, { kind: "admitted" }>;
+type LimitReached = Extract<OutcomeOf<"admit">, { kind: "max_concurrent_runs_reached" }>;
+
+/** What the gate decides; the rest is refused before it is asked. */
+export type Decision = Exclude<StartAnswer, { kind: "workflow_not_found" | "input_invalid" }>;
 
 /** A run whose first commit is already decided. */
 export type StartRequest = Omit<NewRun, "runId" | "key"> & {
   readonly tenant: TenantId;
-  /** Made here when absent. */
-  readonly runId?: RunId;
   readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
   /** The id of the key that asks, if one does. */
   readonly credential?: string;
   /** Of the request that asks: its admission becomes a child of it. */
   readonly traceparent?: string;
-  /** Decided for this run by rollouts and settings; absent: as the tenant's settings and the process's say. */
-  readonly assigned?: AssignedPolicies;
-  /** Where a canary's samples go. */
-  readonly notes?: StartNotes;
 };
 
-export async function startRun(
-  gate: Gate,
-  request: StartRequest,
-  signal?: AbortSignal,
-): Promise<StartAnswer> {
-  checkRecords(gate.config, request.change.records);
-  const { clock, metrics, random, tracer } = gate.ports;
+/** For runs that are made without the engine: they follow the tenant's policies like any other. */
+export async function startRun(gate: Gate, request: StartRequest, signal?: AbortSignal): Promise<Decision> {
+  const { tenant, key, credential, traceparent, ...run } = request;
+  checkRecords(gate.config, run.change.records);
+  // Whoever has gone before is answered without a call.
+  const settings = signal?.aborted ? {} : await settingsOf(gate, tenant);
+  if (settings === undefined) return gateUnavailable(gate, "the tenant's settings cannot be read");
+  const runId = newRunId(gate.ports, tenant);
+  const assigned = await assignPolicies(gate, settings, runId);
+  const asked = {
+    tenant,
+    run: { ...run, runId, ...(key === undefined ? {} : { key: boundKey(key) }) },
+    ...(credential === undefined ? {} : { credential }),
+  };
+  return admitRun(gate, { asked, assigned, notes: undefined, traceparent }, signal);
+}
+
+export function newRunId({ clock, random }: Ports, tenant: TenantId): RunId {
+  return makeRunId(tenant, orderedUnique(clock.wallMs(), random.token()));
+}
+
+/** The digest that names the key in the store, and what the request wanted. */
+export function boundKey({ text, fingerprint }: NonNullable<StartRequest["key"]>) {
+  return { digest: digestOf("start_run", text), fingerprint };
+}
+
+export type Admission = {
+  readonly asked: RequestOf<"admit">;
+  readonly assigned: AssignedPolicies;
+  /** Where a canary's samples go. */
+  readonly notes: StartNotes | undefined;
+  readonly traceparent: string | undefined;
+};
+
+export async function admitRun(gate: Gate, admission: Admission, signal?: AbortSignal): Promise<Decision> {
+  const { asked, assigned, notes, traceparent } = admission;
+  const { clock, tracer } = gate.ports;
   const startedMs = clock.monotonicMs();
-  const span = tracer.startSpan("admission", "internal", request.traceparent);
-  const run = newRun(gate.ports, request);
-  const { tenant, credential, assigned, notes } = request;
-  const asked = { tenant, run, ...(credential === undefined ? {} : { credential }) };
-  const { strategy, decision } = await decide(gate, asked, { assigned, notes }, signal);
-  const outcome = decision.kind;
-  const labels = { tenant, endpoint: "start_run", strategy, outcome };
+  const span = tracer.startSpan("admission", "internal", traceparent);
+  const strategy = assigned.policies["admission.strategy"];
+  const decision = signal?.aborted
+    ? ({ kind: "request_cancelled" } as const)
+    : strategy === "lock"
+      ? await startUnderLock(gate, admission, signal)
+      : await admitAtomically(gate, asked);
+  const outcome = admissionOutcomes[decision.kind];
   const waitMs = clock.monotonicMs() - startedMs;
+  measure(gate.ports, asked, decision, { strategy, outcome, waitMs });
+  span?.note({
+    tenant: asked.tenant,
+    strategy,
+    outcome,
+    ...("runId" in decision ? { run: decision.runId } : {}),
+  });
+  const isUnavailable =
+    decision.kind === "concurrency_gate_unavailable" || decision.kind === "outcome_unknown";
+  if (decision.kind !== "request_cancelled") notes?.decided({ waitMs, isUnavailable });
+  span?.end(isUnavailable ? "failed" : undefined);
+  return decision;
+}
+
+/** The whole decision is one store operation: no lock, no retries, nothing to clean up. */
+async function admitAtomically(gate: Gate, asked: RequestOf<"admit">): Promise<Decision> {
+  const answer = await ask(gate, "admit", asked, gate.terms.admission);
+  if (answer.kind === "unavailable") return { kind: "concurrency_gate_unavailable", cause: answer.cause };
+  return answer.kind === "unknown" ? { kind: "outcome_unknown", runId: asked.run.runId } : answer;
+}
+
+/** Refused before admission was asked, for want of something else that a start needs. */
+export function gateUnavailable({ config, ports }: Gate, cause: string): Decision {
+  const kind = "concurrency_gate_unavailable";
+  const labels = { strategy: config["admission.strategy"], outcome: admissionOutcomes[kind] };
+  ports.metrics.count("admission_decisions_total", labels);
+  return { kind, cause };
+}
+
+type Measured = { readonly strategy: string; readonly outcome: string; readonly waitMs: number };
+
+function measure(
+  { metrics }: Ports,
+  { tenant, run }: RequestOf<"admit">,
+  decision: Decision,
+  { strategy, outcome, waitMs }: Measured,
+): void {
+  const labels = { tenant, endpoint: "start_run", strategy, outcome };
   metrics.observe("admission_wait_seconds", labels, waitMs / 1000);
   metrics.count("admission_decisions_total", { strategy, outcome });
-  if (outcome === "admitted") metrics.count("run_starts_total", {});
-  if (run.key !== undefined) countReservation(gate.ports, outcome);
-  span?.note({ tenant, strategy, outcome, ...("runId" in decision ? { run: decision.runId } : {}) });
-  const isUnavailable = outcome === "gate_unavailable" || outcome === "outcome_unknown";
-  if (outcome !== "cancelled") notes?.decided({ waitMs, isUnavailable });
-  span?.end(isUnavailable ? "failed" : undefined);
-  return withRetryAfter(decision, () =>
-    retryAfterSeconds(gate.config["admission.retryAfterSeconds"], 1, random.fraction()),
-  );
-}
-
-/** Every refusal that time can change gets a delay of its own, so that refused callers do not return together. */
-function withRetryAfter(decision: Decision, draw: () => number): StartAnswer {
-  switch (decision.kind) {
-    case "in_flight":
-    case "limit_reached":
-    case "run_quota_reached":
-    case "key_quota_reached":
-    case "gate_unavailable":
-    case "outcome_unknown":
-      return { ...decision, retryAfterSeconds: draw() };
-    case "admitted":
-    case "replayed":
-    case "key_reused":
-    case "tenant_stopped":
-    case "workflow_changed":
-    case "credential_revoked":
-    case "cancelled":
-      return decision;
+  if ("active" in decision) metrics.set("active_runs", { tenant }, decision.active);
+  if (decision.kind === "admitted") metrics.count("run_starts_total", {});
+  const found = decision.kind === "admitted" ? "new" : outcome;
+  if (run.key !== undefined && keyOutcomes.has(found)) {
+    metrics.count("idempotency_reservations_total", { outcome: found });
   }
 }
 
-type Given = {
-  readonly assigned: AssignedPolicies | undefined;
-  readonly notes: StartNotes | undefined;
-};
-
-type Decided = { readonly strategy: AdmissionStrategy; readonly decision: Decision };
-
-async function decide(
-  gate: Gate,
-  asked: AskedRun,
-  { assigned, notes }: Given,
-  signal: AbortSignal | undefined,
-): Promise<Decided> {
-  const { tenant } = asked;
-  if (signal?.aborted)
-    return { strategy: gate.config["admission.strategy"], decision: { kind: "cancelled" } };
-  const choice = assigned === undefined ? chooseStrategy(gate, tenant) : choiceByPolicies(assigned);
-  const chosen = choice instanceof Promise ? await choice : choice;
-  if (chosen.kind === "gate_unavailable") return { strategy: "lock", decision: chosen };
-  if (chosen.kind === "atomic") {
-    const decision = await admitAtomically(gate, chosen.isDecided ? { ...asked, decided: true } : asked);
-    if (decision.kind !== "use_lock_strategy") return { strategy: "atomic", decision };
-    const { wait = assigned?.policies["admission.wait"] ?? gate.config["admission.wait"] } = decision;
-    gate.tenants.learnStrategy(tenant, { admissionStrategy: "lock", admissionWait: wait });
-    return { strategy: "lock", decision: await startUnderLock(gate, asked, { wait, notes }, signal) };
-  }
-  const { wait } = chosen;
-  return { strategy: "lock", decision: await startUnderLock(gate, asked, { wait, notes }, signal) };
-}
-
-type Choice =
-  /** `isDecided`: by a rollout for this run, whatever the tenant's record says of the others. */
-  | { readonly kind: "atomic"; readonly isDecided: boolean }
-  | { readonly kind: "lock"; readonly wait: WaitPolicy }
-  | { readonly kind: "gate_unavailable"; readonly cause: string };
-
-/** Only a process set to `lock` must ask first: `admit` itself refuses for a tenant that is set to `lock`. */
-function chooseStrategy(gate: Gate, tenant: TenantId): Choice | Promise<Choice> {
-  const { config, tenants } = gate;
-  const known = tenants.recallStrategy(tenant);
-  if (known !== undefined) return choiceBy(config, known);
-  return config["admission.strategy"] === "atomic" ? atomic : lookUpStrategy(gate, tenant);
-}
-
-const atomic = { kind: "atomic", isDecided: false } as const;
-
-function choiceByPolicies({ policies, sources }: AssignedPolicies): Choice {
-  if (policies["admission.strategy"] === "lock") return { kind: "lock", wait: policies["admission.wait"] };
-  return { kind: "atomic", isDecided: sources["admission.strategy"] === "tenant_rollout" };
-}
-
-async function lookUpStrategy({ config, ports, tenants }: Gate, tenant: TenantId): Promise<Choice> {
-  const answer = await askUntilKnown(ports, "getTenant", askLimits(config), (deadlineMs) =>
-    ports.store.getTenant({ tenant }, { deadlineMs }),
-  );
-  if (answer.kind !== "tenant") return { kind: "gate_unavailable", cause: answer.cause };
-  tenants.learn(tenant, answer.record.settings);
-  return choiceBy(config, answer.record.settings);
-}
-
-function choiceBy(config: Config, settings: TenantSettings): Choice {
-  const strategy = settings.admissionStrategy ?? config["admission.strategy"];
-  return strategy === "atomic"
-    ? atomic
-    : { kind: "lock", wait: settings.admissionWait ?? config["admission.wait"] };
-}
-
-function newRun(ports: Ports, request: StartRequest): NewRun {
-  const { tenant, key, workflow, revision, definition, actor, change, start } = request;
-  const runId = request.runId ?? makeRunId(tenant, orderedUnique(ports.clock.wallMs(), ports.random.token()));
-  const pinned = revision === undefined ? {} : { revision };
-  const run = { runId, workflow, ...pinned, definition, actor, change, start };
-  if (key === undefined) return run;
-  return { ...run, key: { digest: digestOf("start_run", key.text), fingerprint: key.fingerprint } };
-}
+const keyOutcomes: ReadonlySet<string> = new Set(metricRows.idempotency_reservations_total.values.outcome);
 
 /** Bounds what one admission writes, so that it never holds the store for long. */
 function checkRecords(config: Config, records: readonly RunRecord[]): void {
@@ -174,15 +166,4 @@ function checkRecords(config: Config, records: readonly RunRecord[]): void {
   if (bytes > bytesMax) {
     throw new InterlockError("invalid_request", `initial records of ${bytes} bytes, ${bytesMax} are allowed`);
   }
-}
-
-function countReservation(ports: Ports, outcome: Decision["kind"]): void {
-  const counted: Partial<Record<Decision["kind"], string>> = {
-    admitted: "new",
-    replayed: "replayed",
-    key_reused: "key_reused",
-    in_flight: "in_flight",
-  };
-  const label = counted[outcome];
-  if (label !== undefined) ports.metrics.count("idempotency_reservations_total", { outcome: label });
 }

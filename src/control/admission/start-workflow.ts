@@ -2,24 +2,35 @@
 import type { NewRunFacts } from "../../domain/engine/contract.ts";
 import { problemsOfInput } from "../../domain/engine/input-problems.ts";
 import { startRun as firstCommit } from "../../domain/engine/start.ts";
-import { makeRunId, orderedUnique } from "../../domain/run.ts";
+import type { RunId } from "../../domain/run.ts";
 import { unchanged } from "../../domain/run-change.ts";
-import { retryAfterSeconds } from "../../domain/wait.ts";
-import type { StartWorkflowAnswer, StartWorkflowRequest } from "../control-api.ts";
+import type { TenantSettings } from "../../domain/tenant.ts";
+import { admissionOutcomes } from "../../metrics.ts";
+import type { NewRun } from "../../ports/admission-operations.ts";
+import type { RequestOf } from "../../ports/store.ts";
+import type { StartWorkflowRequest } from "../control-api.ts";
 import { afterCommit, remember } from "../engine/after-commit.ts";
 import { drainRun } from "../engine/drain-run.ts";
 import { type Engine, settingsOf } from "../engine/engine.ts";
 import { KnownRecords } from "../engine/run-cache.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
 import type { CurrentWorkflow } from "../workflows/definitions.ts";
-import type { StartAnswer } from "./start-answer.ts";
-import { startRun } from "./start-run.ts";
+import { withHolders } from "./slot-holders.ts";
+import {
+  admitRun,
+  boundKey,
+  type Decision,
+  gateUnavailable,
+  newRunId,
+  type StartAnswer,
+  startRun,
+} from "./start-run.ts";
 
 export async function startWorkflow(
   engine: Engine,
   request: StartWorkflowRequest,
   signal?: AbortSignal,
-): Promise<StartWorkflowAnswer> {
+): Promise<StartAnswer> {
   const { caller, workflow } = request;
   for (let tries = 1; ; tries += 1) {
     const current = await engine.definitions.current(caller.tenant, workflow);
@@ -34,8 +45,8 @@ export async function startWorkflow(
     );
     if (problems.length > 0) return replayOr(engine, request, { kind: "input_invalid", problems }, signal);
     if (workMax - work.left > costlyCheckUnits) await engine.ports.clock.yield();
-    const answer = await startBy(engine, { ...request, workLeft: work.left }, current, signal);
-    if (answer.kind !== "workflow_changed") return answer;
+    const answer = await startPinned(engine, { ...request, pinned: current, workLeft: work.left }, signal);
+    if (answer.kind !== "version_conflict") return answer;
     // Somebody saved the workflow since this process read it. Nothing was admitted: read it again.
     engine.definitions.forgetCurrent(caller.tenant, workflow);
     if (tries === 3) return gateUnavailable(engine, "the workflow keeps changing");
@@ -51,11 +62,10 @@ const costlyCheckUnits = 20_000;
  */
 export async function replayOr<Refusal>(
   engine: Engine,
-  request: Pick<StartWorkflowRequest, "caller" | "workflow" | "key" | "traceparent">,
+  { caller, workflow, key, traceparent }: Omit<StartWorkflowRequest, "input">,
   refusal: Refusal,
   signal: AbortSignal | undefined,
-): Promise<StartWorkflowAnswer | Refusal> {
-  const { caller, workflow, key, traceparent } = request;
+): Promise<Decision | Refusal> {
   if (key === undefined) return refusal;
   const { tenant, actor, credential } = caller;
   const change = { ...unchanged, status: "pending", timeline: "[]" } as const;
@@ -67,129 +77,117 @@ export async function replayOr<Refusal>(
     ...(traceparent === undefined ? {} : { traceparent }),
   };
   const answer = await startRun(engine, asked, signal);
-  return unboundKinds.includes(answer.kind) ? refusal : answer;
+  return unboundKinds.has(answer.kind) ? refusal : answer;
 }
 
 /** What the gate says when the key is bound to nothing. */
-const unboundKinds: readonly StartAnswer["kind"][] = [
-  "workflow_changed",
-  "limit_reached",
+const unboundKinds: ReadonlySet<Decision["kind"]> = new Set([
+  "version_conflict",
+  "max_concurrent_runs_reached",
   "tenant_stopped",
-  "run_quota_reached",
-  "key_quota_reached",
-];
+  "quota_reached",
+  "idempotency_quota_reached",
+]);
 
-/** What a run is pinned to; without a revision it may differ from what the workflow says today. */
-type StartBasis = Pick<CurrentWorkflow, "definition" | "hash"> & { readonly revision?: number };
-
-type RunRequest = StartWorkflowRequest &
+type PinnedStart = StartWorkflowRequest &
   Pick<NewRunFacts, "rerun"> & {
+    /** Without a revision it may differ from what the workflow says today. */
+    readonly pinned: Pick<CurrentWorkflow, "definition" | "hash"> & { readonly revision?: number };
     /** What checking the input has left to the first commit. */
     readonly workLeft?: number;
   };
 
-/** A run whose caller has no trace begins one, so that what it does is found together. */
-export async function startBy(
+/** Prepares the first commit, asks the store once, and does what follows a commit. */
+export async function startPinned(
   engine: Engine,
-  request: RunRequest,
-  basis: StartBasis,
-  signal: AbortSignal | undefined,
-): Promise<StartWorkflowAnswer> {
-  const { tracer } = engine.ports;
-  const span =
-    request.traceparent === undefined ? tracer.startSpan("start", "internal", undefined) : undefined;
-  if (span === undefined) return startPinned(engine, request, basis, signal);
-  const { traceparent } = span;
-  const answer = await startPinned(engine, { ...request, traceparent }, basis, signal);
-  span.note({ tenant: request.caller.tenant, outcome: answer.kind });
-  span.end();
-  return answer;
-}
-
-async function startPinned(
-  engine: Engine,
-  request: RunRequest,
-  { definition, hash, revision }: StartBasis,
-  signal: AbortSignal | undefined,
-): Promise<StartWorkflowAnswer> {
-  const { ports, config, storeTime } = engine;
-  const { caller, workflow, input, key, traceparent, rerun, workLeft } = request;
-  const { tenant, actor, credential, person } = caller;
+  request: PinnedStart,
+  signal?: AbortSignal,
+): Promise<Decision> {
+  const { caller, pinned } = request;
+  const { tenant, actor } = caller;
   const settings = await settingsOf(engine, tenant);
   // Without them nobody knows whether duties are separate: a run that is not would stay so.
   if (settings === undefined) return gateUnavailable(engine, "the tenant's settings cannot be read");
-  const separateDuties = settings.separateDuties ?? config["approvals.separateDuties"] === "yes";
-  const runId = makeRunId(tenant, orderedUnique(ports.clock.wallMs(), ports.random.token()));
+  // A run whose caller has no trace begins one, so that what it does is found together.
+  const span =
+    request.traceparent === undefined
+      ? engine.ports.tracer.startSpan("start", "internal", undefined)
+      : undefined;
+  const traceparent = request.traceparent ?? span?.traceparent;
+  const runId = newRunId(engine.ports, tenant);
   const assigned = await assignPolicies(engine, settings, runId);
   const notes = engine.samples.ofStart(assigned.arm);
-  const nowMs = storeTime.nowMs();
-  const started = engine.computing.time("first_commit", tenant, () =>
-    firstCommit(
-      definition,
-      {
-        runId,
-        tenant,
-        actor,
-        input,
-        nowMs,
-        separateDuties,
-        ...(person === undefined ? {} : { person }),
-        ...(traceparent === undefined ? {} : { traceparent }),
-        ...(rerun === undefined ? {} : { rerun }),
-      },
-      { ...engine.terms.commit, ...(workLeft === undefined ? {} : { workMax: workLeft }) },
-    ),
-  );
+  const started = prepare(engine, request, { runId, traceparent, settings });
   const preclaim = engine.offers.preclaim({ tenant, runId, records: new Map() }, started.change);
   const { change } = preclaim;
-  const answer = await startRun(
-    engine,
-    {
-      tenant,
-      runId,
-      workflow,
-      ...(revision === undefined ? {} : { revision }),
-      definition: hash,
-      actor,
-      change,
-      start: started.large ? "inbox" : "applied",
-      ...(key === undefined ? {} : { key }),
-      ...(credential === undefined ? {} : { credential }),
-      ...(traceparent === undefined ? {} : { traceparent }),
-      assigned,
-      ...(notes === undefined ? {} : { notes }),
-    },
-    signal,
-  );
-  if (answer.kind !== "admitted") {
-    preclaim.abandon();
+  let isCommitted = false;
+  try {
+    const asked = askedOf(request, { runId, change, start: started.large ? "inbox" : "applied" });
+    const answer = await admitRun(engine, { asked, assigned, notes, traceparent }, signal);
+    span?.note({ tenant, outcome: admissionOutcomes[answer.kind] });
+    if (answer.kind === "max_concurrent_runs_reached") return withHolders(engine.slotHolders, tenant, answer);
+    if (answer.kind !== "admitted") return answer;
+    if (started.large) {
+      engine.background.run("starting a large run", () => drainRun(engine, tenant, runId));
+      return answer;
+    }
+    isCommitted = true;
+    const { claims, storeTimeMs } = answer;
+    const run = { tenant, runId, actor, definition: pinned.hash, status: change.status, proposing: false };
+    const before = { ...run, version: 0, commitId: "", records: new KnownRecords() };
+    remember(engine, before, change, { version: 1, commitId: runId });
+    afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
     return answer;
+  } finally {
+    if (!isCommitted) preclaim.abandon();
+    span?.end();
   }
-  const { claims, storeTimeMs } = answer;
-  if (started.large) {
-    preclaim.abandon();
-    engine.background.run("starting a large run", () => drainRun(engine, tenant, runId));
-    return answer;
-  }
-  const run = {
-    tenant,
-    runId,
-    actor,
-    definition: hash,
-    version: 0,
-    commitId: "",
-    status: change.status,
-    proposing: false,
-  };
-  remember(engine, { ...run, records: new KnownRecords() }, change, { version: 1, commitId: runId });
-  afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
-  return answer;
 }
 
-/** Decided before admission was asked, by what a start needs besides. */
-function gateUnavailable({ config, ports }: Engine, cause: string): StartWorkflowAnswer {
-  const strategy = config["admission.strategy"];
-  ports.metrics.count("admission_decisions_total", { strategy, outcome: "gate_unavailable" });
-  const seconds = retryAfterSeconds(config["admission.retryAfterSeconds"], 1, ports.random.fraction());
-  return { kind: "gate_unavailable", cause, retryAfterSeconds: seconds };
+type Known = {
+  readonly runId: RunId;
+  readonly traceparent: string | undefined;
+  readonly settings: TenantSettings;
+};
+
+/** The first commit. Without I/O: whatever it needs was read before. */
+function prepare(
+  { computing, config, storeTime, terms }: Engine,
+  { caller, input, pinned, rerun, workLeft }: PinnedStart,
+  { runId, traceparent, settings }: Known,
+) {
+  const { tenant, actor, person } = caller;
+  const facts: NewRunFacts = {
+    runId,
+    tenant,
+    actor,
+    input,
+    nowMs: storeTime.nowMs(),
+    separateDuties: settings.separateDuties ?? config["approvals.separateDuties"] === "yes",
+    ...(person === undefined ? {} : { person }),
+    ...(traceparent === undefined ? {} : { traceparent }),
+    ...(rerun === undefined ? {} : { rerun }),
+  };
+  const limits = { ...terms.commit, ...(workLeft === undefined ? {} : { workMax: workLeft }) };
+  return computing.time("first_commit", tenant, () => firstCommit(pinned.definition, facts, limits));
+}
+
+function askedOf(
+  { caller, workflow, key, pinned }: PinnedStart,
+  decided: Pick<NewRun, "runId" | "change" | "start">,
+): RequestOf<"admit"> {
+  const { tenant, actor, credential } = caller;
+  const { hash, revision } = pinned;
+  return {
+    tenant,
+    run: {
+      ...decided,
+      workflow,
+      definition: hash,
+      actor,
+      ...(revision === undefined ? {} : { revision }),
+      ...(key === undefined ? {} : { key: boundKey(key) }),
+    },
+    ...(credential === undefined ? {} : { credential }),
+  };
 }

@@ -110,7 +110,7 @@ function refusalOf(request: DecideRequest, because: string, approval: Approval |
     case "run_ended":
       return { kind: "run_ended" };
     case "credential_revoked":
-      return { kind: "credential_revoked" };
+      return { kind: "unauthenticated" };
     default:
       return { kind: "not_found" };
   }

@@ -1,6 +1,5 @@
 // Everything that may be asked about work that was given up.
 import type { TenantId } from "../../domain/tenant.ts";
-import type { SlotHolders } from "../admission/slot-holders.ts";
 import type { Caller, WriteTrouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { inspectDeadLetter, type LetterAnswer } from "./inspect-dead-letter.ts";
@@ -26,11 +25,11 @@ export type DeadLetterApi = {
   purgeDeadLetters(caller: Caller, request: PurgeRequest): Promise<PurgeAnswer>;
 };
 
-export function createDeadLetterApi(engine: Engine, holders: SlotHolders): DeadLetterApi {
+export function createDeadLetterApi(engine: Engine): DeadLetterApi {
   return {
     listDeadLetters: (tenant, page) => listDeadLetters(engine, tenant, page),
     inspectDeadLetter: (tenant, id) => inspectDeadLetter(engine, tenant, id),
-    retryDeadLetter: (caller, id) => retryDeadLetter({ engine, holders }, caller, id),
+    retryDeadLetter: (caller, id) => retryDeadLetter(engine, caller, id),
     removeDeadLetter: (caller, id) => removeDeadLetter(engine, caller, id),
     purgeDeadLetters: (caller, request) => purgeDeadLetters(engine, caller, request),
   };

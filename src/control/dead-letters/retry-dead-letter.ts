@@ -1,9 +1,8 @@
 // Lets the step of a dead letter go on with its next attempt; a run that has failed is opened again. Repeating is safe.
 import type { JobId } from "../../domain/job.ts";
-import type { RunHeader, RunId } from "../../domain/run.ts";
-import { retryAfterSeconds } from "../../domain/wait.ts";
+import type { RunId } from "../../domain/run.ts";
+import type { SlotHolder } from "../../domain/why/explanation.ts";
 import type { DeliveryRefusal } from "../../ports/run-operations.ts";
-import type { SlotHolders } from "../admission/slot-holders.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Caller, Trouble } from "../control-api.ts";
 import { deliverEntry } from "../engine/deliver-entry.ts";
@@ -22,29 +21,26 @@ export type RetryAnswer =
   | { readonly kind: "not_found" }
   | { readonly kind: "not_retryable"; readonly because: string }
   | {
-      readonly kind: "limit_reached";
+      readonly kind: "max_concurrent_runs_reached";
       readonly limit?: number;
       readonly active?: number;
-      readonly holders?: readonly RunHeader[];
-      readonly retryAfterSeconds: number;
+      readonly runs?: readonly SlotHolder[];
     }
   | { readonly kind: "tenant_stopped" }
-  | { readonly kind: "credential_revoked" }
+  | { readonly kind: "unauthenticated" }
   | Trouble;
 
-type RetryDesk = { readonly engine: Engine; readonly holders: SlotHolders };
-
-export async function retryDeadLetter(desk: RetryDesk, caller: Caller, id: string): Promise<RetryAnswer> {
-  const found = await inspectDeadLetter(desk.engine, caller.tenant, id);
+export async function retryDeadLetter(engine: Engine, caller: Caller, id: string): Promise<RetryAnswer> {
+  const found = await inspectDeadLetter(engine, caller.tenant, id);
   if (found.kind !== "letter") return withoutEffect(found);
   const { letter } = found;
-  const verdict = await finalVerdict(desk.engine, caller, found);
+  const verdict = await finalVerdict(engine, caller, found);
   if (verdict.kind !== "retryable" && verdict.kind !== "already_retried") return withoutEffect(verdict);
   const { jobId, runId, step } = letter;
   if (jobId === undefined || runId === undefined || step === undefined) return aboutNothing;
   const name = { jobId, runId, step };
   if (verdict.kind === "already_retried") return { kind: "retrying", ...name, already: true };
-  return deliverRetry(desk, caller, { ...found, name });
+  return deliverRetry(engine, caller, { ...found, name });
 }
 
 /** The run is read after its letter: what looks like a step that has gone on may be another's retry of this very letter. */
@@ -67,11 +63,10 @@ type RetryableLetter = LetterDetails & {
 };
 
 async function deliverRetry(
-  desk: RetryDesk,
+  engine: Engine,
   { tenant, actor, credential }: Caller,
   { letter, name }: RetryableLetter,
 ): Promise<RetryAnswer> {
-  const { engine } = desk;
   // By the letter: two who retry at once bring the same entry.
   const entryId = `retry:${letter.id}`;
   const entry = { kind: "retry", entryId, letterId: letter.id, jobId: name.jobId, actor } as const;
@@ -82,7 +77,7 @@ async function deliverRetry(
       engine.ports.metrics.count("dead_letters_retried_total", { reason: letter.reason });
       return { kind: "retrying", ...name, already: false };
     case "refused":
-      return answer.because === "limit_reached" ? limitReached(desk, tenant) : refusalOf(answer.because);
+      return answer.because === "limit_reached" ? limitReached(engine, tenant) : refusalOf(answer.because);
     case "unavailable":
     case "unknown":
       return answer;
@@ -94,7 +89,7 @@ const refusals: { readonly [Because in DeliveryRefusal]?: RetryAnswer } = {
   letter_not_found: { kind: "not_found" },
   run_not_found: { kind: "not_retryable", because: "its run is gone" },
   tenant_stopped: { kind: "tenant_stopped" },
-  credential_revoked: { kind: "credential_revoked" },
+  credential_revoked: { kind: "unauthenticated" },
 };
 
 function refusalOf(because: DeliveryRefusal): RetryAnswer {
@@ -104,15 +99,14 @@ function refusalOf(because: DeliveryRefusal): RetryAnswer {
 }
 
 /** Names who holds the slots, where the store says so. */
-async function limitReached({ engine, holders }: RetryDesk, tenant: Caller["tenant"]): Promise<RetryAnswer> {
-  const { ports, config } = engine;
-  const [named, counted] = await Promise.all([holders.of(tenant), ask(engine, "countActive", { tenant })]);
+async function limitReached(engine: Engine, tenant: Caller["tenant"]): Promise<RetryAnswer> {
+  const reading = [engine.slotHolders.of(tenant), ask(engine, "countActive", { tenant })] as const;
+  const [runs, counted] = await Promise.all(reading);
   return {
-    kind: "limit_reached",
+    kind: "max_concurrent_runs_reached",
     ...(counted.kind !== "counted" || counted.limit === undefined
       ? {}
       : { limit: counted.limit, active: counted.active }),
-    ...(named === undefined ? {} : { holders: named }),
-    retryAfterSeconds: retryAfterSeconds(config["admission.retryAfterSeconds"], 1, ports.random.fraction()),
+    ...(runs === undefined ? {} : { runs }),
   };
 }

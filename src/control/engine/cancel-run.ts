@@ -20,7 +20,7 @@ export async function cancelRun(
   if (answer.kind === "accepted") return { kind: "cancelling" };
   if (answer.kind !== "refused") return answer;
   if (answer.because === "already_cancelling") return { kind: "cancelling" };
-  if (answer.because === "credential_revoked") return { kind: "credential_revoked" };
+  if (answer.because === "credential_revoked") return { kind: "unauthenticated" };
   if (answer.because !== "run_ended") return { kind: "not_found" };
   const header = await readHeader(engine, caller, runId);
   if (header.kind !== "run") return header;
@@ -42,7 +42,7 @@ export async function deleteRun(
   for (let cancelled = false; ; ) {
     const answer = await removePart(engine, caller, runId);
     if (answer.kind === "deleted" || answer.kind === "not_found") return { kind: answer.kind };
-    if (answer.kind === "credential_revoked") return { kind: "credential_revoked" };
+    if (answer.kind === "unauthenticated") return { kind: "unauthenticated" };
     if (answer.kind === "unknown" || answer.kind === "unavailable") {
       return { kind: answer.kind, cause: answer.cause };
     }

@@ -5,6 +5,7 @@ import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { Bus } from "../../ports/bus.ts";
 import type { DefinitionJudge } from "../../ports/definition-judge.ts";
 import type { Ports } from "../../ports/ports.ts";
+import type { SlotHolders } from "../admission/slot-holders.ts";
 import type { TenantCache } from "../admission/tenant-cache.ts";
 import { type AskLimits, ask } from "../ask-until-known.ts";
 import type { SealBook } from "../audit/seal-trail.ts";
@@ -53,6 +54,7 @@ export type Engine = {
   readonly announcer: ChangeAnnouncer;
   readonly lockWaiters: LockWaiters;
   readonly seals: SealBook;
+  readonly slotHolders: SlotHolders;
 };
 
 /** What the settings say of calls, commits and locks: worked out once, when the process starts. */
@@ -81,12 +83,17 @@ export function engineTerms(config: Config): EngineTerms {
 }
 
 /** The tenant's settings as of at most a few seconds ago; undefined when the store does not answer. */
-export async function settingsOf(engine: Engine, tenant: TenantId): Promise<TenantSettings | undefined> {
+export function settingsOf(
+  engine: Pick<Engine, "ports" | "terms" | "tenants">,
+  tenant: TenantId,
+): TenantSettings | undefined | Promise<TenantSettings | undefined> {
   const { tenants } = engine;
   const known = tenants.recall(tenant);
   if (known !== undefined) return known;
-  const answer = await ask(engine, "getTenant", { tenant });
-  if (answer.kind !== "tenant") return undefined;
-  tenants.learn(tenant, answer.record.settings);
-  return answer.record.settings;
+  return tenants.shareRead(tenant, async () => {
+    const answer = await ask(engine, "getTenant", { tenant });
+    if (answer.kind !== "tenant") return undefined;
+    tenants.learn(tenant, answer.record.settings);
+    return answer.record.settings;
+  });
 }

@@ -38,7 +38,7 @@ export function createWakes(): Wakes {
 /** The outcomes that may have added an event row. Looked at where all calls of a process pass, so that no flow can forget it. */
 const changing: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf<Name>["kind"]> } = {
   admit: ["admitted"],
-  createRun: ["created"],
+  createRun: ["admitted"],
   deliver: ["applied", "delivered"],
   commit: ["committed"],
   deleteRun: ["deleted"],

@@ -12,7 +12,7 @@ import { type Match, type Offer, placeOf, termsOf } from "./offers.ts";
 const batchMax = 64;
 
 /** Why no job may be claimed at all. */
-type ClaimRefusal = "tenant_stopped" | "credential_revoked";
+type ClaimRefusal = "tenant_stopped" | "unauthenticated";
 
 type Claims = { readonly granted: number; readonly refusal?: ClaimRefusal };
 
@@ -113,5 +113,6 @@ function takeBack(
     return undefined;
   }
   limits.unused(tenant, place);
-  return because === "tenant_stopped" || because === "credential_revoked" ? because : undefined;
+  if (because === "tenant_stopped") return because;
+  return because === "credential_revoked" ? "unauthenticated" : undefined;
 }

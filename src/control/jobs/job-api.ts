@@ -36,7 +36,7 @@ export type PollAnswer =
   /** `draining`: the worker's pool gets no more jobs. */
   | { readonly kind: "jobs"; readonly jobs: readonly ClaimedJob[]; readonly draining?: true }
   | { readonly kind: "tenant_stopped" }
-  | { readonly kind: "credential_revoked" }
+  | { readonly kind: "unauthenticated" }
   | Trouble;
 
 export type Beat = {

@@ -85,7 +85,7 @@ async function tryUntilDecided(
         metrics.count("unknown_outcomes_total", { operation: "acquireLock" });
         unresolved = { ...attempt, openUntilMs: answer.notAfterMs };
         break;
-      case "credential_revoked":
+      case "unauthenticated":
       case "tenant_stopped":
       case "lock_quota_reached":
       case "ticket_quota_reached":
@@ -112,7 +112,7 @@ function whyNot(answer: Answer<"acquireLock">): NotAcquired {
     case "unknown":
     case "unavailable":
       return { kind: answer.kind, cause: answer.cause };
-    case "credential_revoked":
+    case "unauthenticated":
     case "tenant_stopped":
     case "lock_quota_reached":
     case "ticket_quota_reached":

@@ -122,7 +122,7 @@ class Acquisition {
         return this.#busy(answer);
       case "already_released":
         return this.#startAfresh();
-      case "credential_revoked":
+      case "unauthenticated":
       case "tenant_stopped":
         if (this.#mayHold) await this.#giveBack(answer.storeTimeMs);
         return { kind: answer.kind };

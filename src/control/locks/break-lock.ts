@@ -22,7 +22,7 @@ export async function breakLock(desk: LockDesk, request: BreakLockRequest): Prom
     case "superseded":
       return { kind: "superseded", fence: answer.fence };
     case "free":
-    case "credential_revoked":
+    case "unauthenticated":
       return { kind: answer.kind };
     case "unavailable":
     case "unknown":

@@ -35,7 +35,7 @@ export type AcquireLockAnswer =
   | { readonly kind: "busy"; readonly holder?: HeldLock; readonly waitedMs: number }
   /** The caller's token was granted and given back before: it can own nothing again. */
   | { readonly kind: "token_used" }
-  | { readonly kind: "credential_revoked" }
+  | { readonly kind: "unauthenticated" }
   | { readonly kind: "tenant_stopped" }
   | { readonly kind: "too_many_waiters" }
   | QuotaReached

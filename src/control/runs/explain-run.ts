@@ -6,7 +6,7 @@ import { defaultPool, hasLimits } from "../../domain/place.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { explainEndedRun, explainLiveRun } from "../../domain/why/explain-run.ts";
-import type { Explanation } from "../../domain/why/explanation.ts";
+import type { Explanation, SlotHolder } from "../../domain/why/explanation.ts";
 import type {
   EndedRunFacts,
   LetterFacts,
@@ -16,7 +16,6 @@ import type {
   SlotFacts,
   WorkerFacts,
 } from "../../domain/why/facts.ts";
-import type { SlotHolders } from "../admission/slot-holders.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -26,7 +25,6 @@ import { gatherSteps } from "./gather-steps.ts";
 type WhyDesk = {
   readonly engine: Engine;
   readonly workers: WorkerViews;
-  readonly holders: SlotHolders;
 };
 
 export type WhyAnswer =
@@ -131,7 +129,7 @@ async function readPlaces(
   };
 }
 
-async function explainEnded({ engine, holders }: WhyDesk, seen: SeenRun): Promise<Explanation> {
+async function explainEnded({ engine }: WhyDesk, seen: SeenRun): Promise<Explanation> {
   const { tenant, header, run, nowMs } = seen;
   const didFail = header.status !== "succeeded" && header.status !== "cancelled";
   const [failed, letter, slots] = await Promise.all([
@@ -141,7 +139,8 @@ async function explainEnded({ engine, holders }: WhyDesk, seen: SeenRun): Promis
   ]);
   const isFull =
     slots.kind === "known" && slots.value.active >= (slots.value.limit ?? Number.POSITIVE_INFINITY);
-  const named = letter.kind === "known" && isFull ? holdersPart(await holders.of(tenant)) : undefined;
+  const named =
+    letter.kind === "known" && isFull ? holdersPart(await engine.slotHolders.of(tenant)) : undefined;
   const { failedStep, unanswered } = failed;
   return explainEndedRun({
     ...{ header, nowMs, slots, letter, unanswered },
@@ -151,7 +150,7 @@ async function explainEnded({ engine, holders }: WhyDesk, seen: SeenRun): Promis
   });
 }
 
-function holdersPart(named: readonly RunHeader[] | undefined): Part<readonly RunHeader[]> {
+function holdersPart(named: readonly SlotHolder[] | undefined): Part<readonly SlotHolder[]> {
   return named === undefined ? { kind: "unanswered" } : { kind: "known", value: named };
 }
 

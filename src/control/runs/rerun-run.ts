@@ -1,13 +1,14 @@
 // Starts a run anew from one of its steps: what was done before that step is taken over, the rest is done again.
-import { planRerun, type RerunPlan } from "../../domain/engine/copy-steps.ts";
+import { notPossible, planRerun, type RerunNotPossible } from "../../domain/engine/copy-steps.ts";
 import { inputRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readStepRecord, type StepRecord } from "../../domain/engine/records.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { Fingerprint } from "../../domain/reservation.ts";
 import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
-import { replayOr, startBy } from "../admission/start-workflow.ts";
-import type { Caller, StartWorkflowAnswer, Trouble } from "../control-api.ts";
+import type { StartAnswer } from "../admission/start-run.ts";
+import { replayOr, startPinned } from "../admission/start-workflow.ts";
+import type { Caller, Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { loadRun } from "./read-run.ts";
 
@@ -20,10 +21,10 @@ export type RerunRequest = {
 };
 
 export type RerunRefusal =
-  | { readonly kind: "not_found" }
-  /** The definition that the run is pinned to is gone. */
-  | { readonly kind: "definition_missing" }
-  | Exclude<RerunPlan, { kind: "plan" }>;
+  | { readonly kind: "run_not_found" }
+  | RerunNotPossible
+  /** So far things were only read: whatever is not known, nothing was changed. */
+  | { readonly kind: "store_unavailable"; readonly cause: string };
 
 export type PlannedRerun = {
   readonly kind: "planned";
@@ -44,7 +45,7 @@ type Plan = {
 export async function planRerunOf(
   engine: Engine,
   request: RerunRequest,
-): Promise<PlannedRerun | RerunRefusal | Trouble> {
+): Promise<PlannedRerun | RerunRefusal> {
   const plan = await planOf(engine, request);
   if (plan.kind !== "ready") return plan;
   const steps = [...plan.definition.steps.values()].sort((left, right) => left.order - right.order);
@@ -58,10 +59,10 @@ export async function rerunRun(
   engine: Engine,
   request: RerunRequest,
   signal?: AbortSignal,
-): Promise<StartWorkflowAnswer | RerunRefusal | Trouble> {
+): Promise<StartAnswer | RerunRefusal> {
   const { caller, runId, fromStep, key, traceparent } = request;
   const plan = await planOf(engine, request);
-  if (plan.kind === "unavailable" || plan.kind === "unknown") return plan;
+  if (plan.kind === "store_unavailable") return plan;
   if (plan.kind !== "ready") {
     // A key that is bound answers with its run, whatever became of the run that it went on from.
     const asked = { caller, workflow: "", ...(key === undefined ? {} : { key }) };
@@ -75,22 +76,23 @@ export async function rerunRun(
     ...(key === undefined ? {} : { key }),
     ...(traceparent === undefined ? {} : { traceparent }),
     rerun: { of: runId, fromStep },
+    pinned: { definition, hash: header.definition },
   };
-  return startBy(engine, start, { definition, hash: header.definition }, signal);
+  return startPinned(engine, start, signal);
 }
 
-async function planOf(engine: Engine, request: RerunRequest): Promise<Plan | RerunRefusal | Trouble> {
+async function planOf(engine: Engine, request: RerunRequest): Promise<Plan | RerunRefusal> {
   const { caller, runId, fromStep } = request;
   const { tenant } = caller;
   const first = await loadRun(engine, tenant, runId, [inputRecordKey]);
-  if (first.kind !== "run") return first;
+  if (first.kind !== "run") return notRead(first);
   const pinned = await engine.definitions.pinned(tenant, first.header.definition);
-  if (pinned.kind === "missing") return { kind: "definition_missing" };
-  if (pinned.kind !== "compiled") return pinned;
+  if (pinned.kind === "missing") return notPossible("the definition that the run is pinned to is gone");
+  if (pinned.kind !== "compiled") return { kind: "store_unavailable", cause: pinned.cause };
   const { definition } = pinned;
   const keys = [...definition.steps.keys()].map(stepRecordKey);
   const loaded = await loadRun(engine, tenant, runId, keys);
-  if (loaded.kind !== "run") return loaded;
+  if (loaded.kind !== "run") return notRead(loaded);
   const records = new Map<string, StepRecord>(
     loaded.records.map(({ key, body }) => [key, readStepRecord(body)]),
   );
@@ -98,4 +100,9 @@ async function planOf(engine: Engine, request: RerunRequest): Promise<Plan | Rer
   if (plan.kind !== "plan") return plan;
   const input = JSON.parse(first.records[0]?.body ?? "null") as JsonValue;
   return { kind: "ready", header: first.header, definition, input, kept: plan.kept };
+}
+
+function notRead(answer: { readonly kind: "not_found" } | Trouble): RerunRefusal {
+  if (answer.kind === "not_found") return { kind: "run_not_found" };
+  return { kind: "store_unavailable", cause: answer.cause };
 }

@@ -5,8 +5,8 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Problem } from "../../domain/workflow/compiled.ts";
-import { type SlotHolders, withHolders } from "../admission/slot-holders.ts";
-import type { RunDetails, StartWorkflowAnswer, Trouble } from "../control-api.ts";
+import type { StartAnswer } from "../admission/start-run.ts";
+import type { RunDetails, Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { createTurns, type Turns } from "../workflows/turns.ts";
 import { getRun, type ItemsAnswer, type ItemsPage, listItems } from "./read-run.ts";
@@ -30,7 +30,7 @@ export type DryRunAnswer =
   | { readonly kind: "played"; readonly play: DryRun }
   | { readonly kind: "workflow_not_found" }
   | { readonly kind: "input_invalid"; readonly problems: readonly Problem[] }
-  | Trouble;
+  | { readonly kind: "store_unavailable"; readonly cause: string };
 
 export type RunApi = {
   /** Without the items of its lists: those are read with `listItems`. */
@@ -39,22 +39,18 @@ export type RunApi = {
     runId: RunId,
   ): Promise<{ readonly kind: "run"; readonly run: RunDetails } | { readonly kind: "not_found" } | Trouble>;
   listItems(tenant: TenantId, runId: RunId, step: string, page: ItemsPage): Promise<ItemsAnswer>;
-  rerunRun(
-    request: RerunRequest,
-    signal?: AbortSignal,
-  ): Promise<StartWorkflowAnswer | RerunRefusal | Trouble>;
-  planRerun(request: RerunRequest): Promise<PlannedRerun | RerunRefusal | Trouble>;
+  rerunRun(request: RerunRequest, signal?: AbortSignal): Promise<StartAnswer | RerunRefusal>;
+  planRerun(request: RerunRequest): Promise<PlannedRerun | RerunRefusal>;
   dryRun(request: DryRunRequest): Promise<DryRunAnswer>;
 };
 
-export function createRunApi(engine: Engine, holders: SlotHolders): RunApi {
+export function createRunApi(engine: Engine): RunApi {
   // A dry run is in no hurry: half of the time is everybody else's, however many there are.
   const plays = createTurns(engine.ports.clock, "as long as a slice");
   return {
     getRun: (tenant, runId) => getRun(engine, tenant, runId),
     listItems: (tenant, runId, step, page) => listItems(engine, tenant, runId, step, page),
-    rerunRun: async (request, signal) =>
-      withHolders(holders, request.caller.tenant, await rerunRun(engine, request, signal)),
+    rerunRun: (request, signal) => rerunRun(engine, request, signal),
     planRerun: (request) => planRerunOf(engine, request),
     dryRun: (request) => playThrough(engine, plays, request),
   };
@@ -64,7 +60,7 @@ async function playThrough(engine: Engine, plays: Turns, request: DryRunRequest)
   const { tenant, workflow, input, outputs } = request;
   const current = await engine.definitions.current(tenant, workflow);
   if (current.kind === "not_found") return { kind: "workflow_not_found" };
-  if (current.kind !== "current") return current;
+  if (current.kind !== "current") return { kind: "store_unavailable", cause: current.cause };
   const { definition } = current;
   const timed = <Value>(work: () => Value) => engine.computing.time("dry_run", tenant, work);
   const problems = timed(() => problemsOfInput(definition, input));

@@ -9,13 +9,13 @@ import { readFacts, readStepRecord, type StepRecord, untouched, type WorkItem } 
 import { isMet } from "./revive.ts";
 import { skip } from "./settle-step.ts";
 
-export type RerunPlan =
-  | { readonly kind: "plan"; readonly kept: ReadonlySet<string> }
-  | { readonly kind: "no_such_step" }
-  /** It is begun by another step: the rerun may begin with that one. */
-  | { readonly kind: "controlled"; readonly by: string }
-  /** These came before it and were not done, so there is nothing to begin with. */
-  | { readonly kind: "not_reached"; readonly missing: readonly string[] };
+type RerunPlan = { readonly kind: "plan"; readonly kept: ReadonlySet<string> } | RerunNotPossible;
+
+export type RerunNotPossible = { readonly kind: "rerun_not_possible"; readonly detail: string };
+
+export function notPossible(detail: string): RerunNotPossible {
+  return { kind: "rerun_not_possible", detail };
+}
 
 /** Decides what a rerun keeps. `recordOf` tells the step records of the earlier run. */
 export function planRerun(
@@ -24,10 +24,10 @@ export function planRerun(
   fromStep: string,
 ): RerunPlan {
   const first = compiled.steps.get(fromStep);
-  if (first === undefined) return { kind: "no_such_step" };
+  if (first === undefined) return notPossible("from_step: the run's workflow has no such step");
   const owner = [...compiled.steps.values()].find(({ onError }) => onError === fromStep)?.id;
   const by = first.controller ?? owner;
-  if (by !== undefined) return { kind: "controlled", by };
+  if (by !== undefined) return notPossible(`from_step: it is begun by "${by}"; rerun from that step`);
   const isDone = (id: string) => {
     const record = recordOf(id);
     return record !== undefined && (isMet(record) || record.skipped === "branch");
@@ -42,7 +42,9 @@ export function planRerun(
     ),
   );
   const missing = first.dependsOn.filter((id) => !kept.has(id));
-  return missing.length > 0 ? { kind: "not_reached", missing } : { kind: "plan", kept };
+  return missing.length > 0
+    ? notPossible(`from_step: it depends on ${missing.join(", ")}, which did not succeed`)
+    : { kind: "plan", kept };
 }
 
 /** All that must be done again with these: what depends on them, handles them, or is begun by them. */

@@ -8,7 +8,6 @@ import {
   type LimitItem,
   letterPath,
   type RunLockItem,
-  slotHolder,
   type Waiting,
   type WaitingEntry,
 } from "./explanation.ts";
@@ -238,7 +237,7 @@ function limitItem({ header, slots, holders }: EndedRunFacts): readonly LimitIte
       since: formatTime(header.endedAtMs ?? header.updatedAtMs),
       limit: slots.value.limit,
       active: slots.value.active,
-      runs: holders?.kind === "known" ? holders.value.map(slotHolder) : [],
+      runs: holders?.kind === "known" ? holders.value : [],
       what_to_do: "Wait for one of these runs to end, cancel one, or raise max_concurrent_runs.",
     },
   ];

@@ -5,6 +5,7 @@ import type { Job, JobId } from "../job.ts";
 import type { Qualities } from "../requirements.ts";
 import type { RunHeader, RunId } from "../run.ts";
 import type { TenantSettings } from "../tenant.ts";
+import type { SlotHolder } from "./explanation.ts";
 
 /** One answer of the store. What it did not answer is shown as unanswered, never as "there is none". */
 export type Part<Value> =
@@ -92,7 +93,7 @@ export type EndedRunFacts = Everything & {
   readonly failedStep?: { readonly stepId: string; readonly record: StepRecord; readonly error?: ErrorText };
   readonly letter: Part<LetterFacts>;
   /** The runs that hold the slots, when none is free for this one. */
-  readonly holders?: Part<readonly RunHeader[]>;
+  readonly holders?: Part<readonly SlotHolder[]>;
 };
 
 type ErrorText = Partial<StepError> & { readonly message: string };

@@ -195,5 +195,5 @@ function activeAfter<Name extends OperationName>(
   if (name !== "admit" && name !== "createRun") return 0;
   if ((request as RequestOf<"admit">).tenant !== tenant) return 0;
   const admission = answer as Answer<"admit"> | Answer<"createRun">;
-  return admission.kind === "admitted" || admission.kind === "created" ? admission.active : 0;
+  return admission.kind === "admitted" ? admission.active : 0;
 }

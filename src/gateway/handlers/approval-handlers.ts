@@ -3,15 +3,7 @@ import type { DecideAnswer } from "../../control/control-api.ts";
 import type { Decision } from "../../domain/approval.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { DutyRule } from "../../domain/person.ts";
-import {
-  type Asked,
-  callerOf,
-  type Handlers,
-  type Reply,
-  readingTrouble,
-  type Service,
-  writingTrouble,
-} from "../handler.ts";
+import { type Asked, callerOf, type Handlers, type Reply, type Service } from "../handler.ts";
 import { pageReply, readPage } from "../page.ts";
 import { approvalView } from "../views.ts";
 
@@ -28,14 +20,14 @@ export const approvalHandlers: ApprovalHandlers = {
       ...(page.after === undefined ? {} : { before: page.after }),
       ...(state === undefined ? {} : { state }),
     });
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     return pageReply(list, answer.approvals.map(approvalView), answer.next);
   },
 
   async approvalContext({ api }, { params, key }) {
     const answer = await api.approvalContext(key.tenant, params.job_id);
-    if (answer.kind === "not_found") return { code: "approval_not_found" };
-    if (answer.kind !== "context") return readingTrouble(answer);
+    if (answer.kind === "not_found") return { kind: "approval_not_found" };
+    if (answer.kind !== "context") return answer;
     const payload = JSON.parse(answer.shown) as JsonValue;
     return { status: 200, body: { ...approvalView(answer.approval), payload, canonical: answer.shown } };
   },
@@ -72,25 +64,25 @@ function decisionReply(answer: DecideAnswer): Reply<"approve"> {
     case "repeated":
       return { status: 200, body: approvalView(answer.approval) };
     case "already_decided":
-      return { code: "approval_already_decided", more: { approval: approvalView(answer.approval) } };
+      return { kind: "approval_already_decided", approval: approvalView(answer.approval) };
     case "expired":
-      return { code: "approval_expired" };
+      return { kind: "approval_expired" };
     case "changed":
-      return { code: "approval_changed" };
+      return { kind: "approval_changed" };
     case "self_approval":
       return {
-        code: "self_approval",
+        kind: "self_approval",
         ...(answer.rule === undefined ? {} : { detail: dutyRules[answer.rule] }),
       };
     case "run_ended":
-      return { code: "run_ended" };
+      return { kind: "run_ended" };
     case "not_found":
-      return { code: "approval_not_found" };
+      return { kind: "approval_not_found" };
     case "lock_busy":
-      return { code: "approval_lock_busy", retryAfterSeconds: answer.retryAfterSeconds };
-    case "credential_revoked":
+      return { kind: "approval_lock_busy", retryAfterSeconds: answer.retryAfterSeconds };
+    case "unauthenticated":
     case "unavailable":
     case "unknown":
-      return writingTrouble(answer);
+      return answer;
   }
 }

@@ -4,7 +4,7 @@ import { type ApiKeyRecord, isPlatformKey, personOf, tenantOfKey } from "../../d
 import type { Head } from "../../domain/audit.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { type Handlers, readingTrouble } from "../handler.ts";
+import type { Handlers } from "../handler.ts";
 import { pageReply, readPage } from "../page.ts";
 
 type AuditHandlers = Pick<Handlers, "readAudit" | "verifyAudit">;
@@ -16,14 +16,14 @@ export const auditHandlers: AuditHandlers = {
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
     if (page.after !== undefined && query.after !== undefined)
-      return { code: "invalid_request", detail: "after: only without a cursor, which is a place already" };
+      return { kind: "invalid_request", detail: "after: only without a cursor, which is a place already" };
     const answer = await api.readTrail(tenant, {
       after: Number(page.after ?? query.after ?? 0),
       limit: page.limit,
       ...(query.type === undefined ? {} : { type: query.type }),
       ...(query.actor === undefined ? {} : { actor: query.actor }),
     });
-    if (answer.kind !== "records") return readingTrouble(answer);
+    if (answer.kind !== "records") return answer;
     const actors = answer.records.map(({ row }) => row.actor);
     // The keys of the platform are nobody else's business.
     const shown = isPlatformKey(key) ? actors : actors.filter((actor) => tenantOfKey(actor) === tenant);
@@ -50,7 +50,7 @@ export const auditHandlers: AuditHandlers = {
     const tenant = auditedTenant(key, query.tenant);
     const answer = await api.verifyTrail(tenant, headIn(query.expect));
     // Sealing first changes nothing that could be asked about twice: an outcome that is unknown is no answer, and no more.
-    if (answer.kind !== "verified") return readingTrouble(answer);
+    if (answer.kind !== "verified") return answer;
     return { status: 200, body: verdictView(tenant, answer) };
   },
 };

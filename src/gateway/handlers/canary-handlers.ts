@@ -2,7 +2,7 @@
 import type { EndCanaryAnswer } from "../../control/canaries/canary-api.ts";
 import { type CanaryGuard, readGuard } from "../../domain/canary-guard.ts";
 import { canaryStatusView, canaryView } from "../canary-views.ts";
-import { type Failure, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import type { Failure, Handlers } from "../handler.ts";
 import { pageReply } from "../page.ts";
 import { scopeOf } from "./policy-handlers.ts";
 
@@ -14,18 +14,18 @@ type CanaryHandlers = Pick<
 export const canaryHandlers: CanaryHandlers = {
   async listCanaries({ api }, { key: { tenant } }) {
     const answer = await api.listCanaries();
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     return pageReply({ operation: "listCanaries", tenant }, answer.canaries.map(canaryView), undefined);
   },
 
   async startCanary({ api }, { body, key }) {
     const scope = scopeOf(body.tenant);
-    if (scope.kind === "unknown_tenant") return { code: "tenant_not_found" };
+    if (scope.kind === "unknown_tenant") return { kind: "tenant_not_found" };
     const guards = guardsOf(body.guards);
     if (guards.kind === "invalid") return guards.failure;
     if (body.for_seconds < body.windows_in_a_row * body.window_seconds) {
       const detail = "for_seconds: it must be as long as windows_in_a_row windows of window_seconds";
-      return { code: "invalid_request", detail };
+      return { kind: "invalid_request", detail };
     }
     const answer = await api.startCanary(key.keyId, {
       ...(scope.tenant === undefined ? {} : { tenant: scope.tenant }),
@@ -41,29 +41,29 @@ export const canaryHandlers: CanaryHandlers = {
       case "canary":
         return { status: 201, body: canaryStatusView(answer.status) };
       case "tenant_not_found":
-        return { code: answer.kind };
+        return answer;
       case "rollout_exists":
-        return { code: answer.kind, detail: answer.rollout, more: { rollout: answer.rollout } };
+        return { ...answer, detail: answer.rollout };
       case "unavailable":
       case "unknown":
-        return writingTrouble(answer);
+        return answer;
     }
   },
 
   async getCanary({ api }, { params }) {
-    if (!isId(params.id)) return { code: "canary_not_found" };
+    if (!isId(params.id)) return { kind: "canary_not_found" };
     const answer = await api.getCanary(params.id);
     if (answer.kind === "canary") return { status: 200, body: canaryStatusView(answer.status) };
-    return answer.kind === "not_found" ? { code: "canary_not_found" } : readingTrouble(answer);
+    return answer.kind === "not_found" ? { kind: "canary_not_found" } : answer;
   },
 
   async rollBackCanary({ api }, { params, body, key }) {
-    if (!isId(params.id)) return { code: "canary_not_found" };
+    if (!isId(params.id)) return { kind: "canary_not_found" };
     return ended(await api.rollBackCanary(key.keyId, params.id, body.reason));
   },
 
   async keepCanary({ api }, { params, body, key }) {
-    if (!isId(params.id)) return { code: "canary_not_found" };
+    if (!isId(params.id)) return { kind: "canary_not_found" };
     return ended(await api.keepCanary(key.keyId, params.id, body.reason));
   },
 };
@@ -83,7 +83,7 @@ function guardsOf(
     const read = readGuard(text);
     if (read.kind === "invalid") {
       const detail = `guards.${index}: at character ${read.at}: ${read.problem}`;
-      return { kind: "invalid", failure: { code: "invalid_request", detail } };
+      return { kind: "invalid", failure: { kind: "invalid_request", detail } };
     }
     guards.push(read.guard);
   }
@@ -95,13 +95,13 @@ function ended(answer: EndCanaryAnswer) {
     case "canary":
       return { status: 200, body: canaryStatusView(answer.status) } as const;
     case "not_found":
-      return { code: "canary_not_found" } as const;
+      return { kind: "canary_not_found" } as const;
     case "already_ended": {
       const { state, reason = "" } = answer.status.canary;
-      return { code: "canary_ended", detail: `${state}: ${reason}`, more: { state } } as const;
+      return { kind: "canary_ended", detail: `${state}: ${reason}`, state } as const;
     }
     case "unavailable":
     case "unknown":
-      return writingTrouble(answer);
+      return answer;
   }
 }

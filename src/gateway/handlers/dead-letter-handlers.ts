@@ -7,17 +7,8 @@ import type { Letter } from "../../domain/dead-letter.ts";
 import { formatTime, parseTime } from "../../domain/engine/rfc3339.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import { letterPath } from "../../domain/why/explanation.ts";
-import {
-  type Asked,
-  callerOf,
-  type Handlers,
-  type Reply,
-  readingTrouble,
-  type Service,
-  writingTrouble,
-} from "../handler.ts";
+import { type Asked, callerOf, type Handlers, type Reply, type Service } from "../handler.ts";
 import { pageReply, readPage } from "../page.ts";
-import { slotHolderViews } from "../views.ts";
 
 type DeadLetterHandlers = Pick<
   Handlers,
@@ -35,8 +26,8 @@ export const deadLetterHandlers: DeadLetterHandlers = {
 
   async inspectDeadLetter({ api }, { params, key }) {
     const answer = await api.inspectDeadLetter(key.tenant, params.id);
-    if (answer.kind === "not_found") return { code: "dead_letter_not_found" };
-    if (answer.kind !== "letter") return readingTrouble(answer);
+    if (answer.kind === "not_found") return { kind: "dead_letter_not_found" };
+    if (answer.kind !== "letter") return answer;
     return { status: 200, body: detailsView(answer) };
   },
 
@@ -46,8 +37,8 @@ export const deadLetterHandlers: DeadLetterHandlers = {
 
   async removeDeadLetter({ api }, { params, key }) {
     const answer = await api.removeDeadLetter(callerOf(key), params.id);
-    if (answer.kind === "not_found") return { code: "dead_letter_not_found" };
-    return answer.kind === "removed" ? { status: 204, body: undefined } : writingTrouble(answer);
+    if (answer.kind === "not_found") return { kind: "dead_letter_not_found" };
+    return answer.kind === "removed" ? { status: 204, body: undefined } : answer;
   },
 
   async purgeDeadLetters({ api }, { body, key }) {
@@ -58,7 +49,7 @@ export const deadLetterHandlers: DeadLetterHandlers = {
       ...(reason === undefined ? {} : { reason }),
       ...(state === undefined ? {} : { state }),
     });
-    if (answer.kind !== "purged") return writingTrouble(answer);
+    if (answer.kind !== "purged") return answer;
     return { status: 200, body: { purged: answer.purged, more: answer.more } };
   },
 };
@@ -77,7 +68,7 @@ async function list(
     ...(state === undefined ? {} : { state }),
     ...(reason === undefined ? {} : { reason }),
   });
-  if (answer.kind !== "listed") return readingTrouble(answer);
+  if (answer.kind !== "listed") return answer;
   return pageReply(name, answer.letters.map(letterView), answer.next);
 }
 
@@ -131,19 +122,14 @@ function retryReply(answer: RetryAnswer): Reply<"retryDeadLetter"> {
       };
     }
     case "not_found":
-      return { code: "dead_letter_not_found" };
+      return { kind: "dead_letter_not_found" };
     case "not_retryable":
-      return { code: "dead_letter_not_retryable", detail: answer.because };
-    case "limit_reached": {
-      const { limit, active, holders, retryAfterSeconds } = answer;
-      const runs = holders === undefined ? {} : { runs: slotHolderViews(holders) };
-      return { code: "max_concurrent_runs_reached", retryAfterSeconds, more: { limit, active, ...runs } };
-    }
+      return { kind: "dead_letter_not_retryable", detail: answer.because };
+    case "max_concurrent_runs_reached":
     case "tenant_stopped":
-      return { code: "tenant_stopped" };
-    case "credential_revoked":
+    case "unauthenticated":
     case "unavailable":
     case "unknown":
-      return writingTrouble(answer);
+      return answer;
   }
 }

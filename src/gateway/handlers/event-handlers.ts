@@ -7,14 +7,7 @@ import { keyTextOf } from "../authenticate-request.ts";
 import { type StreamContent, sendEvents } from "../event-stream.ts";
 import { openingText } from "../event-text.ts";
 import { eventRowText, eventView, timelineRowText } from "../event-views.ts";
-import {
-  type Failure,
-  type Handlers,
-  type RequestHeaders,
-  readingTrouble,
-  type Service,
-  type Streamed,
-} from "../handler.ts";
+import type { Failure, Handlers, RequestHeaders, Service, Streamed } from "../handler.ts";
 import { cursorAfter, readPage } from "../page.ts";
 
 type EventHandlers = Pick<Handlers, "readEvents" | "streamEvents" | "streamRunEvents">;
@@ -26,16 +19,16 @@ export const eventHandlers: EventHandlers = {
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
     if (page.after !== undefined && query.from !== undefined)
-      return { code: "invalid_request", detail: "from: only without a cursor, which is a place already" };
+      return { kind: "invalid_request", detail: "from: only without a cursor, which is a place already" };
     const isNow = query.from === "now";
     const asked = isNow ? Number.MAX_SAFE_INTEGER : Number(page.after ?? 0);
     const answer = await api.readEvents(tenant, { after: asked, limit: page.limit });
-    if (answer.kind !== "events") return readingTrouble(answer);
+    if (answer.kind !== "events") return answer;
     const { first, last } = answer;
     // A place beyond the newest row is one of another store, or of this one before it was restored.
     const isAhead = page.after !== undefined && asked > last;
     const rest = isAhead ? await api.readEvents(tenant, { after: 0, limit: page.limit }) : answer;
-    if (rest.kind !== "events") return readingTrouble(rest);
+    if (rest.kind !== "events") return rest;
     const reached = rest.events.at(-1)?.sequence ?? last;
     const reset = isAhead || (page.after !== undefined && asked + 1 < first);
     return {
@@ -53,9 +46,9 @@ export const eventHandlers: EventHandlers = {
 
   async streamEvents(service, { query, key, headers }) {
     const start = startOf(headers, query, query.from === "start" ? "oldest" : "now");
-    if ("code" in start) return start;
+    if (start.kind === "invalid_request") return start;
     const opened = await service.api.followEvents(watchedTenant(key, query.tenant), start);
-    if (opened.kind !== "open") return readingTrouble(opened);
+    if (opened.kind !== "open") return opened;
     const { feed, last } = opened;
     const retryMs = service.config["events.retryMs"];
     const opening = openingText({ retryMs, ...(start.kind === "now" ? { id: last } : {}) });
@@ -64,13 +57,13 @@ export const eventHandlers: EventHandlers = {
 
   async streamRunEvents(service, { params, query, headers, key }) {
     const runId = parseRunId(params.id);
-    if (runId === undefined) return { code: "run_not_found" };
+    if (runId === undefined) return { kind: "run_not_found" };
     const start = startOf(headers, query, "oldest");
-    if ("code" in start) return start;
+    if (start.kind === "invalid_request") return start;
     const opened = await service.api.followRun(key.tenant, runId, start);
     switch (opened.kind) {
       case "not_found":
-        return { code: "run_not_found" };
+        return { kind: "run_not_found" };
       case "ended":
         // Clients that connect again by themselves stop at this status.
         return { status: 204, body: undefined };
@@ -80,7 +73,7 @@ export const eventHandlers: EventHandlers = {
       }
       case "unavailable":
       case "unknown":
-        return readingTrouble(opened);
+        return opened;
     }
   },
 };
@@ -101,7 +94,7 @@ function startOf(
   if (id === undefined || id === "") return { kind: otherwise };
   if (typeof id === "string" && /^\d{1,15}$/.test(id)) return { kind: "after", number: Number(id) };
   return {
-    code: "invalid_request",
+    kind: "invalid_request",
     detail: "Last-Event-ID: not an id of this stream, which are whole numbers",
   };
 }

@@ -7,7 +7,7 @@ import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { JobOutcome } from "../../domain/inbox.ts";
 import { type ClaimToken, parseJobId } from "../../domain/job.ts";
 import { readTraceparent } from "../../domain/traceparent.ts";
-import { callerOf, type Handlers, readingTrouble, type Service, writingTrouble } from "../handler.ts";
+import { callerOf, type Handlers, type Service } from "../handler.ts";
 import { pageReply } from "../page.ts";
 import { claimedJobView, jobView } from "../views.ts";
 
@@ -19,7 +19,7 @@ type JobHandlers = Pick<
 export const jobHandlers: JobHandlers = {
   async listReadyJobs({ api }, { query, key: { tenant } }) {
     const answer = await api.listReadyJobs(tenant, query.topic, query.limit ?? pageLimitDefault);
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     const items = answer.jobs.map(({ jobId, runId, topic, createdAtMs }) => ({
       job_id: jobId,
       run_id: runId,
@@ -31,10 +31,10 @@ export const jobHandlers: JobHandlers = {
 
   async getJob({ api }, { params, key }) {
     const parts = parseJobId(params.id);
-    if (parts === undefined) return { code: "job_not_found" };
+    if (parts === undefined) return { kind: "job_not_found" };
     const answer = await api.getJob(key.tenant, parts.jobId);
     if (answer.kind === "job") return { status: 200, body: jobView(answer.job) };
-    return answer.kind === "not_found" ? { code: "job_not_found" } : readingTrouble(answer);
+    return answer.kind === "not_found" ? { kind: "job_not_found" } : answer;
   },
 
   async pollJobs({ api, config }, { body, key, signal, span }) {
@@ -67,12 +67,12 @@ export const jobHandlers: JobHandlers = {
           },
         };
       case "tenant_stopped":
-        return { code: "tenant_stopped" };
-      case "credential_revoked":
-        return { code: "unauthenticated" };
+        return { kind: "tenant_stopped" };
+      case "unauthenticated":
+        return { kind: "unauthenticated" };
       case "unavailable":
       case "unknown":
-        return writingTrouble(answer);
+        return answer;
     }
   },
 
@@ -91,7 +91,7 @@ export const jobHandlers: JobHandlers = {
       ];
     });
     const answer = await api.heartbeat(callerOf(key), body.worker_id, beats);
-    if (answer.kind !== "judged") return writingTrouble(answer);
+    if (answer.kind !== "judged") return answer;
     const found = new Map(answer.answers.map((beat) => [beat.jobId as string, beat]));
     const jobs = body.jobs.map(({ job_id }) => beatView(job_id, found.get(job_id)));
     return { status: 200, body: { jobs } };

@@ -3,14 +3,7 @@ import { type ApiKeyRecord, isPlatformKey, isPlatformRole, tenantOfKey } from ".
 import { parseTime } from "../../domain/engine/rfc3339.ts";
 import { lineageMax } from "../../domain/person.ts";
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
-import {
-  callerOf,
-  type Failure,
-  type Handlers,
-  quotaFailure,
-  readingTrouble,
-  writingTrouble,
-} from "../handler.ts";
+import { callerOf, type Failure, type Handlers, readingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
 import { apiKeyView } from "../views.ts";
 
@@ -26,7 +19,7 @@ export const keyHandlers: KeyHandlers = {
     const page = readPage(list, { limit: keysPerPage, ...query });
     if (page.kind === "bad_cursor") return page.failure;
     const answer = await api.listKeys(tenant, { after: page.after ?? "", limit: page.limit });
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     const next = lastOf(answer.keys, page.limit, ({ keyId }) => keyId);
     return pageReply(list, answer.keys.map(apiKeyView), next);
   },
@@ -35,13 +28,13 @@ export const keyHandlers: KeyHandlers = {
     const tenant = tenantOf(key, body.tenant);
     const expiresAtMs = body.expires_at === undefined ? undefined : parseTime(body.expires_at);
     if (body.expires_at !== undefined && !(Number(expiresAtMs) > ports.clock.wallMs())) {
-      return { code: "invalid_request", detail: "expires_at: must be a time to come, as in RFC 3339" };
+      return { kind: "invalid_request", detail: "expires_at: must be a time to come, as in RFC 3339" };
     }
     const refusal = refusedRole(body.role, tenant, key);
     if (refusal !== undefined) return refusal;
     if (tenant !== key.tenant) {
       const found = await api.getTenant(tenant);
-      if (found.kind === "not_found") return { code: "tenant_not_found" };
+      if (found.kind === "not_found") return { kind: "tenant_not_found" };
       if (found.kind !== "tenant") return readingTrouble(found);
     }
     const answer = await api.createKey(callerOf(key), tenant, {
@@ -50,13 +43,13 @@ export const keyHandlers: KeyHandlers = {
       ...(body.owner === undefined ? {} : { owner: body.owner }),
       ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
     });
-    if (answer.kind === "tenant_removed") return { code: "tenant_not_found" };
-    if (answer.kind === "quota_reached") return quotaFailure(answer);
+    if (answer.kind === "tenant_removed") return { kind: "tenant_not_found" };
+    if (answer.kind === "quota_reached") return answer;
     if (answer.kind === "lineage_too_long") {
       const detail = `your key was made through ${lineageMax} others: let somebody nearer to the first one make it`;
-      return { code: "invalid_request", detail };
+      return { kind: "invalid_request", detail };
     }
-    if (answer.kind !== "created") return writingTrouble(answer);
+    if (answer.kind !== "created") return answer;
     return { status: 201, body: { ...apiKeyView(answer.key), key: answer.text } };
   },
 
@@ -64,7 +57,7 @@ export const keyHandlers: KeyHandlers = {
     const tenant = tenantOf(key, query.tenant ?? tenantOfKey(params.id));
     const answer = await api.revokeKey(callerOf(key), tenant, params.id);
     if (answer.kind === "revoked") return { status: 204, body: undefined };
-    return answer.kind === "not_found" ? { code: "api_key_not_found" } : writingTrouble(answer);
+    return answer.kind === "not_found" ? { kind: "api_key_not_found" } : answer;
   },
 };
 
@@ -82,10 +75,10 @@ function refusedRole(
   if (isPlatformRole(role) === (tenant === platformTenant)) return undefined;
   if (!isPlatformKey(key))
     return {
-      code: "forbidden",
+      kind: "forbidden",
       detail: "role: only platform keys make keys of the roles platform and metrics",
     };
   const detail =
     "role: keys of the roles platform and metrics have no tenant, and keys of a tenant name it in `tenant`";
-  return { code: "invalid_request", detail };
+  return { kind: "invalid_request", detail };
 }

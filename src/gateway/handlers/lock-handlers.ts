@@ -8,16 +8,7 @@ import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { Fence, LockToken } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { HeldLock } from "../../ports/lock-operations.ts";
-import {
-  type Asked,
-  callerOf,
-  type Handlers,
-  quotaFailure,
-  type Reply,
-  readingTrouble,
-  type Service,
-  writingTrouble,
-} from "../handler.ts";
+import { type Asked, callerOf, type Handlers, type Reply, type Service } from "../handler.ts";
 import { type PageQuery, pageReply, readPage } from "../page.ts";
 
 type LockHandlers = Pick<
@@ -52,15 +43,15 @@ export const lockHandlers: LockHandlers = {
     const { resource, ttl_ms } = body;
     const grant = { resource, token: body.token as LockToken, ttlMs: ttl_ms };
     const answer = await api.renewLock(key.tenant, grant);
-    if (answer.kind === "not_owned") return { code: "lock_not_owned" };
-    if (answer.kind !== "renewed") return writingTrouble(answer);
+    if (answer.kind === "not_owned") return { kind: "lock_not_owned" };
+    if (answer.kind !== "renewed") return answer;
     return { status: 200, body: { resource, fence: Number(answer.fence), ...expiryView(ttl_ms, answer) } };
   },
 
   async releaseLock({ api }, { body: { resource, token }, key }) {
     const answer = await api.releaseLock(key.tenant, { resource, token: token as LockToken });
-    if (answer.kind === "not_owned") return { code: "lock_not_owned" };
-    if (answer.kind !== "released") return writingTrouble(answer);
+    if (answer.kind === "not_owned") return { kind: "lock_not_owned" };
+    if (answer.kind !== "released") return answer;
     return { status: 200, body: { resource, released: true } };
   },
 
@@ -70,13 +61,13 @@ export const lockHandlers: LockHandlers = {
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
     const answer = await api.listAllLocks(tenant, { after: page.after ?? "", limit: page.limit });
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     return pageReply(list, answer.locks.map(anyLockView), answer.next);
   },
 
   async breakLock({ api }, { body, key }) {
     const tenant = chosenTenant(key, body.tenant);
-    if (tenant === undefined) return { code: "invalid_request", detail: "tenant: name whose lock it is" };
+    if (tenant === undefined) return { kind: "invalid_request", detail: "tenant: name whose lock it is" };
     const { namespace, name, fence, reason } = body;
     const lock = { namespace, name };
     const acting = { actor: key.keyId, ...credentialIn(tenant, callerOf(key)) };
@@ -85,13 +76,13 @@ export const lockHandlers: LockHandlers = {
       case "broken":
         return { status: 200, body: { tenant, namespace, name, fence, released: true } };
       case "superseded":
-        return { code: "lock_superseded", more: { fence: Number(answer.fence) } };
+        return { kind: "lock_superseded", fence: Number(answer.fence) };
       case "free":
-        return { code: "lock_not_found" };
-      case "credential_revoked":
+        return { kind: "lock_not_found" };
+      case "unauthenticated":
       case "unavailable":
       case "unknown":
-        return writingTrouble(answer);
+        return answer;
     }
   },
 };
@@ -103,8 +94,8 @@ function chosenTenant(key: ApiKeyRecord, named: string | undefined): TenantId | 
 
 async function showOne({ api }: Service, tenant: TenantId, resource: string): Promise<Reply<"listLocks">> {
   const answer = await api.inspectLock(tenant, resource);
-  if (answer.kind === "free") return { code: "lock_not_found" };
-  if (answer.kind !== "held") return readingTrouble(answer);
+  if (answer.kind === "free") return { kind: "lock_not_found" };
+  if (answer.kind !== "held") return answer;
   return { status: 200, body: { resource, ...heldView(answer) } };
 }
 
@@ -113,7 +104,7 @@ async function listPublic({ api }: Service, tenant: TenantId, query: PageQuery):
   const page = readPage(list, query);
   if (page.kind === "bad_cursor") return page.failure;
   const answer = await api.listLocks(tenant, { after: page.after ?? "", limit: page.limit });
-  if (answer.kind !== "listed") return readingTrouble(answer);
+  if (answer.kind !== "listed") return answer;
   const items = answer.locks.map((held) => ({ resource: held.resource, ...heldView(held) }));
   return pageReply(list, items, answer.next);
 }
@@ -132,29 +123,22 @@ function acquireReply(
     case "busy": {
       const { holder, waitedMs } = answer;
       const held = holder === undefined ? {} : { holder: heldView(holder) };
-      return { code: "lock_unavailable", more: { resource, ...held, waited_ms: Math.round(waitedMs) } };
+      return { kind: "lock_unavailable", resource, ...held, waitedMs: Math.round(waitedMs) };
     }
     case "token_used":
-      return { code: "lock_token_used" };
+      return { kind: "lock_token_used" };
     case "tenant_stopped":
-      return { code: "tenant_stopped" };
-    case "credential_revoked":
-      return { code: "unauthenticated" };
-    case "too_many_waiters":
-      return { code: "overloaded", detail: "too many callers wait for locks here: repeat after Retry-After" };
+    case "unauthenticated":
     case "quota_reached":
-      return quotaFailure(answer);
+    case "unavailable":
+      return answer;
+    case "too_many_waiters":
+      return { kind: "overloaded", detail: "too many callers wait for locks here: repeat after Retry-After" };
     case "cancelled":
       // A server that stops ends the waits of callers who are still there.
-      return { code: service.isDraining() ? "draining" : "request_cancelled" };
-    case "unavailable":
-      return readingTrouble(answer);
+      return { kind: service.isDraining() ? "draining" : "request_cancelled" };
     case "unknown":
-      return {
-        code: "lock_outcome_unknown",
-        cause: answer.cause,
-        more: { outcome: "unknown", resource, token: answer.token },
-      };
+      return { ...answer, kind: "lock_outcome_unknown", resource };
   }
 }
 

@@ -2,27 +2,27 @@
 import type { ChangePolicyAnswer, PolicyLayer, PolicyView } from "../../control/policies/policy-api.ts";
 import type { PolicyName } from "../../domain/policy.ts";
 import { type Policies, parseTenantId, platformTenant, type TenantId } from "../../domain/tenant.ts";
-import { type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import type { Handlers } from "../handler.ts";
 
 type PolicyHandlers = Pick<Handlers, "getPolicies" | "setPolicies" | "removeRollout">;
 
 export const policyHandlers: PolicyHandlers = {
   async getPolicies({ api }, { query }) {
     const scope = scopeOf(query.tenant);
-    if (scope.kind === "unknown_tenant") return { code: "tenant_not_found" };
+    if (scope.kind === "unknown_tenant") return { kind: "tenant_not_found" };
     const answer = await api.getPolicies(scope.tenant);
     if (answer.kind === "policies") return { status: 200, body: policiesView(answer.view) };
-    return answer.kind === "tenant_not_found" ? { code: answer.kind } : readingTrouble(answer);
+    return answer;
   },
 
   async setPolicies({ api }, { body, key }) {
     const { policies, percent } = body;
     const scope = scopeOf(body.tenant);
-    if (scope.kind === "unknown_tenant") return { code: "tenant_not_found" };
+    if (scope.kind === "unknown_tenant") return { kind: "tenant_not_found" };
     const cleared = Object.entries(policies).find(([, value]) => value === null);
     if (percent !== undefined && cleared !== undefined) {
       return {
-        code: "invalid_request",
+        kind: "invalid_request",
         detail: `policies.${cleared[0]}: null clears a setting, and a rollout has none`,
       };
     }
@@ -33,16 +33,16 @@ export const policyHandlers: PolicyHandlers = {
         ? await api.setPolicies(key.keyId, scope.tenant, changes)
         : await api.rollOut(key.keyId, scope.tenant, { policies: changes, percent });
     // Nothing is removed here.
-    return answer.kind === "rollout_not_found" ? { code: "effect_unknown" } : changed(answer);
+    return answer.kind === "rollout_not_found" ? { kind: "effect_unknown" } : changed(answer);
   },
 
   async removeRollout({ api }, { query, key }) {
     const scope = scopeOf(query.tenant);
-    if (scope.kind === "unknown_tenant") return { code: "tenant_not_found" };
+    if (scope.kind === "unknown_tenant") return { kind: "tenant_not_found" };
     const answer = await api.removeRollout(key.keyId, scope.tenant);
-    if (answer.kind === "rollout_not_found") return { code: answer.kind };
+    if (answer.kind === "rollout_not_found") return answer;
     // A canary does not keep its rollout from being removed.
-    return answer.kind === "canary_running" ? { code: "effect_unknown" } : changedOwn(answer);
+    return answer.kind === "canary_running" ? { kind: "effect_unknown" } : changedOwn(answer);
   },
 };
 
@@ -61,7 +61,7 @@ export function scopeOf(text: string | undefined): Scope {
 
 function changed(answer: Exclude<ChangePolicyAnswer, { kind: "rollout_not_found" }>) {
   if (answer.kind === "canary_running") {
-    return { code: answer.kind, detail: `canary ${answer.canary}`, more: { canary: answer.canary } } as const;
+    return { ...answer, detail: `canary ${answer.canary}` };
   }
   return changedOwn(answer);
 }
@@ -72,10 +72,10 @@ function changedOwn(answer: Exclude<ChangePolicyAnswer, { kind: "rollout_not_fou
       return { status: 200, body: policiesView(answer.view) } as const;
     case "tenant_not_found":
     case "version_conflict":
-      return { code: answer.kind } as const;
+      return { kind: answer.kind } as const;
     case "unavailable":
     case "unknown":
-      return writingTrouble(answer);
+      return answer;
   }
 }
 

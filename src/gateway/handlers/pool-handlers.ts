@@ -7,7 +7,7 @@ import type {
   RemovedAnswer,
   TopicInfo,
 } from "../../control/pools/pool-api.ts";
-import { callerOf, type Failure, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import { callerOf, type Failure, type Handlers } from "../handler.ts";
 import { pageReply } from "../page.ts";
 
 type PoolHandlers = Pick<
@@ -19,15 +19,15 @@ type PoolHandlers = Pick<
 export const poolHandlers: PoolHandlers = {
   async listPools({ api }, { key: { tenant } }) {
     const answer = await api.listPools(tenant);
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     return pageReply({ operation: "listPools", tenant }, answer.pools.map(poolView), undefined);
   },
 
   async getPool({ api }, { params, key: { tenant } }) {
-    if (!isName(params.id)) return { code: "pool_not_found" };
+    if (!isName(params.id)) return { kind: "pool_not_found" };
     const answer = await api.getPool(tenant, params.id);
     if (answer.kind === "pool") return { status: 200, body: poolView(answer.pool) };
-    return answer.kind === "not_found" ? { code: "pool_not_found" } : readingTrouble(answer);
+    return answer.kind === "not_found" ? { kind: "pool_not_found" } : answer;
   },
 
   async setPool({ api }, { params, body, key }) {
@@ -38,11 +38,11 @@ export const poolHandlers: PoolHandlers = {
       ...(topics === undefined ? {} : { topics }),
     };
     const answer = await api.setPool(callerOf(key), params.id, limits);
-    return answer.kind === "not_found" ? { code: "effect_unknown" } : changedPool(answer);
+    return answer.kind === "not_found" ? { kind: "effect_unknown" } : changedPool(answer);
   },
 
   async changePool({ api }, { params, body, key }) {
-    if (!isName(params.id)) return { code: "pool_not_found" };
+    if (!isName(params.id)) return { kind: "pool_not_found" };
     const { max_running, topics, draining } = body;
     const changes: PoolChanges = {
       ...(max_running === undefined ? {} : { maxRunning: max_running ?? undefined }),
@@ -50,38 +50,38 @@ export const poolHandlers: PoolHandlers = {
       ...(draining === undefined ? {} : { draining: draining ? true : undefined }),
     };
     const answer = await api.changePool(callerOf(key), params.id, changes);
-    return answer.kind === "not_found" ? { code: "pool_not_found" } : changedPool(answer);
+    return answer.kind === "not_found" ? { kind: "pool_not_found" } : changedPool(answer);
   },
 
   async removePool({ api }, { params, key }) {
-    if (!isName(params.id)) return { code: "pool_not_found" };
+    if (!isName(params.id)) return { kind: "pool_not_found" };
     const answer = await api.removePool(callerOf(key), params.id);
-    return answer.kind === "not_found" ? { code: "pool_not_found" } : removed(answer);
+    return answer.kind === "not_found" ? { kind: "pool_not_found" } : removed(answer);
   },
 
   async drainPool({ api }, { params, body, key }) {
-    if (!isName(params.id)) return { code: "pool_not_found" };
+    if (!isName(params.id)) return { kind: "pool_not_found" };
     const draining = body.draining ? true : undefined;
     const answer = await api.changePool(callerOf(key), params.id, { draining });
-    return answer.kind === "not_found" ? { code: "pool_not_found" } : changedPool(answer);
+    return answer.kind === "not_found" ? { kind: "pool_not_found" } : changedPool(answer);
   },
 
   async addPoolTopic({ api }, { params, key }) {
     if (!isName(params.id)) return badName("the pool's name");
     if (!isName(params.topic)) return badName("the topic");
     const answer = await api.addPoolTopic(callerOf(key), params.id, params.topic);
-    return answer.kind === "not_found" ? { code: "effect_unknown" } : changedPool(answer);
+    return answer.kind === "not_found" ? { kind: "effect_unknown" } : changedPool(answer);
   },
 
   async removePoolTopic({ api }, { params, key }) {
-    if (!isName(params.id) || !isName(params.topic)) return { code: "pool_not_found" };
+    if (!isName(params.id) || !isName(params.topic)) return { kind: "pool_not_found" };
     const answer = await api.removePoolTopic(callerOf(key), params.id, params.topic);
-    return answer.kind === "not_found" ? { code: "pool_not_found" } : removed(answer);
+    return answer.kind === "not_found" ? { kind: "pool_not_found" } : removed(answer);
   },
 
   async listTopics({ api }, { key: { tenant } }) {
     const answer = await api.listTopics(tenant);
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     return pageReply({ operation: "listTopics", tenant }, answer.topics.map(topicView), undefined);
   },
 
@@ -93,9 +93,9 @@ export const poolHandlers: PoolHandlers = {
   },
 
   async removeTopic({ api }, { params, key }) {
-    if (!isName(params.id)) return { code: "topic_not_found" };
+    if (!isName(params.id)) return { kind: "topic_not_found" };
     const answer = await api.removeTopic(callerOf(key), params.id);
-    return answer.kind === "not_found" ? { code: "topic_not_found" } : removed(answer);
+    return answer.kind === "not_found" ? { kind: "topic_not_found" } : removed(answer);
   },
 };
 
@@ -105,7 +105,7 @@ function isName(text: string): boolean {
 
 function badName(what: string): Failure<"invalid_request"> {
   return {
-    code: "invalid_request",
+    kind: "invalid_request",
     detail: `${what} may hold up to 128 letters, digits and . _ -, and begins with a letter or digit`,
   };
 }
@@ -118,13 +118,13 @@ function changedPool(answer: Exclude<ChangePoolAnswer, { kind: "not_found" }>) {
 function notChanged(answer: Exclude<ChangePoolAnswer, { kind: "not_found" } | { kind: "pool" }>) {
   switch (answer.kind) {
     case "too_many":
-      return { code: "invalid_request", detail: answer.detail } as const;
+      return { kind: "invalid_request", detail: answer.detail } as const;
     case "version_conflict":
-      return { code: "version_conflict" } as const;
-    case "credential_revoked":
+      return { kind: "version_conflict" } as const;
+    case "unauthenticated":
     case "unavailable":
     case "unknown":
-      return writingTrouble(answer);
+      return answer;
   }
 }
 
@@ -133,11 +133,11 @@ function removed(answer: Exclude<RemovedAnswer, { kind: "not_found" }>) {
     case "removed":
       return { status: 204, body: undefined } as const;
     case "version_conflict":
-      return { code: "version_conflict" } as const;
-    case "credential_revoked":
+      return { kind: "version_conflict" } as const;
+    case "unauthenticated":
     case "unavailable":
     case "unknown":
-      return writingTrouble(answer);
+      return answer;
   }
 }
 

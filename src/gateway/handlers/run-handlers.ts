@@ -3,7 +3,7 @@ import type { z } from "zod";
 import type { explanation } from "../../api/explanation-schemas.ts";
 import type { CancelAnswer } from "../../control/control-api.ts";
 import { parseRunId, type RunId } from "../../domain/run.ts";
-import { callerOf, type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import { callerOf, type Handlers, readingTrouble } from "../handler.ts";
 import { pageReply, readPage } from "../page.ts";
 import { itemViews, runSummaryView, runView, timelineViews } from "../views.ts";
 
@@ -20,7 +20,7 @@ type RunHandlers = Pick<
   | "listItems"
 >;
 
-const unknownRun = { code: "run_not_found" } as const;
+const unknownRun = { kind: "run_not_found" } as const;
 const withoutReason = "no reason given";
 
 export const runHandlers: RunHandlers = {
@@ -29,12 +29,12 @@ export const runHandlers: RunHandlers = {
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
     const answer = await api.listRuns(tenant, { ...listed(page), workflow: params.id });
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     if (answer.runs.length === 0 && page.after === undefined) {
       // No run to show: either there is none yet, or there is no such workflow.
       const found = await api.getWorkflow(tenant, params.id);
-      if (found.kind === "not_found") return { code: "workflow_not_found" };
-      if (found.kind !== "workflow") return readingTrouble(found);
+      if (found.kind === "not_found") return { kind: "workflow_not_found" };
+      if (found.kind !== "workflow") return found;
     }
     return pageReply(list, answer.runs.map(runSummaryView), answer.next);
   },
@@ -59,7 +59,7 @@ export const runHandlers: RunHandlers = {
       ...(status === undefined ? {} : { status }),
       ...(workflow_id === undefined ? {} : { workflow: workflow_id }),
     });
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     return pageReply(list, answer.runs.map(runSummaryView), answer.next);
   },
 
@@ -68,7 +68,7 @@ export const runHandlers: RunHandlers = {
     if (runId === undefined) return unknownRun;
     const answer = await api.getRun(key.tenant, runId);
     if (answer.kind === "run") return { status: 200, body: runView(answer.run) };
-    return answer.kind === "not_found" ? unknownRun : readingTrouble(answer);
+    return answer.kind === "not_found" ? unknownRun : answer;
   },
 
   async explainRun({ api }, { params, key }) {
@@ -76,7 +76,7 @@ export const runHandlers: RunHandlers = {
     if (runId === undefined) return unknownRun;
     const answer = await api.explainRun(key.tenant, runId);
     if (answer.kind === "not_found") return unknownRun;
-    if (answer.kind !== "explained") return readingTrouble(answer);
+    if (answer.kind !== "explained") return answer;
     return { status: 200, body: answer.explanation as z.output<typeof explanation> };
   },
 
@@ -90,11 +90,11 @@ export const runHandlers: RunHandlers = {
       case "not_found":
         return unknownRun;
       case "not_ended":
-        return { code: "run_not_ended" };
-      case "credential_revoked":
+        return { kind: "run_not_ended" };
+      case "unauthenticated":
       case "unavailable":
       case "unknown":
-        return writingTrouble(answer);
+        return answer;
     }
   },
 
@@ -115,7 +115,7 @@ export const runHandlers: RunHandlers = {
       limit: page.limit,
     });
     if (answer.kind === "not_found") return unknownRun;
-    if (answer.kind !== "timeline") return readingTrouble(answer);
+    if (answer.kind !== "timeline") return answer;
     const rows = rowsOfPage(answer.rows);
     const last = rows.at(-1)?.version;
     const next = last === undefined || last >= answer.version ? undefined : String(last);
@@ -130,8 +130,8 @@ export const runHandlers: RunHandlers = {
     if (page.kind === "bad_cursor") return page.failure;
     const after = Number(page.after ?? 0);
     const answer = await api.listItems(tenant, runId, params.step_id, { after, limit: page.limit });
-    if (answer.kind === "not_found") return answer.what === "run" ? unknownRun : { code: "step_not_found" };
-    if (answer.kind !== "items") return readingTrouble(answer);
+    if (answer.kind === "not_found") return answer.what === "run" ? unknownRun : { kind: "step_not_found" };
+    if (answer.kind !== "items") return answer;
     const end = after + answer.ids.length;
     return pageReply(list, itemViews(answer.run, answer.ids), end < answer.total ? String(end) : undefined);
   },
@@ -148,13 +148,13 @@ function cancelReply(answer: CancelAnswer) {
       return { status: 204, body: undefined } as const;
     case "already_ended":
       if (answer.status === "cancelled") return { status: 204, body: undefined } as const;
-      return { code: "run_ended", more: { run_status: answer.status } } as const;
+      return { kind: "run_ended", runStatus: answer.status } as const;
     case "not_found":
       return unknownRun;
-    case "credential_revoked":
+    case "unauthenticated":
     case "unavailable":
     case "unknown":
-      return writingTrouble(answer);
+      return answer;
   }
 }
 

@@ -1,14 +1,13 @@
 // What the server tells about itself, and which run an idempotency key maps to.
 import { openApiText } from "../../api/openapi.ts";
-import { type Handlers, isTrouble, readingTrouble } from "../handler.ts";
+import type { Handlers } from "../handler.ts";
 
 type ServerHandlers = Pick<Handlers, "lookUpKey" | "getStatus" | "openApi" | "live" | "ready" | "metrics">;
 
 export const serverHandlers: ServerHandlers = {
   async lookUpKey({ api }, { params, key }) {
     const answer = await api.lookUpKey(key.tenant, params.key);
-    if (isTrouble(answer)) return readingTrouble(answer);
-    if (answer.kind === "unbound") return { code: "idempotency_key_unbound" };
+    if (answer.kind !== "bound" && answer.kind !== "pending") return answer;
     const { kind: state, runId: run_id } = answer;
     const finalStatus = answer.kind === "bound" ? answer.finalStatus : undefined;
     return {
@@ -40,8 +39,8 @@ export const serverHandlers: ServerHandlers = {
   live: () => ({ status: 200, body: { status: "live" } }),
 
   async ready({ api, isDraining }) {
-    if (isDraining()) return { code: "draining" };
-    return (await api.ready()) ? { status: 200, body: { status: "ready" } } : { code: "store_unavailable" };
+    if (isDraining()) return { kind: "draining" };
+    return (await api.ready()) ? { status: 200, body: { status: "ready" } } : { kind: "store_unavailable" };
   },
 
   async metrics(service) {

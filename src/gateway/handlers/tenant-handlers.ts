@@ -9,7 +9,7 @@ import {
   type TenantId,
   type TenantSettings,
 } from "../../domain/tenant.ts";
-import { type Handlers, readingTrouble, writingTrouble } from "../handler.ts";
+import type { Handlers } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
 import { tenantView } from "../views.ts";
 
@@ -18,7 +18,7 @@ type TenantHandlers = Pick<
   "listTenants" | "createTenant" | "getTenant" | "changeTenant" | "removeTenant"
 >;
 
-const unknownTenant = { code: "tenant_not_found" } as const;
+const unknownTenant = { kind: "tenant_not_found" } as const;
 
 export const tenantHandlers: TenantHandlers = {
   async listTenants({ api }, { query, key: { tenant } }) {
@@ -26,7 +26,7 @@ export const tenantHandlers: TenantHandlers = {
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
     const answer = await api.listTenants({ after: page.after ?? "", limit: page.limit });
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     const items = answer.tenants.map((id) => ({ id: id as string }));
     return pageReply(
       list,
@@ -38,15 +38,15 @@ export const tenantHandlers: TenantHandlers = {
   async createTenant({ api, config }, { body, key }) {
     const { id, ...fields } = body;
     const tenant = customer(id);
-    if (tenant === undefined) return { code: "invalid_request", detail: "id: this name is reserved" };
+    if (tenant === undefined) return { kind: "invalid_request", detail: "id: this name is reserved" };
     const answer = await api.createTenant(key.keyId, tenant, compact(settingsOf(fields)));
-    if (answer.kind === "exists") return { code: "tenant_exists" };
-    if (answer.kind !== "created") return writingTrouble(answer);
+    if (answer.kind === "exists") return { kind: "tenant_exists" };
+    if (answer.kind !== "created") return answer;
     const found = await api.getTenant(tenant);
     if (found.kind === "tenant") {
       return { status: 201, body: tenantView(tenant, found, processQuotas(config)) };
     }
-    return found.kind === "not_found" ? { code: "effect_unknown" } : writingTrouble(found);
+    return found.kind === "not_found" ? { kind: "effect_unknown" } : found;
   },
 
   async getTenant({ api, config }, { params }) {
@@ -56,7 +56,7 @@ export const tenantHandlers: TenantHandlers = {
     if (answer.kind === "tenant") {
       return { status: 200, body: tenantView(tenant, answer, processQuotas(config)) };
     }
-    return answer.kind === "not_found" ? unknownTenant : readingTrouble(answer);
+    return answer.kind === "not_found" ? unknownTenant : answer;
   },
 
   async changeTenant({ api, config }, { params, body, key }) {
@@ -74,13 +74,13 @@ export const tenantHandlers: TenantHandlers = {
         };
       }
       case "version_conflict":
-        return { code: "version_conflict", more: { version: answer.version } };
+        return answer;
       case "not_found":
         return unknownTenant;
-      case "credential_revoked":
+      case "unauthenticated":
       case "unavailable":
       case "unknown":
-        return writingTrouble(answer);
+        return answer;
     }
   },
 
@@ -92,12 +92,12 @@ export const tenantHandlers: TenantHandlers = {
       case "removed":
         return { status: 204, body: undefined };
       case "active":
-        return { code: "tenant_active", more: { active: answer.active } };
+        return { kind: "tenant_active", active: answer.active };
       case "not_found":
         return unknownTenant;
       case "unavailable":
       case "unknown":
-        return writingTrouble(answer);
+        return answer;
     }
   },
 };

@@ -1,7 +1,7 @@
 // Workflows over HTTP.
 import type { Verdict } from "../../domain/workflow/judge.ts";
 import type { NotJudged } from "../../ports/definition-judge.ts";
-import { callerOf, type Handlers, quotaFailure, readingTrouble, writingTrouble } from "../handler.ts";
+import { callerOf, type Handlers, readingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
 import { workflowView } from "../views.ts";
 
@@ -16,7 +16,7 @@ export const workflowHandlers: WorkflowHandlers = {
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
     const answer = await api.listWorkflows(tenant, { after: page.after ?? "", limit: page.limit });
-    if (answer.kind !== "listed") return readingTrouble(answer);
+    if (answer.kind !== "listed") return answer;
     const next = lastOf(answer.workflows, page.limit, ({ id }) => id);
     return pageReply(list, answer.workflows.map(workflowView), next);
   },
@@ -27,13 +27,12 @@ export const workflowHandlers: WorkflowHandlers = {
       case "saved":
         return { status: 201, body: { id: answer.id, revision: answer.revision } };
       case "invalid":
-        return { code: answer.tooCostly ? "workflow_too_costly" : "workflow_invalid", ...problemsOf(answer) };
+        return { kind: answer.tooCostly ? "workflow_too_costly" : "workflow_invalid", ...problemsOf(answer) };
       case "quota_reached":
-        return quotaFailure(answer);
-      case "credential_revoked":
+      case "unauthenticated":
       case "unavailable":
       case "unknown":
-        return writingTrouble(answer);
+        return answer;
       case "unreadable":
       case "foreign":
       case "tenant_busy":
@@ -46,7 +45,7 @@ export const workflowHandlers: WorkflowHandlers = {
     const answer = await api.validateWorkflow(key.tenant, body);
     switch (answer.kind) {
       case "invalid":
-        if (answer.tooCostly) return { code: "workflow_too_costly", ...problemsOf(answer) };
+        if (answer.tooCostly) return { kind: "workflow_too_costly", ...problemsOf(answer) };
         return { status: 200, body: { valid: false, problems: [...answer.problems] } };
       case "unavailable":
       case "unknown":
@@ -74,33 +73,33 @@ export const workflowHandlers: WorkflowHandlers = {
   async getWorkflow({ api }, { params, key }) {
     const answer = await api.getWorkflow(key.tenant, params.id);
     if (answer.kind === "workflow") return { status: 200, body: workflowView(answer.workflow) };
-    return answer.kind === "not_found" ? { code: "workflow_not_found" } : readingTrouble(answer);
+    return answer.kind === "not_found" ? { kind: "workflow_not_found" } : answer;
   },
 
   async removeWorkflow({ api }, { params, key }) {
     const answer = await api.removeWorkflow(callerOf(key), params.id);
     if (answer.kind === "removed") return { status: 204, body: undefined };
-    return answer.kind === "not_found" ? { code: "workflow_not_found" } : writingTrouble(answer);
+    return answer.kind === "not_found" ? { kind: "workflow_not_found" } : answer;
   },
 };
 
 function problemsOf({ problems }: Extract<Verdict, { readonly kind: "invalid" }>) {
   const detail = problems.map(({ path, message }) => `${path}: ${message}`).join("; ");
-  return { detail, more: { problems } };
+  return { detail, problems };
 }
 
 function notJudged(answer: Unjudged | NotJudged) {
   switch (answer.kind) {
     case "unreadable": {
       const { detail, problems } = answer;
-      return { code: "invalid_request", detail, ...(problems && { more: { problems } }) } as const;
+      return { kind: "invalid_request", detail, problems } as const;
     }
     case "foreign":
-      return { code: "tenant_mismatch", detail: `${answer.field} names another tenant` } as const;
+      return { kind: "tenant_mismatch", detail: `${answer.field} names another tenant` } as const;
     case "tenant_busy":
-      return { code: "too_many_requests", detail: "as many definitions wait to be judged as may" } as const;
+      return { kind: "too_many_requests", detail: "as many definitions wait to be judged as may" } as const;
     case "overloaded":
-      return { code: "overloaded", cause: answer.cause } as const;
+      return answer;
   }
 }
 

@@ -52,9 +52,9 @@ export const admissionCases: readonly ConformanceCase[] = [
     async check(harness) {
       await harness.set({ maxConcurrentRuns: 2 });
       const answers = await Promise.all(Array.from({ length: 10 }, () => admit(harness, harness.newRun())));
-      assert.deepEqual(kinds(answers), { admitted: 2, limit_reached: 8 });
-      for (const answer of answers.filter(({ kind }) => kind === "limit_reached")) {
-        assertOutcome(answer, { kind: "limit_reached", limit: 2, active: 2 });
+      assert.deepEqual(kinds(answers), { admitted: 2, max_concurrent_runs_reached: 8 });
+      for (const answer of answers.filter(({ kind }) => kind === "max_concurrent_runs_reached")) {
+        assertOutcome(answer, { kind: "max_concurrent_runs_reached", limit: 2, active: 2 });
       }
       assert.equal((await active(harness)).length, 2);
     },
@@ -66,7 +66,7 @@ export const admissionCases: readonly ConformanceCase[] = [
       const answers = await Promise.all(
         Array.from({ length: 1_000 }, () => admit(harness, harness.newRun())),
       );
-      assert.deepEqual(kinds(answers), { admitted: 2, limit_reached: 998 });
+      assert.deepEqual(kinds(answers), { admitted: 2, max_concurrent_runs_reached: 998 });
     },
   },
   {
@@ -106,7 +106,7 @@ export const admissionCases: readonly ConformanceCase[] = [
     async check(harness) {
       await harness.admit(harness.newRun({ key: key("k", "first") }));
       const run = harness.newRun({ key: key("k", "second") });
-      assertOutcome(await admit(harness, run), { kind: "key_reused" });
+      assertOutcome(await admit(harness, run), { kind: "idempotency_key_reused" });
       const loaded = await harness.store.loadRun({ tenant: harness.tenant, runId: run.runId }, call);
       assertOutcome(loaded, { kind: "not_found" });
     },
@@ -117,10 +117,10 @@ export const admissionCases: readonly ConformanceCase[] = [
       await harness.set({ maxConcurrentRuns: 1 });
       const blocking = await harness.admit();
       const run = harness.newRun({ key: key("retry-after-limit") });
-      assert.equal((await admit(harness, run)).kind, "limit_reached");
+      assert.equal((await admit(harness, run)).kind, "max_concurrent_runs_reached");
       const { digest } = key("retry-after-limit");
       const free = await harness.store.inspectReservation({ tenant: harness.tenant, digest }, call);
-      assertOutcome(free, { kind: "unbound" });
+      assertOutcome(free, { kind: "idempotency_key_unbound" });
       await harness.end(blocking);
       const later = harness.newRun({ key: key("retry-after-limit") });
       assert.equal((await admit(harness, later)).kind, "admitted");
@@ -158,39 +158,23 @@ export const admissionCases: readonly ConformanceCase[] = [
       await Promise.all([harness.admit(), harness.admit(), harness.admit()]);
       await harness.set({ maxConcurrentRuns: 1 });
       const refused = await admit(harness, harness.newRun());
-      assertOutcome(refused, { kind: "limit_reached", limit: 1, active: 3 });
+      assertOutcome(refused, { kind: "max_concurrent_runs_reached", limit: 1, active: 3 });
       assert.equal((await active(harness)).length, 3);
       await harness.set({ maxConcurrentRuns: 4 });
       assert.equal((await admit(harness, harness.newRun())).kind, "admitted");
     },
   },
   {
-    name: "a tenant set to the lock strategy is not decided by admit",
+    name: "whatever strategy the tenant is set to, admit decides within all limits",
     async check(harness) {
-      await harness.set({ admissionStrategy: "lock", admissionWait: "fixed" });
-      const run = harness.newRun();
-      assertOutcome(await admit(harness, run), { kind: "use_lock_strategy", wait: "fixed" });
-      const loaded = await harness.store.loadRun({ tenant: harness.tenant, runId: run.runId }, call);
-      assertOutcome(loaded, { kind: "not_found" });
-      await harness.set({ admissionStrategy: "lock" });
-      assertOutcome(await admit(harness, run), { kind: "use_lock_strategy" });
-      await harness.set({ admissionStrategy: "atomic" });
-      assert.equal((await admit(harness, run)).kind, "admitted");
-    },
-  },
-  {
-    name: "a run whose strategy was chosen for itself is decided by admit, within all limits, whatever its tenant's is",
-    async check(harness) {
-      await harness.set({ admissionStrategy: "lock", maxConcurrentRuns: 1 });
+      await harness.set({ admissionStrategy: "lock", admissionWait: "fixed", maxConcurrentRuns: 1 });
       const [first, second] = [harness.newRun(), harness.newRun()];
-      const { tenant, store } = harness;
-      const decided = (run: NewRun) => store.admit({ tenant, run, decided: true }, call);
-      assertOutcome(await admit(harness, first), { kind: "use_lock_strategy" });
-      assert.equal((await decided(first)).kind, "admitted");
-      assert.equal((await decided(first)).kind, "admitted");
-      assertOutcome(await decided(second), { kind: "limit_reached", limit: 1, active: 1 });
+      assert.equal((await admit(harness, first)).kind, "admitted");
+      assert.equal((await admit(harness, first)).kind, "admitted");
+      const full = { kind: "max_concurrent_runs_reached", limit: 1, active: 1 } as const;
+      assertOutcome(await admit(harness, second), full);
       await harness.set({ admissionStrategy: "lock", stopped: true });
-      assertOutcome(await decided(second), { kind: "tenant_stopped" });
+      assertOutcome(await admit(harness, second), { kind: "tenant_stopped" });
     },
   },
   {

@@ -139,7 +139,7 @@ export const childCases: readonly ConformanceCase[] = [
       const parent = await harness.admit(harness.newRun({ change: { children: [children[0]] } }));
       const guard = await harness.acquire(admissionLock, 60_000);
       const run = harness.newRun({ change: { children: [children[1]] } });
-      only(await store.createRun({ tenant, guard, run }, call), "created");
+      only(await store.createRun({ tenant, guard, run }, call), "admitted");
       const { runId, jobId, token } = await runWithClaim(harness);
       const change = changeOf({ children: [children[2]] });
       const proposal = { expectedVersion: 1, commitId: "proposed", change };

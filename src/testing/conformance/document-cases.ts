@@ -161,7 +161,7 @@ export const documentCases: readonly ConformanceCase[] = [
       assertOutcome(await store.setTenant(first, call), { kind: "saved", version: 1 });
       const before = (await events(harness)).length;
 
-      const refused = { kind: "credential_revoked" } as const;
+      const refused = { kind: "unauthenticated" } as const;
       assertOutcome(await put(harness, "deploy", saved), { kind: "saved", revision: 1 });
       assertOutcome(await store.setTenant(first, call), { kind: "saved", version: 1 });
       assertOutcome(await put(harness, "deploy", revoked), refused);
@@ -201,18 +201,18 @@ export const documentCases: readonly ConformanceCase[] = [
     async check(harness) {
       const { store, tenant } = harness;
       const admit = (revision: number) => store.admit({ tenant, run: harness.newRun({ revision }) }, call);
-      assertOutcome(await admit(1), { kind: "workflow_changed" });
+      assertOutcome(await admit(1), { kind: "version_conflict" });
       const body = JSON.stringify({ hash: harness.newRun().definition });
       await put(harness, "deploy", { body });
       assert.equal((await admit(1)).kind, "admitted");
       await put(harness, "deploy", { body });
-      assertOutcome(await admit(1), { kind: "workflow_changed" });
+      assertOutcome(await admit(1), { kind: "version_conflict" });
       assert.equal((await admit(2)).kind, "admitted");
       const guard = await harness.acquire(admissionLock, 60_000);
       const create = (revision: number) =>
         store.createRun({ tenant, guard, run: harness.newRun({ revision }) }, call);
-      assertOutcome(await create(1), { kind: "workflow_changed" });
-      assert.equal((await create(2)).kind, "created");
+      assertOutcome(await create(1), { kind: "version_conflict" });
+      assert.equal((await create(2)).kind, "admitted");
       assert.equal(only(await store.countActive({ tenant }, call), "counted").active, 3);
     },
   },
@@ -224,12 +224,12 @@ export const documentCases: readonly ConformanceCase[] = [
       const guard = await harness.acquire(admissionLock, 60_000);
       for (const definition of ["sha256:1", "sha256:2", ""]) {
         const run = harness.newRun({ revision: 1, definition });
-        assertOutcome(await store.admit({ tenant, run }, call), { kind: "workflow_changed" });
-        assertOutcome(await store.createRun({ tenant, guard, run }, call), { kind: "workflow_changed" });
+        assertOutcome(await store.admit({ tenant, run }, call), { kind: "version_conflict" });
+        assertOutcome(await store.createRun({ tenant, guard, run }, call), { kind: "version_conflict" });
       }
       const run = () => harness.newRun({ revision: 1, definition: "sha256:12" });
       assert.equal((await store.admit({ tenant, run: run() }, call)).kind, "admitted");
-      assert.equal((await store.createRun({ tenant, guard, run: run() }, call)).kind, "created");
+      assert.equal((await store.createRun({ tenant, guard, run: run() }, call)).kind, "admitted");
     },
   },
   {
@@ -239,11 +239,11 @@ export const documentCases: readonly ConformanceCase[] = [
       await harness.set({ revokedKeyIds: ["key_1", "key_2"] });
       const run = harness.newRun();
       assertOutcome(await store.admit({ tenant, run, credential: "key_1" }, call), {
-        kind: "credential_revoked",
+        kind: "unauthenticated",
       });
       const guard = await harness.acquire(admissionLock, 60_000);
       assertOutcome(await store.createRun({ tenant, guard, run, credential: "key_2" }, call), {
-        kind: "credential_revoked",
+        kind: "unauthenticated",
       });
       assert.equal((await store.admit({ tenant, run, credential: "key" }, call)).kind, "admitted");
       assert.equal((await store.admit({ tenant, run, credential: "key_1" }, call)).kind, "admitted");

@@ -26,7 +26,7 @@ export const keyRetentionCases: readonly ConformanceCase[] = [
         call,
       );
       assertOutcome(replay, { kind: "replayed", runId: run.runId, status: "failed" });
-      await harness.until(async () => (await inspect(harness, "k")).kind === "unbound");
+      await harness.until(async () => (await inspect(harness, "k")).kind === "idempotency_key_unbound");
       await harness.admit(harness.newRun({ key: key("k") }));
     },
   },
@@ -62,7 +62,7 @@ export const keyQuotaCases: readonly ConformanceCase[] = [
       for (const text of ["a", "b", "c"]) await harness.admit(harness.newRun({ key: key(text) }));
       const run = harness.newRun({ key: key("d") });
       const refused = await harness.store.admit({ tenant: harness.tenant, run }, call);
-      assertOutcome(refused, { kind: "key_quota_reached", quota: 3 });
+      assertOutcome(refused, { kind: "idempotency_quota_reached", quota: 3 });
       assertOutcome(await harness.store.loadRun({ tenant: harness.tenant, runId: run.runId }, call), {
         kind: "not_found",
       });
@@ -97,7 +97,7 @@ export const keyQuotaCases: readonly ConformanceCase[] = [
       assertOutcome(await inspect(harness, "a"), { kind: "bound", runId: live });
       const run = harness.newRun({ key: key("f") });
       const refused = await harness.store.admit({ tenant: harness.tenant, run }, call);
-      assertOutcome(refused, { kind: "key_quota_reached", quota: 3 });
+      assertOutcome(refused, { kind: "idempotency_quota_reached", quota: 3 });
     },
   },
   {
@@ -112,7 +112,7 @@ export const keyQuotaCases: readonly ConformanceCase[] = [
       const run = harness.newRun({ key: key("d") });
       const reserved = await store.reserve({ tenant, guard, runId: run.runId, key: key("d") }, call);
       assertOutcome(reserved, { kind: "reserved" });
-      assert.equal((await store.createRun({ tenant, guard, run }, call)).kind, "created");
+      assert.equal((await store.createRun({ tenant, guard, run }, call)).kind, "admitted");
       assert.equal(await boundKeys(harness, ["a", "b", "c", "d"]), "bcd");
     },
   },

@@ -39,7 +39,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       const counted = await harness.store.countActive({ tenant: harness.tenant }, call);
       assertOutcome(counted, { kind: "counted", active: 0, limit: 1, stopped: false });
       const created = {
-        ...{ kind: "created", runId: run.runId, status: "pending" },
+        ...{ kind: "admitted", runId: run.runId, status: "pending" },
         ...{ active: 1, limit: 1, claims: [] },
       };
       assertOutcome(await create(harness, guard, run), created);
@@ -59,7 +59,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       }
       const run = harness.newRun({ key: key("k") });
       await reserve(harness, guard, run);
-      const created = { kind: "created", runId: run.runId, status: "pending", active: 1, claims: [] };
+      const created = { kind: "admitted", runId: run.runId, status: "pending", active: 1, claims: [] };
       assertOutcome(await create(harness, guard, run), created);
       assertOutcome(await create(harness, guard, run), created);
     },
@@ -71,7 +71,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       const guard = await harness.acquire(admissionLock, 10_000);
       await harness.admit();
       const refused = await create(harness, guard, harness.newRun());
-      assertOutcome(refused, { kind: "limit_reached", limit: 1, active: 1 });
+      assertOutcome(refused, { kind: "max_concurrent_runs_reached", limit: 1, active: 1 });
       await harness.set({ maxConcurrentRuns: 2, stopped: true });
       assertOutcome(await create(harness, guard, harness.newRun()), { kind: "tenant_stopped" });
     },
@@ -89,7 +89,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
         assertOutcome(await reserve(harness, guard, run), { kind: "stale_fence" });
         assertOutcome(await create(harness, guard, harness.newRun()), { kind: "stale_fence" });
       }
-      assertOutcome(await inspect(harness), { kind: "unbound" });
+      assertOutcome(await inspect(harness), { kind: "idempotency_key_unbound" });
     },
   },
   {
@@ -98,7 +98,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       const guard = await harness.acquire(admissionLock, 10_000);
       const older = { ...guard, fence: (guard.fence - 1) as Guard["fence"] };
       assertOutcome(await create(harness, older, harness.newRun()), { kind: "stale_fence" });
-      assert.equal((await create(harness, guard, harness.newRun())).kind, "created");
+      assert.equal((await create(harness, guard, harness.newRun())).kind, "admitted");
     },
   },
   {
@@ -110,7 +110,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
         ttlMs: 10_000,
       } as const;
       await harness.untilFree(admissionLock);
-      assert.equal((await create(harness, expired, harness.newRun())).kind, "created");
+      assert.equal((await create(harness, expired, harness.newRun())).kind, "admitted");
       const held = await harness.store.inspectLock({ tenant: harness.tenant, lock: admissionLock }, call);
       assert.equal(held.kind, "held");
       assert.equal((held as { fence: number }).fence, expired.fence);
@@ -133,9 +133,9 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       const guard = await harness.acquire(admissionLock, 10_000);
       await reserve(harness, guard, harness.newRun({ key: key("k") }));
       const other = harness.newRun({ key: key("k") });
-      assertOutcome(await reserve(harness, guard, other), { kind: "in_flight" });
+      assertOutcome(await reserve(harness, guard, other), { kind: "idempotency_key_in_flight" });
       const atomic = await harness.store.admit({ tenant: harness.tenant, run: other }, call);
-      assertOutcome(atomic, { kind: "in_flight" });
+      assertOutcome(atomic, { kind: "idempotency_key_in_flight" });
     },
   },
   {
@@ -144,7 +144,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       const dead = await harness.acquire(admissionLock, 10_000);
       await reserve(harness, dead, harness.newRun({ key: key("k") }));
       await release(harness, dead);
-      assertOutcome(await inspect(harness), { kind: "unbound" });
+      assertOutcome(await inspect(harness), { kind: "idempotency_key_unbound" });
       const guard = await harness.acquire(admissionLock, 10_000);
       const run = harness.newRun({ key: key("k", "another request") });
       assertOutcome(await reserve(harness, guard, run), { kind: "reserved" });
@@ -195,7 +195,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       const replay = await reserve(harness, guard, harness.newRun({ key: key("k", "first") }));
       assertOutcome(replay, { kind: "replayed", runId, status: "pending" });
       const reused = await reserve(harness, guard, harness.newRun({ key: key("k", "second") }));
-      assertOutcome(reused, { kind: "key_reused" });
+      assertOutcome(reused, { kind: "idempotency_key_reused" });
     },
   },
 ];

@@ -37,7 +37,11 @@ const runQuotaCases: readonly ConformanceCase[] = [
       const { store, tenant } = harness;
       const runs = [await harness.admit(), await harness.admit(), await harness.admit()];
       const run = harness.newRun();
-      assertOutcome(await store.admit({ tenant, run }, call), { kind: "run_quota_reached", quota: 3 });
+      assertOutcome(await store.admit({ tenant, run }, call), {
+        kind: "quota_reached",
+        quota: "active_runs",
+        limit: 3,
+      });
       assertOutcome(await store.loadRun({ tenant, runId: run.runId }, call), { kind: "not_found" });
       const other = { ...harness.newRun(), runId: run.runId };
       const otherTenant = harness.otherTenant();
@@ -64,7 +68,7 @@ const runQuotaCases: readonly ConformanceCase[] = [
       for (let count = 0; count < 3; count += 1) await harness.admit();
       const guard = await harness.acquire(admissionLock, 10_000);
       const refused = await store.createRun({ tenant, guard, run: harness.newRun() }, call);
-      assertOutcome(refused, { kind: "run_quota_reached", quota: 3 });
+      assertOutcome(refused, { kind: "quota_reached", quota: "active_runs", limit: 3 });
     },
   },
   {
@@ -76,12 +80,16 @@ const runQuotaCases: readonly ConformanceCase[] = [
       for (let count = 0; count < 4; count += 1) runs.push(await harness.admit());
       await harness.set({ quotas: { active_runs: 1 } });
       const run = harness.newRun();
-      assertOutcome(await store.admit({ tenant, run }, call), { kind: "run_quota_reached", quota: 1 });
+      assertOutcome(await store.admit({ tenant, run }, call), {
+        kind: "quota_reached",
+        quota: "active_runs",
+        limit: 1,
+      });
       for (const runId of runs) await harness.end(runId);
       await harness.admit(run);
       await harness.set({ quotas: { active_runs: 0 } });
       const none = await store.admit({ tenant, run: harness.newRun() }, call);
-      assertOutcome(none, { kind: "run_quota_reached", quota: 0 });
+      assertOutcome(none, { kind: "quota_reached", quota: "active_runs", limit: 0 });
     },
   },
   {
@@ -93,7 +101,7 @@ const runQuotaCases: readonly ConformanceCase[] = [
       const starts = Array.from({ length: 50 }, () => store.admit({ tenant, run: harness.newRun() }, call));
       const kinds = (await Promise.all(starts)).map(({ kind }) => kind);
       assert.equal(kinds.filter((kind) => kind === "admitted").length, 1);
-      assert.equal(kinds.filter((kind) => kind === "run_quota_reached").length, 49);
+      assert.equal(kinds.filter((kind) => kind === "quota_reached").length, 49);
     },
   },
 ];

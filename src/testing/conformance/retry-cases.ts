@@ -204,7 +204,7 @@ export const retryCases: readonly ConformanceCase[] = [
       await harness.end(other);
       only(only(await harness.store.deliver(request, call), "delivered").run, "owned");
       const full = await harness.store.admit({ tenant: harness.tenant, run: harness.newRun() }, call);
-      assertOutcome(full, { kind: "limit_reached", limit: 1, active: 1 });
+      assertOutcome(full, { kind: "max_concurrent_runs_reached", limit: 1, active: 1 });
     },
   },
   {

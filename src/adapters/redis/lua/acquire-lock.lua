@@ -19,7 +19,7 @@
   ARGV[11] the lock's name in the list of locks, or ""  ARGV[12] ticketsMax  ARGV[13] quota of locks
   ARGV[14] quota of tickets
   Returns {"acquired", now, fence, expiresInMs}, {"busy", now, instance, freeInMs, ahead or ""},
-  {"already_released", now}, {"credential_revoked", now}, {"tenant_stopped", now}, {"lock_quota_reached", now, quota},
+  {"already_released", now}, {"unauthenticated", now}, {"tenant_stopped", now}, {"lock_quota_reached", now, quota},
   {"ticket_quota_reached", now, quota} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -51,7 +51,7 @@ local settings = {}
 if credential ~= "" or stoppable ~= "" then
   settings = redis.call("HMGET", tenantKey, "stopped", "revoked", "quota:locks", "quota:lock_tickets")
   if credential ~= "" and string.find(settings[2] or "", " " .. credential .. " ", 1, true) then
-    return { "credential_revoked", now }
+    return { "unauthenticated", now }
   end
   if stoppable ~= "" and settings[1] == "true" then return { "tenant_stopped", now } end
 end

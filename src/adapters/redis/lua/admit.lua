@@ -14,20 +14,20 @@
   ARGV[1] notAfterMs  ARGV[2] runId  ARGV[3] eventsMax  ARGV[4] tenant  ARGV[5] credential's word or ""
   ARGV[6] workflow  ARGV[7] revision or ""  ARGV[8] definition  ARGV[9] actor  ARGV[10] key's digest
   ARGV[11] fingerprint  ARGV[12] quota of keys  ARGV[13] the entry that starts the run, or ""  ARGV[14] attentionMs
-  ARGV[15] quota of active runs  ARGV[16] "decided" when the strategy was chosen for this very run, or ""
-  ARGV from 17 on: the change, as parts/plan-change.lua describes it
-  Returns {"admitted", now, status, active, limit, claims}, {"replayed", now, runId, status}, {"key_reused", now},
-  {"in_flight", now}, {"limit_reached", now, limit, active}, {"tenant_stopped", now}, {"workflow_changed", now},
-  {"run_quota_reached", now, quota}, {"key_quota_reached", now, quota}, {"credential_revoked", now},
-  {"use_lock_strategy", now, wait} or {"too_late", now}
+  ARGV[15] quota of active runs
+  ARGV from 16 on: the change, as parts/plan-change.lua describes it
+  Returns {"admitted", now, status, active, limit, claims}, {"replayed", now, runId, status} or {"too_late", now}, or an
+  error code with its fields: {"idempotency_key_reused", now}, {"idempotency_key_in_flight", now}, {"tenant_stopped", now},
+  {"unauthenticated", now}, {"version_conflict", now}, {"max_concurrent_runs_reached", now, "limit", n, "active", n},
+  {"quota_reached", now, "quota", "active_runs", "limit", n}, {"idempotency_quota_reached", now, "quota", n}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local now = string.format("%.0f", nowMs)
 if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
-local runId, tenant, runKey, start, at = ARGV[2], ARGV[4], KEYS[2], KEYS[7], 17
-local settings = redis.call("HMGET", KEYS[1], "limit", "strategy", "stopped", "revoked", "limits", "quota:active_runs")
+local runId, tenant, runKey, start, at = ARGV[2], ARGV[4], KEYS[2], KEYS[7], 16
+local settings = redis.call("HMGET", KEYS[1], "limit", "stopped", "revoked", "limits", "quota:active_runs")
 local limit = settings[1] or ""
 local run = redis.call("HMGET", runKey, "status", "buried")
 local current = run[1] or run[2]
@@ -36,11 +36,8 @@ if current then
   --@include granted-claims
   return { "admitted", now, current, active, limit, granted }
 end
-if settings[2] == "lock" and ARGV[16] ~= "decided" then
-  return { "use_lock_strategy", now, redis.call("HGET", KEYS[1], "wait") or "" }
-end
-if ARGV[5] ~= "" and string.find(settings[4] or "", " " .. ARGV[5] .. " ", 1, true) then
-  return { "credential_revoked", now }
+if ARGV[5] ~= "" and string.find(settings[3] or "", " " .. ARGV[5] .. " ", 1, true) then
+  return { "unauthenticated", now }
 end
 local held = false
 if KEYS[8] then
@@ -48,27 +45,29 @@ if KEYS[8] then
   if held then
     local state, owner, fingerprint, last = string.match(held, "^(%a+) ([^ ]+) ([^ ]+) ?([^ ]*)$")
     if state == "bound" then
-      if fingerprint ~= ARGV[11] then return { "key_reused", now } end
+      if fingerprint ~= ARGV[11] then return { "idempotency_key_reused", now } end
       local status = redis.call("HGET", start .. "run:" .. tenant .. ":" .. owner, "status")
       return { "replayed", now, owner, status or (last ~= "" and last or "pending") }
     end
     -- A pending reservation lives only as long as its owner holds the admission lock.
     local lock = redis.call("GET", start .. "wf:run:admission:" .. tenant)
-    if lock and string.match(lock, "^[^ ]+") == last and owner ~= runId then return { "in_flight", now } end
+    if lock and string.match(lock, "^[^ ]+") == last and owner ~= runId then return { "idempotency_key_in_flight", now } end
   end
 end
-local stopped, revoked, limits = settings[3] == "true", settings[4] or "", settings[5] or ""
+local stopped, revoked, limits = settings[2] == "true", settings[3] or "", settings[4] or ""
 if stopped then return { "tenant_stopped", now } end
 if ARGV[7] ~= "" then
   local found = redis.call("HMGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[6], "body:" .. ARGV[6])
   -- The revision alone does not say it: after a loss its number comes again, with another definition.
   if string.match(found[1] or "", "^[^ ]+") ~= ARGV[7] or not string.find(found[2] or "", '"' .. ARGV[8] .. '"', 1, true) then
-    return { "workflow_changed", now }
+    return { "version_conflict", now }
   end
 end
-if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
-local runQuota = tonumber(settings[6] or "") or tonumber(ARGV[15])
-if active >= runQuota then return { "run_quota_reached", now, runQuota } end
+if limit ~= "" and active >= tonumber(limit) then
+  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", active }
+end
+local runQuota = tonumber(settings[5] or "") or tonumber(ARGV[15])
+if active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 
 local activeKey, runsKey, eventsKey, dueKey = KEYS[3], KEYS[5], KEYS[4], KEYS[6]
 local reservationKey, keyedKey, digest, fingerprint, quota = KEYS[8], KEYS[9], ARGV[10], ARGV[11], ARGV[12]

@@ -19,7 +19,7 @@
   ARGV[6] the lock's name in the list of locks, or ""  ARGV[7] the lock's name  ARGV[8] actor  ARGV[9] reason
   ARGV[10] eventsMax  ARGV[11] credential's word or ""
   Returns {"broken", now}, {"broken", now, new holder's token, its fence, expiresInMs}, {"superseded", now, fence},
-  {"free", now}, {"credential_revoked", now} or {"too_late", now}
+  {"free", now}, {"unauthenticated", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowUs = time[1] * 1000000 + time[2]
@@ -38,7 +38,7 @@ if fence == ARGV[2] and state == "broken" then return { "broken", now } end
 --@include lock-queue
 if queueKey and grant and fence ~= ARGV[2] and isEnded("broken " .. ARGV[2]) then return { "broken", now } end
 if ARGV[11] ~= "" and grant and string.find(redis.call("HGET", tenantKey, "revoked") or "", " " .. ARGV[11] .. " ", 1, true) then
-  return { "credential_revoked", now }
+  return { "unauthenticated", now }
 end
 if not lock then return { "free", now } end
 if fence ~= ARGV[2] then return { "superseded", now, fence } end

@@ -19,10 +19,10 @@
   ARGV[16] fingerprint  ARGV[17] quota of keys  ARGV[18] the entry that starts the run, or ""  ARGV[19] attentionMs
   ARGV[20] quota of active runs
   ARGV from 21 on: the change, as parts/plan-change.lua describes it
-  Returns {"created", now, status, active, limit, claims}, {"limit_reached", now, limit, active},
-  {"tenant_stopped", now}, {"workflow_changed", now}, {"run_quota_reached", now, quota},
-  {"key_quota_reached", now, quota}, {"credential_revoked", now},
-  {"reservation_lost", now}, {"stale_fence", now} or {"too_late", now}
+  Returns {"admitted", now, status, active, limit, claims}, {"reservation_lost", now} or {"too_late", now}, or an error code
+  with its fields: {"stale_fence", now}, {"tenant_stopped", now}, {"unauthenticated", now}, {"version_conflict", now},
+  {"max_concurrent_runs_reached", now, "limit", n, "active", n}, {"quota_reached", now, "quota", "active_runs", "limit", n},
+  {"idempotency_quota_reached", now, "quota", n}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -37,7 +37,7 @@ local current = run[1] or run[2]
 local active = redis.call("ZCARD", KEYS[3])
 if current then
   --@include granted-claims
-  return { "created", now, current, active, limit, granted }
+  return { "admitted", now, current, active, limit, granted }
 end
 
 local lock = redis.call("GET", KEYS[8])
@@ -51,7 +51,7 @@ local retake = not lock and {
 }
 
 if ARGV[10] ~= "" and string.find(settings[3] or "", " " .. ARGV[10] .. " ", 1, true) then
-  return { "credential_revoked", now }
+  return { "unauthenticated", now }
 end
 local held = false
 if KEYS[10] then
@@ -64,16 +64,18 @@ if ARGV[12] ~= "" then
   local found = redis.call("HMGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[11], "body:" .. ARGV[11])
   -- The revision alone does not say it: after a loss its number comes again, with another definition.
   if string.match(found[1] or "", "^[^ ]+") ~= ARGV[12] or not string.find(found[2] or "", '"' .. ARGV[13] .. '"', 1, true) then
-    return { "workflow_changed", now }
+    return { "version_conflict", now }
   end
 end
-if limit ~= "" and active >= tonumber(limit) then return { "limit_reached", now, limit, active } end
+if limit ~= "" and active >= tonumber(limit) then
+  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", active }
+end
 local runQuota = tonumber(settings[5] or "") or tonumber(ARGV[20])
-if active >= runQuota then return { "run_quota_reached", now, runQuota } end
+if active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 
 local activeKey, runsKey, eventsKey, dueKey = KEYS[3], KEYS[5], KEYS[4], KEYS[6]
 local reservationKey, keyedKey, digest, fingerprint, quota = KEYS[10], KEYS[11], ARGV[15], ARGV[16], ARGV[17]
 local workflow, definition, actor, eventsMax = ARGV[11], ARGV[13], ARGV[14], ARGV[8]
 local started, attentionMs = ARGV[18], ARGV[19]
 --@include insert-run
-return { "created", now, status, active, limit, claims }
+return { "admitted", now, status, active, limit, claims }

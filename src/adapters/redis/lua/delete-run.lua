@@ -8,7 +8,7 @@
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ")
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] actor  ARGV[5] eventsMax
   ARGV[6] credential's word or ""
-  Returns {"deleted", now}, {"more", now}, {"not_found", now}, {"not_ended", now, status}, {"credential_revoked", now}
+  Returns {"deleted", now}, {"more", now}, {"not_found", now}, {"not_ended", now, status}, {"unauthenticated", now}
   or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -24,7 +24,7 @@ local start = KEYS[1]
 local status = redis.call("HGET", KEYS[2], "status")
 if not status then return { "not_found", now } end
 if ARGV[6] ~= "" and string.find(redis.call("HGET", KEYS[5], "revoked") or "", " " .. ARGV[6] .. " ", 1, true) then
-  return { "credential_revoked", now }
+  return { "unauthenticated", now }
 end
 if not terminal[status] then return { "not_ended", now, status } end
 redis.call("ZCARD", KEYS[4]) -- Refuses a key of another type while nothing is written yet.

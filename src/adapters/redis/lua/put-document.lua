@@ -10,7 +10,7 @@
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] body  ARGV[6] expectedRevision, or ""
   ARGV[7] changeId  ARGV[8] actor  ARGV[9] eventsMax  ARGV[10] retentionMs, or "" for ever
   ARGV[11] credential's word or ""  ARGV[12] field of the quota of this collection, or ""  ARGV[13] quota where it is not set
-  Returns {"saved", now, revision}, {"revision_conflict", now, revision}, {"credential_revoked", now},
+  Returns {"saved", now, revision}, {"revision_conflict", now, revision}, {"unauthenticated", now},
   {"tenant_removed", now}, {"quota_reached", now, quota} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -23,7 +23,7 @@ local revision, change = string.match(meta or "0 0 ", "^([0-9]+) [0-9]+ (.*)$")
 if meta and change == ARGV[7] then return { "saved", now, revision } end
 local tenant = redis.call("HMGET", KEYS[5], "revoked", "removed", ARGV[12])
 if ARGV[11] ~= "" and string.find(tenant[1] or "", " " .. ARGV[11] .. " ", 1, true) then
-  return { "credential_revoked", now }
+  return { "unauthenticated", now }
 end
 if ARGV[3] == "apiKey" and tenant[2] == "true" then return { "tenant_removed", now } end
 if ARGV[6] ~= "" and revision ~= ARGV[6] then return { "revision_conflict", now, revision } end

@@ -8,7 +8,7 @@
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ")
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] actor  ARGV[6] eventsMax
   ARGV[7] credential's word or ""
-  Returns {"removed", now}, {"not_found", now}, {"credential_revoked", now} or {"too_late", now}
+  Returns {"removed", now}, {"not_found", now}, {"unauthenticated", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -18,7 +18,7 @@ if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 local meta = redis.call("HGET", KEYS[1], "meta:" .. ARGV[4])
 if not meta then return { "not_found", now } end
 if ARGV[7] ~= "" and string.find(redis.call("HGET", KEYS[5], "revoked") or "", " " .. ARGV[7] .. " ", 1, true) then
-  return { "credential_revoked", now }
+  return { "unauthenticated", now }
 end
 redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
 redis.call("ZCARD", KEYS[4])

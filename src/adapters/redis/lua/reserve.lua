@@ -12,7 +12,7 @@
   ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
   ARGV[7] runId  ARGV[8] fingerprint  ARGV[9] reservationMs  ARGV[10] tenant  ARGV[11] key's digest
   ARGV[12] quota of keys
-  Returns {"reserved", now}, {"replayed", now, runId, status}, {"key_reused", now}, {"in_flight", now},
+  Returns {"reserved", now}, {"replayed", now, runId, status}, {"idempotency_key_reused", now}, {"idempotency_key_in_flight", now},
   {"stale_fence", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -31,14 +31,14 @@ local reservation = redis.call("GET", KEYS[3])
 if reservation then
   local kind, runId, fingerprint, last = string.match(reservation, "^(%a+) ([^ ]+) ([^ ]+) ?([^ ]*)$")
   if kind == "bound" then
-    if fingerprint ~= ARGV[8] then return { "key_reused", now } end
+    if fingerprint ~= ARGV[8] then return { "idempotency_key_reused", now } end
     local current = redis.call("HGET", KEYS[5] .. runId, "status")
     return { "replayed", now, runId, current or (last ~= "" and last or "pending") }
   end
   -- A pending reservation lives only as long as its owner holds the admission lock.
   local admission = redis.call("GET", KEYS[4])
   if admission and string.match(admission, "^[^ ]+") == last then
-    return { runId == ARGV[7] and "reserved" or "in_flight", now }
+    return { runId == ARGV[7] and "reserved" or "idempotency_key_in_flight", now }
   end
 end
 

@@ -10,7 +10,7 @@
   ARGV[13] limits of topics and pools, as parts/places.lua describes them
   ARGV[14] credential's word or ""  ARGV[15] "true" when the tenant is removed, or ""
   ARGV from 16 on: names and values of the tenant's own quotas, "" for those that it does not have
-  Returns {"saved", now, version}, {"version_conflict", now, version}, {"credential_revoked", now} or {"too_late", now}
+  Returns {"saved", now, version}, {"version_conflict", now, version}, {"unauthenticated", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -22,7 +22,7 @@ local version = tenant[1] or "0"
 local nextVersion = string.format("%.0f", ARGV[3] + 1)
 if version == nextVersion and (tenant[2] or "") == ARGV[4] then return { "saved", now, version } end
 if ARGV[14] ~= "" and string.find(tenant[3] or "", " " .. ARGV[14] .. " ", 1, true) then
-  return { "credential_revoked", now }
+  return { "unauthenticated", now }
 end
 if version ~= ARGV[3] then return { "version_conflict", now, version } end
 

@@ -18,7 +18,9 @@ local evicted, oldest = false, nil
 if reservationKey then
   if redis.call("ZCARD", keyedKey) >= tonumber(quota) and not held then
     local first = redis.call("ZRANGE", keyedKey, 0, 0, "WITHSCORES")
-    if not first[1] or first[2] == "9007199254740991" then return { "key_quota_reached", now, quota } end
+    if not first[1] or first[2] == "9007199254740991" then
+      return { "idempotency_quota_reached", now, "quota", tonumber(quota) }
+    end
     if not redis.call("ZSCORE", keyedKey, digest) then
       oldest = first[1]
       evicted = start .. "wf:run:idempotency:" .. tenant .. ":" .. oldest
