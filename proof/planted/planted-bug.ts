@@ -10,8 +10,6 @@ import type { InvariantName } from "../simulation/invariants/invariants.ts";
 import type { Difference } from "../simulation/isolation.ts";
 import type { Swarm } from "../simulation/swarm.ts";
 
-export type PlantedBug = TextPatch;
-
 type Edit = {
   readonly file: string;
   /** Must stand exactly once in the file. */

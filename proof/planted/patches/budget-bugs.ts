@@ -1,12 +1,12 @@
 // Planted bugs in what a commit and a dry run may cost.
-import type { PlantedBug } from "../planted-bug.ts";
+import type { TextPatch } from "../planted-bug.ts";
 
 const budget = "test/unit/engine-budget.test.ts";
 const cost = "test/unit/workflow-expression-cost.test.ts";
 /** Takes about a minute: it sends growing inputs to every operation. */
 const scaled = "test/scaled/operations.test.ts";
 
-export const plantedBudgetBugs: readonly PlantedBug[] = [
+export const plantedBudgetBugs: readonly TextPatch[] = [
   {
     name: "commit-without-a-budget",
     what: "a commit goes on however much its expressions have cost",
