@@ -1,7 +1,7 @@
 #!lua
 --[[
   The whole admission decision: key, limit, slot, run, event. The hot path: every call and every string counts.
-  KEYS[1] tenant: hash with limit, strategy, wait, stopped, revoked, limits, quota:active_runs ("" means not set)
+  KEYS[1] tenant: hash with limit, stopped, revoked, limits, quota:active_runs ("" means not set)
   KEYS[2] run: hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"
   KEYS[3] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
   KEYS[4] events: stream with ids "0-<sequence>"
