@@ -102,18 +102,6 @@ export const plantedPackagingBugs: readonly TextPatch[] = [
     tests: ["test/unit/supply-chain.test.ts"],
   },
   {
-    name: "package-wants-a-newer-node",
-    what: "a package that users install asks for Node 22: with engine-strict Node 20 cannot install ours",
-    edits: [
-      {
-        file: "package.json",
-        find: '"@nats-io/transport-node": "3.3.1"',
-        replace: '"@nats-io/transport-node": "3.4.0"',
-      },
-    ],
-    tests: ["test/e2e/package.test.ts"],
-  },
-  {
     name: "package-without-its-pages",
     what: "the package lacks the pages that its errors name",
     edits: [{ file: "package.json", find: '    "docs/guide",\n', replace: "" }],
