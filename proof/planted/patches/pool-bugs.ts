@@ -99,8 +99,8 @@ export const plantedPoolBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/jobs/offers.ts",
-        find: "each.places > 0 && limits.mayTry(tenant, placeOf(each, topic))",
-        replace: "each.places > 0",
+        find: "each.free() > 0 && limits.mayTry(tenant, placeOf(each, topic))",
+        replace: "each.free() > 0",
       },
       {
         file: "src/control/jobs/claim-matches.ts",
@@ -121,5 +121,29 @@ export const plantedPoolBugs: readonly TextPatch[] = [
       },
     ],
     tests: [flows],
+  },
+  {
+    name: "place-lost-with-a-thrown-call",
+    what: "a store call that throws keeps the places promised in it: the worker waits in vain until it asks again",
+    edits: [
+      {
+        file: "src/control/engine/deliver-entry.ts",
+        find: "    proposed?.withdraw();\n",
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/flow-offers.test.ts"],
+  },
+  {
+    name: "poll-leaves-before-its-claim",
+    what: "a poll that ends while its claim is under way is answered without the job, which then waits for its lease",
+    edits: [
+      {
+        file: "src/control/jobs/poll-jobs.ts",
+        find: "if (!settled.aborted) await clock.sleep(engine.terms.store.callTimeoutMs, settled);",
+        replace: "void settled;",
+      },
+    ],
+    tests: ["test/unit/flow-offers.test.ts"],
   },
 ];

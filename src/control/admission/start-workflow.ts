@@ -120,7 +120,6 @@ export async function startPinned(
   const started = prepare(engine, request, { runId, traceparent, settings });
   const preclaim = engine.offers.preclaim({ tenant, runId, records: new Map() }, started.change);
   const { change } = preclaim;
-  let isCommitted = false;
   try {
     const asked = askedOf(request, { runId, change, start: started.large ? "inbox" : "applied" });
     const answer = await admitRun(engine, { asked, assigned, notes, traceparent }, signal);
@@ -131,7 +130,6 @@ export async function startPinned(
       engine.background.run("starting a large run", () => drainRun(engine, tenant, runId));
       return answer;
     }
-    isCommitted = true;
     const { claims, storeTimeMs } = answer;
     const run = { tenant, runId, actor, definition: pinned.hash, status: change.status, proposing: false };
     const before = { ...run, version: 0, commitId: "", records: new KnownRecords() };
@@ -139,7 +137,7 @@ export async function startPinned(
     afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
     return answer;
   } finally {
-    if (!isCommitted) preclaim.abandon();
+    preclaim.abandon();
     span?.end();
   }
 }

@@ -37,32 +37,31 @@ export async function deliverEntry(engine: Engine, request: DeliveryRequest): Pr
   const token = ports.random.token() as LockToken;
   const since = instantOf(ports.clock);
   const take = { token, instance: ports.instance, ttlMs: terms.ttlMs };
-  const answer = await ask(engine, "deliver", {
-    ...request,
-    take,
-    whenBusy: "append",
-    records: [],
-    ...(proposed === undefined ? {} : { proposal: proposed.proposal }),
-  });
-  if (proposed !== undefined) {
-    if (answer.kind === "applied") {
+  try {
+    const answer = await ask(engine, "deliver", {
+      ...request,
+      take,
+      whenBusy: "append",
+      records: [],
+      ...(proposed === undefined ? {} : { proposal: proposed.proposal }),
+    });
+    if (answer.kind === "applied" && proposed !== undefined) {
       const { change, commitId } = proposed.proposal;
       const { claims, storeTimeMs, version } = answer;
       countFate(ports.metrics, entry, "applied");
       remember(engine, proposed.run, change, { version, commitId });
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim: proposed.preclaim });
       wakeRelatives(engine, proposed.run, change);
-      return { kind: "accepted" };
     }
-    proposed.preclaim.abandon();
-    engine.runs.forget(runId);
+    if (answer.kind === "delivered" && answer.run.kind === "owned") {
+      const { run } = answer;
+      const grant = { kind: "acquired", token, fence: run.fence, since } as const;
+      engine.background.run("draining a run", () => drainOwned(engine, { tenant, runId, terms, grant }, run));
+    }
+    return deliveryAnswer(engine, entry, answer);
+  } finally {
+    proposed?.withdraw();
   }
-  if (answer.kind === "delivered" && answer.run.kind === "owned") {
-    const { run } = answer;
-    const grant = { kind: "acquired", token, fence: run.fence, since } as const;
-    engine.background.run("draining a run", () => drainOwned(engine, { tenant, runId, terms, grant }, run));
-  }
-  return deliveryAnswer(engine, entry, answer);
 }
 
 /** Refusals are final: acknowledged once, counted by what was refused and why. */

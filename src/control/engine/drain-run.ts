@@ -252,29 +252,26 @@ async function commitOne(
     consumed: decided.consumed,
     change,
   };
-  const answer = await askUntilKnown(ports, "commit", engine.terms.store, (deadlineMs) =>
-    lease.write("commit", request, deadlineMs),
-  );
-  span?.note({ tenant, run: runId, count: decided.consumed, outcome: answer.kind });
-  span?.end(answer.kind === "unavailable" || answer.kind === "unknown" ? "failed" : undefined);
-  if (answer.kind !== "committed") {
+  try {
+    const answer = await askUntilKnown(ports, "commit", engine.terms.store, (deadlineMs) =>
+      lease.write("commit", request, deadlineMs),
+    );
+    span?.note({ tenant, run: runId, count: decided.consumed, outcome: answer.kind });
+    span?.end(answer.kind === "unavailable" || answer.kind === "unknown" ? "failed" : undefined);
+    if (answer.kind !== "committed") {
+      engine.runs.forget(runId);
+      return answer.kind === "tree_full" ? "tree_full" : undefined;
+    }
+    const { version, claims, storeTimeMs } = answer;
+    for (const { entry, fate } of decided.fates) countFate(ports.metrics, entry, fate);
+    ports.metrics.observe("inbox_drain_entries", {}, decided.consumed);
+    remember(engine, run, change, { version, commitId: request.commitId });
+    afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
+    wakeRelatives(engine, run, change);
+    return answer.entries;
+  } finally {
     preclaim.abandon();
-    engine.runs.forget(runId);
-    return answer.kind === "tree_full" ? "tree_full" : undefined;
   }
-  for (const { entry, fate } of decided.fates) countFate(ports.metrics, entry, fate);
-  ports.metrics.observe("inbox_drain_entries", {}, decided.consumed);
-  remember(engine, run, change, { version: answer.version, commitId: request.commitId });
-  afterCommit(engine, {
-    tenant,
-    runId,
-    change,
-    claims: answer.claims,
-    storeTimeMs: answer.storeTimeMs,
-    preclaim,
-  });
-  wakeRelatives(engine, run, change);
-  return answer.entries;
 }
 
 function viewOf({ tenant, runId, actor, definition, version, status, parent }: RunHeader): CachedRun {

@@ -14,6 +14,8 @@ type Proposed = {
   readonly run: CachedRun;
   readonly proposal: Proposal;
   readonly preclaim: Preclaim;
+  /** Called whatever became of it: unless its commit stands, nothing is remembered of the run and no place is kept. */
+  withdraw(): void;
 };
 
 /** Undefined when the run is not remembered, or its next commit is already on its way. */
@@ -40,7 +42,12 @@ export function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed
     commitId,
     change: preclaim.change,
   };
-  return { run, proposal, preclaim };
+  const withdraw = () => {
+    if (!run.proposing) return;
+    preclaim.abandon();
+    engine.runs.forget(runId);
+  };
+  return { run, proposal, preclaim, withdraw };
 }
 
 /** An entry that makes the engine throw is delivered plainly: the owner sets it aside. */

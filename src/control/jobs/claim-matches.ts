@@ -4,9 +4,9 @@ import { isPlaceRefusal } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimAnswer } from "../../ports/job-operations.ts";
 import { ask } from "../ask-until-known.ts";
-import type { ClaimedJob } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
-import { type Match, type Offer, placeOf, termsOf } from "./offers.ts";
+import { claimTermsOf, placeOf } from "./offer.ts";
+import type { Match } from "./offers.ts";
 
 /** Jobs claimed by one operation: it stays within its budget of 2 ms. */
 const batchMax = 64;
@@ -24,14 +24,20 @@ export async function claimMatches(
 ): Promise<Claims> {
   let granted = 0;
   for (;;) {
-    const matches = engine.offers.match(tenant, topics);
+    const left = batches(engine.offers.match(tenant, topics));
     let refusal: ClaimRefusal | undefined;
     let isWorthAnother = false;
-    for (const batch of batches(matches)) {
-      const claimed = await claimBatch(engine, tenant, batch);
-      refusal = claimed.refusal ?? refusal;
-      granted += claimed.granted;
-      isWorthAnother ||= claimed.isWorthAnother;
+    try {
+      for (let batch = left[0]; batch !== undefined; batch = left[0]) {
+        const claimed = await claimBatch(engine, tenant, batch);
+        left.shift();
+        refusal = claimed.refusal ?? refusal;
+        granted += claimed.granted;
+        isWorthAnother ||= claimed.isWorthAnother;
+      }
+    } finally {
+      // Some are left only when a claim has thrown.
+      for (const match of left.flat()) takeBack(engine, { tenant, match });
     }
     if (refusal !== undefined) return { granted, refusal };
     if (!isWorthAnother) return { granted };
@@ -39,7 +45,7 @@ export async function claimMatches(
 }
 
 /** One operation acts for one key: matches are grouped by the credential of their worker. */
-function batches(matches: readonly Match[]): readonly (readonly Match[])[] {
+function batches(matches: readonly Match[]): Array<readonly Match[]> {
   const byCredential = new Map<string | undefined, Match[]>();
   for (const match of matches) {
     const { credential } = match.offer;
@@ -52,20 +58,18 @@ function batches(matches: readonly Match[]): readonly (readonly Match[])[] {
   );
 }
 
-type Judged = ClaimAnswer | undefined;
-
 async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Match[]) {
   const { ports, limits } = engine;
   const wanted = batch.map((match) => ({ ...match, token: ports.random.token() as ClaimToken }));
   const claims = wanted.map(({ offer, hint, token }) => {
-    const { credential: _credential, ...terms } = termsOf(offer, token);
+    const { credential: _credential, ...terms } = claimTermsOf(offer, token);
     return { jobId: hint.jobId, terms };
   });
   const credential = batch[0]?.offer.credential;
   const request = { tenant, claims, ...(credential === undefined ? {} : { credential }) };
   const sentAt = limits.moment();
   const answer = await ask(engine, "claimJobs", request);
-  const given = new Map<Offer, ClaimedJob[]>();
+  const given: Array<() => void> = [];
   let refusal: ClaimRefusal | undefined;
   let granted = 0;
   for (const [index, match] of wanted.entries()) {
@@ -74,37 +78,38 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
       const { token, offer } = match;
       const { job, fence, expiresInMs, input } = outcome;
       limits.granted(tenant, placeOf(offer, match.hint.topic));
-      given.set(offer, [...(given.get(offer) ?? []), { job, token, fence, expiresInMs, input }]);
+      given.push(() => offer.settle({ job, token, fence, expiresInMs, input }));
       ports.metrics.count("jobs_claimed_total", {});
       granted += 1;
-    } else refusal = takeBack(engine, { tenant, match, outcome, sentAt }) ?? refusal;
+    } else
+      refusal = takeBack(engine, { tenant, match, refused: outcome && { ...outcome, sentAt } }) ?? refusal;
   }
-  for (const [offer, jobs] of given) offer.give(jobs);
+  // Only now: a worker whose other places are free again may wait for more.
+  for (const give of given) give();
   return { refusal, granted, isWorthAnother: answer.kind === "judged" && granted < batch.length };
 }
 
-type Refused = {
+type Unclaimed = {
   readonly tenant: TenantId;
   readonly match: Match;
-  /** Undefined when the store did not answer: the job may still wait; if the claim took effect after all, it runs out. */
-  readonly outcome: Exclude<Judged, { kind: "claimed" }>;
-  readonly sentAt: number;
+  /** Absent when the store did not answer: the job may still wait; if the claim took effect after all, it runs out. */
+  readonly refused?: (Exclude<ClaimAnswer, { kind: "claimed" }> & { readonly sentAt: number }) | undefined;
 };
 
 /** The worker's place is free again, for those behind a job that is gone. A job that only lacks a place is remembered. */
 function takeBack(
   { ports, offers, limits }: Engine,
-  { tenant, match, outcome, sentAt }: Refused,
+  { tenant, match, refused }: Unclaimed,
 ): ClaimRefusal | undefined {
   const { offer, hint } = match;
   const place = placeOf(offer, hint.topic);
-  offer.places += 1;
-  if (outcome === undefined) {
+  offer.abandon();
+  if (refused === undefined) {
     limits.unused(tenant, place);
     offers.putBack(tenant, hint);
     return undefined;
   }
-  const { because } = outcome;
+  const { because, sentAt } = refused;
   ports.metrics.count("claims_refused_total", { because });
   if (isPlaceRefusal(because)) {
     limits.refused(tenant, place, { because, sentAt });

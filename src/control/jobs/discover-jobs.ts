@@ -4,7 +4,7 @@ import { fitsRequirements } from "../../domain/requirements.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { Offer } from "./offers.ts";
+import type { Offer } from "./offer.ts";
 
 /** Jobs looked at first, and at most when those are all for other workers. */
 const firstLook = 32;
@@ -19,7 +19,7 @@ export async function discoverJobs(
   if (offers.hasWorkFor(offer)) return { kind: "found" };
   const { tenant } = offer;
   for (const topic of offer.topics) {
-    for (const limit of [Math.max(firstLook, offer.places), secondLook]) {
+    for (const limit of [Math.max(firstLook, offer.free()), secondLook]) {
       const answer = await ask(engine, "listReadyJobs", { tenant, topic, limit });
       if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
       const fit = answer.jobs.filter(({ requires }) => fitsRequirements(requires, offer));

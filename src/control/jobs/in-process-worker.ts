@@ -11,7 +11,7 @@ import type { Engine } from "../engine/engine.ts";
 import { claimMatches } from "./claim-matches.ts";
 import { discoverJobs } from "./discover-jobs.ts";
 import { heartbeat } from "./heartbeat.ts";
-import type { Offer } from "./offers.ts";
+import { createOffer } from "./offer.ts";
 import { reportResult } from "./report-result.ts";
 import { traceClaim, traceparentOf } from "./trace-claim.ts";
 import type { Workers } from "./workers.ts";
@@ -86,7 +86,7 @@ export function startInProcessWorker(
   }
   const caller: Caller = { tenant, actor: `worker:${name}` };
   const running = new Map<JobId, Running>();
-  const offer: Offer = {
+  const offer = createOffer({
     tenant,
     worker: name,
     topics,
@@ -95,13 +95,8 @@ export function startInProcessWorker(
     pool,
     leaseMs: engine.config["jobs.leaseMs"],
     places: concurrency,
-    running: () => concurrency - offer.places,
-    give(jobs) {
-      for (const job of jobs) {
-        engine.background.run("a job", () => work(traceClaim(engine.ports, tenant, job)));
-      }
-    },
-  };
+    take: (job) => engine.background.run("a job", () => work(traceClaim(engine.ports, tenant, job))),
+  });
   /** No more jobs are taken; and then: none is left. */
   const stopped = new AbortController();
   const finished = new AbortController();
@@ -114,7 +109,7 @@ export function startInProcessWorker(
       // What was claimed while the worker stopped is not begun.
       const report = stopped.signal.aborted ? handedBack(claimed, name) : await reportOf(job, options);
       // The handler is done: the next step of the run may take this place in the commit of the result.
-      offer.places += 1;
+      offer.finish();
       await reportUntilTaken(engine, caller, report, job);
     } finally {
       // Only now: until the result is durable its claim must be kept, or the work is done again.
@@ -139,7 +134,7 @@ export function startInProcessWorker(
 
   /** Jobs that waited before this worker came, whose hint was lost, or whose tenant was stopped. */
   async function lookForJobs(): Promise<void> {
-    if (stopped.signal.aborted || offer.places === 0) return;
+    if (stopped.signal.aborted || offer.free() === 0) return;
     const found = await discoverJobs(engine, offer);
     if (found.kind === "found") await claimMatches(engine, tenant, topics);
   }
@@ -159,7 +154,7 @@ export function startInProcessWorker(
     async stop({ graceMs = graceMsDefault } = {}) {
       engine.offers.close(offer);
       stopped.abort();
-      const isBusy = () => offer.places < concurrency || running.size > 0;
+      const isBusy = () => offer.free() < concurrency || running.size > 0;
       await stopInOrder(clock, running, isBusy, graceMs);
       finished.abort();
     },

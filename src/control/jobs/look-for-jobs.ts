@@ -2,7 +2,7 @@
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches } from "./claim-matches.ts";
 import { discoverJobs } from "./discover-jobs.ts";
-import type { Offer } from "./offers.ts";
+import type { Offer } from "./offer.ts";
 
 /** Gives a function that looks in the background: one look at a time, and one more if it was called meanwhile. */
 export function createJobSearch(engine: Engine): () => void {
@@ -42,7 +42,7 @@ function wanted(offers: readonly Offer[]) {
   const questions = new Map<string, Pick<Offer, "tenant" | "topics"> & { readonly offer: Offer }>();
   for (const offer of offers) {
     const { tenant, topics, labels, capabilities } = offer;
-    if (offer.places > 0)
+    if (offer.free() > 0)
       questions.set(JSON.stringify([tenant, topics, labels, capabilities]), { tenant, topics, offer });
   }
   return questions.values();

@@ -1,13 +1,5 @@
 // Brings waiting jobs and waiting workers of this process together: fewest running jobs first, fair shares, one claim a batch.
-import {
-  type ClaimTerms,
-  type ClaimToken,
-  type Job,
-  type JobHint,
-  type JobSpec,
-  readyJob,
-} from "../../domain/job.ts";
-import { defaultPool, type Place } from "../../domain/place.ts";
+import { type ClaimToken, type Job, type JobHint, type JobSpec, readyJob } from "../../domain/job.ts";
 import { fitsRequirements } from "../../domain/requirements.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { RunChange } from "../../domain/run-change.ts";
@@ -15,35 +7,17 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
 import type { BusMessage } from "../../ports/bus.ts";
 import type { Ports } from "../../ports/ports.ts";
-import type { ClaimedJob } from "../control-api.ts";
 import type { FullLimits } from "../pools/full-limits.ts";
 import { createHintBook, type HintGroup } from "./hint-book.ts";
-
-/** A worker that wants jobs now. */
-export type Offer = {
-  readonly tenant: TenantId;
-  readonly worker: string;
-  readonly topics: readonly string[];
-  readonly labels: Readonly<Record<string, string>>;
-  readonly capabilities: readonly string[];
-  readonly leaseMs: number;
-  readonly credential?: string;
-  /** Whose places its jobs count in. */
-  readonly pool: string;
-  /** Places not yet promised. */
-  places: number;
-  /** Jobs that the worker has or was promised: the one with the fewest gets the next. */
-  running(): number;
-  give(jobs: readonly ClaimedJob[]): void;
-  /** The pool drains: there will be no jobs. */
-  drain?(): void;
-};
+import { claimTermsOf, type Offer, placeOf } from "./offer.ts";
 
 /** Jobs of a commit that workers of this process get at once, if the commit stands. */
 export type Preclaim = {
   /** The change with the claims in it. */
   readonly change: RunChange;
+  /** The commit stands: each worker gets the jobs it was promised and granted. */
   settle(granted: readonly ClaimGrant[], storeTimeMs: number): void;
+  /** Places that were not settled are free again. Called whatever became of the commit. */
   abandon(): void;
 };
 
@@ -83,7 +57,7 @@ export function createOffers(ports: Pick<Ports, "random">, limits: FullLimits, h
   function fitting(tenant: TenantId, topic: string, requires: string | undefined): readonly Offer[] {
     return open
       .waiting(tenant, topic)
-      .filter((offer) => offer.places > 0 && fitsRequirements(requires, offer));
+      .filter((offer) => offer.free() > 0 && fitsRequirements(requires, offer));
   }
 
   function preclaimOne(
@@ -98,9 +72,9 @@ export function createOffers(ports: Pick<Ports, "random">, limits: FullLimits, h
     );
     const offer = input === undefined ? undefined : leastBusy(free);
     if (offer === undefined || input === undefined) return spec;
-    offer.places -= 1;
+    offer.promise();
     const token = ports.random.token() as ClaimToken;
-    const claimed = { ...spec, claim: termsOf(offer, token) };
+    const claimed = { ...spec, claim: claimTermsOf(offer, token) };
     promised.push({ offer, spec: claimed, token, input });
     return claimed;
   }
@@ -113,10 +87,10 @@ export function createOffers(ports: Pick<Ports, "random">, limits: FullLimits, h
     const offers = fitting(tenant, topic, group.requires);
     const matches: Match[] = [];
     for (const hint of group.hints) {
-      const free = offers.filter((each) => each.places > 0 && limits.mayTry(tenant, placeOf(each, topic)));
+      const free = offers.filter((each) => each.free() > 0 && limits.mayTry(tenant, placeOf(each, topic)));
       const offer = leastBusy(free);
       if (offer === undefined) break;
-      offer.places -= 1;
+      offer.promise();
       limits.trying(tenant, placeOf(offer, topic));
       matches.push({ offer, hint });
     }
@@ -127,16 +101,13 @@ export function createOffers(ports: Pick<Ports, "random">, limits: FullLimits, h
   return {
     ...open,
     preclaim({ tenant, runId, records }, change) {
-      if (change.jobs.length === 0) return noPreclaim(change);
       const promised: Promised[] = [];
       const jobs = change.jobs.map((spec) => {
         if (spec.held === true) return spec;
         const written = change.records.find(({ key }) => key === spec.inputKey)?.body;
         return preclaimOne(tenant, spec, written ?? records.get(spec.inputKey), promised);
       });
-      return promised.length === 0
-        ? noPreclaim(change)
-        : promiseOf({ runId, change: { ...change, jobs }, promised });
+      return preclaimOf(runId, promised.length === 0 ? change : { ...change, jobs }, promised);
     },
     hintMessage: (tenant, hint) => ({
       subject: `${tenant}/${hint.topic}/${hint.jobId}`,
@@ -179,19 +150,6 @@ function createOpenOffers(): Pick<Offers, "open" | "close" | "all" | "waiting"> 
   };
 }
 
-/** How a worker takes a job that it is offered. */
-export function termsOf({ worker, leaseMs, credential, pool }: Offer, token: ClaimToken): ClaimTerms {
-  return {
-    ...{ token, worker, leaseMs },
-    ...(credential === undefined ? {} : { credential }),
-    ...(pool === defaultPool ? {} : { pool }),
-  };
-}
-
-export function placeOf({ pool }: Offer, topic: string): Place {
-  return { topic, pool };
-}
-
 function leastBusy(offers: readonly Offer[]): Offer | undefined {
   let best: Offer | undefined;
   for (const offer of offers) if (best === undefined || offer.running() < best.running()) best = offer;
@@ -205,40 +163,31 @@ type Promised = {
   readonly input: string;
 };
 
-type Pledge = { readonly runId: RunId; readonly change: RunChange; readonly promised: readonly Promised[] };
-
-function promiseOf(promise: Pledge): Preclaim {
+/** `promised` empties as promises are kept or given up, so that giving up twice, or after settling, does nothing. */
+function preclaimOf(runId: RunId, change: RunChange, promised: Promised[]): Preclaim {
   return {
-    change: promise.change,
-    settle: (granted, storeTimeMs) => settle(promise, granted, storeTimeMs),
-    abandon: () => {
-      for (const { offer } of promise.promised) offer.places += 1;
+    change,
+    settle(granted, storeTimeMs) {
+      for (const { offer, spec, token, input } of promised.splice(0)) {
+        const grant = granted.find(({ jobId }) => jobId === spec.jobId);
+        if (grant === undefined) {
+          offer.abandon();
+          continue;
+        }
+        const { fence, expiresInMs } = grant;
+        const claim = {
+          token,
+          worker: offer.worker,
+          fence,
+          claimedAtMs: storeTimeMs,
+          expiresAtMs: storeTimeMs + expiresInMs,
+        };
+        const job: Job = { ...readyJob(spec, runId, storeTimeMs), state: "claimed", claim };
+        offer.settle({ job, token, fence, expiresInMs, input });
+      }
+    },
+    abandon() {
+      for (const { offer } of promised.splice(0)) offer.abandon();
     },
   };
-}
-
-function noPreclaim(change: RunChange): Preclaim {
-  return { change, settle: () => {}, abandon: () => {} };
-}
-
-/** Gives each worker the jobs it was promised and got; places of the others are free again. */
-function settle(promise: Pledge, granted: readonly ClaimGrant[], storeTimeMs: number): void {
-  const { runId, promised } = promise;
-  for (const { offer, spec, token, input } of promised) {
-    const grant = granted.find(({ jobId }) => jobId === spec.jobId);
-    if (grant === undefined) {
-      offer.places += 1;
-      continue;
-    }
-    const { fence, expiresInMs } = grant;
-    const claim = {
-      token,
-      worker: offer.worker,
-      fence,
-      claimedAtMs: storeTimeMs,
-      expiresAtMs: storeTimeMs + expiresInMs,
-    };
-    const job: Job = { ...readyJob(spec, runId, storeTimeMs), state: "claimed", claim };
-    offer.give([{ job, token, fence, expiresInMs, input }]);
-  }
 }

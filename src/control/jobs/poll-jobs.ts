@@ -5,7 +5,7 @@ import { type Engine, settingsOf } from "../engine/engine.ts";
 import { followSignal } from "../follow-signal.ts";
 import { claimMatches } from "./claim-matches.ts";
 import { discoverJobs } from "./discover-jobs.ts";
-import type { Offer } from "./offers.ts";
+import { createOffer, noMoreJobs } from "./offer.ts";
 import { traceClaim } from "./trace-claim.ts";
 import type { Workers } from "./workers.ts";
 
@@ -64,9 +64,6 @@ async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSigna
 /** A worker that asks again and again although its pool drains does so once a second. */
 const drainingWaitMs = 1_000;
 
-/** A reason that nobody reads: without one each would make an exception with its stack. */
-const noMoreJobs = "the poll is over";
-
 function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
   const { clock } = engine.ports;
   const { caller, worker } = request;
@@ -78,7 +75,7 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
     enough.abort(noMoreJobs);
   };
   let cancelGather: (() => void) | undefined;
-  const offer: Offer = {
+  const offer = createOffer({
     tenant: caller.tenant,
     worker,
     topics: request.topics,
@@ -88,20 +85,17 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
     leaseMs: request.leaseMs ?? engine.config["jobs.leaseMs"],
     ...(caller.credential === undefined ? {} : { credential: caller.credential }),
     places: request.places,
-    running: () => workers.running(caller.tenant, worker) + (request.places - offer.places - jobs.length),
-    give(given) {
-      for (const claimed of given) jobs.push(traceClaim(engine.ports, caller.tenant, claimed));
-      workers.took(
-        caller.tenant,
-        worker,
-        given.map(({ job: { jobId }, token }) => ({ jobId, token })),
-      );
+    has: () => workers.running(caller.tenant, worker),
+    take(claimed) {
+      const { job, token } = claimed;
+      jobs.push(traceClaim(engine.ports, caller.tenant, claimed));
+      workers.took(caller.tenant, worker, [{ jobId: job.jobId, token }]);
       // The first job opens a short window for more, so that a burst is one answer and not many.
-      if (offer.places <= 0 || jobs.length >= request.places) enough.abort(noMoreJobs);
+      if (offer.free() === 0) enough.abort(noMoreJobs);
       else cancelGather ??= clock.timer(engine.config["jobs.gatherMs"], () => enough.abort(noMoreJobs));
     },
     drain,
-  };
+  });
   engine.offers.open(offer);
   return {
     offer,
@@ -119,9 +113,8 @@ function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
       leaveSignal();
       // Nothing more is promised from here on; what was promised is being claimed and belongs into this answer.
       engine.offers.close(offer);
-      const deadlineMs = clock.monotonicMs() + engine.config["store.callTimeoutMs"];
-      while (offer.places + jobs.length < request.places && clock.monotonicMs() < deadlineMs)
-        await clock.sleep(1);
+      const settled = offer.settled();
+      if (!settled.aborted) await clock.sleep(engine.terms.store.callTimeoutMs, settled);
       cancelGather?.();
     },
   };

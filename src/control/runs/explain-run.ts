@@ -83,7 +83,7 @@ function workersOf(
 ): readonly WorkerFacts[] {
   const waiting = new Set([...topics].flatMap((topic) => engine.offers.waiting(tenant, topic)));
   const free = new Map<string, number>();
-  for (const { worker, places } of waiting) free.set(worker, (free.get(worker) ?? 0) + Math.max(0, places));
+  for (const offer of waiting) free.set(offer.worker, (free.get(offer.worker) ?? 0) + offer.free());
   return workers.list(tenant).map((worker) => {
     const places = free.get(worker.worker);
     return places === undefined ? worker : { ...worker, free: places };
