@@ -175,8 +175,6 @@ export type JobOperations = {
           }>;
           readonly lostClaims: number;
           readonly removedRuns: number;
-          /** When the next thing is due, if anything is. */
-          readonly nextDueAtMs?: number;
         }
       /** Another process swept less than `sweepEveryMs` ago. */
       | { readonly kind: "not_due" };

@@ -178,7 +178,7 @@ export type RunOperations = {
   };
   /**
    * Applies a change under the run lock, removes the entries it consumed, and returns what arrived meanwhile (the lock is armed
-   * again) or, when nothing did, releases the lock. Recognised by `commitId` when repeated.
+   * again) or, when nothing did, releases the lock. The end of a run discards what still waits; the letters of retries are open again. Recognised by `commitId` when repeated.
    */
   commit: {
     request: {
@@ -197,8 +197,6 @@ export type RunOperations = {
           readonly version: number;
           readonly entries: readonly InboxEntry[];
           readonly claims: readonly ClaimGrant[];
-          /** Entries that the end of the run made pointless. The letters of retries among them are open again. */
-          readonly discarded: number;
         }
       /** The change would make the tree of runs larger than it may be; nothing was changed. */
       | { readonly kind: "tree_full" }

@@ -72,8 +72,7 @@ describe("idle", () => {
     );
     const before = await takeSnapshot(server);
     for (let times = 0; times < 3; times += 1) {
-      const { nextDueAtMs = 0, storeTimeMs } = await sweep();
-      expect(nextDueAtMs).toBeGreaterThan(storeTimeMs);
+      await sweep();
     }
     expect(changedKeys(before, await takeSnapshot(server))).toEqual([]);
   });

@@ -129,9 +129,8 @@ class Player {
 
   /** What a sweep found of these tenants: the store may hold others in the same partition. */
   #ownPart(answer: object): object {
-    const { nextDueAtMs: _next, ...swept } = answer as Record<string, unknown>;
     return Object.fromEntries(
-      Object.entries(swept).map(([name, value]) => {
+      Object.entries(answer).map(([name, value]) => {
         if (!Array.isArray(value)) return [name, value];
         const own = value.filter(({ tenant }: { tenant: TenantId }) => this.#tenants.includes(tenant));
         return [name, own.sort((left, right) => (JSON.stringify(left) < JSON.stringify(right) ? -1 : 1))];
@@ -202,7 +201,7 @@ function isRepeatable({ name }: Sent): boolean {
   return name !== "sweep" && name !== "deleteRun" && name !== "removeDocument";
 }
 
-/** A timer handed over is gone when it is delivered again; how many entries an end discarded is told once. */
+/** A timer handed over is gone when it is delivered again. */
 function isSameAnswer({ name, request }: Sent, first: string, second: string): boolean {
   if (first === second) return true;
   if (name === "deliver" && (request as RequestOf<"deliver">).entry.kind === "timer")
@@ -211,6 +210,5 @@ function isSameAnswer({ name, request }: Sent, first: string, second: string): b
   if (name === "releaseLock" && first.includes('"granted"'))
     return second === `releaseLock {"kind":"released"}`;
   if (name === "breakLock" && first.includes('"granted"')) return second === `breakLock {"kind":"broken"}`;
-  const withoutDiscarded = (text: string) => text.replace(/"discarded":\d+/, "");
-  return name === "commit" && withoutDiscarded(first) === withoutDiscarded(second);
+  return false;
 }

@@ -17,9 +17,12 @@ async function setUp() {
       throw new Error("the client is broken");
     },
   });
+  const breakNext = (name: OperationName) => {
+    broken = name;
+  };
   // An input of its own is written with the job, so that any commit can hand the job to a worker.
   await plane.save("chain", { a: work(), b: work({ depends_on: ["a"], input: { of: "b" } }) });
-  return { flow, plane, breakNext: (name: OperationName) => void (broken = name) };
+  return { flow, plane, breakNext };
 }
 
 /** A worker with one place that waits for a job. */

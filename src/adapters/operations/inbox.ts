@@ -99,7 +99,6 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
       kind: "committed",
       version: request.expectedVersion + 1,
       entries,
-      discarded: 0,
       ...claims(context, request),
     };
   }
@@ -112,17 +111,16 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
   const changed = applyChange(context, left, request);
   appendRunEvent(context, changed);
   const next = changeTree(context, changed, request.change);
-  const discarded = left.entriesWaiting - next.entriesWaiting;
   const version = next.version;
   if (next.entriesWaiting === 0) {
     putState(context, withoutAttention(context, next));
     endGrant(context, tenant, guard.lock);
-    return { kind: "committed", version, entries: [], discarded, ...claims(context, request) };
+    return { kind: "committed", version, entries: [], ...claims(context, request) };
   }
   retakeLock(context, tenant, guard);
   putState(context, withAttention(context, next, context.settings.attentionMs));
   const entries = firstEntries(context, next);
-  return { kind: "committed", version, entries, discarded, ...claims(context, request) };
+  return { kind: "committed", version, entries, ...claims(context, request) };
 }
 
 type EntryVerdict =

@@ -52,13 +52,7 @@ export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<
       handlers[thing.kind](context, thing.tenant, thing.subject, found);
     }
   }
-  const [next] = records.scan("due", scope, "", 1);
-  return {
-    kind: "swept",
-    ...found,
-    waiting: [...found.waiting.values()],
-    ...(next === undefined ? {} : { nextDueAtMs: readDueMember(next.member).atMs }),
-  };
+  return { kind: "swept", ...found, waiting: [...found.waiting.values()] };
 }
 
 type Handler = (context: Context, tenant: TenantId, subject: string, found: Findings) => void;

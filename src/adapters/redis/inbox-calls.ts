@@ -172,8 +172,7 @@ export const commit: ScriptCall<"commit"> = {
           kind: "committed",
           version: Number(reply[2]),
           entries: parseEntries(reply[3]),
-          discarded: Number(reply[4]),
-          claims: parseClaims(reply[5] as readonly string[]),
+          claims: parseClaims(reply[4] as readonly string[]),
         };
       case "stale_version":
         return { kind: "stale_version", version: Number(reply[2]) };

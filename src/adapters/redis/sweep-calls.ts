@@ -32,7 +32,6 @@ export const sweep: ScriptCall<"sweep"> = {
 type SweptReply = readonly [
   kind: string,
   storeTimeMs: string,
-  nextDueAtMs: string,
   lostClaims: number,
   removedRuns: number,
   waiting: ReadonlyArray<readonly [TenantId, RunId]>,
@@ -41,8 +40,7 @@ type SweptReply = readonly [
 ];
 
 function parseSwept(reply: Reply): OutcomeOf<"sweep"> {
-  const [, , nextDueAtMs, lostClaims, removedRuns, waiting, unclaimed, repairs] =
-    reply as unknown as SweptReply;
+  const [, , lostClaims, removedRuns, waiting, unclaimed, repairs] = reply as unknown as SweptReply;
   return {
     kind: "swept",
     waiting: waiting.map(([tenant, runId]) => ({ tenant, runId })),
@@ -50,6 +48,5 @@ function parseSwept(reply: Reply): OutcomeOf<"sweep"> {
     repairs: repairs.map(([tenant, repair, runId]) => ({ tenant, repair, runId })),
     lostClaims,
     removedRuns,
-    ...(nextDueAtMs === "" ? {} : { nextDueAtMs: Number(nextDueAtMs) }),
   };
 }

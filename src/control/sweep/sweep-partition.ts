@@ -4,12 +4,11 @@ import { drainRun } from "../engine/drain-run.ts";
 import type { Engine } from "../engine/engine.ts";
 import { publishJob } from "../jobs/publish-job.ts";
 
-/** Says when the next thing is due, if that is known. */
-export async function sweepPartition(engine: Engine, partition: Partition): Promise<number | undefined> {
+export async function sweepPartition(engine: Engine, partition: Partition): Promise<void> {
   const { ports, config } = engine;
   const answer = await ports.store.sweep({ partition }, { deadlineMs: config["store.callTimeoutMs"] });
   // Without an answer nothing is lost: what was due still is, or waits in an inbox until its visit is due.
-  if (answer.kind !== "swept") return undefined;
+  if (answer.kind !== "swept") return;
   for (const { tenant, runId } of answer.waiting) {
     engine.background.run("draining a run", () => drainRun(engine, tenant, runId));
   }
@@ -22,5 +21,4 @@ export async function sweepPartition(engine: Engine, partition: Partition): Prom
     ports.log.warn("sweep repaired what must always hold", { tenant, repair, run: runId });
   }
   for (let lost = 0; lost < answer.lostClaims; lost += 1) ports.metrics.count("job_claims_lost_total", {});
-  return answer.nextDueAtMs;
 }

@@ -7,18 +7,13 @@ import { assertOutcome, type ConformanceCase, call, key, only } from "./harness.
 import { endedRun } from "./retry-cases.ts";
 import {
   activeRuns,
-  beat,
-  cancelOf,
   childOf,
-  claim,
   commit,
   deliverAndOwn,
   family,
   headerOf,
-  jobOf,
   retryOf,
   runLock,
-  runWithClaim,
 } from "./run-steps.ts";
 import { entryKinds, nothing, sweepOnce, sweepUntil, sweepUntilPast, take } from "./sweep-steps.ts";
 
@@ -29,11 +24,8 @@ export const sweepCases: readonly ConformanceCase[] = [
     async check(harness) {
       assertOutcome(await sweepOnce(harness), nothing);
       const runId = await harness.admit(harness.newRun({ start: "inbox" }));
-      const answer = only(await sweepOnce(harness), "swept");
-      const { nextDueAtMs = 0, storeTimeMs, ...rest } = answer;
-      assertOutcome(rest, nothing);
-      assert.ok(nextDueAtMs > storeTimeMs && nextDueAtMs <= storeTimeMs + 5_000);
-      assert.equal(only(await sweepOnce(harness), "swept").nextDueAtMs, nextDueAtMs);
+      assertOutcome(await sweepOnce(harness), nothing);
+      assertOutcome(await sweepOnce(harness), nothing);
       assert.deepEqual(await entryKinds(harness, runId), ["started"]);
     },
   },
@@ -62,38 +54,12 @@ export const sweepCases: readonly ConformanceCase[] = [
       const runId = await harness.admit(harness.newRun({ change: { timers } }));
       const first = only(await sweepOnce(harness), "swept");
       assert.equal(first.waiting.length, 1);
-      assert.equal(first.nextDueAtMs, 101);
       await sweepUntil(harness, ({ waiting }) => waiting.length > 0);
       const { entries } = only(await take(harness, runId), "owned");
       assert.deepEqual(
         entries.map(({ entryId }) => entryId),
         timers.slice(0, 128).map(({ timerId }) => `timer:${timerId}`),
       );
-    },
-  },
-  {
-    name: "new runs do not put off the proof of their tenant",
-    async check(harness) {
-      await harness.admit();
-      const { nextDueAtMs } = only(await sweepOnce(harness), "swept");
-      await harness.untilAfter(await harness.now());
-      await harness.admit();
-      assert.equal(only(await sweepOnce(harness), "swept").nextDueAtMs, nextDueAtMs);
-    },
-  },
-  {
-    name: "a run whose entries were applied, or whose end discarded them, is no longer due",
-    async check(harness) {
-      const applied = await harness.admit(harness.newRun({ start: "inbox" }));
-      const first = await deliverAndOwn(harness, applied, cancelOf(harness));
-      only(await commit(harness, applied, first.guard, { consumed: 2 }), "committed");
-      const ended = await harness.admit(harness.newRun({ start: "inbox" }));
-      const second = await deliverAndOwn(harness, ended, cancelOf(harness));
-      const change = { status: "cancelled" } as const;
-      assert.equal(only(await commit(harness, ended, second.guard, { change }), "committed").discarded, 2);
-      const { nextDueAtMs = 0, storeTimeMs } = only(await sweepOnce(harness), "swept");
-      // Attention would be due within five seconds; the proof of the tenant is after a minute.
-      assert.ok(nextDueAtMs > storeTimeMs + 20_000, `due in ${nextDueAtMs - storeTimeMs} ms`);
     },
   },
   {
@@ -106,20 +72,6 @@ export const sweepCases: readonly ConformanceCase[] = [
       await harness.commit(runId, { timers: timers.map((timer) => ({ ...timer, dueAtMs: farMs })) });
       assert.deepEqual(only(await sweepOnce(harness), "swept").waiting, []);
       assertOutcome(await take(harness, runId), { kind: "empty" });
-    },
-  },
-  {
-    name: "a claim that is kept alive or over is not due at its old time, nor is a job that somebody claimed",
-    async check(harness) {
-      const kept = await runWithClaim(harness, 3_000);
-      await beat(harness, kept.jobId, kept.token, 600_000);
-      const voided = await runWithClaim(harness, 3_000);
-      const taken = jobOf(voided.runId, { step: "taken" });
-      await harness.commit(voided.runId, { voidJobs: [voided.jobId], jobs: [taken] });
-      only(await claim(harness, taken.jobId, harness.claim(600_000)), "claimed");
-      const { nextDueAtMs = 0, storeTimeMs } = only(await sweepOnce(harness), "swept");
-      // A ready job would be published again after thirty seconds.
-      assert.ok(nextDueAtMs > storeTimeMs + 40_000, `due in ${nextDueAtMs - storeTimeMs} ms`);
     },
   },
   {

@@ -14,7 +14,7 @@
   ARGV[7] tenant  ARGV[8] runId  ARGV[9] eventsMax  ARGV[10] attentionMs  ARGV[11] expectedVersion  ARGV[12] consumed
   ARGV[13] entriesMax
   ARGV from 14 on: the change, as parts/plan-change.lua describes it
-  Returns {"committed", now, version, entries, discarded, claims}, {"tree_full", now}, {"stale_version", now, version},
+  Returns {"committed", now, version, entries, claims}, {"tree_full", now}, {"stale_version", now, version},
   {"not_found", now}, {"stale_fence", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -37,7 +37,7 @@ local commit = ARGV[at + 2] .. " "
 if run[5] and string.sub(run[5], 1, #commit) == commit then
   --@include granted-claims
   local entries = ours and lock and redis.call("LRANGE", inboxKey, 0, ARGV[13] - 1) or {}
-  return { "committed", now, committed, entries, 0, granted }
+  return { "committed", now, committed, entries, granted }
 end
 --@include terminal
 if run[2] ~= ARGV[11] or terminal[run[1]] then return { "stale_version", now, run[2] } end
@@ -81,9 +81,9 @@ redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
 if releases then
   redis.call("SET", KEYS[5], value .. " released", "PX", ARGV[6])
   redis.call("DEL", KEYS[4], inboxKey)
-  return { "committed", now, nextVersion, {}, left, claims }
+  return { "committed", now, nextVersion, {}, claims }
 end
 redis.call("SET", KEYS[4], value, "PX", ARGV[5])
 redis.call("SET", KEYS[5], value .. " held", "PX", string.format("%.0f", ARGV[5] + ARGV[6]))
 if consumed > 0 then redis.call("LTRIM", inboxKey, consumed, -1) end
-return { "committed", now, nextVersion, redis.call("LRANGE", inboxKey, 0, ARGV[13] - 1), 0, claims }
+return { "committed", now, nextVersion, redis.call("LRANGE", inboxKey, 0, ARGV[13] - 1), claims }

@@ -9,7 +9,7 @@
   KEYS[3] swept: when the sweep last handled something
   ARGV[1] notAfterMs  ARGV[2] sweepEveryMs  ARGV[3] attentionMs  ARGV[4] republishAfterMs  ARGV[5] republishAfterMaxMs
   ARGV[6] deadLetterRetentionMs  ARGV[7] proveEveryMs
-  Returns {"swept", now, nextDueAtMs or "", lostClaims, removedRuns, waiting, unclaimed, repairs}, {"not_due", now} or
+  Returns {"swept", now, lostClaims, removedRuns, waiting, unclaimed, repairs}, {"not_due", now} or
   {"too_late", now}; waiting holds {tenant, run} of each, unclaimed {tenant, job id, job's text}, repairs {tenant,
   repair, run}
 ]]
@@ -68,6 +68,4 @@ if #due > 0 then
     if found.work > workMax then break end
   end
 end
-local soonest = redis.call("ZRANGE", dueKey, 0, 0, "WITHSCORES")
-local nextDueAt = soonest[2] and string.format("%.0f", soonest[2]) or ""
-return { "swept", now, nextDueAt, found.lostClaims, found.removedRuns, found.waiting, found.unclaimed, found.repairs }
+return { "swept", now, found.lostClaims, found.removedRuns, found.waiting, found.unclaimed, found.repairs }
