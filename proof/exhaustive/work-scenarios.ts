@@ -150,7 +150,7 @@ async function reportAgain(stage: Stage, nonces: readonly string[]): Promise<voi
   for (const nonce of nonces) {
     for (let tries = 1; ; tries += 1) {
       const answer = await report(stage, stage.probe, nonce);
-      if (["accepted", "duplicate", "refused"].includes(answer.kind)) break;
+      if (!["run_busy", "unknown", "unavailable"].includes(answer.kind)) break;
       const mayWait = answer.kind === "run_busy" && tries <= 40;
       mustHold(mayWait, "INV-22", () => `report ${nonce}, made again: ${JSON.stringify(answer)}`);
       await clock.sleep(100);
@@ -234,8 +234,8 @@ async function decideAgain(stage: Stage, decision: Decision): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     const answer = await decide(stage, stage.probe, decision, hash, `again ${decision} ${tries}`);
     const isTrouble = answer.kind === "unknown" || answer.kind === "unavailable";
-    if (!isTrouble && answer.kind !== "lock_busy") return;
-    const mayWait = answer.kind === "lock_busy" && tries <= 10;
+    if (!isTrouble && answer.kind !== "approval_lock_busy") return;
+    const mayWait = answer.kind === "approval_lock_busy" && tries <= 10;
     mustHold(mayWait, "INV-25", () => `${decision}, decided again: ${answer.kind}`);
     await stage.probe.process.clock.sleep(300);
   }

@@ -34,7 +34,6 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
     "unauthenticated",
   ],
   reserve: ["idempotency_key_in_flight", "idempotency_key_reused", "replayed"],
-  deliver: ["run_busy", "refused"],
   putDocument: ["unauthenticated", "tenant_removed"],
   removeDocument: ["unauthenticated"],
   setTenant: ["unauthenticated"],
@@ -80,7 +79,7 @@ export async function askUntilKnown<Name extends OperationName>(
     } else if (openUntilMs === undefined) {
       return answer as Answer<Name>;
     } else if (answer.kind !== "unavailable") {
-      const open = (openRefusals[name] as readonly string[] | undefined)?.includes(answer.kind) ?? false;
+      const open = isOpen(name, answer.kind);
       if (!open || answer.storeTimeMs > openUntilMs) return answer as Answer<Name>;
       pauseMs = openUntilMs - answer.storeTimeMs + 1;
     }
@@ -89,4 +88,10 @@ export async function askUntilKnown<Name extends OperationName>(
     }
     await clock.sleep(pauseMs);
   }
+}
+
+/** An entry is refused in many ways, and accepted in two. */
+function isOpen(name: OperationName, kind: string): boolean {
+  if (name === "deliver") return kind !== "delivered" && kind !== "applied";
+  return (openRefusals[name] as readonly string[] | undefined)?.includes(kind) ?? false;
 }

@@ -88,16 +88,16 @@ export type DecideAnswer =
   | { readonly kind: "decided"; readonly approval: Approval }
   /** The same decision was made before: the same record. */
   | { readonly kind: "repeated"; readonly approval: Approval }
-  | { readonly kind: "already_decided"; readonly approval: Approval }
-  | { readonly kind: "expired" }
-  | { readonly kind: "changed" }
+  | { readonly kind: "approval_already_decided"; readonly approval: Approval }
+  | { readonly kind: "approval_expired" }
+  | { readonly kind: "approval_changed" }
   /** `rule` is absent when the very same key asked. */
   | { readonly kind: "self_approval"; readonly rule?: DutyRule }
   | { readonly kind: "run_ended" }
-  | { readonly kind: "not_found" }
+  | { readonly kind: "approval_not_found" }
   | { readonly kind: "unauthenticated" }
   /** Strategy `lock` only. */
-  | { readonly kind: "lock_busy"; readonly retryAfterSeconds: number }
+  | { readonly kind: "approval_lock_busy"; readonly retryAfterSeconds: number }
   | Trouble;
 
 export type WorkerInfo = {

@@ -32,6 +32,8 @@ export type NewEntry =
       readonly decidedBy: string;
       readonly decider?: Decider;
       readonly reason?: string;
+      /** Only if duties are not separate: otherwise the sender compares the persons first, and decides again without this. */
+      readonly unlessSeparate?: true;
     }
   | { readonly kind: "cancel"; readonly entryId: string; readonly actor: string; readonly reason: string }
   | { readonly kind: "timer"; readonly entryId: string; readonly timerId: string }

@@ -40,31 +40,34 @@ export type Proposal = {
   readonly change: RunChange;
 };
 
-/** Why an entry is not accepted. All are final: the sender acknowledges and forgets. */
-export type DeliveryRefusal =
-  | "run_not_found"
-  | "run_ended"
-  /** The job is unknown, another attempt's, or held by another claim; or its claim ran out. */
-  | "stale_claim"
-  /** This job was reported before, by another entry. */
-  | "duplicate"
-  | "timer_not_due"
-  | "approval_not_found"
-  | "approval_decided"
-  | "approval_expired"
-  | "approval_changed"
-  | "self_approval"
-  | "already_cancelling"
-  /** Verdicts of the dispatch check: the job waits for none; or the sender does not hold the job's lock (any more). */
-  | "job_not_held"
-  | "stale_fence"
-  /** Dead letters: there is none of this id; or its run ended in a way that no retry can mend, or belongs to a parent run. */
-  | "letter_not_found"
-  | "not_retryable"
-  /** The run has ended, and opening it again needs a slot that is not free. */
-  | "limit_reached"
-  | "tenant_stopped"
-  | "credential_revoked";
+/** What may be refused of each kind of entry, besides what may be of all. */
+type RefusalsOf = {
+  /** The job is unknown, another attempt's, or held by another claim, or its claim ran out; or it was reported before, by another entry. */
+  result: "stale_claim" | "duplicate";
+  decision: "approval_not_found";
+  cancel: "already_cancelling";
+  timer: "timer_not_due";
+  /** Not retryable: its run ended in a way that no retry can mend, or belongs to a parent run. The last two: opening the run again needs a slot. */
+  retry:
+    | "dead_letter_not_found"
+    | "dead_letter_not_retryable"
+    | "max_concurrent_runs_reached"
+    | "tenant_stopped";
+  /** The job waits for no verdict, or has one; or the sender does not hold the job's lock (any more). */
+  dispatch: "job_not_held" | "duplicate" | "stale_fence";
+};
+
+/** Decisions that find the approval, and may not decide it. The last: it was to be decided only if duties are not separate. */
+type DecisionRefused = { readonly approval: Approval } & Named<
+  "approval_already_decided" | "approval_expired" | "approval_changed" | "self_approval" | "duties_separate"
+>;
+
+/** Why an entry is not accepted, named by the error code where there is one. All are final: the sender acknowledges and forgets. */
+export type DeliveryRefused<Kind extends NewEntry["kind"] = NewEntry["kind"]> =
+  | Named<"run_not_found" | "run_ended" | "unauthenticated" | RefusalsOf[Kind]>
+  | (Kind extends "decision" ? DecisionRefused : never);
+
+type Named<Name extends string> = Name extends string ? { readonly kind: Name } : never;
 
 export type RunOperations = {
   loadRun: {
@@ -139,7 +142,13 @@ export type RunOperations = {
       readonly credential?: string;
     };
     outcome:
-      | { readonly kind: "delivered"; readonly run: OwnedRun | HandedOver; readonly freed?: Place }
+      | {
+          readonly kind: "delivered";
+          readonly run: OwnedRun | HandedOver;
+          readonly freed?: Place;
+          /** Of a decision: the approval as it is now. */
+          readonly approval?: Approval;
+        }
       /** The proposal was committed with the entry; the lock was not needed. */
       | {
           readonly kind: "applied";
@@ -148,18 +157,14 @@ export type RunOperations = {
           readonly claims: readonly ClaimGrant[];
           /** Where the job that was reported ran, if it was counted there. */
           readonly freed?: Place;
+          readonly approval?: Approval;
         }
       /**
        * Nothing happened: somebody owns the run and `whenBusy` is `refuse`; or, for a retry, `retriesWaitingMax` others wait
        * already (the instance is empty when nobody owns the run). Ask again when they are applied.
        */
       | { readonly kind: "run_busy"; readonly instance: string; readonly freeInMs: number }
-      | {
-          readonly kind: "refused";
-          readonly because: DeliveryRefusal;
-          /** For refused decisions: what is known of the approval. */
-          readonly approval?: Approval;
-        };
+      | DeliveryRefused;
   };
   /** Takes the run lock to apply what waits, if anything does. */
   takeRun: {

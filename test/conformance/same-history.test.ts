@@ -39,8 +39,8 @@ test("eight workloads have the same history on every store", async () => {
 
 const wanted = [
   ...["admitted", "replayed", "idempotency_key_reused", "max_concurrent_runs_reached", "workflow_not_found"],
-  ...["accepted", "duplicate", "refused", "extended", "lost"],
-  ...["decided", "already_decided", "changed", "cancelling", "already_ended", "deleted"],
+  ...["accepted", "duplicate", "stale_claim", "extended", "lost"],
+  ...["decided", "approval_already_decided", "approval_changed", "cancelling", "already_ended", "deleted"],
   ...["acquired", "busy", "released", "renewed", "not_owned"],
 ];
 

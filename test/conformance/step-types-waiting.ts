@@ -49,7 +49,7 @@ export const approvalRow: Row = {
         const caller = { tenant: scene.tenant, actor: "ben" };
         const approvalId = `${run_id}:it@1`;
         const late = await scene.api.decideApproval({ caller, approvalId, decision: "approved" });
-        if (late.kind !== "expired" && late.kind !== "run_ended") throw new Error(late.kind);
+        if (late.kind !== "approval_expired" && late.kind !== "run_ended") throw new Error(late.kind);
       },
     },
   },

@@ -314,6 +314,7 @@ function entryOf(scene: Scene): NewEntry {
         decidedBy: command.inbox ? "a b" : "b",
         ...(command.stranger ? { reason: "be cause" } : {}),
         ...(command.proposes ? { decider: { owner: "a b", role: "admin", madeBy: "c" } } : {}),
+        ...(command.pick % 3 === 0 ? { unlessSeparate: true } : {}),
       };
     case "cancel":
       return { kind: "cancel", entryId, actor: "c d", reason: 'no "need"' };

@@ -1,9 +1,10 @@
 // A run that waits for a person's approval, and the words to decide it, for tests of approvals.
-import type { DecideAnswer, DecideRequest } from "../../src/control/control-api.ts";
+import type { Caller, DecideAnswer, DecideRequest } from "../../src/control/control-api.ts";
 import type { Approval, Decision } from "../../src/domain/approval.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import {
   acme,
+  ann,
   ben,
   type FlowPlane,
   FlowWorld,
@@ -22,9 +23,14 @@ export type Waiting = {
 
 /** A run of ann's that waits for an approval before its only job. */
 export async function waiting(
-  options: { readonly overrides?: Overrides; readonly ok?: Steps[string]; readonly engine?: "stopped" } = {},
+  options: {
+    readonly overrides?: Overrides;
+    readonly ok?: Steps[string];
+    readonly engine?: "stopped";
+    readonly caller?: Caller;
+  } = {},
 ): Promise<Waiting> {
-  const { overrides = {}, ok = {}, engine = "running" } = options;
+  const { overrides = {}, ok = {}, engine = "running", caller = ann } = options;
   const flow = new FlowWorld();
   const plane = await flow.open("p", { overrides, engine });
   const steps = {
@@ -32,7 +38,7 @@ export async function waiting(
     pay: work({ depends_on: ["ok"] }),
   };
   await plane.save("pay", steps);
-  const runId = await plane.start("pay", { amount: 5 });
+  const runId = await plane.start("pay", { amount: 5 }, caller);
   return { flow, plane, runId, approvalId: `${runId}:ok@1` };
 }
 

@@ -123,7 +123,7 @@ describe("jobs", () => {
         "accepted",
         "accepted",
         "duplicate",
-        "refused",
+        "stale_claim",
         "accepted",
         "accepted",
       ]);

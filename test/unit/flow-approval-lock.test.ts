@@ -36,7 +36,7 @@ describe("under the approval lock", () => {
 
   test("a refused decision gives the lock back, too", async () => {
     const scene = await waiting({ overrides });
-    expect(await decide(scene, "approved", { hash: "other" })).toEqual({ kind: "changed" });
+    expect(await decide(scene, "approved", { hash: "other" })).toMatchObject({ kind: "approval_changed" });
     expect(await lockState(scene)).toBe("free");
   });
 
@@ -44,7 +44,7 @@ describe("under the approval lock", () => {
     const scene = await waiting({ overrides });
     await hold(scene, 60_000);
     const startedMs = scene.flow.nowMs();
-    const answer = only(await decide(scene, "approved"), "lock_busy");
+    const answer = only(await decide(scene, "approved"), "approval_lock_busy");
     expect(answer.retryAfterSeconds).toBeGreaterThanOrEqual(1);
     expect(scene.flow.nowMs() - startedMs).toBeLessThanOrEqual(2_000);
     expect(scene.flow.nowMs() - startedMs).toBeGreaterThan(1_900);
@@ -56,7 +56,7 @@ describe("under the approval lock", () => {
   test("a holder that died frees it with its ttl", async () => {
     const scene = await waiting({ overrides });
     await hold(scene, 10_000);
-    expect((await decide(scene, "approved")).kind).toBe("lock_busy");
+    expect((await decide(scene, "approved")).kind).toBe("approval_lock_busy");
     await scene.flow.pass(8_000);
     only(await decide(scene, "approved"), "decided");
   });
@@ -78,6 +78,6 @@ describe("under the approval lock", () => {
         atomic.api.decideApproval(requestOf(scene, "rejected", { caller: ann })),
       ]),
     );
-    expect(answers.map(({ kind }) => kind).sort()).toEqual(["already_decided", "decided"]);
+    expect(answers.map(({ kind }) => kind).sort()).toEqual(["approval_already_decided", "decided"]);
   });
 });

@@ -48,7 +48,7 @@ describe("a decision", () => {
   test("after the other one names the winner, and changes nothing", async () => {
     const scene = await waiting();
     only(await decide(scene, "approved"), "decided");
-    const answer = only(await decide(scene, "rejected", { caller: ann }), "already_decided");
+    const answer = only(await decide(scene, "rejected", { caller: ann }), "approval_already_decided");
     expect(answer.approval).toMatchObject({ state: "approved", decidedBy: "ben" });
     expect(single(await scene.plane.poll()).job.step).toBe("pay");
   });
@@ -75,7 +75,7 @@ describe("a decision", () => {
       expect(decided).toHaveLength(1);
       const winner = only(decided[0] as DecideAnswer, "decided").approval;
       for (const answer of answers) {
-        expect(["decided", "repeated", "already_decided"]).toContain(answer.kind);
+        expect(["decided", "repeated", "approval_already_decided"]).toContain(answer.kind);
         expect((answer as { approval: Approval }).approval).toEqual(winner);
       }
       await flow.pass(100);
@@ -86,12 +86,16 @@ describe("a decision", () => {
 
   test("on something unknown, or of another tenant, is not found", async () => {
     const scene = await waiting();
-    expect(await decide(scene, "approved", { approvalId: "nothing" })).toMatchObject({ kind: "not_found" });
+    expect(await decide(scene, "approved", { approvalId: "nothing" })).toMatchObject({
+      kind: "approval_not_found",
+    });
     expect(await decide(scene, "approved", { approvalId: `${scene.runId}:no@1` })).toMatchObject({
-      kind: "not_found",
+      kind: "approval_not_found",
     });
     const stranger: Caller = { tenant: "beta" as TenantId, actor: "eve" };
-    expect(await decide(scene, "approved", { caller: stranger })).toMatchObject({ kind: "not_found" });
+    expect(await decide(scene, "approved", { caller: stranger })).toMatchObject({
+      kind: "approval_not_found",
+    });
     expect((await approval(scene)).state).toBe("pending");
   });
 });
@@ -114,10 +118,12 @@ describe("what was shown", () => {
 
   test("binds the decision: another hash is refused, and the approval still waits", async () => {
     const scene = await waiting();
-    expect(await decide(scene, "approved", { hash: "0".repeat(64) })).toEqual({ kind: "changed" });
+    expect(await decide(scene, "approved", { hash: "0".repeat(64) })).toMatchObject({
+      kind: "approval_changed",
+    });
     expect((await approval(scene)).state).toBe("pending");
     only(await decide(scene, "approved"), "decided");
-    const other = only(await decide(scene, "approved", { hash: "0".repeat(64) }), "already_decided");
+    const other = only(await decide(scene, "approved", { hash: "0".repeat(64) }), "approval_already_decided");
     expect(other.approval.state).toBe("approved");
   });
 
@@ -126,7 +132,7 @@ describe("what was shown", () => {
     const second = await scene.plane.start("pay", { amount: 5 });
     const { hash } = await approval(scene);
     const other = { ...scene, approvalId: `${second}:ok@1` };
-    expect(await decide(other, "approved", { hash })).toEqual({ kind: "changed" });
+    expect(await decide(other, "approved", { hash })).toMatchObject({ kind: "approval_changed" });
   });
 
   test("is what runs, although the workflow was changed between the request and the decision", async () => {
@@ -157,21 +163,21 @@ describe("an approval with a time limit", () => {
     const late = await waiting({ ok, engine: "stopped" });
     late.plane.member.fail({ deliver: (nth) => (nth === 1 ? "request_lost" : "ok") });
     await late.flow.pass(20_000);
-    expect(await decide(late, "approved")).toEqual({ kind: "expired" });
+    expect(await decide(late, "approved")).toMatchObject({ kind: "approval_expired" });
   });
 
   test("that nobody decided expires, ends its run, and is then refused as expired", async () => {
     const scene = await waiting({ ok });
     expect(await scene.flow.ended(scene.runId, 21_000)).toBe("timed_out");
     expect((await approval(scene)).state).toBe("expired");
-    expect(await decide(scene, "approved")).toEqual({ kind: "expired" });
+    expect(await decide(scene, "approved")).toMatchObject({ kind: "approval_expired" });
   });
 });
 
 describe("separate duties", () => {
   test("by the step: who asked may reject, but not approve", async () => {
     const scene = await waiting({ ok: { separate_duties: true } });
-    expect(await decide(scene, "approved", { caller: ann })).toEqual({ kind: "self_approval" });
+    expect(await decide(scene, "approved", { caller: ann })).toMatchObject({ kind: "self_approval" });
     expect((await approval(scene)).state).toBe("pending");
     only(await decide(scene, "approved", { caller: ben }), "decided");
   });
@@ -182,7 +188,7 @@ describe("separate duties", () => {
     await scene.flow.pass(5_000);
     const later = await scene.plane.start("pay", { amount: 6 });
     const other = { ...scene, approvalId: `${later}:ok@1` };
-    expect(await decide(other, "approved", { caller: ann })).toEqual({ kind: "self_approval" });
+    expect(await decide(other, "approved", { caller: ann })).toMatchObject({ kind: "self_approval" });
     only(await decide(other, "rejected", { caller: ann }), "decided");
     only(await decide(scene, "approved", { caller: ann }), "decided");
   });
@@ -206,7 +212,7 @@ describe("separate duties", () => {
     await scene.plane.start("pay", { amount: 7 });
     const third = await scene.plane.start("pay", { amount: 8 });
     const other = { ...scene, approvalId: `${third}:ok@1` };
-    expect(await decide(other, "approved", { caller: ann })).toEqual({ kind: "self_approval" });
+    expect(await decide(other, "approved", { caller: ann })).toMatchObject({ kind: "self_approval" });
   });
 });
 
@@ -216,7 +222,7 @@ describe("a run that no longer waits", () => {
     await scene.flow.finish(scene.plane.api.cancelRun(ann, scene.runId, "enough"));
     expect(await scene.flow.ended(scene.runId)).toBe("cancelled");
     const answer = await decide(scene, "approved");
-    expect(["run_ended", "already_decided"]).toContain(answer.kind);
+    expect(["run_ended", "approval_already_decided"]).toContain(answer.kind);
     expect((await approval(scene)).state).toBe("cancelled");
     expect(await scene.plane.poll()).toEqual([]);
     expect(await scene.flow.status(scene.runId)).toBe("cancelled");
@@ -225,7 +231,7 @@ describe("a run that no longer waits", () => {
   test("because it was deleted has no approval any more", async () => {
     const scene = await waiting();
     only(await scene.flow.finish(scene.plane.api.deleteRun(ann, scene.runId)), "deleted");
-    expect(await decide(scene, "approved")).toMatchObject({ kind: "not_found" });
+    expect(await decide(scene, "approved")).toMatchObject({ kind: "approval_not_found" });
   });
 });
 
@@ -255,12 +261,55 @@ describe("a decision is not consumed without its effect", () => {
     expect(await decisionsIn(scene)).toHaveLength(1);
   });
 
-  test("when the record cannot be read back: the answer is unknown, never that nothing happened", async () => {
+  test("when no answer comes at all: it is unknown, never that nothing happened", async () => {
     const scene = await waiting();
-    scene.plane.member.fail({ getApproval: ["ok", "unavailable"] });
+    scene.plane.member.fail({ deliver: "reply_lost" });
     expect((await decide(scene, "approved")).kind).toBe("unknown");
     expect((await approval(scene)).state).toBe("approved");
+    scene.plane.member.fail({});
     expect(only(await decide(scene, "approved"), "repeated").approval.decidedBy).toBe("ben");
+  });
+});
+
+describe("a decision costs", () => {
+  const callsDuring = async (scene: Waiting, work: () => Promise<unknown>) => {
+    const before = scene.plane.member.calls.length;
+    await work();
+    const own = ["getApproval", "deliver", "loadRun", "getTenant"];
+    return scene.plane.member.calls
+      .slice(before)
+      .map(({ name }) => name)
+      .filter((name) => own.includes(name));
+  };
+
+  test("one store operation with the hash that was shown, and a read before it without", async () => {
+    const shown = await waiting();
+    const { hash } = await approval(shown);
+    expect(await callsDuring(shown, () => decide(shown, "approved", { hash }))).toEqual(["deliver"]);
+    const unseen = await waiting();
+    expect(await callsDuring(unseen, () => decide(unseen, "approved"))).toEqual(["getApproval", "deliver"]);
+  });
+
+  test("one for a person as well, and three where duties are separate, which are still compared", async () => {
+    const person = { owner: "Ben", lineage: [] };
+    const caller = { ...ben, person };
+    const together = await waiting();
+    const { hash } = await approval(together);
+    const once = await callsDuring(together, () => decide(together, "approved", { hash, caller }));
+    expect(once).toEqual(["deliver"]);
+    const overrides = { "approvals.separateDuties": "yes" } as const;
+    const separate = await waiting({ overrides, caller: { ...ann, person: { owner: "Ann", lineage: [] } } });
+    const seen = await approval(separate);
+    const own = { ...ben, person: { owner: "ann", lineage: [] } };
+    expect(await decide(separate, "approved", { hash: seen.hash, caller: own })).toEqual({
+      kind: "self_approval",
+      rule: "same_owner",
+    });
+    const thrice = await callsDuring(separate, () =>
+      decide(separate, "approved", { hash: seen.hash, caller }),
+    );
+    expect(thrice.slice(0, 3)).toEqual(["deliver", "loadRun", "deliver"]);
+    expect((await approval(separate)).state).toBe("approved");
   });
 });
 

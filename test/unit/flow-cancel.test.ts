@@ -40,7 +40,7 @@ describe("a cancel", () => {
     expect(await cancel(flow, plane, runId)).toEqual({ kind: "cancelling" });
     expect(await flow.ended(runId)).toBe("cancelled");
     expect((await flow.job(job.job.jobId)).state).toBe("voided");
-    expect(await plane.report(job)).toEqual({ kind: "refused", because: "run_ended" });
+    expect(await plane.report(job)).toEqual({ kind: "run_ended" });
     expect(await activeCount(flow)).toBe(0);
     expect((await flow.step(runId, "b")).status).toBe("pending");
     await plane.start("two");
@@ -167,7 +167,7 @@ describe("a delete", () => {
     const { flow, plane, runId } = await running({ limit: 1 });
     const job = single(await plane.poll());
     expect(await remove(flow, plane, runId)).toEqual({ kind: "deleted" });
-    expect(await plane.report(job)).toEqual({ kind: "refused", because: "run_not_found" });
+    expect(await plane.report(job)).toEqual({ kind: "run_not_found" });
     const beat = plane.api.heartbeat(workerCaller, "w", [{ jobId: job.job.jobId, token: job.token }]);
     expect(only(await flow.finish(beat), "judged").answers).toMatchObject([{ kind: "lost" }]);
     expect(await activeCount(flow)).toBe(0);

@@ -70,7 +70,7 @@ describe("a claim whose worker falls silent", () => {
     const first = single(await scene.plane.poll({ leaseMs: 2_000 }));
     const second = await nextAttempt(scene, "a", 2);
     expect(await beat(scene, [beatOf(first)])).toEqual([{ kind: "lost", jobId: first.job.jobId }]);
-    expect(await scene.plane.report(first, "old")).toEqual({ kind: "refused", because: "stale_claim" });
+    expect(await scene.plane.report(first, "old")).toEqual({ kind: "stale_claim" });
     expect(await scene.flow.status(scene.runId)).toBe("running");
     expect(await scene.plane.report(second, "new")).toEqual({ kind: "accepted" });
     expect(await scene.flow.ended(scene.runId)).toBe("succeeded");
@@ -82,9 +82,9 @@ describe("a claim whose worker falls silent", () => {
     const first = single(await scene.plane.poll({ leaseMs: 2_000 }));
     const second = await nextAttempt(scene, "a", 2);
     const mixed = { ...first, job: second.job };
-    expect(await scene.plane.report(mixed)).toEqual({ kind: "refused", because: "stale_claim" });
+    expect(await scene.plane.report(mixed)).toEqual({ kind: "stale_claim" });
     const unknown = { ...second, token: "guessed" as ClaimToken };
-    expect(await scene.plane.report(unknown)).toEqual({ kind: "refused", because: "stale_claim" });
+    expect(await scene.plane.report(unknown)).toEqual({ kind: "stale_claim" });
   });
 
   test("does not count as a failure of the step: its retries are all left", async () => {
@@ -159,7 +159,7 @@ describe("a heartbeat", () => {
     await release();
     expect(await scene.flow.ended(scene.runId)).toBe("cancelled");
     expect(await beat(scene, [beatOf(job)])).toMatchObject([{ kind: "extended", stop: true }]);
-    expect(await scene.plane.report(job)).toEqual({ kind: "refused", because: "run_ended" });
+    expect(await scene.plane.report(job)).toEqual({ kind: "run_ended" });
   });
 
   test("tells the worker to stop when its tenant is stopped", async () => {
@@ -187,7 +187,7 @@ describe("a step's timeout", () => {
     const first = single(await scene.plane.poll());
     const second = await nextAttempt(scene, "a", 2);
     expect(second.job.deadlineAtMs).toBe(second.job.createdAtMs + 5_000);
-    expect(await scene.plane.report(first)).toEqual({ kind: "refused", because: "stale_claim" });
+    expect(await scene.plane.report(first)).toEqual({ kind: "stale_claim" });
     expect(await scene.flow.ended(scene.runId)).toBe("timed_out");
     expect(scene.plane.metrics.total("dead_letters_total", { reason: "retries_exhausted" })).toBe(1);
   });
@@ -257,7 +257,7 @@ describe("a result", () => {
     const report = { jobId: "no job" as JobId, token: "t" as ClaimToken, outcome: "succeeded" } as const;
     const before = plane.member.callsOf("deliver").length;
     const answer = await flow.finish(plane.api.reportResult(workerCaller, report));
-    expect(answer).toEqual({ kind: "refused", because: "stale_claim" });
+    expect(answer).toEqual({ kind: "stale_claim" });
     expect(plane.member.callsOf("deliver")).toHaveLength(before);
   });
 });

@@ -62,7 +62,7 @@ describe("a job that is handed back", () => {
     expect(only(beats, "judged").answers).toEqual([{ kind: "lost", jobId }]);
     const second = single(await plane.poll());
     const mixed: ClaimedJob = { ...first, job: second.job };
-    expect(await plane.handBack(mixed)).toEqual({ kind: "refused", because: "stale_claim" });
+    expect(await plane.handBack(mixed)).toEqual({ kind: "stale_claim" });
     expect(await flow.step(runId, "a")).toMatchObject({ status: "running", attempt: 2, handBacks: 1 });
   });
 
@@ -92,7 +92,7 @@ describe("a job that is handed back", () => {
     const { flow, plane, runId } = await started();
     const first = single(await plane.poll({ leaseMs: 1_000 }));
     await flow.until(async () => (await flow.step(runId, "a")).attempt === 2);
-    expect(await plane.handBack(first)).toEqual({ kind: "refused", because: "stale_claim" });
+    expect(await plane.handBack(first)).toEqual({ kind: "stale_claim" });
     expect((await flow.step(runId, "a")).handBacks).toBeUndefined();
   });
 
@@ -101,7 +101,7 @@ describe("a job that is handed back", () => {
     const first = single(await plane.poll());
     await flow.finish(plane.api.cancelRun(ann, runId, "enough"));
     expect(await flow.ended(runId)).toBe("cancelled");
-    expect(await plane.handBack(first)).toEqual({ kind: "refused", because: "run_ended" });
+    expect(await plane.handBack(first)).toEqual({ kind: "run_ended" });
     expect(await plane.poll()).toEqual([]);
   });
 

@@ -296,7 +296,7 @@ describe("what processes remember of a run", () => {
     const job = single(await plane.poll());
     const stranger = { tenant: "beta" as typeof acme, actor: "worker:x" };
     const answer = await flow.finish(plane.api.reportResult(stranger, reportOf(job)));
-    expect(answer).toEqual({ kind: "refused", because: "run_not_found" });
+    expect(answer).toEqual({ kind: "run_not_found" });
     expect((await flow.job(job.job.jobId)).state).toBe("claimed");
     expect(await plane.report(job)).toEqual({ kind: "accepted" });
   });

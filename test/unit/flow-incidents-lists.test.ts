@@ -248,7 +248,7 @@ describe("when a step fails that has begun others", () => {
     const beats = open.map(({ job, token }) => ({ jobId: job.jobId, token }));
     const judged = await flow.finish(plane.api.heartbeat(workerCaller, "w", beats));
     expect(judged).toMatchObject({ answers: beats.map(() => ({ kind: "extended", stop: true })) });
-    for (const job of open) expect((await plane.report(job)).kind).toBe("refused");
+    for (const job of open) expect((await plane.report(job)).kind).toBe("run_ended");
     expect(await flow.step(runId, "ask")).toMatchObject({ status: "cancelled" });
     expect(await flow.step(runId, "after")).toMatchObject({ status: "skipped" });
     await flow.pass(90_000);

@@ -157,7 +157,7 @@ describe("a revoked key", () => {
     expect(started.kind).toBe("unauthenticated");
     const report = { jobId: job.jobId, token, outcome: "succeeded" } as const;
     const reported = await flow.finish(other.api.reportResult(caller, report));
-    expect(reported).toEqual({ kind: "refused", because: "credential_revoked" });
+    expect(reported).toEqual({ kind: "unauthenticated" });
     const approvalId = `${runId}:ok@1`;
     const decided = await flow.finish(other.api.decideApproval({ caller, approvalId, decision: "approved" }));
     expect(decided).toEqual({ kind: "unauthenticated" });

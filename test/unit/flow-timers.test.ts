@@ -234,7 +234,7 @@ describe("the timeout of a workflow", () => {
     const header = await flow.header(runId);
     expect((header.endedAtMs ?? 0) - header.admittedAtMs).toBeLessThanOrEqual(30_002);
     expect((await flow.job(job.job.jobId)).state).toBe("voided");
-    expect(await plane.report(job)).toEqual({ kind: "refused", because: "run_ended" });
+    expect(await plane.report(job)).toEqual({ kind: "run_ended" });
     const decided = plane.api.decideApproval({
       caller: ben,
       approvalId: `${runId}:ok@1`,

@@ -25,7 +25,7 @@ export const plantedDispatchBugs: readonly TextPatch[] = [
     ],
     inbox,
     [
-      `  if (holder?.token !== guard.token || holder.fence !== guard.fence) return refused("stale_fence");\n`,
+      `  if (holder?.token !== guard.token || holder.fence !== guard.fence) return { kind: "stale_fence" };\n`,
       `  void holder;\n`,
     ],
     conformance,
@@ -42,7 +42,7 @@ export const plantedDispatchBugs: readonly TextPatch[] = [
       "a job that was allowed takes another verdict while the first one waits in the inbox",
     ],
     inbox,
-    [`  if (!isUndecided(job)) return refused("duplicate");\n`, ""],
+    [`  if (!isUndecided(job)) return { kind: "duplicate" };\n`, ""],
     conformance,
   ),
   bug(

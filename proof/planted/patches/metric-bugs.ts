@@ -44,8 +44,8 @@ export const plantedMetricBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/engine/deliver-entry.ts",
-        find: `      if (answer.run.kind === "handed_over") metrics.count("inbox_handoffs_total", {});`,
-        replace: `      if (answer.run.kind === "handed_over") metrics.count("inbox_handoffs_total", {});
+        find: `      if (isHandedOver) metrics.count("inbox_handoffs_total", {});`,
+        replace: `      if (isHandedOver) metrics.count("inbox_handoffs_total", {});
       if (entry.kind === "result") metrics.count("jobs_reported_total", { outcome: entry.outcome });`,
       },
     ],

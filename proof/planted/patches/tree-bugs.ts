@@ -86,8 +86,8 @@ export const plantedTreeBugs: readonly TextPatch[] = [
     "reopened-without-a-slot",
     "a run is opened again whatever the tenant's limit says",
     reopening,
-    `  return limit !== undefined && active >= limit ? "limit_reached" : undefined;`,
-    `  return limit !== undefined && active < 0 ? "limit_reached" : undefined;`,
+    `  return limit !== undefined && active >= limit ? "max_concurrent_runs_reached" : undefined;`,
+    `  return limit !== undefined && active < 0 ? "max_concurrent_runs_reached" : undefined;`,
   ),
   bug(
     "reopened-without-a-slot-lua",

@@ -139,8 +139,9 @@ function endedRunsAreBusy(store: Store): Store {
     ...store,
     deliver: async (request, options) => {
       const answer = await store.deliver(request, options);
-      const isOver = answer.kind === "refused" && answer.because !== "duplicate";
-      if (!isOver || request.entry.kind !== "result") return answer;
+      if (answer.kind !== "run_ended" && answer.kind !== "run_not_found" && answer.kind !== "stale_claim")
+        return answer;
+      if (request.entry.kind !== "result") return answer;
       return { kind: "run_busy", instance: "somebody", freeInMs: 100, storeTimeMs: answer.storeTimeMs };
     },
   };

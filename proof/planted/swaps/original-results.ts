@@ -43,7 +43,7 @@ export function lookingFirst(store: Store): Store {
     ...store,
     deliver: async (request, options) => {
       if (request.entry.kind === "result" && (await hasEnded(store, request, options.deadlineMs))) {
-        return { kind: "refused", because: "duplicate", storeTimeMs: 0 };
+        return { kind: "duplicate", storeTimeMs: 0 };
       }
       return store.deliver(request, options);
     },

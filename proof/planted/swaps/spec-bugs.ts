@@ -32,7 +32,9 @@ const staleReportFreesPlace: Operations = {
   deliver: (context, request) => {
     const outcome = operations.deliver(context, request);
     const { entry, tenant, runId } = request;
-    if (outcome.kind !== "refused" || entry.kind !== "result") return outcome;
+    if (outcome.kind === "delivered" || outcome.kind === "applied" || outcome.kind === "run_busy")
+      return outcome;
+    if (entry.kind !== "result") return outcome;
     const step = parseJobId(entry.jobId)?.step;
     for (const { value } of context.records.scan("job", `${tenant}/${runId}`, "", 1_000)) {
       if (value.state !== "claimed" || value.step !== step || value.claim?.pool === undefined) continue;

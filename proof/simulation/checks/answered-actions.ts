@@ -82,14 +82,17 @@ export class AnsweredActions {
         return;
       }
       case "duplicate":
-      case "refused":
+      case "stale_claim":
+      case "run_ended":
+      case "run_not_found":
+      case "unauthenticated":
         this.#marks.hit(answer.kind === "duplicate" ? "duplicate_refused" : "late_result_refused");
         // A repeat of what was accepted may find its run gone.
         if (this.#accepted.get(jobId) === nonce) return;
         mustHold(!ours, "INV-22", what);
         // It speaks of the key at that moment, not of the claim: with the key valid again, the same report on the bus counts.
-        if (answer.kind === "refused" && answer.because === "credential_revoked") return;
-        this.#refusedReports.set(nonce, answer.kind);
+        if (answer.kind === "unauthenticated") return;
+        this.#refusedReports.set(nonce, answer.kind === "duplicate" ? "duplicate" : "refused");
         return;
       case "run_busy":
       case "unknown":
@@ -136,21 +139,27 @@ export class AnsweredActions {
       case "repeated":
         mustHold(gone || stored.state === decision, "INV-25", what);
         return;
-      case "already_decided":
+      case "approval_already_decided":
         this.#marks.hit("approval_race_lost");
         mustHold(gone || stored.state === answer.approval.state, "INV-25", what);
         this.#refuse(ruling, answer.kind);
         return;
-      case "expired":
-      case "changed":
+      case "approval_expired":
+        this.#marks.hit("decision_expired");
+        this.#refuse(ruling, answer.kind);
+        return;
+      case "approval_changed":
+        this.#marks.hit("decision_changed");
+        this.#refuse(ruling, answer.kind);
+        return;
       case "self_approval":
-        this.#marks.hit(`decision_${answer.kind}`);
+        this.#marks.hit("decision_self_approval");
         this.#refuse(ruling, answer.kind);
         return;
       case "run_ended":
-      case "not_found":
+      case "approval_not_found":
       case "unauthenticated":
-      case "lock_busy":
+      case "approval_lock_busy":
         this.#refuse(ruling, answer.kind);
         return;
       case "unknown":

@@ -118,7 +118,7 @@ export class GrantChecks {
     const isCurrent = last?.token === token && last.fence === fence && isHeld(last, storeTimeMs);
     const what = () => `a verdict by ${caller} with fence ${fence}, but ${describe(last, storeTimeMs)}`;
     if (took) mustHold(isCurrent, "INV-12", what);
-    if (outcome.kind !== "refused" || outcome.because !== "stale_fence") return;
+    if (outcome.kind !== "stale_fence") return;
     mustHold(!isCurrent, "INV-12", () => `refused as stale: ${what()}`);
   }
 

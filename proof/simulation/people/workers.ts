@@ -159,7 +159,8 @@ function drawReport(worker: Worker, { job, input }: ClaimedJob, token: ClaimToke
 async function reportUntilTaken(worker: Worker, named: NamedReport): Promise<void> {
   for (let tries = 0; tries < 8; tries += 1) {
     const answer = await reportOnce(worker, named);
-    if (answer.kind === "accepted" || answer.kind === "duplicate" || answer.kind === "refused") return;
+    const isTrouble = answer.kind === "unknown" || answer.kind === "unavailable";
+    if (answer.kind !== "run_busy" && answer.kind !== "no_answer" && !isTrouble) return;
     const pauseMs = answer.kind === "run_busy" ? answer.retryAfterMs : worker.random.integer(20, 200);
     await worker.process.clock.sleep(pauseMs);
   }

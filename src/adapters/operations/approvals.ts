@@ -4,7 +4,7 @@ import { decisionDetail } from "../../domain/audit-detail.ts";
 import type { NewEntry } from "../../domain/inbox.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { DeliveryRefusal } from "../../ports/run-operations.ts";
+import type { DeliveryRefused } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
 import { lastMember } from "./records.ts";
@@ -40,7 +40,7 @@ type DecisionEntry = Extract<NewEntry, { kind: "decision" }>;
 type DecisionVerdict =
   | { readonly kind: "accepted"; readonly approval: Approval }
   | { readonly kind: "repeat" }
-  | { readonly kind: "refused"; readonly because: DeliveryRefusal; readonly approval?: Approval };
+  | DeliveryRefused<"decision">;
 
 /** First decision wins; expiry is decided here, by the store's time. */
 export function judgeDecision(
@@ -49,16 +49,17 @@ export function judgeDecision(
   entry: DecisionEntry,
 ): DecisionVerdict {
   const approval = context.records.get("approval", tenant, entry.approvalId);
-  if (approval?.runId !== runId) return { kind: "refused", because: "approval_not_found" };
+  if (approval?.runId !== runId) return { kind: "approval_not_found" };
   if (approval.decisionId === entry.entryId) return { kind: "repeat" };
-  const refused = (because: DeliveryRefusal) => ({ kind: "refused", because, approval }) as const;
-  if (approval.state !== "pending") return refused("approval_decided");
-  if (approval.hash !== entry.hash) return refused("approval_changed");
-  if (approval.expiresAtMs !== undefined && nowMs(context) >= approval.expiresAtMs) {
-    return refused("approval_expired");
-  }
-  if (approval.separateDuties && approval.requester === entry.decidedBy && entry.decision === "approved") {
-    return refused("self_approval");
+  if (approval.state !== "pending") return { kind: "approval_already_decided", approval };
+  const approves = entry.decision === "approved";
+  if (approval.separateDuties && entry.unlessSeparate === true) return { kind: "duties_separate", approval };
+  if (approval.hash !== entry.hash) return { kind: "approval_changed", approval };
+  const { expiresAtMs } = approval;
+  if (expiresAtMs !== undefined && nowMs(context) >= expiresAtMs)
+    return { kind: "approval_expired", approval };
+  if (approval.separateDuties && approval.requester === entry.decidedBy && approves) {
+    return { kind: "self_approval", approval };
   }
   return { kind: "accepted", approval };
 }

@@ -5,7 +5,7 @@ import { drainEntriesMax, drainsMax, type InboxEntry, type NewEntry } from "../.
 import { isTerminal } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type {
-  DeliveryRefusal,
+  DeliveryRefused,
   HandedOver,
   OwnedRun,
   Proposal,
@@ -38,6 +38,10 @@ export function deliver(context: Context, request: RequestOf<"deliver">): Outcom
   const outcome = deliverEntry(context, request);
   if (outcome.kind !== "applied" && outcome.kind !== "delivered") return outcome;
   const { tenant, runId, entry } = request;
+  if (entry.kind === "decision") {
+    const approval = context.records.get("approval", tenant, entry.approvalId);
+    return approval === undefined ? outcome : { ...outcome, approval };
+  }
   if (entry.kind !== "result") return outcome;
   const job = readJob(context, tenant, entry.jobId);
   return { ...outcome, ...freedBy(job?.runId === runId ? job : undefined, entry) };
@@ -47,19 +51,19 @@ function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeO
   const { tenant, runId, entry, take, proposal } = request;
   const state = context.records.get("run", tenant, runId);
   const revoked = isRevoked(context, tenant, request.credential);
-  if (state === undefined || state.deleted) return refused(revoked ? "credential_revoked" : "run_not_found");
+  if (state === undefined || state.deleted) return { kind: revoked ? "unauthenticated" : "run_not_found" };
   if (proposal !== undefined && isRepeat(context, state, proposal)) return applied(context, state, proposal);
   const holder = holderOf(context, tenant, runLock(runId));
   // Only an earlier try of this very call can have taken the lock with its token.
   if (holder?.token === take.token) return { kind: "delivered", run: owned(context, state, holder, request) };
   const verdict = judgeEntry(context, state, entry);
   // What had its effect before the key was revoked is still answered as it was.
-  if (revoked && verdict.kind !== "repeat") return refused("credential_revoked");
-  if (verdict.kind === "refused") return verdict;
+  if (revoked && verdict.kind !== "repeat") return { kind: "unauthenticated" };
   if (verdict.kind === "repeat") return { kind: "delivered", run: handedOver(context, holder) };
   if (verdict.kind === "full" || (holder !== undefined && request.whenBusy === "refuse")) {
     return { ...handedOver(context, holder), kind: "run_busy" };
   }
+  if (verdict.kind !== "accepted") return verdict;
   const accepted = verdict.accept(state);
   const free = holder === undefined && state.entriesWaiting === 0;
   if (proposal !== undefined && free && mayApply(context, state, proposal)) {
@@ -125,7 +129,7 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
 
 type EntryVerdict =
   | { readonly kind: "repeat" }
-  | { readonly kind: "refused"; readonly because: DeliveryRefusal }
+  | DeliveryRefused
   /** As many retries wait as may. */
   | { readonly kind: "full" }
   /** `accept` does the entry's own check-and-set and gives the run as it is then. */
@@ -159,10 +163,10 @@ function judgeResult(
   const job = found?.runId === runId ? found : undefined;
   if (job !== undefined && job.claim?.token === entry.token) {
     if (job.reportId === entryId) return { kind: "repeat" };
-    if (job.state === "reported") return refused("duplicate");
+    if (job.state === "reported") return { kind: "duplicate" };
   }
-  if (isTerminal(state.status)) return refused("run_ended");
-  if (job?.state !== "claimed" || job.claim?.token !== entry.token) return refused("stale_claim");
+  if (isTerminal(state.status)) return { kind: "run_ended" };
+  if (job?.state !== "claimed" || job.claim?.token !== entry.token) return { kind: "stale_claim" };
   return {
     kind: "accepted",
     entry: { kind: "result", entryId, jobId, outcome, payloadKey: payload.key },
@@ -181,7 +185,7 @@ function judgeApprovalDecision(
 ): EntryVerdict {
   const verdict = judgeDecision(context, state, entry);
   if (verdict.kind !== "accepted") return verdict;
-  if (isTerminal(state.status)) return refused("run_ended");
+  if (isTerminal(state.status)) return { kind: "run_ended" };
   const { entryId, approvalId, decision, decidedBy, reason = "" } = entry;
   return {
     kind: "accepted",
@@ -199,8 +203,8 @@ function judgeCancel(
   entry: Extract<NewEntry, { kind: "cancel" }>,
 ): EntryVerdict {
   if (state.cancelRequested === entry.entryId) return { kind: "repeat" };
-  if (isTerminal(state.status)) return refused("run_ended");
-  if (state.cancelRequested !== undefined) return refused("already_cancelling");
+  if (isTerminal(state.status)) return { kind: "run_ended" };
+  if (state.cancelRequested !== undefined) return { kind: "already_cancelling" };
   return {
     kind: "accepted",
     entry,
@@ -222,9 +226,9 @@ function judgeTimer(
   state: RunState,
   entry: Extract<NewEntry, { kind: "timer" }>,
 ): EntryVerdict {
-  if (isTerminal(state.status)) return refused("run_ended");
+  if (isTerminal(state.status)) return { kind: "run_ended" };
   const timer = context.records.get("timer", scopeOf(state.tenant, state.runId), entry.timerId);
-  if (timer === undefined || timer.dueAtMs > nowMs(context)) return refused("timer_not_due");
+  if (timer === undefined || timer.dueAtMs > nowMs(context)) return { kind: "timer_not_due" };
   return {
     kind: "accepted",
     entry,
@@ -243,12 +247,12 @@ function judgeRetry(
 ): EntryVerdict {
   const { entryId, letterId, jobId, actor } = entry;
   const revision = revisionOf(context, state.tenant, "deadLetter", letterId);
-  if (revision === undefined) return refused("letter_not_found");
+  if (revision === undefined) return { kind: "dead_letter_not_found" };
   if (revision > 1) return { kind: "repeat" };
   if (!hasRoomForRetry(state)) return { kind: "full" };
   const ended = isTerminal(state.status);
   const because = ended ? judgeReopening(context, state) : undefined;
-  if (because !== undefined) return refused(because);
+  if (because !== undefined) return { kind: because };
   return {
     kind: "accepted",
     entry: { kind: "retry", entryId, jobId, actor },
@@ -270,11 +274,11 @@ function judgeDispatch(
   const found = readJob(context, tenant, jobId);
   const job = found?.runId === runId ? found : undefined;
   if (job?.checked?.entryId === entryId && job.checked.verdict === verdict) return { kind: "repeat" };
-  if (isTerminal(state.status)) return refused("run_ended");
-  if (job?.state !== "held") return refused("job_not_held");
-  if (!isUndecided(job)) return refused("duplicate");
+  if (isTerminal(state.status)) return { kind: "run_ended" };
+  if (job?.state !== "held") return { kind: "job_not_held" };
+  if (!isUndecided(job)) return { kind: "duplicate" };
   const holder = holderOf(context, tenant, { namespace: "job", name: jobId });
-  if (holder?.token !== guard.token || holder.fence !== guard.fence) return refused("stale_fence");
+  if (holder?.token !== guard.token || holder.fence !== guard.fence) return { kind: "stale_fence" };
   return {
     kind: "accepted",
     entry: { kind: "dispatch", entryId, jobId, verdict, reason },
@@ -284,10 +288,6 @@ function judgeDispatch(
       return current;
     },
   };
-}
-
-function refused(because: DeliveryRefusal) {
-  return { kind: "refused", because } as const;
 }
 
 type Taking = { readonly take: TakeTerms; readonly records: readonly string[] };

@@ -1,7 +1,7 @@
 // A run that failed may go on after all: retrying its dead letter opens it again, if the tenant has a slot for it.
 import type { NewEntry } from "../../domain/inbox.ts";
 import type { ReservationDigest } from "../../domain/reservation.ts";
-import type { DeliveryRefusal } from "../../ports/run-operations.ts";
+import type { DeliveryRefused } from "../../ports/run-operations.ts";
 import type { Context } from "./context.ts";
 import { clearDue } from "./due.ts";
 import { scheduleProof } from "./proofs.ts";
@@ -12,14 +12,18 @@ import { slots } from "./slots.ts";
 import { appendEvent, readTenant } from "./tenants.ts";
 
 /** Why an ended run stays as it is. A child's end has reached its parent, which has continued since. */
-export function judgeReopening(context: Context, state: RunState): DeliveryRefusal | undefined {
+export function judgeReopening(
+  context: Context,
+  state: RunState,
+): DeliveryRefused<"retry">["kind"] | undefined {
   const { tenant, status } = state;
   if (state.removing) return "run_not_found";
   const failed = status === "failed" || status === "timed_out";
-  if (!failed || state.parent !== undefined || state.cancelRequested !== undefined) return "not_retryable";
+  if (!failed || state.parent !== undefined || state.cancelRequested !== undefined)
+    return "dead_letter_not_retryable";
   if (readTenant(context, tenant).settings.stopped === true) return "tenant_stopped";
   const { active, limit } = slots(context, tenant);
-  return limit !== undefined && active >= limit ? "limit_reached" : undefined;
+  return limit !== undefined && active >= limit ? "max_concurrent_runs_reached" : undefined;
 }
 
 /** Takes back what the run's end did. The caller stores the state. */

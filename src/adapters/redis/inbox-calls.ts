@@ -1,4 +1,5 @@
 // The operations on a run's inbox as script calls: deliver, take, commit.
+import type { Approval } from "../../domain/approval.ts";
 import { decisionDetail } from "../../domain/audit-detail.ts";
 import {
   drainEntriesMax,
@@ -10,13 +11,13 @@ import {
 import type { Fence } from "../../domain/lock.ts";
 import type { RunStatus } from "../../domain/run.ts";
 import type {
-  DeliveryRefusal,
+  DeliveryRefused,
   HandedOver,
   OwnedRun,
   Proposal,
   TakeTerms,
 } from "../../ports/run-operations.ts";
-import type { OutcomeOf, RequestOf, StoreSettings } from "../../ports/store.ts";
+import type { RequestOf, StoreSettings } from "../../ports/store.ts";
 import { parseApproval } from "./approval-format.ts";
 import { changeArgs } from "./change-args.ts";
 import { parseClaims, parseFreed, verdictWords } from "./job-format.ts";
@@ -77,9 +78,19 @@ export const deliver: ScriptCall<"deliver"> = {
   parse(reply, request) {
     switch (reply[0]) {
       case "owned":
-        return { kind: "delivered", run: parseOwned(reply, request), ...parseFreed(reply[5]) };
+        return {
+          kind: "delivered",
+          run: parseOwned(reply, request),
+          ...parseFreed(reply[5]),
+          ...parseDecided(reply[6], request.entry),
+        };
       case "handed_over":
-        return { kind: "delivered", run: parseHandedOver(reply), ...parseFreed(reply[4]) };
+        return {
+          kind: "delivered",
+          run: parseHandedOver(reply),
+          ...parseFreed(reply[4]),
+          ...parseDecided(reply[5], request.entry),
+        };
       case "run_busy":
         return { ...parseHandedOver(reply), kind: "run_busy" };
       case "applied":
@@ -89,9 +100,10 @@ export const deliver: ScriptCall<"deliver"> = {
           status: reply[3] as RunStatus,
           claims: parseClaims(reply[4] as readonly string[]),
           ...parseFreed(reply[5]),
+          ...parseDecided(reply[6], request.entry),
         };
       case "refused":
-        return parseRefused(reply, request.entry);
+        return { kind: reply[2], ...parseDecided(reply[3], request.entry) } as DeliveryRefused;
       default:
         return unexpected("deliver", reply);
     }
@@ -211,10 +223,10 @@ function entryToKeep(entry: NewEntry): InboxEntry {
   }
 }
 
-/** Always seven, so that what follows has its place. */
+/** Always ten, so that what follows has its place. */
 function entryArgs(entry: NewEntry, settings: StoreSettings): string[] {
   const args = ownArgs(entry, settings);
-  return [...args, ...new Array<string>(9 - args.length).fill("")];
+  return [...args, ...new Array<string>(10 - args.length).fill("")];
 }
 
 function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
@@ -224,10 +236,11 @@ function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
       return [jobId, jsonWord(token), jsonWord(entryId), recordField(payload.key), payload.body];
     }
     case "decision": {
-      const { approvalId, entryId, hash, decision, decidedBy, decider, reason } = entry;
+      const { approvalId, entryId, hash, decision, decidedBy, decider, reason, unlessSeparate } = entry;
       const because = reason === undefined ? ["", ""] : ["because", reason];
       const decided = [decisionDetail(entry), decider === undefined ? "" : JSON.stringify(decider)];
-      return [approvalId, entryId, hash, decision, decidedBy, ...because, ...decided];
+      const condition = unlessSeparate === undefined ? "" : "unless_separate";
+      return [approvalId, entryId, hash, decision, decidedBy, ...because, ...decided, condition];
     }
     case "cancel":
       return [entry.entryId, entry.actor, entry.reason];
@@ -269,9 +282,9 @@ function parseEntries(entries: unknown): InboxEntry[] {
   return (entries as readonly string[]).map(parseEntry);
 }
 
-function parseRefused(reply: Reply, entry: NewEntry): OutcomeOf<"deliver"> {
-  const because = reply[2] as DeliveryRefusal;
-  const approval = reply[3] as readonly string[];
-  if (entry.kind !== "decision" || approval.length === 0) return { kind: "refused", because };
-  return { kind: "refused", because, approval: parseApproval(entry.approvalId, approval) };
+/** The approval that a decision is about, if there is one. */
+function parseDecided(fields: unknown, entry: NewEntry): { readonly approval?: Approval } {
+  const found = fields as readonly string[];
+  if (entry.kind !== "decision" || found.length === 0) return {};
+  return { approval: parseApproval(entry.approvalId, found) };
 }

@@ -4,9 +4,12 @@ import { factsRecordKey } from "../../domain/engine/keys.ts";
 import { readFacts } from "../../domain/engine/records.ts";
 import { parseJobId } from "../../domain/job.ts";
 import { mayDecide } from "../../domain/person.ts";
+import type { RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
 import { retryAfterSeconds } from "../../domain/wait.ts";
+import { troubleOf } from "../acting.ts";
 import { ask } from "../ask-until-known.ts";
-import type { DecideAnswer, DecideRequest } from "../control-api.ts";
+import type { DecideAnswer, DecideRequest, Trouble } from "../control-api.ts";
 import { deliverEntry } from "../engine/deliver-entry.ts";
 import { type Engine, settingsOf } from "../engine/engine.ts";
 import { withLease } from "../locks/with-lease.ts";
@@ -24,7 +27,7 @@ export async function decideApproval(engine: Engine, request: DecideRequest): Pr
       return outcome.value;
     case "busy": {
       const seconds = retryAfterSeconds(config["admission.retryAfterSeconds"], 1, ports.random.fraction());
-      return { kind: "lock_busy", retryAfterSeconds: seconds };
+      return { kind: "approval_lock_busy", retryAfterSeconds: seconds };
     }
     case "cancelled":
       return { kind: "unavailable", cause: "the caller went away" };
@@ -36,41 +39,52 @@ export async function decideApproval(engine: Engine, request: DecideRequest): Pr
   }
 }
 
+/** With the hash that was shown it is one store operation, unless duties are separate and persons must be compared first. */
 async function decide(engine: Engine, request: DecideRequest): Promise<DecideAnswer> {
   const { caller, decision, reason } = request;
+  const { tenant, credential, decider } = caller;
   const parts = parseJobId(request.approvalId);
-  if (parts === undefined) return { kind: "not_found" };
+  if (parts === undefined) return { kind: "approval_not_found" };
   const approvalId = request.approvalId as ApprovalId;
-  const current = await readApproval(engine, request);
-  if (current.kind !== "approval") return current;
-  const duties = await judgeDuties(engine, request, current.approval);
-  if (duties.kind !== "allowed") return duties;
-  const hash = request.hash ?? current.approval.hash;
-  const entryId = `decision:${engine.ports.random.token()}`;
-  const answer = await deliverEntry(engine, {
-    tenant: caller.tenant,
-    runId: parts.runId,
-    entry: {
-      kind: "decision",
-      entryId,
-      approvalId,
-      decision,
-      hash,
-      decidedBy: caller.actor,
-      ...(caller.decider === undefined ? {} : { decider: caller.decider }),
-      ...(reason === undefined ? {} : { reason }),
-    },
-    ...(caller.credential === undefined ? {} : { credential: caller.credential }),
-  });
+  const shown = request.hash ?? (await readHash(engine, tenant, approvalId));
+  if (typeof shown !== "string") return shown;
+  const entry = {
+    kind: "decision",
+    entryId: `decision:${engine.ports.random.token()}`,
+    approvalId,
+    decision,
+    hash: shown,
+    decidedBy: caller.actor,
+    ...(decider === undefined ? {} : { decider }),
+    ...(reason === undefined ? {} : { reason }),
+  } as const;
+  const delivery = { tenant, runId: parts.runId, ...(credential === undefined ? {} : { credential }) };
+  const hasPerson = decision === "approved" && caller.person !== undefined;
+  const condition = hasPerson ? ({ unlessSeparate: true } as const) : {};
+  let answer = await deliverEntry(engine, { ...delivery, entry: { ...entry, ...condition } });
+  if (answer.kind === "duties_separate") {
+    const duties = await judgeDuties(engine, request, answer.approval.runId);
+    if (duties.kind !== "allowed") return duties;
+    answer = await deliverEntry(engine, { ...delivery, entry });
+  }
   if (answer.kind === "accepted") {
     engine.ports.metrics.count("approvals_decided_total", { decision });
-    const decided = await readApproval(engine, request);
-    if (decided.kind === "approval") return { kind: "decided", approval: decided.approval };
-    // Made, whatever became of the record: asked again, the same decision is answered with it.
-    return decided.kind === "not_found" ? decided : { kind: "unknown", cause: decided.cause };
+    const { approval } = answer;
+    return approval === undefined ? { kind: "approval_not_found" } : { kind: "decided", approval };
   }
-  if (answer.kind !== "refused") return answer;
-  return refusalOf(request, answer.because, answer.approval);
+  if (answer.kind === "approval_already_decided") return judgeDecided(request, answer.approval);
+  if (answer.kind === "run_not_found") return { kind: "approval_not_found" };
+  return answer.kind === "duties_separate" ? { kind: "self_approval" } : answer;
+}
+
+async function readHash(
+  engine: Engine,
+  tenant: TenantId,
+  approvalId: ApprovalId,
+): Promise<string | { readonly kind: "approval_not_found" } | Trouble> {
+  const answer = await ask(engine, "getApproval", { tenant, approvalId });
+  if (answer.kind === "approval") return answer.approval.hash;
+  return answer.kind === "not_found" ? { kind: "approval_not_found" } : troubleOf(answer);
 }
 
 /**
@@ -79,55 +93,24 @@ async function decide(engine: Engine, request: DecideRequest): Promise<DecideAns
  */
 async function judgeDuties(
   engine: Engine,
-  { caller, decision }: DecideRequest,
-  { separateDuties, state, runId }: Approval,
+  { caller }: DecideRequest,
+  runId: RunId,
 ): Promise<{ readonly kind: "allowed" } | DecideAnswer> {
-  if (!separateDuties || decision !== "approved" || state !== "pending" || caller.person === undefined)
-    return { kind: "allowed" };
-  const request = { tenant: caller.tenant, runId, records: [factsRecordKey] };
-  const answer = await ask(engine, "loadRun", request);
-  if (answer.kind === "not_found") return { kind: "not_found" };
+  const answer = await ask(engine, "loadRun", { tenant: caller.tenant, runId, records: [factsRecordKey] });
+  if (answer.kind === "not_found") return { kind: "approval_not_found" };
   // Nothing was decided yet, whatever became of the question.
   if (answer.kind !== "run") return { kind: "unavailable", cause: answer.cause };
   const facts = answer.records[0]?.body;
   const requester = facts === undefined ? undefined : readFacts(facts).person;
   // A run of an older version: the store compares the actors.
-  if (requester === undefined) return { kind: "allowed" };
+  if (requester === undefined || caller.person === undefined) return { kind: "allowed" };
   const verdict = mayDecide(requester, caller.person);
   return verdict.kind === "allowed" ? verdict : { kind: "self_approval", rule: verdict.rule };
 }
 
-function refusalOf(request: DecideRequest, because: string, approval: Approval | undefined): DecideAnswer {
-  switch (because) {
-    case "approval_decided":
-      return approval === undefined ? { kind: "not_found" } : judgeDecided(request, approval);
-    case "approval_expired":
-      return { kind: "expired" };
-    case "approval_changed":
-      return { kind: "changed" };
-    case "self_approval":
-      return { kind: "self_approval" };
-    case "run_ended":
-      return { kind: "run_ended" };
-    case "credential_revoked":
-      return { kind: "unauthenticated" };
-    default:
-      return { kind: "not_found" };
-  }
-}
-
 /** The same decision again is answered with the same record; any other names the winner. */
 function judgeDecided({ decision, hash }: DecideRequest, approval: Approval): DecideAnswer {
-  if (approval.state === "expired") return { kind: "expired" };
+  if (approval.state === "expired") return { kind: "approval_expired" };
   const same = approval.state === decision && (hash === undefined || hash === approval.hash);
-  return { kind: same ? "repeated" : "already_decided", approval };
-}
-
-async function readApproval(engine: Engine, { caller, approvalId }: DecideRequest) {
-  const request = { tenant: caller.tenant, approvalId: approvalId as ApprovalId };
-  const answer = await ask(engine, "getApproval", request);
-  if (answer.kind === "unknown" || answer.kind === "unavailable") {
-    return { kind: answer.kind, cause: answer.cause } as const;
-  }
-  return answer;
+  return { kind: same ? "repeated" : "approval_already_decided", approval };
 }

@@ -2,7 +2,6 @@
 import type { JobId } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { SlotHolder } from "../../domain/why/explanation.ts";
-import type { DeliveryRefusal } from "../../ports/run-operations.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Caller, Trouble } from "../control-api.ts";
 import { deliverEntry } from "../engine/deliver-entry.ts";
@@ -76,26 +75,21 @@ async function deliverRetry(
     case "accepted":
       engine.ports.metrics.count("dead_letters_retried_total", { reason: letter.reason });
       return { kind: "retrying", ...name, already: false };
-    case "refused":
-      return answer.because === "limit_reached" ? limitReached(engine, tenant) : refusalOf(answer.because);
+    case "max_concurrent_runs_reached":
+      return limitReached(engine, tenant);
+    case "dead_letter_not_found":
+      return { kind: "not_found" };
+    case "run_not_found":
+      return { kind: "not_retryable", because: "its run is gone" };
+    case "run_ended":
+    case "dead_letter_not_retryable":
+      return { kind: "not_retryable", because: "its run ended in a way that no retry can mend" };
+    case "unauthenticated":
+    case "tenant_stopped":
     case "unavailable":
     case "unknown":
       return answer;
   }
-}
-
-/** Whatever else is refused has nothing to do with dead letters, or is judged before. */
-const refusals: { readonly [Because in DeliveryRefusal]?: RetryAnswer } = {
-  letter_not_found: { kind: "not_found" },
-  run_not_found: { kind: "not_retryable", because: "its run is gone" },
-  tenant_stopped: { kind: "tenant_stopped" },
-  credential_revoked: { kind: "unauthenticated" },
-};
-
-function refusalOf(because: DeliveryRefusal): RetryAnswer {
-  return (
-    refusals[because] ?? { kind: "not_retryable", because: "its run ended in a way that no retry can mend" }
-  );
 }
 
 /** Names who holds the slots, where the store says so. */

@@ -17,11 +17,9 @@ export async function cancelRun(
   const entry = { kind: "cancel", entryId: `cancel:${engine.ports.random.token()}`, actor, reason } as const;
   const request = { tenant, runId, entry, ...(credential === undefined ? {} : { credential }) };
   const answer = await deliverEntry(engine, request);
-  if (answer.kind === "accepted") return { kind: "cancelling" };
-  if (answer.kind !== "refused") return answer;
-  if (answer.because === "already_cancelling") return { kind: "cancelling" };
-  if (answer.because === "credential_revoked") return { kind: "unauthenticated" };
-  if (answer.because !== "run_ended") return { kind: "not_found" };
+  if (answer.kind === "accepted" || answer.kind === "already_cancelling") return { kind: "cancelling" };
+  if (answer.kind === "run_not_found") return { kind: "not_found" };
+  if (answer.kind !== "run_ended") return answer;
   const header = await readHeader(engine, caller, runId);
   if (header.kind !== "run") return header;
   return isTerminal(header.header.status)

@@ -5,31 +5,34 @@ import type { NewEntry } from "../../domain/inbox.ts";
 import type { LockToken } from "../../domain/lock.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { DeliveryRefusal } from "../../ports/run-operations.ts";
+import type { DeliveryRefused } from "../../ports/run-operations.ts";
 import type { Answer } from "../../ports/store.ts";
+import { troubleOf } from "../acting.ts";
 import { ask } from "../ask-until-known.ts";
+import type { Trouble } from "../control-api.ts";
 import { instantOf } from "../locks/lease-target.ts";
 import { afterCommit, countFate, remember } from "./after-commit.ts";
 import { drainOwned, wakeRelatives } from "./drain-run.ts";
 import type { Engine } from "./engine.ts";
 import { propose } from "./propose.ts";
 
-export type DeliveryRequest = {
+export type DeliveryRequest<Kind extends NewEntry["kind"] = NewEntry["kind"]> = {
   readonly tenant: TenantId;
   readonly runId: RunId;
-  readonly entry: NewEntry;
+  readonly entry: Extract<NewEntry, { readonly kind: Kind }>;
   readonly credential?: string;
 };
 
-export type DeliveryAnswer =
-  /** Durable: it was applied, or its owner applies it. */
-  | { readonly kind: "accepted" }
-  | { readonly kind: "refused"; readonly because: DeliveryRefusal; readonly approval?: Approval }
-  | { readonly kind: "unavailable"; readonly cause: string }
-  | { readonly kind: "unknown"; readonly cause: string };
+/** What became of an entry. Refusals are the store's, as they are. */
+export type Delivery<Kind extends NewEntry["kind"] = NewEntry["kind"]> =
+  /** Durable: it was applied, or its owner applies it. With a decision comes the approval. */
+  { readonly kind: "accepted"; readonly approval?: Approval } | DeliveryRefused<Kind> | Trouble;
 
 /** Strategy `handoff`: whoever finds the run busy is finished, its owner will do it. */
-export async function deliverEntry(engine: Engine, request: DeliveryRequest): Promise<DeliveryAnswer> {
+export async function deliverEntry<Kind extends NewEntry["kind"]>(
+  engine: Engine,
+  request: DeliveryRequest<Kind>,
+): Promise<Delivery<Kind>> {
   const { ports } = engine;
   const { tenant, runId, entry } = request;
   const proposed = propose(engine, runId, entry);
@@ -58,30 +61,42 @@ export async function deliverEntry(engine: Engine, request: DeliveryRequest): Pr
       const grant = { kind: "acquired", token, fence: run.fence, since } as const;
       engine.background.run("draining a run", () => drainOwned(engine, { tenant, runId, terms, grant }, run));
     }
-    return deliveryAnswer(engine, entry, answer);
+    return deliveryOf(engine, entry, answer);
   } finally {
     proposed?.withdraw();
   }
 }
 
 /** Refusals are final: acknowledged once, counted by what was refused and why. */
-export function deliveryAnswer(engine: Engine, entry: NewEntry, answer: Answer<"deliver">): DeliveryAnswer {
+export function deliveryOf<Kind extends NewEntry["kind"]>(
+  engine: Engine,
+  entry: Extract<NewEntry, { readonly kind: Kind }>,
+  answer: Answer<"deliver">,
+): Delivery<Kind> {
   const { metrics } = engine.ports;
-  switch (answer.kind) {
-    case "applied":
-      return { kind: "accepted" };
-    case "delivered":
-      if (answer.run.kind === "handed_over") metrics.count("inbox_handoffs_total", {});
-      return { kind: "accepted" };
-    case "refused":
-      metrics.count("inbox_entries_total", { kind: entry.kind, fate: answer.because });
-      return answer.approval === undefined
-        ? { kind: "refused", because: answer.because }
-        : { kind: "refused", because: answer.because, approval: answer.approval };
-    case "run_busy":
-      return { kind: "unavailable", cause: `run lock busy: held by ${answer.instance}` };
-    case "unavailable":
-    case "unknown":
-      return { kind: answer.kind, cause: answer.cause };
+  if (answer.kind === "applied" || answer.kind === "delivered") {
+    const isHandedOver = answer.kind === "delivered" && answer.run.kind === "handed_over";
+    if (isHandedOver) metrics.count("inbox_handoffs_total", {});
+    const { approval } = answer;
+    return approval === undefined ? { kind: "accepted" } : { kind: "accepted", approval };
   }
+  if (answer.kind === "run_busy")
+    return { kind: "unavailable", cause: `run lock busy: held by ${answer.instance}` };
+  if (answer.kind === "unavailable" || answer.kind === "unknown") return troubleOf(answer);
+  const { storeTimeMs: _storeTimeMs, ...refused } = answer;
+  metrics.count("inbox_entries_total", {
+    kind: entry.kind,
+    fate: refusedFates[refused.kind] ?? refused.kind,
+  });
+  // The store refuses an entry for reasons of its kind alone.
+  return refused as DeliveryRefused<Kind>;
 }
+
+/** Where the metric's label is older than the error code. */
+const refusedFates: { readonly [Kind in DeliveryRefused["kind"]]?: string } = {
+  approval_already_decided: "approval_decided",
+  dead_letter_not_found: "letter_not_found",
+  dead_letter_not_retryable: "not_retryable",
+  max_concurrent_runs_reached: "limit_reached",
+  unauthenticated: "credential_revoked",
+};

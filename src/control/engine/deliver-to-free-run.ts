@@ -6,7 +6,7 @@ import type { Answer } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
 import type { WaitingResult } from "../jobs/busy-results.ts";
 import { instantOf } from "../locks/lease-target.ts";
-import { type DeliveryAnswer, type DeliveryRequest, deliveryAnswer } from "./deliver-entry.ts";
+import { type Delivery, type DeliveryRequest, deliveryOf } from "./deliver-entry.ts";
 import { drainOwned } from "./drain-run.ts";
 import type { Engine } from "./engine.ts";
 
@@ -19,10 +19,10 @@ type FreeRunTerms = {
 
 export async function deliverToFreeRun(
   engine: Engine,
-  request: DeliveryRequest,
+  request: DeliveryRequest<"result">,
   { path, renewal, waiting }: FreeRunTerms,
 ): Promise<{
-  readonly answer: DeliveryAnswer | { readonly kind: "run_busy" };
+  readonly answer: Delivery<"result"> | { readonly kind: "run_busy" };
   /** Over all reports, these tries included. */
   readonly busyTries: number;
 }> {
@@ -39,7 +39,7 @@ export async function deliverToFreeRun(
       if (!isTrouble) metrics.observe("run_lock_wait_seconds", { path }, waitedMs / 1000);
       const retries = busyTries === 0 ? "0" : busyTries === 1 ? "1" : "2+";
       if (answer.kind === "delivered") metrics.count("run_lock_acquired_total", { path, retries });
-      return { answer: deliveryAnswer(engine, entry, answer), busyTries };
+      return { answer: deliveryOf(engine, entry, answer), busyTries };
     }
     busyTries += 1;
     const pauseMs = pollDelayMs(engine);
@@ -53,7 +53,7 @@ export async function deliverToFreeRun(
 
 async function tryOnce(
   engine: Engine,
-  request: DeliveryRequest,
+  request: DeliveryRequest<"result">,
   renewal: RenewalChoice,
 ): Promise<Answer<"deliver">> {
   const { ports, config } = engine;
@@ -73,7 +73,11 @@ async function tryOnce(
 }
 
 /** The risk class decides what a failed renewal means; an unreadable definition is treated as the default. */
-async function riskOf(engine: Engine, { tenant }: DeliveryRequest, definition: string): Promise<RiskClass> {
+async function riskOf(
+  engine: Engine,
+  { tenant }: DeliveryRequest<"result">,
+  definition: string,
+): Promise<RiskClass> {
   const pinned = await engine.definitions.pinned(tenant, definition);
   return pinned.kind === "compiled" ? pinned.definition.risk : "standard";
 }

@@ -39,17 +39,11 @@ export function hearResults(engine: Engine): Consumer {
         if (result.caller.tenant !== tenantOf(subject))
           return { kind: "drop", because: "another tenant's subject" };
         const answer = await reportResult(engine, result.caller, result.report, "bus");
-        switch (answer.kind) {
-          case "accepted":
-          case "duplicate":
-          case "refused":
-            return { kind: "done" };
-          case "run_busy":
-            return { kind: "retry", delayMs: answer.retryAfterMs, because: "run lock busy" };
-          case "unknown":
-          case "unavailable":
-            return { kind: "retry", delayMs: troubleRetryMs, because: answer.cause };
-        }
+        if (answer.kind === "run_busy")
+          return { kind: "retry", delayMs: answer.retryAfterMs, because: "run lock busy" };
+        if (answer.kind === "unknown" || answer.kind === "unavailable")
+          return { kind: "retry", delayMs: troubleRetryMs, because: answer.cause };
+        return { kind: "done" };
       },
       giveUp: (delivery, because) => writeDeadLetter(engine, delivery, because),
     },

@@ -4,6 +4,7 @@ import type { JobOutcome } from "../../domain/inbox.ts";
 import type { ClaimToken, Job, JobId } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
 import type { Caller, Trouble } from "../control-api.ts";
+import type { Delivery } from "../engine/deliver-entry.ts";
 
 export type PollRequest = {
   readonly caller: Caller;
@@ -64,16 +65,8 @@ export type ResultReport = {
   readonly traceparent?: string;
 };
 
+/** Refused for good: the claim is not (or no longer) this worker's, it was reported before, the run has ended or is gone. */
 export type ReportAnswer =
-  /** Durable; the run goes on by itself. */
-  | { readonly kind: "accepted" }
-  /** Reported before with the same claim: nothing changes. */
-  | { readonly kind: "duplicate" }
-  /** The claim is not (or no longer) this worker's, the run has ended or is gone: the result is dropped for good. */
-  | {
-      readonly kind: "refused";
-      readonly because: "stale_claim" | "run_ended" | "run_not_found" | "credential_revoked";
-    }
+  | Delivery<"result">
   /** Strategy `retry` only: another owner has the run; report again after the delay. */
-  | { readonly kind: "run_busy"; readonly retryAfterMs: number }
-  | Trouble;
+  | { readonly kind: "run_busy"; readonly retryAfterMs: number };

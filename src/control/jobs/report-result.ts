@@ -6,7 +6,7 @@ import { type JobParts, parseJobId } from "../../domain/job.ts";
 import type { WaitPolicy } from "../../domain/tenant.ts";
 import { waitDelayMs } from "../../domain/wait.ts";
 import type { Caller, ReportAnswer, ResultReport } from "../control-api.ts";
-import { type DeliveryAnswer, deliverEntry } from "../engine/deliver-entry.ts";
+import { deliverEntry } from "../engine/deliver-entry.ts";
 import { deliverToFreeRun } from "../engine/deliver-to-free-run.ts";
 import { type Engine, settingsOf } from "../engine/engine.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
@@ -22,7 +22,7 @@ export async function reportResult(
 ): Promise<ReportAnswer> {
   const { ports, busyResults } = engine;
   const parts = parseJobId(report.jobId);
-  if (parts === undefined) return { kind: "refused", because: "stale_claim" };
+  if (parts === undefined) return { kind: "stale_claim" };
   const span = ports.tracer.startSpan("result", "internal", report.traceparent);
   const { tenant, credential } = caller;
   const { runId, step, attempt } = parts;
@@ -48,19 +48,22 @@ export async function reportResult(
   } else {
     busyResults.keep(entry.entryId, { ...waiting, busyTries });
   }
-  span?.note({ tenant, run: runId, step, attempt, strategy, outcome: outcomeOf(answer) });
+  span?.note({
+    tenant,
+    run: runId,
+    step,
+    attempt,
+    strategy,
+    outcome: answer.kind === "unauthenticated" ? "credential_revoked" : answer.kind,
+  });
   span?.end(answer.kind === "unavailable" || answer.kind === "unknown" ? "failed" : undefined);
-  if (answer.kind !== "run_busy") return reportAnswer(answer);
+  if (answer.kind !== "run_busy") return answer;
   return { kind: "run_busy", retryAfterMs: busyDelayMs(engine, policies["results.wait"], path) };
 }
 
 /** While the run is busy, and with trouble, the result is reported again: it is measured once, when it is durable or refused. */
-function isFinal({ kind }: DeliveryAnswer | { readonly kind: "run_busy" }): boolean {
-  return kind === "accepted" || kind === "refused";
-}
-
-function outcomeOf(answer: DeliveryAnswer | { readonly kind: "run_busy" }): string {
-  return answer.kind === "refused" ? answer.because : answer.kind;
+function isFinal({ kind }: { readonly kind: string }): boolean {
+  return kind !== "run_busy" && kind !== "unavailable" && kind !== "unknown";
 }
 
 /** Used for a busy run only, by no other retry. */
@@ -76,35 +79,11 @@ function busyDelayMs({ ports, config }: Engine, wait: WaitPolicy, path: ResultPa
   return delayMs;
 }
 
-function reportAnswer(answer: DeliveryAnswer): ReportAnswer {
-  if (answer.kind !== "refused") return answer;
-  switch (answer.because) {
-    case "duplicate":
-      return { kind: "duplicate" };
-    case "run_ended":
-    case "run_not_found":
-    case "credential_revoked":
-      return { kind: "refused", because: answer.because };
-    case "stale_claim":
-    case "timer_not_due":
-    case "approval_not_found":
-    case "approval_decided":
-    case "approval_expired":
-    case "approval_changed":
-    case "self_approval":
-    case "already_cancelling":
-    case "job_not_held":
-    case "stale_fence":
-    case "letter_not_found":
-    case "not_retryable":
-    case "limit_reached":
-    case "tenant_stopped":
-      return { kind: "refused", because: "stale_claim" };
-  }
-}
-
 /** The same report gives the same entry id, so that a repeat is recognised and another result is not taken for it. */
-function entryOf(report: ResultReport, { step, attempt }: JobParts): NewEntry {
+function entryOf(
+  report: ResultReport,
+  { step, attempt }: JobParts,
+): Extract<NewEntry, { readonly kind: "result" }> {
   const { jobId, token, outcome } = report;
   const body = JSON.stringify(contentOf(report));
   const entryId = `result:${hash("sha256", `${token} ${outcome} ${body}`).slice(0, 32)}`;

@@ -14,7 +14,7 @@ import { isTerminal, type RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { DispatchCheck } from "../../ports/dispatch-check.ts";
 import { ask } from "../ask-until-known.ts";
-import { type DeliveryAnswer, deliverEntry } from "../engine/deliver-entry.ts";
+import { type Delivery, deliverEntry } from "../engine/deliver-entry.ts";
 import type { Engine } from "../engine/engine.ts";
 import { type Lease, withLease } from "../locks/with-lease.ts";
 import { askCheck } from "./ask-check.ts";
@@ -76,9 +76,8 @@ async function askUnderLock(dispatch: Dispatch, named: Named, lease: Lease): Pro
   const brought = await bring(dispatch, { job, named, lease }, said.answer);
   if (brought.kind === "unavailable" || brought.kind === "unknown")
     return afterTrouble(engine, named, brought.cause);
-  if (brought.kind === "refused" && brought.because === "stale_fence")
-    return afterTrouble(engine, named, "the job's lock was lost");
-  if (verdict !== "hold" || brought.kind === "refused") return settled;
+  if (brought.kind === "stale_fence") return afterTrouble(engine, named, "the job's lock was lost");
+  if (verdict !== "hold" || brought.kind !== "accepted") return settled;
   return { kind: "ask_again", delayMs: retryAfterMs, because: "held by the dispatch check" };
 }
 
@@ -89,7 +88,7 @@ async function bring(
   { engine }: Dispatch,
   { job, named, lease }: Question,
   { verdict, reason = "", retryAfterMs }: DispatchAnswer,
-): Promise<DeliveryAnswer> {
+): Promise<Delivery<"dispatch">> {
   lease.check();
   if (verdict === "hold" && job.checked?.verdict === "hold" && job.checked.reason === reason)
     return { kind: "accepted" };
@@ -108,14 +107,13 @@ async function bring(
       guard: { token, fence },
     },
   });
-  if (answer.kind === "refused") {
+  if (answer.kind !== "accepted" && answer.kind !== "unavailable" && answer.kind !== "unknown") {
     const { metrics, log } = engine.ports;
-    if (answer.because === "stale_fence")
-      metrics.count("stale_write_refused_total", { operation: "deliver" });
+    if (answer.kind === "stale_fence") metrics.count("stale_write_refused_total", { operation: "deliver" });
     log.info("a verdict of the dispatch check was refused", {
       job: job.jobId,
       verdict,
-      because: answer.because,
+      because: answer.kind,
     });
   }
   return answer;

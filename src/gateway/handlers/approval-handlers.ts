@@ -63,23 +63,18 @@ function decisionReply(answer: DecideAnswer): Reply<"approve"> {
     case "decided":
     case "repeated":
       return { status: 200, body: approvalView(answer.approval) };
-    case "already_decided":
-      return { kind: "approval_already_decided", approval: approvalView(answer.approval) };
-    case "expired":
-      return { kind: "approval_expired" };
-    case "changed":
-      return { kind: "approval_changed" };
+    case "approval_already_decided":
+      return { kind: answer.kind, approval: approvalView(answer.approval) };
     case "self_approval":
       return {
         kind: "self_approval",
         ...(answer.rule === undefined ? {} : { detail: dutyRules[answer.rule] }),
       };
+    case "approval_lock_busy":
+    case "approval_expired":
+    case "approval_changed":
+    case "approval_not_found":
     case "run_ended":
-      return { kind: "run_ended" };
-    case "not_found":
-      return { kind: "approval_not_found" };
-    case "lock_busy":
-      return { kind: "approval_lock_busy", retryAfterSeconds: answer.retryAfterSeconds };
     case "unauthenticated":
     case "unavailable":
     case "unknown":

@@ -178,13 +178,17 @@ function resultView(answer: ReportAnswer): Omit<ResultView, "job_id"> {
     case "accepted":
     case "duplicate":
       return { kind: answer.kind };
-    case "refused":
-      return { kind: "refused", because: answer.because };
     case "run_busy":
       return { kind: "retry", because: "run_busy", retry_after_ms: Math.ceil(answer.retryAfterMs) };
     case "unavailable":
       return { kind: "retry", because: "store_unavailable", retry_after_ms: retryAfterMs };
     case "unknown":
       return { kind: "retry", because: "effect_unknown", retry_after_ms: retryAfterMs };
+    case "unauthenticated":
+      return { kind: "refused", because: "credential_revoked" };
+    case "stale_claim":
+    case "run_ended":
+    case "run_not_found":
+      return { kind: "refused", because: answer.kind };
   }
 }

@@ -5,6 +5,7 @@ import type { RunId } from "../../domain/run.ts";
 import { assertOutcome, type ConformanceCase, call, type Harness, only } from "./harness.ts";
 import {
   approvalOf,
+  cancelOf,
   changeOf,
   decisionOf,
   deliver,
@@ -36,7 +37,7 @@ async function assertRefused(
 ): Promise<void> {
   const before = await picture(harness, runId);
   const approval = await read(harness, entry.approvalId);
-  assertOutcome(await deliver(harness, runId, entry), { kind: "refused", because, approval });
+  assertOutcome(await deliver(harness, runId, entry), { kind: because, approval });
   assert.deepEqual(await picture(harness, runId), before);
 }
 
@@ -62,6 +63,48 @@ export const approvalCases: readonly ConformanceCase[] = [
         rows.events.map(({ type, subject, actor, detail }) => [type, subject, actor, detail]),
         [["approval_decided", approvalId, "bob", `rejected ${approval.hash}`]],
       );
+    },
+  },
+  {
+    name: "a decision is answered with the approval as it is then, however it was brought and when it is repeated",
+    async check(harness) {
+      const { store } = harness;
+      const owned = await runWithApproval(harness);
+      const first = deliveryOf(
+        harness,
+        owned.runId,
+        decisionOf(harness, owned.approvalId, { reason: "why" }),
+      );
+      const { approval } = only(await store.deliver(first, call), "delivered");
+      assert.equal(approval?.state, "approved");
+      assert.deepEqual(approval, await read(harness, owned.approvalId));
+      assert.deepEqual(only(await store.deliver(first, call), "delivered").approval, approval);
+      const busy = await runWithApproval(harness);
+      await deliverAndOwn(harness, busy.runId, cancelOf(harness));
+      const handed = deliveryOf(harness, busy.runId, decisionOf(harness, busy.approvalId));
+      const found = only(await store.deliver(handed, call), "delivered");
+      assert.deepEqual([found.run.kind, found.approval?.state], ["handed_over", "approved"]);
+      assert.deepEqual(only(await store.deliver(handed, call), "delivered").approval, found.approval);
+      const free = await runWithApproval(harness);
+      const change = changeOf({ status: "running" });
+      const proposal = { expectedVersion: 1, commitId: harness.id("commit"), change };
+      const applied = { ...deliveryOf(harness, free.runId, decisionOf(harness, free.approvalId)), proposal };
+      const made = only(await store.deliver(applied, call), "applied");
+      assert.deepEqual(made.approval, await read(harness, free.approvalId));
+      assert.deepEqual(only(await store.deliver(applied, call), "applied").approval, made.approval);
+    },
+  },
+  {
+    name: "a decision that holds only where duties are not separate is refused where they are, before its hash is compared",
+    async check(harness) {
+      const separate = await runWithApproval(harness, { separateDuties: true });
+      const condition = { unlessSeparate: true, hash: "another" } as const;
+      const entry = decisionOf(harness, separate.approvalId, condition);
+      await assertRefused(harness, separate.runId, entry, "duties_separate");
+      const together = await runWithApproval(harness);
+      const asShown = decisionOf(harness, together.approvalId, { unlessSeparate: true });
+      await deliverAndOwn(harness, together.runId, asShown);
+      assert.equal((await read(harness, together.approvalId)).state, "approved");
     },
   },
   {
@@ -108,7 +151,7 @@ export const approvalCases: readonly ConformanceCase[] = [
       const { runId, approvalId } = await runWithApproval(harness);
       await deliverAndOwn(harness, runId, decisionOf(harness, approvalId));
       const second = decisionOf(harness, approvalId, { decision: "rejected" });
-      await assertRefused(harness, runId, second, "approval_decided");
+      await assertRefused(harness, runId, second, "approval_already_decided");
     },
   },
   {
@@ -119,7 +162,7 @@ export const approvalCases: readonly ConformanceCase[] = [
         Array.from({ length: 20 }, () => deliver(harness, runId, decisionOf(harness, approvalId))),
       );
       assert.equal(answers.filter(({ kind }) => kind === "delivered").length, 1);
-      assert.equal(answers.filter(({ kind }) => kind === "refused").length, 19);
+      assert.equal(answers.filter(({ kind }) => kind === "approval_already_decided").length, 19);
     },
   },
   {
@@ -170,12 +213,9 @@ export const approvalCases: readonly ConformanceCase[] = [
       const other = await runWithApproval(harness);
       const before = await picture(harness, runId);
       const unknown = decisionOf(harness, `${runId}:none@1` as ApprovalId);
-      assertOutcome(await deliver(harness, runId, unknown), {
-        kind: "refused",
-        because: "approval_not_found",
-      });
+      assertOutcome(await deliver(harness, runId, unknown), { kind: "approval_not_found" });
       const crossed = await deliver(harness, other.runId, decisionOf(harness, approvalId));
-      assertOutcome(crossed, { kind: "refused", because: "approval_not_found" });
+      assertOutcome(crossed, { kind: "approval_not_found" });
       assert.deepEqual(await picture(harness, runId), before);
       const missing = { tenant: harness.tenant, approvalId: unknown.approvalId };
       assertOutcome(await harness.store.getApproval(missing, call), { kind: "not_found" });

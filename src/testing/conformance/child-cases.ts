@@ -295,7 +295,10 @@ export const childCases: readonly ConformanceCase[] = [
       const letter = { id: jobId, reason: "retries_exhausted", body: "{}" } as const;
       await harness.commit(child, { status: "failed", deadLetters: [letter] });
       const before = await picture(harness, child);
-      assert.equal(await refusal(deliver(harness, child, retryOf(harness, jobId))), "not_retryable");
+      assert.equal(
+        await refusal(deliver(harness, child, retryOf(harness, jobId))),
+        "dead_letter_not_retryable",
+      );
       assert.deepEqual(await picture(harness, child), before);
     },
   },

@@ -155,7 +155,7 @@ export const inboxCases: readonly ConformanceCase[] = [
       const before = await picture(harness, runId);
       const entry = resultOf(harness, { jobId, token });
       const revoked = await refusal(deliver(harness, runId, entry, { credential: "key_2" }));
-      assert.equal(revoked, "credential_revoked");
+      assert.equal(revoked, "unauthenticated");
       assert.deepEqual(await picture(harness, runId), before);
       only(await deliver(harness, runId, entry, { credential: "key_3" }), "delivered");
     },

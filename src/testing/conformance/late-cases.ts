@@ -78,7 +78,7 @@ export const lateCases: readonly ConformanceCase[] = [
       only(await harness.store.deliver({ ...request, take: harness.take() }, call), "delivered");
       const another = decisionOf(harness, approval.approvalId);
       const refused = deliver(harness, runId, another, { credential: "key_1" });
-      assert.equal(await refusal(refused), "credential_revoked");
+      assert.equal(await refusal(refused), "unauthenticated");
     },
   },
 ];

@@ -98,11 +98,11 @@ export const retryCases: readonly ConformanceCase[] = [
       await harness.set({ revokedKeyIds: ["key_1"] });
       const before = await picture(harness, runId);
       const none = retryOf(harness, jobId, { letterId: "none" });
-      assert.equal(await refusal(deliver(harness, runId, none)), "letter_not_found");
+      assert.equal(await refusal(deliver(harness, runId, none)), "dead_letter_not_found");
       const stranger = await refusal(deliver(harness, harness.runId(), retryOf(harness, jobId)));
       assert.equal(stranger, "run_not_found");
       const revoked = deliver(harness, runId, retryOf(harness, jobId), { credential: "key_1" });
-      assert.equal(await refusal(revoked), "credential_revoked");
+      assert.equal(await refusal(revoked), "unauthenticated");
       assert.deepEqual(await picture(harness, runId), before);
     },
   },
@@ -177,7 +177,7 @@ export const retryCases: readonly ConformanceCase[] = [
         const before = await picture(harness, runId);
         assert.equal(
           await refusal(deliver(harness, runId, retryOf(harness, jobId))),
-          "not_retryable",
+          "dead_letter_not_retryable",
           status,
         );
         assert.deepEqual(await picture(harness, runId), before);
@@ -186,7 +186,10 @@ export const retryCases: readonly ConformanceCase[] = [
       const { guard } = await deliverAndOwn(harness, runId, cancelOf(harness));
       const end = { expectedVersion: 2, consumed: 1, change: { status: "failed" } } as const;
       only(await commit(harness, runId, guard, end), "committed");
-      assert.equal(await refusal(deliver(harness, runId, retryOf(harness, jobId))), "not_retryable");
+      assert.equal(
+        await refusal(deliver(harness, runId, retryOf(harness, jobId))),
+        "dead_letter_not_retryable",
+      );
       assert.equal(await letterRevision(harness, jobId), 1);
     },
   },
@@ -199,7 +202,7 @@ export const retryCases: readonly ConformanceCase[] = [
       const request = deliveryOf(harness, runId, retryOf(harness, jobId));
       const before = await picture(harness, runId);
       for (let times = 0; times < 2; times += 1)
-        assert.equal(await refusal(harness.store.deliver(request, call)), "limit_reached");
+        assert.equal(await refusal(harness.store.deliver(request, call)), "max_concurrent_runs_reached");
       assert.deepEqual(await picture(harness, runId), before);
       await harness.end(other);
       only(only(await harness.store.deliver(request, call), "delivered").run, "owned");

@@ -21,15 +21,15 @@
   ARGV[17] expectedVersion of the proposal, and behind a space the word of the commit that made it, if known; "" without one
   result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason,
-  ARGV[25] detail of its event row, ARGV[26] who decided as JSON, or ""
+  ARGV[25] detail of its event row, ARGV[26] who decided as JSON, or "", ARGV[27] "unless_separate" or ""
   cancel: entryId, actor, reason; timer: timerId; retry: letterId, actor, proveEveryMs, retriesMax
   dispatch: jobId, token of the job's lock, its fence, what the word of the verdict begins with, and its middle
-  ARGV[27] number of fields wanted
-  ARGV from 28 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
+  ARGV[28] number of fields wanted
+  ARGV from 29 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
   parts/plan-change.lua describes it
-  Returns {"owned", now, fence, values, entries, freed}, {"handed_over", now, instance, freeInMs, freed},
-  {"applied", now, version, status, claims, freed}, {"run_busy", now, instance, freeInMs},
-  {"refused", now, because, approval as HGETALL gives it or {}} or {"too_late", now}
+  Returns {"owned", now, fence, values, entries, freed, approval}, {"handed_over", now, instance, freeInMs, freed,
+  approval}, {"applied", now, version, status, claims, freed, approval}, {"run_busy", now, instance, freeInMs},
+  {"refused", now, kind, approval} or {"too_late", now}; approval as HGETALL gives it, {} for all but decisions
 ]]
 local time = redis.call("TIME")
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -40,9 +40,13 @@ local runKey, activeKey, eventsKey, lockKey, grantKey = KEYS[2], KEYS[3], KEYS[4
 local fenceKey, dueKey, inboxKey, start = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local tenant, runId, token, instance, ttlMs, grantMemoryMs = ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local eventsMax, attentionMs, drainsMax, entriesMax, letterMs = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
-local wantedFirst, wantedLast = 28, 27 + ARGV[27]
+local wantedFirst, wantedLast = 29, 28 + ARGV[28]
 local at = wantedLast + 1
 local kind, subject, entry = ARGV[15], ARGV[18], ARGV[16]
+
+local function approvalNow()
+  return kind == "decision" and redis.call("HGETALL", KEYS[11]) or {}
+end
 
 local revokedCaller = false
 if ARGV[4] ~= "" then
@@ -54,7 +58,7 @@ local proposed = version and string.format("%.0f", version + 1) or "-"
 local run = redis.call("HMGET", runKey,
   "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject, "parent", "treeSize",
   "row:" .. versionText)
-if not run[1] then return { "refused", now, revokedCaller and "credential_revoked" or "run_not_found", {} } end
+if not run[1] then return { "refused", now, revokedCaller and "unauthenticated" or "run_not_found", {} } end
 local runningKey, limits = start .. "running:" .. tenant, nil
 --@include worker-word
 --@include places
@@ -73,7 +77,7 @@ if version and run[6] then
   local commit = ARGV[at + 2] .. " "
   if string.sub(run[6], 1, #commit) == commit then
     --@include granted-claims
-    return { "applied", now, proposed, run[1], granted, freed }
+    return { "applied", now, proposed, run[1], granted, freed, approvalNow() }
   end
 end
 local lock = redis.call("GET", lockKey)
@@ -82,7 +86,7 @@ local holder, holderInstance, heldFence = string.match(lock or "", "^([^ ]+) ([^
 if holder == token then
   redis.call("LLEN", inboxKey)
   --@include owned-run
-  return { "owned", now, heldFence, values, entries, freed }
+  return { "owned", now, heldFence, values, entries, freed, approvalNow() }
 end
 
 --@include terminal
@@ -113,7 +117,8 @@ elseif kind == "decision" then
   local own = approval[5] == "true" and approval[6] == ARGV[22] and ARGV[21] == "approved"
   if approval[7] ~= runId then refusal = "approval_not_found"
   elseif approval[2] == ARGV[19] then again = true
-  elseif approval[1] ~= "pending" then refusal = "approval_decided"
+  elseif approval[1] ~= "pending" then refusal = "approval_already_decided"
+  elseif approval[5] == "true" and ARGV[27] ~= "" then refusal = "duties_separate"
   elseif approval[3] ~= ARGV[20] then refusal = "approval_changed"
   elseif approval[4] and nowMs >= tonumber(approval[4]) then refusal = "approval_expired"
   elseif own then refusal = "self_approval" end
@@ -148,7 +153,7 @@ elseif kind == "dispatch" then
 elseif kind == "retry" then
   local lettersKey, actor, proveEveryMs = start .. "documents:" .. tenant .. ":deadLetter", ARGV[19], ARGV[20]
   local revision, rest = string.match(redis.call("HGET", lettersKey, "meta:" .. subject) or "", "^([0-9]+)( .*)$")
-  if not revision then refusal = "letter_not_found"
+  if not revision then refusal = "dead_letter_not_found"
   elseif revision ~= "1" then again = true
   else
     local retries = redis.call("HGET", runKey, "retries") or ""
@@ -168,12 +173,13 @@ else
   dueGone[1] = member
 end
 -- What had its effect before the key was revoked is still answered as it was.
-if revokedCaller and not again then refusal = "credential_revoked" end
+if revokedCaller and not again then refusal = "unauthenticated" end
 if refusal then return { "refused", now, refusal, {} } end
 if lock and (again or full or ARGV[9] == "refuse") then
-  return { again and "handed_over" or "run_busy", now, holderInstance, redis.call("PTTL", lockKey), freed }
+  local freeInMs = redis.call("PTTL", lockKey)
+  return { again and "handed_over" or "run_busy", now, holderInstance, freeInMs, freed, approvalNow() }
 end
-if again or full then return { again and "handed_over" or "run_busy", now, "", 0, freed } end
+if again or full then return { again and "handed_over" or "run_busy", now, "", 0, freed, approvalNow() } end
 
 local waiting = redis.call("LLEN", inboxKey)
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
@@ -201,7 +207,7 @@ if version and not lock and waiting == 0 and run[2] == versionText and isSameCom
       "detail", ends and status or nextVersion .. " " .. status)
     --@include add-tree-rows
     --@include write-change
-    return { "applied", now, nextVersion, status, claims, freed }
+    return { "applied", now, nextVersion, status, claims, freed, approvalNow() }
   end
 end
 
@@ -220,7 +226,7 @@ if not lock then
   redis.call("RPUSH", inboxKey, entry)
   --@include write-take
   --@include owned-run
-  return { "owned", now, takenFence, values, entries, freed }
+  return { "owned", now, takenFence, values, entries, freed, approvalNow() }
 end
 if event then
   redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
@@ -231,4 +237,4 @@ if fields[1] then redis.call("HSET", runKey, unpack(fields)) end
 if dueGone[1] then redis.call("ZREM", dueKey, dueGone[1]) end
 redis.call("RPUSH", inboxKey, entry)
 redis.call("ZADD", dueKey, "NX", string.format("%.0f", nowMs + attentionMs), "attention " .. tenant .. " " .. runId)
-return { "handed_over", now, holderInstance, redis.call("PTTL", lockKey), freed }
+return { "handed_over", now, holderInstance, redis.call("PTTL", lockKey), freed, approvalNow() }

@@ -11,9 +11,9 @@ local settings = redis.call("HMGET", KEYS[1], "stopped", "limit")
 local limit = tonumber(settings[2] or "")
 local failed = run[1] == "failed" or run[1] == "timed_out"
 if past[1] then refusal = "run_not_found"
-elseif not failed or past[2] or past[3] then refusal = "not_retryable"
+elseif not failed or past[2] or past[3] then refusal = "dead_letter_not_retryable"
 elseif settings[1] == "true" then refusal = "tenant_stopped"
-elseif limit and redis.call("ZCARD", activeKey) >= limit then refusal = "limit_reached"
+elseif limit and redis.call("ZCARD", activeKey) >= limit then refusal = "max_concurrent_runs_reached"
 else
   redis.call("ZCARD", activeKey) -- Refuses a key of another type while nothing is written yet.
   event = { "run_reopened", runId, actor, subject }
