@@ -44,9 +44,9 @@ export const plantedMetricBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/engine/deliver-entry.ts",
-        find: `      if (isHandedOver) metrics.count("inbox_handoffs_total", {});`,
-        replace: `      if (isHandedOver) metrics.count("inbox_handoffs_total", {});
-      if (entry.kind === "result") metrics.count("jobs_reported_total", { outcome: entry.outcome });`,
+        find: `    if (isHandedOver) metrics.count("inbox_handoffs_total", {});`,
+        replace: `    if (isHandedOver) metrics.count("inbox_handoffs_total", {});
+    if (entry.kind === "result") metrics.count("jobs_reported_total", { outcome: entry.outcome });`,
       },
     ],
     tests: ["test/unit/counted-work.test.ts"],

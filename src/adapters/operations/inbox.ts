@@ -60,10 +60,10 @@ function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeO
   // What had its effect before the key was revoked is still answered as it was.
   if (revoked && verdict.kind !== "repeat") return { kind: "unauthenticated" };
   if (verdict.kind === "repeat") return { kind: "delivered", run: handedOver(context, holder) };
+  if (verdict.kind !== "full" && verdict.kind !== "accepted") return verdict;
   if (verdict.kind === "full" || (holder !== undefined && request.whenBusy === "refuse")) {
     return { ...handedOver(context, holder), kind: "run_busy" };
   }
-  if (verdict.kind !== "accepted") return verdict;
   const accepted = verdict.accept(state);
   const free = holder === undefined && state.entriesWaiting === 0;
   if (proposal !== undefined && free && mayApply(context, state, proposal)) {
