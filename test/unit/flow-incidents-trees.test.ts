@@ -146,7 +146,7 @@ test("an approval of a run whose parent was cancelled takes no decision", async 
   await flow.ended(child);
   const decision = { caller: ben, approvalId: `${child}:ask@1`, decision: "approved" } as const;
   expect(await flow.finish(plane.api.decideApproval(decision))).toMatchObject({
-    kind: "already_decided",
+    kind: "approval_already_decided",
     approval: { state: "cancelled" },
   });
 });

@@ -240,7 +240,7 @@ describe("the timeout of a workflow", () => {
       approvalId: `${runId}:ok@1`,
       decision: "approved",
     });
-    expect(["run_ended", "already_decided"]).toContain((await flow.finish(decided)).kind);
+    expect(["run_ended", "approval_already_decided"]).toContain((await flow.finish(decided)).kind);
     await plane.start("timed");
   });
 
