@@ -71,6 +71,12 @@ export function busyDay(swarm: Swarm): Swarm {
   return { ...swarm, chaosMs: 6_000, changeEveryMs: 100 };
 }
 
+/** Many agents that want the same few locks. */
+export function crowdedLocks(swarm: Swarm): Swarm {
+  const day = busyDay(swarm);
+  return day.workflows === undefined ? day : { ...day, workflows: { ...day.workflows, lockAgents: 6 } };
+}
+
 /** A store with replicas that fails over again and again, each time after a while in which nothing was copied. */
 export function losingDay(swarm: Swarm): Swarm {
   const losses = {

@@ -4,7 +4,7 @@ import { type Operations, operations } from "../../../src/adapters/operations/pe
 import type { Ticket } from "../../../src/adapters/operations/records.ts";
 import type { Bus, ConsumerTerms, Handlers } from "../../../src/ports/bus.ts";
 import type { Store } from "../../../src/ports/store.ts";
-import { asBaseline, busyDay } from "../../simulation/narrow-swarm.ts";
+import { asBaseline, busyDay, crowdedLocks } from "../../simulation/narrow-swarm.ts";
 import type { Swap } from "../planted-bug.ts";
 import { over } from "./broken-records.ts";
 
@@ -214,7 +214,7 @@ export const swappedBus: Readonly<Record<string, Swap>> = {
     what: "the retry of a dead letter opens a run although all slots are taken",
     caughtBy: ["INV-17"],
     seedsMax: 500,
-    swarm: busyDay,
+    swarm: (swarm) => ({ ...busyDay(swarm), tight: true }),
     table: reopenedPastTheLimit,
   },
   empty_results_taken_over: {
@@ -234,12 +234,14 @@ export const swappedBus: Readonly<Record<string, Swap>> = {
     what: "a lock is handed to somebody who has not been heard of for too long",
     caughtBy: ["queue"],
     seedsMax: 500,
+    swarm: crowdedLocks,
     table: silentTicketsWin,
   },
   queue_overtaken: {
     what: "whoever asks when the lock is free gets it before those who wait",
     caughtBy: ["queue"],
     seedsMax: 500,
+    swarm: crowdedLocks,
     table: queueOvertaken,
   },
   breaks_any_grant: {

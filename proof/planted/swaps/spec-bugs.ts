@@ -7,6 +7,7 @@ import { type JobId, parseJobId } from "../../../src/domain/job.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
 import type { Ports } from "../../../src/ports/ports.ts";
 import type { Store } from "../../../src/ports/store.ts";
+import { busyDay } from "../../simulation/narrow-swarm.ts";
 import type { Swap } from "../planted-bug.ts";
 import { mapping } from "./broken-records.ts";
 
@@ -168,6 +169,7 @@ export const swappedSpec: Readonly<Record<string, Swap>> = {
     what: "a result is recognised for as long as the bus would, and not by its job",
     caughtBy: ["INV-24"],
     seedsMax: 500,
+    swarm: busyDay,
     table: resultsRememberedForAWhile,
   },
   guard_ignores_expiry: {
