@@ -55,15 +55,16 @@ export async function deliverEntry<Kind extends NewEntry["kind"]>(
       remember(engine, proposed.run, change, { version, commitId });
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim: proposed.preclaim });
       wakeRelatives(engine, proposed.run, change);
-    }
+    } else proposed?.withdraw();
     if (answer.kind === "delivered" && answer.run.kind === "owned") {
       const { run } = answer;
       const grant = { kind: "acquired", token, fence: run.fence, since } as const;
       engine.background.run("draining a run", () => drainOwned(engine, { tenant, runId, terms, grant }, run));
     }
     return deliveryOf(engine, entry, answer);
-  } finally {
+  } catch (error) {
     proposed?.withdraw();
+    throw error;
   }
 }
 

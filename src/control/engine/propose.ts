@@ -14,7 +14,7 @@ type Proposed = {
   readonly run: CachedRun;
   readonly proposal: Proposal;
   readonly preclaim: Preclaim;
-  /** Called whatever became of it: unless its commit stands, nothing is remembered of the run and no place is kept. */
+  /** Its commit does not stand: nothing is remembered of the run, and no place is kept. */
   withdraw(): void;
 };
 
@@ -43,7 +43,6 @@ export function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed
     change: preclaim.change,
   };
   const withdraw = () => {
-    if (!run.proposing) return;
     preclaim.abandon();
     engine.runs.forget(runId);
   };
