@@ -93,8 +93,8 @@ describe("package.json", () => {
 describe.each([
   ["npm-shrinkwrap.json", lock, scripted],
   [
-    "bench/peers/package-lock.json",
-    JSON.parse(read("bench/peers/package-lock.json")) as Lockfile,
+    "bench/peers/npm-shrinkwrap.json",
+    JSON.parse(read("bench/peers/npm-shrinkwrap.json")) as Lockfile,
     ["msgpackr-extract"],
   ],
 ])("%s", (_name, file, mayHaveScripts) => {
