@@ -27,23 +27,25 @@ async function work(lease: Lease): Promise<void> {
   for (let writes = 0; writes < writesBefore; writes += 1) await writeTo(sinkUrl, owner, lease.headers());
   // Asked for while the lock was its own, sent when it no longer is: no check of its own can help a program here.
   const headers = lease.headers();
+  // Read before anybody can know that it holds: the pause may come before the next line runs.
+  const heldMs = runtime.now().monotonicMs;
   tell({ event: "holding", fence: lease.fence });
-  await noticePause();
+  await noticePause(heldMs);
   tell({ event: "wrote late", status: await writeTo(sinkUrl, owner, headers) });
   tell({ event: "asked for headers", given: areHeadersGiven(lease) });
   await actAsIfItHeld(lease);
   lease.check();
 }
 
-async function noticePause(): Promise<void> {
-  const deadlineMs = runtime.now().monotonicMs + pausedWithinMs;
-  for (;;) {
-    const beforeMs = runtime.now().monotonicMs;
+async function noticePause(heldMs: number): Promise<void> {
+  let beforeMs = heldMs;
+  while (beforeMs <= heldMs + pausedWithinMs) {
     await runtime.sleep(lookEveryMs);
     const nowMs = runtime.now().monotonicMs;
     if (nowMs - beforeMs > pauseMsMin) return;
-    if (nowMs > deadlineMs) throw new Error("nobody has paused this program");
+    beforeMs = nowMs;
   }
+  throw new Error("nobody has paused this program");
 }
 
 function areHeadersGiven(lease: Lease): boolean {
