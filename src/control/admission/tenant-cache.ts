@@ -6,7 +6,7 @@ export type TenantCache = {
   /** The settings as they were last learnt, unless that is too long ago. */
   recall(tenant: TenantId): TenantSettings | undefined;
   learn(tenant: TenantId, settings: TenantSettings): void;
-  /** However many ask at once, one asks the store. */
+  /** However many ask at once, one asks the store. What it read is learnt, unless it was changed meanwhile. */
   shareRead(
     tenant: TenantId,
     read: () => Promise<TenantSettings | undefined>,
@@ -23,6 +23,11 @@ const tenantsMax = 10_000;
 export function createTenantCache(clock: Clock, keepMs: number): TenantCache {
   const entries = new Map<TenantId, Entry>();
   const reads = new Map<TenantId, Promise<TenantSettings | undefined>>();
+  const learn = (tenant: TenantId, settings: TenantSettings) => {
+    const [oldest] = entries.keys();
+    if (entries.size >= tenantsMax && oldest !== undefined) entries.delete(oldest);
+    entries.set(tenant, { settings, learntAtMs: clock.monotonicMs() });
+  };
   return {
     recall(tenant) {
       const entry = entries.get(tenant);
@@ -31,18 +36,22 @@ export function createTenantCache(clock: Clock, keepMs: number): TenantCache {
       entries.delete(tenant);
       return undefined;
     },
-    learn(tenant, settings) {
-      const [oldest] = entries.keys();
-      if (entries.size >= tenantsMax && oldest !== undefined) entries.delete(oldest);
-      entries.set(tenant, { settings, learntAtMs: clock.monotonicMs() });
-    },
+    learn,
     shareRead(tenant, read) {
-      const under = reads.get(tenant);
-      if (under !== undefined) return under;
-      const begun = read().finally(() => reads.delete(tenant));
+      const underWay = reads.get(tenant);
+      if (underWay !== undefined) return underWay;
+      const begun = read().then((settings) => {
+        if (settings !== undefined && reads.get(tenant) === begun) learn(tenant, settings);
+        return settings;
+      });
       reads.set(tenant, begun);
+      const end = () => void (reads.get(tenant) === begun && reads.delete(tenant));
+      begun.then(end, end);
       return begun;
     },
-    forget: (tenant) => void entries.delete(tenant),
+    forget(tenant) {
+      entries.delete(tenant);
+      reads.delete(tenant);
+    },
   };
 }

@@ -92,8 +92,6 @@ export function settingsOf(
   if (known !== undefined) return known;
   return tenants.shareRead(tenant, async () => {
     const answer = await ask(engine, "getTenant", { tenant });
-    if (answer.kind !== "tenant") return undefined;
-    tenants.learn(tenant, answer.record.settings);
-    return answer.record.settings;
+    return answer.kind === "tenant" ? answer.record.settings : undefined;
   });
 }
