@@ -28,12 +28,8 @@ import { processQuotas } from "./control/tenants/quotas.ts";
 import type { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig } from "./load-config.ts";
 import type { Bus } from "./ports/bus.ts";
-import type { DefinitionJudge } from "./ports/definition-judge.ts";
-import type { DispatchCheck } from "./ports/dispatch-check.ts";
-import type { Finding } from "./ports/finding.ts";
-import type { Ports } from "./ports/ports.ts";
+import type { DefinitionJudge, DispatchCheck, Finding, Ports, Tracer } from "./ports/ports.ts";
 import type { Store, StoreSettings } from "./ports/store.ts";
-import type { Tracer } from "./ports/tracer.ts";
 
 export type ControlPlane = {
   readonly config: Config;

@@ -1,6 +1,6 @@
 // A kernel whose order is chosen from outside: messages may be late, timers are exact, and every step is a list of options.
 
-import type { CancelTimer } from "../../src/ports/clock.ts";
+import type { CancelTimer } from "../../src/ports/ports.ts";
 import { fnv1a, fnv1aStart, fnv1aText } from "../../src/testing/fnv1a.ts";
 import type { Kernel, NotePart, RunEnd, RunLimits } from "../../src/testing/kernel.ts";
 import { runInBursts } from "../../src/testing/run-in-bursts.ts";

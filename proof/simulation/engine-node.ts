@@ -5,7 +5,7 @@ import type { Engine } from "../../src/control/engine/engine.ts";
 import { holdsHighRisk } from "../../src/control/scheduler/holding.ts";
 import { type Role, roles } from "../../src/control/start-roles.ts";
 import { partitionOf } from "../../src/domain/partition.ts";
-import type { DispatchCheck } from "../../src/ports/dispatch-check.ts";
+import type { DispatchCheck } from "../../src/ports/ports.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import type { Node, World } from "./world.ts";
 

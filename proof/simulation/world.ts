@@ -5,10 +5,8 @@ import { createTenantCache } from "../../src/control/admission/tenant-cache.ts";
 import { engineTerms } from "../../src/control/engine/engine.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import type { Log } from "../../src/ports/log.ts";
-import type { Metrics } from "../../src/ports/metrics.ts";
-import type { Ports } from "../../src/ports/ports.ts";
-import { silentTracer } from "../../src/ports/tracer.ts";
+import type { Log, Metrics, Ports } from "../../src/ports/ports.ts";
+import { silentTracer } from "../../src/ports/ports.ts";
 import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import {

@@ -1,7 +1,6 @@
 // Calls the handler of a delivery with a time limit; a handler that throws gets the message again.
 import type { BusDelivery, ConsumerTerms, Handlers, Verdict } from "../ports/bus.ts";
-import type { Clock } from "../ports/clock.ts";
-import type { Log } from "../ports/log.ts";
+import type { Clock, Log } from "../ports/ports.ts";
 
 /** `late`: whatever the handler says after that is not heard, as if its process had crashed. */
 export async function judgeDelivery(

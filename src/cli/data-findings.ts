@@ -5,7 +5,7 @@ import type { Config } from "../config.ts";
 import { certificateWarningMs, judgeCertificate } from "../domain/certificate.ts";
 import { formatTime } from "../domain/engine/rfc3339.ts";
 import { keyPaths, readOwnerNote } from "../embedded/data-folder.ts";
-import type { Finding } from "../ports/finding.ts";
+import type { Finding } from "../ports/ports.ts";
 import type { Terminal } from "./terminal.ts";
 
 const megabyte = 1_048_576;

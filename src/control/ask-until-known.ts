@@ -5,8 +5,13 @@ import type { Answer, OperationName, OutcomeOf, RequestOf, StoreMethods } from "
 
 export type AskLimits = { readonly callTimeoutMs: number; readonly budgetMs: number };
 
-/** Whoever can ask the store, and how long that may take unless a flow says otherwise. */
-export type Asking = { readonly ports: Ports; readonly terms: { readonly store: AskLimits } };
+/** What it takes to ask the store: its operation, and how long that may take unless a flow says otherwise. */
+export type Asking<Name extends OperationName> = {
+  readonly ports: Retrying & { readonly store: Pick<StoreMethods, Name> };
+  readonly terms: { readonly store: AskLimits };
+};
+
+type Retrying = Pick<Ports, "clock" | "random" | "metrics">;
 
 /**
  * Refusals that an earlier try, still on its way, could turn into an effect. Such a refusal is final only once the store's
@@ -45,12 +50,12 @@ const betweenTries = { kind: "exponential", baseMs: 10, maxMs: 160 } as const;
 
 /** Sends the same request until its outcome is known. */
 export function ask<Name extends OperationName>(
-  { ports, terms }: Asking,
+  { ports, terms }: Asking<NoInfer<Name>>,
   name: Name,
   request: RequestOf<Name>,
   limits: AskLimits = terms.store,
 ): Promise<Answer<Name>> {
-  const methods: StoreMethods = ports.store;
+  const methods: Pick<StoreMethods, Name> = ports.store;
   const operation: StoreMethods[Name] = methods[name];
   return askUntilKnown(ports, name, limits, (deadlineMs) => operation(request, { deadlineMs }));
 }
@@ -60,7 +65,7 @@ export function ask<Name extends OperationName>(
  * spent, and `unavailable` only when no try can have had an effect.
  */
 export async function askUntilKnown<Name extends OperationName>(
-  ports: Ports,
+  ports: Retrying,
   name: Name,
   limits: AskLimits,
   send: (deadlineMs: number) => Promise<Answer<Name>>,

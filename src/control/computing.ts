@@ -1,6 +1,6 @@
 // Who computed on the main thread, and for how long: it is the one thing that all tenants of a process share.
 import type { TenantId } from "../domain/tenant.ts";
-import type { Clock } from "../ports/clock.ts";
+import type { Clock } from "../ports/ports.ts";
 
 /** Work that held up everything else while it ran. */
 export type Piece = { readonly what: string; readonly tenant: TenantId | undefined; readonly ms: number };

@@ -2,8 +2,7 @@
 import type { Config } from "../config.ts";
 import type { Partition } from "../domain/partition.ts";
 import type { Bus } from "../ports/bus.ts";
-import type { DispatchCheck } from "../ports/dispatch-check.ts";
-import type { Ports } from "../ports/ports.ts";
+import type { DispatchCheck, Ports } from "../ports/ports.ts";
 import type { ControlApi } from "./control-api.ts";
 import { createApi } from "./create-api.ts";
 import { createEngine } from "./create-engine.ts";

@@ -2,7 +2,7 @@
 import type { Config } from "../config.ts";
 import type { Partition } from "../domain/partition.ts";
 import type { Consumer } from "../ports/bus.ts";
-import type { DispatchCheck } from "../ports/dispatch-check.ts";
+import type { DispatchCheck } from "../ports/ports.ts";
 import { startSealer } from "./audit/sealer.ts";
 import { watchCanaries } from "./canaries/watch-canaries.ts";
 import type { Engine } from "./engine/engine.ts";

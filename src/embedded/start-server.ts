@@ -11,8 +11,7 @@ import {
 import { InterlockError } from "../errors.ts";
 import { createGateway, type Gateway, type GatewayDependencies } from "../gateway/server.ts";
 import { type ConfigSources, loadConfig } from "../load-config.ts";
-import type { Log } from "../ports/log.ts";
-import type { Metrics } from "../ports/metrics.ts";
+import type { Log, Metrics } from "../ports/ports.ts";
 import { readOwnerNote, removeOwnerNote, writeOwnerNote } from "./data-folder.ts";
 import { findKeys, type KeysFound, type KeysOptions } from "./first-start.ts";
 

@@ -3,8 +3,7 @@ import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Config } from "../config.ts";
 import { type AddressRanges, networkOf } from "../domain/network-address.ts";
-import type { CancelTimer } from "../ports/clock.ts";
-import type { Ports } from "../ports/ports.ts";
+import type { CancelTimer, Ports } from "../ports/ports.ts";
 import { isBetweenRequests } from "./broken-requests.ts";
 
 export type Connections = {

@@ -1,6 +1,6 @@
 // Ends the HTTP server: asks every connection to close, answers requests that have begun to arrive, and waits no longer than the limits.
 import type { Socket } from "node:net";
-import type { Clock } from "../ports/clock.ts";
+import type { Clock } from "../ports/ports.ts";
 
 type Ending = {
   readonly connections: ReadonlySet<Socket>;

@@ -2,8 +2,7 @@
 import type { Config } from "../config.ts";
 import type { Computing, Piece } from "../control/computing.ts";
 import type { TenantId } from "../domain/tenant.ts";
-import type { CancelTimer } from "../ports/clock.ts";
-import type { Ports } from "../ports/ports.ts";
+import type { CancelTimer, Ports } from "../ports/ports.ts";
 
 type EventLoop = {
   /** Looks from now on. */

@@ -5,7 +5,7 @@ import type { Trouble } from "../control/control-api.ts";
 import type { ApiKeyRecord } from "../domain/api-key.ts";
 import { redacted } from "../domain/redacted.ts";
 import { errors } from "../errors.ts";
-import type { Span } from "../ports/tracer.ts";
+import type { Span } from "../ports/ports.ts";
 import type { Client } from "./client-address.ts";
 import { createFailedAuthentications, type FailedAuthentications } from "./failed-authentications.ts";
 import type { Failure, RequestHeaders, Service, Streaming } from "./handler.ts";

@@ -2,7 +2,7 @@
 import { hash } from "node:crypto";
 import { readKeyText } from "../domain/api-key.ts";
 import { networkOf } from "../domain/network-address.ts";
-import type { Clock } from "../ports/clock.ts";
+import type { Clock } from "../ports/ports.ts";
 
 export type FailedAuthentications = {
   /** To be called before the store is asked about a key, and ended with what came of it. */

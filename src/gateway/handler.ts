@@ -7,8 +7,7 @@ import type { Caller, ControlApi, Trouble } from "../control/control-api.ts";
 import { type ApiKeyRecord, type KeyRole, personOf } from "../domain/api-key.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import type { ErrorCode } from "../errors.ts";
-import type { Ports } from "../ports/ports.ts";
-import type { Span } from "../ports/tracer.ts";
+import type { Ports, Span } from "../ports/ports.ts";
 import type { EventSink } from "./event-sink.ts";
 
 /** Everything that handlers share. */

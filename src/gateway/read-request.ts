@@ -11,7 +11,7 @@ import { inSlices } from "../domain/slices.ts";
 import { readingJson } from "../domain/strict-json.ts";
 import { tenantNames } from "../domain/tenant.ts";
 import type { DefinitionText } from "../domain/workflow/judge.ts";
-import type { Clock } from "../ports/clock.ts";
+import type { Clock } from "../ports/ports.ts";
 import type { Failure, RequestHeaders } from "./handler.ts";
 import { foreignTenant, isNamed, type Named, withoutTenantNames } from "./tenant-claims.ts";
 

@@ -3,8 +3,7 @@ import type { Route } from "../api/route.ts";
 import { type Operation, routes } from "../api/routes.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import { readTraceparent } from "../domain/traceparent.ts";
-import type { Ports } from "../ports/ports.ts";
-import type { Span } from "../ports/tracer.ts";
+import type { Ports, Span } from "../ports/ports.ts";
 import type { RequestHeaders } from "./handler.ts";
 
 /** Reads and heartbeats would be most of all spans, and tell nothing that the metrics do not. */

@@ -1,4 +1,4 @@
-// The store operations that decide which runs may start, and the tenant record they read.
+// The store operations on a tenant (settings, usage, events), and those that decide which runs may start.
 import type { EventRow } from "../domain/event.ts";
 import type { JobId } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
@@ -7,6 +7,51 @@ import type { Fingerprint, ReservationDigest } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { RunChange } from "../domain/run-change.ts";
 import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
+
+export type TenantOperations = {
+  getTenant: {
+    request: { readonly tenant: TenantId };
+    outcome: { readonly kind: "tenant"; readonly record: TenantRecord };
+  };
+  /**
+   * Replaces the settings if nobody changed them since `expectedVersion`; `changeId` makes a repeat recognisable until the next
+   * change, after which it is a `version_conflict` like any other: load the settings to see what holds.
+   */
+  setTenant: {
+    request: {
+      readonly tenant: TenantId;
+      readonly settings: TenantSettings;
+      readonly expectedVersion: number;
+      readonly changeId: string;
+      readonly actor: string;
+      readonly credential?: string;
+    };
+    outcome:
+      | { readonly kind: "saved"; readonly version: number }
+      | { readonly kind: "version_conflict"; readonly version: number }
+      | Unauthenticated;
+  };
+  /** How much the tenant has of everything that has a quota. Costs the same whatever it has. */
+  countUsage: {
+    request: { readonly tenant: TenantId };
+    outcome: { readonly kind: "counted"; readonly used: Usage };
+  };
+  readEvents: {
+    /** Rows with a sequence greater than `after`, at most `limit`. */
+    request: { readonly tenant: TenantId; readonly after: number; readonly limit: number };
+    outcome: {
+      readonly kind: "events";
+      readonly events: readonly EventRow[];
+      /** The oldest row that is still kept; one more than `last` when there is none. */
+      readonly first: number;
+      /** The number of the newest row; 0 before the first. */
+      readonly last: number;
+    };
+  };
+};
+
+/** The key that asks was revoked. */
+export type Unauthenticated = { readonly kind: "unauthenticated" };
 
 /** A key asked for, with what the request wanted: `digest` names the key, `fingerprint` the request. */
 export type KeyRequest = { readonly digest: ReservationDigest; readonly fingerprint: Fingerprint };
@@ -55,9 +100,6 @@ export type StartRefusal =
   /** The tenant keeps as many idempotency keys as it may, all of runs that have not ended. */
   | { readonly kind: "idempotency_quota_reached"; readonly quota: number };
 
-/** The key that asks was revoked. */
-export type Unauthenticated = { readonly kind: "unauthenticated" };
-
 /** The key stands for another request, or is being decided under the admission lock. */
 type KeyTaken = { readonly kind: "idempotency_key_reused" } | { readonly kind: "idempotency_key_in_flight" };
 
@@ -65,28 +107,6 @@ type KeyTaken = { readonly kind: "idempotency_key_reused" } | { readonly kind: "
 export type StaleFence = { readonly kind: "stale_fence" };
 
 export type AdmissionOperations = {
-  getTenant: {
-    request: { readonly tenant: TenantId };
-    outcome: { readonly kind: "tenant"; readonly record: TenantRecord };
-  };
-  /**
-   * Replaces the settings if nobody changed them since `expectedVersion`; `changeId` makes a repeat recognisable until the next
-   * change, after which it is a `version_conflict` like any other: load the settings to see what holds.
-   */
-  setTenant: {
-    request: {
-      readonly tenant: TenantId;
-      readonly settings: TenantSettings;
-      readonly expectedVersion: number;
-      readonly changeId: string;
-      readonly actor: string;
-      readonly credential?: string;
-    };
-    outcome:
-      | { readonly kind: "saved"; readonly version: number }
-      | { readonly kind: "version_conflict"; readonly version: number }
-      | Unauthenticated;
-  };
   /** The whole admission decision: key, limit, slot, run, event. */
   admit: {
     request: {
@@ -127,11 +147,6 @@ export type AdmissionOperations = {
       readonly stopped: boolean;
     };
   };
-  /** How much the tenant has of everything that has a quota. Costs the same whatever it has. */
-  countUsage: {
-    request: { readonly tenant: TenantId };
-    outcome: { readonly kind: "counted"; readonly used: Usage };
-  };
   /** Second half of the lock strategy: checks the limit again, creates the run and confirms its reservation. */
   createRun: {
     request: {
@@ -167,17 +182,5 @@ export type AdmissionOperations = {
       | { readonly kind: "idempotency_key_unbound" }
       | { readonly kind: "pending"; readonly runId: RunId }
       | { readonly kind: "bound"; readonly runId: RunId; readonly finalStatus?: TerminalStatus };
-  };
-  readEvents: {
-    /** Rows with a sequence greater than `after`, at most `limit`. */
-    request: { readonly tenant: TenantId; readonly after: number; readonly limit: number };
-    outcome: {
-      readonly kind: "events";
-      readonly events: readonly EventRow[];
-      /** The oldest row that is still kept; one more than `last` when there is none. */
-      readonly first: number;
-      /** The number of the newest row; 0 before the first. */
-      readonly last: number;
-    };
   };
 };

@@ -1,16 +1,10 @@
-// The store operations on jobs, approvals and documents, and the sweep.
-import type { Approval, ApprovalState } from "../domain/approval.ts";
-import type { Collection, Document } from "../domain/document.ts";
+// The store operations of workers on jobs, and the sweep, which handles what is due.
 import type { ClaimTerms, ClaimToken, Job, JobHint, JobId } from "../domain/job.ts";
 import type { Fence } from "../domain/lock.ts";
 import type { Partition } from "../domain/partition.ts";
 import type { PlaceRefusal } from "../domain/place.ts";
 import type { RunId } from "../domain/run.ts";
 import type { TenantId } from "../domain/tenant.ts";
-import type { Unauthenticated } from "./admission-operations.ts";
-
-/** A slot of a run that is gone or has ended was freed; a live run's key, which was lost, binds it again. */
-export type RepairKind = "slot_freed" | "reservation_restored";
 
 export type ClaimAnswer =
   | {
@@ -94,67 +88,9 @@ export type JobOperations = {
       readonly pools: ReadonlyArray<{ readonly pool: string; readonly running: number }>;
     };
   };
-  getApproval: {
-    request: { readonly tenant: TenantId; readonly approvalId: Approval["approvalId"] };
-    outcome: { readonly kind: "approval"; readonly approval: Approval } | { readonly kind: "not_found" };
-  };
-  /** Newest runs first. `next` says where to go on, also when few matched. */
-  listApprovals: {
-    request: {
-      readonly tenant: TenantId;
-      readonly state?: ApprovalState;
-      readonly before?: string;
-      readonly limit: number;
-    };
-    outcome: { readonly kind: "listed"; readonly approvals: readonly Approval[]; readonly next?: string };
-  };
-  /** Saves a document; `expectedRevision` 0 means that there must be none, absent that any may be replaced. */
-  putDocument: {
-    request: {
-      readonly tenant: TenantId;
-      readonly collection: Collection;
-      readonly id: string;
-      readonly body: string;
-      readonly expectedRevision?: number;
-      readonly changeId: string;
-      readonly actor: string;
-      /** The id of the key that asks; a revoked one is refused. */
-      readonly credential?: string;
-    };
-    outcome:
-      | { readonly kind: "saved"; readonly revision: number }
-      | { readonly kind: "revision_conflict"; readonly revision: number }
-      | Unauthenticated
-      /** A new one, where the tenant has as many in this collection as it may. */
-      | { readonly kind: "quota_reached"; readonly quota: number }
-      /** Keys only: the tenant is being removed, or was. */
-      | { readonly kind: "tenant_removed" };
-  };
-  getDocument: {
-    request: { readonly tenant: TenantId; readonly collection: Collection; readonly id: string };
-    outcome: { readonly kind: "document"; readonly document: Document } | { readonly kind: "not_found" };
-  };
-  listDocuments: {
-    /** Ids greater than `after` in ascending order. */
-    request: {
-      readonly tenant: TenantId;
-      readonly collection: Collection;
-      readonly after: string;
-      readonly limit: number;
-    };
-    outcome: { readonly kind: "listed"; readonly documents: readonly Document[] };
-  };
-  /** `not_found` is also what the repeat of a removal answers. */
-  removeDocument: {
-    request: {
-      readonly tenant: TenantId;
-      readonly collection: Collection;
-      readonly id: string;
-      readonly actor: string;
-      readonly credential?: string;
-    };
-    outcome: { readonly kind: "removed" } | { readonly kind: "not_found" } | Unauthenticated;
-  };
+};
+
+export type SweepOperations = {
   /**
    * Handles what is due in one partition, at most 100 things: timers and expired claims become inbox entries, retention removes,
    * slots and reservations are proved. Returns what a process must do next. Writes nothing when nothing is due.
@@ -180,3 +116,6 @@ export type JobOperations = {
       | { readonly kind: "not_due" };
   };
 };
+
+/** A slot of a run that is gone or has ended was freed; a live run's key, which was lost, binds it again. */
+export type RepairKind = "slot_freed" | "reservation_restored";

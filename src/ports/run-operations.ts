@@ -1,5 +1,5 @@
-// The store operations on runs: their inbox, their commits, and reading them.
-import type { Approval } from "../domain/approval.ts";
+// The store operations on runs: reading them and their approvals, and the inbox through which everything changes them.
+import type { Approval, ApprovalState } from "../domain/approval.ts";
 import type { InboxEntry, NewEntry } from "../domain/inbox.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
 import type { Place } from "../domain/place.ts";
@@ -7,6 +7,77 @@ import type { RunHeader, RunId, RunRecord, RunStatus } from "../domain/run.ts";
 import type { RunChange } from "../domain/run-change.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import type { ClaimGrant, StaleFence, Unauthenticated } from "./admission-operations.ts";
+
+export type RunOperations = {
+  loadRun: {
+    /** `records` names the record keys wanted; absent means all. */
+    request: { readonly tenant: TenantId; readonly runId: RunId; readonly records?: readonly string[] };
+    outcome:
+      | { readonly kind: "run"; readonly header: RunHeader; readonly records: readonly RunRecord[] }
+      | { readonly kind: "not_found" };
+  };
+  /** Newest first. Looks at a bounded number of runs: `next` says where to go on, also when few matched. */
+  listRuns: {
+    request: {
+      readonly tenant: TenantId;
+      readonly before?: RunId;
+      readonly limit: number;
+      readonly status?: RunStatus;
+      readonly workflow?: string;
+    };
+    outcome: { readonly kind: "listed"; readonly runs: readonly RunHeader[]; readonly next?: RunId };
+  };
+  /** Rows after version `after`, oldest first. */
+  readTimeline: {
+    request: {
+      readonly tenant: TenantId;
+      readonly runId: RunId;
+      readonly after: number;
+      readonly limit: number;
+    };
+    outcome:
+      | {
+          readonly kind: "timeline";
+          readonly rows: ReadonlyArray<{
+            readonly version: number;
+            readonly atMs: number;
+            readonly body: string;
+          }>;
+          readonly version: number;
+          readonly status: RunStatus;
+        }
+      | { readonly kind: "not_found" };
+  };
+  /** Removes an ended run and all that belongs to it, except its idempotency record. `more`: call again. */
+  deleteRun: {
+    request: {
+      readonly tenant: TenantId;
+      readonly runId: RunId;
+      readonly actor: string;
+      readonly credential?: string;
+    };
+    outcome:
+      | { readonly kind: "deleted" }
+      | Unauthenticated
+      | { readonly kind: "more" }
+      | { readonly kind: "not_found" }
+      | { readonly kind: "not_ended"; readonly status: RunStatus };
+  };
+  getApproval: {
+    request: { readonly tenant: TenantId; readonly approvalId: Approval["approvalId"] };
+    outcome: { readonly kind: "approval"; readonly approval: Approval } | { readonly kind: "not_found" };
+  };
+  /** Newest runs first. `next` says where to go on, also when few matched. */
+  listApprovals: {
+    request: {
+      readonly tenant: TenantId;
+      readonly state?: ApprovalState;
+      readonly before?: string;
+      readonly limit: number;
+    };
+    outcome: { readonly kind: "listed"; readonly approvals: readonly Approval[]; readonly next?: string };
+  };
+};
 
 /** The run lock as a process asks for it when it brings or drains entries. */
 export type TakeTerms = { readonly token: LockToken; readonly instance: string; readonly ttlMs: number };
@@ -69,61 +140,7 @@ export type DeliveryRefused<Kind extends NewEntry["kind"] = NewEntry["kind"]> =
 
 type Named<Name extends string> = Name extends string ? { readonly kind: Name } : never;
 
-export type RunOperations = {
-  loadRun: {
-    /** `records` names the record keys wanted; absent means all. */
-    request: { readonly tenant: TenantId; readonly runId: RunId; readonly records?: readonly string[] };
-    outcome:
-      | { readonly kind: "run"; readonly header: RunHeader; readonly records: readonly RunRecord[] }
-      | { readonly kind: "not_found" };
-  };
-  /** Newest first. Looks at a bounded number of runs: `next` says where to go on, also when few matched. */
-  listRuns: {
-    request: {
-      readonly tenant: TenantId;
-      readonly before?: RunId;
-      readonly limit: number;
-      readonly status?: RunStatus;
-      readonly workflow?: string;
-    };
-    outcome: { readonly kind: "listed"; readonly runs: readonly RunHeader[]; readonly next?: RunId };
-  };
-  /** Rows after version `after`, oldest first. */
-  readTimeline: {
-    request: {
-      readonly tenant: TenantId;
-      readonly runId: RunId;
-      readonly after: number;
-      readonly limit: number;
-    };
-    outcome:
-      | {
-          readonly kind: "timeline";
-          readonly rows: ReadonlyArray<{
-            readonly version: number;
-            readonly atMs: number;
-            readonly body: string;
-          }>;
-          readonly version: number;
-          readonly status: RunStatus;
-        }
-      | { readonly kind: "not_found" };
-  };
-  /** Removes an ended run and all that belongs to it, except its idempotency record. `more`: call again. */
-  deleteRun: {
-    request: {
-      readonly tenant: TenantId;
-      readonly runId: RunId;
-      readonly actor: string;
-      readonly credential?: string;
-    };
-    outcome:
-      | { readonly kind: "deleted" }
-      | Unauthenticated
-      | { readonly kind: "more" }
-      | { readonly kind: "not_found" }
-      | { readonly kind: "not_ended"; readonly status: RunStatus };
-  };
+export type InboxOperations = {
   /**
    * Appends one entry to a run's inbox after its own check-and-set, and takes the run lock if it is free. With `whenBusy: refuse`
    * nothing happens to a busy run. A repeat (same entry id) answers by ownership: whoever holds the lock processes it.

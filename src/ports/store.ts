@@ -1,62 +1,79 @@
 // The store port: named atomic operations in domain words. Each is one Lua script, one transaction or one pure function.
 import type { StoreQuotas } from "../domain/quota.ts";
 import { InterlockError } from "../errors.ts";
-import type { AdmissionOperations } from "./admission-operations.ts";
-import type { JobOperations } from "./job-operations.ts";
+import type { AdmissionOperations, TenantOperations } from "./admission-operations.ts";
+import type { DocumentOperations } from "./document-operations.ts";
+import type { JobOperations, SweepOperations } from "./job-operations.ts";
 import type { LockOperations } from "./lock-operations.ts";
-import type { RunOperations } from "./run-operations.ts";
+import type { InboxOperations, RunOperations } from "./run-operations.ts";
 
 /**
- * Every operation, its request and its outcomes. Requests name a tenant, which names the
- * partition; the sweep names the partition itself. Each is repeatable: the
- * caller supplies the identity (token, run id, change id), repeating a call that had an effect gives the same answer, and a
- * refusal had no effect and is decided anew.
+ * Every operation by the group that it belongs to, with its request and its outcomes. Requests name a tenant, which names the
+ * partition; the sweep names the partition itself. Each is repeatable: the caller supplies the identity (token, run id,
+ * change id), repeating a call that had an effect gives the same answer, and a refusal had no effect and is decided anew.
  */
-type StoreOperations = LockOperations & AdmissionOperations & RunOperations & JobOperations;
+type OperationsByGroup = {
+  locks: LockOperations;
+  tenants: TenantOperations;
+  admission: AdmissionOperations;
+  runs: RunOperations;
+  inbox: InboxOperations;
+  jobs: JobOperations;
+  documents: DocumentOperations;
+  sweep: SweepOperations;
+};
+
+/** The names at run time; the annotation makes a missing or misspelt one a type error. */
+const namesByGroup: {
+  readonly [Group in StoreGroup]: Readonly<Record<keyof OperationsByGroup[Group], true>>;
+} = {
+  locks: {
+    acquireLock: true,
+    renewLock: true,
+    releaseLock: true,
+    inspectLock: true,
+    listLocks: true,
+    breakLock: true,
+  },
+  tenants: { getTenant: true, setTenant: true, countUsage: true, readEvents: true },
+  admission: {
+    admit: true,
+    reserve: true,
+    cancelReservation: true,
+    createRun: true,
+    countActive: true,
+    listActive: true,
+    inspectReservation: true,
+  },
+  runs: {
+    loadRun: true,
+    listRuns: true,
+    readTimeline: true,
+    deleteRun: true,
+    getApproval: true,
+    listApprovals: true,
+  },
+  inbox: { deliver: true, takeRun: true, commit: true },
+  jobs: { claimJobs: true, heartbeatJobs: true, getJob: true, listReadyJobs: true, countJobs: true },
+  documents: { putDocument: true, getDocument: true, listDocuments: true, removeDocument: true },
+  sweep: { sweep: true },
+};
+
+export const operationNames = Object.values(namesByGroup).flatMap(Object.keys) as readonly OperationName[];
+
+type StoreGroup = keyof OperationsByGroup;
+type StoreOperations = LockOperations &
+  TenantOperations &
+  AdmissionOperations &
+  RunOperations &
+  InboxOperations &
+  JobOperations &
+  DocumentOperations &
+  SweepOperations;
 
 export type OperationName = keyof StoreOperations;
 export type RequestOf<Name extends OperationName> = StoreOperations[Name]["request"];
 export type OutcomeOf<Name extends OperationName> = StoreOperations[Name]["outcome"];
-
-/** The names at run time; the annotation makes a missing or misspelt one a type error. */
-export const operationNames = Object.keys({
-  acquireLock: 0,
-  renewLock: 0,
-  releaseLock: 0,
-  inspectLock: 0,
-  listLocks: 0,
-  breakLock: 0,
-  getTenant: 0,
-  setTenant: 0,
-  admit: 0,
-  reserve: 0,
-  cancelReservation: 0,
-  countActive: 0,
-  countUsage: 0,
-  createRun: 0,
-  loadRun: 0,
-  listRuns: 0,
-  readTimeline: 0,
-  deleteRun: 0,
-  deliver: 0,
-  takeRun: 0,
-  commit: 0,
-  claimJobs: 0,
-  heartbeatJobs: 0,
-  getJob: 0,
-  listReadyJobs: 0,
-  countJobs: 0,
-  getApproval: 0,
-  listApprovals: 0,
-  putDocument: 0,
-  getDocument: 0,
-  listDocuments: 0,
-  removeDocument: 0,
-  sweep: 0,
-  listActive: 0,
-  inspectReservation: 0,
-  readEvents: 0,
-} satisfies Record<OperationName, 0>) as readonly OperationName[];
 
 /** Sent, but no answer in time: it may have had its effect, and may still until the store's clock passes `notAfterMs`. */
 export type Unknown = { readonly kind: "unknown"; readonly cause: string; readonly notAfterMs: number };
@@ -80,6 +97,11 @@ export type CallOptions = {
 export type StoreMethods = {
   readonly [Name in OperationName]: (request: RequestOf<Name>, options: CallOptions) => Promise<Answer<Name>>;
 };
+
+/** The operations of some groups: what a flow that uses only these is handed. */
+export type StoreOf<Group extends StoreGroup> = Pick<StoreMethods, NamesOf[Group]>;
+
+type NamesOf = { readonly [Group in StoreGroup]: keyof OperationsByGroup[Group] };
 
 export type Store = StoreMethods & { close(): Promise<void> };
 

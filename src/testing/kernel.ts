@@ -1,5 +1,5 @@
 // The simulator's kernel: virtual time, one event after the other in an order that the seed decides, and a trace of it all.
-import type { CancelTimer } from "../ports/clock.ts";
+import type { CancelTimer } from "../ports/ports.ts";
 import { fnv1a, fnv1aStart, fnv1aText } from "./fnv1a.ts";
 import { runInBursts } from "./run-in-bursts.ts";
 import { createSeededRandom, type SeededRandom } from "./seeded-random.ts";

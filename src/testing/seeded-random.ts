@@ -1,5 +1,5 @@
 // Repeatable randomness: one seed always gives the same draws, in streams that do not disturb each other.
-import type { Random } from "../ports/random.ts";
+import type { Random } from "../ports/ports.ts";
 import { fnv1a, fnv1aStart } from "./fnv1a.ts";
 
 export type SeededRandom = Random & {

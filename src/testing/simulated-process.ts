@@ -1,5 +1,5 @@
 // One simulated process: its clock, its randomness and everything that can happen to it (pause, crash, a jump of its clock).
-import type { CancelTimer, Clock } from "../ports/clock.ts";
+import type { CancelTimer, Clock } from "../ports/ports.ts";
 import type { Kernel } from "./kernel.ts";
 import type { SeededRandom } from "./seeded-random.ts";
 

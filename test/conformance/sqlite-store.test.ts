@@ -7,7 +7,7 @@ import type { Call, Reply, SqliteCore } from "../../src/adapters/sqlite/sqlite-c
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { InterlockError } from "../../src/errors.ts";
-import type { Clock } from "../../src/ports/clock.ts";
+import type { Clock } from "../../src/ports/ports.ts";
 import {
   admission,
   call,

@@ -11,7 +11,7 @@ import { describeRun, type RunDescription } from "../../src/domain/engine/views.
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import type { Log } from "../../src/ports/log.ts";
+import type { Log } from "../../src/ports/ports.ts";
 import {
   defaultStoreSettings,
   executeOn,

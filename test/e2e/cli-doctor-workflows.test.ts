@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { definitionHash, definitionText } from "../../src/domain/workflow/definition.ts";
-import type { Finding } from "../../src/ports/finding.ts";
+import type { Finding } from "../../src/ports/ports.ts";
 import { typeCommand } from "../support/command-line.ts";
 import { acme, type GatewayWorld, openGatewayWorld, simpleWorkflow } from "../support/gateway-world.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
-import type { Finding } from "../../src/ports/finding.ts";
+import type { Finding } from "../../src/ports/ports.ts";
 import { typeCommand } from "../support/command-line.ts";
 
 let folder: string;

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Finding } from "../../src/ports/finding.ts";
+import type { Finding } from "../../src/ports/ports.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { typeCommand } from "../support/command-line.ts";
 import { expectProblem } from "../support/gateway-requests.ts";

@@ -11,7 +11,7 @@ import {
   startRedisSentinel,
   startRedisServer,
 } from "../../src/drills/servers/redis-server.ts";
-import type { Clock } from "../../src/ports/clock.ts";
+import type { Clock } from "../../src/ports/ports.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness } from "../../src/testing/conformance/harness.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";

@@ -4,7 +4,7 @@ import type { JobId } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import type { Explanation } from "../../src/domain/why/explanation.ts";
 import type { Bus, BusStream } from "../../src/ports/bus.ts";
-import type { DispatchCheck } from "../../src/ports/dispatch-check.ts";
+import type { DispatchCheck } from "../../src/ports/ports.ts";
 import { acme, type FlowPlane, FlowWorld, only, type PlaneOptions, type Steps, work } from "./flow-world.ts";
 
 type Question = {

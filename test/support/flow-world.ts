@@ -17,9 +17,8 @@ import type { Job, JobId } from "../../src/domain/job.ts";
 import type { Guard, LockToken } from "../../src/domain/lock.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
-import type { AuditAnchors } from "../../src/ports/audit-anchors.ts";
 import type { Bus } from "../../src/ports/bus.ts";
-import type { DispatchCheck } from "../../src/ports/dispatch-check.ts";
+import type { AuditAnchors, DispatchCheck } from "../../src/ports/ports.ts";
 import type { Kernel } from "../../src/testing/kernel.ts";
 import {
   createWorld,

@@ -7,8 +7,7 @@ import { type ControlPlane, createControlPlane } from "../../src/control-plane.t
 import type { ApiKeyRecord, KeyRole } from "../../src/domain/api-key.ts";
 import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
 import { createGateway, type Gateway } from "../../src/gateway/server.ts";
-import type { DefinitionJudge } from "../../src/ports/definition-judge.ts";
-import type { Log } from "../../src/ports/log.ts";
+import type { DefinitionJudge, Log } from "../../src/ports/ports.ts";
 import { defaultStoreSettings, executeOn, type Store, storeFrom } from "../../src/ports/store.ts";
 import { secretWatch } from "./secret-watch.ts";
 

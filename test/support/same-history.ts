@@ -10,8 +10,8 @@ import type { Fingerprint } from "../../src/domain/reservation.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
+import { silentTracer } from "../../src/ports/ports.ts";
 import type { Store } from "../../src/ports/store.ts";
-import { silentTracer } from "../../src/ports/tracer.ts";
 import { createSeededRandom, type SeededRandom } from "../../src/testing/seeded-random.ts";
 import { silentLog } from "./silent-log.ts";
 

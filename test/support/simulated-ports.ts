@@ -2,8 +2,8 @@
 import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
 import type { MemoryRecords } from "../../src/adapters/memory/memory-records.ts";
 import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
-import type { Log, LogFields } from "../../src/ports/log.ts";
-import type { Ports } from "../../src/ports/ports.ts";
+import type { Log, LogFields, Ports } from "../../src/ports/ports.ts";
+import { silentTracer } from "../../src/ports/ports.ts";
 import {
   type Answer,
   type CallOptions,
@@ -15,7 +15,6 @@ import {
   type Store,
   storeFrom,
 } from "../../src/ports/store.ts";
-import { silentTracer } from "../../src/ports/tracer.ts";
 import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
 import type { ProcessOptions, SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import {

@@ -9,7 +9,7 @@ import { digestOf, type Fingerprint } from "../../src/domain/reservation.ts";
 import { makeRunId, type RunId } from "../../src/domain/run.ts";
 import { unchanged } from "../../src/domain/run-change.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import type { Log } from "../../src/ports/log.ts";
+import type { Log } from "../../src/ports/ports.ts";
 import {
   type CallOptions,
   defaultStoreSettings,

@@ -13,8 +13,7 @@ import type { Sliced } from "../../src/domain/slices.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { definitionHash, definitionText } from "../../src/domain/workflow/definition.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import type { Clock } from "../../src/ports/clock.ts";
-import type { Ports } from "../../src/ports/ports.ts";
+import type { Clock, Ports } from "../../src/ports/ports.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { ordinarySteps } from "../support/costly-definitions.ts";
 

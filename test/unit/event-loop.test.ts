@@ -5,7 +5,7 @@ import { createComputing } from "../../src/control/computing.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { createEventLoop } from "../../src/gateway/event-loop.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import type { Clock } from "../../src/ports/clock.ts";
+import type { Clock } from "../../src/ports/ports.ts";
 
 const acme = "acme" as TenantId;
 const globex = "globex" as TenantId;

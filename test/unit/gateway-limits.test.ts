@@ -10,7 +10,7 @@ import {
 } from "../../src/gateway/failed-authentications.ts";
 import { createInFlight } from "../../src/gateway/in-flight.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import type { Clock } from "../../src/ports/clock.ts";
+import type { Clock } from "../../src/ports/ports.ts";
 
 function handClock(): Clock & { passMs(ms: number): void } {
   let nowMs = 1_000;

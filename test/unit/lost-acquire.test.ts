@@ -6,7 +6,7 @@ import { withLease } from "../../src/control/locks/with-lease.ts";
 import { admissionLock } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import { silentTracer } from "../../src/ports/tracer.ts";
+import { silentTracer } from "../../src/ports/ports.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import { createSimulatedStore } from "../../src/testing/simulated-store.ts";
 import { noStoreFaults } from "../../src/testing/store-faults.ts";

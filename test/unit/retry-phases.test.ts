@@ -7,10 +7,9 @@ import { admissionLock } from "../../src/domain/lock.ts";
 import type { TenantId, WaitPolicy } from "../../src/domain/tenant.ts";
 import { retryAfterSeconds } from "../../src/domain/wait.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import type { Metrics } from "../../src/ports/metrics.ts";
-import type { Ports } from "../../src/ports/ports.ts";
+import type { Metrics, Ports } from "../../src/ports/ports.ts";
+import { silentTracer } from "../../src/ports/ports.ts";
 import type { Store } from "../../src/ports/store.ts";
-import { silentTracer } from "../../src/ports/tracer.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import { createSeededRandom } from "../../src/testing/seeded-random.ts";
 

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { createThreadedJudge, type ThreadedJudgeOptions } from "../../src/adapters/judge/threaded-judge.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import type { DefinitionJudge } from "../../src/ports/definition-judge.ts";
+import type { DefinitionJudge } from "../../src/ports/ports.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const acme = "acme" as TenantId;

@@ -1,6 +1,5 @@
 // Ports with one mistake each about time. They go around one flow at a time: what they remember is about one lease.
-import type { Clock } from "../../../src/ports/clock.ts";
-import type { Ports } from "../../../src/ports/ports.ts";
+import type { Clock, Ports } from "../../../src/ports/ports.ts";
 import { executeOn, storeFrom } from "../../../src/ports/store.ts";
 
 /**

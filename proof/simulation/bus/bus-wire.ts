@@ -9,8 +9,7 @@ import {
   type Handlers,
   keepsLatest,
 } from "../../../src/ports/bus.ts";
-import type { CancelTimer } from "../../../src/ports/clock.ts";
-import type { Log } from "../../../src/ports/log.ts";
+import type { CancelTimer, Log } from "../../../src/ports/ports.ts";
 import type { Kernel } from "../../../src/testing/kernel.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";

@@ -1,5 +1,5 @@
 // Prints the progress of a long batch every few seconds.
-import type { Clock } from "../../../src/ports/clock.ts";
+import type { Clock } from "../../../src/ports/ports.ts";
 
 type Progress = {
   seedDone(how: "held" | "broken"): void;

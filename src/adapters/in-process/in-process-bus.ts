@@ -9,8 +9,7 @@ import type {
   Handlers,
 } from "../../ports/bus.ts";
 import { busStreams, keepsLatest } from "../../ports/bus.ts";
-import type { CancelTimer, Clock } from "../../ports/clock.ts";
-import type { Log } from "../../ports/log.ts";
+import type { CancelTimer, Clock, Log } from "../../ports/ports.ts";
 import { judgeDelivery } from "../judge-delivery.ts";
 
 type Stored = { readonly subject: string; readonly body: string; deliveries: number; gone: boolean };

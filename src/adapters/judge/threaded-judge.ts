@@ -3,9 +3,7 @@ import type { Worker } from "node:worker_threads";
 import { createFairQueue, type FairQueueLimits } from "../../domain/fair-queue.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { type SentDefinition, tooLong } from "../../domain/workflow/judge.ts";
-import type { CancelTimer, Clock } from "../../ports/clock.ts";
-import type { DefinitionJudge, JudgeAnswer } from "../../ports/definition-judge.ts";
-import type { Log } from "../../ports/log.ts";
+import type { CancelTimer, Clock, DefinitionJudge, JudgeAnswer, Log } from "../../ports/ports.ts";
 import { startThread } from "../system/start-thread.ts";
 import type { FromJudge, ToJudge } from "./judge-thread.ts";
 

@@ -7,7 +7,7 @@ import {
   type MetricName,
   metrics,
 } from "../../metrics.ts";
-import type { Metrics } from "../../ports/metrics.ts";
+import type { Metrics } from "../../ports/ports.ts";
 
 type Labels = Readonly<Record<string, string | undefined>>;
 

@@ -1,5 +1,5 @@
 // The store in memory: each operation runs at once, so its outcome is never unknown. It forgets everything at exit.
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import { type Execute, type Store, type StoreSettings, storeFrom } from "../../ports/store.ts";
 import { type Operations, operations, perform } from "../operations/perform.ts";
 import { MemoryRecords } from "./memory-records.ts";

@@ -2,9 +2,7 @@
 import { AckPolicy, type ConsumerConfig, DeliverPolicy } from "@nats-io/jetstream";
 import { type Msg, nanos } from "@nats-io/transport-node";
 import type { Consumer, ConsumerTerms, Handlers } from "../../ports/bus.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type { Log } from "../../ports/log.ts";
-import type { Random } from "../../ports/random.ts";
+import type { Clock, Log, Random } from "../../ports/ports.ts";
 import { deliver } from "./deliver.ts";
 import { deliverLater } from "./delivery.ts";
 import { connected, type Link } from "./link.ts";

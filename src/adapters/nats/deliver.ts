@@ -1,8 +1,7 @@
 // What becomes of one delivered message: it is believed or not, handled in time or not, and ended as the verdict says.
 import type { Msg } from "@nats-io/transport-node";
 import type { BusDelivery, ConsumerTerms, Handlers } from "../../ports/bus.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type { Log } from "../../ports/log.ts";
+import type { Clock, Log } from "../../ports/ports.ts";
 import { judgeDelivery } from "../judge-delivery.ts";
 import { acknowledge, deliveriesOf, deliverLater, terminate } from "./delivery.ts";
 import { readMessage, type Writing } from "./messages.ts";

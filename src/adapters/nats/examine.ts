@@ -2,8 +2,7 @@
 import type { JetStreamManager, StreamInfo } from "@nats-io/jetstream";
 import { InterlockError } from "../../errors.ts";
 import { type BusStream, busStreams } from "../../ports/bus.ts";
-import type { Finding } from "../../ports/finding.ts";
-import type { Log } from "../../ports/log.ts";
+import type { Finding, Log } from "../../ports/ports.ts";
 import { type Link, openLink, showAddress } from "./link.ts";
 import type { NatsBusOptions } from "./nats-bus.ts";
 import { isBelow, patchedVersion } from "./server-version.ts";

@@ -8,10 +8,7 @@ import {
   type NodeConnectionOptions,
 } from "@nats-io/transport-node";
 import { InterlockError } from "../../errors.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type { Log } from "../../ports/log.ts";
-import type { Metrics } from "../../ports/metrics.ts";
-import type { Random } from "../../ports/random.ts";
+import type { Clock, Log, Metrics, Random } from "../../ports/ports.ts";
 import { isBelow, leastVersion, patchedVersion } from "./server-version.ts";
 import type { BusNames } from "./subjects.ts";
 import { waitAtMost } from "./wait-at-most.ts";

@@ -1,7 +1,7 @@
 // How a message of the port looks on the wire: its headers, its signature, and what is believed of one that arrives.
 import { headers, type Msg, type MsgHdrs } from "@nats-io/transport-node";
 import type { BusChannel, BusMessage, BusStream } from "../../ports/bus.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { Refusals } from "./refusals.ts";
 import type { Signature, SignedPart, Signer } from "./signatures.ts";
 import type { BusNames } from "./subjects.ts";

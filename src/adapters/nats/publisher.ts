@@ -1,9 +1,7 @@
 // Publishes with acknowledgement: one subscription for all of them, 9 us a message where the client's own way costs 70.
 import type { Msg } from "@nats-io/transport-node";
 import type { BusMessage, BusStream, Publication } from "../../ports/bus.ts";
-import type { CancelTimer, Clock } from "../../ports/clock.ts";
-import type { Metrics } from "../../ports/metrics.ts";
-import type { Random } from "../../ports/random.ts";
+import type { CancelTimer, Clock, Metrics, Random } from "../../ports/ports.ts";
 import type { Link } from "./link.ts";
 import { type Writing, writeMessage } from "./messages.ts";
 

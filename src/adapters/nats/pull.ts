@@ -2,7 +2,7 @@
 // The client's own loop keeps up to a batch in a queue of its own: in nobody's hands, while their time for a verdict runs out and
 // other processes are idle. It also waits 30 s before it looks for a consumer that was removed. So the loop is ours.
 import type { Msg, Subscription } from "@nats-io/transport-node";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { Link } from "./link.ts";
 import { waitAtMost } from "./wait-at-most.ts";
 

@@ -1,7 +1,5 @@
 // Counts rejected messages and logs them at a bounded rate, so that their sender cannot flood the log.
-import type { Clock } from "../../ports/clock.ts";
-import type { Log } from "../../ports/log.ts";
-import type { Metrics } from "../../ports/metrics.ts";
+import type { Clock, Log, Metrics } from "../../ports/ports.ts";
 import type { Refusal } from "./signatures.ts";
 
 export type Refusals = { report(reason: Refusal, subject: string): void };

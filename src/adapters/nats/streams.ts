@@ -11,7 +11,7 @@ import {
 import { nanos } from "@nats-io/transport-node";
 import { InterlockError } from "../../errors.ts";
 import { type BusStream, keepsLatest } from "../../ports/bus.ts";
-import type { Log } from "../../ports/log.ts";
+import type { Log } from "../../ports/ports.ts";
 import type { BusNames } from "./subjects.ts";
 
 export type Streams = {

@@ -11,7 +11,7 @@ import {
   trace,
 } from "@opentelemetry/api";
 import { makeTraceparent, parseTraceparent } from "../../domain/traceparent.ts";
-import type { Span, SpanFacts, SpanKind, Tracer } from "../../ports/tracer.ts";
+import type { Span, SpanFacts, SpanKind, Tracer } from "../../ports/ports.ts";
 
 /** The name of the instrumentation scope. */
 const scope = "interlock";

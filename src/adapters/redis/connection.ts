@@ -1,8 +1,6 @@
 // One connection to one Redis server, with a life of its own: it sends at most once, gives up in time, and comes back.
 import { ClientClosedError, ClientOfflineError, createClient, ErrorReply } from "@redis/client";
-import type { Clock } from "../../ports/clock.ts";
-import type { Log } from "../../ports/log.ts";
-import type { Random } from "../../ports/random.ts";
+import type { Clock, Log, Random } from "../../ports/ports.ts";
 import { describeFirstTrouble, describeTrouble } from "./connection-trouble.ts";
 import { type Doubt, ReplicaWaits } from "./replica-waits.ts";
 import type { ServerAddress } from "./server-address.ts";

@@ -1,8 +1,6 @@
 // Examines the servers behind the store for `interlock doctor`: what is as it should be, what is not, and what to do.
 import { InterlockError } from "../../errors.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type { Finding } from "../../ports/finding.ts";
-import type { Log } from "../../ports/log.ts";
+import type { Clock, Finding, Log } from "../../ports/ports.ts";
 import { systemRandom } from "../system/system-random.ts";
 import { accessOf, addressesOf, connect, type RedisPlace } from "./connect.ts";
 import { Connection, type ConnectionPorts } from "./connection.ts";

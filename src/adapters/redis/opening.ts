@@ -1,7 +1,7 @@
 // What must hold before the store is used: suitable servers, and partitions written in our schema version.
 import { allPartitions, type Partition, partitionLabel } from "../../domain/partition.ts";
 import { InterlockError } from "../../errors.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { Connection } from "./connection.ts";
 import type { Durability } from "./durability.ts";
 import type { Keys } from "./keys.ts";

@@ -1,7 +1,6 @@
 // The store on Redis: every operation is one Lua script, and every call ends in time with an answer or as unknown.
 import { InterlockError } from "../../errors.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type { Log } from "../../ports/log.ts";
+import type { Clock, Log } from "../../ports/ports.ts";
 import {
   type Answer,
   type CallOptions,

@@ -1,6 +1,6 @@
 // Holds answers back until a replica has the change: one WAIT behind all commands of a moment, on their connection.
 import { ErrorReply } from "@redis/client";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import { describeTrouble } from "./connection-trouble.ts";
 
 /** `undefined`: a replica has everything that was executed before; otherwise why that is not certain. */

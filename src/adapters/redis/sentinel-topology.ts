@@ -1,6 +1,6 @@
 // The one server that is the master now, as Sentinels name it: asked again every second, and at once when it is in doubt.
 import { InterlockError } from "../../errors.ts";
-import type { CancelTimer } from "../../ports/clock.ts";
+import type { CancelTimer } from "../../ports/ports.ts";
 import { Connection, type ConnectionPorts, type Delivery } from "./connection.ts";
 import { type ServerAccess, type ServerAddress, serverAddress } from "./server-address.ts";
 import { describeDelivery, type Topology } from "./topology.ts";

@@ -1,6 +1,6 @@
 // What can be learned of one server without changing it, as far as its user may ask.
 import { InterlockError } from "../../errors.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { Connection } from "./connection.ts";
 import { readInfo, type ServerInfo } from "./server-info.ts";
 

@@ -1,6 +1,6 @@
 // Estimates the store's time: the last time that each partition reported, plus what has passed here since.
 import { type Partition, partitionCount } from "../../domain/partition.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 
 export class StoreTimes {
   readonly #clock: Clock;

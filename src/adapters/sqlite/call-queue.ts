@@ -1,6 +1,6 @@
 // The calls on their way to the database: waiting, then handed over as one batch, then answered; each with its deadline.
 import { InterlockError } from "../../errors.ts";
-import type { CancelTimer, Clock } from "../../ports/clock.ts";
+import type { CancelTimer, Clock } from "../../ports/ports.ts";
 import type { Answer, Execute, OperationName, RequestOf } from "../../ports/store.ts";
 import type { Call, Reply } from "./sqlite-core.ts";
 import { messageOf } from "./sqlite-failure.ts";

@@ -2,7 +2,7 @@
 import { closeSync, mkdirSync, openSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { InterlockError } from "../../errors.ts";
-import type { Log } from "../../ports/log.ts";
+import type { Log } from "../../ports/ports.ts";
 import type { Database, OpenDatabase } from "./driver.ts";
 import { checkedVersion, migrate, pragmaValue } from "./schema.ts";
 import { failureOf, isCorruption, messageOf } from "./sqlite-failure.ts";

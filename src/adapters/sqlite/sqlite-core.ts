@@ -1,7 +1,6 @@
 // The store on one SQLite connection, synchronous: a batch of calls is one transaction, answered when it is on disk.
 import { InterlockError } from "../../errors.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type { Log } from "../../ports/log.ts";
+import type { Clock, Log } from "../../ports/ports.ts";
 import type { Answer, OperationName, RequestOf, StoreSettings } from "../../ports/store.ts";
 import { type Operations, operations, perform } from "../operations/perform.ts";
 import { type Database, loadDriver, type Statement } from "./driver.ts";

@@ -2,8 +2,7 @@
 import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { InterlockError } from "../../errors.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type { Log } from "../../ports/log.ts";
+import type { Clock, Log } from "../../ports/ports.ts";
 import { type Store, type StoreSettings, storeFrom } from "../../ports/store.ts";
 import { startThread } from "../system/start-thread.ts";
 import { CallQueue } from "./call-queue.ts";

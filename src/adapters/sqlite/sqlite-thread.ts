@@ -1,7 +1,7 @@
 // The thread that owns the database: performs the batches it is sent, so that no fsync stalls the main thread.
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { type ErrorCode, InterlockError } from "../../errors.ts";
-import type { Log, LogFields } from "../../ports/log.ts";
+import type { Log, LogFields } from "../../ports/ports.ts";
 import type { StoreSettings } from "../../ports/store.ts";
 import { type Operations, operations } from "../operations/perform.ts";
 import { systemClock } from "../system/system-clock.ts";

@@ -4,8 +4,7 @@ import { mkdir, open, rename } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Head } from "../../domain/audit.ts";
 import { InterlockError } from "../../errors.ts";
-import type { AuditAnchors } from "../../ports/audit-anchors.ts";
-import type { Log } from "../../ports/log.ts";
+import type { AuditAnchors, Log } from "../../ports/ports.ts";
 
 /** One write at a time: heads that are noted meanwhile are written together by the next one. */
 export function openAnchorsFile(path: string, log: Log): AuditAnchors {

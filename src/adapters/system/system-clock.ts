@@ -1,5 +1,5 @@
 // The real clocks and timers.
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 
 export const systemClock: Clock = {
   monotonicMs: () => performance.now(),

@@ -1,6 +1,6 @@
 // Log lines as JSON on standard error, so that a program's own output stays readable.
 import { pino } from "pino";
-import type { Log } from "../../ports/log.ts";
+import type { Log } from "../../ports/ports.ts";
 
 export function createSystemLog(level: "info" | "warn" | "error" | "silent"): Log {
   const logger = pino({ level, base: null }, pino.destination({ dest: 2, sync: true }));

@@ -1,6 +1,6 @@
 // Randomness of the system: tokens from the operating system's generator, jitter from the fast one.
 import { randomFillSync } from "node:crypto";
-import type { Random } from "../../ports/random.ts";
+import type { Random } from "../../ports/ports.ts";
 
 const tokenBytes = 16;
 

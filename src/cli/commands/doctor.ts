@@ -5,7 +5,7 @@ import { parseTime } from "../../domain/engine/rfc3339.ts";
 import { isNearlySpent } from "../../domain/quota.ts";
 import { InterlockError } from "../../errors.ts";
 import { loadConfig } from "../../load-config.ts";
-import type { Finding } from "../../ports/finding.ts";
+import type { Finding } from "../../ports/ports.ts";
 import { createClient } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
 import type { Cli, Context } from "../context.ts";

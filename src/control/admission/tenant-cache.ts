@@ -1,6 +1,6 @@
 // Remembers tenants' settings for a few seconds, so that a start does not cost a call for them.
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 
 export type TenantCache = {
   /** The settings as they were last learnt, unless that is too long ago. */

@@ -2,7 +2,7 @@
 import { type Head, headOf, type Seal, sealedRowsMax, sealRows, secretIdOf } from "../../domain/audit.ts";
 import { isGenuine, unreadableSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { AuditAnchors } from "../../ports/audit-anchors.ts";
+import type { AuditAnchors } from "../../ports/ports.ts";
 import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import {

@@ -8,7 +8,7 @@ import { isTerminal } from "../../domain/run.ts";
 import type { RunChange } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
-import type { Metrics } from "../../ports/metrics.ts";
+import type { Metrics } from "../../ports/ports.ts";
 import type { Preclaim } from "../jobs/offers.ts";
 import { publishJob } from "../jobs/publish-job.ts";
 import type { Engine } from "./engine.ts";

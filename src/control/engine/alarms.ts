@@ -1,7 +1,7 @@
 // Local alarms for the timers that this process set: exact while it lives. The sweep is the net after a crash.
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { CancelTimer, Clock } from "../../ports/clock.ts";
+import type { CancelTimer, Clock } from "../../ports/ports.ts";
 
 type AlarmTarget = { readonly tenant: TenantId; readonly runId: RunId; readonly timerId: string };
 

@@ -1,5 +1,5 @@
 // Work that goes on after its caller has been answered: counted, so that a stop can wait for it.
-import type { Log } from "../../ports/log.ts";
+import type { Log } from "../../ports/ports.ts";
 
 export type Background = {
   /** A failure is logged: nobody is left to tell. */

@@ -11,7 +11,7 @@ import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import { type RunChange, unchanged } from "../../domain/run-change.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { OwnedRun } from "../../ports/run-operations.ts";
 import { ask, askUntilKnown } from "../ask-until-known.ts";
 import type { Acquisition } from "../locks/acquire-lease.ts";

@@ -3,8 +3,8 @@ import type { Config } from "../../config.ts";
 import { defaultLimits, type EngineLimits } from "../../domain/engine/draft.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { Bus } from "../../ports/bus.ts";
-import type { DefinitionJudge } from "../../ports/definition-judge.ts";
-import type { Ports } from "../../ports/ports.ts";
+import type { DefinitionJudge, Ports } from "../../ports/ports.ts";
+import type { Store, StoreOf } from "../../ports/store.ts";
 import type { SlotHolders } from "../admission/slot-holders.ts";
 import type { TenantCache } from "../admission/tenant-cache.ts";
 import { type AskLimits, ask } from "../ask-until-known.ts";
@@ -29,8 +29,9 @@ import type { Background } from "./background.ts";
 import type { RunCache } from "./run-cache.ts";
 import type { StoreTime } from "./store-time.ts";
 
-export type Engine = {
-  readonly ports: Ports;
+/** `Uses` is the part of the store that a flow uses, such as `StoreOf<"locks">`: all of it unless the flow says which. */
+export type Engine<Uses = Store> = {
+  readonly ports: Ports<Uses>;
   readonly bus: Bus;
   readonly config: Config;
   readonly terms: EngineTerms;
@@ -84,7 +85,7 @@ export function engineTerms(config: Config): EngineTerms {
 
 /** The tenant's settings as of at most a few seconds ago; undefined when the store does not answer. */
 export function settingsOf(
-  engine: Pick<Engine, "ports" | "terms" | "tenants">,
+  engine: Pick<Engine<StoreOf<"tenants">>, "ports" | "terms" | "tenants">,
   tenant: TenantId,
 ): TenantSettings | undefined | Promise<TenantSettings | undefined> {
   const { tenants } = engine;

@@ -1,5 +1,5 @@
 // The store's time as this process knows it: due times are counted by it, whatever the wall clock says.
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 
 export type StoreTime = {
   learn(storeTimeMs: number): void;

@@ -1,7 +1,7 @@
 // Announces to the other processes which tenants this one has changed, so that their watchers need not wait for a poll.
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Bus, Consumer } from "../../ports/bus.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { Wakes } from "./wakes.ts";
 
 /** Changes within this time share one announcement: at most 100 a second, however many runs move. */

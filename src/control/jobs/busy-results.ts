@@ -1,5 +1,5 @@
 // Results that found their run busy, by their entry: when each arrived first and how often it was tried, over all its reports.
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 
 export type WaitingResult = {
   readonly arrivedMs: number;

@@ -5,7 +5,7 @@ import type { Fence } from "../../domain/lock.ts";
 import { defaultPool } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { Caller, ClaimedJob, ResultReport } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches } from "./claim-matches.ts";

@@ -1,7 +1,6 @@
 // Messages that the bus did not accept, published again until it does: an outage then costs less than a sweep interval.
 import type { Bus, BusMessage, BusStream } from "../../ports/bus.ts";
-import type { Clock } from "../../ports/clock.ts";
-import type { Random } from "../../ports/random.ts";
+import type { Clock, Random } from "../../ports/ports.ts";
 
 export type PendingPublications = {
   keep(stream: BusStream, message: BusMessage): void;

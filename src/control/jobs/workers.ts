@@ -2,7 +2,7 @@
 import type { ClaimToken, JobId } from "../../domain/job.ts";
 import { defaultPool } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { WorkerInfo } from "../control-api.ts";
 
 /** A job in a worker's hands. */

@@ -2,7 +2,7 @@
 import type { Instant } from "../../domain/lease.ts";
 import type { LockName } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 
 export type LeaseTarget = { readonly tenant: TenantId; readonly lock: LockName };
 

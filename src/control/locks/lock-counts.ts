@@ -1,6 +1,6 @@
 // Counts every renewal and release by what came of it: what was refused or left open means something only beside what went well.
 import type { LockNamespace } from "../../domain/lock.ts";
-import type { Metrics } from "../../ports/metrics.ts";
+import type { Metrics } from "../../ports/ports.ts";
 import type { Answer } from "../../ports/store.ts";
 
 export function countRenewal(metrics: Metrics, lock: LockNamespace, { kind }: Answer<"renewLock">): void {

@@ -9,8 +9,7 @@ import {
 } from "../../domain/lease.ts";
 import type { Fence, Guard, LockToken } from "../../domain/lock.ts";
 import { errors, InterlockError } from "../../errors.ts";
-import type { CancelTimer } from "../../ports/clock.ts";
-import type { Ports } from "../../ports/ports.ts";
+import type { CancelTimer, Ports } from "../../ports/ports.ts";
 import { type Answer, executeOn, type OperationName, type RequestOf } from "../../ports/store.ts";
 import { followSignal } from "../follow-signal.ts";
 import { type Acquisition, acquireLease, type NotAcquired } from "./acquire-lease.ts";

@@ -11,7 +11,7 @@ export type PlatformSettings = {
 /** While the platform's partition does not answer, it is asked again so often, and nobody waits for it. */
 const askAgainAfterMs = 1_000;
 
-export function createPlatformSettings(asking: Asking, tenants: TenantCache): PlatformSettings {
+export function createPlatformSettings(asking: Asking<"getTenant">, tenants: TenantCache): PlatformSettings {
   const { clock } = asking.ports;
   let known: TenantSettings = {};
   let failedAtMs: number | undefined;

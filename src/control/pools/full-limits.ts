@@ -1,7 +1,7 @@
 // Full limits that this process knows: refused claims are tried again when a place is freed, or after a second.
 import type { Place, PlaceRefusal } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 
 export type FullLimits = {
   /** Whether a claim may be sent now: always, unless one was refused lately and no place was freed since. */

@@ -5,7 +5,7 @@ import {
   readDispatchAnswer,
   shortened,
 } from "../../domain/dispatch.ts";
-import type { DispatchCheck } from "../../ports/dispatch-check.ts";
+import type { DispatchCheck } from "../../ports/ports.ts";
 import type { Engine } from "../engine/engine.ts";
 
 type CheckAnswer =

@@ -12,7 +12,7 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { Job, JobId } from "../../domain/job.ts";
 import { isTerminal, type RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { DispatchCheck } from "../../ports/dispatch-check.ts";
+import type { DispatchCheck } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
 import { type Delivery, deliverEntry } from "../engine/deliver-entry.ts";
 import type { Engine } from "../engine/engine.ts";

@@ -2,7 +2,7 @@
 import type { JobHint } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { BusDelivery, Consumer, Verdict } from "../../ports/bus.ts";
-import type { DispatchCheck } from "../../ports/dispatch-check.ts";
+import type { DispatchCheck } from "../../ports/ports.ts";
 import type { Engine } from "../engine/engine.ts";
 import { dispatchJob } from "./dispatch-job.ts";
 

@@ -40,7 +40,7 @@ export type WorkflowDocument = { readonly hash: string };
 /** A compiled definition takes ten times the memory of its text: together at most some 200 MB. */
 const remembered = { entriesMax: 1_000, sizeMax: 16_777_216 };
 
-export function createDefinitions(asking: Asking): Definitions {
+export function createDefinitions(asking: Asking<"getDocument">): Definitions {
   const compiled = createFairCache<CompiledDefinition>(remembered);
   const current = createFairCache<Pick<CurrentWorkflow, "revision" | "hash">>(remembered);
   const underWay = new Map<string, Promise<CompiledDefinition | undefined>>();

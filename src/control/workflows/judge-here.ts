@@ -1,7 +1,6 @@
 // Judges definitions in the process itself: for embedded programs and tests that bring their own store, and the simulator.
 import { judgeDefinition, newWorkflowId } from "../../domain/workflow/judge.ts";
-import type { DefinitionJudge } from "../../ports/definition-judge.ts";
-import type { Random } from "../../ports/random.ts";
+import type { DefinitionJudge, Random } from "../../ports/ports.ts";
 
 export function createJudgeHere(random: Random): DefinitionJudge {
   const newId = () => newWorkflowId(random.token());

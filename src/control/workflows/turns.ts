@@ -2,7 +2,7 @@
 import { createFairQueue } from "../../domain/fair-queue.ts";
 import type { Sliced } from "../../domain/slices.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 
 export type Turns = {
   /** What fits into one slice is done at once. */

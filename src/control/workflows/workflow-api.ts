@@ -4,7 +4,7 @@ import type { QuotaReached } from "../../domain/quota.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { SentDefinition, Verdict } from "../../domain/workflow/judge.ts";
 import type { PlacedProblem } from "../../domain/workflow/yaml-text.ts";
-import type { NotJudged } from "../../ports/definition-judge.ts";
+import type { NotJudged } from "../../ports/ports.ts";
 import type { Caller, Trouble, WriteTrouble } from "../control-api.ts";
 
 export type WorkflowInfo = {

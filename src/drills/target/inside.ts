@@ -2,8 +2,7 @@
 
 import { type Server, startServer } from "../../embedded/start-server.ts";
 import type { Bus } from "../../ports/bus.ts";
-import type { Log } from "../../ports/log.ts";
-import type { Metrics } from "../../ports/metrics.ts";
+import type { Log, Metrics } from "../../ports/ports.ts";
 import { type Answer, type Execute, executeOn, type Store, storeFrom } from "../../ports/store.ts";
 import type { Inside, StoreDisturbance, StoreWatcher } from "./target.ts";
 

@@ -2,7 +2,7 @@
 
 import type { ControlPlane } from "../../control-plane.ts";
 import type { Bus } from "../../ports/bus.ts";
-import type { Metrics } from "../../ports/metrics.ts";
+import type { Metrics } from "../../ports/ports.ts";
 import type { Answer, Execute, OperationName, RequestOf } from "../../ports/store.ts";
 import type { Client } from "../../sdk/client.ts";
 import type { Body } from "../../sdk/contract.ts";

@@ -1,6 +1,6 @@
 // Workflows over HTTP.
 import type { Verdict } from "../../domain/workflow/judge.ts";
-import type { NotJudged } from "../../ports/definition-judge.ts";
+import type { NotJudged } from "../../ports/ports.ts";
 import { callerOf, type Handlers, readingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";
 import { workflowView } from "../views.ts";

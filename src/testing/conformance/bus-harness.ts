@@ -9,7 +9,7 @@ import type {
   Handlers,
   Verdict,
 } from "../../ports/bus.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 
 /** One check of a bus that nobody else uses: every adapter must pass it. */
 export type BusCase = { readonly name: string; check(harness: BusHarness): Promise<void> };

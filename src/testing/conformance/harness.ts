@@ -8,7 +8,7 @@ import { makeRunId, type RunId, type RunRecord, type TerminalStatus } from "../.
 import { type RunChange, unchanged } from "../../domain/run-change.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { KeyRequest, NewRun } from "../../ports/admission-operations.ts";
-import type { Clock } from "../../ports/clock.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { TakeTerms } from "../../ports/run-operations.ts";
 import type { CallOptions, Store, StoreSettings } from "../../ports/store.ts";
 
