@@ -7,8 +7,9 @@ export default defineConfig({
     setupFiles: ["test/support/secret-check.ts"],
     pool: "forks",
     maxWorkers: 2,
-    testTimeout: 20_000,
-    hookTimeout: 30_000,
+    // For a test that hangs, not for one that is slow: a loaded machine takes five times as long as an idle one.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     passWithNoTests: false,
     allowOnly: false,
   },

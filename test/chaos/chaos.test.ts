@@ -60,7 +60,7 @@ describe("npm run chaos", () => {
     program.process.kill("SIGINT");
     expect(await program.ended).toBe(130);
     await expect.poll(markedProcesses, { timeout: 5_000 }).toBe(0);
-  }, 90_000);
+  });
 
   test("would have failed if one acknowledged run were gone, or one step done twice", async () => {
     const records = readFileSync(historyFile, "utf8")
@@ -86,11 +86,11 @@ describe("npm run chaos", () => {
     const twice = await judgeWith({ completed: ["prepare", "prepare"] });
     expect(twice.exit, twice.output).toBe(1);
     expect(twice.output).toContain("was completed 2 times");
-  }, 60_000);
+  });
 
   test("says what is wrong with its command line, and starts nothing", async () => {
     const program = run("chaos/main.ts", "--only", "earthquake");
     expect(await program.ended).toBe(2);
     expect(program.output()).toContain('there is no fault "earthquake"');
-  }, 30_000);
+  });
 });

@@ -52,7 +52,7 @@ describe.each(storeNames)("%s", (name) => {
       return {};
     };
     plane.startWorker({ tenant, name: "w", topics: ["work"], concurrency: 10, handler });
-  }, 60_000);
+  });
 
   afterAll(async () => {
     for (const plane of planes) await plane.close();
@@ -67,9 +67,7 @@ describe.each(storeNames)("%s", (name) => {
     });
   }
 
-  test("every job is asked about, allowed ones are done once, denied ones never", {
-    timeout: 60_000,
-  }, async () => {
+  test("every job is asked about, allowed ones are done once, denied ones never", async () => {
     const verdicts = (["allow", "hold", "deny"] as const).flatMap((verdict) => [verdict, verdict, verdict]);
     const runs = await Promise.all(
       verdicts.map(async (verdict, index) => {

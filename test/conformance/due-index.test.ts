@@ -72,7 +72,7 @@ describe.each(Object.keys(openStores))("the index of due things in %s", (name) =
     const open = openStores[name];
     if (open === undefined) throw new Error(name);
     indexed = await open();
-  }, 60_000);
+  });
   afterAll(() => indexed?.close());
 
   const begin = () => new Harness(indexed.store, systemClock, randomBytes(6).toString("hex"));

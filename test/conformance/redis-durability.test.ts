@@ -43,7 +43,7 @@ beforeAll(async () => {
   [primary, replica] = [await group.master(), await group.replica()];
   store = await open();
   hasty = await open({ durability: "process" });
-}, 30_000);
+});
 afterEach(async () => {
   replica.resume();
   await group.untilReplicated();

@@ -14,7 +14,7 @@ beforeAll(async () => {
   group = await startRedisGroup({ sentinels: 1, args: ["--appendonly", "yes"] });
   server = await group.master();
   await server.command(...leastRights("interlock", "interlock", "secret").split(" "));
-}, 30_000);
+});
 afterAll(() => group?.stop());
 
 function examine(changes: Partial<ExamineOptions> = {}): Promise<readonly Finding[]> {

@@ -151,7 +151,7 @@ describe("several servers", () => {
     } finally {
       await cluster.stop();
     }
-  }, 30_000);
+  });
 
   test("Sentinels are asked over TLS, and so is the master that they name", async () => {
     const port = await freePort();

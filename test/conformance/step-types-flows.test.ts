@@ -29,12 +29,12 @@ describe.each(storeNames)("%s", (store) => {
   beforeAll(async () => {
     host = await startStoreHost(store);
     world = await openWorld();
-  }, 60_000);
+  });
 
   afterAll(async () => {
     await Promise.all(worlds.map((one) => one.close()));
     await host?.close();
-  }, 30_000);
+  });
 
   test("a for_each of 300 items never has more open jobs than it may, and does every item once", async () => {
     const here = scene();

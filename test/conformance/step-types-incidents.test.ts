@@ -33,12 +33,12 @@ describe.each(storeNames)("%s", (store) => {
   beforeAll(async () => {
     host = await startStoreHost(store);
     world = await openWorld();
-  }, 60_000);
+  });
 
   afterAll(async () => {
     await Promise.all(worlds.map((one) => one.close()));
     await host?.close();
-  }, 30_000);
+  });
 
   test.concurrent("a child run's end wakes its parent at once", async () => {
     // What the sweep would find it finds in a minute.

@@ -50,12 +50,12 @@ describe.each(storeNames)("%s", (store) => {
   beforeAll(async () => {
     host = await startStoreHost(store);
     world = await World.open(host);
-  }, 60_000);
+  });
 
   afterAll(async () => {
     await world?.close();
     await host?.close();
-  }, 30_000);
+  });
 
   test("a run that is cancelled takes everything back", async () => {
     const here = scene();

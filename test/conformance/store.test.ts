@@ -11,7 +11,7 @@ describe.each(storeNames)("%s", (name) => {
   let host: StoreHost;
   beforeAll(async () => {
     host = await startStoreHost(name);
-  }, 60_000);
+  });
   afterAll(() => host?.close());
 
   describe.each(storeConformance)("$name", ({ settings, cases }) => {
@@ -19,7 +19,7 @@ describe.each(storeNames)("%s", (name) => {
     let store: Store;
     beforeAll(async () => {
       store = await host.open(settings);
-    }, 60_000);
+    });
 
     for (const { name: title, check } of cases) {
       test(title, () => check(new Harness(store, systemClock, uniqueText(used))));

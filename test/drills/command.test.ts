@@ -41,7 +41,7 @@ test("a report is one page with plots and the raw data beside it, and names the 
   };
   expect(data.verdict).toBe("met");
   expect(data.checks.length).toBeGreaterThan(5);
-}, 40_000);
+});
 
 describe("against a deployment that runs already", () => {
   let program: Program;
@@ -66,7 +66,7 @@ describe("against a deployment that runs already", () => {
       tenants.push(id);
     }
     expect(tenants).toEqual(["default"]);
-  }, 60_000);
+  });
 
   test("a key of a tenant is refused before anything is made", async () => {
     const keys = JSON.parse(readFileSync(server.keys_file, "utf8")) as { admin: string };
@@ -82,5 +82,5 @@ describe("against a deployment that runs already", () => {
     expect(said.code).toBe(2);
     expect(said.stderr).toContain("--fault");
     expect(existsSync(join(folder, "report/store-restart.html"))).toBe(false);
-  }, 30_000);
+  });
 });

@@ -208,4 +208,4 @@ test("the commands: refused while the server runs, then a copy with all it answe
   } finally {
     await Promise.all(programs.map((program) => program.kill()));
   }
-}, 60_000);
+});

@@ -25,7 +25,7 @@ describe("a small for_each", () => {
       close: async () => {},
       progress,
     });
-  }, 60_000);
+  });
 
   afterAll(() => {
     rmSync(folder, { recursive: true, force: true });

@@ -28,7 +28,7 @@ beforeAll(async () => {
   // All items of a run are done at about the same moment: their results meet.
   const topics = { "canary.item": () => ({ done: true }) };
   working = worker({ url, apiKey: keys.worker, concurrency: 100, topics });
-}, 60_000);
+});
 
 afterAll(async () => {
   await working?.stop();
@@ -104,7 +104,7 @@ const retry = { "results.strategy": "retry", "results.wait": "fixed" } as const;
 const handoff = { "results.strategy": "handoff" } as const;
 
 describe("a canary", () => {
-  test("with a bad policy rolls itself back within 30 s and says why", { timeout: 90_000 }, async () => {
+  test("with a bad policy rolls itself back within 30 s and says why", async () => {
     onTestFailed(() => console.log(server.output().slice(-5_000)));
     const bad = await platform.canaries.start({ ...quick, policies: retry, for_seconds: 3_600 });
     expect(bad.state).toBe("running");
@@ -119,7 +119,7 @@ describe("a canary", () => {
     expect(now.own).toEqual({ policies: {} });
   });
 
-  test("with a good policy is kept, and the policy is set for all", { timeout: 90_000 }, async () => {
+  test("with a good policy is kept, and the policy is set for all", async () => {
     onTestFailed(() => console.log(server.output().slice(-5_000)));
     await platform.policies.set({ tenant: "default", policies: retry });
     const good = await platform.canaries.start({ ...quick, policies: handoff, for_seconds: 10 });

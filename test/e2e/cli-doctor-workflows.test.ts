@@ -50,4 +50,4 @@ test("stored workflows that would be refused now are named with the problem, and
     await world.close();
     rmSync(folder, { recursive: true, force: true });
   }
-}, 60_000);
+});

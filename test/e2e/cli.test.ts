@@ -80,7 +80,7 @@ beforeAll(async () => {
   writeFileSync(join(folder, "greet.yaml"), workflow);
   await ok(["workflows", "save", "greet.yaml"]);
   await ok(["workflows", "apply", "-"], { input: approval });
-}, 60_000);
+});
 afterAll(async () => {
   await Promise.all(programs.map((program) => program.kill()));
   rmSync(folder, { recursive: true, force: true });
@@ -208,7 +208,7 @@ describe("every command", () => {
     await admin.call("acquireLock", { body: { resource: "repo/main", owner: "agent 7", ttl_ms: 600_000 } });
     expect((await admin.runs.wait(failed, { timeoutMs: 10_000 })).status).toBe("failed");
     scene = { succeeded, failed, waiting, letter: `${failed}:greet@1` };
-  }, 30_000);
+  });
 
   /** In this order: what a command changes is changed after it was looked at. */
   const rows: ReadonlyArray<readonly [words: (scene: Scene) => readonly string[], shows: RegExp]> = [
@@ -370,7 +370,7 @@ describe("as a real process", () => {
     program.process.kill("SIGINT");
     expect(await program.ended, program.output()).toBe(130);
     expect(await statusOf(runId)).toBe("waiting");
-  }, 30_000);
+  });
 
   test("backup and restore, once the server has stopped", async () => {
     const data = ["--data", ".interlock"];
@@ -390,5 +390,5 @@ describe("as a real process", () => {
     programs.push(away);
     expect(await away.ended).toBe(1);
     expect(away.output()).toMatch(/process\.roles.*config_invalid/s);
-  }, 30_000);
+  });
 });

@@ -79,7 +79,7 @@ test("1,000 runs of three steps, each submitted twice, survive a SIGKILL of the 
   await expectOneRunPerKey(admin, clients.runOfKey);
   const ids = [...clients.runOfKey.values()];
   await inParallel(ids, 50, (runId) => expectEndedOnce(admin, runId, workers.effects));
-}, 60_000);
+});
 
 type Clients = {
   readonly runOfKey: ReadonlyMap<string, string>;

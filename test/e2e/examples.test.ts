@@ -144,7 +144,7 @@ test("an example that is interrupted ends all that it has started", async () => 
   example.process.kill("SIGINT");
   expect(await example.ended).toBe(130);
   await expect.poll(() => started.filter(isAlive), { timeout: 10_000 }).toEqual([]);
-}, 60_000);
+});
 
 function processesNamedIn(output: string): number[] {
   return [...output.matchAll(/(?:process|nats-server) (\d+)/g)].map(([, pid]) => Number(pid));
@@ -178,7 +178,7 @@ test("09-worker-without-sdk.ts does the jobs of a running server", async () => {
     await server.kill();
     rmSync(folder, { recursive: true, force: true });
   }
-}, 40_000);
+});
 
 function yamlValue(text: string): JsonValue {
   const reading = readYaml(text);

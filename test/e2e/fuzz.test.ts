@@ -15,7 +15,7 @@ test("the same on Redis, where every text goes through a script", async () => {
   } finally {
     await world.close();
   }
-}, 60_000);
+});
 
 describe("requests made from the OpenAPI document", () => {
   /** Every operation comes up about forty times. */
@@ -26,7 +26,7 @@ describe("requests made from the OpenAPI document", () => {
   beforeAll(async () => {
     world = await openFuzzWorld();
     summary = await fuzz(world, { seed: 1, goesOn: ({ requests: done }) => done < requests });
-  }, 120_000);
+  });
 
   afterAll(() => world.close());
 

@@ -27,7 +27,7 @@ describe.each(["memory", "sqlite", "redis"] as const)("on %s", (name) => {
     // The host closes its stores itself.
     world = await openGatewayWorld({ "admission.tenantCacheMs": 100 }, { ...store, close: async () => {} });
     await world.ask("POST", "/api/v1/workflows", { key: world.acme.admin, body: workflow });
-  }, 60_000);
+  });
 
   afterAll(async () => {
     await world?.close();

@@ -18,7 +18,7 @@ beforeAll(async () => {
   });
   world = await openGatewayWorld({}, undefined, judge);
   await validate({ text: new TextEncoder().encode('{"steps":{"a":{}}}'), type: "json" });
-}, 60_000);
+});
 afterAll(() => world.close());
 
 function validate(
@@ -63,7 +63,7 @@ test("another tenant is answered without a single refusal while one client repea
   // As many as may wait are judged; the others are told to come back.
   expect(new Set(answers)).toEqual(new Set([200, 429]));
   expect(answers.filter((status) => status === 200).length).toBeGreaterThanOrEqual(8);
-}, 60_000);
+});
 
 test("a definition of 1,000 steps is saved and made ready without holding anybody up", async () => {
   const text = new TextEncoder().encode(JSON.stringify(ordinarySteps(1_000, 250_000)));
@@ -78,7 +78,7 @@ test("a definition of 1,000 steps is saved and made ready without holding anybod
   });
   expect(status).toBe(200);
   expect(longest).toBeLessThan(100);
-}, 60_000);
+});
 
 test("what is wrong is told as before, wherever it is judged", async () => {
   const ask = (text: string, type: "json" | "yaml" = "json") =>

@@ -254,4 +254,4 @@ test("a stream goes on after the server was killed and started again, without a 
     await Promise.all(started.map((program) => program.kill()));
     rmSync(folder, { recursive: true, force: true });
   }
-}, 60_000);
+});

@@ -158,4 +158,4 @@ test("the example of README.md runs, and takes two screens at most with all that
     `${environment} node --import ${import.meta.resolve("tsx")} hello.ts`,
   );
   expect({ exit, stdout, stderr }).toEqual({ exit: 0, stdout: "Hello, Ada!\n", stderr: "" });
-}, 60_000);
+});

@@ -133,9 +133,7 @@ test("holds the program, its scripts, the pages that it names and the versions i
   expect(pages.filter((page) => !files.includes(page))).toEqual([]);
 });
 
-test("its three entries load, and a workflow runs to its end inside a program", {
-  timeout: 60_000,
-}, async () => {
+test("its three entries load, and a workflow runs to its end inside a program", async () => {
   writeFileSync(
     join(folder, "embedded.js"),
     `import { createControlPlane, parseTenantId } from "interlock";
@@ -158,7 +156,7 @@ test("its three entries load, and a workflow runs to its end inside a program", 
   expect(await output(interlock("--version"))).toBe(`${version}\n`);
 });
 
-test("npx interlock serve, the example of init, and the SDK work there", { timeout: 60_000 }, async () => {
+test("npx interlock serve, the example of init, and the SDK work there", async () => {
   expect(await output(interlock("init"))).toMatch(/npx --no-install interlock serve\n +node worker\.js\n/);
   const server = start("npx", ["--no-install", "interlock", "serve", "--port", "0"]);
   serving = (await servedBy(server)).pid;
@@ -174,7 +172,7 @@ test("npx interlock serve, the example of init, and the SDK work there", { timeo
   serving = undefined;
 });
 
-test("the SDK is typed: what fits compiles, and what does not is refused", { timeout: 60_000 }, async () => {
+test("the SDK is typed: what fits compiles, and what does not is refused", async () => {
   const program = `import { createClient, worker } from "interlock/sdk";
     const client = createClient({ url: "http://127.0.0.1:7300", apiKey: "k" });
     export async function statusOf(id: string): Promise<string> {

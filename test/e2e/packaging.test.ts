@@ -52,9 +52,7 @@ function fillStage(
   }
 }
 
-test("what the Dockerfile copies is enough to build the server, start it, find it healthy and stop it", {
-  timeout: 120_000,
-}, async () => {
+test("what the Dockerfile copies is enough to build the server, start it, find it healthy and stop it", async () => {
   const build = temporaryFolder();
   const image = temporaryFolder();
   const data = temporaryFolder();
@@ -153,9 +151,7 @@ async function startRun(url: string, key: string, idempotencyKey: string): Promi
   }
 }
 
-test("processes with the settings of the compose file work on its servers, and go on after the primary and a NATS server are gone", {
-  timeout: 120_000,
-}, async () => {
+test("processes with the settings of the compose file work on its servers, and go on after the primary and a NATS server are gone", async () => {
   const servers = await startComposeServers();
   undo.push(() => servers.stop());
   const gateway = await startService(servers, "gateway-1");

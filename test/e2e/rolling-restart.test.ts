@@ -19,7 +19,7 @@ beforeAll(async () => {
     schedulers: 1,
     settings: { GATEWAY_DRAIN_MS: String(drainMs), JOBS_LEASE_MS: "3000" },
   });
-}, 60_000);
+});
 afterAll(() => cluster?.stop());
 
 const workflow = {
@@ -59,7 +59,7 @@ describe("a rolling restart", () => {
         `were refused and ${notRead} reset unread; ${load.grants()} locks held one after the other; ${seen.resumes} resumes of the event stream; stops took ` +
         `${endings.map(({ tookMs }) => `${(tookMs / 1_000).toFixed(1)} s`).join(", ")}`,
     );
-  }, 90_000);
+  });
 });
 
 /** Hundreds of commits long, after a pause, so that whoever began it need not be the one who goes on. */
@@ -105,7 +105,7 @@ describe("an engine", () => {
     await expect.poll(statusNow, { timeout: 2_000, interval: 20 }).toBe("succeeded");
     console.log(`the stop of the engine took ${tookMs.toFixed(0)} ms`);
     await Promise.all([owner.startAgain(), doomed.startAgain()]);
-  }, 60_000);
+  });
 });
 
 /** A lock's value names the process that holds it. */

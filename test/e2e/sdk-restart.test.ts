@@ -33,7 +33,7 @@ const flow = defineWorkflow({
   },
 });
 
-test("a client, a worker and a follower outlive the server they talk to", { timeout: 60_000 }, async () => {
+test("a client, a worker and a follower outlive the server they talk to", async () => {
   onTestFailed(() => console.log(server.output().slice(-5_000)));
   server = serve("0");
   const { url } = await servedBy(server);

@@ -105,7 +105,7 @@ test("a first start runs a workflow, leaves one waiting, and the printed command
     const secret = key.split("_").at(-2) as string;
     for (const text of [second.output(), third.output(), data]) expect(text).not.toContain(secret);
   }
-}, 60_000);
+});
 
 test("a taken port is named and the next free one used; a second start says who has the data", async () => {
   const blocker = createServer();
@@ -128,7 +128,7 @@ test("a taken port is named and the next free one used; a second start says who 
     200,
   );
   await stop(first);
-}, 60_000);
+});
 
 test("--fresh starts empty, a lost keys.json is said, and --new-keys makes new ones beside the old", async () => {
   const first = start(["--once"]);
@@ -154,7 +154,7 @@ test("--fresh starts empty, a lost keys.json is said, and --new-keys makes new o
   expect(await fresh.ended, fresh.output()).toBe(0);
   expect(runOf(fresh.output(), 1)?.[1]).not.toBe(runOf(first.output(), 1)?.[1]);
   expect(fresh.output()).toContain("New API keys, shown only this once");
-}, 60_000);
+});
 
 test("the plain server prints one line and shows its metrics; a stop lets a waiting poll answer", async () => {
   const settings = { DATA_DIRECTORY: join(folder, "data"), GATEWAY_PORT: "0" };
@@ -177,7 +177,7 @@ test("the plain server prints one line and shows its metrics; a stop lets a wait
     .toContain('"worker_id":"w"');
   await stop(program);
   expect(await (await poll).json()).toEqual({ jobs: [] });
-}, 60_000);
+});
 
 test("a demonstration that is refused leaves the server up", async () => {
   const first = start(["--once"]);
@@ -202,14 +202,14 @@ test("a demonstration that is refused leaves the server up", async () => {
   expect(third.output()).toContain("The demonstration ended early");
   expect(third.output()).toContain("max_concurrent_runs_reached");
   await stop(third);
-}, 60_000);
+});
 
 test("a stop right after the first line ends as cleanly as a late one", async () => {
   const program = start();
   await program.shows(/Interlock is up at/);
   await stop(program);
   expect(program.output()).toContain("Stopped.");
-}, 30_000);
+});
 
 test("a wrong option and another store are refused in words", async () => {
   const wrong = start(["--onec"]);
@@ -218,4 +218,4 @@ test("a wrong option and another store are refused in words", async () => {
   const other = start([], { STORE: "memory" });
   expect(await other.ended).toBe(1);
   expect(other.output()).toContain("npm start is the embedded server");
-}, 30_000);
+});

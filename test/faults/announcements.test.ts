@@ -85,9 +85,7 @@ test("a job put up by one process is claimed for a worker that waits at another"
   expect(answer).toMatchObject({ kind: "jobs", jobs: [{ job: { runId: started.runId } }] });
 });
 
-test("the workers that one process sees are listed by the other, by name once", {
-  timeout: 20_000,
-}, async () => {
+test("the workers that one process sees are listed by the other, by name once", async () => {
   const left = new AbortController();
   const poll = { caller, worker: "seen by p", topics: ["t"], pollId: "2", places: 1, waitMs: 20_000 };
   const polled = p.api.pollJobs(poll, left.signal);

@@ -29,7 +29,7 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
   beforeAll(async () => {
     host = await startStoreHost(name);
     store = await host.open(defaultStoreSettings);
-  }, 60_000);
+  });
   afterAll(async () => {
     await Promise.all(planes.map((plane) => plane.close()));
     await host?.close();

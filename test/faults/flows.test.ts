@@ -80,7 +80,7 @@ test("a start whose reply is lost is asked again and admitted once", async () =>
   expect(metrics.total("unknown_outcomes_total", { operation: "admit" })).toBeGreaterThan(0);
 });
 
-test("a start under the lock survives a lost reply at each of its steps", { timeout: 60_000 }, async () => {
+test("a start under the lock survives a lost reply at each of its steps", async () => {
   const plane = await createControlPlane({
     overrides: { "store.kind": "redis", "store.redisUrls": proxy.url, "admission.strategy": "lock" },
     ports: { log: silentLog, metrics },
@@ -121,9 +121,7 @@ test("an end of a run whose reply is lost is asked again and happens once", asyn
   expect(await activeCount(tenant)).toBe(0);
 });
 
-test("while Redis hangs a start is answered in time as unknown, and its key finds out later what happened", {
-  timeout: 30_000,
-}, async () => {
+test("while Redis hangs a start is answered in time as unknown, and its key finds out later what happened", async () => {
   const tenant = parseTenantId("hung") as TenantId;
   server.pause();
   const startedMs = performance.now();
@@ -160,9 +158,7 @@ const drillTerms: LeaseTerms = {
   renewEveryMs: 500,
 };
 
-test("renewals fail, the ttl ends, another owner takes over, and the stale release is refused (seed 003)", {
-  timeout: 30_000,
-}, async () => {
+test("renewals fail, the ttl ends, another owner takes over, and the stale release is refused (seed 003)", async () => {
   const tenant = parseTenantId("drill") as TenantId;
   const target = { tenant, lock: { namespace: "job", name: "drill" } } as const;
   const abandonedBefore = metrics.total("lock_abandoned_total", { lock: "job" });
@@ -196,9 +192,7 @@ test("renewals fail, the ttl ends, another owner takes over, and the stale relea
   expect(metrics.total("lock_abandoned_total", { lock: "job" })).toBe(abandonedBefore + 1);
 });
 
-test("a tenant at its limit under a flood does not change another tenant's answers (INV-5)", {
-  timeout: 60_000,
-}, async () => {
+test("a tenant at its limit under a flood does not change another tenant's answers (INV-5)", async () => {
   const [quiet, flooded] = [parseTenantId("quiet") as TenantId, parseTenantId("flooded") as TenantId];
   const settings = { maxConcurrentRuns: 1 };
   await steady.ports.store.setTenant(

@@ -41,7 +41,7 @@ describe.each(["sqlite", "redis"] as const)("%s", (name) => {
   beforeAll(async () => {
     host = await startStoreHost(name);
     store = await host.open(defaultStoreSettings);
-  }, 60_000);
+  });
   afterEach(async () => {
     await Promise.all(planes.map((plane) => plane.close()));
     planes = [];

@@ -73,9 +73,7 @@ async function report(plane: ControlPlane, { job: { job, token } }: { readonly j
   return plane.api.reportResult(caller, { jobId: job.jobId, token, outcome: "succeeded", output: 1 });
 }
 
-test("what one process sets acts in the other within 5 s, and so does taking it back", {
-  timeout: 30_000,
-}, async () => {
+test("what one process sets acts in the other within 5 s, and so does taking it back", async () => {
   // Of a run of its own each time: what was taken once is taken, whatever is set later.
   const answered = async () => {
     const run = await busyRun(q);
@@ -97,9 +95,7 @@ test("what one process sets acts in the other within 5 s, and so does taking it 
   expect(performance.now() - backMs).toBeLessThan(5_000);
 });
 
-test("a canary is judged by the samples of all processes, one of which would not be enough", {
-  timeout: 60_000,
-}, async () => {
+test("a canary is judged by the samples of all processes, one of which would not be enough", async () => {
   const started = await p.api.startCanary("ann", {
     tenant,
     policies: { "results.strategy": "retry", "results.wait": "fixed" },

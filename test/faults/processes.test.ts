@@ -79,27 +79,21 @@ describe("several processes on one tenant", () => {
   const lockJitter = { strategy: "lock", wait: "jitter" } as const;
   const lockFixed = { strategy: "lock", wait: "fixed" } as const;
 
-  test("limit 2 and 10 starts from 4 processes give exactly 2 x 200, the others 429 (seed 000)", {
-    timeout: 60_000,
-  }, async () => {
+  test("limit 2 and 10 starts from 4 processes give exactly 2 x 200, the others 429 (seed 000)", async () => {
     const tenant = await limitedTenant("four-atomic", 2);
     const { statuses, runIds } = await contend(tenant, [atomic, atomic, atomic, atomic], 10);
     expect([countOf(statuses, 200), countOf(statuses, 429)]).toEqual([2, 38]);
     expect(await activeRuns(tenant)).toEqual(runIds);
   });
 
-  test("the lock strategy from 4 processes gives exactly 2 x 200, the others 429 (seed 000)", {
-    timeout: 90_000,
-  }, async () => {
+  test("the lock strategy from 4 processes gives exactly 2 x 200, the others 429 (seed 000)", async () => {
     const tenant = await limitedTenant("four-lock", 2);
     const { statuses, runIds } = await contend(tenant, [lockJitter, lockJitter, lockFixed, lockFixed], 10);
     expect([countOf(statuses, 200), countOf(statuses, 429)]).toEqual([2, 38]);
     expect(await activeRuns(tenant)).toEqual(runIds);
   });
 
-  test("the strategies mixed on one tenant by two processes do not exceed the limit", {
-    timeout: 90_000,
-  }, async () => {
+  test("the strategies mixed on one tenant by two processes do not exceed the limit", async () => {
     for (const round of [1, 2, 3]) {
       const tenant = await limitedTenant(`mixed-${round}`, 3);
       const { statuses, runIds } = await contend(tenant, [atomic, lockJitter], 20);
@@ -109,9 +103,7 @@ describe("several processes on one tenant", () => {
   });
 });
 
-test("a holder stopped for twice its ttl is refused by its own check and by the store when it goes on", {
-  timeout: 60_000,
-}, async () => {
+test("a holder stopped for twice its ttl is refused by its own check and by the store when it goes on", async () => {
   const ttlMs = 1_500;
   const tenant = parseTenantId("stopped-holder") as TenantId;
   const started = await plane.startRun({ ...bareStart, tenant, actor: "test" });

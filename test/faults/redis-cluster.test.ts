@@ -37,7 +37,7 @@ function open(from: RedisCluster, durability: Durability = "process"): Promise<S
 beforeAll(async () => {
   cluster = await startRedisCluster();
   store = await open(cluster);
-}, 40_000);
+});
 afterAll(async () => {
   for (const server of cluster?.servers ?? []) server.resume();
   await store?.close();
@@ -107,7 +107,7 @@ describe("durability replicated", () => {
     } finally {
       await own.stop();
     }
-  }, 40_000);
+  });
 });
 
 describe("one master of three", () => {
@@ -147,7 +147,7 @@ describe("one master of three", () => {
     await third.restart();
     await untilWorking(dead);
     await dead.admit();
-  }, 30_000);
+  });
 
   test("dies and is replaced by its replica: the store finds the new master by itself", async () => {
     const own = await startRedisCluster(["--cluster-node-timeout", "1000"]);
@@ -168,7 +168,7 @@ describe("one master of three", () => {
       await failing.close();
       await own.stop();
     }
-  }, 40_000);
+  });
 });
 
 describe("a slot that moves", () => {

@@ -158,7 +158,7 @@ describe("a primary that is cut off from its replica and then dies", () => {
       await harness.store.close();
       await group.stop();
     }
-  }, 40_000);
+  });
 
   test("with durability replicated, no acknowledged start is lost: what could be was told as unknown or unavailable", async () => {
     const group = await startRedisGroup({ sentinels: 1, args: ["--min-replicas-to-write", "1"] });
@@ -198,5 +198,5 @@ describe("a primary that is cut off from its replica and then dies", () => {
       await harness.store.close();
       await group.stop();
     }
-  }, 40_000);
+  });
 });

@@ -62,7 +62,7 @@ describe("three Sentinels", () => {
   let group: RedisGroup;
   beforeAll(async () => {
     group = await startRedisGroup({ sentinels: 3 });
-  }, 40_000);
+  });
   afterAll(() => group?.stop());
 
   test("one of them that answers is enough to open", async () => {
@@ -155,7 +155,7 @@ describe("three Sentinels", () => {
     } finally {
       await store.close();
     }
-  }, 30_000);
+  });
 });
 
 describe("a master that is replaced while it answers", () => {
@@ -189,7 +189,7 @@ describe("a master that is replaced while it answers", () => {
       await store.close();
       await group.stop();
     }
-  }, 30_000);
+  });
 
   test("answers READONLY, which writes nothing and lets the store look for the master at once", async () => {
     const group = await startRedisGroup({ sentinels: 1 });
@@ -218,7 +218,7 @@ describe("a master that is replaced while it answers", () => {
       await store.close();
       await group.stop();
     }
-  }, 30_000);
+  });
 });
 
 describe("a connection that is cut after a command was executed", () => {

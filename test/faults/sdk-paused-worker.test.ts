@@ -33,7 +33,7 @@ afterAll(async () => {
   await world.close();
 });
 
-test("a paused worker wakes up and is refused by the tool", { timeout: 60_000 }, async () => {
+test("a paused worker wakes up and is refused by the tool", async () => {
   const runId = await world.start("pay");
   const first = `${runId}:only@1`;
   const second = `${runId}:only@2`;

@@ -85,11 +85,11 @@ describe.each(Object.keys(frozenStores) as Array<keyof typeof frozenStores>)(
         },
         onTrouble: () => {},
       });
-    }, 30_000);
+    });
     afterAll(async () => {
       await worker.stop({ graceMs: 0 });
       await present.close();
-    }, 30_000);
+    });
 
     const succeed = async (runId: string) => {
       const run = await admin.runs.wait(runId, { timeoutMs: 20_000 });

@@ -21,7 +21,7 @@ export function openStage(name: string): Stage {
   };
   beforeAll(async () => {
     opened = await openMeasuredGateway();
-  }, 120_000);
+  });
   afterAll(async () => {
     await opened?.close();
     const table = tableOf(rows);

@@ -62,7 +62,7 @@ test("a batch with a bug ends at the first seed that breaks, whatever the worker
   const alone = await ends(1);
   expect(alone.broken).toHaveLength(1);
   expect(await ends(3)).toEqual(alone);
-}, 60_000);
+});
 
 test("a worker that fails is an error that names its seeds", async () => {
   const chunks = [{ from: 7, seeds: 1, work: { bug: "unheard_of" } }];

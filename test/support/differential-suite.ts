@@ -42,7 +42,7 @@ beforeAll(async () => {
     hosts.push(host);
     candidates.push({ name, store: await host.open(settings) });
   }
-}, 60_000);
+});
 
 afterAll(() => Promise.all(hosts.map((host) => host.close())));
 
