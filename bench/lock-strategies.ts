@@ -2,8 +2,8 @@
 //   node --import tsx bench/lock-strategies.ts <strategy> <redis URL> '<contention as JSON>'
 import { readOperationSource } from "../src/adapters/redis/scripts.ts";
 import { createControlPlane } from "../src/control-plane.ts";
+import type { LockWait } from "../src/domain/lock.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
-import type { LockWait } from "../src/domain/wait.ts";
 import { operationNames } from "../src/ports/store.ts";
 import { type Commands, type Contention, contend, type Grant } from "./lock-contention.ts";
 

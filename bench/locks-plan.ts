@@ -1,7 +1,7 @@
 // What the locks benchmark measures: contenders for one lock, with each of our strategies and with each library, in turns.
 import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { lockWaits } from "../src/domain/wait.ts";
+import { lockWaits } from "../src/domain/lock.ts";
 import { startRedisServer } from "../src/drills/servers/redis-server.ts";
 import type { Contention, ContentionResult } from "./lock-contention.ts";
 import type { Measurement } from "./slices.ts";

@@ -1,7 +1,7 @@
 // The start requests that benchmarks send: each with a key of its own, and an input as a small real workflow has it.
 import type { StartRequest } from "../src/control/admission/start-run.ts";
 import { fingerprintOf, type JsonValue } from "../src/domain/fingerprint.ts";
-import { unchanged } from "../src/domain/run-change.ts";
+import { unchanged } from "../src/domain/run.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
 
 const workflow = "weekly-report";

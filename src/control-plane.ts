@@ -16,14 +16,13 @@ import type { Config } from "./config.ts";
 import { type Decision, type StartRequest, startRun } from "./control/admission/start-run.ts";
 import type { Computing } from "./control/computing.ts";
 import type { ControlApi } from "./control/control-api.ts";
-import { startControlProcess } from "./control/control-process.ts";
+import { type Role, rolesOf, startControlProcess } from "./control/control-process.ts";
+import { withDispatchCheck } from "./control/engine/engine.ts";
 import {
   type InProcessWorker,
   type InProcessWorkerOptions,
   startInProcessWorker,
 } from "./control/jobs/in-process-worker.ts";
-import { withDispatchCheck } from "./control/scheduler/holding.ts";
-import { type Role, rolesOf } from "./control/start-roles.ts";
 import { processQuotas } from "./control/tenants/quotas.ts";
 import type { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig } from "./load-config.ts";

@@ -1,5 +1,5 @@
 // Every failure that Interlock reports: its code, HTTP status and message, whether repeating helps, and what the reply shows.
-import { refineQuota } from "./domain/quota.ts";
+import { refineQuota } from "./domain/tenant.ts";
 
 export type ErrorRow = {
   readonly status: number;

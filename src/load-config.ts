@@ -1,7 +1,7 @@
 // Reads, parses and cross-checks the configuration. The only file that reads the environment.
 import { bounds, type Config, type SettingName, settings } from "./config.ts";
 import { readConfigFile } from "./config-file.ts";
-import { fencesBeforeExpiry, leaseMarginMs, type RenewalNumbers } from "./domain/lease.ts";
+import { fencesBeforeExpiry, leaseMarginMs, type RenewalNumbers } from "./domain/lock.ts";
 import { readAddressRanges } from "./domain/network-address.ts";
 import { similarTopics } from "./domain/why/similar-topics.ts";
 import { InterlockError } from "./errors.ts";

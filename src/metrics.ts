@@ -1,5 +1,5 @@
 // Every metric: kind, labels and help. The metrics port is typed from this table and the reference is generated from it.
-import { quotaNames } from "./domain/quota.ts";
+import { quotaNames } from "./domain/tenant.ts";
 
 export type MetricRow = {
   readonly kind: "counter" | "histogram" | "gauge";

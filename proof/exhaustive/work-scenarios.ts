@@ -1,10 +1,10 @@
 // Small scenarios about runs of workflows: results, decisions and cancellations that meet.
 import type { ClaimedJob } from "../../src/control/control-api.ts";
-import { sweepPartition } from "../../src/control/sweep/sweep-partition.ts";
+import { sweepPartition } from "../../src/control/engine/sweeper.ts";
 import type { Decision } from "../../src/domain/approval.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
-import { partitionOf } from "../../src/domain/partition.ts";
 import type { RunId } from "../../src/domain/run.ts";
+import { partitionOf } from "../../src/domain/tenant.ts";
 import type { EngineNode } from "../simulation/engine-node.ts";
 import { mustHold } from "../simulation/invariants/violation.ts";
 import type { Ask, Scenario, Stage } from "./stage.ts";

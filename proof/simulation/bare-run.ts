@@ -1,7 +1,6 @@
 // Runs without a workflow, for tests of what does not depend on one: they begin, change and end on request.
 import type { Guard } from "../../src/domain/lock.ts";
-import type { RunId, RunStatus } from "../../src/domain/run.ts";
-import { type RunChange, unchanged } from "../../src/domain/run-change.ts";
+import { type RunChange, type RunId, type RunStatus, unchanged } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { RequestOf } from "../../src/ports/store.ts";
 

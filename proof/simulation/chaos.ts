@@ -1,5 +1,5 @@
 // The time of faults: gateways with their callers run, are paused, crash, come back under a new name, and have wrong clocks.
-import type { Role } from "../../src/control/start-roles.ts";
+import type { Role } from "../../src/control/control-process.ts";
 import { busStreams } from "../../src/ports/bus.ts";
 import type { SeededRandom } from "../../src/testing/seeded-random.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";

@@ -1,10 +1,8 @@
 // A process as the product composes it, with its roles: what it does by itself, and the table of what may be asked of it.
 import type { ControlApi } from "../../src/control/control-api.ts";
-import { startControlProcess } from "../../src/control/control-process.ts";
-import type { Engine } from "../../src/control/engine/engine.ts";
-import { holdsHighRisk } from "../../src/control/scheduler/holding.ts";
-import { type Role, roles } from "../../src/control/start-roles.ts";
-import { partitionOf } from "../../src/domain/partition.ts";
+import { type Role, roles, startControlProcess } from "../../src/control/control-process.ts";
+import { type Engine, holdsHighRisk } from "../../src/control/engine/engine.ts";
+import { partitionOf } from "../../src/domain/tenant.ts";
 import type { DispatchCheck } from "../../src/ports/ports.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import type { Node, World } from "./world.ts";

@@ -1,7 +1,7 @@
 // One tenant's day twice, alone and beside another that floods the same processes at ten times its rate: its answers are the same (INV-5).
-import { partitionOf } from "../../src/domain/partition.ts";
+
 import { isTerminal } from "../../src/domain/run.ts";
-import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
+import { partitionOf, platformTenant, type TenantId } from "../../src/domain/tenant.ts";
 import { type Answer, executeOn, type Store, type StoreSettings, storeFrom } from "../../src/ports/store.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import { createSimulatedStore } from "../../src/testing/simulated-store.ts";

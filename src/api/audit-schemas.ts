@@ -1,6 +1,6 @@
 // The audit trail in the HTTP contract: records with their hashes, and what a verification has found.
 import * as z from "zod";
-import { eventTypes } from "../domain/event.ts";
+import { eventTypes } from "../domain/audit.ts";
 import { freeText, pageQuery, tenantName, time, wholeNumberText } from "./fields.ts";
 
 export const auditRecord = z

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { letterStates } from "../domain/dead-letter.ts";
 import { parseTime } from "../domain/engine/rfc3339.ts";
-import { deadLetterReasons } from "../domain/run-change.ts";
+import { deadLetterReasons } from "../domain/run.ts";
 import { anyJson, time } from "./fields.ts";
 import { runStatus } from "./schemas.ts";
 

@@ -1,7 +1,6 @@
 // Locks as the HTTP contract shows them.
 import * as z from "zod";
-import { lockNamespaces } from "../domain/lock.ts";
-import { lockWaits } from "../domain/wait.ts";
+import { lockNamespaces, lockWaits } from "../domain/lock.ts";
 import { freeText, tenantName, time } from "./fields.ts";
 
 /** What a lock is of: letters of any script, but nothing that cannot be seen, since people compare these names. */

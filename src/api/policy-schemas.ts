@@ -1,6 +1,6 @@
 // Policies, rollouts and canaries as the HTTP contract shows them.
 import * as z from "zod";
-import { canaryMetricNames } from "../domain/canary-metrics.ts";
+import { canaryMetricNames } from "../domain/canary-guard.ts";
 import { policyChoices, policySources } from "../domain/policy.ts";
 import { freeText, tenantName, time } from "./fields.ts";
 

@@ -1,7 +1,7 @@
 // Tenants and API keys as the HTTP contract shows them.
 import * as z from "zod";
 import { keyRoles } from "../domain/api-key.ts";
-import { type QuotaName, quotaNames } from "../domain/quota.ts";
+import { type QuotaName, quotaNames } from "../domain/tenant.ts";
 import { callerName, freeText, tenantName, time } from "./fields.ts";
 
 const settings = {

@@ -1,6 +1,6 @@
 // Tells why a command did not do what it was asked to: in words with what to do next, or as one JSON document.
 import { CommanderError } from "commander";
-import { redacted } from "../domain/redacted.ts";
+import { redacted } from "../domain/excerpt.ts";
 import { errors, InterlockError } from "../errors.ts";
 import { InterlockApiError, InterlockConnectionError, type Problem } from "../sdk/client-errors.ts";
 import type { Session } from "./context.ts";

@@ -1,5 +1,5 @@
 // Repeats a store call until its outcome is known: what makes `unknown` decidable instead of a guess.
-import { waitDelayMs } from "../domain/wait.ts";
+import { waitDelayMs } from "../domain/lock.ts";
 import type { Ports } from "../ports/ports.ts";
 import type { Answer, OperationName, OutcomeOf, RequestOf, StoreMethods } from "../ports/store.ts";
 

@@ -1,29 +1,24 @@
 // Everything that may be asked of a control plane, as one table of functions: the gateway and embedding programs use it.
 
+import type { DutyRule, Person } from "../domain/api-key.ts";
 import type { Approval, ApprovalState, Decider, Decision } from "../domain/approval.ts";
-import type { EventRow } from "../domain/event.ts";
+import type { EventRow } from "../domain/audit.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { Job, JobId } from "../domain/job.ts";
-import type { DutyRule, Person } from "../domain/person.ts";
-import type { Usage } from "../domain/quota.ts";
 import type { Fingerprint } from "../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus, TerminalStatus } from "../domain/run.ts";
-import type { TenantChanges, TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
+import type { TenantChanges, TenantId, TenantRecord, TenantSettings, Usage } from "../domain/tenant.ts";
 import type { CompiledDefinition } from "../domain/workflow/compiled.ts";
 import type { StartAnswer } from "./admission/start-run.ts";
 import type { AuditApi } from "./audit/audit-api.ts";
 import type { CanaryApi } from "./canaries/canary-api.ts";
 import type { DeadLetterApi } from "./dead-letters/dead-letter-api.ts";
 import type { Feed, FeedStart } from "./events/feed.ts";
-import type { TimelineRow } from "./events/source.ts";
-import type {
-  Beat,
-  BeatResult,
-  PollAnswer,
-  PollRequest,
-  ReportAnswer,
-  ResultReport,
-} from "./jobs/job-api.ts";
+import type { TimelineRow } from "./events/tail.ts";
+import type { ClaimedJob } from "./jobs/offers.ts";
+import type { PollAnswer, PollRequest } from "./jobs/poll-jobs.ts";
+import type { ReportAnswer, ResultReport } from "./jobs/report-result.ts";
+import type { Beat, BeatResult } from "./jobs/workers.ts";
 import type { KeyApi } from "./keys/key-api.ts";
 import type { LockApi } from "./locks/lock-api.ts";
 import type { PolicyApi } from "./policies/policy-api.ts";
@@ -32,8 +27,8 @@ import type { WhyAnswer } from "./runs/explain-run.ts";
 import type { RunApi } from "./runs/run-api.ts";
 import type { WorkflowApi } from "./workflows/workflow-api.ts";
 
-export type * from "./jobs/job-api.ts";
 export type { NewKey } from "./keys/key-api.ts";
+export type { Beat, BeatResult, ClaimedJob, PollAnswer, PollRequest, ReportAnswer, ResultReport };
 
 /** Who asks: `credential` is the id of the key, `actor` what stands in records and rows. */
 export type Caller = {

@@ -1,15 +1,22 @@
-// One process of the product over its ports and bus: its engine, what may be asked of it, and what it does by itself.
+// One process of the product: its engine, what may be asked of it, and what it does by itself according to its roles.
 import type { Config } from "../config.ts";
-import type { Partition } from "../domain/partition.ts";
-import type { Bus } from "../ports/bus.ts";
+import type { Partition } from "../domain/tenant.ts";
+import type { Bus, Consumer } from "../ports/bus.ts";
 import type { DispatchCheck, Ports } from "../ports/ports.ts";
+import { startSealer } from "./audit/sealer.ts";
+import { watchCanaries } from "./canaries/watch-canaries.ts";
 import type { ControlApi } from "./control-api.ts";
 import { createApi } from "./create-api.ts";
-import { createEngine } from "./create-engine.ts";
-import type { Engine } from "./engine/engine.ts";
-import { shareWorkers } from "./jobs/worker-views.ts";
-import { createWorkers, type Workers } from "./jobs/workers.ts";
-import { type Role, startRoles } from "./start-roles.ts";
+import { createEngine, type Engine } from "./engine/engine.ts";
+import { startSweeper } from "./engine/sweeper.ts";
+import { hearChanges } from "./events/wakes.ts";
+import { hearHints } from "./jobs/claim-jobs.ts";
+import { hearResults } from "./jobs/hear-results.ts";
+import { hearNotices } from "./jobs/notify.ts";
+import { startScheduler } from "./jobs/scheduler.ts";
+import { createWorkers, type SharedWorkers, shareWorkers, type Workers } from "./jobs/workers.ts";
+import { hearHandovers } from "./locks/announce-handover.ts";
+import { hearPlaces } from "./pools/places.ts";
 
 export type ControlProcess = {
   readonly engine: Engine;
@@ -47,4 +54,53 @@ export function startControlProcess(
       engine.pendingPublications.close();
     },
   };
+}
+
+export const roles = ["gateway", "engine", "scheduler"] as const;
+export type Role = (typeof roles)[number];
+
+export function rolesOf(config: Config): ReadonlySet<Role> {
+  return new Set(config["process.roles"].split(",") as Role[]);
+}
+
+type RoleParts = {
+  readonly sharedWorkers: SharedWorkers;
+  readonly check: DispatchCheck | undefined;
+  readonly partitions?: readonly Partition[];
+};
+
+function startRoles(
+  engine: Engine,
+  { sharedWorkers, check, partitions }: RoleParts,
+  wanted: ReadonlySet<Role>,
+): readonly Consumer[] {
+  const { bus, wakes, lockWaiters } = engine;
+  const parts: Readonly<Record<Role, () => readonly Consumer[]>> = {
+    gateway: () => [
+      hearHints(engine),
+      hearChanges(bus, wakes),
+      hearHandovers(bus, lockWaiters),
+      hearPlaces(engine),
+      sharedWorkers.start(),
+    ],
+    engine: () => [
+      startSweeper(engine, partitions),
+      hearResults(engine),
+      hearNotices(engine),
+      ...sealing(engine, wanted),
+    ],
+    // Without a check no job is held.
+    scheduler: () => (check === undefined ? [] : [startScheduler(engine, check)]),
+  };
+  // A process that handles starts or results measures them; one process may have both roles.
+  const measures = wanted.has("gateway") || wanted.has("engine");
+  const watching = measures ? [watchCanaries(engine, { judges: wanted.has("engine") })] : [];
+  return [...roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]()), ...watching];
+}
+
+/** A sealing process listens to the changes of others, as a gateway does anyway. */
+function sealing(engine: Engine, wanted: ReadonlySet<Role>): readonly Consumer[] {
+  const sealer = startSealer(engine);
+  if (sealer === undefined) return [];
+  return wanted.has("gateway") ? [sealer] : [sealer, hearChanges(engine.bus, engine.wakes)];
 }

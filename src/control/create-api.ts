@@ -12,12 +12,10 @@ import type { ControlApi } from "./control-api.ts";
 import { createDeadLetterApi } from "./dead-letters/dead-letter-api.ts";
 import { cancelRun, deleteRun } from "./engine/cancel-run.ts";
 import type { Engine } from "./engine/engine.ts";
-import { followEvents, followRun } from "./events/follow.ts";
-import { heartbeat } from "./jobs/heartbeat.ts";
+import { followEvents, followRun } from "./events/event-feeds.ts";
 import { createPolledBatches, pollJobs } from "./jobs/poll-jobs.ts";
 import { reportResult } from "./jobs/report-result.ts";
-import type { WorkerViews } from "./jobs/worker-views.ts";
-import type { Workers } from "./jobs/workers.ts";
+import { heartbeat, type Workers, type WorkerViews } from "./jobs/workers.ts";
 import {
   authenticate,
   createKey,

@@ -3,6 +3,7 @@ import {
   beginOf,
   type Chain,
   checkOf,
+  type EventRow,
   firstHash,
   type Gap,
   headOf,
@@ -11,7 +12,6 @@ import {
   type Seal,
   secretIdOf,
 } from "./audit.ts";
-import type { EventRow } from "./event.ts";
 import type { TenantId } from "./tenant.ts";
 
 /** A seal as it was found: its check is part of the stored text. */

@@ -1,6 +1,7 @@
-// The hash chain of a tenant's audit trail: how a record is linked to the one before it, and how links are kept as seals.
+// The audit trail of one tenant: its event rows, how they are chained and sealed, and how a change is worded.
 import { createHash, createHmac } from "node:crypto";
-import type { EventRow } from "./event.ts";
+import type { Decider, Decision } from "./approval.ts";
+import { formatTime } from "./engine/rfc3339.ts";
 import type { TenantId } from "./tenant.ts";
 
 /** What makes the hashes of one trail. Without a secret anybody can compute them; with one only who knows it. */
@@ -136,4 +137,118 @@ function hashOf({ secret }: Chain, fields: readonly unknown[]): string {
   const text = JSON.stringify(fields);
   const hash = secret === "" ? createHash("sha256") : createHmac("sha256", secret);
   return hash.update(text).digest("base64url");
+}
+
+export const eventTypes = [
+  "run_admitted",
+  "run_changed",
+  "run_ended",
+  "run_deleted",
+  "run_reopened",
+  "cancel_requested",
+  "approval_decided",
+  "tenant_changed",
+  "document_saved",
+  "document_removed",
+  "lock_broken",
+] as const;
+export type EventType = (typeof eventTypes)[number];
+
+export type EventRow = {
+  /** Gap-free per tenant, starting at 1; assigned inside the operation. */
+  readonly sequence: number;
+  readonly atMs: number;
+  readonly type: EventType;
+  /** The run, approval, document (`<collection>/<id>`) or tenant that changed. */
+  readonly subject: string;
+  readonly actor: string;
+  /** The run's new version and status, the decision and the hash of what was shown, or what was changed. */
+  readonly detail: string;
+};
+
+/** A row's detail stays short; the rest can be read from the record itself. */
+const detailMax = 300;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What differs, as `max_concurrent_runs=5 stopped=unset`, and a token that makes the change recognisable when it is repeated. */
+export function describeChange(before: Fields, after: Fields, token: string): string {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+    .filter((name) => name !== bookkeeping)
+    .sort();
+  const words = names.flatMap((name) => describeField(snakeCase(name), before[name], after[name]));
+  return cut(words.join(" "), token);
+}
+
+/** Says how old the list of revoked keys is, which is shown itself. */
+const bookkeeping = "revokedSince";
+
+function describeField(path: string, before: unknown, after: unknown): readonly string[] {
+  if (textOf(before) === textOf(after)) return [];
+  if (after === undefined) return [`${path}=unset`];
+  if (Array.isArray(after)) return describeList(path, Array.isArray(before) ? before : [], after);
+  if (!isFields(after)) return [`${path}=${textOf(after)}`];
+  const old = isFields(before) ? before : {};
+  const members = [...new Set([...Object.keys(old), ...Object.keys(after)])].sort();
+  // Names of topics and pools stand as they were given; what is below them are fields again.
+  const shown = path.includes(".") ? snakeCase : (member: string) => member;
+  return members.flatMap((member) => describeField(`${path}.${shown(member)}`, old[member], after[member]));
+}
+
+/** Lists grow at one end and lose at the other: what has come and what has gone says it all. */
+function describeList(
+  name: string,
+  before: readonly unknown[],
+  after: readonly unknown[],
+): readonly string[] {
+  const [old, now] = [before, after].map((items) => items.map(textOf));
+  return [
+    ...(now ?? []).filter((item) => !old?.includes(item)).map((item) => `${name}=+${item}`),
+    ...(old ?? []).filter((item) => !now?.includes(item)).map((item) => `${name}=-${item}`),
+  ];
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Text that could be taken for more than one word is quoted: a name must not look like another setting. */
+function textOf(value: unknown): string {
+  const isWord = typeof value === "string" && /^[\w.:@/+-]+$/.test(value);
+  return isWord ? value : (JSON.stringify(value) ?? "unset");
+}
+
+type Decided = { readonly decision: Decision; readonly hash: string; readonly decider?: Decider };
+
+/** `approved <hash>`, and then who is behind the key and who made it. */
+export function decisionDetail({ decision, hash, decider }: Decided): string {
+  if (decider === undefined) return `${decision} ${hash}`;
+  const { owner, role, madeBy } = decider;
+  return `${decision} ${hash} by=${textOf(owner)} role=${textOf(role)} made_by=${textOf(madeBy)}`;
+}
+
+function snakeCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** `2026-11-15T21:05Z forbidden=12 stale_version=1 by gateway-1`, the most frequent first. */
+export function describeRefusals(
+  minuteMs: number,
+  counts: ReadonlyMap<string, number>,
+  instance: string,
+): string {
+  const words = [...counts]
+    .sort(([leftCode, left], [rightCode, right]) => right - left || (leftCode < rightCode ? -1 : 1))
+    .map(([code, count]) => `${code}=${count}`);
+  const minute = `${formatTime(minuteMs).slice(0, 16)}Z`;
+  return cut([minute, ...words].join(" "), `by ${instance}`);
+}
+
+/** The end stays whole: it is what tells two changes apart. */
+function cut(text: string, end: string): string {
+  if (text === "") return end;
+  const room = Math.max(0, detailMax - end.length - 1);
+  const characters = [...text];
+  const shown = characters.length <= room ? text : `${characters.slice(0, Math.max(0, room - 1)).join("")}…`;
+  return shown === "" ? end : `${shown} ${end}`;
 }

@@ -1,13 +1,188 @@
-// The guards of a canary: what one side's measure may be at most or at least, in itself or compared with the other side.
-import {
-  type CanaryMetric,
-  canaryMetricNames,
-  canaryMetrics,
-  measure,
-  type SampleFamily,
-  shown,
-} from "./canary-metrics.ts";
-import type { BothArms } from "./canary-samples.ts";
+// What is measured of the two sides of a canary, how the sides are compared, and the guards that a measure must keep.
+import type { PolicyName } from "./policy.ts";
+
+export type ArmSamples = {
+  /** Results that arrived, each once, however often it was tried. */
+  readonly results: number;
+  /** Tries that found the run busy. */
+  readonly busyRetries: number;
+  /** Results that got their run at the first try, after one busy try, after more. */
+  readonly acquired: readonly [first: number, second: number, later: number];
+  readonly lockWait: Histogram;
+  /** From the first arrival to being durable. */
+  readonly latency: Histogram;
+  readonly starts: number;
+  /** Tries that found the admission lock busy. */
+  readonly startBusyRetries: number;
+  /** Starts answered 503. */
+  readonly startsUnavailable: number;
+  readonly startWait: Histogram;
+};
+
+export const noSamples: ArmSamples = {
+  results: 0,
+  busyRetries: 0,
+  acquired: [0, 0, 0],
+  lockWait: {},
+  latency: {},
+  starts: 0,
+  startBusyRetries: 0,
+  startsUnavailable: 0,
+  startWait: {},
+};
+
+export type BothArms = { readonly canary: ArmSamples; readonly control: ArmSamples };
+
+export const noSamplesAtAll: BothArms = { canary: noSamples, control: noSamples };
+
+export function mergedArms(one: BothArms, other: BothArms): BothArms {
+  return { canary: merged(one.canary, other.canary), control: merged(one.control, other.control) };
+}
+
+function merged(one: ArmSamples, other: ArmSamples): ArmSamples {
+  const [first, second, later] = other.acquired;
+  return {
+    results: one.results + other.results,
+    busyRetries: one.busyRetries + other.busyRetries,
+    acquired: [one.acquired[0] + first, one.acquired[1] + second, one.acquired[2] + later],
+    lockWait: mergedHistogram(one.lockWait, other.lockWait),
+    latency: mergedHistogram(one.latency, other.latency),
+    starts: one.starts + other.starts,
+    startBusyRetries: one.startBusyRetries + other.startBusyRetries,
+    startsUnavailable: one.startsUnavailable + other.startsUnavailable,
+    startWait: mergedHistogram(one.startWait, other.startWait),
+  };
+}
+
+/** Counts by number of bucket; only those that hold something. */
+export type Histogram = Readonly<Record<string, number>>;
+
+const smallestMs = 0.1;
+const growth = 1.05;
+/** About ten minutes: 320 buckets at most. */
+const lastBucket = 320;
+
+export function bucketOf(durationMs: number): number {
+  if (!(durationMs > smallestMs)) return 0;
+  return Math.min(lastBucket, Math.ceil(Math.log(durationMs / smallestMs) / Math.log(growth)));
+}
+
+/** The middle of a bucket, at most 2.5 % from what fell into it. */
+function bucketMs(bucket: number): number {
+  return bucket === 0 ? 0 : smallestMs * growth ** (bucket - 0.5);
+}
+
+export function countOf(histogram: Histogram): number {
+  return Object.values(histogram).reduce((sum, amount) => sum + amount, 0);
+}
+
+/** The duration that this share of all is not above; undefined when there is none. */
+export function percentileMs(histogram: Histogram, fraction: number): number | undefined {
+  const wanted = Math.ceil(countOf(histogram) * fraction);
+  let seen = 0;
+  // Names that are whole numbers come in ascending order.
+  for (const [bucket, amount] of Object.entries(histogram)) {
+    seen += amount;
+    if (seen >= wanted) return bucketMs(Number(bucket));
+  }
+  return undefined;
+}
+
+export function mergedHistogram(one: Histogram, other: Histogram): Histogram {
+  const sum: Record<string, number> = { ...one };
+  for (const [bucket, amount] of Object.entries(other)) sum[bucket] = (sum[bucket] ?? 0) + amount;
+  return sum;
+}
+
+/** `results` are measured for policies about results and renewal, `starts` for those about admission. */
+export type SampleFamily = "results" | "starts";
+
+type MetricRow = {
+  readonly family: SampleFamily;
+  readonly unit: "ms" | "count" | "share";
+  /** Differences up to this mean nothing, whatever their ratio: 0.2 ms against 0.3 ms is no regression. */
+  readonly floor: number;
+  measure(samples: ArmSamples): number | undefined;
+};
+
+export const canaryMetrics = {
+  busy_retries_per_result: {
+    family: "results",
+    unit: "count",
+    floor: 0.05,
+    measure: ({ busyRetries, results }) => ratio(busyRetries, results),
+  },
+  /** Of the results that found their run busy, the share that got it at the next try. */
+  first_retry_success: {
+    family: "results",
+    unit: "share",
+    floor: 0.02,
+    measure: ({ acquired: [, second, later] }) =>
+      second + later < retriedMin ? undefined : second / (second + later),
+  },
+  lock_wait_p95: timed("results", ({ lockWait }) => percentileMs(lockWait, 0.95)),
+  lock_wait_p99: timed("results", ({ lockWait }) => percentileMs(lockWait, 0.99)),
+  result_latency_p50: timed("results", ({ latency }) => percentileMs(latency, 0.5)),
+  result_latency_p95: timed("results", ({ latency }) => percentileMs(latency, 0.95)),
+  result_latency_p99: timed("results", ({ latency }) => percentileMs(latency, 0.99)),
+  busy_retries_per_start: {
+    family: "starts",
+    unit: "count",
+    floor: 0.05,
+    measure: ({ startBusyRetries, starts }) => ratio(startBusyRetries, starts),
+  },
+  start_wait_p95: timed("starts", ({ startWait }) => percentileMs(startWait, 0.95)),
+  start_wait_p99: timed("starts", ({ startWait }) => percentileMs(startWait, 0.99)),
+  /** The share of starts answered 503. */
+  start_unavailable: {
+    family: "starts",
+    unit: "share",
+    floor: 0.01,
+    measure: ({ startsUnavailable, starts }) => ratio(startsUnavailable, starts),
+  },
+} as const satisfies Record<string, MetricRow>;
+
+export type CanaryMetric = keyof typeof canaryMetrics;
+
+export const canaryMetricNames = Object.keys(canaryMetrics) as readonly CanaryMetric[];
+
+/** Fewer say nothing about their share. */
+const retriedMin = 5;
+
+export function measure(metric: CanaryMetric, samples: ArmSamples): number | undefined {
+  return (canaryMetrics[metric] as MetricRow).measure(samples);
+}
+
+export function samplesOf(family: SampleFamily, samples: ArmSamples): number {
+  return samples[family];
+}
+
+export function familiesOf(policies: readonly PolicyName[]): readonly SampleFamily[] {
+  const ofStarts = policies.some((name) => name.startsWith("admission."));
+  const ofResults = policies.some((name) => !name.startsWith("admission."));
+  return [...(ofResults ? (["results"] as const) : []), ...(ofStarts ? (["starts"] as const) : [])];
+}
+
+/** As people read it: `512 ms`, `93 %`, `2.10`. */
+export function shown(metric: CanaryMetric, value: number | undefined): string {
+  if (value === undefined) return "unknown";
+  switch (canaryMetrics[metric].unit) {
+    case "ms":
+      return `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+    case "share":
+      return `${(value * 100).toFixed(1)} %`;
+    case "count":
+      return value.toFixed(2);
+  }
+}
+
+function timed(family: SampleFamily, of: MetricRow["measure"]) {
+  return { family, unit: "ms", floor: 5, measure: of } as const;
+}
+
+function ratio(amount: number, all: number): number | undefined {
+  return all === 0 ? undefined : amount / all;
+}
 
 export type CanaryGuard = {
   readonly metric: CanaryMetric;

@@ -1,15 +1,20 @@
 // A canary: policies on trial for some of the runs, judged window by window against the others, and what is decided about it.
-import { type CanaryGuard, findingText, type GuardFinding, judgeGuard } from "./canary-guard.ts";
 import {
+  type BothArms,
+  type CanaryGuard,
   type CanaryMetric,
   canaryMetrics,
   familiesOf,
+  findingText,
+  type GuardFinding,
+  judgeGuard,
   measure,
+  mergedArms,
+  noSamplesAtAll,
   type SampleFamily,
   samplesOf,
   shown,
-} from "./canary-metrics.ts";
-import { type BothArms, mergedArms, noSamplesAtAll } from "./canary-samples.ts";
+} from "./canary-guard.ts";
 import type { PolicyName } from "./policy.ts";
 import type { Policies, TenantId } from "./tenant.ts";
 

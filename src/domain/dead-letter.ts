@@ -1,11 +1,18 @@
 // Work that was given up: how it is read back from its document, and whether it may be retried.
-import type { Document } from "./document.ts";
+
 import { attemptOf, parseTimer } from "./engine/keys.ts";
 import { hasFailed, type StepRecord } from "./engine/records.ts";
 import type { JsonValue } from "./fingerprint.ts";
 import { type JobId, makeJobId, parseJobId } from "./job.ts";
-import { isTerminal, parseRunId, type RunHeader, type RunId } from "./run.ts";
-import { type DeadLetterReason, deadLetterReasons } from "./run-change.ts";
+import {
+  type DeadLetterReason,
+  deadLetterReasons,
+  isTerminal,
+  parseRunId,
+  type RunHeader,
+  type RunId,
+} from "./run.ts";
+import type { Document } from "./tenant.ts";
 
 /** A letter is `open` until somebody has retried it. */
 export const letterStates = ["open", "retried"] as const;

@@ -1,7 +1,6 @@
-// The customer whose limits apply: its id, and the settings that decide how its runs are admitted.
+// A tenant: its id and partition, its settings, its quotas, and the documents that it keeps.
 import type { Brand } from "./brand.ts";
-import type { PoolLimits, TopicLimits } from "./place.ts";
-import type { QuotaName, Quotas } from "./quota.ts";
+import type { PoolLimits, TopicLimits } from "./job.ts";
 
 export type TenantId = Brand<string, "TenantId">;
 
@@ -84,3 +83,127 @@ const tenantPattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 export function parseTenantId(text: string): TenantId | undefined {
   return tenantPattern.test(text) ? (text as TenantId) : undefined;
 }
+
+export const partitionCount = 64;
+
+/** The atomicity domain that a tenant belongs to: every operation touches the keys of exactly one partition. */
+export type Partition = Brand<number, "Partition">;
+
+export const allPartitions: readonly Partition[] = Array.from(
+  { length: partitionCount },
+  (_, partition) => partition as Partition,
+);
+
+/** FNV-1a over the bytes of the id: the same on every machine and version, since stored keys depend on it. */
+export function partitionOf(tenant: TenantId): Partition {
+  let hash = 0x811c9dc5;
+  // Tenant ids are ASCII, of which a character is its byte.
+  for (let index = 0; index < tenant.length; index += 1) {
+    hash ^= tenant.charCodeAt(index);
+    hash = Math.imul(hash, 0x01000193) >>> 0;
+  }
+  return (hash % partitionCount) as Partition;
+}
+
+export function partitionLabel(partition: Partition): string {
+  return `p${String(partition).padStart(2, "0")}`;
+}
+
+/** What is counted in the store; streams are counted by the process that serves them. */
+export const storeQuotaNames = [
+  "api_keys",
+  "workflows",
+  "definitions",
+  "active_runs",
+  "locks",
+  "lock_tickets",
+] as const;
+type StoreQuotaName = (typeof storeQuotaNames)[number];
+
+export const quotaNames = [...storeQuotaNames, "streams"] as const;
+export type QuotaName = (typeof quotaNames)[number];
+
+export type Quotas = { readonly [Name in QuotaName]: number };
+export type StoreQuotas = { readonly [Name in StoreQuotaName]: number };
+
+/** What a tenant has now. Idempotency keys have a limit of their own, which gives way to new ones. */
+export type Usage = StoreQuotas & { readonly idempotency_keys: number };
+
+/** Refused without effect: the tenant has as much of it as it may. */
+export type QuotaReached = {
+  readonly kind: "quota_reached";
+  readonly quota: QuotaName;
+  readonly limit: number;
+};
+
+/** Time to think about it: four fifths of the quota are used. */
+export function isNearlySpent({ limit, used }: { readonly limit: number; readonly used: number }): boolean {
+  return used >= 0.8 * limit;
+}
+
+/** The tenant's own number, or the one for every tenant. */
+export function quotaOf<Name extends QuotaName>(
+  settings: TenantSettings,
+  defaults: { readonly [Each in Name]: number },
+  name: Name,
+): number {
+  return settings.quotas?.[name] ?? defaults[name];
+}
+
+/** How room is made, told to the caller; `lasting` has no end of its own that could be waited for. */
+const hints: { readonly [Name in QuotaName]: readonly [hint: string, lasting?: "lasting"] } = {
+  api_keys: ["revoke keys that nobody uses", "lasting"],
+  workflows: ["remove workflows that nobody starts", "lasting"],
+  definitions: ["every changed text of a workflow is kept for the runs pinned to it", "lasting"],
+  active_runs: ["end or cancel runs, or wait for their end"],
+  locks: ["release locks, or wait until they expire"],
+  lock_tickets: ["let fewer callers wait at a time"],
+  streams: ["close streams that nobody reads"],
+};
+
+/** What a refusal for want of room tells besides its code; nothing when the answer names no quota. */
+export function refineQuota(answer: Readonly<Record<string, unknown>>) {
+  const { quota, limit } = answer as Partial<QuotaReached>;
+  if (quota === undefined) return {};
+  const [hint, lasting] = hints[quota];
+  return {
+    detail: `the tenant's quota ${quota} is ${limit}: ${hint}, or let the platform raise it (PATCH /tenants/{id}, quotas.${quota})`,
+    ...(lasting === undefined ? {} : { retryable: false }),
+    ...(quota === "active_runs" ? ({ retryAfter: "admission.retryAfterSeconds" } as const) : {}),
+  };
+}
+
+const collections = [
+  "workflow",
+  "definition",
+  "apiKey",
+  "deadLetter",
+  "tenant",
+  "seal",
+  "refusal",
+  "canary",
+] as const;
+export type Collection = (typeof collections)[number];
+
+/** Changes of these are no events: seals are about events, and each would call for the next. */
+const uneventful: ReadonlySet<Collection> = new Set<Collection>(["seal"]);
+
+export function isEventful(collection: Collection): boolean {
+  return !uneventful.has(collection);
+}
+
+/** Collections whose documents the tenant adds itself, one by one, and what bounds their number. */
+export const collectionQuotas: { readonly [Each in Collection]?: StoreQuotaName } = {
+  apiKey: "api_keys",
+  workflow: "workflows",
+  definition: "definitions",
+};
+
+/** A named text that a tenant keeps. The store never looks inside. */
+export type Document = {
+  readonly id: string;
+  readonly body: string;
+  /** Grows by one with every change, starting at 1. */
+  readonly revision: number;
+  readonly savedAtMs: number;
+};

@@ -1,7 +1,7 @@
 // Puts a control plane, its first keys and the gateway together: the whole server in one process.
 import { readFileSync } from "node:fs";
 import type { Config } from "../config.ts";
-import { rolesOf } from "../control/start-roles.ts";
+import { rolesOf } from "../control/control-process.ts";
 import {
   type ControlPlane,
   type ControlPlaneOptions,

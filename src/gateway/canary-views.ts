@@ -1,9 +1,13 @@
 // Canaries as the HTTP contract shows them: both sides by their measures, never their raw counts.
 import type { CanaryStatus } from "../control/canaries/canary-api.ts";
 import type { Canary } from "../domain/canary.ts";
-import { guardText } from "../domain/canary-guard.ts";
-import { type CanaryMetric, canaryMetricNames, measure } from "../domain/canary-metrics.ts";
-import type { ArmSamples } from "../domain/canary-samples.ts";
+import {
+  type ArmSamples,
+  type CanaryMetric,
+  canaryMetricNames,
+  guardText,
+  measure,
+} from "../domain/canary-guard.ts";
 import { formatTime } from "../domain/engine/rfc3339.ts";
 
 const windowsShown = 10;

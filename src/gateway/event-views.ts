@@ -1,9 +1,9 @@
 // How event rows and rows of a timeline look in replies and in streams.
 import type { z } from "zod";
 import type { event } from "../api/event-schemas.ts";
-import type { TimelineRow } from "../control/events/source.ts";
+import type { TimelineRow } from "../control/events/tail.ts";
+import type { EventRow } from "../domain/audit.ts";
 import { formatTime } from "../domain/engine/rfc3339.ts";
-import type { EventRow } from "../domain/event.ts";
 import { parseJobId } from "../domain/job.ts";
 import { type RunStatus, runStatuses } from "../domain/run.ts";
 import { eventText } from "./event-text.ts";

@@ -3,7 +3,7 @@ import { eventStreamType, type Route } from "../api/route.ts";
 import { type Operation, routes } from "../api/routes.ts";
 import type { Trouble } from "../control/control-api.ts";
 import type { ApiKeyRecord } from "../domain/api-key.ts";
-import { redacted } from "../domain/redacted.ts";
+import { redacted } from "../domain/excerpt.ts";
 import { errors } from "../errors.ts";
 import type { Span } from "../ports/ports.ts";
 import type { Client } from "./client-address.ts";

@@ -2,7 +2,7 @@
 import { problemMediaType, problemOf } from "../api/problem.ts";
 import { eventStreamType } from "../api/route.ts";
 import { excerptOf } from "../domain/excerpt.ts";
-import { retryAfterSeconds } from "../domain/wait.ts";
+import { retryAfterSeconds } from "../domain/lock.ts";
 import { type ErrorRow, errors } from "../errors.ts";
 import type { EventSink } from "./event-sink.ts";
 import type { Failure, Service } from "./handler.ts";

@@ -1,6 +1,6 @@
 // Counts what is refused, and writes the counts of each minute into the audit trails: one record per tenant, however many refusals.
 import type { AuditApi } from "../control/audit/audit-api.ts";
-import { describeRefusals } from "../domain/audit-detail.ts";
+import { describeRefusals } from "../domain/audit.ts";
 import { platformTenant, type TenantId } from "../domain/tenant.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";

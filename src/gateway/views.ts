@@ -11,9 +11,16 @@ import { formatTime } from "../domain/engine/rfc3339.ts";
 import { describeHeader, describeRun, describer } from "../domain/engine/views.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import type { Job } from "../domain/job.ts";
-import { type Quotas, quotaNames, quotaOf, type Usage } from "../domain/quota.ts";
 import type { RunHeader } from "../domain/run.ts";
-import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
+import {
+  type Quotas,
+  quotaNames,
+  quotaOf,
+  type TenantId,
+  type TenantRecord,
+  type TenantSettings,
+  type Usage,
+} from "../domain/tenant.ts";
 
 type View<Schema extends z.ZodType> = z.output<Schema>;
 

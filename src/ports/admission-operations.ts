@@ -1,12 +1,10 @@
 // The store operations on a tenant (settings, usage, events), and those that decide which runs may start.
-import type { EventRow } from "../domain/event.ts";
+import type { EventRow } from "../domain/audit.ts";
 import type { JobId } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
-import type { QuotaReached, Usage } from "../domain/quota.ts";
 import type { Fingerprint, ReservationDigest } from "../domain/reservation.ts";
-import type { RunHeader, RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
-import type { RunChange } from "../domain/run-change.ts";
-import type { TenantId, TenantRecord, TenantSettings } from "../domain/tenant.ts";
+import type { RunChange, RunHeader, RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
+import type { QuotaReached, TenantId, TenantRecord, TenantSettings, Usage } from "../domain/tenant.ts";
 
 export type TenantOperations = {
   getTenant: {

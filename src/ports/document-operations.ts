@@ -1,6 +1,5 @@
 // The store operations on documents: workflows, definitions, keys, dead letters, and what else is kept by name.
-import type { Collection, Document } from "../domain/document.ts";
-import type { TenantId } from "../domain/tenant.ts";
+import type { Collection, Document, TenantId } from "../domain/tenant.ts";
 import type { Unauthenticated } from "./admission-operations.ts";
 
 export type DocumentOperations = {

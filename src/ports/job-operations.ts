@@ -1,10 +1,8 @@
 // The store operations of workers on jobs, and the sweep, which handles what is due.
-import type { ClaimTerms, ClaimToken, Job, JobHint, JobId } from "../domain/job.ts";
+import type { ClaimTerms, ClaimToken, Job, JobHint, JobId, PlaceRefusal } from "../domain/job.ts";
 import type { Fence } from "../domain/lock.ts";
-import type { Partition } from "../domain/partition.ts";
-import type { PlaceRefusal } from "../domain/place.ts";
 import type { RunId } from "../domain/run.ts";
-import type { TenantId } from "../domain/tenant.ts";
+import type { Partition, TenantId } from "../domain/tenant.ts";
 
 export type ClaimAnswer =
   | {

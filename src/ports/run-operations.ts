@@ -1,10 +1,9 @@
 // The store operations on runs: reading them and their approvals, and the inbox through which everything changes them.
 import type { Approval, ApprovalState } from "../domain/approval.ts";
 import type { InboxEntry, NewEntry } from "../domain/inbox.ts";
+import type { Place } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
-import type { Place } from "../domain/place.ts";
-import type { RunHeader, RunId, RunRecord, RunStatus } from "../domain/run.ts";
-import type { RunChange } from "../domain/run-change.ts";
+import type { RunChange, RunHeader, RunId, RunRecord, RunStatus } from "../domain/run.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import type { ClaimGrant, StaleFence, Unauthenticated } from "./admission-operations.ts";
 

@@ -1,5 +1,5 @@
 // The store port: named atomic operations in domain words. Each is one Lua script, one transaction or one pure function.
-import type { StoreQuotas } from "../domain/quota.ts";
+import type { StoreQuotas } from "../domain/tenant.ts";
 import { InterlockError } from "../errors.ts";
 import type { AdmissionOperations, TenantOperations } from "./admission-operations.ts";
 import type { DocumentOperations } from "./document-operations.ts";

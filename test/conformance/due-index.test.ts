@@ -7,7 +7,7 @@ import { readDueMember } from "../../src/adapters/operations/due.ts";
 import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { partitionLabel } from "../../src/domain/partition.ts";
+import { partitionLabel } from "../../src/domain/tenant.ts";
 import { startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { Harness, only } from "../../src/testing/conformance/harness.ts";

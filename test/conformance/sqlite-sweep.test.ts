@@ -3,7 +3,7 @@ import { rmSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { LockName, LockToken } from "../../src/domain/lock.ts";
-import { partitionOf } from "../../src/domain/partition.ts";
+import { partitionOf } from "../../src/domain/tenant.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { Harness, only } from "../../src/testing/conformance/harness.ts";
 import { jobOf } from "../../src/testing/conformance/run-steps.ts";

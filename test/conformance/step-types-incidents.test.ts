@@ -1,7 +1,6 @@
 // What has gone wrong in systems like this one, on every store: each test is named after what must hold.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { RunId, RunRecord } from "../../src/domain/run.ts";
-import type { RunChange } from "../../src/domain/run-change.ts";
+import type { RunChange, RunId, RunRecord } from "../../src/domain/run.ts";
 import { InterlockError } from "../../src/errors.ts";
 import type { OperationName } from "../../src/ports/store.ts";
 import { type StoreHost, startStoreHost, storeNames } from "../support/stores.ts";

@@ -6,7 +6,7 @@ import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { partitionLabel, partitionOf } from "../../src/domain/partition.ts";
+import { partitionLabel, partitionOf } from "../../src/domain/tenant.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
 import {
   defaultStoreSettings,

@@ -1,7 +1,7 @@
 // What the tests of the audit trail share: rows that others write, seals and verdicts, and hands in the store.
 import { orderedNumber } from "../../src/adapters/operations/records.ts";
 import type { TrailVerdict } from "../../src/control/audit/verify-trail.ts";
-import type { EventRow } from "../../src/domain/event.ts";
+import type { EventRow } from "../../src/domain/audit.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { acme, type FlowPlane, type FlowWorld, only, type PlaneOptions } from "./flow-world.ts";
 

@@ -1,8 +1,7 @@
 // The changes of the differential test: what a commit, a proposal or an admission holds, by the choices of its command.
 import type { ApprovalId, ApprovalRequest } from "../../src/domain/approval.ts";
 import { type ClaimToken, type JobSpec, makeJobId } from "../../src/domain/job.ts";
-import type { RunId } from "../../src/domain/run.ts";
-import { type ChildRun, type RunChange, unchanged } from "../../src/domain/run-change.ts";
+import { type ChildRun, type RunChange, type RunId, unchanged } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { type CallCommand, ttls } from "./differential-commands.ts";
 import type { Knowledge } from "./differential-knowledge.ts";

@@ -2,8 +2,7 @@
 import type { ApprovalId } from "../../src/domain/approval.ts";
 import type { ClaimToken, JobId } from "../../src/domain/job.ts";
 import type { Fence, LockName } from "../../src/domain/lock.ts";
-import { isTerminal, makeRunId, type RunId, type RunStatus } from "../../src/domain/run.ts";
-import type { RunChange } from "../../src/domain/run-change.ts";
+import { isTerminal, makeRunId, type RunChange, type RunId, type RunStatus } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Answer, OperationName, RequestOf } from "../../src/ports/store.ts";
 

@@ -1,9 +1,7 @@
 // Plays random operation sequences on several stores: all must give the same outcomes, also when calls are executed twice.
 import type { LockToken } from "../../src/domain/lock.ts";
-import { partitionOf } from "../../src/domain/partition.ts";
-import { isTerminal, type RunHeader } from "../../src/domain/run.ts";
-import { unchanged } from "../../src/domain/run-change.ts";
-import type { TenantId } from "../../src/domain/tenant.ts";
+import { isTerminal, type RunHeader, unchanged } from "../../src/domain/run.ts";
+import { partitionOf, type TenantId } from "../../src/domain/tenant.ts";
 import { executeOn, type OperationName, type RequestOf, type Store } from "../../src/ports/store.ts";
 import { call, key, only } from "../../src/testing/conformance/harness.ts";
 import { type CallCommand, type Command, ttls } from "./differential-commands.ts";

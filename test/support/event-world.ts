@@ -6,7 +6,7 @@ import { engineTerms } from "../../src/control/engine/engine.ts";
 import { createEventFeeds, type EventFeeds } from "../../src/control/events/event-feeds.ts";
 import type { Feed, FeedStart, OpenedFeed, Portion } from "../../src/control/events/feed.ts";
 import { createWakes, type Wakes } from "../../src/control/events/wakes.ts";
-import type { EventRow } from "../../src/domain/event.ts";
+import type { EventRow } from "../../src/domain/audit.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import { defaultStoreSettings, type StoreSettings } from "../../src/ports/store.ts";

@@ -3,8 +3,7 @@
 import { createSimulatedBus, noBusFaults } from "../../proof/simulation/bus/simulated-bus.ts";
 import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
 import type { Config } from "../../src/config.ts";
-import { createBackground } from "../../src/control/engine/background.ts";
-import { engineTerms } from "../../src/control/engine/engine.ts";
+import { createBackground, engineTerms } from "../../src/control/engine/engine.ts";
 import { hearHandovers } from "../../src/control/locks/announce-handover.ts";
 import type { AcquireLockAnswer, AcquireLockRequest, LockApi } from "../../src/control/locks/lock-api.ts";
 import { createLockWaiters } from "../../src/control/locks/lock-waiters.ts";

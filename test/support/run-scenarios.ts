@@ -1,8 +1,7 @@
 // The scenarios of the operations on runs, jobs, approvals and documents: each writes all that it ever can.
 import type { TenantKeys } from "../../src/adapters/redis/keys.ts";
 import type { LockName } from "../../src/domain/lock.ts";
-import type { RunId } from "../../src/domain/run.ts";
-import type { RunChange } from "../../src/domain/run-change.ts";
+import type { RunChange, RunId } from "../../src/domain/run.ts";
 import type { OperationName } from "../../src/ports/store.ts";
 import { call, type Harness, key } from "../../src/testing/conformance/harness.ts";
 import {

@@ -2,8 +2,7 @@
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
-import type { RunId } from "../../src/domain/run.ts";
-import { unchanged } from "../../src/domain/run-change.ts";
+import { type RunId, unchanged } from "../../src/domain/run.ts";
 import type { InterlockError } from "../../src/errors.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { admission, call, settings, silentLog, tenant } from "./sqlite-support.ts";

@@ -6,8 +6,7 @@ import { openSqliteCore, type Reply, type SqliteCore } from "../../src/adapters/
 import { openSqliteStore, type SqliteStoreOptions } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { digestOf, type Fingerprint } from "../../src/domain/reservation.ts";
-import { makeRunId, type RunId } from "../../src/domain/run.ts";
-import { unchanged } from "../../src/domain/run-change.ts";
+import { makeRunId, type RunId, unchanged } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Log } from "../../src/ports/ports.ts";
 import {

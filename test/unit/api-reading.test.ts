@@ -4,8 +4,7 @@ import { describe, expect, test } from "vitest";
 import { readCursor, writeCursor } from "../../src/api/cursor.ts";
 import { problemBody, problemOf } from "../../src/api/problem.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
-import { beyondLimits as lookingBeyond } from "../../src/domain/json-limits.ts";
-import { atOnce } from "../../src/domain/slices.ts";
+import { atOnce, beyondLimits as lookingBeyond } from "../../src/domain/slices.ts";
 import { readJson } from "../../src/domain/strict-json.ts";
 import { type ErrorCode, errors } from "../../src/errors.ts";
 

@@ -2,6 +2,9 @@
 import { describe, expect, test } from "vitest";
 import {
   beginOf,
+  describeChange,
+  describeRefusals,
+  type EventRow,
   headOf,
   linkRow,
   type Seal,
@@ -9,7 +12,6 @@ import {
   sealRows,
   secretIdOf,
 } from "../../src/domain/audit.ts";
-import { describeChange, describeRefusals } from "../../src/domain/audit-detail.ts";
 import {
   judgeSeal,
   readSeal,
@@ -18,7 +20,6 @@ import {
   unreadableSeal,
   writeSeal,
 } from "../../src/domain/audit-verdict.ts";
-import type { EventRow } from "../../src/domain/event.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 
 const tenant = "acme" as TenantId;

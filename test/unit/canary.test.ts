@@ -11,19 +11,22 @@ import {
   type SampledWindow,
   standings,
 } from "../../src/domain/canary.ts";
-import { guardText, judgeGuard, readGuard, withDefaultGuards } from "../../src/domain/canary-guard.ts";
 import {
   type ArmSamples,
   type BothArms,
   bucketOf,
   countOf,
+  guardText,
   type Histogram,
+  judgeGuard,
   mergedArms,
   mergedHistogram,
   noSamples,
   noSamplesAtAll,
   percentileMs,
-} from "../../src/domain/canary-samples.ts";
+  readGuard,
+  withDefaultGuards,
+} from "../../src/domain/canary-guard.ts";
 
 fc.configureGlobal({ seed: 1 });
 

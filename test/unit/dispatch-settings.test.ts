@@ -1,7 +1,6 @@
 // The settings of the dispatch check: where it may be, and which processes hold jobs for it.
 import { describe, expect, test } from "vitest";
-import { engineTerms } from "../../src/control/engine/engine.ts";
-import { withDispatchCheck } from "../../src/control/scheduler/holding.ts";
+import { engineTerms, withDispatchCheck } from "../../src/control/engine/engine.ts";
 import { loadConfig } from "../../src/load-config.ts";
 
 describe("the address of the check", () => {

@@ -1,9 +1,8 @@
 // What one commit may cost: evaluations share a budget, the rest follows in the next commit, and the run ends all the same.
 import { describe, expect, test, vi } from "vitest";
-import { apply } from "../../src/domain/engine/apply.ts";
+import { apply, firstCommit } from "../../src/domain/engine/apply.ts";
 import { changeWorkMax, defaultLimits } from "../../src/domain/engine/draft.ts";
 import { playDryRun } from "../../src/domain/engine/dry-run.ts";
-import { startRun } from "../../src/domain/engine/start.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import { workMax } from "../../src/domain/workflow/cel-budget.ts";
 import { type Fields, go, type Steps, start } from "./engine-examples.ts";
@@ -33,7 +32,7 @@ const recordsOf = (world: World) => new Map([...world.records].sort());
 function commitsOf(steps: Steps, input: JsonValue, limits = defaultLimits): readonly number[] {
   const compiled = compileText("wf", { id: "wf", steps });
   const facts = { runId, tenant, actor: "key_1", input, nowMs: 0, separateDuties: false };
-  const started = startRun(compiled, facts, limits);
+  const started = firstCommit(compiled, facts, limits);
   const costs = [started.work];
   const records = new Map<string, string | undefined>(
     started.change.records.map(({ key, body }) => [key, body]),
@@ -104,7 +103,7 @@ describe("the budget of a commit", () => {
       steps: { a: { type: "transform", input: { x: "${input.x}" } } },
     });
     const facts = { runId, tenant, actor: "key_1", input: { x: 1 }, nowMs: 1, separateDuties: false };
-    const startBy = (limit: number) => startRun(compiled, facts, { ...defaultLimits, workMax: limit });
+    const startBy = (limit: number) => firstCommit(compiled, facts, { ...defaultLimits, workMax: limit });
     expect([startBy(0), startBy(-5)]).toMatchObject([{ large: true, work: 0 }, { large: true }]);
     expect(startBy(1)).toMatchObject({ large: false, change: { status: "succeeded" } });
   });

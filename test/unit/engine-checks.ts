@@ -1,7 +1,6 @@
 // What every commit of a run must keep, checked by looking at all its records: counters, open children, nothing left behind.
 import assert from "node:assert/strict";
-import { childAt } from "../../src/domain/engine/instances.ts";
-import { attemptOf, parseTimer } from "../../src/domain/engine/keys.ts";
+import { attemptOf, childAt, parseTimer } from "../../src/domain/engine/keys.ts";
 import { isOpen, readStepRecord, type StepStatus } from "../../src/domain/engine/records.ts";
 import { isTerminal } from "../../src/domain/run.ts";
 import type { World } from "./engine-world.ts";

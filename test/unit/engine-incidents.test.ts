@@ -1,6 +1,6 @@
 // Incidents of engines like this one as tests: each says what must hold here.
 import { describe, expect, test } from "vitest";
-import { startRun } from "../../src/domain/engine/start.ts";
+import { firstCommit } from "../../src/domain/engine/apply.ts";
 import { always, broken, define, reads } from "./engine-sketches.ts";
 import { runId, tenant, World } from "./engine-world.ts";
 
@@ -94,7 +94,7 @@ describe("what must hold where coordination is known to go wrong", () => {
     const hashOf = (facts: object, payload: number, step = "ask") => {
       const compiled = define({ [step]: { type: "approval", input: always({ payload }) } });
       const given = { runId, tenant, actor: "ann", input: {}, nowMs: 1, separateDuties: false };
-      return startRun(compiled, { ...given, ...facts }).change.approvals[0]?.hash;
+      return firstCommit(compiled, { ...given, ...facts }).change.approvals[0]?.hash;
     };
     const hash = hashOf({}, 1);
     expect(hashOf({ actor: "bob", nowMs: 99, traceparent: "00-x", input: { other: 1 } }, 1)).toBe(hash);
@@ -123,7 +123,7 @@ describe("what must hold where coordination is known to go wrong", () => {
   test("a step is never said to run or wait without its job or approval in the same commit", () => {
     const compiled = define({ a: {}, ask: { type: "approval" } });
     const facts = { runId, tenant, actor: "ann", input: {}, nowMs: 1, separateDuties: false };
-    const { change } = startRun(compiled, facts);
+    const { change } = firstCommit(compiled, facts);
     expect(change.jobs.map(({ step }) => step)).toEqual(["a"]);
     expect(change.approvals.map(({ step }) => step)).toEqual(["ask"]);
     expect(change.records.map(({ key }) => key)).toEqual(

@@ -1,7 +1,6 @@
 // Another run that is being deleted while it is read: what is gone is said to be gone, and never taken for nothing.
 import { expect, test } from "vitest";
-import { apply } from "../../src/domain/engine/apply.ts";
-import type { RunView } from "../../src/domain/engine/contract.ts";
+import { apply, type RunView } from "../../src/domain/engine/apply.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { InboxEntry } from "../../src/domain/inbox.ts";
 import { parseRunId, type RunId } from "../../src/domain/run.ts";

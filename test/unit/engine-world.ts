@@ -2,8 +2,13 @@
 import assert from "node:assert/strict";
 import type { ApprovalId, ApprovalRequest, ApprovalState, Decision } from "../../src/domain/approval.ts";
 import type { DispatchVerdict } from "../../src/domain/dispatch.ts";
-import { apply } from "../../src/domain/engine/apply.ts";
-import type { EntryFate, NewRunFacts, RunView } from "../../src/domain/engine/contract.ts";
+import {
+  apply,
+  type EntryFate,
+  firstCommit,
+  type NewRunFacts,
+  type RunView,
+} from "../../src/domain/engine/apply.ts";
 import { defaultLimits, type EngineLimits } from "../../src/domain/engine/draft.ts";
 import { recordsFor } from "../../src/domain/engine/foresee.ts";
 import { parseOutsideKey } from "../../src/domain/engine/keys.ts";
@@ -16,12 +21,19 @@ import {
   shownStatus,
   untouched,
 } from "../../src/domain/engine/records.ts";
-import { startRun } from "../../src/domain/engine/start.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { InboxEntry, JobOutcome } from "../../src/domain/inbox.ts";
 import type { JobId, JobSpec } from "../../src/domain/job.ts";
-import { isTerminal, type ParentStep, parseRunId, type RunId, type RunStatus } from "../../src/domain/run.ts";
-import type { ChildRun, DeadLetter, RunChange } from "../../src/domain/run-change.ts";
+import {
+  type ChildRun,
+  type DeadLetter,
+  isTerminal,
+  type ParentStep,
+  parseRunId,
+  type RunChange,
+  type RunId,
+  type RunStatus,
+} from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
 import { checkCounts, checkNothingLeft } from "./engine-checks.ts";
@@ -106,7 +118,7 @@ export class World {
       this.isLarge = true;
       for (const { key, body } of options.child.run.records) this.records.set(key, body);
     } else {
-      const { change, large } = startRun(
+      const { change, large } = firstCommit(
         compiled,
         {
           runId: this.runId,

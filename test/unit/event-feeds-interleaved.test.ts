@@ -2,7 +2,7 @@
 // things, each client is shown every number after its place once, in order, and with the row that was written under it.
 import { expect, test } from "vitest";
 import type { FeedStart } from "../../src/control/events/feed.ts";
-import type { EventRow } from "../../src/domain/event.ts";
+import type { EventRow } from "../../src/domain/audit.ts";
 import { call } from "../../src/testing/conformance/harness.ts";
 import type { SeededRandom } from "../../src/testing/seeded-random.ts";
 import { type EventWorld, openEventWorld } from "../support/event-world.ts";

@@ -1,7 +1,7 @@
 // Feeds of a run's timeline: driven by the tenant's tail, shared by all who watch the run, and over when the run is.
 import { describe, expect, test } from "vitest";
 import type { FeedStart } from "../../src/control/events/feed.ts";
-import type { TimelineRow } from "../../src/control/events/source.ts";
+import type { TimelineRow } from "../../src/control/events/tail.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import {
   type Client,

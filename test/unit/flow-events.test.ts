@@ -1,6 +1,6 @@
 // Every flow wakes the watchers in its own process: none of them waits for a poll.
 import { expect, test } from "vitest";
-import type { EventRow } from "../../src/domain/event.ts";
+import type { EventRow } from "../../src/domain/audit.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { client } from "../support/event-world.ts";
 import { acme, ann, ben, FlowWorld, only, single } from "../support/flow-world.ts";

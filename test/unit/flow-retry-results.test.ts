@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { ClaimedJob } from "../../src/control/control-api.ts";
-import { createEngine } from "../../src/control/create-engine.ts";
+import { createEngine } from "../../src/control/engine/engine.ts";
 import { reportResult } from "../../src/control/jobs/report-result.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { loadConfig } from "../../src/load-config.ts";

@@ -1,9 +1,9 @@
 // The sweep in every process: all partitions, each by itself, whatever becomes of the others, until the process stops.
 import { describe, expect, test } from "vitest";
 import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
-import { createEngine } from "../../src/control/create-engine.ts";
-import { startSweeper } from "../../src/control/sweep/sweeper.ts";
-import type { Partition } from "../../src/domain/partition.ts";
+import { createEngine } from "../../src/control/engine/engine.ts";
+import { startSweeper } from "../../src/control/engine/sweeper.ts";
+import type { Partition } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { FlowWorld, work } from "../support/flow-world.ts";

@@ -1,6 +1,6 @@
 // Delays, timeouts and deadlines: exact while the process that set them lives, soon after its death, and never when cleared.
 import { describe, expect, test } from "vitest";
-import { createAlarms } from "../../src/control/engine/alarms.ts";
+import { createAlarms } from "../../src/control/engine/engine.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import {

@@ -1,8 +1,8 @@
 // What protects the gateway, by itself: failed authentications, requests under way, redaction, loopback addresses.
 import { describe, expect, test } from "vitest";
 import { makeKeyText } from "../../src/domain/api-key.ts";
+import { redacted } from "../../src/domain/excerpt.ts";
 import { isLoopback } from "../../src/domain/network-address.ts";
-import { redacted } from "../../src/domain/redacted.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import {
   createFailedAuthentications,

@@ -16,7 +16,7 @@ import {
   type RenewalOutcome,
   type RenewalRule,
   renewalRuleFor,
-} from "../../src/domain/lease.ts";
+} from "../../src/domain/lock.ts";
 import { loadConfig } from "../../src/load-config.ts";
 
 // Fixed, so that a green change stays green.

@@ -53,7 +53,7 @@ function knownLogLines(): ReadonlySet<string> {
   const named = [...source.matchAll(/log\s*\.(?:info|warn|error)\(\s*errors\.(\w+)\.message/g)].map(
     ([, code = ""]) => errors[code as keyof typeof errors].message,
   );
-  const causes = unionIn(textOf("src/domain/lease.ts"), "AbandonCause").map((cause) =>
+  const causes = unionIn(textOf("src/domain/lock.ts"), "AbandonCause").map((cause) =>
     cause.replaceAll("_", " "),
   );
   const contexts = unionIn(textOf("src/control/admission/start-under-lock.ts"), "CleanupContext");

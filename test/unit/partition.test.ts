@@ -1,9 +1,14 @@
 // Partitions: stored keys depend on the hash, so its values are pinned and its spread is checked.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { partitionCount, partitionLabel, partitionOf } from "../../src/domain/partition.ts";
 import { makeRunId, parseRunId } from "../../src/domain/run.ts";
-import { parseTenantId, type TenantId } from "../../src/domain/tenant.ts";
+import {
+  parseTenantId,
+  partitionCount,
+  partitionLabel,
+  partitionOf,
+  type TenantId,
+} from "../../src/domain/tenant.ts";
 
 // Fixed, so that a green change stays green.
 fc.configureGlobal({ seed: 1 });

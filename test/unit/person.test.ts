@@ -1,7 +1,14 @@
 // Persons behind keys: who may decide about whose run, how keys inherit their makers, and how long revoked keys stay listed.
 import { describe, expect, test } from "vitest";
-import { type ApiKeyRecord, personOf, withRevoked } from "../../src/domain/api-key.ts";
-import { lineageBelow, lineageMax, mayDecide, type Person } from "../../src/domain/person.ts";
+import {
+  type ApiKeyRecord,
+  lineageBelow,
+  lineageMax,
+  mayDecide,
+  type Person,
+  personOf,
+  withRevoked,
+} from "../../src/domain/api-key.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 
 const person = (owner: string, ...lineage: string[]): Person => ({ owner, lineage });

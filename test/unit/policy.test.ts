@@ -1,7 +1,7 @@
 // Which policies a run follows: shares by hash that are stable and grow, and the order of the layers.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { renewalRuleBy, renewalRuleFor } from "../../src/domain/lease.ts";
+import { renewalRuleBy, renewalRuleFor } from "../../src/domain/lock.ts";
 import { armOf, policiesFor, policiesSet, policyNames, settingsFor } from "../../src/domain/policy.ts";
 import type { Policies, Rollout, TenantSettings } from "../../src/domain/tenant.ts";
 

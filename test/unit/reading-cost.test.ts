@@ -2,8 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { resultsBody } from "../../src/api/schemas.ts";
 import { fingerprinting, fingerprintOf, type JsonValue } from "../../src/domain/fingerprint.ts";
-import { beyondLimits } from "../../src/domain/json-limits.ts";
-import { atOnce, inSlices, type Sliced } from "../../src/domain/slices.ts";
+import { atOnce, beyondLimits, inSlices, type Sliced } from "../../src/domain/slices.ts";
 import { readingJson, readJson } from "../../src/domain/strict-json.ts";
 import { readYaml } from "../../src/domain/workflow/yaml-text.ts";
 

@@ -1,6 +1,6 @@
 // Runs that a process remembers: everything they hold counts, and what does not fit is forgotten, the longest unused first.
 import { describe, expect, test } from "vitest";
-import { type CachedRun, createRunCache, KnownRecords } from "../../src/control/engine/run-cache.ts";
+import { type CachedRun, createRunCache, KnownRecords } from "../../src/control/engine/after-commit.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 

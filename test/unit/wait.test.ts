@@ -1,7 +1,7 @@
 // How long contenders wait: the bounds of every policy and shape, proved for all inputs.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { retryAfterSeconds, type WaitShape, waitDelayMs } from "../../src/domain/wait.ts";
+import { retryAfterSeconds, type WaitShape, waitDelayMs } from "../../src/domain/lock.ts";
 
 // Fixed, so that a green change stays green.
 fc.configureGlobal({ seed: 1 });

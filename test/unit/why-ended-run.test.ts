@@ -4,8 +4,7 @@ import type { StepRecord } from "../../src/domain/engine/records.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { explainEndedRun } from "../../src/domain/why/explain-run.ts";
-import { slotHolder } from "../../src/domain/why/explanation.ts";
-import type { EndedRunFacts } from "../../src/domain/why/facts.ts";
+import { type EndedRunFacts, slotHolder } from "../../src/domain/why/explanation.ts";
 
 const runId = "run_07_0123456789abcdef" as RunId;
 const endedAtMs = 1_800_000_000_000;

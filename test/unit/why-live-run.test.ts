@@ -7,8 +7,7 @@ import type { Fence } from "../../src/domain/lock.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { explainLiveRun, itemsMax } from "../../src/domain/why/explain-run.ts";
-import type { Waiting } from "../../src/domain/why/explanation.ts";
-import type { LiveRunFacts, Part, StepFacts } from "../../src/domain/why/facts.ts";
+import type { LiveRunFacts, Part, StepFacts, Waiting } from "../../src/domain/why/explanation.ts";
 
 const runId = "run_07_0123456789abcdef" as RunId;
 const jobId = `${runId}:a@1` as JobId;

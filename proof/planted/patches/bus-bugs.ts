@@ -91,7 +91,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "a process that was cut off finds the jobs it missed and claims none: its workers wait for the sweep",
     outage,
     {
-      file: "src/control/jobs/look-for-jobs.ts",
+      file: "src/control/jobs/claim-jobs.ts",
       find: `      if (found.kind === "found") await claimMatches(engine, tenant, topics);`,
       replace: `      if (found.kind !== "found") await claimMatches(engine, tenant, topics);`,
     },
@@ -101,7 +101,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "a hint that the bus did not take is not told again: others hear of the job from the sweep",
     outage,
     {
-      file: "src/control/jobs/publish-job.ts",
+      file: "src/control/jobs/hints.ts",
       find: `if (publication.kind === "unavailable") pendingPublications.keep(stream, message);`,
       replace: `if (publication.kind === "unavailable") pendingPublications.close();`,
     },

@@ -80,11 +80,11 @@ export const plantedDispatchBugs: readonly TextPatch[] = [
     what: "a scheduler whose lease is over still brings what its check says, and leaves it to the store to refuse it",
     edits: [
       {
-        file: "src/control/scheduler/ask-check.ts",
+        file: "src/control/jobs/scheduler.ts",
         find: `  signal.throwIfAborted();\n  return answer;`,
         replace: "  return answer;",
       },
-      { file: "src/control/scheduler/dispatch-job.ts", find: "  lease.check();\n", replace: "" },
+      { file: "src/control/jobs/scheduler.ts", find: "  lease.check();\n", replace: "" },
     ],
     tests: [flows],
   },
@@ -93,13 +93,13 @@ export const plantedDispatchBugs: readonly TextPatch[] = [
       "held-hint-to-workers",
       "held jobs are told to workers instead of the scheduler: nobody ever asks the check",
     ],
-    "src/control/jobs/publish-job.ts",
+    "src/control/jobs/hints.ts",
     [`  if (held === true) return "checks";\n`, `  void held;\n`],
     flows,
   ),
   bug(
     ["trouble-lets-go", "a check that is down allows everything"],
-    "src/control/scheduler/ask-check.ts",
+    "src/control/jobs/scheduler.ts",
     [
       `    return { kind: "trouble", cause: shortened(error instanceof Error ? error.message : String(error)) };`,
       `    void error;\n    return { kind: "answered", answer: { verdict: "allow" } };`,

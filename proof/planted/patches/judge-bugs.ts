@@ -36,7 +36,7 @@ export const plantedJudgeBugs: readonly TextPatch[] = [
     what: "writers of a place in ctx are not counted: references times writers has no limit",
     edits: [
       {
-        file: "src/domain/workflow/step-reads.ts",
+        file: "src/domain/workflow/step-expressions.ts",
         find: "return 1 + ids.length + (examined >> 4);",
         replace: "return 1 + (ids.length >> 20) + (examined >> 20);",
       },

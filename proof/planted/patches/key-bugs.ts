@@ -67,7 +67,7 @@ export const plantedKeyBugs: readonly TextPatch[] = [
     what: "a key that the requester made for somebody else approves its run",
     edits: [
       {
-        file: "src/domain/person.ts",
+        file: "src/domain/api-key.ts",
         find: "if (has(approver, requester.owner))",
         replace: "if (has(requester, requester.owner))",
       },

@@ -27,7 +27,7 @@ export const plantedLanguageBugs: readonly TextPatch[] = [
     {
       name: "withdraw-forgets-the-first",
       what: "a step that fails leaves its first child running",
-      file: "src/domain/engine/withdraw.ts",
+      file: "src/domain/engine/settle-step.ts",
       find: "index >= 0 && open > 0",
       replace: "index > 0 && open > 0",
     },
@@ -83,7 +83,7 @@ export const plantedLanguageBugs: readonly TextPatch[] = [
     {
       name: "retry-takes-the-other-branch",
       what: "after a retry a step begins that its switch has passed over",
-      file: "src/domain/engine/revive.ts",
+      file: "src/domain/engine/try-again.ts",
       find: "    ...(isUntaken(draft.compiled, step, before) ? { untaken: true } : {}),",
       replace: "    ...(isUntaken(draft.compiled, step, before) ? {} : {}),",
     },
@@ -93,7 +93,7 @@ export const plantedLanguageBugs: readonly TextPatch[] = [
     {
       name: "retry-asks-workers-for-anything",
       what: "the retry of a dead letter puts up a job also for a step that no worker does",
-      file: "src/domain/engine/revive.ts",
+      file: "src/domain/engine/try-again.ts",
       find: '  return type === "delay" || type === "approval" ? "begin" : undefined;',
       replace: '  return "put up";',
     },
@@ -103,7 +103,7 @@ export const plantedLanguageBugs: readonly TextPatch[] = [
     {
       name: "loop-ends-without-its-until",
       what: "a loop that was told when to stop succeeds although it never was done",
-      file: "src/domain/engine/loop.ts",
+      file: "src/domain/engine/children.ts",
       find: "if (step.loop.while === undefined && step.loop.until === undefined) {",
       replace: "if (step.loop.while === undefined) {",
     },

@@ -35,7 +35,7 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
     what: "the renewal policy continue also lets work of high risk go on without its lock",
     edits: [
       {
-        file: "src/domain/lease.ts",
+        file: "src/domain/lock.ts",
         find: `if (risk === "high" || choice === "by_risk")`,
         replace: `if (choice === "by_risk")`,
       },

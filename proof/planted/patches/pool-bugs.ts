@@ -72,7 +72,7 @@ export const plantedPoolBugs: readonly TextPatch[] = [
     what: "workers of a draining pool still get jobs: a deployment kills work that has just begun",
     edits: [
       {
-        file: "src/domain/place.ts",
+        file: "src/domain/job.ts",
         find: `  if (ofPool?.draining === true) return "pool_draining";
 `,
         replace: "",
@@ -103,7 +103,7 @@ export const plantedPoolBugs: readonly TextPatch[] = [
         replace: "each.free() > 0",
       },
       {
-        file: "src/control/jobs/claim-matches.ts",
+        file: "src/control/jobs/claim-jobs.ts",
         find: `answer.kind === "judged" && granted < batch.length`,
         replace: "false",
       },

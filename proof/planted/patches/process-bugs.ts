@@ -31,7 +31,7 @@ export const plantedProcessBugs: readonly TextPatch[] = [
     what: "other processes are not told which tenants have changed: their streams wait for a poll",
     edits: [
       {
-        file: "src/control/events/announce-changes.ts",
+        file: "src/control/events/wakes.ts",
         find: `if (changed.size > 0) bus.announce`,
         replace: `if (changed.size > 1_000) bus.announce`,
       },

@@ -12,7 +12,7 @@ export const plantedSchemaBugs: readonly TextPatch[] = [
     what: "a schema that doubles at every level is accepted",
     edits: [
       {
-        file: "src/domain/workflow/schema-reading.ts",
+        file: "src/domain/workflow/json-schema.ts",
         find: "    node.size += inner.size;",
         replace: "    node.size += 1;",
       },
@@ -24,7 +24,7 @@ export const plantedSchemaBugs: readonly TextPatch[] = [
     what: "a new definition may use a keyword that nobody counts",
     edits: [
       {
-        file: "src/domain/workflow/schema-reading.ts",
+        file: "src/domain/workflow/json-schema.ts",
         find: 'else if (walk.mode === "new" && !keyword.startsWith("x-"))',
         replace: 'else if (keyword === "unknown" && !keyword.startsWith("x-"))',
       },
@@ -36,7 +36,7 @@ export const plantedSchemaBugs: readonly TextPatch[] = [
     what: "a workflow that was saved before the rules does not load any more",
     edits: [
       {
-        file: "src/domain/workflow/schema-reading.ts",
+        file: "src/domain/workflow/json-schema.ts",
         find: 'else if (walk.mode === "new" && !keyword.startsWith("x-"))',
         replace: 'else if (!keyword.startsWith("x-"))',
       },

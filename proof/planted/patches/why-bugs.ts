@@ -74,7 +74,7 @@ export const plantedWhyBugs: readonly TextPatch[] = [
     "a worker with one place waits in vain behind a job that was called off",
     "test/unit/flow-polls.test.ts",
     {
-      file: "src/control/jobs/claim-matches.ts",
+      file: "src/control/jobs/claim-jobs.ts",
       find: `if (!isWorthAnother) return { granted };`,
       replace: `if (granted >= 0) return { granted };`,
     },

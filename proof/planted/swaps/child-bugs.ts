@@ -2,8 +2,7 @@
 import type { Context } from "../../../src/adapters/operations/context.ts";
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
 import { orderedNumber } from "../../../src/adapters/operations/records.ts";
-import { isTerminal } from "../../../src/domain/run.ts";
-import type { RunChange } from "../../../src/domain/run-change.ts";
+import { isTerminal, type RunChange } from "../../../src/domain/run.ts";
 import type { RequestOf } from "../../../src/ports/store.ts";
 import type { Swap } from "../planted-bug.ts";
 import { mapping, over } from "./broken-records.ts";

@@ -1,7 +1,7 @@
 // Which answers may have had an effect, where an operation may write, and how many audit rows its changes call for.
-import { partitionLabel, partitionOf } from "../../../src/domain/partition.ts";
+
 import { isTerminal } from "../../../src/domain/run.ts";
-import type { TenantId } from "../../../src/domain/tenant.ts";
+import { partitionLabel, partitionOf, type TenantId } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
 import type { Change } from "./journaled-records.ts";
 import { tenantOf } from "./known-state.ts";

@@ -1,9 +1,8 @@
 // Jobs: claimed only when they may be, reported once, never forgotten while they can be worked on (INV-11, 20, 21, 22).
 import { type JobState, orderedNumber } from "../../../src/adapters/operations/records.ts";
 import { type JobSpec, parseJobId } from "../../../src/domain/job.ts";
-import { partitionLabel, partitionOf } from "../../../src/domain/partition.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
-import type { TenantId } from "../../../src/domain/tenant.ts";
+import { partitionLabel, partitionOf, type TenantId } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
 import type { Marks } from "../invariants/marks.ts";
 import { mustHold } from "../invariants/violation.ts";

@@ -1,6 +1,6 @@
 // Places of running jobs: the sets that limits are counted by hold exactly the jobs that run, and no claim goes past a limit.
 import type { JobState } from "../../../src/adapters/operations/records.ts";
-import { hasLimits, poolLimits, topicLimits } from "../../../src/domain/place.ts";
+import { hasLimits, poolLimits, topicLimits } from "../../../src/domain/job.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
 import type { Marks } from "../invariants/marks.ts";

@@ -2,9 +2,8 @@
 
 import { orderedNumber, type RunState } from "../../../src/adapters/operations/records.ts";
 import { drainsMax, type InboxEntry } from "../../../src/domain/inbox.ts";
-import { partitionLabel, partitionOf } from "../../../src/domain/partition.ts";
-import { isTerminal, type RunId, type RunStatus } from "../../../src/domain/run.ts";
-import type { ChildRun } from "../../../src/domain/run-change.ts";
+import { type ChildRun, isTerminal, type RunId, type RunStatus } from "../../../src/domain/run.ts";
+import { partitionLabel, partitionOf } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
 import type { Marks } from "../invariants/marks.ts";
 import { mustHold } from "../invariants/violation.ts";

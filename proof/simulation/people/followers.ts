@@ -2,7 +2,7 @@
 
 import { orderedNumber } from "../../../src/adapters/operations/records.ts";
 import type { Feed } from "../../../src/control/events/feed.ts";
-import type { EventRow } from "../../../src/domain/event.ts";
+import type { EventRow } from "../../../src/domain/audit.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";

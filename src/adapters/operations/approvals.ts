@@ -1,6 +1,6 @@
 // Approvals as records: reading them, and the check that a decision passes before it becomes an entry.
 import type { Approval } from "../../domain/approval.ts";
-import { decisionDetail } from "../../domain/audit-detail.ts";
+import { decisionDetail } from "../../domain/audit.ts";
 import type { NewEntry } from "../../domain/inbox.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";

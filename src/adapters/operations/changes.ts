@@ -1,8 +1,13 @@
 // Applies the change of one commit to a run: records, jobs, timers, approvals, timeline, event, and what its end entails.
 import type { ApprovalRequest } from "../../domain/approval.ts";
 import type { ReservationDigest } from "../../domain/reservation.ts";
-import { isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts";
-import type { RunChange, TimerRequest } from "../../domain/run-change.ts";
+import {
+  isTerminal,
+  type RunChange,
+  type RunId,
+  type TerminalStatus,
+  type TimerRequest,
+} from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { tellParent } from "./children.ts";
 import { type Context, nowMs } from "./context.ts";

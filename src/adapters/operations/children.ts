@@ -1,6 +1,11 @@
 // Trees of runs: a commit creates and cancels children in its own operation, and the end of a child tells its parent.
-import { isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts";
-import type { ChildRun, RunChange } from "../../domain/run-change.ts";
+import {
+  type ChildRun,
+  isTerminal,
+  type RunChange,
+  type RunId,
+  type TerminalStatus,
+} from "../../domain/run.ts";
 import { type Context, nowMs } from "./context.ts";
 import { orderedNumber, type RunState } from "./records.ts";
 import { appendEntry, putState, scopeOf } from "./run-records.ts";

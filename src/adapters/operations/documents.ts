@@ -1,8 +1,13 @@
 // Documents: named texts with a revision. Dead letters are documents that retention removes.
-import { type Collection, collectionQuotas, isEventful } from "../../domain/document.ts";
-import { quotaOf } from "../../domain/quota.ts";
-import type { DeadLetter } from "../../domain/run-change.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+
+import type { DeadLetter } from "../../domain/run.ts";
+import {
+  type Collection,
+  collectionQuotas,
+  isEventful,
+  quotaOf,
+  type TenantId,
+} from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
 import { clearDue, setDue } from "./due.ts";

@@ -1,7 +1,7 @@
 // What becomes due in a partition, in one order of time: the sweep takes from its front and never searches.
-import { partitionLabel, partitionOf } from "../../domain/partition.ts";
+
 import type { RunId } from "../../domain/run.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import { partitionLabel, partitionOf, type TenantId } from "../../domain/tenant.ts";
 import type { Context } from "./context.ts";
 import { orderedNumber } from "./records.ts";
 

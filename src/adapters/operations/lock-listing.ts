@@ -1,7 +1,6 @@
 // Lists the locks of a tenant that are held now, in the order of their names.
 import { dueLookedAtMax, locksLookedAtMax } from "../../domain/lock.ts";
-import { partitionLabel, partitionOf } from "../../domain/partition.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import { partitionLabel, partitionOf, type TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import type { Context } from "./context.ts";
 import { readDueMember } from "./due.ts";

@@ -8,9 +8,7 @@ import {
   type LockNamespace,
   type LockToken,
 } from "../../domain/lock.ts";
-import { partitionLabel, partitionOf } from "../../domain/partition.ts";
-import { quotaOf } from "../../domain/quota.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import { partitionLabel, partitionOf, quotaOf, type TenantId } from "../../domain/tenant.ts";
 import type { HeldLock, LockGrant } from "../../ports/lock-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";

@@ -1,6 +1,12 @@
 // Running jobs as members of two sets, their topic's and their pool's: counted by the sets' sizes, never beside them.
-import type { Job } from "../../domain/job.ts";
-import { defaultPool, hasLimits, judgePlace, type Place, type PlaceRefusal } from "../../domain/place.ts";
+import {
+  defaultPool,
+  hasLimits,
+  type Job,
+  judgePlace,
+  type Place,
+  type PlaceRefusal,
+} from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Context } from "./context.ts";
 import { readTenant } from "./tenants.ts";

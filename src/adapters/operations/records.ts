@@ -1,6 +1,6 @@
 // The state that operations work on: records of a few kinds, each in a scope and ordered by member within it.
 import type { Approval } from "../../domain/approval.ts";
-import type { EventRow } from "../../domain/event.ts";
+import type { EventRow } from "../../domain/audit.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { Job } from "../../domain/job.ts";
 import type { Fence, LockToken } from "../../domain/lock.ts";

@@ -1,7 +1,7 @@
 // The operations that admit, create, list and load runs; slots are the members of the tenant's active index.
-import { quotaOf } from "../../domain/quota.ts";
+
 import type { RunHeader, RunId } from "../../domain/run.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import { quotaOf, type TenantId } from "../../domain/tenant.ts";
 import type { NewRun, StartRefusal } from "../../ports/admission-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { applyChange } from "./changes.ts";

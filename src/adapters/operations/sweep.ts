@@ -1,10 +1,9 @@
 // The sweep of one partition: handles what is due, at most 100 things, and says what a process must do next.
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { JobId } from "../../domain/job.ts";
-import { partitionLabel } from "../../domain/partition.ts";
 import type { Fingerprint, ReservationDigest } from "../../domain/reservation.ts";
 import { isTerminal, type RunId } from "../../domain/run.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import { partitionLabel, type TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";
 import { removeExpiredLetter } from "./documents.ts";

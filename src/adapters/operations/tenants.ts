@@ -1,5 +1,5 @@
 // The tenant's record: its settings, and the number of its last event row.
-import type { EventRow } from "../../domain/event.ts";
+import type { EventRow } from "../../domain/audit.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs } from "./context.ts";

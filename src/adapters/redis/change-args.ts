@@ -1,7 +1,6 @@
 // A run's change as arguments of a script, in the order that lua/parts/plan-change.lua describes.
 import type { JobSpec } from "../../domain/job.ts";
-import { isTerminal } from "../../domain/run.ts";
-import type { ChildRun, RunChange } from "../../domain/run-change.ts";
+import { type ChildRun, isTerminal, type RunChange } from "../../domain/run.ts";
 import type { StoreSettings } from "../../ports/store.ts";
 import { approvalArgs } from "./approval-format.ts";
 import { jobTail, workerWord } from "./job-format.ts";

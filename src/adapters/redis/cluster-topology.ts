@@ -1,5 +1,5 @@
 // The masters of a Cluster and the partitions they hold, looked up again when a server redirects or does not answer.
-import { allPartitions, type Partition, partitionCount, partitionLabel } from "../../domain/partition.ts";
+import { allPartitions, type Partition, partitionCount, partitionLabel } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 import { Connection, type ConnectionPorts, type Delivery } from "./connection.ts";
 import { type ServerAddress, sameClusterAddress } from "./server-address.ts";

@@ -1,5 +1,5 @@
 // The operations on documents as script calls.
-import { type Collection, collectionQuotas, type Document } from "../../domain/document.ts";
+import { type Collection, collectionQuotas, type Document } from "../../domain/tenant.ts";
 import type { StoreSettings } from "../../ports/store.ts";
 import type { TenantKeys } from "./keys.ts";
 import { credentialWord, type ScriptCall, unexpected, wholeMs } from "./script-call.ts";

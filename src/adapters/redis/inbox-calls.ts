@@ -1,6 +1,6 @@
 // The operations on a run's inbox as script calls: deliver, take, commit.
 import type { Approval } from "../../domain/approval.ts";
-import { decisionDetail } from "../../domain/audit-detail.ts";
+import { decisionDetail } from "../../domain/audit.ts";
 import {
   drainEntriesMax,
   drainsMax,

@@ -1,8 +1,17 @@
 // A job as one text in its run's hash: words that scripts compare and exchange, then what only we read.
 import type { CheckedVerdict } from "../../domain/dispatch.ts";
-import type { ClaimTerms, ClaimToken, Job, JobHint, JobId, JobSpec, JobState } from "../../domain/job.ts";
+import {
+  type ClaimTerms,
+  type ClaimToken,
+  defaultPool,
+  type Job,
+  type JobHint,
+  type JobId,
+  type JobSpec,
+  type JobState,
+  type Place,
+} from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
-import { defaultPool, type Place } from "../../domain/place.ts";
 import type { RunId } from "../../domain/run.ts";
 import { InterlockError } from "../../errors.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";

@@ -1,11 +1,15 @@
 // Builds the Redis keys that calls name: `<prefix>:{pNN}:<kind>:<parts>`, each part encoded so that no two names collide.
 import type { ApprovalId } from "../../domain/approval.ts";
-import type { Collection } from "../../domain/document.ts";
 import type { LockName } from "../../domain/lock.ts";
-import { type Partition, partitionLabel, partitionOf } from "../../domain/partition.ts";
 import type { ReservationDigest } from "../../domain/reservation.ts";
 import type { RunId } from "../../domain/run.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import {
+  type Collection,
+  type Partition,
+  partitionLabel,
+  partitionOf,
+  type TenantId,
+} from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 
 /** What the tenants of a partition share. The partition in braces is the Cluster's hash tag: one script may touch all of them. */

@@ -1,5 +1,5 @@
 // What must hold before the store is used: suitable servers, and partitions written in our schema version.
-import { allPartitions, type Partition, partitionLabel } from "../../domain/partition.ts";
+import { allPartitions, type Partition, partitionLabel } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { Connection } from "./connection.ts";

@@ -1,5 +1,5 @@
 // Every operation of the store port as a script call: one table, so that a missing one does not compile.
-import type { Partition } from "../../domain/partition.ts";
+import type { Partition } from "../../domain/tenant.ts";
 import type { OperationName, RequestOf } from "../../ports/store.ts";
 import { getApproval, listApprovals } from "./approval-calls.ts";
 import { getDocument, listDocuments, putDocument, removeDocument } from "./document-calls.ts";

@@ -1,5 +1,5 @@
 // Runs a script where its partition is: by its SHA-1, with its source where Redis does not have it, after redirections.
-import type { Partition } from "../../domain/partition.ts";
+import type { Partition } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { Delivery, SendOptions } from "./connection.ts";
 import type { Script } from "./scripts.ts";

@@ -1,5 +1,5 @@
 // Estimates the store's time: the last time that each partition reported, plus what has passed here since.
-import { type Partition, partitionCount } from "../../domain/partition.ts";
+import { type Partition, partitionCount } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
 
 export class StoreTimes {

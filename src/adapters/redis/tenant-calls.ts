@@ -1,8 +1,7 @@
 // The operations on a tenant's settings and event rows as script calls.
-import type { EventRow, EventType } from "../../domain/event.ts";
-import { hasLimits } from "../../domain/place.ts";
-import { storeQuotaNames } from "../../domain/quota.ts";
-import type { TenantSettings } from "../../domain/tenant.ts";
+import type { EventRow, EventType } from "../../domain/audit.ts";
+import { hasLimits } from "../../domain/job.ts";
+import { storeQuotaNames, type TenantSettings } from "../../domain/tenant.ts";
 import { encode } from "./keys.ts";
 import { credentialWord, jsonWord, type ScriptCall, unexpected } from "./script-call.ts";
 

@@ -1,5 +1,5 @@
 // Which server holds a partition. With one server it is always the same; Sentinels and a Cluster have files of their own.
-import type { Partition } from "../../domain/partition.ts";
+import type { Partition } from "../../domain/tenant.ts";
 import type { Connection, Delivery } from "./connection.ts";
 
 export type Topology = {

@@ -1,6 +1,6 @@
 // interlock audit: every change with its hash, and whether all of them are as they were recorded.
 import { InvalidArgumentError, Option } from "commander";
-import { type EventType, eventTypes } from "../../domain/event.ts";
+import { type EventType, eventTypes } from "../../domain/audit.ts";
 import type { AuditVerdict } from "../../sdk/groups/care.ts";
 import type { Cli, Context } from "../context.ts";
 import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";

@@ -1,5 +1,5 @@
 // interlock canary: policies on trial for a share of the runs, both sides shown live, and the verdict.
-import { type CanaryMetric, canaryMetrics, shown } from "../../domain/canary-metrics.ts";
+import { type CanaryMetric, canaryMetrics, shown } from "../../domain/canary-guard.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
 import { showList } from "../lists.ts";

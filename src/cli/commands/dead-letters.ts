@@ -2,7 +2,7 @@
 import { Option } from "commander";
 import { type LetterState, letterStates } from "../../domain/dead-letter.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
-import { type DeadLetterReason, deadLetterReasons } from "../../domain/run-change.ts";
+import { type DeadLetterReason, deadLetterReasons } from "../../domain/run.ts";
 import type { Cli, Context } from "../context.ts";
 import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
 import { UsageError } from "../run-program.ts";

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import type { Config } from "../../config.ts";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
-import { isNearlySpent } from "../../domain/quota.ts";
+import { isNearlySpent } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 import { loadConfig } from "../../load-config.ts";
 import type { Finding } from "../../ports/ports.ts";

@@ -2,7 +2,7 @@
 import { type Command, Option } from "commander";
 import { isPlatformRole, type KeyRole, keyRoles } from "../../domain/api-key.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
-import { isNearlySpent, quotaNames } from "../../domain/quota.ts";
+import { isNearlySpent, quotaNames } from "../../domain/tenant.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
 import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";

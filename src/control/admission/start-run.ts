@@ -13,9 +13,10 @@ import type { Ports } from "../../ports/ports.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
 import type { StartNotes } from "../canaries/samples.ts";
-import { type Engine, settingsOf } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
 import { startUnderLock } from "./start-under-lock.ts";
+import { settingsOf } from "./tenant-cache.ts";
 
 /** What admission needs of the engine. */
 export type Gate = Pick<Engine, "ports" | "config" | "terms" | "tenants" | "platform">;

@@ -1,6 +1,7 @@
 // The lock strategy: reserve the key, count the active runs and create the run while holding the tenant's admission lock.
+
+import { redacted } from "../../domain/excerpt.ts";
 import { admissionLock } from "../../domain/lock.ts";
-import { redacted } from "../../domain/redacted.ts";
 import type { KeyRequest } from "../../ports/admission-operations.ts";
 import type { RequestOf } from "../../ports/store.ts";
 import { ask, askUntilKnown } from "../ask-until-known.ts";

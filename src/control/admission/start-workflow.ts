@@ -1,18 +1,14 @@
 // Starts a run of a workflow: its first steps are decided before the store is asked, so that one operation does it all.
-import type { NewRunFacts } from "../../domain/engine/contract.ts";
-import { problemsOfInput } from "../../domain/engine/input-problems.ts";
-import { startRun as firstCommit } from "../../domain/engine/start.ts";
-import type { RunId } from "../../domain/run.ts";
-import { unchanged } from "../../domain/run-change.ts";
+import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/engine/apply.ts";
+import { type RunId, unchanged } from "../../domain/run.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
 import { admissionOutcomes } from "../../metrics.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
 import type { RequestOf } from "../../ports/store.ts";
 import type { StartWorkflowRequest } from "../control-api.ts";
-import { afterCommit, remember } from "../engine/after-commit.ts";
+import { afterCommit, KnownRecords, remember } from "../engine/after-commit.ts";
 import { drainRun } from "../engine/drain-run.ts";
-import { type Engine, settingsOf } from "../engine/engine.ts";
-import { KnownRecords } from "../engine/run-cache.ts";
+import type { Engine } from "../engine/engine.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
 import type { CurrentWorkflow } from "../workflows/definitions.ts";
 import { withHolders } from "./slot-holders.ts";
@@ -25,6 +21,7 @@ import {
   type StartAnswer,
   startRun,
 } from "./start-run.ts";
+import { settingsOf } from "./tenant-cache.ts";
 
 export async function startWorkflow(
   engine: Engine,

@@ -1,6 +1,9 @@
-// Remembers tenants' settings for a few seconds, so that a start does not cost a call for them.
+// The settings of tenants, remembered for a few seconds, so that a start does not cost a call for them.
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
+import type { StoreOf } from "../../ports/store.ts";
+import { ask } from "../ask-until-known.ts";
+import type { Engine } from "../engine/engine.ts";
 
 export type TenantCache = {
   /** The settings as they were last learnt, unless that is too long ago. */
@@ -54,4 +57,18 @@ export function createTenantCache(clock: Clock, keepMs: number): TenantCache {
       reads.delete(tenant);
     },
   };
+}
+
+/** The tenant's settings as of at most a few seconds ago; undefined when the store does not answer. */
+export function settingsOf(
+  engine: Pick<Engine<StoreOf<"tenants">>, "ports" | "terms" | "tenants">,
+  tenant: TenantId,
+): TenantSettings | undefined | Promise<TenantSettings | undefined> {
+  const { tenants } = engine;
+  const known = tenants.recall(tenant);
+  if (known !== undefined) return known;
+  return tenants.shareRead(tenant, async () => {
+    const answer = await ask(engine, "getTenant", { tenant });
+    return answer.kind === "tenant" ? answer.record.settings : undefined;
+  });
 }

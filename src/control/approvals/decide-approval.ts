@@ -1,17 +1,19 @@
 // A human's decision on a step: one atomic operation, or the same under the approval lock (the baseline).
+
+import { mayDecide } from "../../domain/api-key.ts";
 import type { Approval, ApprovalId } from "../../domain/approval.ts";
 import { factsRecordKey } from "../../domain/engine/keys.ts";
 import { readFacts } from "../../domain/engine/records.ts";
 import { parseJobId } from "../../domain/job.ts";
-import { mayDecide } from "../../domain/person.ts";
+import { retryAfterSeconds } from "../../domain/lock.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { retryAfterSeconds } from "../../domain/wait.ts";
 import { troubleOf } from "../acting.ts";
+import { settingsOf } from "../admission/tenant-cache.ts";
 import { ask } from "../ask-until-known.ts";
 import type { DecideAnswer, DecideRequest, Trouble } from "../control-api.ts";
 import { deliverEntry } from "../engine/deliver-entry.ts";
-import { type Engine, settingsOf } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
 import { withLease } from "../locks/with-lease.ts";
 
 export async function decideApproval(engine: Engine, request: DecideRequest): Promise<DecideAnswer> {

@@ -1,6 +1,5 @@
 // Reads a tenant's audit trail page by page, each record with its hash where it is sealed.
-import { sealedRowsMax } from "../../domain/audit.ts";
-import type { EventRow } from "../../domain/event.ts";
+import { type EventRow, sealedRowsMax } from "../../domain/audit.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";

@@ -1,5 +1,5 @@
 // Seals the audit trails of tenants that this process has changed, or has heard of; and now and then those of all.
-import { redacted } from "../../domain/redacted.ts";
+import { redacted } from "../../domain/excerpt.ts";
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { Engine } from "../engine/engine.ts";

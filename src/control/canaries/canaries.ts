@@ -1,7 +1,6 @@
 // Canaries as operators start, see and end them.
 import { type Canary, type CanaryBook, missing, standings } from "../../domain/canary.ts";
-import { withDefaultGuards } from "../../domain/canary-guard.ts";
-import { familiesOf } from "../../domain/canary-metrics.ts";
+import { familiesOf, withDefaultGuards } from "../../domain/canary-guard.ts";
 import type { PolicyName } from "../../domain/policy.ts";
 import { orderedUnique } from "../../domain/run.ts";
 import type { Engine } from "../engine/engine.ts";

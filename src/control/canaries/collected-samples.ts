@@ -1,6 +1,6 @@
 // The samples of all processes, as far as this one has heard of them: the latest windows of each canary, and the sum of all.
 import type { CanaryBook, SampledWindow } from "../../domain/canary.ts";
-import { type BothArms, mergedArms, noSamplesAtAll } from "../../domain/canary-samples.ts";
+import { type BothArms, mergedArms, noSamplesAtAll } from "../../domain/canary-guard.ts";
 import type { WindowSamples } from "./samples.ts";
 
 export type CollectedSamples = {

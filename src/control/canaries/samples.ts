@@ -1,5 +1,5 @@
 // Samples of the canaries' two sides as this process takes them: gathered by window, and taken out when a window is over.
-import { type ArmSamples, type BothArms, bucketOf, noSamples } from "../../domain/canary-samples.ts";
+import { type ArmSamples, type BothArms, bucketOf, noSamples } from "../../domain/canary-guard.ts";
 import type { AssignedPolicies, RolloutArm } from "../../domain/policy.ts";
 import type { Metrics } from "../../ports/ports.ts";
 

@@ -1,6 +1,6 @@
 // What every process does for canaries: tells the others what it has measured, hears what they have, and, as an engine, judges.
 import { type Canary, judgeCanary } from "../../domain/canary.ts";
-import type { ArmSamples } from "../../domain/canary-samples.ts";
+import type { ArmSamples } from "../../domain/canary-guard.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { Engine } from "../engine/engine.ts";
 import { recordOf } from "../policies/change-scope.ts";

@@ -1,8 +1,7 @@
 // Lists dead letters in the order of their ids, by reason and state.
 import { type Letter, type LetterState, readLetter } from "../../domain/dead-letter.ts";
-import type { Document } from "../../domain/document.ts";
-import type { DeadLetterReason } from "../../domain/run-change.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import type { DeadLetterReason } from "../../domain/run.ts";
+import type { Document, TenantId } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";

@@ -1,14 +1,12 @@
 // The owner of a run applies what waits in its inbox, commit by commit, until nothing does.
 import { poisonedBody } from "../../domain/dead-letter.ts";
-import { apply } from "../../domain/engine/apply.ts";
-import type { Applied } from "../../domain/engine/contract.ts";
+import { type Applied, apply } from "../../domain/engine/apply.ts";
 import { payloadsPerRound } from "../../domain/engine/draft.ts";
 import { recordsFor } from "../../domain/engine/foresee.ts";
-import { isSmall, parseOutsideKey, treeFullKey } from "../../domain/engine/keys.ts";
+import { isSmall, type OutsideKey, parseOutsideKey, treeFullKey } from "../../domain/engine/keys.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { LockToken } from "../../domain/lock.ts";
-import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
-import { type RunChange, unchanged } from "../../domain/run-change.ts";
+import { isTerminal, type RunChange, type RunHeader, type RunId, unchanged } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { Clock } from "../../ports/ports.ts";
@@ -18,10 +16,9 @@ import type { Acquisition } from "../locks/acquire-lease.ts";
 import { instantOf } from "../locks/lease-target.ts";
 import type { LeaseTerms } from "../locks/lease-terms.ts";
 import { holdLease, type Lease } from "../locks/with-lease.ts";
-import { afterCommit, countFate, remember } from "./after-commit.ts";
+import type { WorkflowDocument } from "../workflows/definitions.ts";
+import { afterCommit, type CachedRun, countFate, KnownRecords, remember } from "./after-commit.ts";
 import type { Engine } from "./engine.ts";
-import { forgetOutside, loadOutside } from "./load-outside.ts";
-import { type CachedRun, KnownRecords } from "./run-cache.ts";
 
 type Ownership = {
   readonly tenant: TenantId;
@@ -279,4 +276,73 @@ function viewOf({ tenant, runId, actor, definition, version, status, parent }: R
   // Nothing is proposed before its first commit here.
   const run = { tenant, runId, actor, definition, version, commitId: "", status, records, proposing: false };
   return parent === undefined ? run : { ...run, parent };
+}
+
+/** False when the store did not answer. What is not there counts as seen. */
+async function loadOutside(engine: Engine, run: CachedRun, keys: readonly string[]): Promise<boolean> {
+  const wanted = keys.flatMap((key) => {
+    const outside = parseOutsideKey(key);
+    return outside === undefined ? [] : [{ key, outside }];
+  });
+  for (const { key } of wanted) run.records.set(key, undefined);
+  const answers = await Promise.all([
+    ...wanted.map(({ key, outside }) => loadWorkflow(engine, run, key, outside)),
+    ...[...byRun(wanted.filter(isForeign))].map(([runId, records]) =>
+      loadForeign(engine, run, runId, records),
+    ),
+  ]);
+  if (answers.every((isKnown) => isKnown)) return true;
+  for (const { key } of wanted) run.records.delete(key);
+  return false;
+}
+
+/** The world outside moves on: what was read for one commit is not taken for the next. */
+function forgetOutside({ records }: CachedRun): void {
+  for (const key of records.keys()) if (parseOutsideKey(key) !== undefined) records.delete(key);
+}
+
+type Wanted = { readonly key: string; readonly outside: OutsideKey };
+type Foreign = { readonly key: string; readonly outside: Extract<OutsideKey, { kind: "run" }> };
+
+function byRun(wanted: readonly Foreign[]): ReadonlyMap<RunId, readonly Foreign[]> {
+  const groups = new Map<RunId, Foreign[]>();
+  for (const one of wanted) {
+    const group = groups.get(one.outside.runId) ?? [];
+    group.push(one);
+    groups.set(one.outside.runId, group);
+  }
+  return groups;
+}
+
+function isForeign(wanted: Wanted): wanted is Foreign {
+  return wanted.outside.kind === "run";
+}
+
+async function loadWorkflow(
+  engine: Engine,
+  run: CachedRun,
+  key: string,
+  outside: OutsideKey,
+): Promise<boolean> {
+  if (outside.kind !== "workflow") return true;
+  const request = { tenant: run.tenant, collection: "workflow", id: outside.workflow } as const;
+  const answer = await ask(engine, "getDocument", request);
+  if (answer.kind === "document") {
+    run.records.set(key, (JSON.parse(answer.document.body) as WorkflowDocument).hash);
+  }
+  return answer.kind === "document" || answer.kind === "not_found";
+}
+
+async function loadForeign(
+  engine: Engine,
+  run: CachedRun,
+  runId: RunId,
+  wanted: readonly Foreign[],
+): Promise<boolean> {
+  const records = wanted.map(({ outside }) => outside.key);
+  const answer = await ask(engine, "loadRun", { tenant: run.tenant, runId, records });
+  if (answer.kind !== "run") return answer.kind === "not_found";
+  const bodies = new Map(answer.records.map(({ key, body }) => [key, body]));
+  for (const { key, outside } of wanted) run.records.set(key, bodies.get(outside.key));
+  return true;
 }

@@ -1,33 +1,38 @@
-// What the flows of runs share: ports, settings, and what this process remembers between calls.
+// What the flows share, and how it is put together: ports, settings, and what this process remembers between calls.
 import type { Config } from "../../config.ts";
 import { defaultLimits, type EngineLimits } from "../../domain/engine/draft.ts";
-import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
+import type { RunId } from "../../domain/run.ts";
+import type { TenantId } from "../../domain/tenant.ts";
 import type { Bus } from "../../ports/bus.ts";
-import type { DefinitionJudge, Ports } from "../../ports/ports.ts";
-import type { Store, StoreOf } from "../../ports/store.ts";
-import type { SlotHolders } from "../admission/slot-holders.ts";
-import type { TenantCache } from "../admission/tenant-cache.ts";
-import { type AskLimits, ask } from "../ask-until-known.ts";
-import type { SealBook } from "../audit/seal-trail.ts";
-import type { CollectedSamples } from "../canaries/collected-samples.ts";
-import type { CanarySamples } from "../canaries/samples.ts";
-import type { Computing } from "../computing.ts";
-import type { ChangeAnnouncer } from "../events/announce-changes.ts";
-import type { EventFeeds } from "../events/event-feeds.ts";
-import type { Wakes } from "../events/wakes.ts";
-import type { BusyResults } from "../jobs/busy-results.ts";
-import type { Offers } from "../jobs/offers.ts";
-import type { PendingPublications } from "../jobs/pending-publications.ts";
+import type { CancelTimer, Clock, DefinitionJudge, Log, Ports } from "../../ports/ports.ts";
+import { type Execute, executeOn, type Store, storeFrom } from "../../ports/store.ts";
+import { createSlotHolders, type SlotHolders } from "../admission/slot-holders.ts";
+import { createTenantCache, type TenantCache } from "../admission/tenant-cache.ts";
+import type { AskLimits } from "../ask-until-known.ts";
+import { createSealBook, type SealBook } from "../audit/seal-trail.ts";
+import { type CollectedSamples, createCollectedSamples } from "../canaries/collected-samples.ts";
+import { type CanarySamples, createCanarySamples } from "../canaries/samples.ts";
+import { type Computing, createComputing } from "../computing.ts";
+import { createEventFeeds, type EventFeeds } from "../events/event-feeds.ts";
+import {
+  type ChangeAnnouncer,
+  createChangeAnnouncer,
+  createWakes,
+  isChange,
+  type Wakes,
+} from "../events/wakes.ts";
+import { createPendingPublications, type PendingPublications } from "../jobs/hints.ts";
+import { createOffers, type Offers } from "../jobs/offers.ts";
+import { type BusyResults, createBusyResults } from "../jobs/report-result.ts";
 import { type LockTerms, lockTerms } from "../locks/lease-terms.ts";
-import type { LockWaiters } from "../locks/lock-waiters.ts";
-import type { PlatformSettings } from "../policies/platform-settings.ts";
-import type { FullLimits } from "../pools/full-limits.ts";
-import { holdsHighRisk } from "../scheduler/holding.ts";
-import type { Definitions } from "../workflows/definitions.ts";
-import type { Alarms } from "./alarms.ts";
-import type { Background } from "./background.ts";
-import type { RunCache } from "./run-cache.ts";
-import type { StoreTime } from "./store-time.ts";
+import { createLockWaiters, type LockWaiters } from "../locks/lock-waiters.ts";
+import { createPlatformSettings, type PlatformSettings } from "../policies/platform-settings.ts";
+import { createFullLimits, type FullLimits } from "../pools/full-limits.ts";
+import { noticePlaces } from "../pools/places.ts";
+import { createDefinitions, type Definitions } from "../workflows/definitions.ts";
+import { createJudgeHere } from "../workflows/judge-here.ts";
+import { createRunCache, type RunCache } from "./after-commit.ts";
+import { deliverEntry } from "./deliver-entry.ts";
 
 /** `Uses` is the part of the store that a flow uses, such as `StoreOf<"locks">`: all of it unless the flow says which. */
 export type Engine<Uses = Store> = {
@@ -83,16 +88,175 @@ export function engineTerms(config: Config): EngineTerms {
   };
 }
 
-/** The tenant's settings as of at most a few seconds ago; undefined when the store does not answer. */
-export function settingsOf(
-  engine: Pick<Engine<StoreOf<"tenants">>, "ports" | "terms" | "tenants">,
-  tenant: TenantId,
-): TenantSettings | undefined | Promise<TenantSettings | undefined> {
-  const { tenants } = engine;
-  const known = tenants.recall(tenant);
-  if (known !== undefined) return known;
-  return tenants.shareRead(tenant, async () => {
-    const answer = await ask(engine, "getTenant", { tenant });
-    return answer.kind === "tenant" ? answer.record.settings : undefined;
-  });
+export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
+  const storeTime = createStoreTime(given.clock);
+  const wakes = createWakes();
+  const announcer = createChangeAnnouncer(given.clock, bus);
+  const changed = (tenant: TenantId) => {
+    wakes.changed(tenant);
+    announcer.changed(tenant);
+  };
+  const ports = { ...given, store: observingAnswers(given.store, storeTime, changed, () => engine) };
+  const terms = engineTerms(config);
+  const background = createBackground(ports.log);
+  const limits = createFullLimits(ports.clock);
+  const tenants = createTenantCache(ports.clock, config["admission.tenantCacheMs"]);
+  const engine: Engine = {
+    ports,
+    bus,
+    config,
+    terms,
+    tenants,
+    platform: createPlatformSettings({ ports, terms }, tenants),
+    busyResults: createBusyResults(ports.clock),
+    samples: createCanarySamples(storeTime, ports.metrics),
+    collected: createCollectedSamples(),
+    definitions: createDefinitions({ ports, terms }),
+    judge: ports.judge ?? createJudgeHere(ports.random),
+    runs: createRunCache({
+      runsMax: config["engine.cachedRunsMax"],
+      runBytesMax: config["engine.cachedRunBytesMax"],
+      bytesMax: config["engine.cachedBytesMax"],
+    }),
+    alarms: createAlarms(ports.clock, ({ tenant, runId, timerId }) => {
+      const entry = { kind: "timer", entryId: `timer:${timerId}`, timerId } as const;
+      background.run("a timer", () => deliverEntry(engine, { tenant, runId, entry }));
+    }),
+    offers: createOffers(ports, limits, config["jobs.hintsMax"]),
+    limits,
+    pendingPublications: createPendingPublications(ports, bus),
+    background,
+    computing: createComputing(ports.clock),
+    storeTime,
+    feeds: createEventFeeds({ ports, config, terms }, wakes),
+    wakes,
+    announcer,
+    lockWaiters: createLockWaiters(ports, config["locks.public.waitersMax"]),
+    seals: createSealBook(ports.anchors),
+    slotHolders: createSlotHolders({ ports, config }),
+  };
+  return engine;
+}
+
+/** Learns the store's time from every answer, and wakes the watchers of a changed tenant. */
+function observingAnswers(
+  store: Store,
+  storeTime: StoreTime,
+  changed: (tenant: TenantId) => void,
+  engine: () => Engine,
+): Store {
+  const execute = executeOn(store);
+  const learn: Execute = async (name, request, options) => {
+    const answer = await execute(name, request, options);
+    if ("storeTimeMs" in answer) storeTime.learn(answer.storeTimeMs);
+    if ("tenant" in request && isChange(name, request, answer)) changed(request.tenant);
+    noticePlaces(engine(), name, request, answer);
+    return answer;
+  };
+  return storeFrom(learn, () => store.close());
+}
+
+/** The store's time as this process knows it: due times are counted by it, whatever the wall clock says. */
+type StoreTime = {
+  learn(storeTimeMs: number): void;
+  nowMs(): number;
+};
+
+function createStoreTime(clock: Clock): StoreTime {
+  let known: { readonly storeTimeMs: number; readonly atMs: number } | undefined;
+  const nowMs = () =>
+    known === undefined
+      ? Math.floor(clock.wallMs())
+      : known.storeTimeMs + Math.floor(clock.monotonicMs() - known.atMs);
+  return {
+    learn(storeTimeMs) {
+      known = { storeTimeMs, atMs: clock.monotonicMs() };
+    },
+    nowMs,
+  };
+}
+
+/** Work that goes on after its caller has been answered: counted, so that a stop can wait for it. */
+type Background = {
+  /** A failure is logged: nobody is left to tell. */
+  run(what: string, work: () => Promise<unknown>): void;
+  /** Resolves when nothing is under way. */
+  idle(): Promise<void>;
+};
+
+export function createBackground(log: Log): Background {
+  const underWay = new Set<Promise<void>>();
+  return {
+    run(what, work) {
+      const task = work().then(
+        () => {},
+        (error: unknown) => {
+          log.error(`${what} failed`, {
+            cause: error instanceof Error ? (error.stack ?? error.message) : String(error),
+          });
+        },
+      );
+      underWay.add(task);
+      void task.then(() => underWay.delete(task));
+    },
+    async idle() {
+      while (underWay.size > 0) await Promise.all(underWay);
+    },
+  };
+}
+
+type AlarmTarget = { readonly tenant: TenantId; readonly runId: RunId; readonly timerId: string };
+
+/** Local alarms for the timers that this process set: exact while it lives. The sweep finds them after a crash. */
+type Alarms = {
+  set(target: AlarmTarget, afterMs: number): void;
+  clear(target: AlarmTarget): void;
+  /** Forgets all alarms and sets no more: what is still under way commits, and the sweep of others is its net. */
+  close(): void;
+};
+
+/** The longest that a timer of the platform can wait; what is later is left to the sweep. */
+const longestMs = 2_147_483_000;
+
+/** Bounds the memory; beyond it timers are up to a sweep late. */
+const alarmsMax = 100_000;
+
+export function createAlarms(clock: Clock, ring: (target: AlarmTarget) => void): Alarms {
+  const alarms = new Map<string, CancelTimer>();
+  let closed = false;
+  const keyOf = ({ runId, timerId }: AlarmTarget) => `${runId} ${timerId}`;
+  const clear = (key: string) => {
+    alarms.get(key)?.();
+    alarms.delete(key);
+  };
+  return {
+    set(target, afterMs) {
+      const key = keyOf(target);
+      clear(key);
+      if (closed || afterMs > longestMs || alarms.size >= alarmsMax) return;
+      // One millisecond more: the store compares whole milliseconds, and an alarm that is early is in vain.
+      const cancel = clock.timer(Math.max(0, afterMs) + 1, () => {
+        alarms.delete(key);
+        ring(target);
+      });
+      alarms.set(key, cancel);
+    },
+    clear: (target) => clear(keyOf(target)),
+    close() {
+      closed = true;
+      for (const cancel of alarms.values()) cancel();
+      alarms.clear();
+    },
+  };
+}
+
+/** A process that puts jobs up must know, also if it is another one that asks the check. */
+export function holdsHighRisk(config: Config): boolean {
+  const hold = config["dispatch.hold"];
+  return hold === "high" || (hold === "auto" && config["dispatch.checkUrl"] !== "");
+}
+
+/** For a process that was given its check as a function: `auto` means that it has one. */
+export function withDispatchCheck(config: Config): Config {
+  return config["dispatch.hold"] === "auto" ? { ...config, "dispatch.hold": "high" } : config;
 }

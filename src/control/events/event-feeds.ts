@@ -1,11 +1,21 @@
-// All that is watched in this process: one tail per watched tenant, and under it one per watched run.
+// All that is watched in this process: one tail per watched tenant, under it one per watched run, and the feeds of clients.
 import type { Config } from "../../config.ts";
-import type { EventRow } from "../../domain/event.ts";
+import type { EventRow } from "../../domain/audit.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import type { ControlApi } from "../control-api.ts";
+import type { Engine } from "../engine/engine.ts";
 import { type FeedOptions, type FeedStart, type OpenedFeed, openFeed } from "./feed.ts";
-import { type Reads, readAfterAll, runSource, type TimelineRow, tenantSource } from "./source.ts";
-import { type News, Tail, type TailOptions } from "./tail.ts";
+import {
+  type News,
+  type Reads,
+  readAfterAll,
+  runSource,
+  Tail,
+  type TailOptions,
+  type TimelineRow,
+  tenantSource,
+} from "./tail.ts";
 import type { Wakes } from "./wakes.ts";
 
 export type EventFeeds = {
@@ -105,4 +115,31 @@ function tailOptions(config: Config, reads: "by_itself" | "woken"): Omit<TailOpt
     reads,
   };
   return { rhythm, rowsMax: config["events.rowsKeptMax"] };
+}
+
+type Answer<Name extends "followEvents" | "followRun"> = Awaited<ReturnType<ControlApi[Name]>>;
+
+export async function followEvents(
+  { feeds }: Pick<Engine, "feeds">,
+  tenant: TenantId,
+  start: FeedStart,
+): Promise<Answer<"followEvents">> {
+  const opened = await feeds.ofTenant(tenant, start);
+  if (opened.kind === "gone") throw new Error("a tenant's rows are never gone");
+  return opened;
+}
+
+export async function followRun(
+  { feeds }: Pick<Engine, "feeds">,
+  { tenant, runId }: { readonly tenant: TenantId; readonly runId: RunId },
+  start: FeedStart,
+): Promise<Answer<"followRun">> {
+  const opened = await feeds.ofRun(tenant, runId, start);
+  if (opened.kind === "gone") return { kind: "not_found" };
+  if (opened.kind !== "open") return opened;
+  const { feed, last, end } = opened;
+  if (end === undefined || start.kind !== "after" || start.number !== last)
+    return { kind: "open", feed, last };
+  feed.close();
+  return { kind: "ended" };
 }

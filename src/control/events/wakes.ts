@@ -1,6 +1,7 @@
-// Tells whoever watches a tenant that this process has just changed something of it, so that nobody has to wait for a poll.
-import { isEventful } from "../../domain/document.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+// Wakes those who watch a tenant when it changes, in this process and, by an announcement, in the others.
+import { isEventful, type TenantId } from "../../domain/tenant.ts";
+import type { Bus, Consumer } from "../../ports/bus.ts";
+import type { Clock } from "../../ports/ports.ts";
 import type { Answer, OperationName, OutcomeOf, RequestOf } from "../../ports/store.ts";
 
 export type Wakes = {
@@ -56,4 +57,42 @@ export function isChange<Name extends OperationName>(
   const kinds: readonly string[] | undefined = changing[name];
   if (kinds?.includes(answer.kind) !== true) return false;
   return !("collection" in request) || isEventful(request.collection);
+}
+
+/** Changes within this time share one announcement: at most 100 a second, however many runs move. */
+const gatherMs = 10;
+
+/** Announces to the other processes which tenants this one has changed, so that their watchers need not wait for a poll. */
+export type ChangeAnnouncer = {
+  changed(tenant: TenantId): void;
+  /** Announces what is pending, then no more. */
+  close(): void;
+};
+
+export function createChangeAnnouncer(clock: Clock, bus: Bus): ChangeAnnouncer {
+  const changed = new Set<TenantId>();
+  let cancel = () => {};
+  let isClosed = false;
+  const announce = () => {
+    if (changed.size > 0) bus.announce("events", JSON.stringify([...changed]));
+    changed.clear();
+  };
+  return {
+    changed(tenant) {
+      if (isClosed) return;
+      changed.add(tenant);
+      if (changed.size === 1) cancel = clock.timer(gatherMs, announce);
+    },
+    close() {
+      isClosed = true;
+      cancel();
+      announce();
+    },
+  };
+}
+
+export function hearChanges(bus: Bus, wakes: Wakes): Consumer {
+  return bus.listen("events", (body) => {
+    for (const tenant of JSON.parse(body) as readonly TenantId[]) wakes.changed(tenant);
+  });
 }

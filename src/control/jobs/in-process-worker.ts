@@ -1,20 +1,16 @@
 // A function as a worker: it gets jobs of its topics as they become ready, and its return value is the result.
 import type { JsonValue } from "../../domain/fingerprint.ts";
-import type { JobId } from "../../domain/job.ts";
+import { defaultPool, type JobId } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
-import { defaultPool } from "../../domain/place.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { Caller, ClaimedJob, ResultReport } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
-import { claimMatches } from "./claim-matches.ts";
-import { discoverJobs } from "./discover-jobs.ts";
-import { heartbeat } from "./heartbeat.ts";
-import { createOffer } from "./offer.ts";
+import { claimMatches, discoverJobs, traceClaim, traceparentOf } from "./claim-jobs.ts";
+import { createOffer } from "./offers.ts";
 import { reportResult } from "./report-result.ts";
-import { traceClaim, traceparentOf } from "./trace-claim.ts";
-import type { Workers } from "./workers.ts";
+import { heartbeat, type Workers } from "./workers.ts";
 
 export type InProcessJob = {
   readonly jobId: JobId;

@@ -2,13 +2,14 @@
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { ClaimToken, JobHint } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import type { Consumer } from "../../ports/bus.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Engine } from "../engine/engine.ts";
+import { traceClaim, traceparentOf } from "./claim-jobs.ts";
 import { reportResult } from "./report-result.ts";
-import { traceClaim, traceparentOf } from "./trace-claim.ts";
 
 /** Watchers of the run's events have seen the notification when its job was enqueued. */
-export async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHint): Promise<void> {
+async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHint): Promise<void> {
   const { ports, config } = engine;
   const worker = `notifier ${ports.instance}`;
   const token = ports.random.token() as ClaimToken;
@@ -31,4 +32,19 @@ export async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHin
     ...(traceparent === undefined ? {} : { traceparent }),
   } as const;
   await reportResult(engine, { tenant, actor: worker }, report, "gateway");
+}
+
+export function hearNotices(engine: Engine): Consumer {
+  return engine.bus.consume(
+    { stream: "notices", name: "notifier", ackWaitMs: 30_000, deliveriesMax: 10, pendingMax: 256 },
+    {
+      async handle({ body }) {
+        const { tenant, hint } = JSON.parse(body) as { readonly tenant: TenantId; readonly hint: JobHint };
+        await notify(engine, tenant, hint);
+        return { kind: "done" };
+      },
+      // A hint is only a hint: the store still knows the job, and the sweep names it again.
+      giveUp: async () => {},
+    },
+  );
 }

@@ -1,15 +1,23 @@
-// Brings waiting jobs and waiting workers of this process together: fewest running jobs first, fair shares, one claim a batch.
-import { type ClaimToken, type Job, type JobHint, type JobSpec, readyJob } from "../../domain/job.ts";
-import { fitsRequirements } from "../../domain/requirements.ts";
-import type { RunId } from "../../domain/run.ts";
-import type { RunChange } from "../../domain/run-change.ts";
+// Workers that want jobs, and how they are matched: fewest running jobs first, fair shares, one claim a batch.
+import {
+  type ClaimTerms,
+  type ClaimToken,
+  defaultPool,
+  fitsRequirements,
+  type Job,
+  type JobHint,
+  type JobSpec,
+  type Place,
+  readyJob,
+} from "../../domain/job.ts";
+import type { Fence } from "../../domain/lock.ts";
+import type { RunChange, RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
 import type { BusMessage } from "../../ports/bus.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { FullLimits } from "../pools/full-limits.ts";
-import { createHintBook, type HintGroup } from "./hint-book.ts";
-import { claimTermsOf, type Offer, placeOf } from "./offer.ts";
+import { createHintBook, type HintGroup } from "./hints.ts";
 
 /** Jobs of a commit that workers of this process get at once, if the commit stands. */
 export type Preclaim = {
@@ -190,4 +198,100 @@ function preclaimOf(runId: RunId, change: RunChange, promised: Promised[]): Prec
       for (const { offer } of promised.splice(0)) offer.abandon();
     },
   };
+}
+
+export type ClaimedJob = {
+  readonly job: Job;
+  readonly token: ClaimToken;
+  readonly fence: Fence;
+  readonly expiresInMs: number;
+  /** The input record's body: JSON text. */
+  readonly input: string;
+  /** Of the span that this claim is; absent while nobody records spans. */
+  readonly traceparent?: string;
+};
+
+type OfferTerms = {
+  readonly tenant: TenantId;
+  readonly worker: string;
+  readonly topics: readonly string[];
+  readonly labels: Readonly<Record<string, string>>;
+  readonly capabilities: readonly string[];
+  readonly leaseMs: number;
+  readonly credential?: string;
+  /** Whose places its jobs count in. */
+  readonly pool: string;
+  readonly places: number;
+  /** Jobs that the worker has; absent: those that it took by this offer. */
+  has?(): number;
+  /** It got a job that it was promised. */
+  take(job: ClaimedJob): void;
+  /** The pool drains: there will be no jobs. */
+  drain?(): void;
+};
+
+export type Offer = Omit<OfferTerms, "has" | "take" | "places"> & {
+  /** Places neither promised nor taken. */
+  free(): number;
+  /** Jobs that the worker has or was promised: the one with the fewest gets the next. */
+  running(): number;
+  /** Keeps a free place for a job; `settle` or `abandon` follows, whatever becomes of the claim. */
+  promise(): void;
+  settle(job: ClaimedJob): void;
+  abandon(): void;
+  /** A job that it took is over: its place is free again. */
+  finish(): void;
+  /** Aborted once nothing is promised. */
+  settled(): AbortSignal;
+};
+
+/** A reason that nobody reads: without one an abort makes an exception with its stack. */
+export const noMoreJobs = "nothing is promised";
+
+export function createOffer(terms: OfferTerms): Offer {
+  const { has, take, places, ...worker } = terms;
+  let promised = 0;
+  let taken = 0;
+  let waiting: AbortController | undefined;
+
+  function keepPromise(): void {
+    promised -= 1;
+    if (promised === 0) waiting?.abort(noMoreJobs);
+  }
+
+  return {
+    ...worker,
+    free: () => places - promised - taken,
+    running: () => promised + (has === undefined ? taken : has()),
+    promise() {
+      promised += 1;
+    },
+    settle(job) {
+      taken += 1;
+      keepPromise();
+      take(job);
+    },
+    abandon: keepPromise,
+    finish() {
+      taken -= 1;
+    },
+    settled() {
+      waiting = new AbortController();
+      if (promised === 0) waiting.abort(noMoreJobs);
+      return waiting.signal;
+    },
+  };
+}
+
+/** How a worker takes a job that it is offered. */
+export function claimTermsOf({ worker, leaseMs, credential, pool }: Offer, token: ClaimToken): ClaimTerms {
+  return {
+    ...{ token, worker, leaseMs },
+    ...(credential === undefined ? {} : { credential }),
+    ...(pool === defaultPool ? {} : { pool }),
+  };
+}
+
+export function placeOf({ pool }: Offer, topic: string): Place {
+  return { topic, pool };
 }

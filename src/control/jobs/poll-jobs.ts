@@ -1,13 +1,35 @@
 // A worker's long poll: an offer that stays open until there are jobs, the time is over or the worker goes away.
-import { defaultPool, poolLimits } from "../../domain/place.ts";
-import type { ClaimedJob, PollAnswer, PollRequest } from "../control-api.ts";
-import { type Engine, settingsOf } from "../engine/engine.ts";
+import { defaultPool, poolLimits } from "../../domain/job.ts";
+import { settingsOf } from "../admission/tenant-cache.ts";
+import type { Caller, Trouble } from "../control-api.ts";
+import type { Engine } from "../engine/engine.ts";
 import { followSignal } from "../follow-signal.ts";
-import { claimMatches } from "./claim-matches.ts";
-import { discoverJobs } from "./discover-jobs.ts";
-import { createOffer, noMoreJobs } from "./offer.ts";
-import { traceClaim } from "./trace-claim.ts";
+import { claimMatches, discoverJobs, traceClaim } from "./claim-jobs.ts";
+import { type ClaimedJob, createOffer, noMoreJobs } from "./offers.ts";
 import type { Workers } from "./workers.ts";
+
+export type PollRequest = {
+  readonly caller: Caller;
+  readonly worker: string;
+  readonly topics: readonly string[];
+  /** A repeated poll with the same id gets the same batch. */
+  readonly pollId: string;
+  /** Free places: at most this many jobs. */
+  readonly places: number;
+  readonly waitMs: number;
+  readonly leaseMs?: number;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly capabilities?: readonly string[];
+  /** The worker's pool; absent means `default`. */
+  readonly pool?: string;
+};
+
+export type PollAnswer =
+  /** `draining`: the worker's pool gets no more jobs. */
+  | { readonly kind: "jobs"; readonly jobs: readonly ClaimedJob[]; readonly draining?: true }
+  | { readonly kind: "tenant_stopped" }
+  | { readonly kind: "unauthenticated" }
+  | Trouble;
 
 type PollDesk = {
   readonly engine: Engine;

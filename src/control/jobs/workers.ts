@@ -1,9 +1,13 @@
-// The workers that this process has seen lately, and how many jobs each has: from polls, heartbeats and results.
-import type { ClaimToken, JobId } from "../../domain/job.ts";
-import { defaultPool } from "../../domain/place.ts";
+// The workers that were seen lately, here and by other processes, and their heartbeats.
+
+import type { JsonValue } from "../../domain/fingerprint.ts";
+import { type ClaimToken, defaultPool, type JobId } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import type { Consumer } from "../../ports/bus.ts";
 import type { Clock } from "../../ports/ports.ts";
-import type { WorkerInfo } from "../control-api.ts";
+import { ask } from "../ask-until-known.ts";
+import type { Caller, Trouble, WorkerInfo } from "../control-api.ts";
+import type { Engine } from "../engine/engine.ts";
 
 /** A job in a worker's hands. */
 type Claim = { readonly jobId: JobId; readonly token: ClaimToken };
@@ -119,4 +123,128 @@ export function createWorkers(clock: Clock): Workers {
         }));
     },
   };
+}
+
+/** The workers that any process has seen lately: processes announce them to each other every few seconds. */
+export type WorkerViews = { list(tenant: TenantId): readonly WorkerInfo[] };
+
+export type SharedWorkers = { readonly views: WorkerViews; start(): Consumer };
+
+const announceEveryMs = 5_000;
+
+/** An announcement counts for three intervals. */
+const announcementKeepMs = 3 * announceEveryMs;
+
+/** Of one announcement, about 100 KiB. */
+const workersPerMessage = 200;
+
+type Announcement = { readonly instance: string; readonly workers: readonly WorkerInfo[] };
+type Heard = { readonly info: WorkerInfo; readonly atMs: number };
+
+export function shareWorkers({ ports, bus }: Pick<Engine, "ports" | "bus">, workers: Workers): SharedWorkers {
+  const { clock, instance } = ports;
+  /** By the announcing process, the tenant and the worker. */
+  const heard = new Map<string, Heard>();
+
+  function forgetOld(): void {
+    const nowMs = clock.monotonicMs();
+    for (const [key, { atMs }] of heard) if (nowMs - atMs >= announcementKeepMs) heard.delete(key);
+  }
+
+  function announce(): void {
+    const all = workers.list();
+    for (let first = 0; first < all.length; first += workersPerMessage) {
+      const announcement: Announcement = { instance, workers: all.slice(first, first + workersPerMessage) };
+      bus.announce("workers", JSON.stringify(announcement));
+    }
+  }
+
+  function hear(body: string): void {
+    const { instance: sender, workers: seen } = JSON.parse(body) as Announcement;
+    const atMs = clock.monotonicMs();
+    for (const info of seen) heard.set(JSON.stringify([sender, info.tenant, info.worker]), { info, atMs });
+  }
+
+  return {
+    views: {
+      list(tenant) {
+        forgetOld();
+        const nowMs = clock.monotonicMs();
+        const elsewhere = [...heard.values()]
+          .filter(({ info }) => info.tenant === tenant)
+          .map(({ info, atMs }) => ({ ...info, lastSeenMsAgo: info.lastSeenMsAgo + nowMs - atMs }));
+        return mergeByWorker([...workers.list(tenant), ...elsewhere]);
+      },
+    },
+    start() {
+      const stopped = new AbortController();
+      const listening = bus.listen("workers", hear);
+      const telling = (async () => {
+        while (!stopped.signal.aborted) {
+          await clock.sleep(announceEveryMs, stopped.signal);
+          forgetOld();
+          announce();
+        }
+      })();
+      return {
+        async stop() {
+          stopped.abort();
+          await listening.stop();
+          await telling;
+        },
+      };
+    },
+  };
+}
+
+/** One worker may speak to several processes: the one it spoke to last knows it best, and each counts what it knows of. */
+function mergeByWorker(seen: readonly WorkerInfo[]): readonly WorkerInfo[] {
+  const merged = new Map<string, WorkerInfo>();
+  for (const info of seen) {
+    const other = merged.get(info.worker);
+    const [latest, earlier] =
+      other === undefined || info.lastSeenMsAgo <= other.lastSeenMsAgo ? [info, other] : [other, info];
+    const running = Math.max(latest.running, earlier?.running ?? 0);
+    const jobs = latest.jobs.length > 0 ? latest.jobs : (earlier?.jobs ?? []);
+    merged.set(info.worker, { ...latest, running, jobs });
+  }
+  return [...merged.values()];
+}
+
+export type Beat = {
+  readonly jobId: JobId;
+  readonly token: ClaimToken;
+  /** How long the worker may be silent from now on; as the setting says when absent. */
+  readonly leaseMs?: number;
+  readonly progress?: JsonValue;
+};
+export type BeatResult =
+  | { readonly kind: "extended"; readonly jobId: JobId; readonly expiresInMs: number; readonly stop: boolean }
+  | { readonly kind: "lost"; readonly jobId: JobId };
+
+/** Beats judged by one operation: it stays within its budget of 2 ms. */
+const batchMax = 64;
+
+export async function heartbeat(
+  desk: { readonly engine: Engine; readonly workers: Workers },
+  caller: Caller,
+  worker: string,
+  beats: readonly Beat[],
+): Promise<{ readonly kind: "judged"; readonly answers: readonly BeatResult[] } | Trouble> {
+  const { config } = desk.engine;
+  const { tenant } = caller;
+  desk.workers.beat(tenant, worker, beats);
+  const answers: BeatResult[] = [];
+  for (let first = 0; first < beats.length; first += batchMax) {
+    const batch = beats.slice(first, first + batchMax).map(({ jobId, token, leaseMs, progress }) => ({
+      jobId,
+      token,
+      leaseMs: leaseMs ?? config["jobs.leaseMs"],
+      ...(progress === undefined ? {} : { progress: JSON.stringify(progress) }),
+    }));
+    const answer = await ask(desk.engine, "heartbeatJobs", { tenant, beats: batch });
+    if (answer.kind !== "judged") return { kind: answer.kind, cause: answer.cause };
+    answers.push(...answer.answers);
+  }
+  return { kind: "judged", answers };
 }

@@ -3,14 +3,14 @@ import {
   type ApiKeyRecord,
   hashSecret,
   type KeyText,
+  lineageBelow,
   makeKeyText,
   readKeyText,
   secretMatches,
   tenantOfKey,
   withRevoked,
 } from "../../domain/api-key.ts";
-import { describeChange } from "../../domain/audit-detail.ts";
-import { lineageBelow } from "../../domain/person.ts";
+import { describeChange } from "../../domain/audit.ts";
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import { type Acting, actorOf, credentialIn, troubleOf, writeTroubleOf } from "../acting.ts";
 import { ask } from "../ask-until-known.ts";

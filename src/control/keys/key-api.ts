@@ -1,7 +1,6 @@
 // What may be asked about API keys.
 import type { ApiKeyRecord, KeyRole } from "../../domain/api-key.ts";
-import type { QuotaReached } from "../../domain/quota.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import type { QuotaReached, TenantId } from "../../domain/tenant.ts";
 import type { Acting } from "../acting.ts";
 import type { Trouble, WriteTrouble } from "../control-api.ts";
 

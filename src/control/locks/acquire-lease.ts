@@ -1,7 +1,12 @@
 // Waits for a lock within a budget: one try after the other, spread out by the wait policy, until it is ours.
-import { elapsedMs, type Instant, leaseMarginMs } from "../../domain/lease.ts";
-import type { Fence, LockToken } from "../../domain/lock.ts";
-import { waitDelayMs } from "../../domain/wait.ts";
+import {
+  elapsedMs,
+  type Fence,
+  type Instant,
+  type LockToken,
+  leaseMarginMs,
+  waitDelayMs,
+} from "../../domain/lock.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { Answer } from "../../ports/store.ts";
 import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";

@@ -1,8 +1,13 @@
 // Acquires a public lock for a caller that may wait: one identity from the first try to the last, within its time.
 
-import type { Instant } from "../../domain/lease.ts";
-import type { LockToken } from "../../domain/lock.ts";
-import { askAgainInMs, type LockPace, leaseLeftMs, waitDelayMs } from "../../domain/wait.ts";
+import {
+  askAgainInMs,
+  type Instant,
+  type LockPace,
+  type LockToken,
+  leaseLeftMs,
+  waitDelayMs,
+} from "../../domain/lock.ts";
 import type { Answer } from "../../ports/store.ts";
 import type { Trouble } from "../control-api.ts";
 import { giveBack } from "./give-back.ts";

@@ -1,6 +1,5 @@
 // What a lease is taken on, and how log lines name it.
-import type { Instant } from "../../domain/lease.ts";
-import type { LockName } from "../../domain/lock.ts";
+import type { Instant, LockName } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
 

@@ -1,9 +1,13 @@
 // The numbers of each kind of lock, put together from the configuration.
 import type { Config } from "../../config.ts";
-import { type RenewalRule, renewalRuleBy } from "../../domain/lease.ts";
-import type { LockNamespace, RiskClass } from "../../domain/lock.ts";
+import {
+  type LockNamespace,
+  type RenewalRule,
+  type RiskClass,
+  renewalRuleBy,
+  type WaitShape,
+} from "../../domain/lock.ts";
 import type { RenewalChoice, WaitPolicy } from "../../domain/tenant.ts";
-import type { WaitShape } from "../../domain/wait.ts";
 
 export type LeaseTerms = {
   readonly ttlMs: number;

@@ -1,8 +1,6 @@
 // What may be asked about locks: public locks by agents, every lock by operators.
-import type { Fence, LockName, LockToken } from "../../domain/lock.ts";
-import type { QuotaReached } from "../../domain/quota.ts";
-import type { TenantId } from "../../domain/tenant.ts";
-import type { LockWait } from "../../domain/wait.ts";
+import type { Fence, LockName, LockToken, LockWait } from "../../domain/lock.ts";
+import type { QuotaReached, TenantId } from "../../domain/tenant.ts";
 import type { HeldLock } from "../../ports/lock-operations.ts";
 import type { Caller, Trouble, WriteTrouble } from "../control-api.ts";
 

@@ -1,6 +1,5 @@
 // Who waits for which public lock in this process: a release that hands the lock on finds the new owner here.
-import type { Instant } from "../../domain/lease.ts";
-import type { LockToken } from "../../domain/lock.ts";
+import type { Instant, LockToken } from "../../domain/lock.ts";
 import type { LockGrant } from "../../ports/lock-operations.ts";
 import type { Clock, Ports } from "../../ports/ports.ts";
 import type { LeaseTarget } from "./lease-target.ts";

@@ -1,7 +1,6 @@
 // Renews a public lock with its token.
-import type { LockToken } from "../../domain/lock.ts";
+import { type LockToken, leaseLeftMs } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { leaseLeftMs } from "../../domain/wait.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { instantOf } from "./lease-target.ts";
 import type { RenewLockAnswer } from "./lock-api.ts";

@@ -2,12 +2,14 @@
 import {
   type AbandonCause,
   elapsedMs,
+  type Fence,
+  type Guard,
   type Instant,
   judgeRenewal,
+  type LockToken,
   leaseMarginMs,
   type RenewalOutcome,
-} from "../../domain/lease.ts";
-import type { Fence, Guard, LockToken } from "../../domain/lock.ts";
+} from "../../domain/lock.ts";
 import { errors, InterlockError } from "../../errors.ts";
 import type { CancelTimer, Ports } from "../../ports/ports.ts";
 import { type Answer, executeOn, type OperationName, type RequestOf } from "../../ports/store.ts";

@@ -1,5 +1,5 @@
 // Full limits that this process knows: refused claims are tried again when a place is freed, or after a second.
-import type { Place, PlaceRefusal } from "../../domain/place.ts";
+import type { Place, PlaceRefusal } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
 

@@ -1,10 +1,11 @@
 // A place is freed, or limits are changed: jobs that wait for it are claimed at once, here or in another process.
-import { hasLimits, type Place, poolLimits } from "../../domain/place.ts";
+import { hasLimits, type Place, poolLimits } from "../../domain/job.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { Answer, OperationName, RequestOf } from "../../ports/store.ts";
-import { type Engine, settingsOf } from "../engine/engine.ts";
-import { claimMatches } from "../jobs/claim-matches.ts";
+import { settingsOf } from "../admission/tenant-cache.ts";
+import type { Engine } from "../engine/engine.ts";
+import { claimMatches } from "../jobs/claim-jobs.ts";
 import { retryAfterMs } from "./full-limits.ts";
 
 /** Looks at every answer of the store, so that no flow can forget to tell of a place. */

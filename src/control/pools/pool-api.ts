@@ -1,5 +1,5 @@
 // What may be asked about pools and topics: their limits, what runs and waits, and who works for them.
-import type { PoolLimits } from "../../domain/place.ts";
+import type { PoolLimits } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Caller, Trouble, WriteTrouble } from "../control-api.ts";
 

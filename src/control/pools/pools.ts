@@ -1,10 +1,10 @@
 // Pools and topics as operators see and set them. Their limits are settings of the tenant, so that every claim reads them.
-import { defaultPool, type PoolLimits, poolLimits, topicLimits } from "../../domain/place.ts";
+import { defaultPool, type PoolLimits, poolLimits, topicLimits } from "../../domain/job.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble, WorkerInfo } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { WorkerViews } from "../jobs/worker-views.ts";
+import type { WorkerViews } from "../jobs/workers.ts";
 import { changeTenant, readRecord } from "../tenants/tenants.ts";
 import type { PoolApi, PoolInfo, TopicInfo } from "./pool-api.ts";
 

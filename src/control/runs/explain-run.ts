@@ -2,24 +2,25 @@
 import { errorOf, readLetter } from "../../domain/dead-letter.ts";
 import { runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { type RunState, readError, readRunState, readStepRecord } from "../../domain/engine/records.ts";
-import { defaultPool, hasLimits } from "../../domain/place.ts";
+import { defaultPool, hasLimits } from "../../domain/job.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { explainEndedRun, explainLiveRun } from "../../domain/why/explain-run.ts";
-import type { Explanation, SlotHolder } from "../../domain/why/explanation.ts";
 import type {
   EndedRunFacts,
+  Explanation,
   LetterFacts,
   LockFacts,
   Part,
   PlaceFacts,
   SlotFacts,
+  SlotHolder,
   WorkerFacts,
-} from "../../domain/why/facts.ts";
+} from "../../domain/why/explanation.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../control-api.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { WorkerViews } from "../jobs/worker-views.ts";
+import type { WorkerViews } from "../jobs/workers.ts";
 import { gatherSteps } from "./gather-steps.ts";
 
 type WhyDesk = {

@@ -11,7 +11,7 @@ import {
 import { makeJobId } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import { chooseSteps, itemsMax, type OpenStep } from "../../domain/why/explain-run.ts";
-import type { Part, StepFacts } from "../../domain/why/facts.ts";
+import type { Part, StepFacts } from "../../domain/why/explanation.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { SeenRun } from "./explain-run.ts";

@@ -1,7 +1,6 @@
 // Reads a run for people: its steps without the items of its lists, which are read page by page.
 import { payloadsPerRound, readingUnits } from "../../domain/engine/draft.ts";
-import { itemId } from "../../domain/engine/instances.ts";
-import { inputRecordKey, runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
+import { inputRecordKey, itemId, runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readRunState, readStepRecord } from "../../domain/engine/records.ts";
 import type { RunHeader, RunId, RunRecord } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";

@@ -1,6 +1,7 @@
 // What may be asked of runs beyond starting and ending them: reading, rerunning, trying out.
+
+import { problemsOfInput } from "../../domain/engine/apply.ts";
 import { type DryRun, playDryRun } from "../../domain/engine/dry-run.ts";
-import { problemsOfInput } from "../../domain/engine/input-problems.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";

@@ -1,8 +1,14 @@
 // The quotas that hold for a tenant: those of the process, and what its settings say instead.
 import type { Config } from "../../config.ts";
-import { type Quotas, quotaOf } from "../../domain/quota.ts";
-import type { TenantChanges, TenantId, TenantSettings } from "../../domain/tenant.ts";
-import { type Engine, settingsOf } from "../engine/engine.ts";
+import {
+  type Quotas,
+  quotaOf,
+  type TenantChanges,
+  type TenantId,
+  type TenantSettings,
+} from "../../domain/tenant.ts";
+import { settingsOf } from "../admission/tenant-cache.ts";
+import type { Engine } from "../engine/engine.ts";
 
 export function processQuotas(config: Config): Quotas {
   return {

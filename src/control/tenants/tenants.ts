@@ -1,5 +1,5 @@
 // Tenants: making them known, reading and changing their settings.
-import { describeChange } from "../../domain/audit-detail.ts";
+import { describeChange } from "../../domain/audit.ts";
 import {
   platformTenant,
   type TenantId,

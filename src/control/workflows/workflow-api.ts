@@ -1,7 +1,6 @@
 // What may be asked about workflows.
 import type { JsonValue } from "../../domain/fingerprint.ts";
-import type { QuotaReached } from "../../domain/quota.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import type { QuotaReached, TenantId } from "../../domain/tenant.ts";
 import type { SentDefinition, Verdict } from "../../domain/workflow/judge.ts";
 import type { PlacedProblem } from "../../domain/workflow/yaml-text.ts";
 import type { NotJudged } from "../../ports/ports.ts";

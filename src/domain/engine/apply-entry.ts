@@ -1,11 +1,9 @@
 // What one entry of the inbox does to a run, by its kind. Entries that come too late are recognised and change nothing.
 import type { InboxEntry } from "../inbox.ts";
-import { conclude } from "./advance.ts";
+import { beginCallOff, conclude, continueCallOff } from "./advance.ts";
 import { listed } from "./begin-job.ts";
-import { beginCallOff, continueCallOff } from "./call-off.ts";
 import { bodyOf, clearTimer, type Draft, putPayload, stepOf } from "./draft.ts";
 import { recordsFor } from "./foresee.ts";
-import { stepNamed } from "./instances.ts";
 import {
   type AttemptName,
   attemptOf,
@@ -14,16 +12,23 @@ import {
   inputRecordKey,
   outputRecordKey,
   parseTimer,
+  stepNamed,
   stepTimer,
   type TimerName,
 } from "./keys.ts";
 import { hasFailed, isOpen, readFacts, readHandBack, writeOutput } from "./records.ts";
-import { reopen, revive } from "./revive.ts";
 import { runInput } from "./scope.ts";
-import { callOffAttempt, fail, type StepInHand, succeed } from "./settle-step.ts";
+import { callOffAttempt, fail, type StepInHand, succeed, withdrawChildren } from "./settle-step.ts";
 import { takeOver } from "./subworkflow.ts";
-import { applyOutput, enqueueAttempt, failAttempt, handBack, loseClaim } from "./try-again.ts";
-import { withdrawChildren } from "./withdraw.ts";
+import {
+  applyOutput,
+  enqueueAttempt,
+  failAttempt,
+  handBack,
+  loseClaim,
+  reopen,
+  revive,
+} from "./try-again.ts";
 
 export type Fate = "applied" | "late";
 

@@ -1,10 +1,13 @@
-// Applies what waits in a run's inbox: the changes of one commit, or the records it must see first.
+// The engine as pure functions: the first commit of a run, and what the entries of its inbox change.
+
+import type { Person } from "../api-key.ts";
+import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
-import type { CompiledDefinition } from "../workflow/compiled.ts";
-import { advance, concludeIfDone } from "./advance.ts";
-import { applyEntry, failRun, readPoison } from "./apply-entry.ts";
-import { concludeCallOff, continueCallOff } from "./call-off.ts";
-import type { Applied, EntryFate, RunView } from "./contract.ts";
+import { type ParentStep, type RunChange, type RunId, unchanged } from "../run.ts";
+import type { TenantId } from "../tenant.ts";
+import type { Allowance, CompiledDefinition, Problem } from "../workflow/compiled.ts";
+import { advance, concludeCallOff, concludeIfDone, continueCallOff } from "./advance.ts";
+import { applyEntry, beginRun, failRun, readPoison } from "./apply-entry.ts";
 import {
   type Draft,
   defaultLimits,
@@ -15,8 +18,53 @@ import {
   toChange,
 } from "./draft.ts";
 import { recordsFor } from "./foresee.ts";
-import { runRecordKey } from "./keys.ts";
-import { type RunState, readRunState } from "./records.ts";
+import { factsRecordKey, inputRecordKey, runRecordKey } from "./keys.ts";
+import { type RunFacts, type RunState, readRunState } from "./records.ts";
+
+/** A run as its owner knows it. A record mapped to undefined is known to be absent; a missing one was not loaded. */
+export type RunView = {
+  readonly runId: RunId;
+  readonly tenant: TenantId;
+  readonly actor: string;
+  readonly version: number;
+  /** For a child run: the step that waits for it. */
+  readonly parent?: ParentStep;
+  readonly records: ReadonlyMap<string, string | undefined>;
+};
+
+/** What the first commit of a run is computed from. */
+export type NewRunFacts = {
+  readonly runId: RunId;
+  readonly tenant: TenantId;
+  readonly actor: string;
+  readonly person?: Person;
+  readonly input: JsonValue;
+  readonly nowMs: number;
+  /** The tenant's setting: the person who started the run may not approve its steps. */
+  readonly separateDuties: boolean;
+  /** Passed on to workers (W3C trace context). */
+  readonly traceparent?: string;
+  /** For a rerun: the run whose finished steps are taken over, and the step that begins again. */
+  readonly rerun?: { readonly of: RunId; readonly fromStep: string };
+};
+
+/** How an entry ended: `late` came after its step or attempt was over and changes nothing. */
+export type EntryFate = { readonly entry: InboxEntry; readonly fate: "applied" | "late" };
+
+export type Applied =
+  | {
+      readonly kind: "applied";
+      readonly change: RunChange;
+      /** Entries used, from the first: fewer than given when the change would have become too large. */
+      readonly consumed: number;
+      readonly fates: readonly EntryFate[];
+      /** The run's. */
+      readonly traceparent?: string;
+      /** What was evaluated and checked for it, in units of about 50 ns. */
+      readonly work: number;
+    }
+  /** Load these records (absent ones count as seen) and apply again. */
+  | { readonly kind: "needs"; readonly records: readonly string[]; readonly work: number };
 
 /**
  * Applies as many entries as fit into one change, each with all that follows from it. An entry whose consequences do not fit
@@ -130,5 +178,99 @@ function finishWork(draft: Draft, entry: InboxEntry): boolean {
   if (draft.queue.length > 0) run.work = [...draft.queue];
   else delete run.work;
   run.entryKind = entry.kind;
+  return false;
+}
+
+/** Beyond this, as beyond the limits, a run is started by its inbox, so that no admission holds the store for long. */
+const startStepsMax = 64;
+
+type Start = {
+  readonly change: RunChange;
+  readonly large: boolean;
+  /** What was evaluated and checked for it, in units of about 50 ns. */
+  readonly work: number;
+};
+
+/** Computed before admission is asked for: no admitted run is without a next step. */
+export function firstCommit(
+  compiled: CompiledDefinition,
+  facts: NewRunFacts,
+  limits: EngineLimits = defaultLimits,
+): Start {
+  const first = [
+    { key: inputRecordKey, body: JSON.stringify(facts.input) },
+    { key: factsRecordKey, body: JSON.stringify(factsOf(facts)) },
+  ];
+  if (facts.rerun !== undefined) return startLater(first, 0);
+  const draft = openDraft({
+    compiled,
+    runId: facts.runId,
+    tenant: facts.tenant,
+    actor: facts.actor,
+    parent: undefined,
+    nowMs: facts.nowMs,
+    loaded: new Map(first.map(({ key, body }) => [key, body])),
+    age: "new",
+    limits: { ...limits, stepsMax: startStepsMax },
+    run: newRunState(facts.nowMs),
+  });
+  if (facts.traceparent !== undefined) draft.run.traceparent = facts.traceparent;
+  beginRun(draft, facts.nowMs);
+  advance(draft);
+  const work = limits.workMax - draft.work.left;
+  // What lies outside the run, as the definition of a child, is looked up by the owner of its inbox.
+  if (draft.queue.length > 0 || draft.missing.size > 0) return startLater(first, work);
+  concludeIfDone(draft);
+  const change = toChange(draft, "some");
+  const records = [...first, ...change.records];
+  const bytes = records.reduce(
+    (sum, { key, body }) => sum + Buffer.byteLength(key) + Buffer.byteLength(body),
+    0,
+  );
+  const isLarge = records.length > limits.startRecordsMax || bytes > limits.startBytesMax;
+  return isLarge ? startLater(first, work) : { change: { ...change, records }, large: false, work };
+}
+
+function factsOf(facts: NewRunFacts): RunFacts {
+  return {
+    tenant: facts.tenant,
+    actor: facts.actor,
+    ...(facts.person === undefined ? {} : { person: facts.person }),
+    separateDuties: facts.separateDuties,
+    ...(facts.traceparent === undefined ? {} : { traceparent: facts.traceparent }),
+    admittedAtMs: facts.nowMs,
+    ...(facts.rerun === undefined ? {} : { rerun: facts.rerun }),
+  };
+}
+
+function startLater(records: RunChange["records"], work: number): Start {
+  const timeline = JSON.stringify([{ type: "run_admitted" }]);
+  return { change: { ...unchanged, status: "pending", records, timeline }, large: true, work };
+}
+
+/** Every commit that needs the input reads it again, in one go: 250 ns for a list or object, 50 ns for any other value. */
+const weightMax = 800_000;
+const containerWeight = 5;
+
+const tooMany = `holds too many values: at most ${weightMax / containerWeight} lists and objects, or ${weightMax} others`;
+
+export function problemsOfInput(
+  compiled: CompiledDefinition,
+  input: JsonValue,
+  work?: Allowance,
+): readonly Problem[] {
+  if (weighsMore(input)) return [{ path: "input", message: tooMany }];
+  return compiled.problemsOfInput(input, work);
+}
+
+function weighsMore(input: JsonValue): boolean {
+  let weight = 0;
+  const pending = [input];
+  for (let value = pending.pop(); value !== undefined; value = pending.pop()) {
+    const inner = value === null || typeof value !== "object" ? undefined : Object.values(value);
+    weight += inner === undefined ? 1 : containerWeight;
+    if (weight + (inner?.length ?? 0) > weightMax) return true;
+    for (const member of inner ?? []) pending.push(member);
+  }
   return false;
 }

@@ -4,13 +4,19 @@ import { hash } from "node:crypto";
 import canonicalize from "canonicalize";
 import type { JsonValue } from "../fingerprint.ts";
 import type { CompiledStep } from "../workflow/compiled.ts";
-import { beginDelay, beginStorage, evaluateCondition, evaluateSwitch, transform } from "./begin-inline.ts";
-import { beginJob, inputOf } from "./begin-job.ts";
-import { beginForEach, beginParallel } from "./children.ts";
+import {
+  beginDelay,
+  beginJob,
+  beginStorage,
+  evaluateCondition,
+  evaluateSwitch,
+  inputOf,
+  transform,
+} from "./begin-job.ts";
+import { beginForEach, beginLoop, beginParallel } from "./children.ts";
 import { bodyOf, type Draft, putPayload } from "./draft.ts";
 import { missToBegin } from "./foresee.ts";
 import { approvalIdOf, approvalKey, factsRecordKey, inputRecordKey, stepTimer } from "./keys.ts";
-import { beginLoop } from "./loop.ts";
 import { readFacts, type StepRecord } from "./records.ts";
 import { enclosingScopeOf, expressionsOf, hasSteps, holds, readsRunInput } from "./scope.ts";
 import { type Beginning, failToBegin, lasting, skip, wait } from "./settle-step.ts";

@@ -3,11 +3,10 @@ import type { RunId } from "../run.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { beginStep } from "./begin-step.ts";
 import { bodyOf, type Draft, isFull, payloadsPerRound, putPayload, putStep, stepOf } from "./draft.ts";
-import { isUntaken } from "./instances.ts";
-import { factsRecordKey, foreignKey, stepRecordKey } from "./keys.ts";
+import { factsRecordKey, foreignKey, isUntaken, stepRecordKey } from "./keys.ts";
 import { readFacts, readStepRecord, type StepRecord, untouched, type WorkItem } from "./records.ts";
-import { isMet } from "./revive.ts";
 import { skip } from "./settle-step.ts";
+import { isMet } from "./try-again.ts";
 
 type RerunPlan = { readonly kind: "plan"; readonly kept: ReadonlySet<string> } | RerunNotPossible;
 

@@ -2,12 +2,10 @@
 import type { ApprovalId, ApprovalRequest } from "../approval.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { JobId, JobSpec, ReleasedJob } from "../job.ts";
-import type { ParentStep, RunId } from "../run.ts";
-import type { ChildRun, DeadLetter, RunChange, TimerRequest } from "../run-change.ts";
+import type { ChildRun, DeadLetter, ParentStep, RunChange, RunId, TimerRequest } from "../run.ts";
 import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
-import { parseItem } from "./instances.ts";
-import { parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
+import { parseItem, parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
 import {
   type RunState,
   readStepRecord,

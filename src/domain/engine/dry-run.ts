@@ -1,25 +1,23 @@
 // Plays a workflow through without doing anything: what would run, in which order, with which input.
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
-import { makeRunId } from "../run.ts";
-import type { ChildRun, RunChange } from "../run-change.ts";
+import { type ChildRun, makeRunId, type RunChange } from "../run.ts";
 import type { Sliced } from "../slices.ts";
 import type { TenantId } from "../tenant.ts";
 import type { CompiledDefinition } from "../workflow/compiled.ts";
-import { apply } from "./apply.ts";
-import type { RunView } from "./contract.ts";
+import { apply, firstCommit, type RunView } from "./apply.ts";
 import { changeWorkMax, defaultLimits, type EngineLimits } from "./draft.ts";
-import { parseItem, stepNamed } from "./instances.ts";
 import {
   approvalKey,
+  parseItem,
   parseOutsideKey,
   parseTimer,
   runOutputKey,
   runRecordKey,
+  stepNamed,
   stepRecordKey,
 } from "./keys.ts";
 import { readStepRecord, writeOutput } from "./records.ts";
-import { startRun } from "./start.ts";
 import { describer, type StepDescription } from "./views.ts";
 
 type DryRunRequest = {
@@ -103,7 +101,7 @@ export function* playDryRun(
     nowMs: request.nowMs,
   };
   const sliced = { ...limits, workMax: Math.min(limits.workMax, sliceUnits) };
-  const started = startRun(compiled, { ...facts, separateDuties: false }, sliced);
+  const started = firstCommit(compiled, { ...facts, separateDuties: false }, sliced);
   const play: Play = {
     compiled,
     request,

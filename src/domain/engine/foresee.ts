@@ -3,7 +3,6 @@ import type { InboxEntry } from "../inbox.ts";
 import { parseJobId } from "../job.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { type Draft, isToldOnce } from "./draft.ts";
-import { stepNamed } from "./instances.ts";
 import {
   factsRecordKey,
   foreignKey,
@@ -13,6 +12,7 @@ import {
   resultKey,
   runOutputKey,
   runRecordKey,
+  stepNamed,
   stepRecordKey,
   treeFullKey,
   workflowKey,

@@ -1,7 +1,8 @@
 // What the engine keeps of a run, as JSON texts: the run's state, a step's state, outputs and errors.
+
+import type { Person } from "../api-key.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
-import type { Person } from "../person.ts";
 import type { RunId, RunStatus, TerminalStatus } from "../run.ts";
 
 export const stepStatuses = [

@@ -2,8 +2,7 @@
 import type { JsonValue } from "../fingerprint.ts";
 import type { Allowance, CompiledStep, Evaluation, Expression, Scope } from "../workflow/compiled.ts";
 import { bodyOf, type Draft, errorAt, outputAt, recordAt, stepOf, unitsToRead } from "./draft.ts";
-import { itemsPerChunk, parseItem } from "./instances.ts";
-import { inputRecordKey, itemsKey } from "./keys.ts";
+import { inputRecordKey, itemsKey, itemsPerChunk, parseItem } from "./keys.ts";
 import type { Failure, StepRecord } from "./records.ts";
 
 /** All that is evaluated when the step begins. */

@@ -3,8 +3,7 @@ import { hash } from "node:crypto";
 import type { JsonValue } from "../fingerprint.ts";
 import { makeRunId, orderedUnique, type RunId } from "../run.ts";
 import type { CompiledStep } from "../workflow/compiled.ts";
-import { succeedNow } from "./begin-inline.ts";
-import { inputKeyOf, listed } from "./begin-job.ts";
+import { inputKeyOf, listed, succeedNow } from "./begin-job.ts";
 import { bodyOf, clearTimer, type Draft, errorAt, outputAt, putPayload, unitsToRead } from "./draft.ts";
 import {
   factsRecordKey,

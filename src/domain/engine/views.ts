@@ -3,8 +3,7 @@ import type { JsonValue } from "../fingerprint.ts";
 import { makeJobId } from "../job.ts";
 import type { RunHeader, RunId, RunRecord } from "../run.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
-import { stepNamed } from "./instances.ts";
-import { inputRecordKey, runRecordKey, stepRecordKey } from "./keys.ts";
+import { inputRecordKey, runRecordKey, stepNamed, stepRecordKey } from "./keys.ts";
 import {
   openCount,
   type RunState,

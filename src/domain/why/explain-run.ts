@@ -3,15 +3,16 @@ import { openCount, type StepRecord } from "../engine/records.ts";
 import { formatTime } from "../engine/rfc3339.ts";
 import { explainStep } from "./explain-step.ts";
 import {
+  type EndedRunFacts,
   type Ending,
   type Explanation,
   type LimitItem,
+  type LiveRunFacts,
   letterPath,
   type RunLockItem,
   type Waiting,
   type WaitingEntry,
 } from "./explanation.ts";
-import type { EndedRunFacts, LiveRunFacts } from "./facts.ts";
 
 /** Of items in one answer. */
 export const itemsMax = 24;

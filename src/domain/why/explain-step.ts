@@ -9,13 +9,16 @@ import {
   type ChildRunItem,
   type HeldItem,
   type HeldReason,
+  type LiveRunFacts,
+  type LockFacts,
+  type Part,
   type RunningItem,
+  type StepFacts,
   type TimerItem,
   type Waiting,
   type WaitingEntry,
   whyPath,
 } from "./explanation.ts";
-import type { LiveRunFacts, LockFacts, Part, StepFacts } from "./facts.ts";
 import { whyUnclaimed } from "./why-unclaimed.ts";
 
 type StepExplanation = {

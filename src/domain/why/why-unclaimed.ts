@@ -1,10 +1,23 @@
 // Why no worker takes a job, as far as the process that is asked can see.
 import { formatTime } from "../engine/rfc3339.ts";
-import type { Job } from "../job.ts";
-import { defaultPool, judgePlace, type PlaceRefusal, poolLimits, topicLimits } from "../place.ts";
-import { missingRequirements, type Qualities } from "../requirements.ts";
-import type { UnclaimedItem, UnclaimedReason, WorkerItem } from "./explanation.ts";
-import type { LiveRunFacts, PlaceFacts, WorkerFacts } from "./facts.ts";
+import {
+  defaultPool,
+  type Job,
+  judgePlace,
+  missingRequirements,
+  type PlaceRefusal,
+  poolLimits,
+  type Qualities,
+  topicLimits,
+} from "../job.ts";
+import type {
+  LiveRunFacts,
+  PlaceFacts,
+  UnclaimedItem,
+  UnclaimedReason,
+  WorkerFacts,
+  WorkerItem,
+} from "./explanation.ts";
 import { similarTopics } from "./similar-topics.ts";
 
 /** Of workers shown with one job. */

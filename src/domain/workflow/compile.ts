@@ -6,10 +6,16 @@ import type { CompiledDefinition, CompiledStep, Expression } from "./compiled.ts
 import { type Definition, inputSchemaPlace, schemasOf } from "./definition.ts";
 import { readSchema, type SchemaCheck, type SchemaPlace } from "./json-schema.ts";
 import type { StepDefinition } from "./step-definition.ts";
-import type { PlacedExpression, StepExpressions } from "./step-expressions.ts";
+import {
+  childStepsRead,
+  type PlacedExpression,
+  type ReadingStep,
+  type StepExpressions,
+  stepsRead,
+  writersIn,
+} from "./step-expressions.ts";
 import type { ValidGraph } from "./step-graph.ts";
 import { dependenciesOf } from "./step-links.ts";
-import { childStepsRead, type ReadingStep, stepsRead, writersIn } from "./step-reads.ts";
 import { newWork, pause, spend, type Work } from "./work-count.ts";
 
 export function compileDefinition(workflow: string, definition: Definition): CompiledDefinition {

@@ -20,11 +20,10 @@ import {
 } from "./fields.ts";
 import { readSchema, type SchemaMode, type SchemaPlace } from "./json-schema.ts";
 import { readStep, type StepDefinition } from "./step-definition.ts";
-import { readExpressions, type StepExpressions } from "./step-expressions.ts";
+import { problemsOfReads, readExpressions, type StepExpressions, writersIn } from "./step-expressions.ts";
 import { idRule, timeoutSecondsMax } from "./step-fields.ts";
 import { readGraph, type StepGraph, type ValidGraph } from "./step-graph.ts";
 import { stepPlace } from "./step-links.ts";
-import { problemsOfReads, writersIn } from "./step-reads.ts";
 import { countOf, isTooMuch, newWork, pause, problemOfWork, spend, type Work } from "./work-count.ts";
 
 export type Definition = {

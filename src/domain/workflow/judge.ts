@@ -2,8 +2,7 @@
 import { isUtf8 } from "node:buffer";
 import { excerptOf } from "../excerpt.ts";
 import type { JsonValue } from "../fingerprint.ts";
-import { beyondLimits, readingLimits } from "../json-limits.ts";
-import { atOnce } from "../slices.ts";
+import { atOnce, beyondLimits, readingLimits } from "../slices.ts";
 import { readingJson } from "../strict-json.ts";
 import { type TenantId, tenantNames } from "../tenant.ts";
 import type { Problem } from "./compiled.ts";

@@ -1,7 +1,14 @@
 // Regular expressions in linear time: all ways through a pattern are followed at once, so nothing is ever tried twice.
 // JavaScript's own engine goes back and tries again, which takes minutes on `^(a+)+$` and thirty characters.
-import { type CharacterSet, characterSet, hasCharacter, wordCharacters } from "./character-set.ts";
-import { type Assertion, type Piece, parsePattern } from "./pattern-syntax.ts";
+import {
+  type Assertion,
+  type CharacterSet,
+  characterSet,
+  hasCharacter,
+  type Piece,
+  parsePattern,
+  wordCharacters,
+} from "./pattern-syntax.ts";
 import { type Steps, StepsSpent } from "./schema-node.ts";
 
 /** Throws `StepsSpent` when the steps are spent: neither a match nor a mismatch. */

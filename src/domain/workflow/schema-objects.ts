@@ -1,6 +1,5 @@
 // The keywords of JSON Schema for objects and arrays. Only own properties count: never what every object inherits.
 import type { JsonValue } from "../fingerprint.ts";
-import { lastEqualItems } from "./equal-values.ts";
 import type { Fields } from "./fields.ts";
 import type { LinearPattern } from "./linear-pattern.ts";
 import {
@@ -15,6 +14,7 @@ import {
   report,
   type SchemaNode,
 } from "./schema-node.ts";
+import { lastEqualItems } from "./schema-scalars.ts";
 
 /** Listing the names of an object and looking each up: about 100 ns. */
 const stepsOfName = 8;

@@ -2,13 +2,23 @@
 import type { JsonValue } from "../fingerprint.ts";
 import type { RetryPolicy, StepType } from "./compiled.ts";
 import {
+  type ForEachDefinition,
   type LoopDefinition,
+  notifyTopic,
   type ParallelDefinition,
+  readForEach,
   readLoop,
+  readNotify,
   readParallel,
   readParallelMax,
+  readResultPath,
+  readStorage,
+  readSubworkflow,
   readSwitch,
+  type StorageDefinition,
+  type SubworkflowDefinition,
   type SwitchDefinition,
+  schemaField,
 } from "./control-steps.ts";
 import {
   choiceField,
@@ -34,18 +44,6 @@ import {
   stepIdsField,
   timeoutSecondsMax,
 } from "./step-fields.ts";
-import {
-  type ForEachDefinition,
-  notifyTopic,
-  readForEach,
-  readNotify,
-  readResultPath,
-  readStorage,
-  readSubworkflow,
-  type StorageDefinition,
-  type SubworkflowDefinition,
-  schemaField,
-} from "./work-steps.ts";
 
 export type StepDefinition = {
   readonly id: string;

@@ -1,6 +1,7 @@
 // What the drill measures and how much of it: variants, sizes, and how clients retry.
+
+import { type WaitShape, waitDelayMs } from "../../domain/lock.ts";
 import type { WaitPolicy } from "../../domain/tenant.ts";
-import { type WaitShape, waitDelayMs } from "../../domain/wait.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { DrillImpossible, type DrillOptions, type Size } from "../drill.ts";
 import type { TenantFields } from "../target/target.ts";

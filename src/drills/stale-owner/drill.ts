@@ -1,7 +1,6 @@
 // Drill: an owner goes silent, its lock passes to another, and the old owner comes back.
 
-import { partitionLabel, partitionOf } from "../../domain/partition.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import { partitionLabel, partitionOf, type TenantId } from "../../domain/tenant.ts";
 import type { Client } from "../../sdk/client.ts";
 import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
 import { runtime } from "../../sdk/runtime.ts";

@@ -1,8 +1,8 @@
 // Approvals over HTTP.
 import type { DecideAnswer } from "../../control/control-api.ts";
+import type { DutyRule } from "../../domain/api-key.ts";
 import type { Decision } from "../../domain/approval.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
-import type { DutyRule } from "../../domain/person.ts";
 import { type Asked, callerOf, type Handlers, type Reply, type Service } from "../handler.ts";
 import { pageReply, readPage } from "../page.ts";
 import { approvalView } from "../views.ts";

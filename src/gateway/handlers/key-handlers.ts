@@ -1,7 +1,12 @@
 // API keys over HTTP: an admin's own tenant's, or for platform keys any tenant's and the platform's own.
-import { type ApiKeyRecord, isPlatformKey, isPlatformRole, tenantOfKey } from "../../domain/api-key.ts";
+import {
+  type ApiKeyRecord,
+  isPlatformKey,
+  isPlatformRole,
+  lineageMax,
+  tenantOfKey,
+} from "../../domain/api-key.ts";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
-import { lineageMax } from "../../domain/person.ts";
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import { callerOf, type Failure, type Handlers, readingTrouble } from "../handler.ts";
 import { lastOf, pageReply, readPage } from "../page.ts";

@@ -1,7 +1,7 @@
 // What every store must do with documents: revisions, conflicts, repeats, their order, and the workflow that runs start by.
 import assert from "node:assert/strict";
-import type { Collection } from "../../domain/document.ts";
 import { admissionLock } from "../../domain/lock.ts";
+import type { Collection } from "../../domain/tenant.ts";
 import type { RequestOf } from "../../ports/store.ts";
 import { assertOutcome, type ConformanceCase, call, type Harness, only } from "./harness.ts";
 

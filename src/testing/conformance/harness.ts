@@ -2,11 +2,16 @@
 import assert from "node:assert/strict";
 import type { ClaimTerms, ClaimToken } from "../../domain/job.ts";
 import type { Fence, Guard, LockName, LockToken } from "../../domain/lock.ts";
-import { type Partition, partitionOf } from "../../domain/partition.ts";
 import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
-import { makeRunId, type RunId, type RunRecord, type TerminalStatus } from "../../domain/run.ts";
-import { type RunChange, unchanged } from "../../domain/run-change.ts";
-import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
+import {
+  makeRunId,
+  type RunChange,
+  type RunId,
+  type RunRecord,
+  type TerminalStatus,
+  unchanged,
+} from "../../domain/run.ts";
+import { type Partition, partitionOf, type TenantId, type TenantSettings } from "../../domain/tenant.ts";
 import type { KeyRequest, NewRun } from "../../ports/admission-operations.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { TakeTerms } from "../../ports/run-operations.ts";

@@ -1,8 +1,7 @@
 // Steps of the cases about limits: runs with jobs, claims of several at once, and what is counted.
 import assert from "node:assert/strict";
 import type { ClaimTerms, JobId } from "../../domain/job.ts";
-import type { RunId } from "../../domain/run.ts";
-import type { RunChange } from "../../domain/run-change.ts";
+import type { RunChange, RunId } from "../../domain/run.ts";
 import { call, type Harness, only } from "./harness.ts";
 import { commit, jobOf, runLock } from "./run-steps.ts";
 

@@ -1,7 +1,6 @@
 // What every store must do with a commit that comes along with an entry: applied at once, or not at all.
 import assert from "node:assert/strict";
-import type { RunId } from "../../domain/run.ts";
-import type { RunChange } from "../../domain/run-change.ts";
+import type { RunChange, RunId } from "../../domain/run.ts";
 import type { Proposal } from "../../ports/run-operations.ts";
 import { assertOutcome, type ConformanceCase, call, type Harness, key, only } from "./harness.ts";
 import {

@@ -1,8 +1,7 @@
 // What every store must do at the quotas of a tenant. For a store with three runs, three locks, two tickets and two keys.
 import assert from "node:assert/strict";
-import type { Collection } from "../../domain/document.ts";
 import { admissionLock, type LockName, type LockToken } from "../../domain/lock.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import type { Collection, TenantId } from "../../domain/tenant.ts";
 import { assertOutcome, type ConformanceCase, call, type Harness, key, only } from "./harness.ts";
 
 const named = (name: string): LockName => ({ namespace: "public", name });

@@ -1,6 +1,6 @@
 // What every store must do with runs that end, tenants' settings and the audit trail.
 import assert from "node:assert/strict";
-import type { EventRow } from "../../domain/event.ts";
+import type { EventRow } from "../../domain/audit.ts";
 import { assertOutcome, type ConformanceCase, call, type Harness, key, only } from "./harness.ts";
 import { commit, commitOf, deliver, picture, refusal, resultOf, runLock, runWithClaim } from "./run-steps.ts";
 

@@ -4,8 +4,7 @@ import type { ApprovalId, ApprovalRequest, Decision } from "../../domain/approva
 import type { NewEntry } from "../../domain/inbox.ts";
 import { type ClaimToken, type JobId, type JobSpec, makeJobId } from "../../domain/job.ts";
 import type { Guard, LockName } from "../../domain/lock.ts";
-import type { RunHeader, RunId } from "../../domain/run.ts";
-import { type ChildRun, type RunChange, unchanged } from "../../domain/run-change.ts";
+import { type ChildRun, type RunChange, type RunHeader, type RunId, unchanged } from "../../domain/run.ts";
 import type { OwnedRun, TakeTerms } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { call, type Harness, only } from "./harness.ts";

@@ -1,8 +1,7 @@
 // What every store must do when it is swept at the usual pace: how often, how much at once, and which tenants.
 import assert from "node:assert/strict";
-import { partitionCount, partitionOf } from "../../domain/partition.ts";
 import type { RunId } from "../../domain/run.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import { partitionCount, partitionOf, type TenantId } from "../../domain/tenant.ts";
 import { assertOutcome, type ConformanceCase, call, key, only } from "./harness.ts";
 import { endedRun } from "./retry-cases.ts";
 import {

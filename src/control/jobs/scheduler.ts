@@ -1,23 +1,83 @@
-// The dispatch check of one held job: asked under the job's lock, and what it says is brought to the run by that grant or not at all.
+// The scheduler role: receives held jobs, each in one process, and asks the dispatch check about them.
+
 import {
   askAgainInMs,
   type DispatchAnswer,
   type DispatchJob,
   isUndecided,
+  readDispatchAnswer,
+  shortened,
   troublePrefix,
 } from "../../domain/dispatch.ts";
 import { factsRecordKey } from "../../domain/engine/keys.ts";
 import { readFacts } from "../../domain/engine/records.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
-import type { Job, JobId } from "../../domain/job.ts";
+import type { Job, JobHint, JobId } from "../../domain/job.ts";
 import { isTerminal, type RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import type { BusDelivery, Consumer, Verdict } from "../../ports/bus.ts";
 import type { DispatchCheck } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
 import { type Delivery, deliverEntry } from "../engine/deliver-entry.ts";
 import type { Engine } from "../engine/engine.ts";
 import { type Lease, withLease } from "../locks/with-lease.ts";
-import { askCheck } from "./ask-check.ts";
+
+/** What a question takes besides the check's own time: the lock, two reads, the delivery, each with its repeats. */
+const aroundCheckMs = 30_000;
+
+/** A job may be held for days: only what settles it ends the asking. Should the bus forget it, the sweep names it again. */
+const deliveriesMax = 1_000_000;
+
+export function startScheduler(engine: Engine, check: DispatchCheck): Consumer {
+  const { bus, config } = engine;
+  const questions = new Set<AbortController>();
+  let stopped = false;
+
+  async function handle({ body, deliveries }: BusDelivery): Promise<Verdict> {
+    const hint = readHint(body);
+    if (hint === undefined) return { kind: "drop", because: "unreadable" };
+    // One for each: Node warns of a leak when more than ten wait for the same signal.
+    const question = new AbortController();
+    questions.add(question);
+    try {
+      const named = { tenant: hint.tenant, jobId: hint.hint.jobId, tries: deliveries };
+      const end = await dispatchJob({ engine, check }, named, question.signal);
+      if (end.kind === "settled") return { kind: "done" };
+      return { kind: "retry", delayMs: end.delayMs, because: end.because };
+    } catch (error) {
+      if (!stopped) throw error;
+      return { kind: "retry", delayMs: 0, because: "stopped" };
+    } finally {
+      questions.delete(question);
+    }
+  }
+
+  const consumer = bus.consume(
+    {
+      stream: "checks",
+      name: "scheduler",
+      ackWaitMs: config["dispatch.checkTimeoutMs"] + config["locks.job.waitMs"] + aroundCheckMs,
+      deliveriesMax,
+      pendingMax: config["dispatch.checksMax"],
+    },
+    { handle, giveUp: async () => {} },
+  );
+  return {
+    async stop() {
+      stopped = true;
+      for (const question of questions) question.abort(new Error("the scheduler stops"));
+      await consumer.stop();
+    },
+  };
+}
+
+function readHint(body: string): { readonly tenant: TenantId; readonly hint: JobHint } | undefined {
+  try {
+    return JSON.parse(body) as { readonly tenant: TenantId; readonly hint: JobHint };
+  } catch {
+    return undefined;
+  }
+}
 
 type Dispatch = { readonly engine: Engine; readonly check: DispatchCheck };
 
@@ -31,11 +91,7 @@ type DispatchEnd =
 
 const settled = { kind: "settled" } as const;
 
-export async function dispatchJob(
-  dispatch: Dispatch,
-  named: Named,
-  signal: AbortSignal,
-): Promise<DispatchEnd> {
+async function dispatchJob(dispatch: Dispatch, named: Named, signal: AbortSignal): Promise<DispatchEnd> {
   const { ports, config, terms } = dispatch.engine;
   const target = { tenant: named.tenant, lock: { namespace: "job", name: named.jobId } } as const;
   const work = (lease: Lease) => askUnderLock(dispatch, named, lease);
@@ -164,4 +220,53 @@ function afterTrouble({ ports, config }: Engine, { tries }: Named, because: stri
   const pauseMs = Math.min(config["dispatch.holdMs"], troublePauseMs * 2 ** Math.min(20, tries - 1));
   // Those that failed together do not come back together.
   return { kind: "ask_again", delayMs: Math.round(pauseMs * (0.7 + 0.3 * ports.random.fraction())), because };
+}
+
+type CheckAnswer =
+  | { readonly kind: "answered"; readonly answer: DispatchAnswer }
+  | { readonly kind: "trouble"; readonly cause: string };
+
+/** Throws the reason of the signal when that is aborted: then nobody may use an answer any more. */
+async function askCheck(
+  { ports, config }: Engine,
+  check: DispatchCheck,
+  job: DispatchJob,
+  signal: AbortSignal,
+): Promise<CheckAnswer> {
+  const { clock, metrics } = ports;
+  const timeoutMs = config["dispatch.checkTimeoutMs"];
+  const late = new AbortController();
+  const cancel = clock.timer(timeoutMs, () => late.abort(new Error(`no answer within ${timeoutMs} ms`)));
+  const startedMs = clock.monotonicMs();
+  const answer = await answerOf(check, job, AbortSignal.any([signal, late.signal]));
+  cancel();
+  metrics.observe("dispatch_check_seconds", {}, (clock.monotonicMs() - startedMs) / 1000);
+  const verdict = signal.aborted
+    ? "abandoned"
+    : answer.kind === "answered"
+      ? answer.answer.verdict
+      : "failed";
+  metrics.count("dispatch_checks_total", { verdict });
+  signal.throwIfAborted();
+  return answer;
+}
+
+/** A check that pays no heed to its signal is left behind. */
+async function answerOf(check: DispatchCheck, job: DispatchJob, signal: AbortSignal): Promise<CheckAnswer> {
+  let stop = () => {};
+  try {
+    signal.throwIfAborted();
+    const aborted = new Promise<never>((_, reject) => {
+      stop = () => reject(signal.reason);
+      signal.addEventListener("abort", stop);
+    });
+    const answer = readDispatchAnswer(await Promise.race([aborted, check(job, { signal })]));
+    return answer === undefined
+      ? { kind: "trouble", cause: "its answer is none of allow, deny and hold" }
+      : { kind: "answered", answer };
+  } catch (error) {
+    return { kind: "trouble", cause: shortened(error instanceof Error ? error.message : String(error)) };
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
 }

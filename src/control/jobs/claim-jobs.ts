@@ -1,0 +1,248 @@
+// Claims jobs for the workers of this process: those that hints name, and those that are found in the store.
+import { type ClaimToken, fitsRequirements, isPlaceRefusal, type JobHint } from "../../domain/job.ts";
+import type { TenantId } from "../../domain/tenant.ts";
+import type { Consumer } from "../../ports/bus.ts";
+import type { ClaimAnswer } from "../../ports/job-operations.ts";
+import type { Ports } from "../../ports/ports.ts";
+import { ask } from "../ask-until-known.ts";
+import type { ClaimedJob, Trouble } from "../control-api.ts";
+import type { Engine } from "../engine/engine.ts";
+import { claimTermsOf, type Match, type Offer, placeOf } from "./offers.ts";
+
+/** Jobs claimed by one operation: it stays within its budget of 2 ms. */
+const batchMax = 64;
+
+/** Why no job may be claimed at all. */
+type ClaimRefusal = "tenant_stopped" | "unauthenticated";
+
+type Claims = { readonly granted: number; readonly refusal?: ClaimRefusal };
+
+/** Matches what is remembered for these topics and claims it. Says why nothing could be claimed, if so. */
+export async function claimMatches(
+  engine: Engine,
+  tenant: TenantId,
+  topics: readonly string[],
+): Promise<Claims> {
+  let granted = 0;
+  for (;;) {
+    const left = batches(engine.offers.match(tenant, topics));
+    let refusal: ClaimRefusal | undefined;
+    let isWorthAnother = false;
+    try {
+      for (let batch = left[0]; batch !== undefined; batch = left[0]) {
+        const claimed = await claimBatch(engine, tenant, batch);
+        left.shift();
+        refusal = claimed.refusal ?? refusal;
+        granted += claimed.granted;
+        isWorthAnother ||= claimed.isWorthAnother;
+      }
+    } finally {
+      // Some are left only when a claim has thrown.
+      for (const match of left.flat()) takeBack(engine, { tenant, match });
+    }
+    if (refusal !== undefined) return { granted, refusal };
+    if (!isWorthAnother) return { granted };
+  }
+}
+
+/** One operation acts for one key: matches are grouped by the credential of their worker. */
+function batches(matches: readonly Match[]): Array<readonly Match[]> {
+  const byCredential = new Map<string | undefined, Match[]>();
+  for (const match of matches) {
+    const { credential } = match.offer;
+    byCredential.set(credential, [...(byCredential.get(credential) ?? []), match]);
+  }
+  return [...byCredential.values()].flatMap((group) =>
+    Array.from({ length: Math.ceil(group.length / batchMax) }, (_, index) =>
+      group.slice(index * batchMax, (index + 1) * batchMax),
+    ),
+  );
+}
+
+async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Match[]) {
+  const { ports, limits } = engine;
+  const wanted = batch.map((match) => ({ ...match, token: ports.random.token() as ClaimToken }));
+  const claims = wanted.map(({ offer, hint, token }) => {
+    const { credential: _credential, ...terms } = claimTermsOf(offer, token);
+    return { jobId: hint.jobId, terms };
+  });
+  const credential = batch[0]?.offer.credential;
+  const request = { tenant, claims, ...(credential === undefined ? {} : { credential }) };
+  const sentAt = limits.moment();
+  const answer = await ask(engine, "claimJobs", request);
+  const given: Array<() => void> = [];
+  let refusal: ClaimRefusal | undefined;
+  let granted = 0;
+  for (const [index, match] of wanted.entries()) {
+    const outcome = answer.kind === "judged" ? answer.answers[index] : undefined;
+    if (outcome?.kind === "claimed") {
+      const { token, offer } = match;
+      const { job, fence, expiresInMs, input } = outcome;
+      limits.granted(tenant, placeOf(offer, match.hint.topic));
+      given.push(() => offer.settle({ job, token, fence, expiresInMs, input }));
+      ports.metrics.count("jobs_claimed_total", {});
+      granted += 1;
+    } else
+      refusal = takeBack(engine, { tenant, match, refused: outcome && { ...outcome, sentAt } }) ?? refusal;
+  }
+  // Only now: a worker whose other places are free again may wait for more.
+  for (const give of given) give();
+  return { refusal, granted, isWorthAnother: answer.kind === "judged" && granted < batch.length };
+}
+
+type Unclaimed = {
+  readonly tenant: TenantId;
+  readonly match: Match;
+  /** Absent when the store did not answer: the job may still wait; if the claim took effect after all, it runs out. */
+  readonly refused?: (Exclude<ClaimAnswer, { kind: "claimed" }> & { readonly sentAt: number }) | undefined;
+};
+
+/** The worker's place is free again, for those behind a job that is gone. A job that only lacks a place is remembered. */
+function takeBack(
+  { ports, offers, limits }: Engine,
+  { tenant, match, refused }: Unclaimed,
+): ClaimRefusal | undefined {
+  const { offer, hint } = match;
+  const place = placeOf(offer, hint.topic);
+  offer.abandon();
+  if (refused === undefined) {
+    limits.unused(tenant, place);
+    offers.putBack(tenant, hint);
+    return undefined;
+  }
+  const { because, sentAt } = refused;
+  ports.metrics.count("claims_refused_total", { because });
+  if (isPlaceRefusal(because)) {
+    limits.refused(tenant, place, { because, sentAt });
+    offers.putBack(tenant, hint);
+    if (because === "pool_draining") offer.drain?.();
+    return undefined;
+  }
+  limits.unused(tenant, place);
+  if (because === "tenant_stopped") return because;
+  return because === "credential_revoked" ? "unauthenticated" : undefined;
+}
+
+export function hearHints(engine: Engine): Consumer {
+  const claiming = new Map<string, Promise<unknown>>();
+  return engine.bus.consume(
+    {
+      stream: "hints",
+      name: `offers-${engine.ports.instance}`,
+      ackWaitMs: 30_000,
+      deliveriesMax: 10,
+      pendingMax: 1_024,
+    },
+    {
+      async handle({ body }) {
+        const { tenant, hint } = JSON.parse(body) as { readonly tenant: TenantId; readonly hint: JobHint };
+        engine.offers.learn(tenant, hint);
+        // Hints that arrive while a claim is on its way share the next one.
+        const key = `${tenant} ${hint.topic}`;
+        const waiting = claiming.get(key);
+        if (waiting === undefined) {
+          const claim = Promise.resolve().then(() => {
+            claiming.delete(key);
+            return claimMatches(engine, tenant, [hint.topic]);
+          });
+          claiming.set(key, claim);
+          await claim;
+        } else await waiting;
+        return { kind: "done" };
+      },
+      // A hint is only a hint: the store still knows the job, and the sweep names it again.
+      giveUp: async () => {},
+      missed: createJobSearch(engine),
+    },
+  );
+}
+
+/** Gives a function that looks in the background: one look at a time, and one more if it was called meanwhile. */
+function createJobSearch(engine: Engine): () => void {
+  let looking = false;
+  let again = false;
+
+  async function look(): Promise<void> {
+    for (const { tenant, topics, offer } of wanted(engine.offers.all())) {
+      const found = await discoverJobs(engine, offer);
+      if (found.kind === "found") await claimMatches(engine, tenant, topics);
+    }
+  }
+
+  const search = () => {
+    if (looking) {
+      again = true;
+      return;
+    }
+    looking = true;
+    engine.background.run("looking for jobs", async () => {
+      try {
+        await look();
+      } finally {
+        looking = false;
+        if (again) {
+          again = false;
+          search();
+        }
+      }
+    });
+  };
+  return search;
+}
+
+/** A thousand workers that wait for the same are one question. */
+function wanted(offers: readonly Offer[]) {
+  const questions = new Map<string, Pick<Offer, "tenant" | "topics"> & { readonly offer: Offer }>();
+  for (const offer of offers) {
+    const { tenant, topics, labels, capabilities } = offer;
+    if (offer.free() > 0)
+      questions.set(JSON.stringify([tenant, topics, labels, capabilities]), { tenant, topics, offer });
+  }
+  return questions.values();
+}
+
+/** Jobs looked at first, and at most when those are all for other workers. */
+const firstLook = 32;
+const secondLook = 1_000;
+
+/** Asks only when no job is remembered that this worker could do. */
+export async function discoverJobs(
+  engine: Engine,
+  offer: Offer,
+): Promise<{ readonly kind: "found" } | Trouble> {
+  const { offers } = engine;
+  if (offers.hasWorkFor(offer)) return { kind: "found" };
+  const { tenant } = offer;
+  for (const topic of offer.topics) {
+    for (const limit of [Math.max(firstLook, offer.free()), secondLook]) {
+      const answer = await ask(engine, "listReadyJobs", { tenant, topic, limit });
+      if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
+      const fit = answer.jobs.filter(({ requires }) => fitsRequirements(requires, offer));
+      for (const hint of fit) offers.learn(tenant, hint);
+      // Jobs for other workers must not hide those behind them.
+      if (fit.length > 0 || answer.jobs.length < limit) break;
+    }
+  }
+  return { kind: "found" };
+}
+
+/** The same job while nobody records spans. A poll that is repeated gets the same batch, with the same spans. */
+export function traceClaim(
+  { tracer }: Pick<Ports, "tracer">,
+  tenant: TenantId,
+  claimed: ClaimedJob,
+): ClaimedJob {
+  const { runId, step, attempt, topic, traceparent, createdAtMs, claim } = claimed.job;
+  const span = tracer.startSpan(`job ${topic}`, "producer", traceparent);
+  if (span === undefined) return claimed;
+  // Both by the store's clock.
+  const waitedMs = Math.max(0, (claim?.claimedAtMs ?? createdAtMs) - createdAtMs);
+  span.note({ tenant, run: runId, step, attempt, topic, waitedMs });
+  span.end();
+  return { ...claimed, traceparent: span.traceparent };
+}
+
+/** What the worker receives: the span of this claim, or what came with the run. */
+export function traceparentOf({ traceparent, job }: ClaimedJob): string | undefined {
+  return traceparent ?? job.traceparent;
+}
