@@ -108,7 +108,6 @@ export type SweepOperations = {
             readonly runId: RunId;
           }>;
           readonly lostClaims: number;
-          readonly removedRuns: number;
         }
       /** Another process swept less than `sweepEveryMs` ago. */
       | { readonly kind: "not_due" };

@@ -60,7 +60,7 @@ export type RunOperations = {
       | Unauthenticated
       | { readonly kind: "more" }
       | { readonly kind: "not_found" }
-      | { readonly kind: "not_ended"; readonly status: RunStatus };
+      | { readonly kind: "not_ended" };
   };
   getApproval: {
     request: { readonly tenant: TenantId; readonly approvalId: Approval["approvalId"] };
@@ -92,11 +92,7 @@ export type OwnedRun = {
 };
 
 /** Another owner has the run and will apply what waits. */
-export type HandedOver = {
-  readonly kind: "handed_over";
-  readonly instance: string;
-  readonly freeInMs: number;
-};
+type HandedOver = { readonly kind: "handed_over" };
 
 /** A commit computed in advance: applied at once if the run is at this version, unowned and has nothing else waiting. */
 export type Proposal = {
@@ -179,7 +175,7 @@ export type InboxOperations = {
        * Nothing happened: somebody owns the run and `whenBusy` is `refuse`; or, for a retry, `retriesWaitingMax` others wait
        * already (the instance is empty when nobody owns the run). Ask again when they are applied.
        */
-      | { readonly kind: "run_busy"; readonly instance: string; readonly freeInMs: number }
+      | { readonly kind: "run_busy"; readonly instance: string }
       | DeliveryRefused;
   };
   /** Takes the run lock to apply what waits, if anything does. */

@@ -228,7 +228,7 @@ test("one sweep handles what is due of every kind", async () => {
   );
   await harness.untilAfter((await harness.now()) + 1);
   const swept = await sweep();
-  expect(swept).toMatchObject({ lostClaims: 1, removedRuns: 1 });
+  expect(swept.lostClaims).toBe(1);
   expect(swept.repairs).toEqual([{ tenant, repair: "slot_freed", runId: "run_00_gone00001" as RunId }]);
   expect(swept.unclaimed.map(({ job }) => job.jobId)).toEqual([jobOf(runId).jobId]);
   expect(swept.waiting.map((each) => each.runId).sort()).toEqual([runId, waiting].sort());

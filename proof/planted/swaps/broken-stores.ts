@@ -93,7 +93,7 @@ export function countBeforeAdmit(store: Store): Store {
 }
 
 export function unknownAsDelivered(store: Store): Store {
-  const handedOver = { kind: "handed_over", instance: "somebody", freeInMs: 1 } as const;
+  const handedOver = { kind: "handed_over" } as const;
   const delivered = { kind: "delivered", run: handedOver, storeTimeMs: 0 } as const;
   return {
     ...store,

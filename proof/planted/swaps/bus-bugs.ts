@@ -142,7 +142,7 @@ function endedRunsAreBusy(store: Store): Store {
       if (answer.kind !== "run_ended" && answer.kind !== "run_not_found" && answer.kind !== "stale_claim")
         return answer;
       if (request.entry.kind !== "result") return answer;
-      return { kind: "run_busy", instance: "somebody", freeInMs: 100, storeTimeMs: answer.storeTimeMs };
+      return { kind: "run_busy", instance: "somebody", storeTimeMs: answer.storeTimeMs };
     },
   };
 }

@@ -4,13 +4,7 @@ import { isUndecided } from "../../domain/dispatch.ts";
 import { drainEntriesMax, drainsMax, type InboxEntry, type NewEntry } from "../../domain/inbox.ts";
 import { isTerminal } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type {
-  DeliveryRefused,
-  HandedOver,
-  OwnedRun,
-  Proposal,
-  TakeTerms,
-} from "../../ports/run-operations.ts";
+import type { DeliveryRefused, OwnedRun, Proposal, TakeTerms } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { judgeDecision, putDecision } from "./approvals.ts";
 import { appendRunEvent, applyChange, clearTimer, commitAt } from "./changes.ts";
@@ -59,10 +53,10 @@ function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeO
   const verdict = judgeEntry(context, state, entry);
   // What had its effect before the key was revoked is still answered as it was.
   if (revoked && verdict.kind !== "repeat") return { kind: "unauthenticated" };
-  if (verdict.kind === "repeat") return { kind: "delivered", run: handedOver(context, holder) };
+  if (verdict.kind === "repeat") return { kind: "delivered", run: { kind: "handed_over" } };
   if (verdict.kind !== "full" && verdict.kind !== "accepted") return verdict;
   if (verdict.kind === "full" || (holder !== undefined && request.whenBusy === "refuse")) {
-    return { ...handedOver(context, holder), kind: "run_busy" };
+    return { kind: "run_busy", instance: holder?.instance ?? "" };
   }
   const accepted = verdict.accept(state);
   const free = holder === undefined && state.entriesWaiting === 0;
@@ -76,7 +70,7 @@ function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeO
   const waiting = rememberRetry(appendEntry(context, accepted, verdict.entry), entry);
   if (holder !== undefined) {
     putState(context, waiting);
-    return { kind: "delivered", run: handedOver(context, holder) };
+    return { kind: "delivered", run: { kind: "handed_over" } };
   }
   return { kind: "delivered", run: takeOwnership(context, waiting, request) };
 }
@@ -88,7 +82,7 @@ export function takeRun(context: Context, request: RequestOf<"takeRun">): Outcom
   const holder = holderOf(context, tenant, runLock(runId));
   if (holder?.token === take.token) return owned(context, state, holder, request);
   if (state.entriesWaiting === 0) return { kind: "empty" };
-  if (holder !== undefined) return handedOver(context, holder);
+  if (holder !== undefined) return { kind: "handed_over" };
   return takeOwnership(context, state, request);
 }
 
@@ -333,11 +327,6 @@ function owned(context: Context, state: RunState, holder: Grant, { records }: Ta
     }),
     entries: firstEntries(context, state),
   };
-}
-
-function handedOver(context: Context, holder: Grant | undefined): HandedOver {
-  const freeInMs = holder === undefined ? 0 : holder.expiresAtMs - nowMs(context);
-  return { kind: "handed_over", instance: holder?.instance ?? "", freeInMs };
 }
 
 function firstEntries(context: Context, state: RunState): readonly InboxEntry[] {

@@ -15,7 +15,7 @@ export function deleteRun(context: Context, request: RequestOf<"deleteRun">): Ou
   const state = context.records.get("run", tenant, runId);
   if (state === undefined || state.deleted) return { kind: "not_found" };
   if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
-  if (!isTerminal(state.status)) return { kind: "not_ended", status: state.status };
+  if (!isTerminal(state.status)) return { kind: "not_ended" };
   if (removePart(context, state) === "more") {
     putState(context, { ...state, removing: true });
     return { kind: "more" };

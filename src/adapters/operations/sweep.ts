@@ -23,7 +23,6 @@ type Findings = {
   readonly unclaimed: Array<Swept["unclaimed"][number]>;
   readonly repairs: Array<Swept["repairs"][number]>;
   lostClaims: number;
-  removedRuns: number;
 };
 
 const thingsMax = 100;
@@ -35,13 +34,7 @@ export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<
   const now = nowMs(context);
   const things = rows.map(({ member }) => ({ member, ...readDueMember(member) }));
   const due = things.filter(({ atMs }) => atMs <= now);
-  const found: Findings = {
-    waiting: new Map(),
-    unclaimed: [],
-    repairs: [],
-    lostClaims: 0,
-    removedRuns: 0,
-  };
+  const found: Findings = { waiting: new Map(), unclaimed: [], repairs: [], lostClaims: 0 };
   if (due.length > 0) {
     const last = records.get("sweepMark", scope, "last");
     if (last !== undefined && now - last.atMs < context.settings.sweepEveryMs) return { kind: "not_due" };
@@ -111,14 +104,10 @@ function publishAgain(context: Context, tenant: TenantId, subject: string, found
   found.unclaimed.push({ tenant, job: hintOf(job) });
 }
 
-function removeEnded(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+function removeEnded(context: Context, tenant: TenantId, subject: string): void {
   const runId = subject as RunId;
   const state = context.records.get("run", tenant, runId);
-  if (state === undefined) return;
-  if (removePart(context, state) === "removed") {
-    if (state.deleted === undefined) found.removedRuns += 1;
-    return;
-  }
+  if (state === undefined || removePart(context, state) === "removed") return;
   const removeAtMs = nowMs(context);
   putState(context, { ...state, removeAtMs, removing: true });
   setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);

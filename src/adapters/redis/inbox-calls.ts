@@ -10,13 +10,7 @@ import {
 } from "../../domain/inbox.ts";
 import type { Fence } from "../../domain/lock.ts";
 import type { RunStatus } from "../../domain/run.ts";
-import type {
-  DeliveryRefused,
-  HandedOver,
-  OwnedRun,
-  Proposal,
-  TakeTerms,
-} from "../../ports/run-operations.ts";
+import type { DeliveryRefused, OwnedRun, Proposal, TakeTerms } from "../../ports/run-operations.ts";
 import type { RequestOf, StoreSettings } from "../../ports/store.ts";
 import { parseApproval } from "./approval-format.ts";
 import { changeArgs } from "./change-args.ts";
@@ -87,12 +81,12 @@ export const deliver: ScriptCall<"deliver"> = {
       case "handed_over":
         return {
           kind: "delivered",
-          run: parseHandedOver(reply),
-          ...parseFreed(reply[4]),
-          ...parseDecided(reply[5], request.entry),
+          run: { kind: "handed_over" },
+          ...parseFreed(reply[2]),
+          ...parseDecided(reply[3], request.entry),
         };
       case "run_busy":
-        return { ...parseHandedOver(reply), kind: "run_busy" };
+        return { kind: "run_busy", instance: String(reply[2]) };
       case "applied":
         return {
           kind: "applied",
@@ -145,7 +139,6 @@ export const takeRun: ScriptCall<"takeRun"> = {
       case "owned":
         return parseOwned(reply, request);
       case "handed_over":
-        return parseHandedOver(reply);
       case "empty":
       case "not_found":
         return { kind: reply[0] };
@@ -272,10 +265,6 @@ function parseOwned(reply: Reply, request: RequestOf<"takeRun"> | RequestOf<"del
     records: parseRecords(request.records, values),
     entries: parseEntries(reply[4]),
   };
-}
-
-function parseHandedOver(reply: Reply): HandedOver {
-  return { kind: "handed_over", instance: String(reply[2]), freeInMs: Number(reply[3]) };
 }
 
 function parseEntries(entries: unknown): InboxEntry[] {

@@ -103,10 +103,9 @@ export const deleteRun: ScriptCall<"deleteRun"> = {
       case "deleted":
       case "more":
       case "not_found":
+      case "not_ended":
       case "unauthenticated":
         return { kind: reply[0] };
-      case "not_ended":
-        return { kind: "not_ended", status: reply[2] as RunStatus };
       default:
         return unexpected("deleteRun", reply);
     }

@@ -33,20 +33,18 @@ type SweptReply = readonly [
   kind: string,
   storeTimeMs: string,
   lostClaims: number,
-  removedRuns: number,
   waiting: ReadonlyArray<readonly [TenantId, RunId]>,
   unclaimed: ReadonlyArray<readonly [TenantId, JobId, text: string]>,
   repairs: ReadonlyArray<readonly [TenantId, RepairKind, RunId]>,
 ];
 
 function parseSwept(reply: Reply): OutcomeOf<"sweep"> {
-  const [, , lostClaims, removedRuns, waiting, unclaimed, repairs] = reply as unknown as SweptReply;
+  const [, , lostClaims, waiting, unclaimed, repairs] = reply as unknown as SweptReply;
   return {
     kind: "swept",
     waiting: waiting.map(([tenant, runId]) => ({ tenant, runId })),
     unclaimed: unclaimed.map(([tenant, jobId, text]) => ({ tenant, job: parseHint(jobId, text) })),
     repairs: repairs.map(([tenant, repair, runId]) => ({ tenant, repair, runId })),
     lostClaims,
-    removedRuns,
   };
 }

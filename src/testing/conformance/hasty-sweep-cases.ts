@@ -20,7 +20,7 @@ import {
   runWithClaim,
   timerOf,
 } from "./run-steps.ts";
-import { nothing, sweepOnce, sweepUntil, sweepUntilPast, take } from "./sweep-steps.ts";
+import { nothing, sweepOnce, sweepUntil, sweepUntilPast, sweepUntilRemoved, take } from "./sweep-steps.ts";
 
 /** For a store that is swept all the time and keeps nothing long: attention, retention and the rest take 30 ms. */
 export const hastySweepCases: readonly ConformanceCase[] = [
@@ -145,8 +145,7 @@ export const hastySweepCases: readonly ConformanceCase[] = [
       const timers = [{ timerId: "a", dueAtMs }];
       const { runId, jobId } = await runWithClaim(harness, 10, { timers });
       await harness.end(runId);
-      const sum = await sweepUntil(harness, ({ removedRuns }) => removedRuns > 0);
-      assert.deepEqual(sum.waiting, []);
+      assert.deepEqual((await sweepUntilRemoved(harness, runId)).waiting, []);
       assert.equal(await jobState(harness, jobId), "not_found");
     },
   },
@@ -190,9 +189,7 @@ export const hastySweepCases: readonly ConformanceCase[] = [
       const { runId: other } = await runWithClaim(harness);
       const runId = await harness.admit(harness.newRun({ key: key("k") }));
       await harness.end(runId, "failed");
-      const sum = await sweepUntil(harness, ({ removedRuns }) => removedRuns > 0);
-      assert.equal(sum.removedRuns, 1);
-      assertOutcome(await store.loadRun({ tenant, runId }, call), { kind: "not_found" });
+      await sweepUntilRemoved(harness, runId);
       const { runs } = only(await store.listRuns({ tenant, limit: 9 }, call), "listed");
       assert.deepEqual(
         runs.map((run) => run.runId),
@@ -208,10 +205,7 @@ export const hastySweepCases: readonly ConformanceCase[] = [
       const records = Array.from({ length: 1_200 }, (_, index) => ({ key: `step/${index}`, body: "{}" }));
       const runId = await harness.admit(harness.newRun({ records }));
       await harness.end(runId);
-      const sum = await sweepUntil(harness, ({ removedRuns }) => removedRuns > 0);
-      assert.equal(sum.removedRuns, 1);
-      const loaded = await harness.store.loadRun({ tenant: harness.tenant, runId }, call);
-      assertOutcome(loaded, { kind: "not_found" });
+      await sweepUntilRemoved(harness, runId);
     },
   },
   {
@@ -313,7 +307,7 @@ export const hastyLimitCases: readonly ConformanceCase[] = [
       const { runId, jobIds } = await runWith(harness, 1);
       await claimAll(harness, jobIds);
       await harness.end(runId, "failed");
-      await sweepUntil(harness, (sum) => sum.removedRuns > 0);
+      await sweepUntilRemoved(harness, runId);
       assert.equal(await counts(harness), "0/0 0");
     },
   },

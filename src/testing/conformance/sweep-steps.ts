@@ -11,7 +11,6 @@ export const nothing: Swept = {
   unclaimed: [],
   repairs: [],
   lostClaims: 0,
-  removedRuns: 0,
 };
 
 export function sweepOnce({ store, partition }: Harness) {
@@ -19,7 +18,10 @@ export function sweepOnce({ store, partition }: Harness) {
 }
 
 /** Sweeps until something of the kind asked for was found; adds up all that was found on the way. */
-export async function sweepUntil(harness: Harness, found: (sum: Swept) => boolean): Promise<Swept> {
+export async function sweepUntil(
+  harness: Harness,
+  found: (sum: Swept) => boolean | Promise<boolean>,
+): Promise<Swept> {
   let sum = nothing;
   await harness.until(async () => {
     const answer = await sweepOnce(harness);
@@ -36,8 +38,14 @@ function added(left: Swept, right: Swept): Swept {
     unclaimed: [...left.unclaimed, ...right.unclaimed],
     repairs: [...left.repairs, ...right.repairs],
     lostClaims: left.lostClaims + right.lostClaims,
-    removedRuns: left.removedRuns + right.removedRuns,
   };
+}
+
+/** Sweeps until the run is not there any more; adds up all that was found on the way. */
+export function sweepUntilRemoved(harness: Harness, runId: RunId): Promise<Swept> {
+  const { store, tenant } = harness;
+  const header = { tenant, runId, records: [] };
+  return sweepUntil(harness, async () => (await store.loadRun(header, call)).kind === "not_found");
 }
 
 export function take(harness: Harness, runId: RunId) {

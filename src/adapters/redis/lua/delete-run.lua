@@ -8,7 +8,7 @@
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ")
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] actor  ARGV[5] eventsMax
   ARGV[6] credential's word or ""
-  Returns {"deleted", now}, {"more", now}, {"not_found", now}, {"not_ended", now, status}, {"unauthenticated", now}
+  Returns {"deleted", now}, {"more", now}, {"not_found", now}, {"not_ended", now}, {"unauthenticated", now}
   or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -26,7 +26,7 @@ if not status then return { "not_found", now } end
 if ARGV[6] ~= "" and string.find(redis.call("HGET", KEYS[5], "revoked") or "", " " .. ARGV[6] .. " ", 1, true) then
   return { "unauthenticated", now }
 end
-if not terminal[status] then return { "not_ended", now, status } end
+if not terminal[status] then return { "not_ended", now } end
 redis.call("ZCARD", KEYS[4]) -- Refuses a key of another type while nothing is written yet.
 local plan = planRemoval(ARGV[2], ARGV[3], true)
 for _, key in ipairs(plan.locks) do redis.call("GET", key) end

@@ -27,8 +27,8 @@
   ARGV[28] number of fields wanted
   ARGV from 29 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
   parts/plan-change.lua describes it
-  Returns {"owned", now, fence, values, entries, freed, approval}, {"handed_over", now, instance, freeInMs, freed,
-  approval}, {"applied", now, version, status, claims, freed, approval}, {"run_busy", now, instance, freeInMs},
+  Returns {"owned", now, fence, values, entries, freed, approval}, {"handed_over", now, freed, approval},
+  {"applied", now, version, status, claims, freed, approval}, {"run_busy", now, instance},
   {"refused", now, kind, approval} or {"too_late", now}; approval as HGETALL gives it, {} for all but decisions
 ]]
 local time = redis.call("TIME")
@@ -175,11 +175,8 @@ end
 -- What had its effect before the key was revoked is still answered as it was.
 if revokedCaller and not again then refusal = "unauthenticated" end
 if refusal then return { "refused", now, refusal, {} } end
-if lock and (again or full or ARGV[9] == "refuse") then
-  local freeInMs = redis.call("PTTL", lockKey)
-  return { again and "handed_over" or "run_busy", now, holderInstance, freeInMs, freed, approvalNow() }
-end
-if again or full then return { again and "handed_over" or "run_busy", now, "", 0, freed, approvalNow() } end
+if again then return { "handed_over", now, freed, approvalNow() } end
+if full or (lock and ARGV[9] == "refuse") then return { "run_busy", now, holderInstance or "" } end
 
 local waiting = redis.call("LLEN", inboxKey)
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
@@ -237,4 +234,4 @@ if fields[1] then redis.call("HSET", runKey, unpack(fields)) end
 if dueGone[1] then redis.call("ZREM", dueKey, dueGone[1]) end
 redis.call("RPUSH", inboxKey, entry)
 redis.call("ZADD", dueKey, "NX", string.format("%.0f", nowMs + attentionMs), "attention " .. tenant .. " " .. runId)
-return { "handed_over", now, holderInstance, redis.call("PTTL", lockKey), freed, approvalNow() }
+return { "handed_over", now, freed, approvalNow() }

@@ -9,8 +9,7 @@
   KEYS[3] swept: when the sweep last handled something
   ARGV[1] notAfterMs  ARGV[2] sweepEveryMs  ARGV[3] attentionMs  ARGV[4] republishAfterMs  ARGV[5] republishAfterMaxMs
   ARGV[6] deadLetterRetentionMs  ARGV[7] proveEveryMs
-  Returns {"swept", now, lostClaims, removedRuns, waiting, unclaimed, repairs}, {"not_due", now} or
-  {"too_late", now}; waiting holds {tenant, run} of each, unclaimed {tenant, job id, job's text}, repairs {tenant,
+  Returns {"swept", now, lostClaims, waiting, unclaimed, repairs}, {"not_due", now} or {"too_late", now}; waiting holds {tenant, run} of each, unclaimed {tenant, job id, job's text}, repairs {tenant,
   repair, run}
 ]]
 local time = redis.call("TIME")
@@ -27,7 +26,7 @@ local settings = {
   proveEveryMs = tonumber(ARGV[7]),
 }
 -- `work` counts calls to Redis, as far as they differ: 1,200 take 1.5 to 2 ms.
-local found = { waiting = {}, places = {}, unclaimed = {}, repairs = {}, lostClaims = 0, removedRuns = 0, work = 0 }
+local found = { waiting = {}, places = {}, unclaimed = {}, repairs = {}, lostClaims = 0, work = 0 }
 local workMax = 1200
 
 --@include terminal
@@ -68,4 +67,4 @@ if #due > 0 then
     if found.work > workMax then break end
   end
 end
-return { "swept", now, found.lostClaims, found.removedRuns, found.waiting, found.unclaimed, found.repairs }
+return { "swept", now, found.lostClaims, found.waiting, found.unclaimed, found.repairs }

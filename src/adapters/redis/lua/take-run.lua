@@ -11,7 +11,7 @@
   ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] token  ARGV[5] instance  ARGV[6] ttlMs
   ARGV[7] grantMemoryMs  ARGV[8] attentionMs  ARGV[9] drainsMax  ARGV[10] entriesMax  ARGV[11] deadLetterRetentionMs
   ARGV from 12 on: the names of the run's fields wanted; header fields come first
-  Returns {"owned", now, fence, values, entries}, {"handed_over", now, instance, freeInMs}, {"empty", now},
+  Returns {"owned", now, fence, values, entries}, {"handed_over", now}, {"empty", now},
   {"not_found", now} or {"too_late", now}
 ]]
 local time = redis.call("TIME")
@@ -29,13 +29,13 @@ if not run[1] then return { "not_found", now } end
 local lock = redis.call("GET", lockKey)
 local waiting = redis.call("LLEN", inboxKey)
 if lock then
-  local holder, holderInstance, heldFence = string.match(lock, "^([^ ]+) ([^ ]+) ([^ ]+)")
+  local holder, heldFence = string.match(lock, "^([^ ]+) [^ ]+ ([^ ]+)")
   if holder == token then
     --@include owned-run
     return { "owned", now, heldFence, values, entries }
   end
   if waiting == 0 then return { "empty", now } end
-  return { "handed_over", now, holderInstance, redis.call("PTTL", lockKey) }
+  return { "handed_over", now }
 end
 if waiting == 0 then return { "empty", now } end
 

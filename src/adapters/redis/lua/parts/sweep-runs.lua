@@ -93,9 +93,5 @@ local function removeEnded(tenant, runId)
   local plan = planRemoval(tenant, runId)
   found.work = found.work + plan.work
   removePlanned(plan)
-  if plan.more then
-    redis.call("ZADD", dueKey, now, "retention " .. tenant .. " " .. runId)
-  else
-    found.removedRuns = found.removedRuns + 1
-  end
+  if plan.more then redis.call("ZADD", dueKey, now, "retention " .. tenant .. " " .. runId) end
 end
