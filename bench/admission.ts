@@ -1,7 +1,7 @@
 // The admission benchmark: simultaneous and sustained starts by every strategy on Redis and SQLite, against floors.
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { type RedisServer, startRedisServer } from "../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../src/drills/servers/start-servers.ts";
 import { admissionBars } from "./admission-bars.ts";
 import { type AdmissionRound, admissionPlan, scales } from "./admission-plan.ts";
 import { admissionPlot } from "./admission-plot.ts";

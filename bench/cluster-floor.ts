@@ -3,7 +3,7 @@ import { openNatsBus } from "../src/adapters/nats/nats-bus.ts";
 import { systemClock } from "../src/adapters/system/system-clock.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
 import { systemRandom } from "../src/adapters/system/system-random.ts";
-import { startNatsServer } from "../src/drills/servers/nats-server.ts";
+import { startNatsServer } from "../src/drills/servers/start-servers.ts";
 import { closedLoop } from "./load.ts";
 import type { Measurement } from "./slices.ts";
 

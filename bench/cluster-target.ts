@@ -1,6 +1,6 @@
 // What the cluster benchmark measures: one or two gateways and as many engines, each a process, on one Redis and one NATS server.
 
-import { freePort } from "../src/drills/servers/server-process.ts";
+import { freePort } from "../src/drills/servers/start-servers.ts";
 import { type Cluster, startCluster } from "../test/support/cluster.ts";
 import { oneStep, threeSteps } from "./runs-target.ts";
 import { clientCommands } from "./targets.ts";

@@ -12,7 +12,7 @@ import type { ClaimedJob } from "../src/control/control-api.ts";
 import { type ControlPlane, createControlPlane, storeSettings } from "../src/control-plane.ts";
 import type { RunId } from "../src/domain/run.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
-import { type RedisServer, startRedisServer } from "../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../src/drills/servers/start-servers.ts";
 import { loadConfig } from "../src/load-config.ts";
 import { executeOn, type Store, storeFrom } from "../src/ports/store.ts";
 import { addTime, type OperationTimes, type Times, type ToldTime, timesChannel } from "./operation-times.ts";

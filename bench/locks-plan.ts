@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { lockWaits } from "../src/domain/lock.ts";
-import { startRedisServer } from "../src/drills/servers/redis-server.ts";
+import { startRedisServer } from "../src/drills/servers/start-servers.ts";
 import type { Contention, ContentionResult } from "./lock-contention.ts";
 import type { Measurement } from "./slices.ts";
 

@@ -8,7 +8,7 @@ import { systemClock } from "../src/adapters/system/system-clock.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
 import type { LockToken } from "../src/domain/lock.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
-import { startRedisServer } from "../src/drills/servers/redis-server.ts";
+import { startRedisServer } from "../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings } from "../src/ports/store.ts";
 import { expectSuccess, type HttpLoader, startHttpLoader } from "./http-load.ts";
 import { createProgress } from "./progress.ts";

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { startRedisServer } from "../src/drills/servers/redis-server.ts";
+import { startRedisServer } from "../src/drills/servers/start-servers.ts";
 import { createProgress } from "./progress.ts";
 import { type Measurement, measureInSlices, sliceCount } from "./slices.ts";
 

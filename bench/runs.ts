@@ -1,7 +1,7 @@
 // The runs benchmark: starts over HTTP, three-step runs, hot runs and parked runs, against floors and a peer of the same run.
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { startRedisServer } from "../src/drills/servers/redis-server.ts";
+import { startRedisServer } from "../src/drills/servers/start-servers.ts";
 import { startHttpLoader } from "./http-load.ts";
 import type { BenchOptions } from "./options.ts";
 import { benchFolder, runBenchmark } from "./program.ts";

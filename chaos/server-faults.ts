@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import type { RedisServer } from "../src/drills/servers/redis-server.ts";
+import type { RedisServer } from "../src/drills/servers/start-servers.ts";
 import type { Fault, Strike } from "./fault.ts";
 import type { System } from "./system.ts";
 

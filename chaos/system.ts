@@ -2,10 +2,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type NatsServer, startNatsServer } from "../src/drills/servers/nats-server.ts";
 import { type RedisGroup, startRedisGroup } from "../src/drills/servers/redis-failover.ts";
-import type { RedisServer } from "../src/drills/servers/redis-server.ts";
-import { freePort } from "../src/drills/servers/server-process.ts";
+import {
+  freePort,
+  type NatsServer,
+  type RedisServer,
+  startNatsServer,
+} from "../src/drills/servers/start-servers.ts";
 import { buildProduct } from "./build-product.ts";
 import { type Child, startChild } from "./child.ts";
 import { type Links, openLinks, type Ports } from "./links.ts";

@@ -1,13 +1,10 @@
 // Every setting: default, unit, bounds, environment name and why, by area. load-config.ts turns it into a configuration.
 import { admissionSettings, quotasSettings } from "./settings/admission.ts";
-import { busSettings, processSettings } from "./settings/bus.ts";
-import { dispatchSettings } from "./settings/dispatch.ts";
-import { auditSettings, eventsSettings } from "./settings/events.ts";
-import { gatewaySettings } from "./settings/gateway.ts";
+import { auditSettings, eventsSettings, gatewaySettings } from "./settings/gateway.ts";
 import type { ChoiceSetting, NumberSetting, Setting } from "./settings/kinds.ts";
 import { locksSettings } from "./settings/locks.ts";
-import { runsSettings, workflowsSettings } from "./settings/runs.ts";
-import { storeSettings } from "./settings/store.ts";
+import { dispatchSettings, runsSettings, workflowsSettings } from "./settings/runs.ts";
+import { busSettings, processSettings, storeSettings } from "./settings/store.ts";
 
 /** The first choice of a choice setting is its default. Environment names are prefixed INTERLOCK_. */
 export const settings = {

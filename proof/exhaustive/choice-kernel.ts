@@ -1,10 +1,15 @@
 // A kernel whose order is chosen from outside: messages may be late, timers are exact, and every step is a list of options.
 
 import type { CancelTimer } from "../../src/ports/ports.ts";
-import { fnv1a, fnv1aStart, fnv1aText } from "../../src/testing/fnv1a.ts";
 import type { Kernel, NotePart, RunEnd, RunLimits } from "../../src/testing/kernel.ts";
 import { runInBursts } from "../../src/testing/run-in-bursts.ts";
-import { createSeededRandom, type SeededRandom } from "../../src/testing/seeded-random.ts";
+import {
+  createSeededRandom,
+  fnv1a,
+  fnv1aStart,
+  fnv1aText,
+  type SeededRandom,
+} from "../../src/testing/seeded-random.ts";
 import {
   type ProcessOptions,
   type SimulatedProcess,

@@ -11,7 +11,7 @@ import {
   type Store,
   storeFrom,
 } from "../../src/ports/store.ts";
-import { fnv1a, fnv1aStart } from "../../src/testing/fnv1a.ts";
+import { fnv1a, fnv1aStart } from "../../src/testing/seeded-random.ts";
 import { type SimulatedProcess, wallEpochMs } from "../../src/testing/simulated-process.ts";
 import type { SimulatedStoreOptions, StoreCall, StoreExecution } from "../../src/testing/simulated-store.ts";
 import { JournaledRecords } from "../simulation/checks/journaled-records.ts";

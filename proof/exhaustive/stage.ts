@@ -3,7 +3,7 @@ import type { Config } from "../../src/config.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { createSeededRandom } from "../../src/testing/seeded-random.ts";
 import type { SimulatedStore } from "../../src/testing/simulated-store.ts";
-import { noStoreFaults } from "../../src/testing/store-faults.ts";
+import { noStoreFaults } from "../../src/testing/store-link.ts";
 import type { Swap } from "../planted/planted-bug.ts";
 import { noBusFaults } from "../simulation/bus/simulated-bus.ts";
 import { allRoles, type EngineNode, startEngine } from "../simulation/engine-node.ts";

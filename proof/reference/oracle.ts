@@ -1,6 +1,6 @@
 // The answers of workers and people, decided beforehand by run, step and attempt.
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
-import { fnv1a, fnv1aStart } from "../../src/testing/fnv1a.ts";
+import { fnv1a, fnv1aStart } from "../../src/testing/seeded-random.ts";
 
 /** Where an answer is asked for. `run` is the path from the root: empty, or `<path>/<step>@<attempt>` of a child run. */
 export type Attempt = { readonly run: string; readonly step: string; readonly attempt: number };

@@ -1,7 +1,6 @@
 // Starts a real Redis Cluster of three masters for tests and benchmarks.
 import { setTimeout as delay } from "node:timers/promises";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
-import { freePort } from "../../src/drills/servers/server-process.ts";
+import { freePort, type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 
 export type RedisCluster = {
   readonly servers: readonly RedisServer[];

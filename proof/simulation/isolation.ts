@@ -5,7 +5,7 @@ import { partitionOf, platformTenant, type TenantId } from "../../src/domain/ten
 import { type Answer, executeOn, type Store, type StoreSettings, storeFrom } from "../../src/ports/store.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import { createSimulatedStore } from "../../src/testing/simulated-store.ts";
-import { noStoreFaults } from "../../src/testing/store-faults.ts";
+import { noStoreFaults } from "../../src/testing/store-link.ts";
 import { noBusFaults } from "./bus/simulated-bus.ts";
 import { allRoles, startEngine } from "./engine-node.ts";
 import { again } from "./faults/again.ts";

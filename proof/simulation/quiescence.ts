@@ -3,7 +3,7 @@ import { jobLockTerms, type LeaseTerms, runLockTerms } from "../../src/control/l
 import { withLease } from "../../src/control/locks/with-lease.ts";
 import { isTerminal } from "../../src/domain/run.ts";
 import type { TenantSettings } from "../../src/domain/tenant.ts";
-import { noStoreFaults } from "../../src/testing/store-faults.ts";
+import { noStoreFaults } from "../../src/testing/store-link.ts";
 import { noBusFaults } from "./bus/simulated-bus.ts";
 import type { StartAttempt } from "./checks/history.ts";
 import { mustHold } from "./invariants/violation.ts";

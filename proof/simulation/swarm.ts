@@ -4,7 +4,7 @@ import type { AdmissionStrategy, TenantSettings, WaitPolicy } from "../../src/do
 import { loadConfig } from "../../src/load-config.ts";
 import { defaultStoreSettings, type StoreSettings } from "../../src/ports/store.ts";
 import type { SeededRandom } from "../../src/testing/seeded-random.ts";
-import { noStoreFaults, type StoreFaults } from "../../src/testing/store-faults.ts";
+import { noStoreFaults, type StoreFaults } from "../../src/testing/store-link.ts";
 import { type BusFaults, noBusFaults } from "./bus/simulated-bus.ts";
 import { drawHarderFaults, drawTail, type HarderFaults } from "./faults/loss-faults.ts";
 import { type Narrowing, narrowSwarm } from "./narrow-swarm.ts";

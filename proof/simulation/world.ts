@@ -5,8 +5,7 @@ import { createTenantCache } from "../../src/control/admission/tenant-cache.ts";
 import { engineTerms } from "../../src/control/engine/engine.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import type { Log, Metrics, Ports } from "../../src/ports/ports.ts";
-import { silentTracer } from "../../src/ports/ports.ts";
+import { type Log, type Metrics, type Ports, silentTracer } from "../../src/ports/ports.ts";
 import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import {
@@ -15,7 +14,7 @@ import {
   type SimulatedStore,
   type StoreExecution,
 } from "../../src/testing/simulated-store.ts";
-import { FaultCounts } from "../../src/testing/store-faults.ts";
+import { FaultCounts } from "../../src/testing/store-link.ts";
 import type { Swap } from "../planted/planted-bug.ts";
 import { bareStart } from "./bare-run.ts";
 import { createSimulatedBus, type SimulatedBus } from "./bus/simulated-bus.ts";

@@ -1,11 +1,26 @@
 // The command `interlock`: puts its commands together, runs one of them, and says by a number how it ended.
 import { Command, CommanderError, Option } from "commander";
 import { similarTopics } from "../domain/why/similar-topics.ts";
-import { commandGroups } from "./commands/index.ts";
-import { createCli, type Session } from "./context.ts";
-import { endingOf, exitCodes } from "./exit-codes.ts";
-import { productVersion, UsageError } from "./run-program.ts";
-import { tellFailure } from "./tell-failure.ts";
+import { product } from "../load-config.ts";
+import { addApprovalCommands } from "./commands/approvals.ts";
+import { addCanaryCommands } from "./commands/canaries.ts";
+import { addConfigCommands } from "./commands/config.ts";
+import { addDataCommands } from "./commands/data.ts";
+import { addDeadLetterCommands } from "./commands/dead-letters.ts";
+import { addDoctorCommand } from "./commands/doctor.ts";
+import { addDrillCommand } from "./commands/drill.ts";
+import { addAuditCommands, addEventCommands } from "./commands/events.ts";
+import { addInitCommand } from "./commands/init.ts";
+import { addLockCommands } from "./commands/locks.ts";
+import { addPolicyCommands } from "./commands/policies.ts";
+import { addPoolCommands, addTopicCommands, addWorkerCommands } from "./commands/pools.ts";
+import { addRunCommand, addRunsCommands } from "./commands/runs.ts";
+import { addServeCommand } from "./commands/serve.ts";
+import { addKeyCommands, addTenantCommands } from "./commands/tenants.ts";
+import { addWorkflowCommands } from "./commands/workflows.ts";
+import { type Cli, createCli, type Session } from "./context.ts";
+import { UsageError } from "./run-program.ts";
+import { endingOf, exitCodes, tellFailure } from "./tell-failure.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** Gives the exit code. `words` are those after the program's name. */
@@ -55,7 +70,7 @@ export function createProgram(session: Session): Command {
   const { stdout, stderr, calledAs } = session.terminal;
   const program = new Command("interlock")
     .description("Starts, watches and manages workflow runs on an Interlock server.")
-    .version(productVersion(), "-V, --version", "print the version")
+    .version(product().version, "-V, --version", "print the version")
     .option(
       "--url <url>",
       "the server (default: INTERLOCK_URL, or the one that has the data folder here open)",
@@ -102,3 +117,27 @@ function overrideExits(command: Command): void {
     overrideExits(child);
   }
 }
+
+const commandGroups: ReadonlyArray<(cli: Cli) => void> = [
+  addInitCommand,
+  addServeCommand,
+  addWorkflowCommands,
+  addRunCommand,
+  addRunsCommands,
+  addApprovalCommands,
+  addDeadLetterCommands,
+  addLockCommands,
+  addWorkerCommands,
+  addPoolCommands,
+  addTopicCommands,
+  addEventCommands,
+  addAuditCommands,
+  addTenantCommands,
+  addKeyCommands,
+  addPolicyCommands,
+  addCanaryCommands,
+  addConfigCommands,
+  addDoctorCommand,
+  addDrillCommand,
+  addDataCommands,
+];

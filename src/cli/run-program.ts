@@ -1,6 +1,5 @@
 // What every program here does around its work: tells failures in words, sets the exit code, stops in time.
 
-import { readFileSync } from "node:fs";
 import type { Server } from "../embedded/start-server.ts";
 import { errors, InterlockError } from "../errors.ts";
 
@@ -53,10 +52,4 @@ export async function stopInTime(server: Server, say: (line: string) => void): P
   });
   await server.close();
   cancel();
-}
-
-/** The file lies two folders up from here, in the source as in what is compiled. */
-export function productVersion(): string {
-  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
-  return (JSON.parse(text) as { readonly version: string }).version;
 }

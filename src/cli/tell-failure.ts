@@ -1,12 +1,37 @@
-// Tells why a command did not do what it was asked to: in words with what to do next, or as one JSON document.
+// How a command ends: one exit code per kind of ending, and why it failed, in words with what to do next or as one JSON document.
 import { CommanderError } from "commander";
 import { redacted } from "../domain/excerpt.ts";
 import { errors, InterlockError } from "../errors.ts";
 import { InterlockApiError, InterlockConnectionError, type Problem } from "../sdk/client-errors.ts";
-import type { Session } from "./context.ts";
-import { NoKeyError, NoServerError } from "./find-server.ts";
+import { NoKeyError, NoServerError, type Session } from "./context.ts";
 import { UsageError } from "./run-program.ts";
 import { visible } from "./text.ts";
+
+export const exitCodes = {
+  ok: { code: 0, meaning: "done" },
+  failed: { code: 1, meaning: "refused, failed, or a run that was waited for did not succeed" },
+  usage: { code: 2, meaning: "the command was called wrongly" },
+  unreachable: { code: 3, meaning: "no server answered; with a change it is unknown whether it was made" },
+  notFound: { code: 4, meaning: "there is no such thing" },
+  notAllowed: { code: 5, meaning: "no key, a wrong key, or one that may not do this" },
+  timeout: { code: 6, meaning: "the run goes on, and --timeout has passed" },
+  interrupted: { code: 130, meaning: "Ctrl-C; a run that was watched goes on" },
+} as const;
+
+export type Ending = keyof typeof exitCodes;
+
+/** What the server said decides; a lost connection is never taken for a no. */
+export function endingOf(error: unknown): Ending {
+  if (error instanceof UsageError) return "usage";
+  if (error instanceof InterlockConnectionError || error instanceof NoServerError) return "unreachable";
+  if (error instanceof NoKeyError) return "notAllowed";
+  if (!(error instanceof InterlockApiError)) return "failed";
+  if (error.status === 404) return "notFound";
+  // A stopped tenant is a refusal, not a matter of the key.
+  const isAboutTheKey =
+    error.status === 401 || error.code === "forbidden" || error.code === "tenant_mismatch";
+  return isAboutTheKey ? "notAllowed" : "failed";
+}
 
 export function tellFailure(session: Session, error: unknown): void {
   const { stderr } = session.terminal;

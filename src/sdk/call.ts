@@ -20,6 +20,9 @@ export type AnyOptions = {
 
 export type Limits = { readonly retry: RetryLimits; readonly timeoutMs: number };
 
+/** Where calls go, and how long they may take: made once per client. */
+export type Line = { readonly connection: Connection; readonly limits: Limits };
+
 type AnyAnswer = { readonly status: number; readonly headers: Headers; readonly body: unknown };
 
 export async function callOperation(

@@ -1,5 +1,5 @@
 // Calls any operation of the HTTP API by its name, typed, with retries that are safe.
-import { type AnyOptions, callOperation, type Limits } from "./call.ts";
+import { type AnyOptions, callOperation, type Limits, type Line } from "./call.ts";
 import type {
   Answer,
   Arguments,
@@ -10,7 +10,7 @@ import type {
   StreamOptions,
   Success,
 } from "./contract.ts";
-import { openEventStream, type StreamedEvent } from "./event-source.ts";
+import { openEventStream, type StreamedEvent } from "./follow.ts";
 import { type Runtime, runtime as system } from "./runtime.ts";
 import type { Connection } from "./send.ts";
 
@@ -49,9 +49,6 @@ export type Caller = {
 const defaultUrl = "http://127.0.0.1:7300";
 
 const defaultLimits: Limits = { retry: { budgetMs: 30_000, attemptsMax: 8 }, timeoutMs: 30_000 };
-
-/** Where calls go, and how long they may take: made once per client. */
-export type Line = { readonly connection: Connection; readonly limits: Limits };
 
 export function lineOf(options: ClientOptions, runtime: Runtime = system): Line {
   return {

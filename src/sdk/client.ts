@@ -14,6 +14,8 @@ import {
   jobsOf,
   type Keys,
   keysOf,
+  type Locks,
+  locksOf,
   type PolicyGroup,
   type Pools,
   policiesOf,
@@ -23,9 +25,7 @@ import {
   tenantsOf,
   topicsOf,
 } from "./groups/care.ts";
-import { type Locks, locksOf } from "./groups/locks.ts";
-import { type Events, eventsOf, type Runs, runsOf } from "./groups/runs.ts";
-import { type Workflows, workflowsOf } from "./groups/workflows.ts";
+import { type Events, eventsOf, type Runs, runsOf, type Workflows, workflowsOf } from "./groups/runs.ts";
 import { type Runtime, runtime as system } from "./runtime.ts";
 import type { Run, WaitOptions } from "./wait-for-run.ts";
 

@@ -16,7 +16,20 @@ export type {
   StreamOptions,
   Success,
 } from "./contract.ts";
-export type { StreamedEvent } from "./event-source.ts";
+export {
+  type Builder,
+  defineWorkflow,
+  Expression,
+  expression,
+  type HandlersOf,
+  type OutputsOf,
+  type Ref,
+  type Step as WorkflowStep,
+  type Typed,
+  type,
+  type WorkflowDefinition,
+  type WorkflowFields,
+} from "./define-workflow.ts";
 export {
   type Confirmation,
   confirmWith,
@@ -24,20 +37,29 @@ export {
   type FenceGuard,
   type FenceGuardOptions,
   type FenceRefusal,
+  type FenceStore,
+  type FenceVerdict,
   fenceGuard,
-} from "./fence/fence-guard.ts";
-export { fenceHeaders } from "./fence/fence-headers.ts";
-export { type FenceStore, type FenceVerdict, memoryFenceStore } from "./fence/fence-store.ts";
-export type { Followed, FollowOptions, TenantEvent, TimelineEvent } from "./follow.ts";
-export type { Approval, AuditRecord, AuditVerdict, DeadLetter } from "./groups/care.ts";
-export type { AnyLock, HeldLock } from "./groups/locks.ts";
-export type { DryRun, Explanation, RunSummary, StartedRun, StartOptions, Step } from "./groups/runs.ts";
-export type { Definition, Workflow } from "./groups/workflows.ts";
-export { type Lease, LockLost, type LockOptions, withLock } from "./locks/with-lock.ts";
+  fenceHeaders,
+  memoryFenceStore,
+} from "./fence.ts";
+export type { Followed, FollowOptions, StreamedEvent, TenantEvent, TimelineEvent } from "./follow.ts";
+export type { AnyLock, Approval, AuditRecord, AuditVerdict, DeadLetter, HeldLock } from "./groups/care.ts";
+export type {
+  Definition,
+  DryRun,
+  Explanation,
+  RunSummary,
+  StartedRun,
+  StartOptions,
+  Step,
+  Workflow,
+} from "./groups/runs.ts";
 export type { Listing, Page } from "./pages.ts";
 export { hasEnded, type Run, type WaitOptions, WaitTimeout } from "./wait-for-run.ts";
+export { type Lease, LockLost, type LockOptions, withLock } from "./with-lock.ts";
 export { type Handler, type Job, JobFailed, JobStopped, type StopReason } from "./worker/job.ts";
-export type { WorkerTrouble } from "./worker/trouble.ts";
+export type { WorkerTrouble } from "./worker/results.ts";
 export {
   type Handlers,
   type StopOptions,
@@ -47,12 +69,3 @@ export {
   type WorkerOptions,
   worker,
 } from "./worker/worker.ts";
-export {
-  defineWorkflow,
-  type HandlersOf,
-  type OutputsOf,
-  type WorkflowDefinition,
-  type WorkflowFields,
-} from "./workflow/define-workflow.ts";
-export { Expression, expression, type Ref } from "./workflow/reference.ts";
-export { type Builder, type Step as WorkflowStep, type Typed, type } from "./workflow/steps.ts";

@@ -1,5 +1,6 @@
 // Waits for the end of a run: by its event stream, or by polling where streams do not get through.
-import type { Caller, Line } from "./caller.ts";
+import type { Line } from "./call.ts";
+import type { Caller } from "./caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "./client-errors.ts";
 import type { Success } from "./contract.ts";
 import { followRun } from "./follow.ts";

@@ -7,4 +7,4 @@ export { createKernel, type Kernel, type KernelOptions, type RunEnd, type RunLim
 export { createSeededRandom, type SeededRandom } from "./seeded-random.ts";
 export type { ProcessOptions, SimulatedProcess } from "./simulated-process.ts";
 export { createSimulatedStore } from "./simulated-store.ts";
-export { noStoreFaults, type StoreFaults } from "./store-faults.ts";
+export { noStoreFaults, type StoreFaults } from "./store-link.ts";

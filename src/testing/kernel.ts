@@ -1,8 +1,7 @@
 // The simulator's kernel: virtual time, one event after the other in an order that the seed decides, and a trace of it all.
 import type { CancelTimer } from "../ports/ports.ts";
-import { fnv1a, fnv1aStart, fnv1aText } from "./fnv1a.ts";
 import { runInBursts } from "./run-in-bursts.ts";
-import { createSeededRandom, type SeededRandom } from "./seeded-random.ts";
+import { createSeededRandom, fnv1a, fnv1aStart, fnv1aText, type SeededRandom } from "./seeded-random.ts";
 import { type ProcessOptions, type SimulatedProcess, startProcess } from "./simulated-process.ts";
 
 export type Kernel = {

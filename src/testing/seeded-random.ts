@@ -1,6 +1,19 @@
-// Repeatable randomness: one seed always gives the same draws, in streams that do not disturb each other.
+// Repeatable randomness: one seed always gives the same draws, in streams that do not disturb each other; and the hash behind it.
 import type { Random } from "../ports/ports.ts";
-import { fnv1a, fnv1aStart } from "./fnv1a.ts";
+
+export const fnv1aStart = 0x811c9dc5;
+
+export function fnv1a(hash: number, text: string): number {
+  let mixed = hash;
+  for (let index = 0; index < text.length; index += 1) {
+    mixed = Math.imul(mixed ^ text.charCodeAt(index), 0x01000193);
+  }
+  return mixed;
+}
+
+export function fnv1aText(hash: number): string {
+  return (hash >>> 0).toString(16).padStart(8, "0");
+}
 
 export type SeededRandom = Random & {
   /** Uniform over the whole numbers from `min` to `max`, both included. */

@@ -14,9 +14,7 @@ import {
 } from "../ports/store.ts";
 import type { Kernel } from "./kernel.ts";
 import { type SimulatedProcess, wallEpochMs } from "./simulated-process.ts";
-import type { FaultCounts } from "./store-faults.ts";
-import { noStoreFaults, type StoreFaults } from "./store-faults.ts";
-import { type Call, Link } from "./store-link.ts";
+import { type Call, type FaultCounts, Link, noStoreFaults, type StoreFaults } from "./store-link.ts";
 
 export type SimulatedStore = {
   readonly records: MemoryRecords;

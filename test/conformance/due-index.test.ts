@@ -8,7 +8,7 @@ import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { partitionLabel } from "../../src/domain/tenant.ts";
-import { startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { Harness, only } from "../../src/testing/conformance/harness.ts";
 import {
@@ -19,8 +19,8 @@ import {
   deliverAndOwn,
   jobOf,
   runWithClaim,
+  sweepOnce,
 } from "../../src/testing/conformance/run-steps.ts";
-import { sweepOnce } from "../../src/testing/conformance/sweep-steps.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 type DueRow = { readonly kind: string; readonly atMs: number };

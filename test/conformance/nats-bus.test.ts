@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { systemRandom } from "../../src/adapters/system/system-random.ts";
-import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
+import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import { busCases } from "../../src/testing/conformance/bus-cases.ts";
 import { type BusCase, BusHarness } from "../../src/testing/conformance/bus-harness.ts";
 import { betweenProcessesCases } from "../../src/testing/conformance/bus-sharing-cases.ts";

@@ -12,7 +12,7 @@ import { type NatsBusOptions, openNatsBus } from "../../src/adapters/nats/nats-b
 import { isBelow } from "../../src/adapters/nats/server-version.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { systemRandom } from "../../src/adapters/system/system-random.ts";
-import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
+import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import { BusHarness, done } from "../../src/testing/conformance/bus-harness.ts";
 import { type LogLine, recordingLog } from "../support/simulated-ports.ts";
 

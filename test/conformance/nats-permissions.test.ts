@@ -10,7 +10,7 @@ import { systemRandom } from "../../src/adapters/system/system-random.ts";
 import { publishResult } from "../../src/control/jobs/hear-results.ts";
 import type { ClaimToken, JobId } from "../../src/domain/job.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
+import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import { busStreams } from "../../src/ports/bus.ts";
 import { BusHarness, bodies, done } from "../../src/testing/conformance/bus-harness.ts";
 import { silentLog } from "../support/silent-log.ts";

@@ -7,7 +7,7 @@ import { openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
 import { createSigner } from "../../src/adapters/nats/signatures.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { systemRandom } from "../../src/adapters/system/system-random.ts";
-import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
+import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import type { Bus } from "../../src/ports/bus.ts";
 import { BusHarness, bodies, done } from "../../src/testing/conformance/bus-harness.ts";
 import { type LogLine, recordingLog } from "../support/simulated-ports.ts";

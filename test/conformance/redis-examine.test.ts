@@ -5,7 +5,7 @@ import { knownFlaw } from "../../src/adapters/redis/known-flaws.ts";
 import { leastRights } from "../../src/adapters/redis/least-rights.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import type { Finding } from "../../src/ports/ports.ts";
 
 let group: RedisGroup;

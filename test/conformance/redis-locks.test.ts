@@ -5,7 +5,7 @@ import { createKeys, type TenantKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { admissionLock, type LockName, type LockToken } from "../../src/domain/lock.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, only } from "../../src/testing/conformance/harness.ts";
 import { silentLog } from "../support/silent-log.ts";

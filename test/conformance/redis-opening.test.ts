@@ -9,7 +9,7 @@ import type { LockToken } from "../../src/domain/lock.ts";
 import type { Fingerprint, ReservationDigest } from "../../src/domain/reservation.ts";
 import { makeRunId, type RunId, unchanged } from "../../src/domain/run.ts";
 import type { Partition, TenantId } from "../../src/domain/tenant.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { call } from "../../src/testing/conformance/harness.ts";
 import { silentLog } from "../support/silent-log.ts";

@@ -6,7 +6,7 @@ import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { Guard } from "../../src/domain/lock.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
 import { commitOf, jobOf } from "../../src/testing/conformance/run-steps.ts";

@@ -5,7 +5,7 @@ import { createKeys, type TenantKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { RunId } from "../../src/domain/run.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key, only } from "../../src/testing/conformance/harness.ts";
 import {

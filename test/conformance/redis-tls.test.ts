@@ -7,11 +7,11 @@ import { startRedisCluster } from "../../proof/servers/redis-cluster.ts";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import {
+  freePort,
   type RedisServer,
   startRedisSentinel,
   startRedisServer,
-} from "../../src/drills/servers/redis-server.ts";
-import { freePort } from "../../src/drills/servers/server-process.ts";
+} from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { Harness } from "../../src/testing/conformance/harness.ts";
 import { type Certificates, makeCertificates } from "../support/certificates.ts";

@@ -3,8 +3,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import {
+  type NatsServer,
+  type RedisServer,
+  startNatsServer,
+  startRedisServer,
+} from "../../src/drills/servers/start-servers.ts";
 import type { Finding } from "../../src/ports/ports.ts";
 import { typeCommand } from "../support/command-line.ts";
 

@@ -7,7 +7,7 @@ import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { loadDriver } from "../../src/adapters/sqlite/driver.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { createControlPlane } from "../../src/control-plane.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { typeCommand } from "../support/command-line.ts";
 import { expectProblem } from "../support/gateway-requests.ts";

@@ -7,7 +7,7 @@ import type { Config } from "../../src/config.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { KeyRole } from "../../src/domain/api-key.ts";
 import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
-import { startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { createGateway, type Gateway } from "../../src/gateway/server.ts";
 import { defaultStoreSettings, executeOn, type Store, storeFrom } from "../../src/ports/store.ts";
 import { examples, pathOf, type Row, rows } from "../support/gateway-requests.ts";

@@ -6,8 +6,12 @@ import { createPrometheusMetrics } from "../../src/adapters/prometheus/prometheu
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { KeyRole } from "../../src/domain/api-key.ts";
 import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
-import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import {
+  type NatsServer,
+  type RedisServer,
+  startNatsServer,
+  startRedisServer,
+} from "../../src/drills/servers/start-servers.ts";
 import { createGateway, type Gateway } from "../../src/gateway/server.ts";
 import { createClient } from "../../src/sdk/index.ts";
 import { openEvents } from "../support/event-client.ts";

@@ -5,8 +5,12 @@ import { type ControlPlane, createControlPlane } from "../../src/control-plane.t
 import { armOf } from "../../src/domain/policy.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import {
+  type NatsServer,
+  type RedisServer,
+  startNatsServer,
+  startRedisServer,
+} from "../../src/drills/servers/start-servers.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const tenant = "acme" as TenantId;

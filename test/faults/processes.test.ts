@@ -2,7 +2,7 @@
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bareStart } from "../../proof/simulation/bare-run.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { type ControlPlane, createControlPlane, parseTenantId, type TenantId } from "../../src/index.ts";
 import { type ChildProgram, startChildProgram } from "../support/child-program.ts";
 import { silentLog } from "../support/silent-log.ts";

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AcquireLockAnswer } from "../../src/control/locks/lock-api.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const tenant = "acme" as TenantId;

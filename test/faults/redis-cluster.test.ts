@@ -8,7 +8,7 @@ import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import type { RedisServer } from "../../src/drills/servers/redis-server.ts";
+import type { RedisServer } from "../../src/drills/servers/start-servers.ts";
 import type { NewRun } from "../../src/ports/admission-operations.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";

@@ -10,7 +10,7 @@ import {
   type RedisServer,
   startRedisSentinel,
   startRedisServer,
-} from "../../src/drills/servers/redis-server.ts";
+} from "../../src/drills/servers/start-servers.ts";
 import type { Clock } from "../../src/ports/ports.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { call, Harness } from "../../src/testing/conformance/harness.ts";

@@ -9,7 +9,7 @@ import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { openApiDocument } from "../../src/api/openapi.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { createClient } from "../../src/sdk/index.ts";
 import { type GatewayWorld, makeThings, openGatewayWorld, type Things } from "../support/gateway-world.ts";

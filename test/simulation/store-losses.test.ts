@@ -13,7 +13,7 @@ import {
   type StoreCall,
   type StoreExecution,
 } from "../../src/testing/simulated-store.ts";
-import { noStoreFaults, travelMsOf } from "../../src/testing/store-faults.ts";
+import { noStoreFaults, travelMsOf } from "../../src/testing/store-link.ts";
 
 const acme = "acme" as TenantId;
 const call = { deadlineMs: 1_000 };

@@ -1,8 +1,12 @@
 // The product as people run it at scale: gateways, engines and schedulers as processes of their own on real Redis and NATS servers.
 
 import { startRedisCluster } from "../../proof/servers/redis-cluster.ts";
-import { type NatsServer, startNatsServer } from "../../src/drills/servers/nats-server.ts";
-import { type RedisServer, startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import {
+  type NatsServer,
+  type RedisServer,
+  startNatsServer,
+  startRedisServer,
+} from "../../src/drills/servers/start-servers.ts";
 import { type Program, startProgram } from "./program.ts";
 
 export type Role = "gateway" | "engine" | "scheduler";

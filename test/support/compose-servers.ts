@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePort, type ServerProcess, startServerProcess } from "../../src/drills/servers/server-process.ts";
+import { freePort, type ServerProcess, startServerProcess } from "../../src/drills/servers/start-servers.ts";
 import { root, textOf } from "./packaging.ts";
 
 export type ComposeServers = {

@@ -13,7 +13,7 @@ import { defaultStoreSettings, type StoreSettings } from "../../src/ports/store.
 import { call, Harness } from "../../src/testing/conformance/harness.ts";
 import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
 import { createSimulatedStore } from "../../src/testing/simulated-store.ts";
-import { noStoreFaults } from "../../src/testing/store-faults.ts";
+import { noStoreFaults } from "../../src/testing/store-link.ts";
 import { join, type Member, type MemberOptions, type World } from "./simulated-ports.ts";
 
 export type EventWorldOptions = MemberOptions & {

@@ -1,5 +1,5 @@
 // The whole content of a Redis server as lines to compare: every key with a digest of its value and when it expires.
-import type { RedisServer } from "../../src/drills/servers/redis-server.ts";
+import type { RedisServer } from "../../src/drills/servers/start-servers.ts";
 
 const source = `
 local lines = {}

@@ -2,8 +2,7 @@
 import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
 import type { MemoryRecords } from "../../src/adapters/memory/memory-records.ts";
 import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
-import type { Log, LogFields, Ports } from "../../src/ports/ports.ts";
-import { silentTracer } from "../../src/ports/ports.ts";
+import { type Log, type LogFields, type Ports, silentTracer } from "../../src/ports/ports.ts";
 import {
   type Answer,
   type CallOptions,
@@ -22,7 +21,7 @@ import {
   type SimulatedStore,
   type SimulatedStoreOptions,
 } from "../../src/testing/simulated-store.ts";
-import { noStoreFaults } from "../../src/testing/store-faults.ts";
+import { noStoreFaults } from "../../src/testing/store-link.ts";
 
 /**
  * What becomes of one call. `request_lost` and `reply_lost` are unknown at the call's deadline, without and with the effect;

@@ -8,7 +8,7 @@ import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system-clock.ts";
 import { type Partition, partitionOf, type TenantId } from "../../src/domain/tenant.ts";
-import { startRedisServer } from "../../src/drills/servers/redis-server.ts";
+import { startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import type { Store, StoreSettings } from "../../src/ports/store.ts";
 import { silentLog } from "./silent-log.ts";
 

@@ -3,11 +3,10 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Command } from "commander";
 import { describe, expect, test } from "vitest";
-import { exitCodes } from "../../src/cli/exit-codes.ts";
 import { createProgram } from "../../src/cli/main.ts";
+import { exitCodes } from "../../src/cli/tell-failure.ts";
 import { processTerminal } from "../../src/cli/terminal.ts";
-import { parseConfigFile } from "../../src/config-file.ts";
-import { loadConfig } from "../../src/load-config.ts";
+import { loadConfig, parseConfigFile } from "../../src/load-config.ts";
 
 const guide = readFileSync(join(dirname(dirname(import.meta.dirname)), "docs/guide/cli.md"), "utf8");
 const program = createProgram({ terminal: processTerminal(), ending: "ok", format: "text" });

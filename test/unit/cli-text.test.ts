@@ -1,6 +1,6 @@
 // What the command line shows: tables, ages, colours, and nothing that could take over a terminal.
 import { describe, expect, test } from "vitest";
-import { tableLines } from "../../src/cli/table.ts";
+import { tableLines } from "../../src/cli/output.ts";
 import { age, between, duration, paintFor, shortened, visible } from "../../src/cli/text.ts";
 import { formatTime } from "../../src/domain/engine/rfc3339.ts";
 

@@ -1,16 +1,23 @@
 // The pure parts of the drill admission-burst: its numbers, its plan, and what it makes of what it saw.
 import { describe, expect, test } from "vitest";
-import { crowdFormedMs, mostAtOnce } from "../../src/drills/admission-burst/crowd.ts";
+import {
+  clientPauseMs,
+  crowdFormedMs,
+  mostAtOnce,
+  planOf,
+  type Variant,
+} from "../../src/drills/admission-burst/crowd.ts";
 import { rawOf } from "../../src/drills/admission-burst/drill.ts";
-import { isComb, judgeBursts, judgeCrowds, judgeSweep } from "../../src/drills/admission-burst/judge.ts";
-import type { Measured } from "../../src/drills/admission-burst/measure.ts";
-import { clientPauseMs, planOf, type Variant } from "../../src/drills/admission-burst/plan.ts";
-import { combOf } from "../../src/drills/admission-burst/sweep.ts";
+import { combOf, type Measured } from "../../src/drills/admission-burst/measure.ts";
 import {
   type Burst,
   burstTable,
   clientsTable,
   countsOf,
+  isComb,
+  judgeBursts,
+  judgeCrowds,
+  judgeSweep,
   latencyPlot,
   lockPlots,
   percent,
@@ -19,8 +26,8 @@ import {
   sweepTable,
 } from "../../src/drills/admission-burst/tables.ts";
 import { DrillImpossible } from "../../src/drills/drill.ts";
+import type { StartTry } from "../../src/drills/load/steady-load.ts";
 import { binned } from "../../src/drills/load/times.ts";
-import type { StartTry } from "../../src/drills/try-start.ts";
 
 /** The same sequence each time. */
 function fractions(seed: number): () => number {

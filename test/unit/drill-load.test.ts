@@ -1,7 +1,6 @@
 // The pure parts of the drills about trouble: what a ledger proves, how long there was no success, who took over which job.
 import { describe, expect, test } from "vitest";
 import { isRefusal } from "../../src/drills/failover/take-over.ts";
-import { faultByCommand, runCommand } from "../../src/drills/load/fault.ts";
 import {
   type EndRecord,
   judge,
@@ -10,9 +9,9 @@ import {
   type TimedNote,
 } from "../../src/drills/load/ledger.ts";
 import { answersDuring, outageTimes, wrongReads } from "../../src/drills/load/load-outcome.ts";
-import { withoutSkew } from "../../src/drills/load/scene.ts";
+import { faultByCommand, runCommand, withoutSkew } from "../../src/drills/load/scene.ts";
+import type { StartTry } from "../../src/drills/load/steady-load.ts";
 import { countsPer, firstAfter, lengthOf, longestGap, quantile } from "../../src/drills/load/times.ts";
-import type { StartTry } from "../../src/drills/try-start.ts";
 import { heldBy, takenOver, takenOverAfterMs } from "../../src/drills/worker-loss/drill.ts";
 
 const yes = (sentMs: number, runId = "r1"): StartTry => ({

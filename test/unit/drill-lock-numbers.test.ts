@@ -1,10 +1,15 @@
 // The numbers that drills about locks are judged by: waves of retries, overlapping owners, the order of fences.
 import { describe, expect, test } from "vitest";
-import { beatMsOf, togetherShare } from "../../src/drills/lock-busy-waves/outcome.ts";
-import { measure, retriesByNumber, retriesOf } from "../../src/drills/lock-busy-waves/tries.ts";
-import { isInFenceOrder } from "../../src/drills/locks/fenced-sink.ts";
+import {
+  beatMsOf,
+  measure,
+  retriesByNumber,
+  retriesOf,
+  togetherShare,
+} from "../../src/drills/lock-busy-waves/outcome.ts";
+import { isInFenceOrder } from "../../src/drills/locks/public-locks.ts";
 import { overlapMs } from "../../src/drills/renewal-outage/outcome.ts";
-import { readHolderMessage } from "../../src/drills/staged-failure/holder-messages.ts";
+import { readHolderMessage } from "../../src/drills/staged-failure/paused-holder.ts";
 
 const contenders = Array.from({ length: 50 }, (_, index) => index);
 /** Every contender comes back every 500 ms, a millisecond after the one before it. */

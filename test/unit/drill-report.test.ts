@@ -2,8 +2,7 @@
 import { parseHTML } from "linkedom";
 import { describe, expect, test } from "vitest";
 import type { Plot } from "../../src/drills/drill.ts";
-import { reportPage } from "../../src/drills/report/page.ts";
-import { linearScale, plotSvg, roundStep, shownNumber } from "../../src/drills/report/plot.ts";
+import { linearScale, plotSvg, reportPage, roundStep, shownNumber } from "../../src/drills/report.ts";
 import { readingOf } from "../../src/drills/target/open-target.ts";
 
 const bars: Plot = {

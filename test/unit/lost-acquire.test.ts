@@ -9,7 +9,7 @@ import { loadConfig } from "../../src/load-config.ts";
 import { silentTracer } from "../../src/ports/ports.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import { createSimulatedStore } from "../../src/testing/simulated-store.ts";
-import { noStoreFaults } from "../../src/testing/store-faults.ts";
+import { noStoreFaults } from "../../src/testing/store-link.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const { config } = loadConfig({ overrides: { "locks.admission.waitMs": 0 } });

@@ -5,8 +5,7 @@ import { tmpdir } from "node:os";
 import { join, normalize } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { settings } from "../../src/config.ts";
-import { parseConfigFile } from "../../src/config-file.ts";
-import { loadConfig } from "../../src/load-config.ts";
+import { loadConfig, parseConfigFile } from "../../src/load-config.ts";
 import type { Setting } from "../../src/settings/kinds.ts";
 import {
   copiesOf,

@@ -1,7 +1,6 @@
 // How long a claim is certain: counted from the right moment, by both clocks, and known before any timer fires.
 import { describe, expect, test } from "vitest";
-import { claimedSince, HeldJob } from "../../src/sdk/worker/held-job.ts";
-import { type ClaimedJob, JobStopped } from "../../src/sdk/worker/job.ts";
+import { type ClaimedJob, claimedSince, HeldJob, JobStopped } from "../../src/sdk/worker/job.ts";
 import { testRuntime } from "../support/sdk-runtime.ts";
 
 const claim: ClaimedJob = {

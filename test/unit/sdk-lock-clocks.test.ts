@@ -1,7 +1,7 @@
 // How long an agent believes to hold a lock when its own clock is slower than the server's.
 import { expect, test } from "vitest";
 import type { Caller } from "../../src/sdk/caller.ts";
-import { acquireLock } from "../../src/sdk/locks/acquire.ts";
+import { acquireLock } from "../../src/sdk/with-lock.ts";
 import { testRuntime } from "../support/sdk-runtime.ts";
 
 /** Answers after so much time by the agent's clock, and says how long it has waited by its own. */

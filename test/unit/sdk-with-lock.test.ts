@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createClientIn } from "../../src/sdk/client.ts";
 import { type Lease, LockLost, withLock } from "../../src/sdk/index.ts";
-import { withLockIn } from "../../src/sdk/locks/with-lock.ts";
+import { withLockIn } from "../../src/sdk/with-lock.ts";
 import { testRuntime } from "../support/sdk-runtime.ts";
 import { eventually, openSdkWorld, type SdkWorld } from "../support/sdk-world.ts";
 

@@ -5,7 +5,7 @@ import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import { createSimulatedStore, type StoreExecution } from "../../src/testing/simulated-store.ts";
-import { noStoreFaults, type StoreFaults } from "../../src/testing/store-faults.ts";
+import { noStoreFaults, type StoreFaults } from "../../src/testing/store-link.ts";
 
 const lock = { namespace: "public", name: "a" } as const;
 const tenant = "acme" as TenantId;

@@ -7,7 +7,7 @@ export const plantedCommandBugs: readonly TextPatch[] = [
     what: "the command sends the admin's key of the data folder to whatever server is named",
     edits: [
       {
-        file: "src/cli/find-server.ts",
+        file: "src/cli/context.ts",
         find: "  const isLocal = !local.isGuess && sameServer(url, local.url);",
         replace: "  const isLocal = true;",
       },
@@ -19,7 +19,7 @@ export const plantedCommandBugs: readonly TextPatch[] = [
     what: "a run that was waited for and failed ends the command with exit code 0",
     edits: [
       {
-        file: "src/cli/commands/run.ts",
+        file: "src/cli/commands/runs.ts",
         find: `  if (watched.run.status !== "succeeded") {`,
         replace: `  if (watched.run.status === "pending") {`,
       },

@@ -170,7 +170,7 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     what: "a key file that others may read is used without a word",
     edits: [
       {
-        file: "src/cli/find-server.ts",
+        file: "src/cli/context.ts",
         find: "(mode & 0o077) === 0) return undefined;",
         replace: "mode >= 0) return undefined;",
       },

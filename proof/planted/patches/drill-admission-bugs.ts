@@ -2,7 +2,7 @@
 import type { TextPatch } from "../planted-bug.ts";
 
 const tests = ["test/unit/drill-admission-burst.test.ts"];
-const judge = "src/drills/admission-burst/judge.ts";
+const judge = "src/drills/admission-burst/tables.ts";
 
 export const plantedDrillAdmissionBugs: readonly TextPatch[] = [
   {
@@ -40,7 +40,7 @@ export const plantedDrillAdmissionBugs: readonly TextPatch[] = [
     what: "arrivals at random times pass for a comb: of a handful most are always in some fifth of some beat",
     edits: [
       {
-        file: "src/drills/admission-burst/sweep.ts",
+        file: "src/drills/admission-burst/measure.ts",
         find: "const arrivalsMin = 60;",
         replace: "const arrivalsMin = 4;",
       },

@@ -47,7 +47,7 @@ export const plantedSdkBugs: readonly TextPatch[] = [
     what: "a stream that connects again begins anew: events are missed or come twice",
     edits: [
       {
-        file: "src/sdk/event-source.ts",
+        file: "src/sdk/follow.ts",
         find: `...(lastEventId === undefined ? {} : { "last-event-id": lastEventId }),`,
         replace: "",
       },
@@ -59,7 +59,7 @@ export const plantedSdkBugs: readonly TextPatch[] = [
     what: "a lock's time counts from the answer instead of the send: its holder works on when somebody else has it",
     edits: [
       {
-        file: "src/sdk/locks/acquire.ts",
+        file: "src/sdk/with-lock.ts",
         find: "const since = earlier(later(sentAt, granted.waited_ms), runtime.now());",
         replace: "const since = earlier(later(runtime.now(), 0 * granted.waited_ms), runtime.now());",
       },
@@ -71,7 +71,7 @@ export const plantedSdkBugs: readonly TextPatch[] = [
     what: "how long the server has waited is taken by its clock alone: an agent whose clock is slower works on when somebody else has the lock",
     edits: [
       {
-        file: "src/sdk/locks/acquire.ts",
+        file: "src/sdk/with-lock.ts",
         find: "const since = earlier(later(sentAt, granted.waited_ms), runtime.now());",
         replace: "const since = earlier(later(sentAt, granted.waited_ms), later(sentAt, granted.waited_ms));",
       },
@@ -95,7 +95,7 @@ export const plantedSdkBugs: readonly TextPatch[] = [
     what: "a job's signal waits for its timer: a process that was paused goes on with work that is another's by now",
     edits: [
       {
-        file: "src/sdk/worker/held-job.ts",
+        file: "src/sdk/worker/job.ts",
         find: `    const signal = () => {
       this.#isOver();`,
         replace: "    const signal = () => {",
@@ -108,7 +108,7 @@ export const plantedSdkBugs: readonly TextPatch[] = [
     what: "the guard takes an attempt's second call for a superseded one",
     edits: [
       {
-        file: "src/sdk/fence/fence-store.ts",
+        file: "src/sdk/fence.ts",
         find: "known !== undefined && fence < known",
         replace: "known !== undefined && fence <= known",
       },

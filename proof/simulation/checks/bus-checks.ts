@@ -3,7 +3,7 @@ import { parseJobId } from "../../../src/domain/job.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
 import type { BusMessage, BusStream, Handlers, Verdict } from "../../../src/ports/bus.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
-import type { FaultCounts } from "../../../src/testing/store-faults.ts";
+import type { FaultCounts } from "../../../src/testing/store-link.ts";
 import type { BusObserver, ObservedMessage } from "../bus/bus-observer.ts";
 import type { Marks } from "../invariants/marks.ts";
 import { mustHold } from "../invariants/violation.ts";

@@ -3,7 +3,7 @@ import { loadConfig } from "../../../src/load-config.ts";
 import type { Kernel } from "../../../src/testing/kernel.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
 import type { SimulatedStoreOptions, StoreExecution } from "../../../src/testing/simulated-store.ts";
-import type { FaultCounts } from "../../../src/testing/store-faults.ts";
+import type { FaultCounts } from "../../../src/testing/store-link.ts";
 import type { Swap } from "../../planted/planted-bug.ts";
 import { holdsBack } from "../faults/loss-faults.ts";
 import type { Marks } from "../invariants/marks.ts";

@@ -1,5 +1,5 @@
 // Many seeds in their order: what they add up to, and whether they are enough to prove something.
-import { fnv1a, fnv1aStart, fnv1aText } from "../../../src/testing/fnv1a.ts";
+import { fnv1a, fnv1aStart, fnv1aText } from "../../../src/testing/seeded-random.ts";
 import type { InvariantName } from "../invariants/invariants.ts";
 import { lossMarks, type Mark, Marks, seedsForAllMarks } from "../invariants/marks.ts";
 import type { SeedReport } from "../simulate.ts";

@@ -1,6 +1,6 @@
 // Counts what the original mechanisms break, seed by seed and going on after each violation, and what a start costs by each.
 import type { AdmissionStrategy, WaitPolicy } from "../../../src/domain/tenant.ts";
-import { noStoreFaults } from "../../../src/testing/store-faults.ts";
+import { noStoreFaults } from "../../../src/testing/store-link.ts";
 import type { Swap } from "../../planted/planted-bug.ts";
 import { originalCommands, originalStart } from "../../planted/swaps/original-admission.ts";
 import { startsAlone } from "../../planted/swaps/originals.ts";

@@ -2,7 +2,7 @@
 import { isPromise } from "../../../src/adapters/redis/durability.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 import type { StoreCall } from "../../../src/testing/simulated-store.ts";
-import type { LatencyTail } from "../../../src/testing/store-faults.ts";
+import type { LatencyTail } from "../../../src/testing/store-link.ts";
 
 /**
  * `synced`: no answer before its change is durable, as with SQLite. `replicated`: so for the answers that the product waits

@@ -2,7 +2,7 @@
 import { Option } from "commander";
 import type { Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
-import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
+import { type ListOptions, readList, showList, withListOptions } from "../output.ts";
 import { age, toneOf, visible } from "../text.ts";
 
 const states = ["pending", "approved", "rejected", "expired", "cancelled"] as const;

@@ -2,7 +2,7 @@
 import { type CanaryMetric, canaryMetrics, shown } from "../../domain/canary-guard.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
-import { showList } from "../lists.ts";
+import { showList } from "../output.ts";
 import { UsageError } from "../run-program.ts";
 import { age, type Tone } from "../text.ts";
 import { collected, durationMs, percentage, wholeNumber } from "../values.ts";

@@ -3,8 +3,7 @@ import { type SettingName, settings } from "../../config.ts";
 import { InterlockError } from "../../errors.ts";
 import { loadConfig, type Origin } from "../../load-config.ts";
 import type { Setting } from "../../settings/kinds.ts";
-import type { Cli, Context } from "../context.ts";
-import { configSources } from "../find-server.ts";
+import { type Cli, type Context, configSources } from "../context.ts";
 import { UsageError } from "../run-program.ts";
 
 export function addConfigCommands({ program, does }: Cli): void {

@@ -2,8 +2,7 @@
 import { resolve } from "node:path";
 import { keyPaths, readFileIfThere } from "../../embedded/data-folder.ts";
 import { type ConfigSources, loadConfig } from "../../load-config.ts";
-import type { Cli, Context } from "../context.ts";
-import { configSources } from "../find-server.ts";
+import { type Cli, type Context, configSources } from "../context.ts";
 import { asTyped } from "../terminal.ts";
 
 export function addDataCommands({ program, does }: Cli): void {

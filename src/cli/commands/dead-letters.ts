@@ -4,7 +4,7 @@ import { type LetterState, letterStates } from "../../domain/dead-letter.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import { type DeadLetterReason, deadLetterReasons } from "../../domain/run.ts";
 import type { Cli, Context } from "../context.ts";
-import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
+import { type ListOptions, readList, showList, withListOptions } from "../output.ts";
 import { UsageError } from "../run-program.ts";
 import { age, toneOf, visible } from "../text.ts";
 import { durationMs } from "../values.ts";

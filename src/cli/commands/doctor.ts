@@ -1,17 +1,14 @@
 // interlock doctor: looks at everything that a server needs, and says what to fix.
-import { readFileSync } from "node:fs";
 import type { Config } from "../../config.ts";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
 import { isNearlySpent } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
-import { loadConfig } from "../../load-config.ts";
+import { loadConfig, product } from "../../load-config.ts";
 import type { Finding } from "../../ports/ports.ts";
 import { createClient } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
-import type { Cli, Context } from "../context.ts";
+import { type Cli, type Context, configSources } from "../context.ts";
 import { certificateFindings, dataFindings } from "../data-findings.ts";
-import { configSources } from "../find-server.ts";
-import { productVersion } from "../run-program.ts";
 import { duration, toneOf, visible } from "../text.ts";
 
 export function addDoctorCommand({ program, does }: Cli): void {
@@ -53,8 +50,7 @@ function findingLines({ output }: Context, { subject, level, message, remedy }: 
 
 /** The package says which version it needs. */
 export function nodeFinding(version: string): Finding {
-  const text = readFileSync(new URL("../../../package.json", import.meta.url), "utf8");
-  const { engines } = JSON.parse(text) as { readonly engines: { readonly node: string } };
+  const { engines } = product();
   const parts = (dotted: string) => (/\d+(\.\d+)*/.exec(dotted)?.[0] ?? "").split(".").map(Number);
   const [needed, has] = [parts(engines.node), parts(version)];
   const differs = needed.findIndex((part, index) => part !== (has[index] ?? 0));
@@ -177,7 +173,7 @@ async function statusFindings(
 ): Promise<readonly Finding[]> {
   try {
     const { status, version, tenant, role } = await client.call("getStatus");
-    const ours = productVersion();
+    const ours = product().version;
     return [
       { subject: "key", level: "ok", message: `${role} of ${tenant} (${keyFrom})` },
       status === "ready"

@@ -5,12 +5,12 @@ import { Option } from "commander";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import { catalogue } from "../../drills/catalogue.ts";
 import { type Drill, DrillImpossible, type DrillName, drillNames } from "../../drills/drill.ts";
-import { reportPage } from "../../drills/report/page.ts";
+import { reportPage } from "../../drills/report.ts";
 import type { DrillRun } from "../../drills/run-drill.ts";
 import type { Where } from "../../drills/target/open-target.ts";
-import type { Cli, Context } from "../context.ts";
-import { NoKeyError } from "../find-server.ts";
-import { productVersion, UsageError } from "../run-program.ts";
+import { product } from "../../load-config.ts";
+import { type Cli, type Context, NoKeyError } from "../context.ts";
+import { UsageError } from "../run-program.ts";
 import { shellWord } from "../terminal.ts";
 import { wholeNumber } from "../values.ts";
 
@@ -183,7 +183,7 @@ function writeReport(
   const time = formatTime(run.startedAtMs)
     .replace("T", " ")
     .replace(/:\d\d(\.\d+)?Z$/, " UTC");
-  const facts = { command: commandOf(context, run.name, options), version: productVersion(), time };
+  const facts = { command: commandOf(context, run.name, options), version: product().version, time };
   writeFileSync(join(target, `${run.name}.html`), reportPage(run, facts));
   writeFileSync(join(target, `${run.name}.json`), `${JSON.stringify({ ...facts, ...run })}\n`);
   context.output.note(`  report: ${join(options.report, `${run.name}.html`)}`);

@@ -1,10 +1,13 @@
-// interlock events: what was changed in the tenant, page by page or as it happens.
-import { Option } from "commander";
+// interlock events, audit: what changed, by page or as it happens; who changed it, and whether the records are as they were made.
+import { InvalidArgumentError, Option } from "commander";
+import { type EventType, eventTypes } from "../../domain/audit.ts";
 import type { Client } from "../../sdk/client.ts";
 import type { TenantEvent } from "../../sdk/follow.ts";
+import type { AuditVerdict } from "../../sdk/groups/care.ts";
 import type { Cli, Context } from "../context.ts";
+import { type ListOptions, readList, showList, withListOptions } from "../output.ts";
 import { UsageError } from "../run-program.ts";
-import { visible } from "../text.ts";
+import { shortened, visible } from "../text.ts";
 import { wholeNumber } from "../values.ts";
 
 export function addEventCommands({ program, does }: Cli): void {
@@ -103,4 +106,133 @@ function tell({ output }: Context, event: TenantEvent): void {
       output.paint("quiet", visible(`by ${actor}`)),
     ].join("  "),
   ]);
+}
+
+export function addAuditCommands({ program, does }: Cli): void {
+  const audit = program.command("audit").description("the audit trail: who changed what, chained by hashes");
+  withListOptions(audit.command("list", { isDefault: true }).description("list audit records, oldest first"))
+    .option("--after <number>", "begin after the record of this number", wholeNumber)
+    .addOption(new Option("--type <type>", "only records of this type").choices(eventTypes))
+    .option("--actor <actor>", "only what this key or process did")
+    .option("--tenant <tenant>", "which tenant; with a platform key")
+    .addHelpText("after", "\nExample:\n  interlock audit list --type tenant_changed")
+    .action(does(listRecords));
+  audit
+    .command("verify")
+    .description("compare every record that is kept with its hash; exit code 1 when one was changed")
+    .option("--tenant <tenant>", "which tenant, or platform for the platform itself; with a platform key")
+    .option(
+      "--expect <head>",
+      "the head of an earlier verification: it must still be part of the chain",
+      head,
+    )
+    .addHelpText(
+      "after",
+      "\nNote the head that is printed somewhere else: with --expect it proves later that nothing before it was rewritten.\n\nExample:\n  interlock audit verify --tenant acme",
+    )
+    .action(does(verify));
+}
+
+function head(text: string): string {
+  if (!/^\d{1,12}:[A-Za-z0-9_-]{43}$/.test(text))
+    throw new InvalidArgumentError("It must be a number, a colon and a hash, as audit verify prints it.");
+  return text;
+}
+
+type RecordOptions = ListOptions & {
+  readonly after?: number;
+  readonly type?: EventType;
+  readonly actor?: string;
+  readonly tenant?: string;
+};
+
+async function listRecords(context: Context, options: RecordOptions): Promise<void> {
+  if (options.after !== undefined && options.cursor !== undefined)
+    throw new UsageError("audit list: give --after or --cursor, not both");
+  const { type, actor, tenant, after } = options;
+  const client = context.client(tenant === undefined ? "tenant" : "platform");
+  const filter = {
+    ...(type === undefined ? {} : { type }),
+    ...(actor === undefined ? {} : { actor }),
+    ...(tenant === undefined ? {} : { tenant }),
+  };
+  const list = await readList(options, (page) => {
+    const begin = page.cursor === undefined && after !== undefined ? { after } : {};
+    return client.call("readAudit", { query: { ...page, ...begin, ...filter } });
+  });
+  const { output } = context;
+  showList(context, list, {
+    none: "No audit records.",
+    lines: (items) =>
+      output.table(
+        [{ title: "record", align: "right" }, "at", "type", "subject", "detail", "actor", "hash"],
+        items.map((record) => [
+          record.sequence,
+          record.at,
+          record.type,
+          shortened(record.subject, 48),
+          shortened(record.detail, 60),
+          shortened(record.actor_name ?? record.actor, 32),
+          { text: record.hash?.slice(0, 10) ?? "not yet", tone: "quiet" },
+        ]),
+      ),
+  });
+}
+
+async function verify(
+  context: Context,
+  { tenant, expect }: { readonly tenant?: string; readonly expect?: string },
+): Promise<void> {
+  const client = context.client(tenant === undefined ? "tenant" : "platform");
+  const verdict = await client.audit.verify({
+    ...(tenant === undefined ? {} : { tenant }),
+    ...(expect === undefined ? {} : { expect }),
+  });
+  const { output } = context;
+  output.answer(verdict, () => verdictLines(context, verdict));
+  if (verdict.status === "broken") context.end("failed");
+}
+
+const reasons: Readonly<Record<NonNullable<AuditVerdict["first_broken"]>["why"], string>> = {
+  row_changed: "its row is not the one that was sealed",
+  row_missing: "its row is gone, although it should still be kept",
+  hash_changed: "its hash is not the one that was sealed",
+  seal_changed: "the seal that begins there was changed",
+  seal_missing: "the chain has a hole there: its seal is gone",
+  other_secret: "it was sealed without the secret, or with another one",
+};
+
+const doubts: Readonly<Record<AuditVerdict["not_ruled_out"][number], string>> = {
+  rewritten_unanchored:
+    "somebody changed the store and had it sealed again, before the server noted a head (--expect, audit.anchorsFile)",
+  rewritten_after_anchor: "the same for records that are newer than the head that is known",
+  recomputed_without_secret: "hashes computed by somebody else: set audit.secret",
+};
+
+const tones = { intact: "good", incomplete: "busy", broken: "bad" } as const;
+
+function verdictLines({ output }: Context, verdict: AuditVerdict): readonly string[] {
+  const { first_broken: broken, gaps } = verdict;
+  const unsealed = gaps.map(({ from, to, why }) => `${from} to ${to} (${why})`).join(", ");
+  return [
+    ...output.facts([
+      ["status", { text: verdict.status, tone: tones[verdict.status] }],
+      ["tenant", visible(verdict.tenant)],
+      ["compared", `${verdict.total_events} records, ${verdict.kept_from} to ${verdict.sealed_to}`],
+      ["never sealed", unsealed],
+      ["expected head", verdict.expected],
+      ["noted outside", verdict.anchored && `record ${verdict.anchored.sequence}: ${verdict.anchored.state}`],
+      ["head", verdict.head ?? undefined],
+    ]),
+    ...verdict.not_ruled_out.map((doubt) => output.paint("quiet", `Not ruled out: ${doubts[doubt]}.`)),
+    ...(broken === undefined
+      ? []
+      : [
+          output.paint(
+            "bad",
+            `Record ${broken.sequence} is the first that is broken: ${reasons[broken.why]}.`,
+          ),
+          "What to do: docs/runbooks/audit.md",
+        ]),
+  ];
 }

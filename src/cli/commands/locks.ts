@@ -2,7 +2,7 @@
 import { Option } from "commander";
 import { type LockNamespace, lockNamespaces } from "../../domain/lock.ts";
 import type { Cli, Context } from "../context.ts";
-import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
+import { type ListOptions, readList, showList, withListOptions } from "../output.ts";
 import { UsageError } from "../run-program.ts";
 import { duration } from "../text.ts";
 import { wholeNumber } from "../values.ts";

@@ -4,7 +4,7 @@ import type { Client } from "../../sdk/client.ts";
 import { InterlockApiError } from "../../sdk/client-errors.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
-import { showList } from "../lists.ts";
+import { showList } from "../output.ts";
 import { UsageError } from "../run-program.ts";
 import { duration } from "../text.ts";
 import { durationMs, wholeNumber } from "../values.ts";

@@ -3,8 +3,7 @@
 import type { Config } from "../../config.ts";
 import { keyPaths } from "../../embedded/data-folder.ts";
 import type { Server } from "../../embedded/start-server.ts";
-import type { Cli, Context } from "../context.ts";
-import { configSources } from "../find-server.ts";
+import { type Cli, type Context, configSources } from "../context.ts";
 import { stopInTime, stopSignal } from "../run-program.ts";
 import { asTyped } from "../terminal.ts";
 import { wholeNumber } from "../values.ts";

@@ -5,7 +5,7 @@ import { formatTime } from "../../domain/engine/rfc3339.ts";
 import { isNearlySpent, quotaNames } from "../../domain/tenant.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
-import { type ListOptions, readList, showList, withListOptions } from "../lists.ts";
+import { type ListOptions, readList, showList, withListOptions } from "../output.ts";
 import { UsageError } from "../run-program.ts";
 import { age, toneOf } from "../text.ts";
 import { durationMs, wholeNumber, yesOrNo } from "../values.ts";

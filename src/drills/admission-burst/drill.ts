@@ -1,17 +1,34 @@
 // Many starts at once for few slots: what the admission gate answers, how fast, and how those who are refused come back.
 import type { Drill, Outcome, Stage } from "../drill.ts";
+import type { StartTry } from "../load/steady-load.ts";
 import { binned } from "../load/times.ts";
 import type { DrillTenant } from "../target/target.ts";
-import type { StartTry } from "../try-start.ts";
-import { openCrowds } from "./crowd.ts";
-import { isComb, judgeBursts, judgeCrowds, judgeSweep } from "./judge.ts";
-import { type BurstContext, type Measured, measure, openVariant, type Retried } from "./measure.ts";
-import { clientPolicies, clientPolicyNames, type Plan, planOf, type Variant, variants } from "./plan.ts";
-import { combOf, sweep } from "./sweep.ts";
+import {
+  clientPolicies,
+  clientPolicyNames,
+  openCrowds,
+  type Plan,
+  planOf,
+  type Variant,
+  variants,
+} from "./crowd.ts";
+import {
+  type BurstContext,
+  combOf,
+  type Measured,
+  measure,
+  openVariant,
+  type Retried,
+  sweep,
+} from "./measure.ts";
 import {
   type Burst,
   burstTable,
   clientsTable,
+  isComb,
+  judgeBursts,
+  judgeCrowds,
+  judgeSweep,
   latencyPlot,
   lockPlots,
   successPlots,

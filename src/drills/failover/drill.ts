@@ -4,7 +4,6 @@ import { type Client, createClient } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Drill, type Outcome, type Stage } from "../drill.ts";
-import { type Outage, strikeUnderLoad } from "../load/fault.ts";
 import type { Ledger } from "../load/ledger.ts";
 import {
   answersTable,
@@ -19,7 +18,7 @@ import {
   recoveryCheck,
   wrongReads,
 } from "../load/load-outcome.ts";
-import { openScene, quickTakeOver, type Scene } from "../load/scene.ts";
+import { type Outage, openScene, quickTakeOver, type Scene, strikeUnderLoad } from "../load/scene.ts";
 import { clientAt } from "../load/steady-load.ts";
 import { lengthOf } from "../load/times.ts";
 import { openTakeOver, type TakeOver } from "./take-over.ts";

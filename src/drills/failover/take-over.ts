@@ -2,7 +2,7 @@
 
 import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Stage } from "../drill.ts";
-import { type Fault, faultByCommand, type Outage } from "../load/fault.ts";
+import { type Fault, faultByCommand, type Outage } from "../load/scene.ts";
 import { waitUntil } from "../load/times.ts";
 import type { RedisGroup } from "../servers/redis-failover.ts";
 import type { ServeProcess } from "../target/serve-process.ts";

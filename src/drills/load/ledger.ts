@@ -1,5 +1,5 @@
 // The record that a drill is judged by: the answers to a steady load, what its workers did, and how its runs ended.
-import type { StartTry } from "../try-start.ts";
+import type { StartTry } from "./steady-load.ts";
 
 /** One start under its key, sent again until it was answered, as every client should. Times are since the load began. */
 export type StartRecord = {

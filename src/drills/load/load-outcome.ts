@@ -1,9 +1,8 @@
 // What a load shows, steady or through an outage: checks of its ledger, plots over time, and the raw data.
 import { type Check, check, type Plot, type Table } from "../drill.ts";
-import { shownTry } from "../try-start.ts";
-import type { Outage } from "./fault.ts";
 import { type Judgement, judge, type Ledger } from "./ledger.ts";
-import { isTrouble } from "./steady-load.ts";
+import type { Outage } from "./scene.ts";
+import { isTrouble, shownTry } from "./steady-load.ts";
 import { countsPer, firstAfter, lengthOf, longestGap, quantile, type Span, seconds } from "./times.ts";
 
 export type NamedSpan = Span & { readonly name: string };

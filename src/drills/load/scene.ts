@@ -1,14 +1,14 @@
-// The stage of a drill about trouble: a tenant with a steady load and workers, the record of both, and one clock for all of it.
+// The stage of a drill about trouble: a tenant under a steady load with workers, the fault that strikes it, and the record.
 
+import { spawn } from "node:child_process";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
 import type { Client } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { hasEnded, type Run } from "../../sdk/wait-for-run.ts";
 import type { Worker } from "../../sdk/worker/worker.ts";
-import type { Settings, Size, Stage } from "../drill.ts";
+import { DrillImpossible, type DrillOptions, type Settings, type Size, type Stage } from "../drill.ts";
 import type { DrillTenant } from "../target/target.ts";
-import { tryStart } from "../try-start.ts";
 import {
   doesCount,
   type EndedRun,
@@ -18,14 +18,16 @@ import {
   type TimedNote,
   type WorkNote,
 } from "./ledger.ts";
-import { type RecordingWorkerOptions, startRecordingWorker } from "./recording-worker.ts";
 import {
   clientAt,
   lastStep,
   loadWorkflow,
+  type RecordingWorkerOptions,
   type SteadyLoad,
+  startRecordingWorker,
   startSteadyLoad,
   topic,
+  tryStart,
   workflowId,
 } from "./steady-load.ts";
 import { cameTrue, quantile } from "./times.ts";
@@ -277,4 +279,93 @@ function skewOf(starts: readonly StartRecord[], ends: readonly EndRecord[]): num
     return [created - (only.sentMs + only.tookMs / 2)];
   });
   return quantile(differences, 0.5) ?? 0;
+}
+
+export type Fault = {
+  /** As in `killing redis-server`, and `starting it again`. */
+  readonly striking: string;
+  readonly mending: string;
+  strike(): Promise<void>;
+  /** Resolves when what was broken is there again. */
+  mend(): Promise<void>;
+};
+
+/** Since the load began. */
+export type Outage = {
+  /** When the fault was begun, when it was there, when it began to be mended, and when what was broken was back. */
+  readonly struckAtMs: number;
+  readonly awayAtMs: number;
+  readonly mendingAtMs: number;
+  readonly backAtMs: number;
+};
+
+export async function strikeUnderLoad(
+  { signal }: Stage,
+  scene: Scene,
+  { fault, outageMs }: { readonly fault: Fault; readonly outageMs: number },
+): Promise<Outage> {
+  scene.progress(fault.striking);
+  const struckAtMs = scene.nowMs();
+  let awayAtMs = struckAtMs;
+  try {
+    await fault.strike();
+    awayAtMs = scene.nowMs();
+    await cameTrue(() => scene.nowMs() >= struckAtMs + outageMs, { withinMs: outageMs, signal });
+  } catch (error) {
+    // The fault is repaired however the drill ends.
+    await fault.mend().catch(() => undefined);
+    throw error;
+  }
+  scene.progress(fault.mending);
+  const mendingAtMs = scene.nowMs();
+  await fault.mend();
+  const backAtMs = scene.nowMs();
+  scene.progress(`back after ${((backAtMs - struckAtMs) / 1_000).toFixed(1)} s`);
+  return { struckAtMs, awayAtMs, mendingAtMs, backAtMs };
+}
+
+type CommandsWanted = {
+  /** What has to be broken, as in `the store`; and how that may be done. */
+  readonly what: string;
+  readonly example: { readonly fault: string; readonly mend?: string };
+};
+
+/** For a deployment: only its operators can break it. */
+export function faultByCommand({ fault, mend }: DrillOptions, { what, example }: CommandsWanted): Fault {
+  if (fault === undefined)
+    throw new DrillImpossible(
+      `This drill makes load and watches; on a deployment it cannot break ${what} itself. Pass the command that does: ` +
+        `--fault '${example.fault}'${example.mend === undefined ? "" : `, and the one that mends it: --mend '${example.mend}'`}.`,
+    );
+  return {
+    striking: `running the fault: ${fault}`,
+    mending: mend === undefined ? "waiting for it to mend itself" : `running the mend: ${mend}`,
+    strike: () => runCommand("--fault", fault),
+    mend: async () => {
+      if (mend !== undefined) await runCommand("--mend", mend);
+    },
+  };
+}
+
+const outputMax = 4_000;
+const withinMs = 120_000;
+
+/** By the shell, as it would be typed. */
+export function runCommand(option: string, command: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn("sh", ["-c", command], { stdio: ["ignore", "pipe", "pipe"] });
+    let output = "";
+    const cancel = runtime.timer(withinMs, () => child.kill("SIGKILL"));
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on("data", (chunk: Buffer) => {
+        output = `${output}${chunk.toString()}`.slice(-outputMax);
+      });
+    }
+    child.once("error", reject);
+    child.once("close", (code, signal) => {
+      cancel();
+      if (code === 0) resolve();
+      else reject(new Error(`the command of ${option} ended with ${code ?? signal}: ${command}\n${output}`));
+    });
+  });
 }

@@ -1,9 +1,63 @@
-// A steady load: clients that start runs under keys and send each again until it is answered, and a reader of what was acknowledged.
+// A steady load: clients that start runs under keys until each is answered, a reader, and workers whose work is noted.
+
+import type { Caller } from "../../sdk/caller.ts";
 import { type Client, createClient } from "../../sdk/client.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../sdk/client-errors.ts";
+import type { Body, CallOperation, Success } from "../../sdk/contract.ts";
 import { runtime } from "../../sdk/runtime.ts";
-import { type StartTry, tryStart } from "../try-start.ts";
-import type { ReadRecord, StartRecord } from "./ledger.ts";
+import type { Job } from "../../sdk/worker/job.ts";
+import { type Worker, worker } from "../../sdk/worker/worker.ts";
+import type { ReadRecord, StartRecord, WorkNote } from "./ledger.ts";
+
+export type StartTry = { readonly sentMs: number; readonly tookMs: number } & (
+  | { readonly kind: "started"; readonly runId: string; readonly replayed: boolean }
+  | {
+      readonly kind: "refused";
+      readonly status: number;
+      readonly code: string;
+      readonly retryAfterMs: number | undefined;
+    }
+  /** Nobody knows what became of it; with the same key it may be sent again. */
+  | { readonly kind: "no_answer"; readonly why: string }
+);
+
+type StartWanted = {
+  readonly workflow: string;
+  readonly key?: string;
+  readonly input?: Readonly<Record<string, unknown>>;
+  readonly signal?: AbortSignal;
+};
+
+export async function tryStart(
+  client: Client,
+  { workflow, key, input = {}, signal }: StartWanted,
+): Promise<StartTry> {
+  const sentMs = runtime.now().monotonicMs;
+  const took = () => ({ sentMs, tookMs: runtime.now().monotonicMs - sentMs });
+  try {
+    const { run_id, replayed } = await client.runs.start(workflow, input, { idempotencyKey: key, signal });
+    return { kind: "started", runId: run_id, replayed, ...took() };
+  } catch (error) {
+    if (error instanceof InterlockApiError) {
+      const { status, code, retryAfterMs } = error;
+      return { kind: "refused", status, code, retryAfterMs, ...took() };
+    }
+    if (error instanceof InterlockConnectionError) return { kind: "no_answer", why: error.reason, ...took() };
+    throw error;
+  }
+}
+
+/** As in: `200`, `429 max_concurrent_runs_reached`, `no answer (lost)`. */
+export function shownTry(tried: StartTry): string {
+  switch (tried.kind) {
+    case "started":
+      return tried.replayed ? "200, replayed" : "200";
+    case "refused":
+      return `${tried.status} ${tried.code}`;
+    case "no_answer":
+      return `no answer (${tried.why})`;
+  }
+}
 
 type LoadOptions = {
   /** Clients spread over them, and each stays where it is. */
@@ -24,7 +78,7 @@ export type SteadyLoad = {
   stop(patienceMs: number): Promise<void>;
 };
 
-/** Without an answer for so long it is asked again. */
+/** Without an answer for so long it is asked again: a server that was killed must not hold clients and workers for long. */
 const timeoutMs = 3_000;
 /** As a client does after a 503. */
 const againAfterMs = 100;
@@ -132,3 +186,71 @@ export const loadWorkflow = {
     [lastStep]: { type: "worker", topic, depends_on: ["prepare"] },
   },
 } as const;
+
+export type RecordingWorkerOptions = {
+  /** Without them the environment names the server and the key, as for every program that uses the SDK. */
+  readonly url?: string;
+  readonly apiKey?: string;
+  readonly name: string;
+  readonly topic: string;
+  readonly concurrency: number;
+  /** How long one job takes. */
+  readonly workMs: number;
+  readonly leaseMs: number;
+};
+
+export function startRecordingWorker(
+  { url, apiKey, name, topic, concurrency, workMs, leaseMs }: RecordingWorkerOptions,
+  note: (note: WorkNote) => void,
+): Worker {
+  const client = createClient({ url, apiKey, timeoutMs });
+  const perform = async (job: Job) => {
+    await runtime.sleep(workMs, job.signal);
+    job.check();
+    note({ kind: "done", worker: name, jobId: job.id, runId: job.runId, step: job.step });
+    return { job: job.id, by: name };
+  };
+  return worker({
+    client: recording(client, name, note),
+    name,
+    topics: { [topic]: perform },
+    concurrency,
+    leaseMs,
+    onTrouble(trouble) {
+      // An absent server is what these drills are about: it shows in the answers.
+      if (trouble.kind === "claim_lost") note({ kind: "claim_lost", worker: name, jobId: trouble.jobId });
+    },
+  });
+}
+
+function recording(client: Caller, name: string, note: (note: WorkNote) => void): Caller {
+  const call = async (operation: CallOperation, given: unknown) => {
+    const answer: unknown = await client.call(operation as never, given as never);
+    if (operation === "pollJobs") noteClaims(answer as Success<"pollJobs">, name, note);
+    if (operation === "reportResults") {
+      const { body } = given as { readonly body: Body<"reportResults"> };
+      noteVerdicts(body, answer as Success<"reportResults">, note);
+    }
+    return answer;
+  };
+  return { ...client, call: call as Caller["call"] };
+}
+
+function noteClaims({ jobs }: Success<"pollJobs">, name: string, note: (note: WorkNote) => void): void {
+  for (const { job_id, run_id, step_id, attempt, claim_token } of jobs) {
+    const claim = { jobId: job_id, runId: run_id, step: step_id, attempt, claimToken: claim_token };
+    note({ kind: "claimed", worker: name, ...claim });
+  }
+}
+
+function noteVerdicts(
+  { worker_id: name = "", results }: Body<"reportResults">,
+  answer: Success<"reportResults">,
+  note: (note: WorkNote) => void,
+): void {
+  for (const [index, { job_id: jobId }] of results.entries()) {
+    const { kind, because } = answer.results[index] ?? { kind: "retry" };
+    const verdict = because === undefined ? kind : `${kind} ${because}`;
+    note({ kind: "reported", worker: name, jobId, verdict });
+  }
+}

@@ -15,8 +15,14 @@ import {
   workerName,
 } from "../locks/claimed-run.ts";
 import type { Inside, TenantFields } from "../target/target.ts";
-import { outcomeOf, type VariantResult } from "./outcome.ts";
-import { emptyTries, type Reporting, type ResultTries, type Tries } from "./tries.ts";
+import {
+  emptyTries,
+  outcomeOf,
+  type Reporting,
+  type ResultTries,
+  type Tries,
+  type VariantResult,
+} from "./outcome.ts";
 
 export const lockBusyWaves: Drill = {
   name: "lock-busy-waves",

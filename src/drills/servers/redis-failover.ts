@@ -1,6 +1,6 @@
 // A primary, a replica and their Sentinels as real processes, with ways to cut the replica off and to wait for a failover.
 import { setTimeout as delay } from "node:timers/promises";
-import { type RedisServer, startRedisSentinel, startRedisServer } from "./redis-server.ts";
+import { type RedisServer, startRedisSentinel, startRedisServer } from "./start-servers.ts";
 
 export type RedisGroup = {
   readonly masterName: string;

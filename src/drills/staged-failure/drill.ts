@@ -1,12 +1,18 @@
 // Drill: everything that ends a lock goes wrong at once, first in one client, then in a process that is paused behind a slow network.
 
-import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
+import { fenceHeaders } from "../../sdk/fence.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Drill, type Outcome, type Plot, type Size, type Stage } from "../drill.ts";
 import { quantile } from "../load/times.ts";
-import { asked, describeOutcome, isNotOwned } from "../locks/asked.ts";
-import { holdWithoutRenewals } from "../locks/dropped-renewals.ts";
-import { openFencedSink, type SinkWrite, writeTo } from "../locks/fenced-sink.ts";
+import {
+  asked,
+  describeOutcome,
+  holdWithoutRenewals,
+  isNotOwned,
+  openFencedSink,
+  type SinkWrite,
+  writeTo,
+} from "../locks/public-locks.ts";
 import type { DrillTenant, Target } from "../target/target.ts";
 import { type PauseResult, pauseHolder } from "./paused-holder.ts";
 

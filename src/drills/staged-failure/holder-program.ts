@@ -1,11 +1,10 @@
 // A program that holds a lock with the SDK and writes under it, until it has been paused; then it does everything that it should not.
 import { createClient } from "../../sdk/client.ts";
-import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
-import { type Lease, LockLost, withLock } from "../../sdk/locks/with-lock.ts";
+import { fenceHeaders } from "../../sdk/fence.ts";
 import { runtime } from "../../sdk/runtime.ts";
-import { asked } from "../locks/asked.ts";
-import { writeTo } from "../locks/fenced-sink.ts";
-import type { HolderMessage } from "./holder-messages.ts";
+import { type Lease, LockLost, withLock } from "../../sdk/with-lock.ts";
+import { asked, writeTo } from "../locks/public-locks.ts";
+import type { HolderMessage } from "./paused-holder.ts";
 
 /** Longer than any wait for the processor; the pause of the drill is much longer. */
 const pauseMsMin = 1_000;

@@ -1,23 +1,21 @@
 // The second stage: a program behind a slow network holds a lock and is paused past its ttl; another owner takes over; it goes on.
-
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
-import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
+import { fenceHeaders } from "../../sdk/fence.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { type Check, check, type Stage } from "../drill.ts";
 import { waitUntil } from "../load/times.ts";
-import { asked } from "../locks/asked.ts";
 import {
+  asked,
   isInFenceOrder,
   type Listening,
   listenHere,
   openFencedSink,
   type SinkWrite,
   writeTo,
-} from "../locks/fenced-sink.ts";
-import { startChildProgram } from "../target/child-program.ts";
+} from "../locks/public-locks.ts";
+import { startChildProgram } from "../target/serve-process.ts";
 import type { DrillTenant } from "../target/target.ts";
-import { type HolderMessage, readHolderMessage } from "./holder-messages.ts";
 
 type PauseTerms = {
   readonly tenant: DrillTenant;
@@ -218,4 +216,20 @@ const ownFields = new Set(["host", "connection", "content-length", "transfer-enc
 function passedFields(headers: IncomingMessage["headers"]): Record<string, string> {
   const passed = Object.entries(headers).filter(([name]) => !ownFields.has(name));
   return Object.fromEntries(passed.map(([name, value]) => [name, String(value)]));
+}
+
+export type HolderMessage =
+  | { readonly event: "holding"; readonly fence: number }
+  /** What the resource answered to a write with the old fence. */
+  | { readonly event: "wrote late"; readonly status: number }
+  /** Whether the SDK still gave it what it needs for a write. */
+  | { readonly event: "asked for headers"; readonly given: boolean }
+  | { readonly event: "renewed late"; readonly answer: string }
+  | { readonly event: "released late"; readonly answer: string }
+  /** Why the SDK says that the lock was lost. */
+  | { readonly event: "ended"; readonly lost: string };
+
+/** Undefined for what Node itself may print. */
+export function readHolderMessage(line: string): HolderMessage | undefined {
+  return line.startsWith('{"event"') ? (JSON.parse(line) as HolderMessage) : undefined;
 }

@@ -7,13 +7,18 @@ import { type Client, createClient } from "../../sdk/client.ts";
 import { InterlockApiError } from "../../sdk/client-errors.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import { type Drill, DrillImpossible, type Settings, type Size } from "../drill.ts";
-import { startNatsServer } from "../servers/nats-server.ts";
 import { startRedisGroup } from "../servers/redis-failover.ts";
-import { type RedisServer, startRedisServer } from "../servers/redis-server.ts";
-import { freePort } from "../servers/server-process.ts";
-import { startInside } from "./inside.ts";
+import { freePort, type RedisServer, startNatsServer, startRedisServer } from "../servers/start-servers.ts";
 import { type ServeProcess, startServeProcess } from "./serve-process.ts";
-import type { DrillTenant, OwnProcesses, OwnServers, Reading, Target, TenantFields } from "./target.ts";
+import {
+  type DrillTenant,
+  type OwnProcesses,
+  type OwnServers,
+  type Reading,
+  startInside,
+  type Target,
+  type TenantFields,
+} from "./target.ts";
 
 export type Where =
   | { readonly kind: "embedded" | "cluster" }

@@ -14,11 +14,10 @@ import {
   type NamedSpan,
   phasesTable,
 } from "../load/load-outcome.ts";
-import type { RecordingWorkerOptions } from "../load/recording-worker.ts";
 import { openScene, type Scene, type Seat, workerOptions } from "../load/scene.ts";
-import { lastStep } from "../load/steady-load.ts";
+import { lastStep, type RecordingWorkerOptions } from "../load/steady-load.ts";
 import { cameTrue, seconds, waitUntil } from "../load/times.ts";
-import { type ChildProgram, startChildProgram } from "../target/child-program.ts";
+import { type ChildProgram, startChildProgram } from "../target/serve-process.ts";
 
 export const workerLoss: Drill = {
   name: "worker-loss",

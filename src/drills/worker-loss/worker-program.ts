@@ -1,7 +1,7 @@
 // A worker of the drill as a program of its own, so that it can be killed and paused: tells each note as one line of JSON.
 import { runtime } from "../../sdk/runtime.ts";
 import type { WorkNote } from "../load/ledger.ts";
-import { type RecordingWorkerOptions, startRecordingWorker } from "../load/recording-worker.ts";
+import { type RecordingWorkerOptions, startRecordingWorker } from "../load/steady-load.ts";
 
 const options = JSON.parse(process.argv[2] ?? "{}") as RecordingWorkerOptions;
 // Written at once: output is complete whenever the process is killed.

@@ -1,5 +1,6 @@
-// Runs: started, watched, explained, cancelled and done again. Events: what was changed in a tenant, by page or as it happens.
-import type { Caller, Line } from "../caller.ts";
+// Workflows saved and checked; runs started, watched, explained, cancelled and done again; events by page or as they happen.
+import type { Line } from "../call.ts";
+import type { Caller } from "../caller.ts";
 import type { Common, Query, RetryLimits, Success } from "../contract.ts";
 import {
   type Followed,
@@ -12,7 +13,45 @@ import {
 import { type Listing, listing } from "../pages.ts";
 import { type Run, type WaitOptions, waitForRun } from "../wait-for-run.ts";
 import { apart } from "./care.ts";
-import { pageOf } from "./workflows.ts";
+
+/** An object as JSON, a text as YAML. What `defineWorkflow` gives is an object, too. */
+export type Definition = object | string;
+
+export type Workflow = Success<"getWorkflow">;
+
+export type Workflows = {
+  /** Creates it, or replaces the one with the same id. */
+  save(definition: Definition, options?: Common): Promise<Success<"saveWorkflow">>;
+  /** All problems at once, with their places; nothing is saved. */
+  validate(definition: Definition, options?: Common): Promise<Success<"validateWorkflow">>;
+  get(id: string, options?: Common): Promise<Workflow>;
+  list(options?: Common & { readonly limit?: number | undefined }): Listing<Workflow>;
+  /** Runs that were started go on with the definition they have. */
+  remove(id: string, options?: Common): Promise<void>;
+};
+
+export function workflowsOf(caller: Caller): Workflows {
+  return {
+    save: (definition, options) => caller.call("saveWorkflow", { ...bodyOf(definition), ...options }),
+    validate: (definition, options) => caller.call("validateWorkflow", { ...bodyOf(definition), ...options }),
+    get: (id, options) => caller.call("getWorkflow", { params: { id }, ...options }),
+    list: ({ limit, ...options } = {}) =>
+      listing((cursor) => caller.call("listWorkflows", { query: pageOf(limit, cursor), ...options })),
+    remove: async (id, options) => {
+      await caller.call("removeWorkflow", { params: { id }, ...options });
+    },
+  };
+}
+
+function bodyOf(definition: Definition) {
+  if (typeof definition === "string") return { body: definition, mediaType: "application/yaml" };
+  // What is sent is what JSON makes of it.
+  return { body: definition as Record<string, never> };
+}
+
+function pageOf(limit: number | undefined, cursor: string | undefined) {
+  return { ...(limit === undefined ? {} : { limit }), ...(cursor === undefined ? {} : { cursor }) };
+}
 
 export type RunSummary = Success<"listRuns">["items"][number];
 export type Step = Run["steps"][string];

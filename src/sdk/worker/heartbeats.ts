@@ -2,8 +2,7 @@
 import type { Caller } from "../caller.ts";
 import type { Body } from "../contract.ts";
 import { elapsedMs, type Runtime } from "../runtime.ts";
-import type { HeldJob } from "./held-job.ts";
-import { commonTraceparent, traceHeaders } from "./job.ts";
+import { commonTraceparent, type HeldJob, traceHeaders } from "./job.ts";
 
 type Beats = Body<"heartbeat">["jobs"];
 

@@ -1,15 +1,14 @@
-// Results on their way to the server: gathered for a moment, sent together, and again until each one is answered.
+// Results on their way to the server, sent until each is answered; and the errors of a worker that have no caller to be thrown to.
 import { pauseBefore } from "../call.ts";
 import type { Caller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
 import type { Body } from "../contract.ts";
 import { elapsedMs, type Runtime } from "../runtime.ts";
-import type { HeldJob } from "./held-job.ts";
-import { commonTraceparent, JobFailed, traceHeaders } from "./job.ts";
+import { commonTraceparent, type HeldJob, JobFailed, traceHeaders } from "./job.ts";
 
 export type Result = Body<"reportResults">["results"][number];
 
-export type ResultEnd =
+type ResultEnd =
   | { readonly kind: "accepted" }
   /** Final: the claim is stale, or the run has ended. */
   | { readonly kind: "refused"; readonly because: string }
@@ -191,4 +190,66 @@ function described(thrown: unknown): { message: string; code: string | undefined
   const { code } = thrown as { code?: unknown };
   const message = thrown.message === "" ? thrown.name : thrown.message;
   return { message, code: typeof code === "string" ? code : undefined, retryable: true };
+}
+
+export type WorkerTrouble =
+  /** Another attempt does the work, or will: this one was silent for too long. */
+  | { readonly kind: "claim_lost"; readonly jobId: string }
+  /** The run was cancelled or goes on without the step. */
+  | { readonly kind: "not_wanted"; readonly jobId: string }
+  /** The attempt was reported as failed. */
+  | { readonly kind: "handler_failed"; readonly jobId: string; readonly error: unknown }
+  /** The server has another attempt's result, or wants none. */
+  | { readonly kind: "result_refused"; readonly jobId: string; readonly because: string }
+  /** No answer until long after the claim had run out. */
+  | { readonly kind: "result_given_up"; readonly jobId: string; readonly error: unknown }
+  /** A poll or a heartbeat failed; it is repeated. */
+  | { readonly kind: "server_unreachable"; readonly error: unknown }
+  /** The worker's pool is being drained: no jobs until that ends. */
+  | { readonly kind: "draining" }
+  | { readonly kind: "not_draining" };
+
+export function troubleOf(end: Exclude<ResultEnd, { kind: "accepted" }>, jobId: string): WorkerTrouble {
+  return end.kind === "refused"
+    ? { kind: "result_refused", jobId, because: end.because }
+    : { kind: "result_given_up", jobId, error: end.error };
+}
+
+/** Between two warnings that the server does not answer. */
+const quietMs = 30_000;
+
+export function reporterOf(
+  runtime: Runtime,
+  onTrouble: ((trouble: WorkerTrouble) => void) | undefined,
+): (trouble: WorkerTrouble) => void {
+  if (onTrouble !== undefined) return onTrouble;
+  let quietUntilMs = Number.NEGATIVE_INFINITY;
+  return (trouble) => {
+    if (trouble.kind === "server_unreachable") {
+      const { monotonicMs } = runtime.now();
+      if (monotonicMs < quietUntilMs) return;
+      quietUntilMs = monotonicMs + quietMs;
+    }
+    const text = textOf(trouble);
+    if (text !== undefined) runtime.warn(text);
+  };
+}
+
+function textOf(trouble: WorkerTrouble): string | undefined {
+  switch (trouble.kind) {
+    case "claim_lost":
+      return `job ${trouble.jobId}: the claim was lost, another attempt does the work`;
+    case "handler_failed":
+      return `job ${trouble.jobId}: the handler failed: ${String(trouble.error)}`;
+    case "result_refused":
+      return `job ${trouble.jobId}: the result was refused: ${trouble.because}`;
+    case "result_given_up":
+      return `job ${trouble.jobId}: the result could not be reported: ${String(trouble.error)}`;
+    case "server_unreachable":
+      return `the server does not answer: ${String(trouble.error)}`;
+    case "not_wanted":
+    case "draining":
+    case "not_draining":
+      return undefined;
+  }
 }

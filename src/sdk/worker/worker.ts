@@ -2,11 +2,17 @@
 import { type Caller, type ClientOptions, createCaller, lineOf } from "../caller.ts";
 import { type Runtime, runtime as system } from "../runtime.ts";
 import { type Heartbeats, startHeartbeats } from "./heartbeats.ts";
-import { claimedSince, HeldJob } from "./held-job.ts";
-import { type AnyHandler, type ClaimedJob, JobFailed, JobStopped } from "./job.ts";
+import { type AnyHandler, type ClaimedJob, claimedSince, HeldJob, JobFailed, JobStopped } from "./job.ts";
 import { type Batch, type Polls, startPolls } from "./polls.ts";
-import { createResults, failure, type Result, type Results } from "./results.ts";
-import { reporterOf, troubleOf, type WorkerTrouble } from "./trouble.ts";
+import {
+  createResults,
+  failure,
+  type Result,
+  type Results,
+  reporterOf,
+  troubleOf,
+  type WorkerTrouble,
+} from "./results.ts";
 
 export type Handlers = { readonly [topic: string]: AnyHandler };
 

@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import type { Verdict } from "../../ports/bus.ts";
 import { type BusCase, bodies, counts, done, earlyMs, later, never, timeBetween } from "./bus-harness.ts";
-import { fanOutCases, sharingCases } from "./bus-sharing-cases.ts";
-import { storageCases } from "./bus-storage-cases.ts";
+import { fanOutCases, sharingCases, storageCases } from "./bus-sharing-cases.ts";
 
 const verdictCases: readonly BusCase[] = [
   {

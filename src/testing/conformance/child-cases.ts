@@ -23,8 +23,8 @@ import {
   retryOf,
   runLock,
   runWithClaim,
+  take,
 } from "./run-steps.ts";
-import { take } from "./sweep-steps.ts";
 
 /** Rows from number `after` on, in short. */
 async function rows(harness: Harness, after: number): Promise<readonly string[]> {

@@ -19,8 +19,8 @@ import {
   refusal,
   resultOf,
   runLock,
+  sweepUntil,
 } from "./run-steps.ts";
-import { sweepUntil } from "./sweep-steps.ts";
 
 type Verdict = Extract<NewEntry, { kind: "dispatch" }>;
 

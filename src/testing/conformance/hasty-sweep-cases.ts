@@ -2,25 +2,33 @@
 import assert from "node:assert/strict";
 import type { RunId } from "../../domain/run.ts";
 import { assertOutcome, type ConformanceCase, call, key, only } from "./harness.ts";
-import { claimAll, counts, inPool, runWith } from "./limit-steps.ts";
 import {
   beat,
   cancelOf,
   changeOf,
   claim,
+  claimAll,
   commit,
+  counts,
   deliver,
   deliverAndOwn,
   guardOf,
+  inPool,
   jobOf,
   jobState,
+  nothing,
   refusal,
   resultOf,
   runLock,
+  runWith,
   runWithClaim,
+  sweepOnce,
+  sweepUntil,
+  sweepUntilPast,
+  sweepUntilRemoved,
+  take,
   timerOf,
 } from "./run-steps.ts";
-import { nothing, sweepOnce, sweepUntil, sweepUntilPast, sweepUntilRemoved, take } from "./sweep-steps.ts";
 
 /** For a store that is swept all the time and keeps nothing long: attention, retention and the rest take 30 ms. */
 export const hastySweepCases: readonly ConformanceCase[] = [

@@ -2,20 +2,24 @@
 import assert from "node:assert/strict";
 import type { JobId } from "../../domain/job.ts";
 import { type ConformanceCase, call, type Harness, only } from "./harness.ts";
-import { callOff, claimAll, counts, inPool, runWith } from "./limit-steps.ts";
 import {
   beat,
+  callOff,
   cancelOf,
   changeOf,
   claim,
+  claimAll,
   commit,
+  counts,
   deliver,
   deliverAndOwn,
   deliveryOf,
+  inPool,
   jobOf,
   jobState,
   resultOf,
   runLock,
+  runWith,
 } from "./run-steps.ts";
 
 export const limitCases: readonly ConformanceCase[] = [

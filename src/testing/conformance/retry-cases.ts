@@ -19,8 +19,8 @@ import {
   refusal,
   retryOf,
   runLock,
+  take,
 } from "./run-steps.ts";
-import { take } from "./sweep-steps.ts";
 
 type Failed = { readonly runId: RunId; readonly jobId: JobId };
 type Past = { readonly key?: KeyRequest; readonly records?: readonly RunRecord[] };

@@ -1,8 +1,8 @@
-// What the cases about runs share: jobs, approvals and entries with sensible defaults, steps, and a picture of all of it.
+// What the cases about runs share: jobs, approvals and entries with sensible defaults, steps, limits, sweeps, and a picture of all of it.
 import assert from "node:assert/strict";
 import type { ApprovalId, ApprovalRequest, Decision } from "../../domain/approval.ts";
 import type { NewEntry } from "../../domain/inbox.ts";
-import { type ClaimToken, type JobId, type JobSpec, makeJobId } from "../../domain/job.ts";
+import { type ClaimTerms, type ClaimToken, type JobId, type JobSpec, makeJobId } from "../../domain/job.ts";
 import type { Guard, LockName } from "../../domain/lock.ts";
 import { type ChildRun, type RunChange, type RunHeader, type RunId, unchanged } from "../../domain/run.ts";
 import type { OwnedRun, TakeTerms } from "../../ports/run-operations.ts";
@@ -233,4 +233,119 @@ export async function picture(harness: Harness, runId: RunId): Promise<object> {
   const lock = await store.inspectLock({ tenant, lock: runLock(runId) }, call);
   answers.push(lock.kind === "held" ? { kind: "held", fence: lock.fence } : lock);
   return answers.map((answer) => ({ ...answer, storeTimeMs: 0 }));
+}
+
+/** Topic and pool as a picture: `running/waiting` of the topic, running of the pool. */
+export async function counts({ store, tenant }: Harness, topic = "shell", pool = "default"): Promise<string> {
+  const answer = only(
+    await store.countJobs({ tenant, topics: [topic, "other"], pools: [pool, "none"] }, call),
+    "counted",
+  );
+  const [asked, other] = answer.topics;
+  const [askedPool, none] = answer.pools;
+  assert.deepEqual([asked?.topic, other?.topic, askedPool?.pool, none?.pool], [topic, "other", pool, "none"]);
+  assert.deepEqual([other?.running, other?.waiting, none?.running], [0, 0, 0]);
+  return `${asked?.running}/${asked?.waiting} ${askedPool?.running}`;
+}
+
+type RunWithJobs = { readonly runId: RunId; readonly jobIds: readonly JobId[] };
+
+/** A run with so many jobs of one topic, enqueued for anyone or for these workers. */
+export async function runWith(
+  harness: Harness,
+  amount: number,
+  options: { readonly topic?: string; readonly terms?: (index: number) => ClaimTerms } = {},
+): Promise<RunWithJobs> {
+  const runId = harness.runId();
+  const jobs = Array.from({ length: amount }, (_, index) =>
+    jobOf(runId, {
+      step: `s${index}`,
+      topic: options.topic ?? "shell",
+      ...(options.terms === undefined ? {} : { claim: options.terms(index) }),
+    }),
+  );
+  await harness.admit(harness.newRun({ runId, change: { jobs } }));
+  return { runId, jobIds: jobs.map(({ jobId }) => jobId) };
+}
+
+export const inPool = (harness: Harness, pool: string): ClaimTerms => ({ ...harness.claim(), pool });
+
+export async function claimAll(harness: Harness, jobIds: readonly JobId[], terms = () => harness.claim()) {
+  const claims = jobIds.map((jobId) => ({ jobId, terms: terms() }));
+  const { answers } = only(await harness.store.claimJobs({ tenant: harness.tenant, claims }, call), "judged");
+  return answers.map((answer, index) => ({
+    ...{ jobId: jobIds[index] as JobId, token: claims[index]?.terms.token as ClaimTerms["token"] },
+    said: answer.kind === "claimed" ? answer.kind : answer.because,
+  }));
+}
+
+export async function callOff(harness: Harness, runId: RunId, change: Partial<RunChange>): Promise<void> {
+  const guard = await harness.acquire(runLock(runId), 60_000);
+  only(await commit(harness, runId, guard, { change }), "committed");
+}
+
+type Swept = Extract<OutcomeOf<"sweep">, { kind: "swept" }>;
+
+export const nothing: Swept = {
+  kind: "swept",
+  waiting: [],
+  unclaimed: [],
+  repairs: [],
+  lostClaims: 0,
+};
+
+export function sweepOnce({ store, partition }: Harness) {
+  return store.sweep({ partition }, call);
+}
+
+/** Sweeps until something of the kind asked for was found; adds up all that was found on the way. */
+export async function sweepUntil(
+  harness: Harness,
+  found: (sum: Swept) => boolean | Promise<boolean>,
+): Promise<Swept> {
+  let sum = nothing;
+  await harness.until(async () => {
+    const answer = await sweepOnce(harness);
+    if (answer.kind === "swept") sum = added(sum, answer);
+    return found(sum);
+  });
+  return sum;
+}
+
+function added(left: Swept, right: Swept): Swept {
+  return {
+    kind: "swept",
+    waiting: [...left.waiting, ...right.waiting],
+    unclaimed: [...left.unclaimed, ...right.unclaimed],
+    repairs: [...left.repairs, ...right.repairs],
+    lostClaims: left.lostClaims + right.lostClaims,
+  };
+}
+
+/** Sweeps until the run is not there any more; adds up all that was found on the way. */
+export function sweepUntilRemoved(harness: Harness, runId: RunId): Promise<Swept> {
+  const { store, tenant } = harness;
+  const header = { tenant, runId, records: [] };
+  return sweepUntil(harness, async () => (await store.loadRun(header, call)).kind === "not_found");
+}
+
+export function take(harness: Harness, runId: RunId) {
+  const { tenant } = harness;
+  return harness.store.takeRun({ tenant, runId, take: harness.take(), records: [] }, call);
+}
+
+export async function entryKinds(harness: Harness, runId: RunId): Promise<readonly string[]> {
+  return only(await take(harness, runId), "owned").entries.map(({ kind }) => kind);
+}
+
+/** Sweeps all the time until so much of the store's time has passed. */
+export async function sweepUntilPast(harness: Harness, afterMs: number): Promise<Swept> {
+  const endMs = (await harness.now()) + afterMs;
+  let sum = nothing;
+  await harness.until(async () => {
+    const answer = await sweepOnce(harness);
+    if (answer.kind === "swept") sum = added(sum, answer);
+    return (await harness.now()) > endMs;
+  });
+  return sum;
 }

@@ -9,20 +9,18 @@ import {
   childOf,
   commit,
   deliverAndOwn,
+  entryKinds,
   family,
   headerOf,
+  nothing,
   retryOf,
   runLock,
-} from "./run-steps.ts";
-import {
-  entryKinds,
-  nothing,
   sweepOnce,
   sweepUntil,
   sweepUntilPast,
   sweepUntilRemoved,
   take,
-} from "./sweep-steps.ts";
+} from "./run-steps.ts";
 
 /** For a store with the usual settings: swept at most every half second, attention after five seconds. */
 export const sweepCases: readonly ConformanceCase[] = [

@@ -1,13 +1,20 @@
 // Drill: an owner goes silent, its lock passes to another, and the old owner comes back.
 
-import { partitionLabel, partitionOf, type TenantId } from "../../domain/tenant.ts";
-import type { Client } from "../../sdk/client.ts";
-import { fenceHeaders } from "../../sdk/fence/fence-headers.ts";
-import { runtime } from "../../sdk/runtime.ts";
-import { type Check, check, type Drill, type Outcome, type Plot, type Size, type Stage } from "../drill.ts";
-import { asked, describeOutcome, isHeldBy, isNotOwned } from "../locks/asked.ts";
-import { type FencedSink, openFencedSink, writeTo } from "../locks/fenced-sink.ts";
-import type { DrillTenant, Target } from "../target/target.ts";
+import { partitionLabel, partitionOf, type TenantId } from "../domain/tenant.ts";
+import type { Client } from "../sdk/client.ts";
+import { fenceHeaders } from "../sdk/fence.ts";
+import { runtime } from "../sdk/runtime.ts";
+import { type Check, check, type Drill, type Outcome, type Plot, type Size, type Stage } from "./drill.ts";
+import {
+  asked,
+  describeOutcome,
+  type FencedSink,
+  isHeldBy,
+  isNotOwned,
+  openFencedSink,
+  writeTo,
+} from "./locks/public-locks.ts";
+import type { DrillTenant, Target } from "./target/target.ts";
 
 export const staleOwner: Drill = {
   name: "stale-owner",

@@ -1,8 +1,80 @@
-// Guards a tool's own server: a call from an attempt that has been superseded is refused with 412 before it does anything.
-import type { Caller } from "../caller.ts";
-import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
-import { decoded, fenceField, jobField, resourceField } from "./fence-headers.ts";
-import { type FenceStore, memoryFenceStore } from "./fence-store.ts";
+// Fences: the header fields that carry one, where the newest of each resource is kept, and the guard that refuses older ones with 412.
+import type { Caller } from "./caller.ts";
+import { InterlockApiError, InterlockConnectionError } from "./client-errors.ts";
+
+export const fenceField = "interlock-fence";
+const resourceField = "interlock-fence-resource";
+const jobField = "interlock-job";
+
+type FencedCall = {
+  /** What only the newest holder may touch. */
+  readonly resource: string;
+  readonly fence: number;
+  /** The attempt, if it is a job's: a guard of the resource may ask whether it is still the current one. */
+  readonly job?: string | undefined;
+};
+
+export function fenceHeaders({ resource, fence, job }: FencedCall): Readonly<Record<string, string>> {
+  return {
+    [fenceField]: String(fence),
+    [resourceField]: encoded(resource),
+    ...(job === undefined ? {} : { [jobField]: encoded(job) }),
+  };
+}
+
+/** Names may hold letters of any script, header fields may not: what is not visible ASCII is percent-encoded. */
+function encoded(name: string): string {
+  return name.replaceAll(/[^\x21-\x24\x26-\x7e]+/gu, (text) => encodeURIComponent(text));
+}
+
+/** Undefined when it is not what `fenceHeaders` writes. */
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}
+
+export type FenceStore = {
+  /**
+   * One atomic step: compares with the highest fence seen of the resource, and remembers this one if it is not lower.
+   * `superseded` when it is lower. The same fence is admitted again: one attempt may call many times. In SQL:
+   *
+   *     INSERT INTO fences (resource, fence) VALUES ($1, $2)
+   *     ON CONFLICT (resource) DO UPDATE SET fence = excluded.fence WHERE fences.fence <= excluded.fence
+   *
+   * One row changed is `admitted`, none is `superseded`. In the transaction of the write that it protects, nothing can come
+   * between the two.
+   */
+  admit(resource: string, fence: number): Promise<FenceVerdict> | FenceVerdict;
+};
+
+export type FenceVerdict = "admitted" | "superseded";
+
+/**
+ * For one process that may forget: a restart begins anew, and of more than `resourcesMax` resources (100,000) the one that
+ * was called for longest ago is forgotten.
+ */
+export function memoryFenceStore({ resourcesMax = 100_000 } = {}): {
+  admit(resource: string, fence: number): FenceVerdict;
+} {
+  const highest = new Map<string, number>();
+  return {
+    admit(resource, fence) {
+      const known = highest.get(resource);
+      if (known !== undefined && fence < known) return "superseded";
+      // The map keeps the order of insertion: what was called for last stands last.
+      highest.delete(resource);
+      highest.set(resource, fence);
+      if (highest.size > resourcesMax) {
+        const [oldest] = highest.keys();
+        if (oldest !== undefined) highest.delete(oldest);
+      }
+      return "admitted";
+    },
+  };
+}
 
 export type FenceGuardOptions = {
   /** In memory by default; give one of your own to keep fences where the data is. */

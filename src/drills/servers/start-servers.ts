@@ -1,10 +1,11 @@
-// A server's process for drills and tests: found, started in a folder of its own on a free port, paused, killed, started again, and never left behind.
+// Starts real Redis and NATS servers for drills and tests: each on a free port in a folder of its own, and never left behind.
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { createClient } from "@redis/client";
 
 export type ServerProcess = {
   readonly port: number;
@@ -20,7 +21,7 @@ export type ServerProcess = {
 };
 
 /** What is up: its port, its process, and what it has printed lately. */
-export type Up = { readonly port: number; readonly pid: number | undefined; readonly output: string };
+type Up = { readonly port: number; readonly pid: number | undefined; readonly output: string };
 
 type ServerKind = {
   /** `redis-server`; the variable `INTERLOCK_REDIS_SERVER` may say where it is. */
@@ -172,4 +173,108 @@ function isFree(port: number): Promise<boolean> {
     probe.once("error", () => resolve(false));
     probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
   });
+}
+
+export type NatsServer = ServerProcess & { readonly url: string };
+
+type NatsServerOptions = {
+  /** More lines of its configuration: users, TLS, limits. */
+  readonly config?: string;
+  readonly jetStream?: boolean;
+};
+
+export async function startNatsServer(options: NatsServerOptions = {}): Promise<NatsServer> {
+  const server = await startServerProcess({
+    program: "nats-server",
+    variable: "INTERLOCK_NATS_SERVER",
+    version: "nats-server 2.9 or later",
+    args: ({ port, folder }) => ["-c", writeConfig(folder, port, options)],
+    // Only then is it ours that has the port.
+    isUp: ({ output }) => output.includes("Server is ready"),
+  });
+  const url = `nats://127.0.0.1:${server.port}`;
+  return {
+    ...server,
+    // Changes with a restart.
+    get pid() {
+      return server.pid;
+    },
+    url,
+  };
+}
+
+function writeConfig(folder: string, port: number, options: NatsServerOptions): string {
+  const file = join(folder, "nats.conf");
+  const jetStream = options.jetStream === false ? "" : `jetstream { store_dir: ${JSON.stringify(folder)} }\n`;
+  writeFileSync(file, `host: 127.0.0.1\nport: ${port}\n${jetStream}${options.config ?? ""}\n`);
+  return file;
+}
+
+/** What was only in memory is gone after a `kill`. */
+export type RedisServer = ServerProcess & {
+  readonly url: string;
+  /** Runs one command on a connection of its own, for looking at the server from outside the store. */
+  command<Reply = unknown>(...args: string[]): Promise<Reply>;
+};
+
+export function startRedisServer(extraArgs: readonly string[] = []): Promise<RedisServer> {
+  return startIn((folder) => [
+    ...["--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"],
+    ...extraArgs,
+  ]);
+}
+
+/** A Sentinel; it writes what it learns into the file that it was started with. */
+export function startRedisSentinel(lines: readonly string[]): Promise<RedisServer> {
+  return startIn((folder) => {
+    const file = join(folder, "sentinel.conf");
+    if (!existsSync(file))
+      writeFileSync(file, `${["bind 127.0.0.1", `dir ${folder}`, ...lines].join("\n")}\n`);
+    return [file, "--sentinel"];
+  });
+}
+
+async function startIn(argsFor: (folder: string) => readonly string[]): Promise<RedisServer> {
+  const server = await startServerProcess({
+    program: "redis-server",
+    variable: "INTERLOCK_REDIS_SERVER",
+    version: "Redis 7",
+    args: ({ port, folder }) => [...argsFor(folder), "--port", String(port)],
+    isUp,
+  });
+  const url = urlOf(server.port);
+  const command = <Reply>(...args: string[]) => runOnce<Reply>(url, args);
+  return {
+    ...server,
+    // Changes with a restart.
+    get pid() {
+      return server.pid;
+    },
+    url,
+    command,
+  };
+}
+
+const urlOf = (port: number) => `redis://127.0.0.1:${port}`;
+
+/** Answers PING, and is ours: another server may have taken the port since it was found free. */
+async function isUp({ port, pid }: Up): Promise<boolean> {
+  const url = urlOf(port);
+  try {
+    if ((await runOnce(url, ["PING"])) !== "PONG") return false;
+    return (await runOnce<string>(url, ["INFO", "server"])).includes(`process_id:${pid}\r\n`);
+  } catch {
+    return false;
+  }
+}
+
+async function runOnce<Reply>(url: string, args: readonly string[]): Promise<Reply> {
+  const client = createClient({ url, socket: { reconnectStrategy: false, connectTimeout: 2_000 } });
+  client.on("error", () => {});
+  await client.connect();
+  try {
+    return (await client.sendCommand(args)) as Reply;
+  } finally {
+    client.destroy();
+  }
 }

@@ -1,11 +1,11 @@
 // A start that is refused for want of a slot must leave its idempotency key free: the same request succeeds later.
-import type { AdmissionStrategy } from "../../domain/tenant.ts";
-import { InterlockApiError } from "../../sdk/client-errors.ts";
-import { runtime } from "../../sdk/runtime.ts";
-import { worker } from "../../sdk/worker/worker.ts";
-import { type Check, check, type Drill, type Outcome, type Plot, type Stage } from "../drill.ts";
-import type { DrillTenant, Target } from "../target/target.ts";
-import { type StartTry, shownTry, tryStart } from "../try-start.ts";
+import type { AdmissionStrategy } from "../domain/tenant.ts";
+import { InterlockApiError } from "../sdk/client-errors.ts";
+import { runtime } from "../sdk/runtime.ts";
+import { worker } from "../sdk/worker/worker.ts";
+import { type Check, check, type Drill, type Outcome, type Plot, type Stage } from "./drill.ts";
+import { type StartTry, shownTry, tryStart } from "./load/steady-load.ts";
+import type { DrillTenant, Target } from "./target/target.ts";
 
 const stepNames = [
   "set max_concurrent_runs=1 for a tenant of the drill's own",

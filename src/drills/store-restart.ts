@@ -1,7 +1,6 @@
 // The drill `store-restart`: what keeps the data dies under load and comes back with what is on its disk.
-import { type Check, check, type Drill, type Outcome, type Stage } from "../drill.ts";
-import { type Fault, faultByCommand, type Outage, strikeUnderLoad } from "../load/fault.ts";
-import type { Ledger } from "../load/ledger.ts";
+import { type Check, check, type Drill, type Outcome, type Stage } from "./drill.ts";
+import type { Ledger } from "./load/ledger.ts";
 import {
   answersDuring,
   answersTable,
@@ -14,8 +13,15 @@ import {
   outageTimes,
   recoveryCheck,
   wrongReads,
-} from "../load/load-outcome.ts";
-import { openScene, quickTakeOver } from "../load/scene.ts";
+} from "./load/load-outcome.ts";
+import {
+  type Fault,
+  faultByCommand,
+  type Outage,
+  openScene,
+  quickTakeOver,
+  strikeUnderLoad,
+} from "./load/scene.ts";
 
 export const storeRestart: Drill = {
   name: "store-restart",

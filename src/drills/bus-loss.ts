@@ -1,7 +1,6 @@
 // The drill `bus-loss`: the bus forgets everything for a while, and nothing is lost by it but a little time.
-import { type Check, check, type Drill, type Outcome, type Stage } from "../drill.ts";
-import { type Fault, faultByCommand, type Outage, strikeUnderLoad } from "../load/fault.ts";
-import type { Ledger } from "../load/ledger.ts";
+import { type Check, check, type Drill, type Outcome, type Stage } from "./drill.ts";
+import type { Ledger } from "./load/ledger.ts";
 import {
   answersTable,
   delaysOf,
@@ -13,9 +12,9 @@ import {
   outageTable,
   outageTimes,
   recoveryCheck,
-} from "../load/load-outcome.ts";
-import { openScene } from "../load/scene.ts";
-import { lengthOf, type Span } from "../load/times.ts";
+} from "./load/load-outcome.ts";
+import { type Fault, faultByCommand, type Outage, openScene, strikeUnderLoad } from "./load/scene.ts";
+import { lengthOf, type Span } from "./load/times.ts";
 
 export const busLoss: Drill = {
   name: "bus-loss",
