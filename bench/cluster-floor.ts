@@ -1,8 +1,7 @@
 // The floor of the cluster benchmark: what a message costs that is published, acknowledged, fetched and acknowledged, and nothing else.
 import { openNatsBus } from "../src/adapters/nats/nats-bus.ts";
-import { systemClock } from "../src/adapters/system/system-clock.ts";
+import { systemClock, systemRandom } from "../src/adapters/system/system.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
-import { systemRandom } from "../src/adapters/system/system-random.ts";
 import { startNatsServer } from "../src/drills/servers/start-servers.ts";
 import { closedLoop } from "./load.ts";
 import type { Measurement } from "./slices.ts";

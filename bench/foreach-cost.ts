@@ -6,7 +6,7 @@ import { BroadcastChannel } from "node:worker_threads";
 import { openRedisStore } from "../src/adapters/redis/redis-store.ts";
 import { loadScripts } from "../src/adapters/redis/scripts.ts";
 import { openSqliteStore } from "../src/adapters/sqlite/sqlite-store.ts";
-import { systemClock } from "../src/adapters/system/system-clock.ts";
+import { systemClock } from "../src/adapters/system/system.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
 import type { ClaimedJob } from "../src/control/control-api.ts";
 import { type ControlPlane, createControlPlane, storeSettings } from "../src/control-plane.ts";

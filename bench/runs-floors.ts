@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createClient } from "@redis/client";
 import { fastify } from "fastify";
 import { openSqliteStore } from "../src/adapters/sqlite/sqlite-store.ts";
-import { systemClock } from "../src/adapters/system/system-clock.ts";
+import { systemClock } from "../src/adapters/system/system.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
 import type { LockToken } from "../src/domain/lock.ts";
 import type { TenantId } from "../src/domain/tenant.ts";

@@ -1,8 +1,8 @@
 // Two hundred results of one run at once, by every strategy: how many are applied, how often they found the run busy.
 
-import { createInProcessBus } from "../src/adapters/in-process/in-process-bus.ts";
-import { MemoryMetrics } from "../src/adapters/memory/memory-metrics.ts";
-import { systemClock } from "../src/adapters/system/system-clock.ts";
+import { createInProcessBus } from "../src/adapters/in-process-bus.ts";
+import { MemoryMetrics } from "../src/adapters/memory-metrics.ts";
+import { systemClock } from "../src/adapters/system/system.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
 import type { ClaimedJob } from "../src/control/control-api.ts";
 import { publishResult } from "../src/control/jobs/hear-results.ts";

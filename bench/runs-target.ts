@@ -1,7 +1,7 @@
 // What the runs benchmark measures: a control plane with its gateway on one store, and a watch that sees every run end.
 import { openRedisStore } from "../src/adapters/redis/redis-store.ts";
 import { openSqliteStore } from "../src/adapters/sqlite/sqlite-store.ts";
-import { systemClock } from "../src/adapters/system/system-clock.ts";
+import { systemClock } from "../src/adapters/system/system.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
 import type { Config } from "../src/config.ts";
 import { type ControlPlane, createControlPlane, storeSettings } from "../src/control-plane.ts";

@@ -3,7 +3,7 @@ import { createClient } from "@redis/client";
 import { openRedisStore } from "../src/adapters/redis/redis-store.ts";
 import { readOperationSource, type ScriptOverrides } from "../src/adapters/redis/scripts.ts";
 import { openSqliteStore } from "../src/adapters/sqlite/sqlite-store.ts";
-import { systemClock } from "../src/adapters/system/system-clock.ts";
+import { systemClock } from "../src/adapters/system/system.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
 import type { Config } from "../src/config.ts";
 import { type ControlPlane, createControlPlane, storeSettings } from "../src/control-plane.ts";

@@ -1,17 +1,15 @@
 // The composition root: the only file that names adapters. It puts a store, a bus, the system's clock and the flows together.
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { createHttpDispatchCheck } from "./adapters/http/http-dispatch-check.ts";
-import { createInProcessBus } from "./adapters/in-process/in-process-bus.ts";
-import { MemoryMetrics } from "./adapters/memory/memory-metrics.ts";
-import { createMemoryStore } from "./adapters/memory/memory-store.ts";
-import type { PrometheusMetrics } from "./adapters/prometheus/prometheus-metrics.ts";
+import { createHttpDispatchCheck } from "./adapters/http-dispatch-check.ts";
+import { createInProcessBus } from "./adapters/in-process-bus.ts";
+import { MemoryMetrics } from "./adapters/memory-metrics.ts";
+import { createMemoryStore } from "./adapters/memory-store.ts";
+import type { PrometheusMetrics } from "./adapters/prometheus-metrics.ts";
 import type { Copy, Restored, RestoreOptions } from "./adapters/sqlite/backup.ts";
 import { openAnchorsFile } from "./adapters/system/anchors-file.ts";
-import { systemClock } from "./adapters/system/system-clock.ts";
-import { systemInstance } from "./adapters/system/system-instance.ts";
+import { systemClock, systemInstance, systemRandom } from "./adapters/system/system.ts";
 import { createSystemLog } from "./adapters/system/system-log.ts";
-import { systemRandom } from "./adapters/system/system-random.ts";
 import type { Config } from "./config.ts";
 import { type Decision, type StartRequest, startRun } from "./control/admission/start-run.ts";
 import type { Computing } from "./control/computing.ts";
@@ -177,7 +175,7 @@ async function openStore(config: Config, { log, onFatal }: StoreDependencies): P
 /** Whoever brings a store, or keeps all in memory, judges definitions where it is: a thread takes 60 MB and 0.2 s to start. */
 async function openJudge(config: Config, log: Ports["log"]): Promise<DefinitionJudge | undefined> {
   if (config["store.kind"] === "memory") return undefined;
-  const { createThreadedJudge } = await import("./adapters/judge/threaded-judge.ts");
+  const { createThreadedJudge } = await import("./adapters/threaded-judge.ts");
   return createThreadedJudge({
     clock: systemClock,
     log,
@@ -191,7 +189,7 @@ async function openJudge(config: Config, log: Ports["log"]): Promise<DefinitionJ
 
 /** Commands that only talk to a server do not pay the 17 ms that loading it takes. */
 async function openTracer(): Promise<Tracer> {
-  const { createOpenTelemetryTracer } = await import("./adapters/opentelemetry/opentelemetry-tracer.ts");
+  const { createOpenTelemetryTracer } = await import("./adapters/opentelemetry-tracer.ts");
   return createOpenTelemetryTracer();
 }
 
@@ -266,7 +264,7 @@ export async function examineServers(config: Config): Promise<readonly Finding[]
 
 /** Metrics as a gateway shows them; `createControlPlane` takes them as its port. */
 export async function createShownMetrics(config: Config): Promise<PrometheusMetrics> {
-  const { createPrometheusMetrics } = await import("./adapters/prometheus/prometheus-metrics.ts");
+  const { createPrometheusMetrics } = await import("./adapters/prometheus-metrics.ts");
   return createPrometheusMetrics(config["metrics.tenantLabelsMax"]);
 }
 

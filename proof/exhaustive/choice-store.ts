@@ -1,5 +1,5 @@
 // The store as the processes of a small scenario reach it: each request and each answer is an event with its own faults.
-import { MemoryRecords } from "../../src/adapters/memory/memory-records.ts";
+import { MemoryRecords } from "../../src/adapters/memory-store.ts";
 import { type Operations, operations, perform } from "../../src/adapters/operations/perform.ts";
 import type { RecordKind, RecordKinds } from "../../src/adapters/operations/records.ts";
 import {

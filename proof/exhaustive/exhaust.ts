@@ -1,6 +1,6 @@
 // The exhaustive mode as a command: every scenario with all its schedules within the bounds, in words and numbers.
 import { parseArgs } from "node:util";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Swap } from "../planted/planted-bug.ts";
 import { swaps } from "../planted/planted-bugs.ts";
 import { admissionScenarios } from "./admission-scenarios.ts";

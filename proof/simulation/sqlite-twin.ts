@@ -8,10 +8,9 @@ import { type RecordKind, type RecordKinds, recordKinds } from "../../src/adapte
 import type { Database, OpenDatabase } from "../../src/adapters/sqlite/driver.ts";
 import { openDatabase } from "../../src/adapters/sqlite/open-database.ts";
 import { bundledKinds } from "../../src/adapters/sqlite/run-bundles.ts";
-import { tableOf } from "../../src/adapters/sqlite/schema.ts";
+import { decodeKey, tableOf } from "../../src/adapters/sqlite/schema.ts";
 import { type Call, type Reply, SqliteCore } from "../../src/adapters/sqlite/sqlite-core.ts";
 import { SqliteRecords } from "../../src/adapters/sqlite/sqlite-records.ts";
-import { decodeKey } from "../../src/adapters/sqlite/text-key.ts";
 import type { StoreSettings } from "../../src/ports/store.ts";
 import type { Kernel } from "../../src/testing/kernel.ts";
 import type { SeededRandom } from "../../src/testing/seeded-random.ts";

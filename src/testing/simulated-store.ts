@@ -1,5 +1,5 @@
 // The store as simulated processes reach it: one memory state behind a network that delays, loses, repeats and breaks off.
-import { MemoryRecords } from "../adapters/memory/memory-records.ts";
+import { MemoryRecords } from "../adapters/memory-store.ts";
 import { type Operations, operations, perform } from "../adapters/operations/perform.ts";
 import {
   type Answer,

@@ -1,7 +1,7 @@
 // Runs the conformance cases of the bus port on every bus: the one inside a process by virtual time and by the real clock.
 import { describe, test } from "vitest";
-import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { busCases } from "../../src/testing/conformance/bus-cases.ts";
 import { BusHarness } from "../../src/testing/conformance/bus-harness.ts";
 import { createKernel } from "../../src/testing/kernel.ts";

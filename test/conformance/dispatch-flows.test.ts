@@ -1,7 +1,7 @@
 // Held jobs end to end on every store: two processes with a check, a worker that waits, and one verdict for each job.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { DispatchAnswer, DispatchJob } from "../../src/domain/dispatch.ts";
 import type { RunId } from "../../src/domain/run.ts";

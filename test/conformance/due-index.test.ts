@@ -1,12 +1,11 @@
 // What stands in the index of due things: only what a sweep must still look at, at its present time.
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MemoryRecords } from "../../src/adapters/memory/memory-records.ts";
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
+import { createMemoryStore, MemoryRecords } from "../../src/adapters/memory-store.ts";
 import { readDueMember } from "../../src/adapters/operations/due.ts";
 import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { partitionLabel } from "../../src/domain/tenant.ts";
 import { startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";

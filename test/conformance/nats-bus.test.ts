@@ -1,8 +1,7 @@
 // Runs the conformance cases of the bus port on NATS JetStream: one server for all, a prefix of its own for each case.
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { systemRandom } from "../../src/adapters/system/system-random.ts";
+import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import { busCases } from "../../src/testing/conformance/bus-cases.ts";
 import { type BusCase, BusHarness } from "../../src/testing/conformance/bus-harness.ts";

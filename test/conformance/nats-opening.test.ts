@@ -8,10 +8,9 @@ import { jetstreamManager, RetentionPolicy, StorageType } from "@nats-io/jetstre
 import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { examineNats } from "../../src/adapters/nats/examine.ts";
+import { isBelow } from "../../src/adapters/nats/link.ts";
 import { type NatsBusOptions, openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
-import { isBelow } from "../../src/adapters/nats/server-version.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { systemRandom } from "../../src/adapters/system/system-random.ts";
+import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import { BusHarness, done } from "../../src/testing/conformance/bus-harness.ts";
 import { type LogLine, recordingLog } from "../support/simulated-ports.ts";

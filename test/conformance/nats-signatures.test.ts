@@ -2,11 +2,10 @@
 import { jetstream } from "@nats-io/jetstream";
 import { connect, headers, type Msg, type NatsConnection } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
+import { createSigner } from "../../src/adapters/nats/messages.ts";
 import { openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
-import { createSigner } from "../../src/adapters/nats/signatures.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { systemRandom } from "../../src/adapters/system/system-random.ts";
+import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import type { Bus } from "../../src/ports/bus.ts";
 import { BusHarness, bodies, done } from "../../src/testing/conformance/bus-harness.ts";

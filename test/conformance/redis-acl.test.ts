@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { leastRights, scriptCommands } from "../../src/adapters/redis/least-rights.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, operationNames, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";

@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
 import type { RedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type OperationName, type Store } from "../../src/ports/store.ts";

@@ -1,9 +1,8 @@
 // What doctor says of Redis servers: each thing that is wrong is found on a real server, with what to do about it.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type ExamineOptions, examineRedis } from "../../src/adapters/redis/examine.ts";
-import { knownFlaw } from "../../src/adapters/redis/known-flaws.ts";
+import { type ExamineOptions, examineRedis, knownFlaw } from "../../src/adapters/redis/examine.ts";
 import { leastRights } from "../../src/adapters/redis/least-rights.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import type { Finding } from "../../src/ports/ports.ts";

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createKeys, type TenantKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { admissionLock, type LockName, type LockToken } from "../../src/domain/lock.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";

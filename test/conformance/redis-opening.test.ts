@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { Fingerprint, ReservationDigest } from "../../src/domain/reservation.ts";
 import { makeRunId, type RunId, unchanged } from "../../src/domain/run.ts";

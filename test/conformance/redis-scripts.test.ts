@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { readOperationSource } from "../../src/adapters/redis/scripts.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Guard } from "../../src/domain/lock.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";

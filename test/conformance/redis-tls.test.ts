@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startRedisCluster } from "../../proof/servers/redis-cluster.ts";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import {
   freePort,
   type RedisServer,

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setImmediate as turnOfLoop } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { loadDriver } from "../../src/adapters/sqlite/driver.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { ClaimToken, JobId } from "../../src/domain/job.ts";
 import type { Fence, LockToken } from "../../src/domain/lock.ts";
 import { digestOf } from "../../src/domain/reservation.ts";

@@ -2,8 +2,8 @@
 import { rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { CallQueue } from "../../src/adapters/sqlite/call-queue.ts";
 import type { Call, Reply, SqliteCore } from "../../src/adapters/sqlite/sqlite-core.ts";
+import { CallQueue } from "../../src/adapters/sqlite/sqlite-store.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { InterlockError } from "../../src/errors.ts";

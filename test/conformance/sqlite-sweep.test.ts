@@ -1,7 +1,7 @@
 // What the sweep does in the file of the SQLite store: nothing when nothing is due, and repairs of what was lost.
 import { rmSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { LockName, LockToken } from "../../src/domain/lock.ts";
 import { partitionOf } from "../../src/domain/tenant.ts";
 import type { Store } from "../../src/ports/store.ts";

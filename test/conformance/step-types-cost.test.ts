@@ -1,9 +1,8 @@
 // What a result of a large for_each costs, in what is read and written rather than in time: late as much as early.
 import { expect, test } from "vitest";
-import { MemoryRecords } from "../../src/adapters/memory/memory-records.ts";
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
+import { createMemoryStore, MemoryRecords } from "../../src/adapters/memory-store.ts";
 import type { RecordKind, RecordKinds } from "../../src/adapters/operations/records.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { ClaimedJob } from "../../src/control/control-api.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";

@@ -1,7 +1,6 @@
 // Whole flows on a real store: processes that may die in the middle, workers that outlive them, and what a run came to.
 import { expect } from "vitest";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { systemRandom } from "../../src/adapters/system/system-random.ts";
+import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import type { Config } from "../../src/config.ts";
 import type { ControlApi } from "../../src/control/control-api.ts";
 import type { InProcessJob } from "../../src/control/jobs/in-process-worker.ts";

@@ -1,6 +1,6 @@
 // Runs the conformance suites of the store port on every adapter, against the real servers.
 import { afterAll, beforeAll, describe, test } from "vitest";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Partition } from "../../src/domain/tenant.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { Harness } from "../../src/testing/conformance/harness.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { loadDriver } from "../../src/adapters/sqlite/driver.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { createControlPlane } from "../../src/control-plane.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";

@@ -1,7 +1,7 @@
 // Definitions that are costly to read, sent through a real gateway: nobody else waits for them.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createThreadedJudge } from "../../src/adapters/judge/threaded-judge.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
+import { createThreadedJudge } from "../../src/adapters/threaded-judge.ts";
 import { costlyDefinitions, ordinarySteps } from "../support/costly-definitions.ts";
 import { type GatewayWorld, openGatewayWorld } from "../support/gateway-world.ts";
 import { silentLog } from "../support/silent-log.ts";

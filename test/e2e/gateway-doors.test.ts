@@ -1,7 +1,7 @@
 // Who is let in when others behave badly: failed authentications, proxies, and whose address counts.
 import { afterEach, describe, expect, test } from "vitest";
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Config } from "../../src/config.ts";
 import { makeKeyText } from "../../src/domain/api-key.ts";
 import { defaultStoreSettings, executeOn, type Store, storeFrom } from "../../src/ports/store.ts";

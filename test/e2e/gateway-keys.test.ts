@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Config } from "../../src/config.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { KeyRole } from "../../src/domain/api-key.ts";

@@ -2,7 +2,7 @@
 // altered messages, bodies byte by byte, heads without end, metrics with other people's words.
 import { connect, headers, type Msg, type NatsConnection } from "@nats-io/transport-node";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createPrometheusMetrics } from "../../src/adapters/prometheus/prometheus-metrics.ts";
+import { createPrometheusMetrics } from "../../src/adapters/prometheus-metrics.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { KeyRole } from "../../src/domain/api-key.ts";
 import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";

@@ -1,7 +1,7 @@
 // What a server shows at /metrics after work of every kind: names, kinds and labels as the table says, and numbers that say what happened.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import { type MetricName, type MetricRow, metrics } from "../../src/metrics.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";

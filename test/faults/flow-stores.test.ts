@@ -1,6 +1,6 @@
 // Whole flows on every real store: two hundred results of one run at once, and runs that outlive the process that began them.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 import type { ClaimedJob } from "../../src/control/control-api.ts";
 import { type ControlPlane, createControlPlane, type RunId, type TenantId } from "../../src/index.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";

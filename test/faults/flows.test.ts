@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { bareStart } from "../../proof/simulation/bare-run.ts";
 import { endBareRun } from "../../proof/simulation/end-bare-run.ts";
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import {
   type ControlPlane,

@@ -1,8 +1,8 @@
 // Limits on running jobs across processes, on every real store: two control planes, one store, and never more jobs than places.
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
-import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { ClaimToken } from "../../src/domain/job.ts";
 import type { TenantSettings } from "../../src/domain/tenant.ts";
 import { type ControlPlane, createControlPlane, type RunId, type TenantId } from "../../src/index.ts";

@@ -2,10 +2,9 @@
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 import { openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { systemRandom } from "../../src/adapters/system/system-random.ts";
+import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import { type Bus, busStreams } from "../../src/ports/bus.ts";
 import { BusHarness, bodies, done, type Listener } from "../../src/testing/conformance/bus-harness.ts";

@@ -2,7 +2,7 @@
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import { busStreams } from "../../src/ports/bus.ts";
 import { type FlowEnd, startNatsFlow } from "../support/nats-flow.ts";

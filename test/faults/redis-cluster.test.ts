@@ -6,7 +6,7 @@ import { type RedisCluster, startRedisCluster } from "../../proof/servers/redis-
 import type { Durability } from "../../src/adapters/redis/durability.ts";
 import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { RedisServer } from "../../src/drills/servers/start-servers.ts";
 import type { NewRun } from "../../src/ports/admission-operations.ts";

@@ -4,7 +4,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import type { Durability } from "../../src/adapters/redis/durability.ts";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { LockName } from "../../src/domain/lock.ts";
 import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
 import type { KeyRequest, NewRun } from "../../src/ports/admission-operations.ts";

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openRedisStore, type RedisStoreOptions } from "../../src/adapters/redis/redis-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { createControlPlane, examineServers } from "../../src/control-plane.ts";
 import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis-failover.ts";
 import {

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { openApiDocument } from "../../src/api/openapi.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import type { Store } from "../../src/ports/store.ts";

@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 import { gunzipSync } from "node:zlib";
 import { openRedisStore } from "../../src/adapters/redis/redis-store.ts";
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { startRedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type Store, type StoreSettings } from "../../src/ports/store.ts";
 import type { Things } from "../support/gateway-world.ts";

@@ -1,6 +1,6 @@
 // A client of an older version against the present server, on data that the older server left behind.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createPrometheusMetrics } from "../../src/adapters/prometheus/prometheus-metrics.ts";
+import { createPrometheusMetrics } from "../../src/adapters/prometheus-metrics.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import { createGateway, type Gateway } from "../../src/gateway/server.ts";
 import type { Client, Worker } from "../../src/sdk/index.ts";

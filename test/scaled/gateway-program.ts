@@ -2,9 +2,9 @@
 // then one line of JSON for every line it reads: what its CPU did since the line before.
 import { openSync, readSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { createThreadedJudge } from "../../src/adapters/judge/threaded-judge.ts";
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
+import { createThreadedJudge } from "../../src/adapters/threaded-judge.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { acme, makeKey, makeThings, openGatewayWorld, type Things } from "../support/gateway-world.ts";
 import { silentLog } from "../support/silent-log.ts";

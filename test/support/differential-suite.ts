@@ -2,8 +2,8 @@
 import { randomBytes } from "node:crypto";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect } from "vitest";
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { StoreSettings } from "../../src/ports/store.ts";
 import { type Candidate, compare } from "./differential.ts";
 import type { sequences } from "./differential-commands.ts";

@@ -1,6 +1,6 @@
 // A process that watches a store in virtual time, and clients that note every number they are shown.
 
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
 import type { Config } from "../../src/config.ts";
 import { engineTerms } from "../../src/control/engine/engine.ts";
 import { createEventFeeds, type EventFeeds } from "../../src/control/events/event-feeds.ts";

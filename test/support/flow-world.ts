@@ -1,6 +1,6 @@
 // Control planes over one simulated store, for tests of whole flows: virtual time, scripted faults, and few words a step.
-import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
-import type { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
+import type { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 import type { Config } from "../../src/config.ts";
 import type {
   Caller,

@@ -1,7 +1,7 @@
 // A real gateway on a memory store, with two tenants, a key of every role, and one of everything to ask about.
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
-import { createPrometheusMetrics } from "../../src/adapters/prometheus/prometheus-metrics.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
+import { createPrometheusMetrics } from "../../src/adapters/prometheus-metrics.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Config } from "../../src/config.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { ApiKeyRecord, KeyRole } from "../../src/domain/api-key.ts";

@@ -1,8 +1,7 @@
 // Jobs that flow between three control planes over a real NATS, with every claim and its delay on record.
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
 import { openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { systemRandom } from "../../src/adapters/system/system-random.ts";
+import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import type { ClaimedJob } from "../../src/control/control-api.ts";
 import { publishResult } from "../../src/control/jobs/hear-results.ts";
 import { type ControlPlane, createControlPlane, storeSettings } from "../../src/control-plane.ts";

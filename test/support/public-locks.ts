@@ -1,7 +1,7 @@
 // Processes that take public locks of one simulated store, for tests of the flows: virtual time and scripted faults.
 
 import { createSimulatedBus, noBusFaults } from "../../proof/simulation/bus/simulated-bus.ts";
-import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
+import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
 import type { Config } from "../../src/config.ts";
 import { createBackground, engineTerms } from "../../src/control/engine/engine.ts";
 import { hearHandovers } from "../../src/control/locks/announce-handover.ts";

@@ -1,7 +1,7 @@
 // A calm workload that a seed draws, asked one after the other of a control plane on some store: what can be seen of it, as lines.
-import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { ClaimedJob } from "../../src/control/control-api.ts";
 import { type ControlProcess, startControlProcess } from "../../src/control/control-process.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";

@@ -1,7 +1,6 @@
 // Ports for unit tests: virtual time, the memory state behind a scripted network, and a log and metrics that can be read.
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
-import type { MemoryRecords } from "../../src/adapters/memory/memory-records.ts";
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
+import { createMemoryStore, type MemoryRecords } from "../../src/adapters/memory-store.ts";
 import { type Log, type LogFields, type Ports, silentTracer } from "../../src/ports/ports.ts";
 import {
   type Answer,

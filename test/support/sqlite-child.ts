@@ -1,6 +1,6 @@
 // A process that owns a SQLite store: reports whether it could open it, admits runs, ends every third, prints all answers.
 import { openSqliteStore } from "../../src/adapters/sqlite/sqlite-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import { type RunId, unchanged } from "../../src/domain/run.ts";
 import type { InterlockError } from "../../src/errors.ts";

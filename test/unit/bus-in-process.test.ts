@@ -1,6 +1,6 @@
 // The bus inside one process, to the millisecond: delays are kept exactly, ids for two minutes, and nothing outlives a close.
 import { describe, expect, test } from "vitest";
-import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
+import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
 import type { BusDelivery, ConsumerTerms, Verdict } from "../../src/ports/bus.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import { isIdle, type LogLine, recordingLog } from "../support/simulated-ports.ts";

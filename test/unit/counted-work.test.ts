@@ -1,6 +1,6 @@
 // What the metrics say of locks and jobs: every renewal, release, claim and result once, beside what went wrong with them.
 import { describe, expect, test } from "vitest";
-import type { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import type { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import { metrics as metricRows } from "../../src/metrics.ts";
 import { type FlowPlane, FlowWorld, sideBySide, single, work } from "../support/flow-world.ts";

@@ -1,9 +1,8 @@
 // The cache of compiled definitions: concurrent callers share the work, and no tenant pushes out the others.
 
 import { describe, expect, test } from "vitest";
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
-import { systemRandom } from "../../src/adapters/system/system-random.ts";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
+import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import { engineTerms } from "../../src/control/engine/engine.ts";
 import { createDefinitions } from "../../src/control/workflows/definitions.ts";
 import { createFairCache } from "../../src/control/workflows/fair-cache.ts";

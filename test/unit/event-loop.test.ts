@@ -1,6 +1,6 @@
 // The event loop as it is watched: who computed, what blocked it, and whose requests are shed when it is late.
 import { describe, expect, test } from "vitest";
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 import { createComputing } from "../../src/control/computing.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { createEventLoop } from "../../src/gateway/event-loop.ts";

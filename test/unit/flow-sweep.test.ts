@@ -1,6 +1,6 @@
 // The sweep in every process: all partitions, each by itself, whatever becomes of the others, until the process stops.
 import { describe, expect, test } from "vitest";
-import { createInProcessBus } from "../../src/adapters/in-process/in-process-bus.ts";
+import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
 import { createEngine } from "../../src/control/engine/engine.ts";
 import { startSweeper } from "../../src/control/engine/sweeper.ts";
 import type { Partition } from "../../src/domain/tenant.ts";

@@ -1,7 +1,7 @@
 // Making a tenant known: with its limit from the first moment, and repeatable when it died half-way.
 import { expect, test, vi } from "vitest";
-import { createMemoryStore } from "../../src/adapters/memory/memory-store.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { createControlPlane } from "../../src/control-plane.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { defaultStoreSettings, executeOn, storeFrom } from "../../src/ports/store.ts";

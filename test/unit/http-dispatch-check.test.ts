@@ -4,9 +4,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterEach, describe, expect, test } from "vitest";
-import { createHttpDispatchCheck } from "../../src/adapters/http/http-dispatch-check.ts";
-import type { DispatchJob } from "../../src/domain/dispatch.ts";
-import { readDispatchAnswer, shortened } from "../../src/domain/dispatch.ts";
+import { createHttpDispatchCheck } from "../../src/adapters/http-dispatch-check.ts";
+import { type DispatchJob, readDispatchAnswer, shortened } from "../../src/domain/dispatch.ts";
 import type { JobId } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";

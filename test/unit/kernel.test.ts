@@ -1,6 +1,6 @@
 // The simulator's kernel: order, virtual time, pauses, crashes, skewed clocks, determinism and deadlocks.
 import { describe, expect, test } from "vitest";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
 import { createSeededRandom } from "../../src/testing/seeded-random.ts";
 

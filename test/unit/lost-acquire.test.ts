@@ -1,6 +1,6 @@
 // An acquire that arrives after its caller gave up: it must not lock everybody out for a whole ttl.
 import { expect, test } from "vitest";
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 import { admissionLockTerms } from "../../src/control/locks/lease-terms.ts";
 import { withLease } from "../../src/control/locks/with-lease.ts";
 import { admissionLock } from "../../src/domain/lock.ts";

@@ -22,8 +22,8 @@ describe("scripts", () => {
     const senders = sources.filter((path) =>
       /"(EVAL|EVALSHA|SCRIPT|FCALL|FUNCTION)"/.test(withoutComments(textOf(path))),
     );
-    expect(senders).toEqual(["src/adapters/redis/least-rights.ts", "src/adapters/redis/script-runner.ts"]);
-    const sender = withoutComments(textOf("src/adapters/redis/script-runner.ts"));
+    expect(senders).toEqual(["src/adapters/redis/least-rights.ts", "src/adapters/redis/scripts.ts"]);
+    const sender = withoutComments(textOf("src/adapters/redis/scripts.ts"));
     expect(sender.match(/\["EVAL(?:SHA)?", [^\]]*\]/g)).toEqual([
       '["EVALSHA", run.script.sha1, ...run.operands]',
       '["EVAL", run.script.source, ...run.operands]',

@@ -1,6 +1,6 @@
 // Metrics in memory: what is counted can be read back by any part of its labels, and tenants are capped.
 import { describe, expect, test } from "vitest";
-import { MemoryMetrics } from "../../src/adapters/memory/memory-metrics.ts";
+import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 
 const waited = (tenant: string) =>
   ({ tenant, endpoint: "start_run", strategy: "atomic", outcome: "admitted" }) as const;

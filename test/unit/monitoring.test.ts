@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { dashboardRows } from "../../scripts/dashboard-panels.ts";
-import { bucketsOf } from "../../src/adapters/prometheus/prometheus-metrics.ts";
+import { bucketsOf } from "../../src/adapters/prometheus-metrics.ts";
 import { type MetricRow, metrics } from "../../src/metrics.ts";
 import { labelsLeftBy, problemsIn, rowOf, selectorsIn } from "../support/promql.ts";
 

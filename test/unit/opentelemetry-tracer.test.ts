@@ -8,7 +8,7 @@ import {
   TraceIdRatioBasedSampler,
 } from "@opentelemetry/sdk-trace-base";
 import { afterEach, expect, test } from "vitest";
-import { createOpenTelemetryTracer } from "../../src/adapters/opentelemetry/opentelemetry-tracer.ts";
+import { createOpenTelemetryTracer } from "../../src/adapters/opentelemetry-tracer.ts";
 import { parseTraceparent, readTraceparent } from "../../src/domain/traceparent.ts";
 
 const traceId = "0af7651916cd43dd8448eb211c80319c";

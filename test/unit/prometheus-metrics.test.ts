@@ -1,6 +1,6 @@
 // Metrics for Prometheus: every row of the table is exported, and tenants beyond the cap share a label.
 import { describe, expect, test } from "vitest";
-import { bucketsOf, createPrometheusMetrics } from "../../src/adapters/prometheus/prometheus-metrics.ts";
+import { bucketsOf, createPrometheusMetrics } from "../../src/adapters/prometheus-metrics.ts";
 import { type MetricName, type MetricRow, metrics } from "../../src/metrics.ts";
 
 describe("metrics for Prometheus", () => {

@@ -1,6 +1,6 @@
 // Which errors of Redis mean that a script had no effect, and how redirections are read.
 import { describe, expect, test } from "vitest";
-import { refusalWithoutEffect } from "../../src/adapters/redis/refusals.ts";
+import { refusalWithoutEffect } from "../../src/adapters/redis/scripts.ts";
 import { parseServerAddress, sameClusterAddress } from "../../src/adapters/redis/server-address.ts";
 import { parseRedirection } from "../../src/adapters/redis/topology.ts";
 

@@ -2,7 +2,7 @@
 import { ErrorReply } from "@redis/client";
 import { describe, expect, test } from "vitest";
 import { ReplicaWaits } from "../../src/adapters/redis/replica-waits.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 
 /** Keeps what was sent, and answers a WAIT when the test says so. */
 function scriptedClient() {

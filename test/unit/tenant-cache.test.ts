@@ -1,6 +1,6 @@
 // Settings that are remembered for a few seconds: many who ask at once cost one read, and no read outlives a change.
 import { expect, test } from "vitest";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { createTenantCache } from "../../src/control/admission/tenant-cache.ts";
 import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
 

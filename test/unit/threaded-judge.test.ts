@@ -1,7 +1,7 @@
 // The thread that judges definitions: its time limit, its end, its queue. What it judges is planted.
 import { afterEach, describe, expect, test } from "vitest";
-import { createThreadedJudge, type ThreadedJudgeOptions } from "../../src/adapters/judge/threaded-judge.ts";
-import { systemClock } from "../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
+import { createThreadedJudge, type ThreadedJudgeOptions } from "../../src/adapters/threaded-judge.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { DefinitionJudge } from "../../src/ports/ports.ts";
 import { silentLog } from "../support/silent-log.ts";

@@ -122,7 +122,7 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     what: "keys are not scoped by tenant: one tenant is answered with another's run",
     edits: [
       {
-        file: "src/adapters/memory/memory-records.ts",
+        file: "src/adapters/memory-store.ts",
         find: "  return `${kind} ${scope}`;",
         replace: '  return kind === "reservation" ? "reservation all" : `${kind} ${scope}`;',
       },

@@ -40,7 +40,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
     },
   ),
   bug("bus-delay-ignored", "a retry comes back at once: results of a busy run spin", conformance, {
-    file: `${nats}/delivery.ts`,
+    file: `${nats}/deliver.ts`,
     find: 'say(message, delay === 0 ? "-NAK" : `-NAK ${JSON.stringify({ delay })}`);',
     replace: 'say(message, delay === 0 ? "-NAK" : "-NAK");',
   }),
@@ -59,7 +59,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "a signature is asked for and not compared: whoever reaches the bus can forge messages",
     "test/conformance/nats-signatures.test.ts",
     {
-      file: `${nats}/signatures.ts`,
+      file: `${nats}/messages.ts`,
       find: `      if (!genuine) return "forged";
 `,
       replace: "",
@@ -70,7 +70,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "the subject is not signed: a genuine message can be moved to another tenant",
     "test/conformance/nats-signatures.test.ts",
     {
-      file: `${nats}/signatures.ts`,
+      file: `${nats}/messages.ts`,
       find: `JSON.stringify([subject, id, expiresAtMs])`,
       replace: `JSON.stringify(["", id, expiresAtMs])`,
     },
@@ -80,7 +80,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "a stream that somebody removed is not made again by publishing: messages go nowhere until a restart",
     "test/faults/nats-bus.test.ts",
     {
-      file: `${nats}/publisher.ts`,
+      file: `${nats}/nats-bus.ts`,
       find: `      await makeStream(stream);
 `,
       replace: "",

@@ -24,7 +24,7 @@ export const plantedJudgeBugs: readonly TextPatch[] = [
     what: "a definition that ends the thread takes all that wait behind it with it",
     edits: [
       {
-        file: "src/adapters/judge/threaded-judge.ts",
+        file: "src/adapters/threaded-judge.ts",
         find: `    job?.answer({ kind: "overloaded", cause });`,
         replace: `    for (let one = job; one !== undefined; one = queue.take()) one.answer({ kind: "overloaded", cause });`,
       },

@@ -19,7 +19,7 @@ export const plantedMetricBugs: readonly TextPatch[] = [
     what: "a counter is shown from its first event on: Prometheus sees no rise, and the first repair alarms nobody",
     edits: [
       {
-        file: "src/adapters/prometheus/prometheus-metrics.ts",
+        file: "src/adapters/prometheus-metrics.ts",
         find: "  for (const labels of closedSeries(row)) counter.inc(labels, 0);\n",
         replace: "",
       },

@@ -35,7 +35,7 @@ export const plantedPoolBugs: readonly TextPatch[] = [
     what: "a job that is born claimed is not asked whether there is a place for it",
     edits: [
       {
-        file: "src/adapters/operations/job-records.ts",
+        file: "src/adapters/operations/jobs.ts",
         find: "  return placeRefusal(context, run.tenant, place) === undefined;",
         replace: "  return placeRefusal(context, run.tenant, place) !== null;",
       },

@@ -54,7 +54,7 @@ export const plantedRedisBugs: readonly TextPatch[] = [
     what: "a command whose connection was lost is sent again, although it may have been executed",
     edits: [
       {
-        file: "src/adapters/redis/script-runner.ts",
+        file: "src/adapters/redis/scripts.ts",
         find: "  if (isSuspicious(delivery)) topology.suspect();\n",
         replace:
           '  if (delivery.kind === "lost") delivery = await connection.send(command, run.withinMs, options);\n' +
@@ -68,7 +68,7 @@ export const plantedRedisBugs: readonly TextPatch[] = [
     what: "a master that answers READONLY is kept: nothing is written until somebody restarts the process",
     edits: [
       {
-        file: "src/adapters/redis/script-runner.ts",
+        file: "src/adapters/redis/scripts.ts",
         find: "(READONLY|MASTERDOWN",
         replace: "(MASTERDOWN",
       },

@@ -181,7 +181,7 @@ export const plantedRunBugs: readonly TextPatch[] = [
   bug(
     "republished-for-ever",
     "an unclaimed job is published again at the same pace for ever",
-    "src/adapters/operations/job-records.ts",
+    "src/adapters/operations/jobs.ts",
     "republishAfterMs * 2 ** job.republished",
     "republishAfterMs",
   ),

@@ -4,7 +4,7 @@ import type { TextPatch } from "../planted-bug.ts";
 const conformance = "test/conformance/store.test.ts";
 const inbox = "src/adapters/operations/inbox.ts";
 const children = "src/adapters/operations/children.ts";
-const reopening = "src/adapters/operations/reopening.ts";
+const reopening = "src/adapters/operations/retries.ts";
 const retriesLua = "src/adapters/redis/lua/parts/plan-retries.lua";
 const reopeningLua = "src/adapters/redis/lua/parts/plan-reopening.lua";
 

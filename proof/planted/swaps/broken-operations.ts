@@ -1,7 +1,7 @@
 // Operation tables with one mistake each: the right operations over records that are not quite what they should be.
-import type { Context } from "../../../src/adapters/operations/context.ts";
+
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
-import type { RecordKind, RecordKinds } from "../../../src/adapters/operations/records.ts";
+import type { Context, RecordKind, RecordKinds } from "../../../src/adapters/operations/records.ts";
 import type { Fence, Guard } from "../../../src/domain/lock.ts";
 import type { Reservation } from "../../../src/domain/reservation.ts";
 import type { RunId } from "../../../src/domain/run.ts";

@@ -1,6 +1,5 @@
 // Records that are not quite what they should be: what the broken operations work on.
-import type { Context } from "../../../src/adapters/operations/context.ts";
-import type { RecordKind, RecordKinds, Records } from "../../../src/adapters/operations/records.ts";
+import type { Context, RecordKind, RecordKinds, Records } from "../../../src/adapters/operations/records.ts";
 
 /** The same records with some methods replaced. */
 export function over(context: Context, replaced: Partial<Records>): Context {

@@ -1,7 +1,11 @@
 // Operation tables with one mistake each about runs, jobs and approvals: the right operations over records that are not quite right.
-import type { Context } from "../../../src/adapters/operations/context.ts";
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
-import { type JobState, orderedNumber, type RecordKind } from "../../../src/adapters/operations/records.ts";
+import {
+  type Context,
+  type JobState,
+  orderedNumber,
+  type RecordKind,
+} from "../../../src/adapters/operations/records.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
 import type { RequestOf } from "../../../src/ports/store.ts";
 import { mapping, over } from "./broken-records.ts";

@@ -1,7 +1,6 @@
 // Known mistakes about where workflows lead and the runs that they start, put in on purpose, with the operations that make them.
-import type { Context } from "../../../src/adapters/operations/context.ts";
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
-import { orderedNumber } from "../../../src/adapters/operations/records.ts";
+import { type Context, orderedNumber } from "../../../src/adapters/operations/records.ts";
 import { isTerminal, type RunChange } from "../../../src/domain/run.ts";
 import type { RequestOf } from "../../../src/ports/store.ts";
 import type { Swap } from "../planted-bug.ts";

@@ -1,7 +1,8 @@
 // Known mistakes about what a restart or a failover takes back: nothing but such a loss shows them.
-import type { Context } from "../../../src/adapters/operations/context.ts";
+
 import { lockMember } from "../../../src/adapters/operations/locks.ts";
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
+import type { Context } from "../../../src/adapters/operations/records.ts";
 import type { Guard } from "../../../src/domain/lock.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { OperationName, Store } from "../../../src/ports/store.ts";

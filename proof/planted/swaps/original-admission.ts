@@ -1,9 +1,8 @@
 // The original way to admit a run: an unfenced lock per tenant, polled every 10 ms; reserve, count, create; cleanup by a plain delete.
-import { MemoryRecords } from "../../../src/adapters/memory/memory-records.ts";
-import type { Context } from "../../../src/adapters/operations/context.ts";
+import { MemoryRecords } from "../../../src/adapters/memory-store.ts";
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
-import { neverMs } from "../../../src/adapters/operations/records.ts";
-import { eraseReservation, putReservation } from "../../../src/adapters/operations/reservation-records.ts";
+import { type Context, neverMs } from "../../../src/adapters/operations/records.ts";
+import { eraseReservation, putReservation } from "../../../src/adapters/operations/reservations.ts";
 import type { Decision, Gate, startRun } from "../../../src/control/admission/start-run.ts";
 import { admissionLock, type Fence, type Guard, type LockToken } from "../../../src/domain/lock.ts";
 import { digestOf, type Reservation, type ReservationDigest } from "../../../src/domain/reservation.ts";

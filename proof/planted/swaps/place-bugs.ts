@@ -1,7 +1,7 @@
 // Known mistakes about places of running jobs, put in on purpose.
 
-import type { Context } from "../../../src/adapters/operations/context.ts";
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
+import type { Context } from "../../../src/adapters/operations/records.ts";
 import type { TenantSettings } from "../../../src/domain/tenant.ts";
 import type { Swap } from "../planted-bug.ts";
 import { mapping, over } from "./broken-records.ts";

@@ -1,8 +1,6 @@
 // Known mistakes about what is given back, parked runs, old duplicates, clocks and a store that is away, put in on purpose.
-
-import type { Context } from "../../../src/adapters/operations/context.ts";
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
-import { orderedNumber, type Records } from "../../../src/adapters/operations/records.ts";
+import { type Context, orderedNumber, type Records } from "../../../src/adapters/operations/records.ts";
 import { type JobId, parseJobId } from "../../../src/domain/job.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
 import type { Ports } from "../../../src/ports/ports.ts";

@@ -1,7 +1,7 @@
 // Deliveries of the simulated bus as a NATS client sees them, so that the product's own adapter decides what becomes of each.
 import type { Msg } from "@nats-io/transport-node";
 import { deliver, type Work } from "../../../src/adapters/nats/deliver.ts";
-import { namesOf } from "../../../src/adapters/nats/subjects.ts";
+import { namesOf } from "../../../src/adapters/nats/streams.ts";
 import {
   type BusMessage,
   type BusStream,

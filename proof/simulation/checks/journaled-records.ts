@@ -1,5 +1,5 @@
 // Records that remember what each operation changed, so that the checks judge effects and not what the operation says.
-import { MemoryRecords } from "../../../src/adapters/memory/memory-records.ts";
+import { MemoryRecords } from "../../../src/adapters/memory-store.ts";
 import type { RecordKind, RecordKinds } from "../../../src/adapters/operations/records.ts";
 
 export type Change = {

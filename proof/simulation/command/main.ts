@@ -1,6 +1,6 @@
 // Runs the simulation: npm run sim -- [options]; --help lists them.
 import { writeFileSync } from "node:fs";
-import { systemClock } from "../../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../../src/adapters/system/system.ts";
 import { exhaust } from "../../exhaustive/exhaust.ts";
 import { readSourceVersion, TrackRecordError } from "../../track-record.ts";
 import type { SeedReport } from "../simulate.ts";

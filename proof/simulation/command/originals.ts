@@ -1,6 +1,6 @@
 // What the original mechanisms break and cost: node --import tsx proof/simulation/command/originals.ts [--seeds N] [--from S] [--only NAME,NAME]
 import { parseArgs } from "node:util";
-import { systemClock } from "../../../src/adapters/system/system-clock.ts";
+import { systemClock } from "../../../src/adapters/system/system.ts";
 import { swappedOriginals } from "../../planted/swaps/originals.ts";
 import { invariantNames } from "../invariants/invariants.ts";
 import { UsageError, wholeNumber } from "./command.ts";

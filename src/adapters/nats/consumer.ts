@@ -1,16 +1,12 @@
-// A consumer of the port on JetStream: it asks for messages, acts on verdicts, and sets itself up again whatever becomes of the server.
+// A consumer on JetStream: asks for messages, acts on verdicts, and sets itself up again whatever becomes of the server.
 import { AckPolicy, type ConsumerConfig, DeliverPolicy } from "@nats-io/jetstream";
-import { type Msg, nanos } from "@nats-io/transport-node";
+import { type Msg, nanos, type Subscription } from "@nats-io/transport-node";
 import type { Consumer, ConsumerTerms, Handlers } from "../../ports/bus.ts";
 import type { Clock, Log, Random } from "../../ports/ports.ts";
-import { deliver } from "./deliver.ts";
-import { deliverLater } from "./delivery.ts";
-import { connected, type Link } from "./link.ts";
+import { deliver, deliverLater } from "./deliver.ts";
+import { connected, type Link, waitAtMost } from "./link.ts";
 import type { Writing } from "./messages.ts";
-import { type Pull, startPull } from "./pull.ts";
-import type { Streams } from "./streams.ts";
-import { writeToken } from "./subjects.ts";
-import { waitAtMost } from "./wait-at-most.ts";
+import { type Streams, writeToken } from "./streams.ts";
 
 type ConsumerScene = {
   readonly clock: Clock;
@@ -168,6 +164,125 @@ function cutOffState({ clock, log, random }: ConsumerScene, terms: ConsumerTerms
       sinceMs = undefined;
       log.info("a consumer of the bus is back", { stream: terms.stream, after_ms: afterMs });
       handlers.missed?.();
+    },
+  };
+}
+
+type Pull = {
+  /** To be called when places have become free. */
+  ask(): void;
+  /** Resolves with the reason when no message can come this way any more. */
+  readonly ended: Promise<string>;
+  /** Asks for nothing more. What is on its way arrives all the same until this resolves. */
+  end(): Promise<void>;
+};
+
+type PullTerms = {
+  readonly stream: string;
+  readonly consumer: string;
+  readonly inbox: string;
+  freePlaces(): number;
+  /** With fewer free places a request is not worth its message, while one is open or others are in hand. */
+  readonly placesMin: number;
+  receive(message: Msg): void;
+};
+
+const openMs = 30_000;
+/** The server shows that it still knows the request; after two and a half without a sign it is given up. */
+const heartbeatMs = 1_000;
+const silenceMaxMs = 2_500;
+/** For what is on its way; a server that hangs sends nothing, and is not waited for. */
+const drainWithinMs = 500;
+const nanosecondsPerMs = 1_000_000;
+
+const codes = { heartbeat: 100, requestTimeout: 408, conflict: 409, notFound: 404 } as const;
+/** The one conflict that is none. All others are tried anew, after a while: at once would be as fast as the server can refuse. */
+const complete = /batch completed/i;
+
+function startPull(clock: Clock, link: Link, terms: PullTerms): Pull {
+  const { connection } = link;
+  const subject = `$JS.API.CONSUMER.MSG.NEXT.${terms.stream}.${terms.consumer}`;
+  let requests = 0;
+  /** Messages that the open request may still bring. */
+  let asked = 0;
+  let heardMs = clock.monotonicMs();
+  let finished = false;
+  let cancelCheck = () => {};
+  let finish = (_reason: string) => {};
+  const ended = new Promise<string>((resolve) => {
+    finish = (reason) => {
+      finished = true;
+      cancelCheck();
+      unwatch();
+      resolve(reason);
+    };
+  });
+  const reply = () => `${terms.inbox}.${requests}`;
+
+  const ask = () => {
+    const free = terms.freePlaces();
+    if (finished || asked > 0 || free < terms.placesMin) return;
+    requests += 1;
+    asked = free;
+    heardMs = clock.monotonicMs();
+    const request = {
+      batch: free,
+      expires: openMs * nanosecondsPerMs,
+      idle_heartbeat: heartbeatMs * nanosecondsPerMs,
+    };
+    try {
+      connection.publish(subject, JSON.stringify(request), { reply: reply() });
+    } catch (error) {
+      finish(error instanceof Error ? error.message : String(error));
+    }
+  };
+
+  const hear = (message: Msg) => {
+    heardMs = clock.monotonicMs();
+    // The server's own words come under the name of the request, messages under their subject.
+    if (!message.subject.startsWith(`${terms.inbox}.`)) {
+      asked = Math.max(0, asked - 1);
+      terms.receive(message);
+    } else if (message.subject === reply())
+      hearStatus(message.headers?.code ?? 0, message.headers?.description ?? "");
+    ask();
+  };
+
+  const hearStatus = (code: number, description: string) => {
+    if (code === codes.heartbeat) return;
+    asked = 0;
+    const isOver = code === codes.requestTimeout || code === codes.notFound;
+    if (isOver || (code === codes.conflict && complete.test(description))) return;
+    finish(`${code} ${description}`.trim());
+  };
+
+  const check = () => {
+    cancelCheck = clock.timer(heartbeatMs, () => {
+      if (asked > 0 && clock.monotonicMs() - heardMs > silenceMaxMs)
+        finish("no sign of life from the server");
+      else check();
+    });
+  };
+
+  const unwatch = link.watch((state) => {
+    if (state === "down") finish("the connection was lost");
+  });
+  const subscription: Subscription = connection.subscribe(`${terms.inbox}.*`, {
+    callback: (error, message) => {
+      if (error === null) hear(message);
+      else finish(error.message);
+    },
+  });
+  check();
+  ask();
+  if (!link.isUp()) finish("there is no connection");
+
+  return {
+    ask,
+    ended,
+    async end() {
+      finish("stopped");
+      if (!subscription.isClosed()) await waitAtMost(clock, drainWithinMs, subscription.drain());
     },
   };
 }

@@ -3,7 +3,6 @@ import type { Msg } from "@nats-io/transport-node";
 import type { BusDelivery, ConsumerTerms, Handlers } from "../../ports/bus.ts";
 import type { Clock, Log } from "../../ports/ports.ts";
 import { judgeDelivery } from "../judge-delivery.ts";
-import { acknowledge, deliveriesOf, deliverLater, terminate } from "./delivery.ts";
 import { readMessage, type Writing } from "./messages.ts";
 
 type DeliveryScene = { readonly clock: Clock; readonly log: Log; readonly writing: Writing };
@@ -46,5 +45,36 @@ async function drop(
       cause: error instanceof Error ? error.message : String(error),
     });
     deliverLater(message, giveUpAgainMs);
+  }
+}
+
+/** 1 for the first delivery. The reply subject says it: its fifth part, or the seventh since servers name their domain. */
+function deliveriesOf({ reply = "" }: Msg): number {
+  const parts = reply.split(".");
+  return Number(parts[parts.length === 9 ? 4 : 6] ?? Number.NaN);
+}
+
+/** Stored no longer. */
+function acknowledge(message: Msg): void {
+  say(message, "+ACK");
+}
+
+/** Delivered again after the delay, to any consumer. */
+export function deliverLater(message: Msg, delayMs: number): void {
+  const delay = Math.max(0, Math.round(delayMs)) * 1_000_000;
+  say(message, delay === 0 ? "-NAK" : `-NAK ${JSON.stringify({ delay })}`);
+}
+
+/** Never delivered again. */
+function terminate(message: Msg): void {
+  say(message, "+TERM");
+}
+
+/** A word that does not arrive costs a redelivery, as if the process had crashed; a closed connection throws. */
+function say(message: Msg, word: string): void {
+  try {
+    message.respond(word);
+  } catch {
+    // The server delivers it again.
   }
 }

@@ -3,11 +3,9 @@ import type { JetStreamManager, StreamInfo } from "@nats-io/jetstream";
 import { InterlockError } from "../../errors.ts";
 import { type BusStream, busStreams } from "../../ports/bus.ts";
 import type { Finding, Log } from "../../ports/ports.ts";
-import { type Link, openLink, showAddress } from "./link.ts";
+import { isBelow, type Link, openLink, patchedVersion, showAddress } from "./link.ts";
 import type { NatsBusOptions } from "./nats-bus.ts";
-import { isBelow, patchedVersion } from "./server-version.ts";
-import { differences, streamSettings } from "./streams.ts";
-import { namesOf } from "./subjects.ts";
+import { differences, namesOf, streamSettings } from "./streams.ts";
 
 export type NatsExamination = Omit<NatsBusOptions, "log" | "metrics" | "as">;
 

@@ -1,4 +1,4 @@
-// The connection to the NATS servers: who we are there, whether they suit us, and whether we are connected just now.
+// The connection to the NATS servers: who we are there, whether their version suits us, and whether we are connected just now.
 import { readFileSync } from "node:fs";
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import {
@@ -9,9 +9,7 @@ import {
 } from "@nats-io/transport-node";
 import { InterlockError } from "../../errors.ts";
 import type { Clock, Log, Metrics, Random } from "../../ports/ports.ts";
-import { isBelow, leastVersion, patchedVersion } from "./server-version.ts";
-import type { BusNames } from "./subjects.ts";
-import { waitAtMost } from "./wait-at-most.ts";
+import type { BusNames } from "./streams.ts";
 
 /** Where the servers are and how to get in. */
 export type NatsAccess = {
@@ -235,4 +233,30 @@ export function connected(link: Link, signal: AbortSignal): Promise<void> {
     signal.addEventListener("abort", settle);
     if (link.isUp() || signal.aborted) settle();
   });
+}
+
+/** Resolves when the promise settles, however it does, or after the time. */
+export async function waitAtMost(clock: Clock, ms: number, promise: Promise<unknown>): Promise<void> {
+  const settled = new AbortController();
+  const ended = promise.then(
+    () => settled.abort(),
+    () => settled.abort(),
+  );
+  await Promise.race([ended, clock.sleep(ms, settled.signal)]);
+}
+
+/** Pull consumers with heartbeats, named consumers, limits per subject. */
+const leastVersion = "2.9.0";
+export const patchedVersion = "2.12.7";
+
+export function isBelow(version: string, least: string): boolean {
+  const [left, right] = [numbersOf(version), numbersOf(least)];
+  const place = left.findIndex((number, index) => number !== right[index]);
+  return place >= 0 && (left[place] ?? 0) < (right[place] ?? 0);
+}
+
+/** A version that cannot be read counts as 0.0.0: too old. */
+function numbersOf(version: string): readonly number[] {
+  const found = /^v?(\d+)\.(\d+)\.(\d+)/.exec(version);
+  return [1, 2, 3].map((group) => Number(found?.[group] ?? 0));
 }

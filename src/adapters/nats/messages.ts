@@ -1,10 +1,9 @@
 // How a message of the port looks on the wire: its headers, its signature, and what is believed of one that arrives.
+import { createHmac, timingSafeEqual } from "node:crypto";
 import { headers, type Msg, type MsgHdrs } from "@nats-io/transport-node";
 import type { BusChannel, BusMessage, BusStream } from "../../ports/bus.ts";
-import type { Clock } from "../../ports/ports.ts";
-import type { Refusals } from "./refusals.ts";
-import type { Signature, SignedPart, Signer } from "./signatures.ts";
-import type { BusNames } from "./subjects.ts";
+import type { Clock, Log, Metrics } from "../../ports/ports.ts";
+import type { BusNames } from "./streams.ts";
 
 export type Writing = {
   readonly clock: Clock;
@@ -110,4 +109,73 @@ function signatureOf({ headers: given }: Msg): Signature | undefined {
   const value = given?.get(header.signature) ?? "";
   const expiresAtMs = Number(given?.get(header.expires) ?? "");
   return value === "" || !Number.isSafeInteger(expiresAtMs) ? undefined : { value, expiresAtMs };
+}
+
+/** What a signature binds. The subject is the one on the wire, so that a message cannot be moved to another stream either. */
+type SignedPart = { readonly subject: string; readonly id: string; readonly body: string };
+
+type Signature = { readonly expiresAtMs: number; readonly value: string };
+
+type Refusal = "unsigned" | "forged" | "expired";
+
+type Signer = {
+  sign(message: SignedPart, expiresAtMs: number): Signature;
+  /** Why a message is not to be believed; undefined when it is. */
+  refusal(message: SignedPart, signature: Signature | undefined, nowMs: number): Refusal | undefined;
+};
+
+/** The first key signs and all verify, so that keys can be changed one process at a time. No key, no signatures. */
+export function createSigner(keys: readonly string[]): Signer | undefined {
+  const [signing] = keys;
+  if (signing === undefined) return undefined;
+  return {
+    sign: (message, expiresAtMs) => ({ expiresAtMs, value: digestOf(signing, message, expiresAtMs) }),
+    refusal(message, signature, nowMs) {
+      if (signature === undefined) return "unsigned";
+      const { expiresAtMs, value } = signature;
+      const genuine = keys.some((key) => isSame(digestOf(key, message, expiresAtMs), value));
+      if (!genuine) return "forged";
+      return expiresAtMs < nowMs ? "expired" : undefined;
+    },
+  };
+}
+
+function digestOf(key: string, { subject, id, body }: SignedPart, expiresAtMs: number): string {
+  return createHmac("sha256", key)
+    .update(JSON.stringify([subject, id, expiresAtMs]))
+    .update("\n")
+    .update(body)
+    .digest("base64url");
+}
+
+function isSame(expected: string, given: string): boolean {
+  const [left, right] = [Buffer.from(expected), Buffer.from(given)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
+type Refusals = { report(reason: Refusal, subject: string): void };
+
+/** One line a second at most; the counter has them all. */
+const lineEveryMs = 1_000;
+
+export function createRefusals(ports: {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics?: Metrics | undefined;
+}): Refusals {
+  let lastLineMs = Number.NEGATIVE_INFINITY;
+  let unlogged = 0;
+  return {
+    report(reason, subject) {
+      ports.metrics?.count("bus_messages_refused_total", { reason });
+      const nowMs = ports.clock.monotonicMs();
+      if (nowMs - lastLineMs < lineEveryMs) {
+        unlogged += 1;
+        return;
+      }
+      ports.log.warn("a message on the bus was refused", { reason, subject, refused_since: unlogged });
+      lastLineMs = nowMs;
+      unlogged = 0;
+    },
+  };
 }

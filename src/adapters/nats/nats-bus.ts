@@ -1,15 +1,26 @@
 // The bus on NATS JetStream: hints to every process, notices, checks and results to one, announcements to the others.
+import type { Msg } from "@nats-io/transport-node";
 import { InterlockError } from "../../errors.ts";
-import { type Bus, type BusStream, busStreams, type ConsumerTerms } from "../../ports/bus.ts";
+import {
+  type Bus,
+  type BusMessage,
+  type BusStream,
+  busStreams,
+  type ConsumerTerms,
+  type Publication,
+} from "../../ports/bus.ts";
+import type { CancelTimer, Clock, Metrics, Random } from "../../ports/ports.ts";
 import { type NatsConsumer, startConsumer } from "./consumer.ts";
-import { type Link, type LinkPorts, type NatsAccess, openLink } from "./link.ts";
-import { readAnnouncement, type Writing, writeAnnouncement } from "./messages.ts";
-import { createPublisher } from "./publisher.ts";
-import { createRefusals } from "./refusals.ts";
-import { createSigner } from "./signatures.ts";
-import { createStreams, type Streams } from "./streams.ts";
-import { type BusUser, namesOf } from "./subjects.ts";
-import { waitAtMost } from "./wait-at-most.ts";
+import { type Link, type LinkPorts, type NatsAccess, openLink, waitAtMost } from "./link.ts";
+import {
+  createRefusals,
+  createSigner,
+  readAnnouncement,
+  type Writing,
+  writeAnnouncement,
+  writeMessage,
+} from "./messages.ts";
+import { type BusUser, createStreams, namesOf, type Streams } from "./streams.ts";
 
 export type NatsBusOptions = NatsAccess &
   LinkPorts & {
@@ -134,4 +145,114 @@ function busOn({ options, link, writing, streams }: Parts): Bus {
 
 function hasName(consumers: ReadonlySet<NatsConsumer>, { stream, name }: ConsumerTerms): boolean {
   return [...consumers].some(({ terms }) => terms.stream === stream && terms.name === name);
+}
+
+type Publisher = {
+  publish(stream: BusStream, message: BusMessage): Promise<Publication>;
+  close(): void;
+};
+
+type Answer = Publication | { readonly kind: "no_stream" };
+type Waiting = { readonly answer: (answer: Answer) => void; readonly cancel: CancelTimer };
+
+/** Long for a server that works: it acknowledges within a millisecond, or not at all. */
+const acknowledgeWithinMs = 2_000;
+
+export function createPublisher(
+  ports: { readonly clock: Clock; readonly random: Random; readonly metrics?: Metrics | undefined },
+  link: Link,
+  writing: Writing,
+  /** Before a message is sent again because its stream was missing. */
+  makeStream: (stream: BusStream) => Promise<void>,
+): Publisher {
+  const { connection } = link;
+  const inbox = `${writing.names.inboxPrefix}.${ports.random.token()}`;
+  const waiting = new Map<string, Waiting>();
+  let sent = 0;
+
+  const settle = (name: string, answer: Answer) => {
+    const one = waiting.get(name);
+    if (one === undefined) return;
+    waiting.delete(name);
+    one.cancel();
+    one.answer(answer);
+  };
+  const failAll = (cause: string) => {
+    for (const name of [...waiting.keys()]) settle(name, unavailable(cause));
+  };
+  const acknowledgements = connection.subscribe(`${inbox}.*`, {
+    callback: (error, message) => {
+      if (error !== null) failAll(error.message);
+      else settle(message.subject.slice(inbox.length + 1), answerIn(message));
+    },
+  });
+  const unwatch = link.watch((state) => {
+    if (state === "down") failAll("the connection was lost");
+  });
+
+  /** Whether a message without an answer is stored is not known: it may be sent again, by id or as the latest of its subject. */
+  function send(stream: BusStream, message: BusMessage): Promise<Answer> {
+    if (!link.isUp()) return Promise.resolve(unavailable("there is no connection"));
+    const { subject, headers } = writeMessage(writing, stream, message);
+    sent += 1;
+    const name = sent.toString(36);
+    return new Promise((resolve) => {
+      const cancel = ports.clock.timer(acknowledgeWithinMs, () =>
+        settle(name, unavailable(`no acknowledgement within ${acknowledgeWithinMs} ms`)),
+      );
+      waiting.set(name, { answer: resolve, cancel });
+      try {
+        const reply = `${inbox}.${name}`;
+        connection.publish(subject, message.body, headers === undefined ? { reply } : { reply, headers });
+      } catch (error) {
+        settle(name, unavailable(causeOf(error)));
+      }
+    });
+  }
+
+  async function sendToStream(stream: BusStream, message: BusMessage): Promise<Publication> {
+    const answer = await send(stream, message);
+    if (answer.kind !== "no_stream") return answer;
+    try {
+      await makeStream(stream);
+    } catch (error) {
+      return unavailable(causeOf(error));
+    }
+    const again = await send(stream, message);
+    return again.kind === "no_stream" ? unavailable("there is no stream for it") : again;
+  }
+
+  return {
+    async publish(stream, message) {
+      const publication = await sendToStream(stream, message);
+      ports.metrics?.count("bus_publish_total", { stream, outcome: publication.kind });
+      return publication;
+    },
+    close() {
+      unwatch();
+      acknowledgements.unsubscribe();
+      failAll("the bus is closed");
+    },
+  };
+}
+
+const noResponders = 503;
+
+function answerIn(message: Msg): Answer {
+  if (message.headers?.code === noResponders) return { kind: "no_stream" };
+  try {
+    const { error } = message.json<{ readonly error?: { readonly description?: string } }>();
+    if (error === undefined) return { kind: "published" };
+    return unavailable(error.description ?? "refused without a reason");
+  } catch (error) {
+    return unavailable(`unreadable acknowledgement: ${causeOf(error)}`);
+  }
+}
+
+function unavailable(cause: string) {
+  return { kind: "unavailable", cause } as const;
+}
+
+function causeOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

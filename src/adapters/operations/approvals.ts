@@ -6,8 +6,7 @@ import type { RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { DeliveryRefused } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { type Context, nowMs } from "./context.ts";
-import { lastMember } from "./records.ts";
+import { type Context, lastMember, nowMs } from "./records.ts";
 import { appendEvent } from "./tenants.ts";
 
 export function getApproval(context: Context, request: RequestOf<"getApproval">): OutcomeOf<"getApproval"> {

@@ -10,15 +10,14 @@ import {
 } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { tellParent } from "./children.ts";
-import { type Context, nowMs } from "./context.ts";
 import { saveDeadLetter } from "./documents.ts";
 import { attentionOf, clearDue, setDue } from "./due.ts";
-import { createJob, readJob, releaseJob, settleJob } from "./job-records.ts";
-import { orderedNumber, type RunState } from "./records.ts";
-import { putReservation, readReservation } from "./reservation-records.ts";
+import { createJob, readJob, releaseJob, settleJob } from "./jobs.ts";
+import { type Context, nowMs, orderedNumber, type RunState } from "./records.ts";
+import { putReservation, readReservation } from "./reservations.ts";
+import { giveLettersBack } from "./retries.ts";
 import { activeMember, scopeOf } from "./run-records.ts";
 import { appendEvent } from "./tenants.ts";
-import { giveLettersBack } from "./waiting-retries.ts";
 
 /**
  * Writes the change and gives the run as it is now. The caller has checked that the commit may happen, and changes the tree

@@ -6,8 +6,7 @@ import {
   type RunId,
   type TerminalStatus,
 } from "../../domain/run.ts";
-import { type Context, nowMs } from "./context.ts";
-import { orderedNumber, type RunState } from "./records.ts";
+import { type Context, nowMs, orderedNumber, type RunState } from "./records.ts";
 import { appendEntry, putState, scopeOf } from "./run-records.ts";
 import { appendEvent } from "./tenants.ts";
 

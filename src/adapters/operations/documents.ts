@@ -1,5 +1,4 @@
 // Documents: named texts with a revision. Dead letters are documents that retention removes.
-
 import type { DeadLetter } from "../../domain/run.ts";
 import {
   type Collection,
@@ -9,9 +8,10 @@ import {
   type TenantId,
 } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { type Context, nowMs } from "./context.ts";
 import { clearDue, setDue } from "./due.ts";
+import { type Context, nowMs } from "./records.ts";
 import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
+import { countHoldings } from "./tickets.ts";
 
 export function putDocument(context: Context, request: RequestOf<"putDocument">): OutcomeOf<"putDocument"> {
   const { tenant, collection, id, body, expectedRevision, changeId, actor, credential } = request;
@@ -165,6 +165,24 @@ function letterOf(tenant: TenantId, id: string) {
   return { kind: "letter", tenant, subject: id } as const;
 }
 
-export function scopeOf(tenant: TenantId, collection: Collection): string {
+function scopeOf(tenant: TenantId, collection: Collection): string {
   return `${tenant}/${collection}`;
+}
+
+/** How much the tenant has of everything that has a quota: the sizes of the sets themselves. */
+export function countUsage(context: Context, request: RequestOf<"countUsage">): OutcomeOf<"countUsage"> {
+  const { tenant } = request;
+  const { records } = context;
+  return {
+    kind: "counted",
+    used: {
+      api_keys: records.size("document", scopeOf(tenant, "apiKey")),
+      workflows: records.size("document", scopeOf(tenant, "workflow")),
+      definitions: records.size("document", scopeOf(tenant, "definition")),
+      active_runs: records.size("active", tenant),
+      idempotency_keys: records.size("keyed", tenant),
+      locks: countHoldings(context, `${tenant}/locks`),
+      lock_tickets: countHoldings(context, `${tenant}/tickets`),
+    },
+  };
 }

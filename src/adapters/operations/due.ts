@@ -1,9 +1,7 @@
-// What becomes due in a partition, in one order of time: the sweep takes from its front and never searches.
-
+// What becomes due in a partition, in one order of time: the sweep takes from its front and never searches. Proofs are among it.
 import type { RunId } from "../../domain/run.ts";
 import { partitionLabel, partitionOf, type TenantId } from "../../domain/tenant.ts";
-import type { Context } from "./context.ts";
-import { orderedNumber } from "./records.ts";
+import { type Context, nowMs, orderedNumber } from "./records.ts";
 
 /**
  * `attention`: entries wait in a run's inbox. `claim`: a worker's claim runs out. `timer`: of a run. `unclaimed`: a job is
@@ -49,4 +47,32 @@ function memberOf({ kind, tenant, subject }: DueThing, atMs: number): string {
 
 function scopeOf(tenant: TenantId): string {
   return partitionLabel(partitionOf(tenant));
+}
+
+/** Makes sure that the tenant is visited, at the latest when a record of it expires. */
+export function scheduleProof(context: Context, tenant: TenantId, expiresAtMs?: number): void {
+  const planned = context.records.get("proof", tenant, "next");
+  const latestMs =
+    expiresAtMs === undefined ? nowMs(context) + context.settings.proveEveryMs : expiresAtMs + 1;
+  if (planned !== undefined && planned.atMs <= latestMs) return;
+  planProof(context, tenant, { atMs: latestMs, after: planned?.after ?? "" });
+}
+
+export function planProof(
+  context: Context,
+  tenant: TenantId,
+  plan: { readonly atMs: number; readonly after: string } | undefined,
+): void {
+  const { records } = context;
+  clearDue(context, proofOf(tenant), records.get("proof", tenant, "next")?.atMs);
+  if (plan === undefined) {
+    records.erase("proof", tenant, "next");
+    return;
+  }
+  records.put("proof", tenant, "next", plan);
+  setDue(context, proofOf(tenant), plan.atMs);
+}
+
+function proofOf(tenant: TenantId) {
+  return { kind: "proof", tenant, subject: "" } as const;
 }

@@ -9,13 +9,12 @@ import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { judgeDecision, putDecision } from "./approvals.ts";
 import { appendRunEvent, applyChange, clearTimer, commitAt } from "./changes.ts";
 import { changeTree, fitsTree } from "./children.ts";
-import { type Context, nowMs } from "./context.ts";
 import { markRetried, revisionOf, saveDeadLetter } from "./documents.ts";
-import { claimsGranted, markChecked, readJob, settleJob } from "./job-records.ts";
+import { claimsGranted, markChecked, readJob, settleJob } from "./jobs.ts";
 import { endGrant, grantLock, holderOf, judgeGuard, retakeLock } from "./locks.ts";
 import { freedBy } from "./places.ts";
-import { type Grant, orderedNumber, type RunState } from "./records.ts";
-import { judgeReopening, reopenRun } from "./reopening.ts";
+import { type Context, type Grant, nowMs, orderedNumber, type RunState } from "./records.ts";
+import { forgetApplied, hasRoomForRetry, judgeReopening, rememberRetry, reopenRun } from "./retries.ts";
 import {
   appendEntry,
   headerOf,
@@ -26,7 +25,6 @@ import {
   withoutAttention,
 } from "./run-records.ts";
 import { appendEvent, isRevoked } from "./tenants.ts";
-import { forgetApplied, hasRoomForRetry, rememberRetry } from "./waiting-retries.ts";
 
 export function deliver(context: Context, request: RequestOf<"deliver">): OutcomeOf<"deliver"> {
   const outcome = deliverEntry(context, request);

@@ -2,9 +2,9 @@
 import { dueLookedAtMax, locksLookedAtMax } from "../../domain/lock.ts";
 import { partitionLabel, partitionOf, type TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import type { Context } from "./context.ts";
 import { readDueMember } from "./due.ts";
 import { describeHolder, holderOf, lockMember, lockOfMember } from "./locks.ts";
+import type { Context } from "./records.ts";
 
 type Listed = OutcomeOf<"listLocks">["locks"][number];
 

@@ -11,22 +11,23 @@ import {
 import { partitionLabel, partitionOf, quotaOf, type TenantId } from "../../domain/tenant.ts";
 import type { HeldLock, LockGrant } from "../../ports/lock-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { type Context, nowMs } from "./context.ts";
 import { setDue } from "./due.ts";
-import { type HoldingScope, hasRoom, moveHolding } from "./holdings.ts";
-import type { Grant, Ticket } from "./records.ts";
+import { type Context, type Grant, nowMs, type Ticket } from "./records.ts";
 import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 import {
   clearQueue,
   dropSilent,
   dropTicket,
   forgetEnding,
+  type HoldingScope,
+  hasRoom,
   heirOf,
   isEnded,
   isQueueing,
   isStopped,
   keepTicket,
   type LockQueue,
+  moveHolding,
   noteEnding,
   type Queued,
   queueOf,

@@ -1,18 +1,25 @@
 // Every store operation as a pure function over records: the specification that all adapters follow.
 import type { OperationName, OutcomeOf, RequestOf, Unavailable } from "../../ports/store.ts";
 import { getApproval, listApprovals } from "./approvals.ts";
-import { type Context, nowMs } from "./context.ts";
-import { getDocument, listDocuments, putDocument, removeDocument } from "./documents.ts";
+import { countUsage, getDocument, listDocuments, putDocument, removeDocument } from "./documents.ts";
 import { commit, deliver, takeRun } from "./inbox.ts";
 import { claimJobs, countJobs, getJob, heartbeatJobs, listReadyJobs } from "./jobs.ts";
 import { listLocks } from "./lock-listing.ts";
 import { acquireLock, breakLock, inspectLock, releaseLock, renewLock } from "./locks.ts";
-import { deleteRun } from "./removal.ts";
+import { type Context, nowMs } from "./records.ts";
 import { cancelReservation, inspectReservation, reserve } from "./reservations.ts";
-import { admit, countActive, createRun, listActive, listRuns, loadRun, readTimeline } from "./runs.ts";
+import {
+  admit,
+  countActive,
+  createRun,
+  deleteRun,
+  listActive,
+  listRuns,
+  loadRun,
+  readTimeline,
+} from "./runs.ts";
 import { sweep } from "./sweep.ts";
 import { getTenant, readEvents, setTenant } from "./tenants.ts";
-import { countUsage } from "./usage.ts";
 
 export type Operations = {
   readonly [Name in OperationName]: (context: Context, request: RequestOf<Name>) => OutcomeOf<Name>;

@@ -8,7 +8,7 @@ import {
   type PlaceRefusal,
 } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Context } from "./context.ts";
+import type { Context } from "./records.ts";
 import { readTenant } from "./tenants.ts";
 
 /** Why a job of this topic may not run in the pool of its worker now. */

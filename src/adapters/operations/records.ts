@@ -1,4 +1,4 @@
-// The state that operations work on: records of a few kinds, each in a scope and ordered by member within it.
+// What operations work on: records of a few kinds, each in a scope and ordered by member, the store's time, and fixed settings.
 import type { Approval } from "../../domain/approval.ts";
 import type { EventRow } from "../../domain/audit.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
@@ -7,6 +7,7 @@ import type { Fence, LockToken } from "../../domain/lock.ts";
 import type { Reservation } from "../../domain/reservation.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
+import type { StoreSettings } from "../../ports/store.ts";
 
 /** The last grant of a lock. It stays after the grant ended, so that repeats and superseded owners can be distinguished. */
 export type Grant = {
@@ -170,4 +171,15 @@ export const lastMember = "\uffff";
 /** Sixteen digits hold every integer a double can: text order is then number order. */
 export function orderedNumber(value: number): string {
   return String(value).padStart(16, "0");
+}
+
+export type Context = {
+  readonly records: Records;
+  /** The store's own clock, in microseconds, fixed for the whole operation. */
+  readonly nowUs: number;
+  readonly settings: StoreSettings;
+};
+
+export function nowMs(context: Context): number {
+  return Math.floor(context.nowUs / 1000);
 }

@@ -1,14 +1,13 @@
 // Reservations of idempotency keys, as records: reading with expiry, reserving, giving back, inspecting.
-
 import { admissionLock } from "../../domain/lock.ts";
-import { judgeReservation } from "../../domain/reservation.ts";
+import { judgeReservation, type Reservation, type ReservationDigest } from "../../domain/reservation.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { KeyRequest } from "../../ports/admission-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { type Context, nowMs } from "./context.ts";
+import { scheduleProof } from "./due.ts";
 import { holderToken, judgeGuard, retakeLock } from "./locks.ts";
-import { eraseReservation, makeRoomForKey, putReservation, readReservation } from "./reservation-records.ts";
+import { type Context, neverMs, nowMs, orderedNumber } from "./records.ts";
 
 /** What the key means for this run now, with the answer to give when it is already somebody's. */
 type KeyVerdict =
@@ -78,4 +77,74 @@ export function inspectReservation(
   }
   const { finalStatus } = reservation;
   return finalStatus === undefined ? { kind: "bound", runId } : { kind: "bound", runId, finalStatus };
+}
+
+export function readReservation(
+  context: Context,
+  tenant: TenantId,
+  digest: ReservationDigest,
+): Reservation | undefined {
+  const reservation = context.records.get("reservation", tenant, digest);
+  if (reservation?.expiresAtMs !== undefined && nowMs(context) > reservation.expiresAtMs) return undefined;
+  return reservation;
+}
+
+export function putReservation(
+  context: Context,
+  tenant: TenantId,
+  digest: ReservationDigest,
+  reservation: Reservation,
+): void {
+  const { records } = context;
+  const previous = records.get("reservation", tenant, digest);
+  if (previous !== undefined) records.erase("keyed", tenant, keyedMember(digest, previous));
+  records.put("reservation", tenant, digest, reservation);
+  records.put("keyed", tenant, keyedMember(digest, reservation), {});
+  scheduleProof(context, tenant, reservation.expiresAtMs);
+}
+
+export function eraseReservation(context: Context, tenant: TenantId, digest: ReservationDigest): void {
+  const reservation = context.records.get("reservation", tenant, digest);
+  if (reservation === undefined) return;
+  context.records.erase("reservation", tenant, digest);
+  context.records.erase("keyed", tenant, keyedMember(digest, reservation));
+}
+
+/** Whether one more key fits. Makes room by forgetting expired keys, then the oldest of an ended run; never a live one's. */
+export function hasRoomForKey(context: Context, tenant: TenantId): "room" | "evict" | "full" {
+  if (context.records.size("keyed", tenant) < context.settings.keysPerTenantMax) return "room";
+  const [oldest] = context.records.scan("keyed", tenant, "", 1);
+  return oldest !== undefined && expiryOf(oldest.member) < neverMs ? "evict" : "full";
+}
+
+/** Before a key is put: forgets the one that would end first if there is no room. Without one to forget, nothing happens. */
+export function makeRoomForKey(context: Context, tenant: TenantId, digest: ReservationDigest): void {
+  const known = context.records.get("reservation", tenant, digest) !== undefined;
+  if (known || hasRoomForKey(context, tenant) !== "evict") return;
+  const [oldest] = context.records.scan("keyed", tenant, "", 1);
+  if (oldest !== undefined) eraseReservation(context, tenant, digestOfMember(oldest.member));
+}
+
+/** Forgets keys that have expired, at most `limit`; gives when the next one does. */
+export function trimKeys(context: Context, tenant: TenantId, limit: number): number | undefined {
+  const rows = context.records.scan("keyed", tenant, "", limit + 1);
+  for (const { member } of rows.slice(0, limit)) {
+    if (expiryOf(member) >= nowMs(context)) break;
+    eraseReservation(context, tenant, digestOfMember(member));
+  }
+  const [next] = context.records.scan("keyed", tenant, "", 1);
+  const nextMs = next === undefined ? neverMs : expiryOf(next.member);
+  return nextMs === neverMs ? undefined : nextMs;
+}
+
+function keyedMember(digest: ReservationDigest, { expiresAtMs }: Reservation): string {
+  return `${orderedNumber(expiresAtMs ?? neverMs)} ${digest}`;
+}
+
+function expiryOf(member: string): number {
+  return Number(member.slice(0, 16));
+}
+
+function digestOfMember(member: string): ReservationDigest {
+  return member.slice(17) as ReservationDigest;
 }

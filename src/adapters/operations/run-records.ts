@@ -3,9 +3,8 @@ import type { InboxEntry } from "../../domain/inbox.ts";
 import type { LockName } from "../../domain/lock.ts";
 import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { type Context, nowMs } from "./context.ts";
 import { attentionOf, clearDue, setDue } from "./due.ts";
-import { orderedNumber, type RunState } from "./records.ts";
+import { type Context, nowMs, orderedNumber, type RunState } from "./records.ts";
 
 export function scopeOf(tenant: TenantId, runId: RunId): string {
   return `${tenant}/${runId}`;

@@ -5,16 +5,14 @@ import type { Fingerprint, ReservationDigest } from "../../domain/reservation.ts
 import { isTerminal, type RunId } from "../../domain/run.ts";
 import { partitionLabel, type TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { type Context, nowMs } from "./context.ts";
 import { removeExpiredLetter } from "./documents.ts";
-import { type DueKind, readDueMember, setDue } from "./due.ts";
-import { hintOf, readJob, republishJob, settleJob } from "./job-records.ts";
+import { type DueKind, planProof, readDueMember, setDue } from "./due.ts";
+import { hintOf, readJob, republishJob, settleJob } from "./jobs.ts";
 import { holderOf, visitLock } from "./locks.ts";
-import { planProof } from "./proofs.ts";
-import type { RunState } from "./records.ts";
-import { removePart } from "./removal.ts";
-import { putReservation, readReservation, trimKeys } from "./reservation-records.ts";
+import { type Context, nowMs, type RunState } from "./records.ts";
+import { putReservation, readReservation, trimKeys } from "./reservations.ts";
 import { appendEntry, putState, runLock, scopeOf, withAttention } from "./run-records.ts";
+import { removePart } from "./runs.ts";
 
 type Swept = Extract<OutcomeOf<"sweep">, { kind: "swept" }>;
 type Waiting = Swept["waiting"][number];

@@ -1,9 +1,8 @@
-// The tenant's record: its settings, and the number of its last event row.
+// The tenant's record: its settings, its slots, and the number of its last event row.
 import type { EventRow } from "../../domain/audit.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { type Context, nowMs } from "./context.ts";
-import { orderedNumber, type RecordKinds } from "./records.ts";
+import { type Context, nowMs, orderedNumber, type RecordKinds } from "./records.ts";
 
 type TenantState = RecordKinds["tenant"];
 
@@ -64,4 +63,12 @@ export function readEvents(context: Context, request: RequestOf<"readEvents">): 
     first: oldest?.value.sequence ?? last + 1,
     last,
   };
+}
+
+type Slots = { readonly active: number; readonly limit?: number };
+
+export function slots(context: Context, tenant: TenantId): Slots {
+  const active = context.records.size("active", tenant);
+  const limit = readTenant(context, tenant).settings.maxConcurrentRuns;
+  return limit === undefined ? { active } : { active, limit };
 }

@@ -1,15 +1,21 @@
 // Examines the servers behind the store for `interlock doctor`: what is as it should be, what is not, and what to do.
 import { InterlockError } from "../../errors.ts";
 import type { Clock, Finding, Log } from "../../ports/ports.ts";
-import { systemRandom } from "../system/system-random.ts";
+import { systemRandom } from "../system/system.ts";
 import { accessOf, addressesOf, connect, type RedisPlace } from "./connect.ts";
 import { Connection, type ConnectionPorts } from "./connection.ts";
 import type { Durability } from "./durability.ts";
-import { knownFlaw } from "./known-flaws.ts";
 import { leastRights } from "./least-rights.ts";
-import { learnFacts, type ServerFacts } from "./server-facts.ts";
-import { isTooOld, versionMin, wantReplicasCommand, wantsReplicas } from "./server-info.ts";
-import { describeDelivery, type Topology } from "./topology.ts";
+import {
+  describeDelivery,
+  isTooOld,
+  readInfo,
+  type ServerInfo,
+  type Topology,
+  versionMin,
+  wantReplicasCommand,
+  wantsReplicas,
+} from "./topology.ts";
 
 export type ExamineOptions = RedisPlace & {
   readonly prefix: string;
@@ -223,4 +229,97 @@ function aboutRights({ user, server, appendFsync }: ServerFacts, { prefix }: Exa
     return [{ level: "warn", message: `its user ${user} has more rights than it needs`, remedy }];
   }
   return [{ level: "ok", message: `its user is ${user}` }];
+}
+
+/** By branch (`major.minor`), the first version without the flaw. */
+type FixedIn = Readonly<Record<string, string>>;
+
+/** CVE-2025-49844, -46817 and -46818: a script can make the server run code of its own. */
+const redisFixedIn: FixedIn = { "7.2": "7.2.11", "7.4": "7.4.6", "8.0": "8.0.4", "8.2": "8.2.2" };
+const valkeyFixedIn: FixedIn = { "7.2": "7.2.11", "8.0": "8.0.6", "8.1": "8.1.4" };
+/** CVE-2026-23479. */
+const redisEightFixedIn = "8.6.3";
+
+/** What the version is open to, or undefined. A distribution may have repaired an older version under its old number. */
+export function knownFlaw(info: ServerInfo): string | undefined {
+  const valkey = info("valkey_version");
+  const version = valkey ?? info("redis_version") ?? "";
+  const branch = version.split(".").slice(0, 2).join(".");
+  const fixedIn = (valkey === undefined ? redisFixedIn : valkeyFixedIn)[branch];
+  if (fixedIn !== undefined && isBelow(version, fixedIn)) {
+    return `CVE-2025-49844 (remote code through Lua), fixed in ${fixedIn}`;
+  }
+  // The branch got no release of its own any more.
+  if (branch === "7.0")
+    return "CVE-2025-49844 (remote code through Lua), fixed in 7.2.11 and by distributions";
+  if (valkey === undefined && version.startsWith("8.") && isBelow(version, redisEightFixedIn)) {
+    return `CVE-2026-23479 (Lua), fixed in ${redisEightFixedIn}`;
+  }
+  return undefined;
+}
+
+function isBelow(version: string, other: string): boolean {
+  const [ours, theirs] = [version, other].map((text) =>
+    text.split(".").map((part) => Number.parseInt(part, 10) || 0),
+  );
+  for (let index = 0; index < 3; index += 1) {
+    const difference = (ours?.[index] ?? 0) - (theirs?.[index] ?? 0);
+    if (difference !== 0) return difference < 0;
+  }
+  return false;
+}
+
+export type ServerFacts = {
+  readonly server: Connection;
+  readonly info: ServerInfo;
+  /** `ACL WHOAMI`; undefined when the user may not even ask that. */
+  readonly user: string | undefined;
+  /** Undefined when the user may not read the configuration, as the one with the least rights may not. */
+  readonly appendFsync: string | undefined;
+  /** How far the server's clock is ahead of ours, and how far that can be wrong. */
+  readonly aheadMs: number;
+  readonly uncertaintyMs: number;
+};
+
+const askMs = 2_000;
+
+/** Text is trouble. */
+export async function learnFacts(server: Connection, clock: Clock): Promise<ServerFacts | string> {
+  await server.untilTried(askMs);
+  let info: ServerInfo;
+  try {
+    info = await readInfo(server, ["server", "memory", "persistence", "replication"], askMs);
+  } catch (error) {
+    if (error instanceof InterlockError) return error.detail;
+    throw error;
+  }
+  const [user, appendFsync, time] = [
+    await whoAmI(server),
+    await readAppendFsync(server),
+    await readTime(server, clock),
+  ];
+  return { server, info, user, appendFsync, ...time };
+}
+
+async function whoAmI(server: Connection): Promise<string | undefined> {
+  const delivery = await server.send(["ACL", "WHOAMI"], askMs);
+  return delivery.kind === "reply" ? String(delivery.reply) : undefined;
+}
+
+async function readAppendFsync(server: Connection): Promise<string | undefined> {
+  const delivery = await server.send(["CONFIG", "GET", "appendfsync"], askMs);
+  if (delivery.kind !== "reply") return undefined;
+  return (delivery.reply as Readonly<Record<string, string>>).appendfsync;
+}
+
+/** The answer was true at some moment between asking and hearing it. */
+async function readTime(server: Connection, clock: Clock) {
+  const askedMs = clock.wallMs();
+  const startMs = clock.monotonicMs();
+  const delivery = await server.send(["TIME"], askMs);
+  const tookMs = clock.monotonicMs() - startMs;
+  if (delivery.kind !== "reply") return { aheadMs: 0, uncertaintyMs: Number.POSITIVE_INFINITY };
+  const [seconds, microseconds] = delivery.reply as readonly [string, string];
+  const serverMs = Number(seconds) * 1_000 + Number(microseconds) / 1_000;
+  return { aheadMs: serverMs - (askedMs + tookMs / 2), uncertaintyMs: tookMs / 2 };
 }

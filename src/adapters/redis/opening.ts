@@ -1,5 +1,5 @@
 // What must hold before the store is used: suitable servers, and partitions written in our schema version.
-import { allPartitions, type Partition, partitionLabel } from "../../domain/tenant.ts";
+import { allPartitions, type Partition, partitionCount, partitionLabel } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { Connection } from "./connection.ts";
@@ -7,11 +7,16 @@ import type { Durability } from "./durability.ts";
 import type { Keys } from "./keys.ts";
 import { scriptCommands } from "./least-rights.ts";
 import type { Reply } from "./script-call.ts";
-import { runScript } from "./script-runner.ts";
-import { loadScript, type Script } from "./scripts.ts";
-import { isTooOld, readInfo, versionMin, wantReplicasCommand, wantsReplicas } from "./server-info.ts";
-import type { StoreTimes } from "./store-times.ts";
-import { describeDelivery, type Topology } from "./topology.ts";
+import { loadScript, runScript, type Script } from "./scripts.ts";
+import {
+  describeDelivery,
+  isTooOld,
+  readInfo,
+  type Topology,
+  versionMin,
+  wantReplicasCommand,
+  wantsReplicas,
+} from "./topology.ts";
 
 export type RedisMode = "standalone" | "sentinel" | "cluster";
 
@@ -115,4 +120,23 @@ async function ask(
   if (delivery.kind === "reply") return delivery.reply as Reply;
   const server = topology.connectionFor(partition).address.name;
   throw new InterlockError("store_unavailable", `${server}: ${describeDelivery(delivery)}`);
+}
+
+export class StoreTimes {
+  readonly #clock: Clock;
+  /** Store time minus our monotonic time, by partition. */
+  readonly #aheadMs: number[] = new Array<number>(partitionCount).fill(0);
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  learn(partition: Partition, storeTimeMs: number): void {
+    this.#aheadMs[partition] = storeTimeMs - this.#clock.monotonicMs();
+  }
+
+  /** An estimate: it is behind by the time that the last answer was on its way, and by what the clocks drifted since. */
+  nowMs(partition: Partition): number {
+    return Math.floor((this.#aheadMs[partition] ?? 0) + this.#clock.monotonicMs());
+  }
 }

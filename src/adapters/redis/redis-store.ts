@@ -11,18 +11,22 @@ import {
   type StoreSettings,
   storeFrom,
 } from "../../ports/store.ts";
-import { systemRandom } from "../system/system-random.ts";
+import { systemRandom } from "../system/system.ts";
 import { connect, type RedisPlace } from "./connect.ts";
 import type { Delivery } from "./connection.ts";
 import { type Durability, isPromise } from "./durability.ts";
 import { createKeys, type Keys } from "./keys.ts";
-import { checkServers, openPartitions } from "./opening.ts";
+import { checkServers, openPartitions, StoreTimes } from "./opening.ts";
 import { type OperationCall, operationCalls } from "./operation-calls.ts";
-import { refusalWithoutEffect } from "./refusals.ts";
 import type { Reply } from "./script-call.ts";
-import { runScript, type ScriptRun } from "./script-runner.ts";
-import { loadScripts, type ScriptOverrides, type Scripts } from "./scripts.ts";
-import { StoreTimes } from "./store-times.ts";
+import {
+  loadScripts,
+  refusalWithoutEffect,
+  runScript,
+  type ScriptOverrides,
+  type ScriptRun,
+  type Scripts,
+} from "./scripts.ts";
 import type { Topology } from "./topology.ts";
 
 export type RedisStoreOptions = RedisPlace & {

@@ -1,6 +1,5 @@
 // What an operation needs to become a script call and back: keys, arguments, and how to read the reply.
-import type { Guard } from "../../domain/lock.ts";
-import { grantMemoryMs } from "../../domain/lock.ts";
+import { type Guard, grantMemoryMs } from "../../domain/lock.ts";
 import { type ErrorCode, errors, InterlockError } from "../../errors.ts";
 import type { OperationName, OutcomeOf, RequestOf, StoreSettings } from "../../ports/store.ts";
 import type { PartitionKeys, TenantKeys } from "./keys.ts";

@@ -1,7 +1,11 @@
-// Reads the Lua file of each operation once with the parts it includes, and knows each script by its SHA-1, as Redis does.
+// Scripts: read from their Lua files once, known by their SHA-1 as Redis does, and run where their partition is.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import type { Partition } from "../../domain/tenant.ts";
+import type { Clock } from "../../ports/ports.ts";
 import { type OperationName, operationNames } from "../../ports/store.ts";
+import type { Delivery, SendOptions } from "./connection.ts";
+import { parseRedirection, type Topology } from "./topology.ts";
 
 export type Script = { readonly source: string; readonly sha1: string };
 
@@ -40,4 +44,85 @@ function readPart(name: string): string {
 
 function scriptFrom(source: string): Script {
   return { source, sha1: createHash("sha1").update(source).digest("hex") };
+}
+
+export type ScriptRun = {
+  readonly partition: Partition;
+  readonly script: Script;
+  /** What follows the script in the command: the number of keys, the keys, the arguments. */
+  readonly operands: readonly string[];
+  readonly withinMs: number;
+  /** The answer waits for a replica, at most so long. */
+  readonly replicaWaitMs?: number;
+};
+
+/** Slots that move back and forth send a command back and forth. */
+const redirectionsMax = 5;
+
+/**
+ * Sends again only what was certainly not executed: a script that Redis does not know, or a redirection. Anything else
+ * is answered as it is.
+ */
+export async function runScript(topology: Topology, clock: Clock, run: ScriptRun): Promise<Delivery> {
+  const endMs = clock.monotonicMs() + run.withinMs;
+  let connection = topology.connectionFor(run.partition);
+  let command = ["EVALSHA", run.script.sha1, ...run.operands];
+  const replicas = run.replicaWaitMs === undefined ? {} : { replicaWaitMs: run.replicaWaitMs };
+  let options: SendOptions = replicas;
+  let delivery = await connection.send(command, run.withinMs, options);
+  for (let sends = 0; delivery.kind === "error" && sends <= redirectionsMax; sends += 1) {
+    const redirection = parseRedirection(delivery.message);
+    if (redirection !== undefined) {
+      connection = topology.follow(run.partition, redirection);
+      options = redirection.kind === "ask" ? { ...replicas, preamble: ["ASKING"] } : replicas;
+    } else if (delivery.message.startsWith("NOSCRIPT")) {
+      command = ["EVAL", run.script.source, ...run.operands];
+    } else {
+      break;
+    }
+    const leftMs = endMs - clock.monotonicMs();
+    if (leftMs <= 0) return { kind: "not_sent", cause: "no time left to follow a redirection" };
+    delivery = await connection.send(command, leftMs, options);
+  }
+  if (isSuspicious(delivery)) topology.suspect();
+  return delivery;
+}
+
+/** A server that refuses to write may have been replaced as the master. */
+function isSuspicious(delivery: Delivery): boolean {
+  if (delivery.kind === "error")
+    return /^(READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|NOREPLICAS)\b/.test(delivery.message);
+  return delivery.kind !== "reply";
+}
+
+/** Each of these is answered instead of running the script, so that nothing has happened. */
+const refusedBefore = [
+  "OOM",
+  "LOADING",
+  "READONLY",
+  "BUSY",
+  "CLUSTERDOWN",
+  "TRYAGAIN",
+  "MASTERDOWN",
+  "NOREPLICAS",
+  "NOAUTH",
+  "NOPERM",
+  "MISCONF",
+  "MOVED",
+  "ASK",
+];
+
+/**
+ * The cause of a refusal without effect, or undefined when the error came out of the script. Scripts read every key
+ * before they write the first one, so that meeting a key which is just moving to another node is such a refusal too.
+ */
+export function refusalWithoutEffect(message: string): string | undefined {
+  if (message.includes("attempted to access a non local key")) return "the slot is moving to another server";
+  const [code = ""] = message.split(" ", 1);
+  return refusedBefore.includes(code) && !cameFromScript(message) ? message : undefined;
+}
+
+/** Redis adds the script and the line to every error of a command inside one. */
+function cameFromScript(message: string): boolean {
+  return message.includes("on @user_script:");
 }

@@ -1,5 +1,6 @@
-// Which server holds a partition. With one server it is always the same; Sentinels and a Cluster have files of their own.
+// Which server holds a partition, and what a server says of itself. Sentinels and a Cluster have files of their own.
 import type { Partition } from "../../domain/tenant.ts";
+import { InterlockError } from "../../errors.ts";
 import type { Connection, Delivery } from "./connection.ts";
 
 export type Topology = {
@@ -43,4 +44,38 @@ export function singleServer(connection: Connection): Topology {
     masters: () => [connection],
     close: () => connection.close(),
   };
+}
+
+/** The value of a field; undefined when the server does not tell it. */
+export type ServerInfo = (field: string) => string | undefined;
+
+export async function readInfo(
+  server: Connection,
+  sections: readonly string[],
+  withinMs: number,
+): Promise<ServerInfo> {
+  const delivery = await server.send(["INFO", ...sections], withinMs);
+  if (delivery.kind !== "reply") {
+    const trouble = `${server.address.name}: ${describeDelivery(delivery)}`;
+    throw new InterlockError("store_unavailable", trouble);
+  }
+  const text = String(delivery.reply);
+  return (field) => new RegExp(`^${field}:(.*?)\\r?$`, "m").exec(text)?.[1];
+}
+
+export const versionMin = 7;
+
+export function isTooOld(info: ServerInfo): boolean {
+  return !(Number.parseInt(info("redis_version") ?? "", 10) >= versionMin);
+}
+
+/** The server counts good replicas only while it requires some, so its configuration need not be read. */
+export function wantsReplicas(info: ServerInfo): boolean {
+  return info("min_slaves_good_slaves") !== undefined;
+}
+
+/** What to do where `wantsReplicas` is false. */
+export function wantReplicasCommand({ address }: Connection): string {
+  const command = `redis-cli -h ${address.host} -p ${address.port} CONFIG SET min-replicas-to-write 1`;
+  return `${command} (and write min-replicas-to-write 1 into its configuration file)`;
 }

@@ -3,9 +3,8 @@ import { closeSync, mkdirSync, openSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { InterlockError } from "../../errors.ts";
 import type { Log } from "../../ports/ports.ts";
-import type { Database, OpenDatabase } from "./driver.ts";
+import { type Database, failureOf, isCorruption, messageOf, type OpenDatabase } from "./driver.ts";
 import { checkedVersion, migrate, pragmaValue } from "./schema.ts";
-import { failureOf, isCorruption, messageOf } from "./sqlite-failure.ts";
 
 /** Every setting as SQLite is asked for it, and as it must read back: a refused one would be silent otherwise. */
 const pragmas = [

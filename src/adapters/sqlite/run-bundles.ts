@@ -1,7 +1,7 @@
 // The records of a small run as a log: every commit appends one row with what it changed, instead of writing a dozen rows.
 import type { RecordKind, RecordKinds } from "../operations/records.ts";
 import type { Database, Statement } from "./driver.ts";
-import { encodeKey } from "./text-key.ts";
+import { encodeKey } from "./schema.ts";
 
 /** Kinds whose scope is one run. */
 export const bundledKinds: ReadonlySet<RecordKind> = new Set<RecordKind>([

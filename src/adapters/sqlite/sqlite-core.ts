@@ -3,9 +3,8 @@ import { InterlockError } from "../../errors.ts";
 import type { Clock, Log } from "../../ports/ports.ts";
 import type { Answer, OperationName, RequestOf, StoreSettings } from "../../ports/store.ts";
 import { type Operations, operations, perform } from "../operations/perform.ts";
-import { type Database, loadDriver, type Statement } from "./driver.ts";
+import { type Database, failureOf, isCorruption, loadDriver, messageOf, type Statement } from "./driver.ts";
 import { openDatabase } from "./open-database.ts";
-import { failureOf, isCorruption, messageOf } from "./sqlite-failure.ts";
 import { SqliteRecords } from "./sqlite-records.ts";
 
 export type Call = {

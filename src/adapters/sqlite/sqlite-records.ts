@@ -2,8 +2,7 @@
 import { type RecordKind, type RecordKinds, type Records, recordKinds } from "../operations/records.ts";
 import type { Database, Statement } from "./driver.ts";
 import { bundledKinds, RunBundles } from "./run-bundles.ts";
-import { tableOf } from "./schema.ts";
-import { decodeKey, encodeKey } from "./text-key.ts";
+import { decodeKey, encodeKey, tableOf } from "./schema.ts";
 
 /**
  * A row as the batch sees it; `value` undefined means that there is none. Rows of the hot kinds stay between batches,

@@ -1,11 +1,20 @@
-// The embedded store: one SQLite file, owned by one process, written by a thread of its own.
+// The embedded store: one SQLite file, owned by one process, written by a thread of its own that takes the calls from a queue.
 import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { InterlockError } from "../../errors.ts";
-import type { Clock, Log } from "../../ports/ports.ts";
-import { type Store, type StoreSettings, storeFrom } from "../../ports/store.ts";
-import { startThread } from "../system/start-thread.ts";
-import { CallQueue } from "./call-queue.ts";
+import type { CancelTimer, Clock, Log } from "../../ports/ports.ts";
+import {
+  type Answer,
+  type Execute,
+  type OperationName,
+  type RequestOf,
+  type Store,
+  type StoreSettings,
+  storeFrom,
+} from "../../ports/store.ts";
+import { startThread } from "../system/system.ts";
+import { messageOf } from "./driver.ts";
+import type { Call, Reply } from "./sqlite-core.ts";
 import type { FromThread, SentError, ThreadData, ToThread } from "./sqlite-thread.ts";
 
 export type SqliteStoreOptions = {
@@ -97,4 +106,155 @@ function opened(thread: Worker): Promise<number> {
     });
     thread.on("exit", () => reject(refusal));
   });
+}
+
+type CallQueueOptions = {
+  readonly clock: Clock;
+  /** The store's time when it was opened. */
+  readonly storeTimeMs: number;
+  /** Gives a batch to the database; the answers come back through `answered`. */
+  readonly handOver: (calls: readonly Call[], wallMs: number) => void;
+};
+
+type Entry = {
+  readonly call: Call;
+  readonly resolve: (answer: Answer<OperationName>) => void;
+  readonly reject: (error: InterlockError) => void;
+  readonly cancelTimer: CancelTimer;
+  state: "waiting" | "handed_over" | "settled";
+};
+
+/** About 5 ms of work. Larger batches made the two threads take turns: one had nothing to do while the other worked. */
+const batchCallsMax = 64;
+
+/** So many calls are handed over although a batch is under way: the database finds them there when it is done with it. */
+const earlyBatchCalls = 32;
+
+/** Far more than a second of work; beyond it a caller is better served by a quick refusal. */
+const waitingCallsMax = 50_000;
+
+export class CallQueue {
+  readonly #options: CallQueueOptions;
+  #waiting: Entry[] = [];
+  #handedOver: Entry[] = [];
+  #storeTimeMs: number;
+  #isScheduled = false;
+  #refusal: string | undefined;
+  #whenEmpty: (() => void) | undefined;
+
+  constructor(options: CallQueueOptions) {
+    this.#options = options;
+    this.#storeTimeMs = options.storeTimeMs;
+  }
+
+  readonly execute: Execute = <Name extends OperationName>(
+    name: Name,
+    request: RequestOf<Name>,
+    options: { readonly deadlineMs: number; readonly notAfterMs?: number },
+  ) => {
+    const { clock } = this.#options;
+    const nowMs = Math.max(this.#storeTimeMs, Math.floor(clock.wallMs()));
+    const call: Call = { name, request, notAfterMs: options.notAfterMs ?? nowMs + options.deadlineMs };
+    const answer = new Promise<Answer<OperationName>>((resolve, reject) => {
+      const refusal = this.#refusal ?? (this.#waiting.length >= waitingCallsMax ? "overloaded" : undefined);
+      if (refusal !== undefined) {
+        resolve({ kind: "unavailable", cause: refusal });
+        return;
+      }
+      const cancelTimer = clock.timer(options.deadlineMs, () => expire(entry));
+      const entry: Entry = { call, resolve, reject, cancelTimer, state: "waiting" };
+      this.#waiting.push(entry);
+      this.#schedule();
+    });
+    return answer as Promise<Answer<Name>>;
+  };
+
+  /** The answers to the calls handed over longest ago. */
+  answered(replies: readonly Reply[], storeTimeMs: number): void {
+    this.#storeTimeMs = Math.max(this.#storeTimeMs, storeTimeMs);
+    const entries = this.#handedOver.splice(0, replies.length);
+    entries.forEach((entry, index) => {
+      settle(entry, replies[index] as Reply);
+    });
+    this.#schedule();
+  }
+
+  /** The database is gone: what it has may have had its effect; what still waits, and all that follows, has none. */
+  fail(cause: string): void {
+    this.#refusal = cause;
+    for (const entry of this.#handedOver.splice(0)) {
+      settle(entry, { kind: "unknown", cause, notAfterMs: entry.call.notAfterMs });
+    }
+    for (const entry of this.#waiting.splice(0)) settle(entry, { kind: "unavailable", cause });
+    this.#whenEmpty?.();
+  }
+
+  /** Refuses new calls; resolves when all others are answered. */
+  close(): Promise<void> {
+    this.#refusal ??= "the store is closed";
+    return new Promise((resolve) => {
+      this.#whenEmpty = resolve;
+      this.#schedule();
+    });
+  }
+
+  /** After the current callbacks, so that the calls they make travel together. */
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    queueMicrotask(() => {
+      this.#isScheduled = false;
+      this.#handOverNext();
+    });
+  }
+
+  /**
+   * What is not yet handed over can still be taken back, and shares a commit with what comes meanwhile; but the database must
+   * not wait while this thread works through many answers.
+   */
+  #handOverNext(): void {
+    const underWay = this.#handedOver.length;
+    if (underWay > 0 && (this.#waiting.length < earlyBatchCalls || underWay > batchCallsMax)) return;
+    let batch: Entry[] = [];
+    while (batch.length === 0 && this.#waiting.length > 0) {
+      batch = this.#waiting.splice(0, batchCallsMax).filter((entry) => entry.state === "waiting");
+    }
+    if (batch.length === 0) {
+      if (underWay === 0) this.#whenEmpty?.();
+      return;
+    }
+    for (const entry of batch) entry.state = "handed_over";
+    this.#handedOver.push(...batch);
+    const { clock, handOver } = this.#options;
+    const calls = batch.map((entry) => entry.call);
+    try {
+      handOver(calls, clock.wallMs());
+    } catch (error) {
+      // A request holds something that cannot be sent to a thread, such as a function: nothing was sent.
+      this.#handedOver.length -= batch.length;
+      const failure = { kind: "operation_failed", message: messageOf(error) } as const;
+      for (const entry of batch) settle(entry, failure);
+      this.#schedule();
+    }
+  }
+}
+
+function expire(entry: Entry): void {
+  if (entry.state === "waiting") {
+    settle(entry, { kind: "unavailable", cause: "deadline passed before the database was asked" });
+  } else {
+    const { notAfterMs } = entry.call;
+    settle(entry, { kind: "unknown", cause: "deadline passed before the database answered", notAfterMs });
+  }
+}
+
+function settle(entry: Entry, reply: Reply): void {
+  if (entry.state === "settled") return;
+  entry.state = "settled";
+  entry.cancelTimer();
+  if (reply.kind === "operation_failed") {
+    entry.reject(new InterlockError("internal", `${entry.call.name}: ${reply.message}`));
+  } else {
+    entry.resolve(reply);
+  }
 }

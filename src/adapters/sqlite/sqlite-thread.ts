@@ -4,9 +4,9 @@ import { type ErrorCode, InterlockError } from "../../errors.ts";
 import type { Log, LogFields } from "../../ports/ports.ts";
 import type { StoreSettings } from "../../ports/store.ts";
 import { type Operations, operations } from "../operations/perform.ts";
-import { systemClock } from "../system/system-clock.ts";
+import { systemClock } from "../system/system.ts";
+import { messageOf } from "./driver.ts";
 import { type Call, openSqliteCore, type Reply, type SqliteCore } from "./sqlite-core.ts";
-import { messageOf } from "./sqlite-failure.ts";
 
 export type ThreadData = {
   readonly file: string;

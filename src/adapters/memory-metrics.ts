@@ -6,8 +6,8 @@ import {
   type LabelsOf,
   type MetricName,
   metrics,
-} from "../../metrics.ts";
-import type { Metrics } from "../../ports/ports.ts";
+} from "../metrics.ts";
+import type { Metrics } from "../ports/ports.ts";
 
 type Labels = Readonly<Record<string, string | undefined>>;
 

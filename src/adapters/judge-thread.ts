@@ -1,13 +1,13 @@
 // The thread that judges definitions, one after the other: whatever one takes, no other request waits for it.
 import { parentPort } from "node:worker_threads";
-import type { TenantId } from "../../domain/tenant.ts";
+import type { TenantId } from "../domain/tenant.ts";
 import {
   judgeDefinition,
   newWorkflowId,
   type SentDefinition,
   type Verdict,
-} from "../../domain/workflow/judge.ts";
-import { systemRandom } from "../system/system-random.ts";
+} from "../domain/workflow/judge.ts";
+import { systemRandom } from "./system/system.ts";
 
 export type ToJudge = { readonly tenant: TenantId; readonly sent: SentDefinition };
 export type FromJudge = { readonly kind: "ready" } | { readonly kind: "verdict"; readonly verdict: Verdict };

@@ -1,15 +1,13 @@
-// A run that failed may go on after all: retrying its dead letter opens it again, if the tenant has a slot for it.
-import type { NewEntry } from "../../domain/inbox.ts";
+// Retries of dead letters: those that wait in a run's inbox, and runs that a retry opens again.
+import { type NewEntry, retriesWaitingMax } from "../../domain/inbox.ts";
 import type { ReservationDigest } from "../../domain/reservation.ts";
 import type { DeliveryRefused } from "../../ports/run-operations.ts";
-import type { Context } from "./context.ts";
-import { clearDue } from "./due.ts";
-import { scheduleProof } from "./proofs.ts";
-import type { RunState } from "./records.ts";
-import { putReservation, readReservation } from "./reservation-records.ts";
+import { reopenLetter } from "./documents.ts";
+import { clearDue, scheduleProof } from "./due.ts";
+import type { Context, RunState } from "./records.ts";
+import { putReservation, readReservation } from "./reservations.ts";
 import { activeMember } from "./run-records.ts";
-import { slots } from "./slots.ts";
-import { appendEvent, readTenant } from "./tenants.ts";
+import { appendEvent, readTenant, slots } from "./tenants.ts";
 
 /** Why an ended run stays as it is. A child's end has reached its parent, which has continued since. */
 export function judgeReopening(
@@ -51,4 +49,29 @@ function keepKey(context: Context, state: RunState): RunState {
   const { runId, fingerprint } = bound;
   putReservation(context, state.tenant, digest, { state: "bound", runId, fingerprint });
   return state;
+}
+
+export function hasRoomForRetry({ retryLetters = [] }: RunState): boolean {
+  return retryLetters.length < retriesWaitingMax;
+}
+
+/** Of the entry that was appended last. The caller stores the state. */
+export function rememberRetry(state: RunState, entry: NewEntry): RunState {
+  if (entry.kind !== "retry") return state;
+  const waits = { entry: state.entriesAppended, letterId: entry.letterId };
+  return { ...state, retryLetters: [...(state.retryLetters ?? []), waits] };
+}
+
+/** After entries were consumed: a retry that was applied is none that waits. */
+export function forgetApplied(state: RunState): RunState {
+  const { retryLetters, ...rest } = state;
+  if (retryLetters === undefined) return state;
+  const applied = state.entriesAppended - state.entriesWaiting;
+  const waiting = retryLetters.filter(({ entry }) => entry > applied);
+  return waiting.length === 0 ? rest : { ...rest, retryLetters: waiting };
+}
+
+/** Nobody will apply these any more: the retry can be requested again. */
+export function giveLettersBack(context: Context, { tenant, retryLetters = [] }: RunState): void {
+  for (const { letterId } of retryLetters) reopenLetter(context, tenant, letterId);
 }

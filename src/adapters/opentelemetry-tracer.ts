@@ -10,8 +10,8 @@ import {
   type TracerProvider,
   trace,
 } from "@opentelemetry/api";
-import { makeTraceparent, parseTraceparent } from "../../domain/traceparent.ts";
-import type { Span, SpanFacts, SpanKind, Tracer } from "../../ports/ports.ts";
+import { makeTraceparent, parseTraceparent } from "../domain/traceparent.ts";
+import type { Span, SpanFacts, SpanKind, Tracer } from "../ports/ports.ts";
 
 /** The name of the instrumentation scope. */
 const scope = "interlock";

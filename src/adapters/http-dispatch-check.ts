@@ -1,6 +1,6 @@
 // The dispatch check behind a URL: one POST a question, bounded in size, never redirected; whatever is no clear answer is thrown.
-import type { DispatchAnswer, DispatchJob } from "../../domain/dispatch.ts";
-import type { DispatchCheck } from "../../ports/ports.ts";
+import type { DispatchAnswer, DispatchJob } from "../domain/dispatch.ts";
+import type { DispatchCheck } from "../ports/ports.ts";
 
 type HttpCheckOptions = {
   readonly url: string;

@@ -1,16 +1,17 @@
 // The bus inside one process, with the semantics of JetStream: acknowledgement, delayed redelivery, a cap, duplicate ids.
-import type {
-  Bus,
-  BusDelivery,
-  BusMessage,
-  BusStream,
-  Consumer,
-  ConsumerTerms,
-  Handlers,
-} from "../../ports/bus.ts";
-import { busStreams, keepsLatest } from "../../ports/bus.ts";
-import type { CancelTimer, Clock, Log } from "../../ports/ports.ts";
-import { judgeDelivery } from "../judge-delivery.ts";
+import {
+  type Bus,
+  type BusDelivery,
+  type BusMessage,
+  type BusStream,
+  busStreams,
+  type Consumer,
+  type ConsumerTerms,
+  type Handlers,
+  keepsLatest,
+} from "../ports/bus.ts";
+import type { CancelTimer, Clock, Log } from "../ports/ports.ts";
+import { judgeDelivery } from "./judge-delivery.ts";
 
 type Stored = { readonly subject: string; readonly body: string; deliveries: number; gone: boolean };
 

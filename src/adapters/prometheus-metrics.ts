@@ -1,7 +1,7 @@
 // Metrics for Prometheus: the whole table of src/metrics.ts, registered once and rendered as text when scraped.
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import { type MetricRow, metrics } from "../../metrics.ts";
-import type { Metrics } from "../../ports/ports.ts";
+import { type MetricRow, metrics } from "../metrics.ts";
+import type { Metrics } from "../ports/ports.ts";
 
 export type PrometheusMetrics = Metrics & {
   /** In Prometheus' text format. */
