@@ -49,12 +49,16 @@ export async function openFloodTarget(): Promise<FloodTarget> {
 
 async function makeTenant(plane: ControlPlane, name: string, maxConcurrentRuns?: number): Promise<string> {
   const tenant = name as TenantId;
-  await plane.api.createTenant("bench", tenant, maxConcurrentRuns === undefined ? {} : { maxConcurrentRuns });
+  await plane.api.createTenant({
+    actor: "bench",
+    tenant,
+    settings: maxConcurrentRuns === undefined ? {} : { maxConcurrentRuns },
+  });
   for (const definition of [oneStep, ...Object.values(costlyWorkflows)]) {
-    const saved = await plane.api.saveWorkflow({ tenant, actor: "bench" }, definition);
+    const saved = await plane.api.saveWorkflow({ caller: { tenant, actor: "bench" }, definition });
     if (saved.kind !== "saved") throw new Error(`the workflow was not saved: ${JSON.stringify(saved)}`);
   }
-  const made = await plane.api.createKey("bench", tenant, { role: "operator", name });
+  const made = await plane.api.createKey({ by: "bench", tenant, role: "operator", name });
   if (made.kind !== "created") throw new Error(`no key: ${made.kind}`);
   return made.text;
 }

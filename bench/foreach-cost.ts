@@ -8,7 +8,7 @@ import { loadScripts } from "../src/adapters/redis/scripts.ts";
 import { openSqliteStore } from "../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../src/adapters/system/system.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
-import type { ClaimedJob } from "../src/control/control-api.ts";
+import type { ClaimedJob } from "../src/control/jobs/offers.ts";
 import { type ControlPlane, createControlPlane, storeSettings } from "../src/control-plane.ts";
 import type { RunId } from "../src/domain/run.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
@@ -75,7 +75,7 @@ async function startRun(plane: ControlPlane, items: number): Promise<RunId> {
     id: "for-each",
     steps: { each: { topic, for_each: "input.items", max_parallel: 20, input: { order: "${item}" } } },
   };
-  const saved = await plane.api.saveWorkflow(caller, definition);
+  const saved = await plane.api.saveWorkflow({ caller, definition });
   if (saved.kind !== "saved") throw new Error(`the workflow was not saved: ${JSON.stringify(saved)}`);
   const input = { items: Array.from({ length: items }, (_, index) => `order-${index}`) };
   const started = await plane.api.startWorkflow({ caller, workflow: "for-each", input });
@@ -106,7 +106,7 @@ async function timeOf({ api }: ControlPlane, counter: Counter, { job, token }: C
   const applied = counter.next();
   const startMs = performance.now();
   const output = { sent: job.step };
-  const answer = await api.reportResult(caller, { jobId: job.jobId, token, outcome: "succeeded", output });
+  const answer = await api.reportResult({ caller, jobId: job.jobId, token, outcome: "succeeded", output });
   if (answer.kind !== "accepted") throw new Error(`a result was not taken: ${JSON.stringify(answer)}`);
   await applied;
   return (performance.now() - startMs) * 1_000;

@@ -27,10 +27,10 @@ const { api } = await createControlPlane({
 async function acquire(contender: number): Promise<Grant> {
   const owner = `contender ${contender}`;
   const answer = await api.acquireLock({ caller, resource, owner, ttlMs: 30_000, waitMs: 60_000, wait });
-  if (answer.kind === "busy") return "gave_up";
+  if (answer.kind === "lock_unavailable") return "gave_up";
   if (answer.kind !== "acquired") throw new Error(`no lock: ${JSON.stringify(answer)}`);
   const { token } = answer;
-  return { release: () => api.releaseLock(caller.tenant, { resource, token }) };
+  return { release: () => api.releaseLock({ tenant: caller.tenant, resource, token }) };
 }
 
 console.log(JSON.stringify(await contend(url, JSON.parse(json) as Contention, commands, acquire)));

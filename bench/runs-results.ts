@@ -4,8 +4,8 @@ import { createInProcessBus } from "../src/adapters/in-process-bus.ts";
 import { MemoryMetrics } from "../src/adapters/memory-metrics.ts";
 import { systemClock } from "../src/adapters/system/system.ts";
 import { createSystemLog } from "../src/adapters/system/system-log.ts";
-import type { ClaimedJob } from "../src/control/control-api.ts";
 import { publishResult } from "../src/control/jobs/hear-results.ts";
+import type { ClaimedJob } from "../src/control/jobs/offers.ts";
 import { createControlPlane } from "../src/control-plane.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
 import type { RunsRound } from "./runs-plan.ts";
@@ -53,7 +53,7 @@ async function measureHotRun(strategy: ResultStrategy) {
     const steps = Object.fromEntries(
       Array.from({ length: results }, (_, index) => [`step-${index}`, { topic: "hot" }]),
     );
-    const saved = await plane.api.saveWorkflow(caller, { id: "hot", steps });
+    const saved = await plane.api.saveWorkflow({ caller, definition: { id: "hot", steps } });
     if (saved.kind !== "saved") throw new Error("the workflow was not saved");
     const started = await plane.api.startWorkflow({ caller, workflow: "hot", input: {} });
     if (started.kind !== "admitted") throw new Error(`not admitted: ${started.kind}`);
@@ -68,7 +68,7 @@ async function measureHotRun(strategy: ResultStrategy) {
     const times: number[] = [];
     const seen = new Set<string>();
     for (let after = 1; seen.size < results && performance.now() - startMs < cutOffMs; ) {
-      const timeline = await plane.api.readTimeline(tenant, started.runId, { after, limit: 1_000 });
+      const timeline = await plane.api.readTimeline({ tenant, runId: started.runId, after, limit: 1_000 });
       if (timeline.kind !== "timeline") throw new Error("the run has no timeline");
       for (const row of timeline.rows) {
         after = row.version;

@@ -39,7 +39,7 @@ export async function openRunsTarget(place: RunsPlace, overrides: Partial<Config
   const plane = await createControlPlane({ overrides, ports: { store, log } });
   const caller = { tenant: benchTenant, actor: "bench" };
   for (const definition of [threeSteps, oneStep, parked]) {
-    const saved = await plane.api.saveWorkflow(caller, definition);
+    const saved = await plane.api.saveWorkflow({ caller, definition });
     if (saved.kind !== "saved") throw new Error(`the workflow was not saved: ${JSON.stringify(saved)}`);
   }
   const gateway = createGateway({ api: plane.api, ports: plane.ports, config, metricsText: () => "" });
@@ -74,7 +74,7 @@ export const oneStep = {
 const parked = { id: "parked", steps: { ask: { type: "approval", input: { order: "${input.order}" } } } };
 
 async function makeKey(plane: ControlPlane, role: "operator" | "worker"): Promise<string> {
-  const created = await plane.api.createKey("bench", benchTenant, { role, name: role });
+  const created = await plane.api.createKey({ by: "bench", tenant: benchTenant, role, name: role });
   if (created.kind !== "created") throw new Error(`no key: ${created.kind}`);
   return created.text;
 }

@@ -11,7 +11,10 @@ if (tenant === undefined) throw new Error("not a tenant id");
 const caller = { tenant, actor: "billing-service" };
 
 const file = new URL("workflows/report.json", import.meta.url);
-const saved = await plane.api.saveWorkflow(caller, JSON.parse(readFileSync(file, "utf8")) as JsonValue);
+const saved = await plane.api.saveWorkflow({
+  caller,
+  definition: JSON.parse(readFileSync(file, "utf8")) as JsonValue,
+});
 console.log("workflow", saved.kind);
 
 plane.startWorker({
@@ -36,7 +39,7 @@ const again = await plane.api.startWorkflow({ caller, workflow: "demo-report", i
 if (first.kind !== "admitted" || again.kind !== "replayed") throw new Error("not started");
 
 for (;;) {
-  const found = await plane.api.getRun(tenant, first.runId);
+  const found = await plane.api.getRun({ tenant, runId: first.runId });
   if (found.kind === "run" && found.run.header.status === "succeeded") break;
   await sleep(5);
 }

@@ -13,15 +13,15 @@ import { createSystemLog } from "./adapters/system/system-log.ts";
 import type { Config } from "./config.ts";
 import { type Decision, type StartRequest, startRun } from "./control/admission/start-run.ts";
 import type { Computing } from "./control/computing.ts";
-import type { ControlApi } from "./control/control-api.ts";
 import { type Role, rolesOf, startControlProcess } from "./control/control-process.ts";
+import type { ControlApi } from "./control/create-api.ts";
 import { withDispatchCheck } from "./control/engine/engine.ts";
 import {
   type InProcessWorker,
   type InProcessWorkerOptions,
   startInProcessWorker,
 } from "./control/jobs/in-process-worker.ts";
-import { processQuotas } from "./control/tenants/quotas.ts";
+import { processQuotas } from "./control/tenants/tenants.ts";
 import type { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig } from "./load-config.ts";
 import type { Bus } from "./ports/bus.ts";
@@ -89,7 +89,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
   const check = options.dispatchCheck ?? checkBehindUrl(config);
   const roles = options.engine === "stopped" ? new Set<Role>() : rolesOf(config);
   const running = startControlProcess({ ports, bus, config }, { roles, check });
-  const { engine, workers, api } = running;
+  const { engine, api } = running;
   const inProcess = new Set<InProcessWorker>();
   return {
     config,
@@ -98,7 +98,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     computing: engine.computing,
     startRun: (request, signal) => startRun(engine, request, signal),
     startWorker(workerOptions) {
-      const worker = startInProcessWorker({ engine, workers }, workerOptions);
+      const worker = startInProcessWorker(engine, workerOptions);
       inProcess.add(worker);
       return worker;
     },

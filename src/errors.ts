@@ -1,5 +1,6 @@
 // Every failure that Interlock reports: its code, HTTP status and message, whether repeating helps, and what the reply shows.
 import { refineQuota } from "./domain/tenant.ts";
+import type { Problem } from "./domain/workflow/compiled.ts";
 
 export type ErrorRow = {
   readonly status: number;
@@ -33,6 +34,13 @@ function passing(status: number, message: string, remedy: string, more?: More): 
   return { status, retryable: true, message, remedy, ...more };
 }
 
+/** Every problem in one line, for readers of the detail alone. */
+function describeProblems(answer: Readonly<Record<string, unknown>>): RefinedRow {
+  const { problems } = answer as { readonly problems?: readonly Problem[] };
+  if (problems === undefined) return {};
+  return { detail: problems.map(({ path, message }) => `${path}: ${message}`).join("; ") };
+}
+
 const asAdmission = { retryAfter: "admission.retryAfterSeconds" } as const;
 
 export const errors = {
@@ -44,7 +52,7 @@ export const errors = {
     400,
     "the workflow definition is not valid",
     "Correct every place that the problems name.",
-    { members: ["problems"] },
+    { members: ["problems"], refine: describeProblems },
   ),
   input_invalid: lasting(
     400,
@@ -230,7 +238,7 @@ export const errors = {
     422,
     "the workflow definition takes too much work to read",
     "Split the workflow, or simplify what the problem names as the costliest part.",
-    { members: ["problems"] },
+    { members: ["problems"], refine: describeProblems },
   ),
   idempotency_key_reused: lasting(
     422,

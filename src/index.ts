@@ -1,7 +1,11 @@
 // The public API: what programs that embed Interlock may use. Everything else may change without notice.
 export type { Config } from "./config.ts";
 export type { StartAnswer, StartRequest } from "./control/admission/start-run.ts";
-export type * from "./control/control-api.ts";
+export type { StartWorkflowRequest } from "./control/admission/start-workflow.ts";
+export type { DecideAnswer, DecideRequest } from "./control/approvals/decide-approval.ts";
+export type { Caller, Trouble, WriteTrouble } from "./control/caller.ts";
+export type { ControlApi } from "./control/create-api.ts";
+export type { CancelAnswer } from "./control/engine/cancel-run.ts";
 export {
   type InProcessJob,
   type InProcessWorker,
@@ -9,6 +13,12 @@ export {
   type JobHandler,
   PermanentFailure,
 } from "./control/jobs/in-process-worker.ts";
+export type { ClaimedJob } from "./control/jobs/offers.ts";
+export type { PollAnswer, PollRequest } from "./control/jobs/poll-jobs.ts";
+export type { ReportAnswer, ResultReport } from "./control/jobs/report-result.ts";
+export type { Beat, BeatResult, WorkerInfo } from "./control/jobs/workers.ts";
+export type { NewKey } from "./control/keys/api-keys.ts";
+export type { AcquireLockAnswer, AcquireLockRequest } from "./control/locks/acquire-public-lock.ts";
 export {
   admissionLockTerms,
   approvalLockTerms,
@@ -16,8 +26,18 @@ export {
   type LeaseTerms,
   runLockTerms,
 } from "./control/locks/lease-terms.ts";
-export type * from "./control/locks/lock-api.ts";
+export type {
+  BreakLockAnswer,
+  BreakLockRequest,
+  LockPage,
+  ReleaseLockAnswer,
+  ReleaseLockRequest,
+  RenewLockAnswer,
+  RenewLockRequest,
+  TenantLock,
+} from "./control/locks/public-locks.ts";
 export { type Lease, type LeaseOutcome, withLease } from "./control/locks/with-lease.ts";
+export type { RunDetails } from "./control/runs/read-run.ts";
 export { type ControlPlane, type ControlPlaneOptions, createControlPlane } from "./control-plane.ts";
 export type { DispatchAnswer, DispatchJob, DispatchVerdict } from "./domain/dispatch.ts";
 export { type FingerprintedRequest, fingerprintOf, type JsonValue } from "./domain/fingerprint.ts";

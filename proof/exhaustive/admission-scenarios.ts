@@ -109,7 +109,7 @@ function startingAndEnding(laterMs: number): Pick<Scenario, "prepare" | "repeat"
 }
 
 async function limitTo({ probe, tenant }: Stage, maxConcurrentRuns: number): Promise<void> {
-  const answer = await probe.api.createTenant("operator", tenant, { maxConcurrentRuns });
+  const answer = await probe.api.createTenant({ actor: "operator", tenant, settings: { maxConcurrentRuns } });
   if (answer.kind !== "created") throw new Error(answer.kind);
 }
 

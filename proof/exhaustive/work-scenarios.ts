@@ -1,6 +1,7 @@
 // Small scenarios about runs of workflows: results, decisions and cancellations that meet.
-import type { ClaimedJob } from "../../src/control/control-api.ts";
+
 import { sweepPartition } from "../../src/control/engine/sweeper.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import type { Decision } from "../../src/domain/approval.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { RunId } from "../../src/domain/run.ts";
@@ -78,7 +79,7 @@ const definition = (steps: JsonValue): JsonValue => ({ id: "small", name: "small
 
 async function startWorkflow({ probe, tenant }: Stage, steps: JsonValue): Promise<RunId> {
   const caller = { tenant, actor: "author" };
-  const saved = await probe.api.saveWorkflow(caller, definition(steps));
+  const saved = await probe.api.saveWorkflow({ caller, definition: definition(steps) });
   if (saved.kind !== "saved") throw new Error(JSON.stringify(saved));
   const started = await probe.api.startWorkflow({ caller, workflow: "small", input: {} });
   if (started.kind !== "admitted") throw new Error(JSON.stringify(started));
@@ -134,7 +135,8 @@ async function report(stage: Stage, node: EngineNode, nonce: string) {
   const { jobId } = claimed.job;
   const caller = { tenant, actor: "w" };
   const output = { nonce };
-  const answer = await node.api.reportResult(caller, {
+  const answer = await node.api.reportResult({
+    caller,
     jobId,
     token: claimed.token,
     outcome: "succeeded",
@@ -163,10 +165,14 @@ function cancelOf(stage: Stage, gateway: 0 | 1, runId: RunId): Ask {
 }
 
 async function cancel({ world, tenant, probe }: Stage, node: EngineNode, runId: RunId): Promise<void> {
-  const answer = await node.api.cancelRun({ tenant, actor: "canceller" }, runId, "no longer wanted");
+  const answer = await node.api.cancelRun({
+    caller: { tenant, actor: "canceller" },
+    runId,
+    reason: "no longer wanted",
+  });
   world.kernel.note(node.process.name, "cancel", answer.kind);
   world.actions.cancelAnswered(tenant, runId, answer);
-  const definite = answer.kind === "cancelling" || answer.kind === "already_ended";
+  const definite = answer.kind === "cancelling" || answer.kind === "run_ended";
   mustHold(node !== probe || definite, "INV-18", () => `the cancel, made again: ${answer.kind}`);
 }
 
@@ -201,7 +207,7 @@ function deciding(momentMs: number): Pick<Scenario, "prepare" | "repeat"> {
 }
 
 async function pendingApproval({ probe, tenant }: Stage) {
-  const listed = await probe.api.listApprovals(tenant, { limit: 1 });
+  const listed = await probe.api.listApprovals({ tenant, limit: 1 });
   const [approval] = listed.kind === "listed" ? listed.approvals : [];
   if (approval === undefined) throw new Error(`no approval: ${listed.kind}`);
   return approval;

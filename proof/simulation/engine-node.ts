@@ -1,6 +1,7 @@
 // A process as the product composes it, with its roles: what it does by itself, and the table of what may be asked of it.
-import type { ControlApi } from "../../src/control/control-api.ts";
+
 import { type Role, roles, startControlProcess } from "../../src/control/control-process.ts";
+import type { ControlApi } from "../../src/control/create-api.ts";
 import { type Engine, holdsHighRisk } from "../../src/control/engine/engine.ts";
 import { partitionOf } from "../../src/domain/tenant.ts";
 import type { DispatchCheck } from "../../src/ports/ports.ts";

@@ -64,7 +64,7 @@ export function startTenant(
 async function saveForetold(world: World, author: EngineNode, tenant: TenantId): Promise<void> {
   const caller = { tenant, actor: "author" };
   for (const definition of world.predicted.draw(tenant, author.process.random.stream("workflows"))) {
-    while ((await author.api.saveWorkflow(caller, definition)).kind !== "saved") {
+    while ((await author.api.saveWorkflow({ caller, definition })).kind !== "saved") {
       await author.process.clock.sleep(50);
     }
   }
@@ -73,7 +73,7 @@ async function saveForetold(world: World, author: EngineNode, tenant: TenantId):
 /** Everything is approved, so that how a run ends depends on nobody's moment. */
 async function approveAll({ api, process }: EngineNode, tenant: TenantId): Promise<void> {
   for (;;) {
-    const listed = await api.listApprovals(tenant, { limit: 100, state: "pending" });
+    const listed = await api.listApprovals({ tenant, limit: 100, state: "pending" });
     for (const { approvalId } of listed.kind === "listed" ? listed.approvals : []) {
       await api.decideApproval({ caller: { tenant, actor: "approver" }, approvalId, decision: "approved" });
     }

@@ -23,7 +23,7 @@ export async function finishWorkflows(world: World): Promise<void> {
     const random = approver.process.random.stream("approvals");
     while (!world.peace.over) {
       for (const tenant of world.tenants) {
-        const listed = await approver.api.listApprovals(tenant, { limit: 100, state: "pending" });
+        const listed = await approver.api.listApprovals({ tenant, limit: 100, state: "pending" });
         for (const { approvalId } of listed.kind === "listed" ? listed.approvals : []) {
           const caller = { tenant, actor: `peace ${random.token()}` };
           await approver.api.decideApproval({ caller, approvalId, decision: "approved" });

@@ -91,7 +91,7 @@ export function createThreadedJudge(options: ThreadedJudgeOptions): DefinitionJu
         if (refused !== undefined) return answer(refused);
         if (isClosed) return answer({ kind: "overloaded", cause: stopping });
         const put = queue.put(tenant, { tenant, sent, answer });
-        if (put === "owner_full") return answer({ kind: "tenant_busy" });
+        if (put === "owner_full") return answer(tooManyOfTenant);
         if (put === "full") return answer({ kind: "overloaded", cause: "too many definitions wait" });
         next();
       }),
@@ -106,3 +106,8 @@ export function createThreadedJudge(options: ThreadedJudgeOptions): DefinitionJu
 }
 
 const stopping = "the server is stopping";
+
+const tooManyOfTenant = {
+  kind: "too_many_requests",
+  detail: "as many definitions wait to be judged as may",
+} as const;

@@ -2,7 +2,7 @@
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import type { Caller } from "../control/control-api.ts";
+import type { Caller } from "../control/caller.ts";
 import type { InProcessJob } from "../control/jobs/in-process-worker.ts";
 import { type ControlPlane, embeddedData } from "../control-plane.ts";
 import { fingerprintOf, type JsonValue } from "../domain/fingerprint.ts";
@@ -67,10 +67,10 @@ async function saveExample(plane: ControlPlane, name: "report" | "refund"): Prom
   const file = new URL(`../../examples/workflows/${name}.json`, import.meta.url);
   const definition = JSON.parse(readFileSync(file, "utf8")) as JsonValue;
   const { id } = definition as { readonly id: string };
-  const known = await plane.api.getWorkflow(tenant, id);
+  const known = await plane.api.getWorkflow({ tenant, id });
   if (known.kind === "workflow" && JSON.stringify(known.workflow.definition) === JSON.stringify(definition))
     return id;
-  const saved = await plane.api.saveWorkflow(caller, definition);
+  const saved = await plane.api.saveWorkflow({ caller, definition });
   if (saved.kind !== "saved") throw unexpected(`saving ${id}`, saved);
   return id;
 }
@@ -99,8 +99,8 @@ async function settled(plane: ControlPlane, runId: RunId): Promise<RunStatus> {
   const { clock } = plane.ports;
   const endMs = clock.monotonicMs() + patienceMs;
   for (;;) {
-    const answer = await plane.api.getRun(tenant, runId);
-    if (answer.kind === "not_found") return "succeeded";
+    const answer = await plane.api.getRun({ tenant, runId });
+    if (answer.kind === "run_not_found") return "succeeded";
     if (answer.kind !== "run") throw unexpected(`reading ${runId}`, answer);
     const { status } = answer.run.header;
     if (isTerminal(status) || status === "waiting") return status;
@@ -112,8 +112,8 @@ async function settled(plane: ControlPlane, runId: RunId): Promise<RunStatus> {
 type TimelineLine = { readonly afterMs: number; readonly type: string; readonly detail: string };
 
 export async function timelineOf(plane: ControlPlane, runId: RunId): Promise<readonly TimelineLine[]> {
-  const answer = await plane.api.readTimeline(tenant, runId, { after: 0, limit: 100 });
-  if (answer.kind === "not_found") return [];
+  const answer = await plane.api.readTimeline({ tenant, runId, after: 0, limit: 100 });
+  if (answer.kind === "run_not_found") return [];
   if (answer.kind !== "timeline") throw unexpected(`reading the timeline of ${runId}`, answer);
   const beganMs = answer.rows[0]?.atMs ?? 0;
   return answer.rows.flatMap(({ atMs, body }) =>
@@ -139,7 +139,7 @@ function detailOf({ type: _, step, attempt, ...more }: Event): string {
 }
 
 export async function pendingApproval(plane: ControlPlane, runId: RunId): Promise<string | undefined> {
-  const answer = await plane.api.listApprovals(tenant, { limit: 500, state: "pending" });
+  const answer = await plane.api.listApprovals({ tenant, limit: 500, state: "pending" });
   if (answer.kind !== "listed") throw unexpected("listing approvals", answer);
   return answer.approvals.find((approval) => approval.runId === runId)?.approvalId;
 }

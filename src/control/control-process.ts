@@ -5,8 +5,7 @@ import type { Bus, Consumer } from "../ports/bus.ts";
 import type { DispatchCheck, Ports } from "../ports/ports.ts";
 import { startSealer } from "./audit/sealer.ts";
 import { watchCanaries } from "./canaries/watch-canaries.ts";
-import type { ControlApi } from "./control-api.ts";
-import { createApi } from "./create-api.ts";
+import { type ControlApi, createApi } from "./create-api.ts";
 import { createEngine, type Engine } from "./engine/engine.ts";
 import { startSweeper } from "./engine/sweeper.ts";
 import { hearChanges } from "./events/wakes.ts";
@@ -14,13 +13,11 @@ import { hearHints } from "./jobs/claim-jobs.ts";
 import { hearResults } from "./jobs/hear-results.ts";
 import { hearNotices } from "./jobs/notify.ts";
 import { startScheduler } from "./jobs/scheduler.ts";
-import { createWorkers, type SharedWorkers, shareWorkers, type Workers } from "./jobs/workers.ts";
-import { hearHandovers } from "./locks/announce-handover.ts";
+import { hearHandovers } from "./locks/lock-waiters.ts";
 import { hearPlaces } from "./pools/places.ts";
 
 export type ControlProcess = {
   readonly engine: Engine;
-  readonly workers: Workers;
   readonly api: ControlApi;
   /** In good order: what was begun is finished. The bus and the store are still open then. */
   stop(): Promise<void>;
@@ -38,13 +35,10 @@ export function startControlProcess(
   { roles, ...parts }: ControlProcessOptions,
 ): ControlProcess {
   const engine = createEngine(ports, bus, config);
-  const workers = createWorkers(ports.clock);
-  const sharedWorkers = shareWorkers(engine, workers);
-  const running = startRoles(engine, { ...parts, sharedWorkers }, roles);
+  const running = startRoles(engine, parts, roles);
   return {
     engine,
-    workers,
-    api: createApi(engine, workers, sharedWorkers.views),
+    api: createApi(engine),
     async stop() {
       engine.alarms.close();
       await engine.feeds.close();
@@ -64,17 +58,16 @@ export function rolesOf(config: Config): ReadonlySet<Role> {
 }
 
 type RoleParts = {
-  readonly sharedWorkers: SharedWorkers;
   readonly check: DispatchCheck | undefined;
   readonly partitions?: readonly Partition[];
 };
 
 function startRoles(
   engine: Engine,
-  { sharedWorkers, check, partitions }: RoleParts,
+  { check, partitions }: RoleParts,
   wanted: ReadonlySet<Role>,
 ): readonly Consumer[] {
-  const { bus, wakes, lockWaiters } = engine;
+  const { bus, wakes, lockWaiters, sharedWorkers } = engine;
   const parts: Readonly<Record<Role, () => readonly Consumer[]>> = {
     gateway: () => [
       hearHints(engine),

@@ -1,7 +1,8 @@
 // The whole server in one process: a control plane, the keys of its first start, and the gateway.
 import type { Config } from "../config.ts";
-import type { ControlApi, Trouble } from "../control/control-api.ts";
+import type { Trouble } from "../control/caller.ts";
 import { rolesOf } from "../control/control-process.ts";
+import type { ControlApi } from "../control/create-api.ts";
 import {
   type ControlPlane,
   type ControlPlaneOptions,
@@ -171,17 +172,17 @@ export async function findKeys(api: ControlApi, options: KeysOptions): Promise<K
   const known = readKeys(directory);
   if (known === undefined) return { kind: "elsewhere" };
   for (const text of [known.platform, known.admin]) {
-    const answer = await api.authenticate(text);
-    if (answer.kind === "refused") return { kind: "refused" };
+    const answer = await api.authenticate({ text });
+    if (answer.kind === "unauthenticated") return { kind: "refused" };
     if (answer.kind !== "authenticated") throw failed(answer);
   }
   return { kind: "known", keys: known };
 }
 
 async function isFirstStart(api: ControlApi): Promise<boolean> {
-  const tenant = await api.getTenant(defaultTenant);
+  const tenant = await api.getTenant({ tenant: defaultTenant });
   if (tenant.kind === "unknown" || tenant.kind === "unavailable") throw failed(tenant);
-  return tenant.kind === "not_found";
+  return tenant.kind === "tenant_not_found";
 }
 
 const firstStart = { resource: "first-start", ttlMs: 30_000 };
@@ -194,7 +195,7 @@ async function oneAtATime<Value>(api: ControlApi, work: () => Promise<Value>): P
   try {
     return await work();
   } finally {
-    await api.releaseLock(platformTenant, { resource: firstStart.resource, token: lock.token });
+    await api.releaseLock({ tenant: platformTenant, resource: firstStart.resource, token: lock.token });
   }
 }
 
@@ -206,7 +207,7 @@ async function makeKeys(api: ControlApi, directory: string | undefined): Promise
     worker: await makeKey(api, defaultTenant, "worker"),
   };
   if (directory !== undefined) writeKeys(directory, keys);
-  const made = await api.createTenant(actor, defaultTenant, {});
+  const made = await api.createTenant({ actor, tenant: defaultTenant, settings: {} });
   if (made.kind === "unknown" || made.kind === "unavailable") throw failed(made);
   return { kind: "made", keys };
 }
@@ -214,11 +215,11 @@ async function makeKeys(api: ControlApi, directory: string | undefined): Promise
 const actor = "first-start";
 
 async function makeKey(api: ControlApi, tenant: TenantId, role: KeyRole): Promise<string> {
-  const create = () => api.createKey(actor, tenant, { role, name: `${role} key of the server's start` });
+  const create = () => api.createKey({ by: actor, tenant, role, name: `${role} key of the server's start` });
   let answer = await create();
   // Removed since the last start: this is the first start of another tenant of its name.
-  if (answer.kind === "tenant_removed") {
-    await api.createTenant(actor, tenant, {});
+  if (answer.kind === "tenant_not_found") {
+    await api.createTenant({ actor, tenant, settings: {} });
     answer = await create();
   }
   if (answer.kind !== "created") throw failed({ cause: answer.kind, ...answer });

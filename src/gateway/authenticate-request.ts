@@ -32,10 +32,10 @@ export async function authenticateRequest(
   if (check.kind === "bad" || text === undefined) return refuse({ kind: "unauthenticated" });
   let outcome: KeyOutcome = "trouble";
   try {
-    const answer = await service.api.authenticate(text);
+    const answer = await service.api.authenticate({ text });
     if (answer.kind === "unavailable" || answer.kind === "unknown") return refuse(readingTrouble(answer));
-    outcome = answer.kind === "refused" ? "bad" : "good";
-    if (answer.kind === "refused") return refuse({ kind: "unauthenticated" });
+    outcome = answer.kind === "unauthenticated" ? "bad" : "good";
+    if (answer.kind === "unauthenticated") return refuse(answer);
     const failure = refusalOf(route, answer.key, origin.headers);
     if (failure === undefined) return { kind: "allowed", key: answer.key };
     return { kind: "refused", failure, key: answer.key };
@@ -56,9 +56,9 @@ export async function authenticateAgain(
 ): Promise<Failure | undefined> {
   const text = keyTextOf(headers);
   if (route.method === "GET" || key === undefined || text === undefined) return undefined;
-  const answer = await api.authenticate(text, isPlatformKey(key) ? "stored" : "memory");
+  const answer = await api.authenticate({ text, from: isPlatformKey(key) ? "stored" : "memory" });
   if (answer.kind === "authenticated") return undefined;
-  return answer.kind === "refused" ? { kind: "unauthenticated" } : readingTrouble(answer);
+  return answer.kind === "unauthenticated" ? answer : readingTrouble(answer);
 }
 
 /** Costs nothing to refuse, and counts against nobody: others behind the same address may have keys. */

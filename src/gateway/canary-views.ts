@@ -1,5 +1,5 @@
 // Canaries as the HTTP contract shows them: both sides by their measures, never their raw counts.
-import type { CanaryStatus } from "../control/canaries/canary-api.ts";
+import type { CanaryStatus } from "../control/canaries/canaries.ts";
 import type { Canary } from "../domain/canary.ts";
 import {
   type ArmSamples,

@@ -1,7 +1,7 @@
 // One request on its way to its reply, and the desk that knows all that are under way.
 import { eventStreamType, type Route } from "../api/route.ts";
 import { type Operation, routes } from "../api/routes.ts";
-import type { Trouble } from "../control/control-api.ts";
+import type { Trouble } from "../control/caller.ts";
 import type { ApiKeyRecord } from "../domain/api-key.ts";
 import { redacted } from "../domain/excerpt.ts";
 import { errors } from "../errors.ts";

@@ -2,8 +2,9 @@
 import type { BodyOf, eventStreamType, ParamsOf, QueryOf, SharedCode, SuccessOf } from "../api/route.ts";
 import type { Operation, RouteOf } from "../api/routes.ts";
 import type { Config } from "../config.ts";
+import type { Caller, Trouble } from "../control/caller.ts";
 import type { Computing } from "../control/computing.ts";
-import type { Caller, ControlApi, Trouble } from "../control/control-api.ts";
+import type { ControlApi } from "../control/create-api.ts";
 import { type ApiKeyRecord, type KeyRole, personOf } from "../domain/api-key.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import type { ErrorCode } from "../errors.ts";

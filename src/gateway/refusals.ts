@@ -1,5 +1,5 @@
 // Counts what is refused, and writes the counts of each minute into the audit trails: one record per tenant, however many refusals.
-import type { AuditApi } from "../control/audit/audit-api.ts";
+import type { ControlApi } from "../control/create-api.ts";
 import { describeRefusals } from "../domain/audit.ts";
 import { platformTenant, type TenantId } from "../domain/tenant.ts";
 import type { ErrorCode } from "../errors.ts";
@@ -21,7 +21,7 @@ const unwrittenMax = 5_000;
 type Refused = { readonly tenant: TenantId; readonly text: string };
 
 export function createRefusals(
-  api: Pick<AuditApi, "recordRefusals">,
+  api: Pick<ControlApi, "recordRefusals">,
   { clock, log, instance }: Pick<Ports, "clock" | "log" | "instance">,
 ): Refusals {
   let counts = new Map<TenantId, Map<string, number>>();
@@ -51,7 +51,7 @@ export function createRefusals(
   /** In order, and what could not be written is tried again with the same text: it is written once. */
   const write = async () => {
     for (let next = unwritten[0]; next !== undefined; next = unwritten[0]) {
-      const answer = await api.recordRefusals(next.tenant, next.text);
+      const answer = await api.recordRefusals(next);
       if (answer.kind === "recorded") unwritten.shift();
       else {
         arm();

@@ -1,7 +1,7 @@
 // Takes a request from its head to its reply, without knowing the HTTP framework.
 import type { Route } from "../api/route.ts";
 import { type Operation, operations, routes } from "../api/routes.ts";
-import type { Trouble } from "../control/control-api.ts";
+import type { Trouble } from "../control/caller.ts";
 import { isPlatformKey } from "../domain/api-key.ts";
 import { errors, InterlockError } from "../errors.ts";
 import { authenticateAgain, authenticateRequest, keyTextOf } from "./authenticate-request.ts";
@@ -96,7 +96,8 @@ async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefi
     if (!isPlatformKey(key) && service.sheds(key.tenant)) return fail(desk, exchange, aboveShare);
     const { operation, head } = exchange;
     exchange.span = startRequestSpan(service.ports, operation, head.headers, key.tenant);
-    const streamsMax = exchange.place === "stream" ? await service.api.streamsMax(key.tenant) : undefined;
+    const streamsMax =
+      exchange.place === "stream" ? await service.api.streamsMax({ tenant: key.tenant }) : undefined;
     if (inFlight.enterTenant(exchange.place, key.tenant, streamsMax) === "too_many_requests") {
       const named = streamsMax === undefined ? {} : { quota: "streams", limit: streamsMax };
       return fail(desk, exchange, { kind: "too_many_requests", ...named });

@@ -8,7 +8,7 @@ import type { Route } from "../api/route.ts";
 import { type Operation, operations, routes } from "../api/routes.ts";
 import type { Config } from "../config.ts";
 import { type Computing, createComputing } from "../control/computing.ts";
-import type { ControlApi } from "../control/control-api.ts";
+import type { ControlApi } from "../control/create-api.ts";
 import { type AddressRanges, isLoopback, readAddressRanges } from "../domain/network-address.ts";
 import { InterlockError } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";

@@ -2,8 +2,9 @@
 import type { z } from "zod";
 import type * as schemas from "../api/schemas.ts";
 import type * as tenantSchemas from "../api/tenant-schemas.ts";
-import type { ClaimedJob, RunDetails } from "../control/control-api.ts";
-import type { WorkflowInfo } from "../control/workflows/workflow-api.ts";
+import type { ClaimedJob } from "../control/jobs/offers.ts";
+import type { RunDetails } from "../control/runs/read-run.ts";
+import type { WorkflowInfo } from "../control/workflows/workflows.ts";
 import { type ApiKeyRecord, personOf } from "../domain/api-key.ts";
 import type { Approval } from "../domain/approval.ts";
 import { inputRecordKey } from "../domain/engine/keys.ts";

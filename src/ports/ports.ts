@@ -69,9 +69,9 @@ export type DefinitionJudge = {
 
 export type JudgeAnswer = Verdict | NotJudged;
 
-export type NotJudged =
+type NotJudged =
   /** As many definitions of this tenant wait as may. */
-  | { readonly kind: "tenant_busy" }
+  | { readonly kind: "too_many_requests"; readonly detail: string }
   /** As many wait as may, it took too long, or the thread ended. */
   | { readonly kind: "overloaded"; readonly cause: string };
 

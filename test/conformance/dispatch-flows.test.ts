@@ -44,9 +44,11 @@ describe.each(storeNames)("%s", (name) => {
       planes.push(plane);
     }
     const [plane] = planes as [ControlPlane];
-    await plane.api.createTenant("setup", tenant, {});
+    await plane.api.createTenant({ actor: "setup", tenant, settings: {} });
     const steps = { a: { topic: "work" }, b: { topic: "work", depends_on: ["a"] } };
-    expect((await plane.api.saveWorkflow(caller, { id: "w", risk: "high", steps })).kind).toBe("saved");
+    expect(
+      (await plane.api.saveWorkflow({ caller, definition: { id: "w", risk: "high", steps } })).kind,
+    ).toBe("saved");
     const handler = async ({ jobId }: { readonly jobId: string }) => {
       done.push(jobId);
       return {};

@@ -40,8 +40,8 @@ test("eight workloads have the same history on every store", async () => {
 const wanted = [
   ...["admitted", "replayed", "idempotency_key_reused", "max_concurrent_runs_reached", "workflow_not_found"],
   ...["accepted", "duplicate", "stale_claim", "extended", "lost"],
-  ...["decided", "approval_already_decided", "approval_changed", "cancelling", "already_ended", "deleted"],
-  ...["acquired", "busy", "released", "renewed", "not_owned"],
+  ...["decided", "approval_already_decided", "approval_changed", "cancelling", "run_ended", "deleted"],
+  ...["acquired", "lock_unavailable", "released", "renewed", "lock_not_owned"],
 ];
 
 test("other workloads have other histories", async () => {

@@ -239,7 +239,7 @@ async function expectChildren(scene: Scene, ended: Ended, statuses: readonly str
   expect(new Set(runs).size).toBe(runs.length);
   const seen = await Promise.all(runs.map(async (runId) => (await scene.ended(runId)).status));
   expect(seen).toEqual(statuses);
-  const listed = await scene.api.listRuns(scene.tenant, { limit: 100 });
+  const listed = await scene.api.listRuns({ tenant: scene.tenant, limit: 100 });
   if (listed.kind !== "listed") throw new Error(listed.kind);
   expect(listed.runs).toHaveLength(1 + runs.length);
 }

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { createMemoryStore, MemoryRecords } from "../../src/adapters/memory-store.ts";
 import type { RecordKind, RecordKinds } from "../../src/adapters/operations/records.ts";
 import { systemClock } from "../../src/adapters/system/system.ts";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { defaultStoreSettings, executeOn, type Store, storeFrom } from "../../src/ports/store.ts";
@@ -86,7 +86,7 @@ test("a result of a for_each costs as much at the end as at the beginning", asyn
   const steps = {
     it: { topic: "work", for_each: "input.items", max_parallel: 50, input: { order: "${item}" } },
   };
-  expect((await plane.api.saveWorkflow(caller, { id: "flow", steps })).kind).toBe("saved");
+  expect((await plane.api.saveWorkflow({ caller, definition: { id: "flow", steps } })).kind).toBe("saved");
   const input = { items: Array.from({ length: items }, (_, index) => `order-${index}`) };
   expect((await plane.api.startWorkflow({ caller, workflow: "flow", input })).kind).toBe("admitted");
   const costs: Cost[] = [];
@@ -96,7 +96,7 @@ test("a result of a for_each costs as much at the end as at the beginning", asyn
       const applied = new Promise<void>((resolve) => {
         hear = resolve;
       });
-      await plane.api.reportResult(caller, { jobId: job.jobId, token, outcome: "succeeded", output: {} });
+      await plane.api.reportResult({ caller, jobId: job.jobId, token, outcome: "succeeded", output: {} });
       await applied;
       costs.push({ ...cost });
     }

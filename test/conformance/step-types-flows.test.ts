@@ -46,7 +46,7 @@ describe.each(storeNames)("%s", (store) => {
     const done: number[] = [];
     here.worker(async ({ jobId, input }) => {
       open.add(jobId);
-      const ready = await here.api.listReadyJobs(here.tenant, "work", 100);
+      const ready = await here.api.listReadyJobs({ tenant: here.tenant, topic: "work", limit: 100 });
       if (ready.kind !== "listed") throw new PermanentFailure(ready.kind);
       for (const job of ready.jobs) open.add(job.jobId);
       most = Math.max(most, open.size);
@@ -101,12 +101,13 @@ describe.each(storeNames)("%s", (store) => {
     expect(siblings).toHaveLength(2);
     const beats = siblings.map(({ job, token }) => ({ jobId: job.jobId, token }));
     const answers = async () => {
-      const judged = await here.api.heartbeat(caller, "w", beats);
+      const judged = await here.api.heartbeat({ caller, worker: "w", beats });
       if (judged.kind !== "judged") throw new Error(judged.kind);
       return judged.answers.map((answer) => answer.kind === "extended" && answer.stop);
     };
     expect(await answers()).toEqual([false, false]);
-    await here.api.reportResult(caller, {
+    await here.api.reportResult({
+      caller,
       jobId: first?.job.jobId as never,
       token: first?.token as never,
       outcome: "failed",
@@ -265,7 +266,11 @@ describe.each(storeNames)("%s", (store) => {
 
     test("they share the slot of the root: with a limit of one nothing waits for ever", async () => {
       const here = scene();
-      const made = await here.api.createTenant("root", here.tenant, { maxConcurrentRuns: 1 });
+      const made = await here.api.createTenant({
+        actor: "root",
+        tenant: here.tenant,
+        settings: { maxConcurrentRuns: 1 },
+      });
       expect(made.kind).toBe("created");
       await saveChain(here, ["a", "b", "c"], { it: work() });
       here.worker(() => "done");
@@ -281,7 +286,7 @@ describe.each(storeNames)("%s", (store) => {
       await saveChain(here, ["a", "b", "c", "d"], { it: work() });
       const root = await here.start("a");
       const runs = await until("the third run", async () => {
-        const listed = await here.api.listRuns(here.tenant, { limit: 10 });
+        const listed = await here.api.listRuns({ tenant: here.tenant, limit: 10 });
         return listed.kind === "listed" && listed.runs.length === 3 ? listed.runs : undefined;
       });
       const deepest = runs.find(({ workflow }) => workflow === "c")?.runId as RunId;

@@ -110,13 +110,14 @@ describe.each(storeNames)("%s", (store) => {
       if (then === "cancel") {
         await scene.reaches(await scene.childOf(root, "call"), "it", "running");
         // Its answer dies with the process.
-        void scene.api.cancelRun(scene.caller, root, "no longer needed");
+        void scene.api.cancelRun({ caller: scene.caller, runId: root, reason: "no longer needed" });
       }
       await doomed.dead;
       await doomed.restart();
       scene.worker(job);
       // Whoever got no answer asks again.
-      if (then === "cancel") await scene.api.cancelRun(scene.caller, root, "no longer needed");
+      if (then === "cancel")
+        await scene.api.cancelRun({ caller: scene.caller, runId: root, reason: "no longer needed" });
       return { scene, root };
     }
   });
@@ -189,7 +190,7 @@ describe.each(storeNames)("%s", (store) => {
     here.worker(({ step }) => step, { concurrency: 100 });
     await until("all 250 have ended", async () => {
       const page = { limit: 1_000, status: "succeeded" } as const;
-      const listed = await here.api.listRuns(here.tenant, page);
+      const listed = await here.api.listRuns({ tenant: here.tenant, ...page });
       return listed.kind === "listed" && listed.runs.length === runs.length ? true : undefined;
     });
     await here.expectNothingOpen();
@@ -234,27 +235,36 @@ describe.each(storeNames)("%s", (store) => {
     }
     const kept = [await here.start("running"), await bystander.start("running")] as const;
     for (const id of ["status:running", "*", "all*", "a b", "../all", "run_00_*"]) {
-      const saved = await here.api.saveWorkflow(here.caller, { id, steps: { it: work() } });
+      const saved = await here.api.saveWorkflow({
+        caller: here.caller,
+        definition: { id, steps: { it: work() } },
+      });
       expect(saved, id).toMatchObject({ kind: "invalid", problems: [{ path: "id" }] });
     }
     for (const id of ["all", "status:running", "*", "run_00_*"] as RunId[]) {
       const { api, caller, tenant } = here;
       const refusals = [
-        () => api.getRun(tenant, id),
-        () => api.cancelRun(caller, id, "all of them"),
-        () => api.deleteRun(caller, id),
+        () => api.getRun({ tenant, runId: id }),
+        () => api.cancelRun({ caller, runId: id, reason: "all of them" }),
+        () => api.deleteRun({ caller, runId: id }),
         () => api.decideApproval({ caller, approvalId: id, decision: "approved" }),
-        () => api.removeWorkflow(caller, `${id}.`),
+        () => api.removeWorkflow({ caller, id: `${id}.` }),
       ];
       for (const refusal of refusals) expect(await kindOf(refusal), id).toMatch(/not_found|invalid_request/);
     }
-    const mine = await here.api.listRuns(here.tenant, { limit: 10 });
+    const mine = await here.api.listRuns({ tenant: here.tenant, limit: 10 });
     expect(mine).toMatchObject({ kind: "listed", runs: [{ runId: kept[0] }] });
     here.worker(({ step }) => step);
     expect((await here.ended(await here.start("all"))).status).toBe("succeeded");
-    expect(await here.api.removeWorkflow(here.caller, "all")).toMatchObject({ kind: "removed" });
-    expect(await here.api.getWorkflow(here.tenant, "running")).toMatchObject({ kind: "workflow" });
-    expect(await bystander.api.getWorkflow(bystander.tenant, "all")).toMatchObject({ kind: "workflow" });
+    expect(await here.api.removeWorkflow({ caller: here.caller, id: "all" })).toMatchObject({
+      kind: "removed",
+    });
+    expect(await here.api.getWorkflow({ tenant: here.tenant, id: "running" })).toMatchObject({
+      kind: "workflow",
+    });
+    expect(await bystander.api.getWorkflow({ tenant: bystander.tenant, id: "all" })).toMatchObject({
+      kind: "workflow",
+    });
     expect((await here.header(kept[0])).status).toBe("waiting");
     expect((await bystander.header(kept[1])).status).toBe("waiting");
   });
@@ -274,7 +284,7 @@ async function kindOf(ask: () => Promise<{ readonly kind: string }>): Promise<st
 }
 
 async function runsOf(scene: Scene): Promise<readonly RunId[]> {
-  const listed = await scene.api.listRuns(scene.tenant, { limit: 100 });
+  const listed = await scene.api.listRuns({ tenant: scene.tenant, limit: 100 });
   if (listed.kind !== "listed") throw new Error(listed.kind);
   return listed.runs.map(({ runId }) => runId);
 }

@@ -175,7 +175,11 @@ describe.each(storeNames)("%s", (store) => {
 
   test("under the strategy retry items and children come to their end, too", async () => {
     const here = scene();
-    const made = await here.api.createTenant("root", here.tenant, { resultsStrategy: "retry" });
+    const made = await here.api.createTenant({
+      actor: "root",
+      tenant: here.tenant,
+      settings: { resultsStrategy: "retry" },
+    });
     expect(made.kind).toBe("created");
     await here.save("child", { each: work({ for_each: "input.items", input: { n: "${item}" } }) });
     await here.save("flow", {

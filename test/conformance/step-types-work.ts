@@ -29,7 +29,10 @@ async function cancelWhile(scene: Scene, runId: RunId, step: string): Promise<vo
 }
 
 async function expectJob(scene: Scene, jobId: string, state: string): Promise<void> {
-  expect(await scene.api.getJob(scene.tenant, jobId as JobId)).toMatchObject({ kind: "job", job: { state } });
+  expect(await scene.api.getJob({ tenant: scene.tenant, jobId: jobId as JobId })).toMatchObject({
+    kind: "job",
+    job: { state },
+  });
 }
 
 const workerSteps: Steps = { it: work({ input: { n: 7 } }), after: work({ depends_on: ["it"] }) };

@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import type { Config } from "../../src/config.ts";
-import type { ControlApi } from "../../src/control/control-api.ts";
+import type { ControlApi } from "../../src/control/create-api.ts";
 import type { InProcessJob } from "../../src/control/jobs/in-process-worker.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import { readStepRecord, type StepRecord, untouched } from "../../src/domain/engine/records.ts";
@@ -217,7 +217,7 @@ export class Scene {
   }
 
   async save(id: string, steps: Steps, more: { readonly [field: string]: JsonValue } = {}): Promise<void> {
-    const answer = await this.api.saveWorkflow(this.caller, { id, steps, ...more });
+    const answer = await this.api.saveWorkflow({ caller: this.caller, definition: { id, steps, ...more } });
     if (answer.kind !== "saved") throw new Error(JSON.stringify(answer));
   }
 
@@ -281,7 +281,7 @@ export class Scene {
   }
 
   async cancel(runId: RunId): Promise<void> {
-    const answer = await this.api.cancelRun(this.caller, runId, "no longer needed");
+    const answer = await this.api.cancelRun({ caller: this.caller, runId, reason: "no longer needed" });
     if (answer.kind !== "cancelling") throw new Error(JSON.stringify(answer));
   }
 
@@ -294,14 +294,14 @@ export class Scene {
   }
 
   async described(runId: RunId): Promise<Ended> {
-    const answer = await this.api.getRun(this.tenant, runId);
+    const answer = await this.api.getRun({ tenant: this.tenant, runId });
     if (answer.kind !== "run" || answer.run.definition === undefined) throw new Error(answer.kind);
     const { definition, header, records } = answer.run;
     return { ...describeRun(definition, header, records), commits: await this.commits(runId) };
   }
 
   async commits(runId: RunId): Promise<readonly (readonly Event[])[]> {
-    const answer = await this.api.readTimeline(this.tenant, runId, { after: 0, limit: 1_000 });
+    const answer = await this.api.readTimeline({ tenant: this.tenant, runId, after: 0, limit: 1_000 });
     if (answer.kind !== "timeline") throw new Error(answer.kind);
     return answer.rows.map(({ body }) => JSON.parse(body) as readonly Event[]);
   }
@@ -312,10 +312,16 @@ export class Scene {
     const active = await world.store.countActive({ tenant }, call);
     expect(active).toMatchObject({ active: 0 });
     for (const topic of topics) {
-      expect(await this.api.listReadyJobs(tenant, topic, 10)).toMatchObject({ kind: "listed", jobs: [] });
+      expect(await this.api.listReadyJobs({ tenant, topic, limit: 10 })).toMatchObject({
+        kind: "listed",
+        jobs: [],
+      });
     }
     const page = { limit: 10, state: "pending" } as const;
-    expect(await this.api.listApprovals(tenant, page)).toMatchObject({ kind: "listed", approvals: [] });
+    expect(await this.api.listApprovals({ tenant, ...page })).toMatchObject({
+      kind: "listed",
+      approvals: [],
+    });
   }
 
   /** Waits until the worker is told to stop, or all is over. Most work that hangs hears of it like this. */

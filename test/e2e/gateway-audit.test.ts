@@ -121,7 +121,7 @@ test("refused changes stand in the trail of who asked, and those without a key i
   await world.ask("GET", "/api/v1/workflows", { key: world.acme.worker });
   await world.gateway.close();
   const refusals = async (tenant: typeof acme) => {
-    const read = await world.plane.api.readEvents(tenant, { after: 0, limit: 1_000 });
+    const read = await world.plane.api.readEvents({ tenant, after: 0, limit: 1_000 });
     if (read.kind !== "events") throw new Error(read.kind);
     const rows = read.events.filter(({ subject }) => subject.startsWith("refusal/"));
     return rows.map(({ detail }) => detail.replaceAll(/\S+Z | by .*/g, "")).join(" ");
@@ -196,15 +196,15 @@ describe("one byte", () => {
       });
     const first = await open();
     for (const id of ["a", "b", "c"])
-      await first.api.saveWorkflow({ tenant: acme, actor: "ann" }, workflow(id));
-    expect(await first.api.verifyTrail(acme)).toMatchObject({ status: "intact" });
+      await first.api.saveWorkflow({ caller: { tenant: acme, actor: "ann" }, definition: workflow(id) });
+    expect(await first.api.verifyTrail({ tenant: acme })).toMatchObject({ status: "intact" });
     await first.close();
     const database = (await loadDriver())(join(directory, "interlock.db"), { readOnly: false });
     database.exec("UPDATE event SET value = replace(value, '\"ann\"', '\"eve\"')");
     database.exec("DELETE FROM document WHERE scope = 'acme/seal'");
     database.close();
     const later = await open();
-    const verdict = await later.api.verifyTrail(acme);
+    const verdict = await later.api.verifyTrail({ tenant: acme });
     expect(verdict).toMatchObject({ status: "broken", anchored: { state: "different" } });
     await later.close();
   });

@@ -39,7 +39,7 @@ async function startProcess(store: Store, overrides: Partial<Config>): Promise<P
     ...plane.api,
     async authenticate(...given: Parameters<ControlPlane["api"]["authenticate"]>) {
       const answer = await plane.api.authenticate(...given);
-      if (answer.kind === "authenticated") authenticated.add(given[0]);
+      if (answer.kind === "authenticated") authenticated.add(given[0].text);
       return answer;
     },
   };
@@ -55,7 +55,7 @@ async function openWorld(kind: "sqlite" | "redis", overrides: Partial<Config> = 
   const opened = kind === "sqlite" ? await sharedSqlite() : await redisTwice();
   const first = await startProcess(opened.stores[0], overrides);
   const second = await startProcess(opened.stores[1], overrides);
-  await first.plane.api.createTenant("setup", acme, {});
+  await first.plane.api.createTenant({ actor: "setup", tenant: acme, settings: {} });
   return {
     first,
     second,
@@ -159,7 +159,9 @@ describe.each(["sqlite", "redis"] as const)("on %s, a key that is revoked while 
       );
       const { api } = world[revoker].plane;
       for (const { key } of begun) {
-        expect(await api.revokeKey("root", key.tenant, key.keyId)).toEqual({ kind: "revoked" });
+        expect(await api.revokeKey({ by: "root", tenant: key.tenant, keyId: key.keyId })).toEqual({
+          kind: "revoked",
+        });
       }
       if (revoker === "second") await systemClock.sleep(keepMs + 1);
       const statuses = await Promise.all(
@@ -173,7 +175,13 @@ describe.each(["sqlite", "redis"] as const)("on %s, a key that is revoked while 
   test("that expires meanwhile ends it, too", async () => {
     const { first } = world;
     const expiresAtMs = systemClock.wallMs() + 1_000;
-    const made = await first.plane.api.createKey("root", acme, { role: "admin", name: "brief", expiresAtMs });
+    const made = await first.plane.api.createKey({
+      by: "root",
+      tenant: acme,
+      role: "admin",
+      name: "brief",
+      expiresAtMs,
+    });
     if (made.kind !== "created") throw new Error(made.kind);
     const slow = await beginSlowly(first, rowOf("createKey"), made.text);
     await vi.waitFor(() => expect(systemClock.wallMs()).toBeGreaterThan(expiresAtMs + 200), {
@@ -199,16 +207,18 @@ describe.each(["sqlite", "redis"] as const)("on %s, a key that another gateway s
   const compared = ["createKey", "saveWorkflow", "setPool", "setTopic", "acquireLock", "startRun"] as const;
   test.each(compared)("does not %s from the moment of its revocation on", async (operation) => {
     const { first, second } = world;
-    await first.plane.api.saveWorkflow(
-      { tenant: acme, actor: "setup" },
-      {
+    await first.plane.api.saveWorkflow({
+      caller: { tenant: acme, actor: "setup" },
+      definition: {
         ...{ id: "simple", name: "Simple" },
         steps: { one: { type: "worker", topic: "work" } },
       },
-    );
+    });
     const { key, text } = await keyFor(first, rowOf(operation));
     const slow = await beginSlowly(first, rowOf(operation), text);
-    expect(await second.plane.api.revokeKey("root", acme, key.keyId)).toEqual({ kind: "revoked" });
+    expect(await second.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId })).toEqual({
+      kind: "revoked",
+    });
     expect(await slow.finish()).toBe(401);
   });
 
@@ -216,10 +226,12 @@ describe.each(["sqlite", "redis"] as const)("on %s, a key that another gateway s
     const { first, second } = world;
     const { key, text } = await keyFor(first, rowOf("createKey"));
     const slow = await beginSlowly(first, rowOf("createKey"), text);
-    await second.plane.api.revokeKey("root", acme, key.keyId);
+    await second.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId });
     for (let index = 0; index < 101; index += 1) {
       const other = await makeKey(second.plane, acme, "viewer");
-      expect(await second.plane.api.revokeKey("root", acme, other.key.keyId)).toEqual({ kind: "revoked" });
+      expect(await second.plane.api.revokeKey({ by: "root", tenant: acme, keyId: other.key.keyId })).toEqual({
+        kind: "revoked",
+      });
     }
     expect(await slow.finish()).toBe(401);
   });
@@ -228,10 +240,13 @@ describe.each(["sqlite", "redis"] as const)("on %s, a key that another gateway s
     const { first, second } = world;
     const { key, text } = await makeKey(first.plane, platformTenant, "platform");
     expect((await ask(first, "GET", "/api/v1/tenants", text)).status).toBe(200);
-    await second.plane.api.revokeKey("root", platformTenant, key.keyId);
+    await second.plane.api.revokeKey({ by: "root", tenant: platformTenant, keyId: key.keyId });
     expect((await ask(first, "PATCH", "/api/v1/tenants/acme", text, { stopped: true })).status).toBe(401);
     expect((await ask(first, "DELETE", "/api/v1/tenants/acme", text)).status).toBe(401);
-    expect(await first.plane.api.getTenant(acme)).toMatchObject({ kind: "tenant", record: { settings: {} } });
+    expect(await first.plane.api.getTenant({ tenant: acme })).toMatchObject({
+      kind: "tenant",
+      record: { settings: {} },
+    });
   });
 });
 
@@ -247,15 +262,15 @@ describe.each(["sqlite", "redis"] as const)("on %s, a tenant that is removed", (
   const create = (tenant: string) =>
     ask(world.first, "POST", "/api/v1/tenants", root, { id: tenant, quotas: { api_keys: 2_000 } });
   const isGood = async (process: Process, text: string) =>
-    (await process.plane.api.authenticate(text, "stored")).kind === "authenticated";
+    (await process.plane.api.authenticate({ text, from: "stored" })).kind === "authenticated";
 
   test("leaves none of 1,100 keys behind, and none of them makes another", async () => {
     await create("crowd");
     const crowd = "crowd" as TenantId;
     const options = { role: "admin", name: "one of many" } as const;
-    const made = (await inGroups(1_100, () => world.first.plane.api.createKey("setup", crowd, options))).map(
-      (answer) => (answer.kind === "created" ? answer.text : ""),
-    );
+    const made = (
+      await inGroups(1_100, () => world.first.plane.api.createKey({ by: "setup", tenant: crowd, ...options }))
+    ).map((answer) => (answer.kind === "created" ? answer.text : ""));
     expect(new Set(made).size).toBe(1_100);
     const pages = await readAllKeys(world.first, root, "crowd");
     expect(pages).toHaveLength(1_100);
@@ -297,16 +312,19 @@ describe.each(["sqlite", "redis"] as const)("on %s, a tenant that is removed", (
     await Promise.all(makers);
     const good = await inGroups(made.length, (index) => isGood(world.second, made[index] ?? ""));
     expect(good.filter(Boolean)).toEqual([]);
-    expect(await world.first.plane.api.listKeys(busy)).toMatchObject({ kind: "listed", keys: [] });
+    expect(await world.first.plane.api.listKeys({ tenant: busy })).toMatchObject({
+      kind: "listed",
+      keys: [],
+    });
   });
 
   test("has no key any more that works after a removal that died half-way", async () => {
     await create("half");
     const half = "half" as TenantId;
     const { text } = await makeKey(world.first.plane, half, "admin");
-    const record = await world.first.plane.api.getTenant(half);
+    const record = await world.first.plane.api.getTenant({ tenant: half });
     if (record.kind !== "tenant") throw new Error(record.kind);
-    await world.first.plane.api.changeTenant("root", half, { removed: true });
+    await world.first.plane.api.changeTenant({ actor: "root", tenant: half, changes: { removed: true } });
     expect(await isGood(world.second, text)).toBe(false);
     expect((await ask(world.first, "DELETE", "/api/v1/tenants/half", root)).status).toBe(204);
   });

@@ -212,7 +212,7 @@ describe("whoever waits", () => {
     await ask({ resource: "r", ttl_ms: 60_000 });
     const waiting = ask({ resource: "r", wait_ms: 60_000 });
     await eventually("somebody queues", async () => {
-      const found = await own.plane.api.inspectLock(acme, "r");
+      const found = await own.plane.api.inspectLock({ tenant: acme, resource: "r" });
       return found.kind === "held" && found.waiting === 1;
     });
     await own.close();
@@ -226,7 +226,7 @@ describe("whoever waits", () => {
       await ask({ resource: "r", ttl_ms: 60_000 });
       const waiting = ask({ resource: "r", wait_ms: 500 });
       await eventually("somebody queues", async () => {
-        const found = await own.plane.api.inspectLock(acme, "r");
+        const found = await own.plane.api.inspectLock({ tenant: acme, resource: "r" });
         return found.kind === "held" && found.waiting === 1;
       });
       expectProblem(rowOf("acquireLock"), await ask({ resource: "other", wait_ms: 500 }), "overloaded");

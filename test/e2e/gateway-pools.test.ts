@@ -160,7 +160,11 @@ describe("a pool", () => {
     expect((await admin("PUT", "pools/long", { topics: ["a b"] })).status).toBe(400);
     expect((await admin("GET", "pools/long")).status).toBe(404);
     for (let index = 0; index < 200; index += 1) {
-      await world.plane.api.setTopic({ tenant: world.globex.admin.key.tenant, actor: "t" }, `t${index}`, 1);
+      await world.plane.api.setTopic({
+        caller: { tenant: world.globex.admin.key.tenant, actor: "t" },
+        name: `t${index}`,
+        maxRunning: 1,
+      });
     }
     const beyond = await world.ask("PUT", "/api/v1/topics/t200", {
       key: world.globex.admin,

@@ -60,8 +60,10 @@ afterAll(async () => {
 });
 
 async function keyOf(tenant: string, role: KeyRole): Promise<string> {
-  await left.plane.api.createTenant("setup", tenant as TenantId, {});
-  const made = await left.plane.api.createKey("setup", tenant as TenantId, {
+  await left.plane.api.createTenant({ actor: "setup", tenant: tenant as TenantId, settings: {} });
+  const made = await left.plane.api.createKey({
+    by: "setup",
+    tenant: tenant as TenantId,
     role,
     name: `${role} of ${tenant}`,
   });
@@ -259,7 +261,7 @@ test("an unknown key and a wrong secret take the same time to refuse", async () 
     for (const kind of order) {
       const text = texts[kind](round);
       const startedMs = performance.now();
-      expect((await right.plane.api.authenticate(text)).kind).toBe("refused");
+      expect((await right.plane.api.authenticate({ text })).kind).toBe("refused");
       times[kind].push(performance.now() - startedMs);
     }
   }
@@ -282,7 +284,12 @@ function chanceOfMore(left: readonly number[], right: readonly number[]): number
 }
 
 test("platform keys of one gateway are revoked for the other within seconds", async () => {
-  const made = await left.plane.api.createKey("setup", platformTenant, { role: "platform", name: "short" });
+  const made = await left.plane.api.createKey({
+    by: "setup",
+    tenant: platformTenant,
+    role: "platform",
+    name: "short",
+  });
   if (made.kind !== "created") throw new Error(made.kind);
   const client = clientOf(right, made.text);
   expect((await client.status()).role).toBe("platform");

@@ -142,7 +142,7 @@ test("its three entries load, and a workflow runs to its end inside a program", 
      const plane = await createControlPlane({ overrides: { "store.dataDirectory": "embedded-data" } });
      const tenant = parseTenantId("acme");
      const caller = { tenant, actor: "a" };
-     await plane.api.saveWorkflow(caller, { id: "w", steps: { only: { topic: "t" } } });
+     await plane.api.saveWorkflow({ caller, definition: { id: "w", steps: { only: { topic: "t" } } } });
      const done = new Promise((resolve) => {
        plane.startWorker({ tenant, name: "n", topics: ["t"], concurrency: 1, handler: (job) => (resolve(), job.input) });
      });

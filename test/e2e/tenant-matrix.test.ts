@@ -27,7 +27,7 @@ beforeAll(async () => {
   world = await openGatewayWorld({ "gateway.failedAuthenticationsPerMinute": 100_000 });
   things = await makeForeignThings(world);
   revoked = await makeKey(world.plane, globex, "admin");
-  await world.plane.api.revokeKey("setup", globex, revoked.key.keyId);
+  await world.plane.api.revokeKey({ by: "setup", tenant: globex, keyId: revoked.key.keyId });
   for (const row of paged) {
     const path = pathOf(row);
     const { json } = await world.ask("GET", `${path}?limit=1`, { key: world.acme.admin });

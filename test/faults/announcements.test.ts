@@ -38,8 +38,8 @@ beforeAll(async () => {
       ports: { log: silentLog, instance },
     });
   [p, q] = [await open("p"), await open("q")];
-  await p.api.createTenant("ann", tenant, {});
-  await p.api.saveWorkflow(caller, { id: "greet", steps: { hello: { topic: "greetings" } } });
+  await p.api.createTenant({ actor: "ann", tenant, settings: {} });
+  await p.api.saveWorkflow({ caller, definition: { id: "greet", steps: { hello: { topic: "greetings" } } } });
 });
 afterAll(async () => {
   await Promise.all([p?.close(), q?.close()]);
@@ -55,7 +55,7 @@ async function sooner<Value>(work: () => Promise<Value>): Promise<Value> {
 }
 
 test("a stream of one process tells of a run that another has started", async () => {
-  const followed = await q.api.followEvents(tenant, { kind: "now" });
+  const followed = await q.api.followEvents({ tenant, start: { kind: "now" } });
   if (followed.kind !== "open") throw new Error(followed.kind);
   const next = followed.feed.next();
   const started = await p.api.startWorkflow({ caller, workflow: "greet", input: {} });
@@ -70,9 +70,9 @@ test("whoever queues for a lock in one process has it at once when another relea
   const held = await p.api.acquireLock(terms);
   if (held.kind !== "acquired") throw new Error(held.kind);
   const waiting = q.api.acquireLock(terms);
-  await expect.poll(() => p.api.inspectLock(tenant, "report")).toMatchObject({ waiting: 1 });
+  await expect.poll(() => p.api.inspectLock({ tenant, resource: "report" })).toMatchObject({ waiting: 1 });
   const got = await sooner(async () => {
-    await p.api.releaseLock(tenant, { resource: "report", token: held.token });
+    await p.api.releaseLock({ tenant, resource: "report", token: held.token });
     return waiting;
   });
   expect(got.kind).toBe("acquired");
@@ -81,8 +81,8 @@ test("whoever queues for a lock in one process has it at once when another relea
 test("a job put up by one process is claimed for a worker that waits at another", async () => {
   const poll = { caller, worker: "w", topics: ["elsewhere"], pollId: "1", places: 1, waitMs: 20_000 };
   const polled = q.api.pollJobs(poll);
-  await expect.poll(() => q.api.listWorkers(tenant)).toMatchObject([{ worker: "w" }]);
-  await p.api.saveWorkflow(caller, { id: "far", steps: { only: { topic: "elsewhere" } } });
+  await expect.poll(() => q.api.listWorkers({ tenant })).toMatchObject([{ worker: "w" }]);
+  await p.api.saveWorkflow({ caller, definition: { id: "far", steps: { only: { topic: "elsewhere" } } } });
   const started = await p.api.startWorkflow({ caller, workflow: "far", input: {} });
   if (started.kind !== "admitted") throw new Error(started.kind);
   const answer = await sooner(() => polled);
@@ -93,7 +93,8 @@ test("the workers that one process sees are listed by the other, by name once", 
   const left = new AbortController();
   const poll = { caller, worker: "seen by p", topics: ["t"], pollId: "2", places: 1, waitMs: 20_000 };
   const polled = p.api.pollJobs(poll, left.signal);
-  const named = async () => (await q.api.listWorkers(tenant)).filter(({ worker }) => worker === "seen by p");
+  const named = async () =>
+    (await q.api.listWorkers({ tenant })).filter(({ worker }) => worker === "seen by p");
   await expect.poll(named, { timeout: 15_000 }).toMatchObject([{ topics: ["t"], places: 1 }]);
   left.abort();
   await polled;

@@ -1,7 +1,7 @@
 // Whole flows on every real store: two hundred results of one run at once, and runs that outlive the process that began them.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import { type ControlPlane, createControlPlane, type RunId, type TenantId } from "../../src/index.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { silentLog } from "../support/silent-log.ts";
@@ -37,7 +37,7 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
 
   async function started(plane: ControlPlane, tenant: TenantId, id: string, steps: object): Promise<RunId> {
     const caller = { tenant, actor: "ann" };
-    expect((await plane.api.saveWorkflow(caller, { id, steps } as never)).kind).toBe("saved");
+    expect((await plane.api.saveWorkflow({ caller, definition: { id, steps } as never })).kind).toBe("saved");
     const answer = await plane.api.startWorkflow({ caller, workflow: id, input: {} });
     if (answer.kind !== "admitted") throw new Error(answer.kind);
     return answer.runId;
@@ -73,10 +73,13 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
     const before = metrics.total("lock_busy_retries_total");
     const answers = await Promise.all(
       jobs.map(({ job, token }, index) =>
-        (index % 2 === 0 ? p : q).api.reportResult(
-          { tenant, actor: "worker:w" },
-          { jobId: job.jobId, token, outcome: "succeeded", output: index },
-        ),
+        (index % 2 === 0 ? p : q).api.reportResult({
+          caller: { tenant, actor: "worker:w" },
+          jobId: job.jobId,
+          token,
+          outcome: "succeeded",
+          output: index,
+        }),
       ),
     );
     expect(answers.filter(({ kind }) => kind === "accepted")).toHaveLength(amount);
@@ -98,14 +101,16 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
   test("two hundred results under the strategy retry are all applied, too, by waiting", async () => {
     const tenant = `retry-${name}` as TenantId;
     const plane = await open();
-    expect((await plane.api.createTenant("root", tenant, { resultsStrategy: "retry" })).kind).toBe("created");
+    expect(
+      (await plane.api.createTenant({ actor: "root", tenant, settings: { resultsStrategy: "retry" } })).kind,
+    ).toBe("created");
     const runId = await started(plane, tenant, "wide", wide);
     const jobs = await claimed(plane, tenant, amount);
     const caller = { tenant, actor: "worker:w" };
     const reports = jobs.map(async ({ job, token }) => {
       const report = { jobId: job.jobId, token, outcome: "succeeded" } as const;
       for (;;) {
-        const answer = await plane.api.reportResult(caller, report);
+        const answer = await plane.api.reportResult({ caller, ...report });
         if (answer.kind !== "run_busy") return answer.kind;
         expect(answer.retryAfterMs).toBeGreaterThanOrEqual(350);
         expect(answer.retryAfterMs).toBeLessThanOrEqual(650);

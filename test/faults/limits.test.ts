@@ -81,7 +81,9 @@ describe.each(["sqlite", "redis"] as const)("%s", (name) => {
     const steps = Object.fromEntries(
       Array.from({ length: amount }, (_, index) => [`s${index}`, { type: "worker", topic: "work" }]),
     );
-    expect((await plane.api.saveWorkflow(caller, { id: `w${amount}`, steps })).kind).toBe("saved");
+    expect((await plane.api.saveWorkflow({ caller, definition: { id: `w${amount}`, steps } })).kind).toBe(
+      "saved",
+    );
     const answer = await plane.api.startWorkflow({ caller, workflow: `w${amount}`, input: {} });
     if (answer.kind !== "admitted") throw new Error(answer.kind);
     return answer.runId;

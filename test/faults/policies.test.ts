@@ -1,6 +1,6 @@
 // Policies and canaries of two processes on one Redis and one NATS: a change acts everywhere within 5 s, and samples are shared.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import { armOf } from "../../src/domain/policy.ts";
 import type { RunId } from "../../src/domain/run.ts";
@@ -36,8 +36,8 @@ beforeAll(async () => {
     });
   // The first only serves requests, the second also judges: it knows of the first's samples by hearing of them.
   [p, q] = [await open("p", "gateway"), await open("q", "gateway,engine,scheduler")];
-  await p.api.createTenant("ann", tenant, {});
-  await p.api.saveWorkflow(caller, { id: "one", steps: { only: { topic: "work" } } });
+  await p.api.createTenant({ actor: "ann", tenant, settings: {} });
+  await p.api.saveWorkflow({ caller, definition: { id: "one", steps: { only: { topic: "work" } } } });
 });
 afterAll(async () => {
   await Promise.all([p?.close(), q?.close()]);
@@ -74,7 +74,7 @@ async function occupy(runId: RunId): Promise<void> {
 }
 
 async function report(plane: ControlPlane, { job: { job, token } }: { readonly job: ClaimedJob }) {
-  return plane.api.reportResult(caller, { jobId: job.jobId, token, outcome: "succeeded", output: 1 });
+  return plane.api.reportResult({ caller, jobId: job.jobId, token, outcome: "succeeded", output: 1 });
 }
 
 test("what one process sets acts in the other within 5 s, and so does taking it back", async () => {
@@ -86,7 +86,9 @@ test("what one process sets acts in the other within 5 s, and so does taking it 
   };
   expect(await answered()).toBe("accepted");
   const setMs = performance.now();
-  const set = await p.api.rollOut("ann", undefined, {
+  const set = await p.api.rollOut({
+    actor: "ann",
+    tenant: undefined,
     policies: { "results.strategy": "retry" },
     percent: 99.9,
   });
@@ -94,13 +96,14 @@ test("what one process sets acts in the other within 5 s, and so does taking it 
   await expect.poll(answered, { timeout: 5_000, interval: 50 }).toBe("run_busy");
   expect(performance.now() - setMs).toBeLessThan(5_000);
   const backMs = performance.now();
-  expect((await p.api.removeRollout("ann", undefined)).kind).toBe("policies");
+  expect((await p.api.removeRollout({ actor: "ann", tenant: undefined })).kind).toBe("policies");
   await expect.poll(answered, { timeout: 5_000, interval: 50 }).toBe("accepted");
   expect(performance.now() - backMs).toBeLessThan(5_000);
 });
 
 test("a canary is judged by the samples of all processes, one of which would not be enough", async () => {
-  const started = await p.api.startCanary("ann", {
+  const started = await p.api.startCanary({
+    actor: "ann",
     tenant,
     policies: { "results.strategy": "retry", "results.wait": "fixed" },
     percent: 50,
@@ -114,7 +117,7 @@ test("a canary is judged by the samples of all processes, one of which would not
   const { id } = started.status.canary;
   const arms = { canary: { p: 0, q: 0 }, control: { p: 0, q: 0 } };
   const stateOf = async () => {
-    const answer = await p.api.getCanary(id);
+    const answer = await p.api.getCanary({ id });
     return answer.kind === "canary" ? answer.status : undefined;
   };
   // Twenty of each side a process, in four windows: p or q alone has too few.
@@ -141,6 +144,6 @@ test("a canary is judged by the samples of all processes, one of which would not
   expect(control?.results).toBeGreaterThanOrEqual(30);
   // More than either process has taken itself, and never more than both.
   expect(canary?.results).toBeLessThanOrEqual(2 * each);
-  const policies = await p.api.getPolicies(tenant);
+  const policies = await p.api.getPolicies({ tenant });
   expect(policies.kind === "policies" && policies.view.own).toEqual({ policies: {} });
 });

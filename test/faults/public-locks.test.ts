@@ -1,6 +1,6 @@
 // Public locks of two processes on a real Redis: one holder at a time, first come first served, also across a hang of the server.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { AcquireLockAnswer } from "../../src/control/locks/lock-api.ts";
+import type { AcquireLockAnswer } from "../../src/control/locks/acquire-public-lock.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { type RedisServer, startRedisServer } from "../../src/drills/servers/start-servers.ts";
@@ -48,7 +48,7 @@ const acquire = (index: number, resource: string, waitMs = 30_000): Promise<Acqu
 async function queued(resource: string, count: number): Promise<void> {
   const deadlineMs = performance.now() + 5_000;
   for (;;) {
-    const found = await planeOf(0).api.inspectLock(tenant, resource);
+    const found = await planeOf(0).api.inspectLock({ tenant, resource });
     if (found.kind === "held" && found.waiting === count) return;
     if (performance.now() > deadlineMs)
       throw new Error(`${JSON.stringify(found)} instead of ${count} waiting`);
@@ -75,7 +75,7 @@ test("users of two processes have the lock one after the other, in the order in 
       });
       holders -= 1;
       const { token } = answer;
-      expect(await planeOf(index).api.releaseLock(tenant, { resource: "shared", token })).toEqual({
+      expect(await planeOf(index).api.releaseLock({ tenant, resource: "shared", token })).toEqual({
         kind: "released",
       });
     };
@@ -83,7 +83,7 @@ test("users of two processes have the lock one after the other, in the order in 
     await queued("shared", index);
   }
   const { token } = first;
-  await planeOf(0).api.releaseLock(tenant, { resource: "shared", token });
+  await planeOf(0).api.releaseLock({ tenant, resource: "shared", token });
   await Promise.all(users);
   expect(order).toEqual(Array.from({ length: 10 }, (_, index) => index + 1));
   expect(fences).toEqual([...fences].sort((left, right) => left - right));
@@ -98,16 +98,16 @@ test("a server that hangs makes nobody believe in a lock, and those who waited o
   try {
     // The calls take 300 ms to be called unknown, and twice that to be given up.
     const answer = await acquire(0, "other", 0);
-    expect(answer.kind).toBe("unknown");
+    expect(answer.kind).toBe("lock_outcome_unknown");
   } finally {
     server.resume();
   }
   const { token } = first;
   await expect
-    .poll(() => planeOf(0).api.releaseLock(tenant, { resource: "hung", token }), { timeout: 5_000 })
+    .poll(() => planeOf(0).api.releaseLock({ tenant, resource: "hung", token }), { timeout: 5_000 })
     .toEqual({ kind: "released" });
   const second = await waiting;
-  if (second.kind === "unknown") {
+  if (second.kind === "lock_outcome_unknown") {
     // It was told that it does not know: with its token it finds out.
     const again = await planeOf(0).api.acquireLock({
       ...{ caller, resource: "hung", ttlMs: 20_000, waitMs: 5_000, wait: "queue" },

@@ -13,7 +13,7 @@ export function watchRows({ plane }: GatewayWorld): RowWatch {
   const newRows = async () => {
     const rows = await Promise.all(
       tenants.map(async (tenant) => {
-        const answer = await plane.api.readEvents(tenant, { after: seen.get(tenant) ?? 0, limit: 500 });
+        const answer = await plane.api.readEvents({ tenant, after: seen.get(tenant) ?? 0, limit: 500 });
         if (answer.kind !== "events") return [];
         seen.set(tenant, Math.max(seen.get(tenant) ?? 0, answer.events.at(-1)?.sequence ?? 0));
         return answer.events;

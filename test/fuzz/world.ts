@@ -29,7 +29,7 @@ export async function openFuzzWorld(storeName: StoreName = "sqlite"): Promise<Fu
   );
   const things = await makeThings(gateway);
   const revoked = await makeKey(gateway.plane, acme, "admin");
-  await gateway.plane.api.revokeKey("setup", acme, revoked.key.keyId);
+  await gateway.plane.api.revokeKey({ by: "setup", tenant: acme, keyId: revoked.key.keyId });
   const knowledge = createKnowledge();
   for (const [kind, value] of [
     ["workflow", "simple"],
@@ -78,7 +78,11 @@ let rounds = 0;
 async function replenish({ ask, acme: keys, plane }: GatewayWorld, knowledge: Knowledge): Promise<void> {
   rounds += 1;
   for (const tenant of [acme, globex]) {
-    await plane.api.changeTenant("setup", tenant, { stopped: undefined, maxConcurrentRuns: undefined });
+    await plane.api.changeTenant({
+      actor: "setup",
+      tenant,
+      changes: { stopped: undefined, maxConcurrentRuns: undefined },
+    });
   }
   await cancelSome({ ask, keys });
   for (const [id, steps] of [

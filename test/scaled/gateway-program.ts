@@ -99,7 +99,7 @@ const world = await openGatewayWorld(
 );
 const things = await makeThings(world);
 const revoked = await makeKey(world.plane, acme, "admin");
-await world.plane.api.revokeKey("setup", acme, revoked.key.keyId);
+await world.plane.api.revokeKey({ by: "setup", tenant: acme, keyId: revoked.key.keyId });
 setInterval(tick, tickMs);
 const keys = Object.fromEntries(Object.entries(world.acme).map(([role, { text }]) => [role, text]));
 say({

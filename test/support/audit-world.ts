@@ -24,7 +24,7 @@ export async function write(flow: FlowWorld, count: number, tenant: TenantId = a
 export async function verify(flow: FlowWorld, plane: FlowPlane, expect?: string): Promise<TrailVerdict> {
   const [sequence, hash = ""] = expect?.split(":") ?? [];
   const head = expect === undefined ? undefined : { sequence: Number(sequence), hash };
-  return only(await flow.finish(plane.api.verifyTrail(acme, head)), "verified");
+  return only(await flow.finish(plane.api.verifyTrail({ tenant: acme, expect: head })), "verified");
 }
 
 export const headText = ({ head }: TrailVerdict) => `${head?.sequence}:${head?.hash}`;

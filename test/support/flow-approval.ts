@@ -1,5 +1,7 @@
 // A run that waits for a person's approval, and the words to decide it, for tests of approvals.
-import type { Caller, DecideAnswer, DecideRequest } from "../../src/control/control-api.ts";
+
+import type { DecideAnswer, DecideRequest } from "../../src/control/approvals/decide-approval.ts";
+import type { Caller } from "../../src/control/caller.ts";
 import type { Approval, Decision } from "../../src/domain/approval.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import {

@@ -94,5 +94,5 @@ export async function why(
   { flow, plane }: Pick<DispatchScene, "flow" | "plane">,
   runId: RunId,
 ): Promise<Explanation> {
-  return only(await flow.finish(plane.api.explainRun(acme, runId)), "explained").explanation;
+  return only(await flow.finish(plane.api.explainRun({ tenant: acme, runId })), "explained").explanation;
 }

@@ -2,14 +2,12 @@
 import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
 import type { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 import type { Config } from "../../src/config.ts";
-import type {
-  Caller,
-  ClaimedJob,
-  ControlApi,
-  PollRequest,
-  ReportAnswer,
-} from "../../src/control/control-api.ts";
+import type { Caller } from "../../src/control/caller.ts";
+import type { ControlApi } from "../../src/control/create-api.ts";
 import { publishResult } from "../../src/control/jobs/hear-results.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
+import type { PollRequest } from "../../src/control/jobs/poll-jobs.ts";
+import type { ReportAnswer } from "../../src/control/jobs/report-result.ts";
 import { type ControlPlane, createControlPlane } from "../../src/control-plane.ts";
 import { readStepRecord, type StepRecord, untouched } from "../../src/domain/engine/records.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
@@ -236,7 +234,9 @@ function flowPlane(flow: FlowWorld, member: Member, plane: ControlPlane, bus: Bu
     bus,
     metrics: member.metrics,
     async save(id, steps, more = {}) {
-      const answer = await flow.finish(api.saveWorkflow(ann, { id, steps: steps as JsonValue, ...more }));
+      const answer = await flow.finish(
+        api.saveWorkflow({ caller: ann, definition: { id, steps: steps as JsonValue, ...more } }),
+      );
       if (answer.kind !== "saved") throw new Error(JSON.stringify(answer));
     },
     async start(id, input = {}, caller = ann) {
@@ -251,7 +251,8 @@ function flowPlane(flow: FlowWorld, member: Member, plane: ControlPlane, bus: Bu
     },
     report: (job, output = { of: job.job.step }) =>
       flow.finish(
-        api.reportResult(workerCaller, {
+        api.reportResult({
+          caller: workerCaller,
           jobId: job.job.jobId,
           token: job.token,
           outcome: "succeeded",
@@ -260,7 +261,8 @@ function flowPlane(flow: FlowWorld, member: Member, plane: ControlPlane, bus: Bu
       ),
     fail: (job, outcome = "failed") =>
       flow.finish(
-        api.reportResult(workerCaller, {
+        api.reportResult({
+          caller: workerCaller,
           jobId: job.job.jobId,
           token: job.token,
           outcome,
@@ -268,7 +270,9 @@ function flowPlane(flow: FlowWorld, member: Member, plane: ControlPlane, bus: Bu
         }),
       ),
     handBack: ({ job: { jobId }, token }) =>
-      flow.finish(api.reportResult(workerCaller, { jobId, token, outcome: "handed_back", worker: "w" })),
+      flow.finish(
+        api.reportResult({ caller: workerCaller, jobId, token, outcome: "handed_back", worker: "w" }),
+      ),
     close: () => flow.finish(plane.close()),
   };
 }

@@ -73,8 +73,8 @@ export async function openGatewayWorld(
   const { url } = await gateway.listen({ port: 0 });
   const ask = asker(url);
   const world = { url, plane, gateway, logged, setStore, ask };
-  await plane.api.createTenant("setup", acme, {});
-  await plane.api.createTenant("setup", globex, {});
+  await plane.api.createTenant({ actor: "setup", tenant: acme, settings: {} });
+  await plane.api.createTenant({ actor: "setup", tenant: globex, settings: {} });
   return {
     ...world,
     platform: await makeKey(plane, platformTenant, "platform"),
@@ -125,7 +125,7 @@ async function tenantKeys(plane: ControlPlane, tenant: TenantId): Promise<Tenant
 }
 
 export async function makeKey(plane: ControlPlane, tenant: TenantId, role: KeyRole): Promise<TestKey> {
-  const made = await plane.api.createKey("setup", tenant, { role, name: `${role} of ${tenant}` });
+  const made = await plane.api.createKey({ by: "setup", tenant, role, name: `${role} of ${tenant}` });
   if (made.kind !== "created") throw new Error(`no key: ${made.kind}`);
   secretWatch.noteAllIn(made.text);
   return made;

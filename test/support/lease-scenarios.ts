@@ -1,6 +1,6 @@
 // What the lease tests have in common: one process that takes one lock, and what may happen to that lock meanwhile.
 import type { Grant } from "../../src/adapters/operations/records.ts";
-import type { LeaseTarget } from "../../src/control/locks/lease-target.ts";
+import type { LeaseTarget } from "../../src/control/locks/lease-terms.ts";
 import { jobLockTerms, type LeaseTerms, runLockTerms } from "../../src/control/locks/lease-terms.ts";
 import { type Lease, type LeaseOutcome, withLease } from "../../src/control/locks/with-lease.ts";
 import type { LockToken, RiskClass } from "../../src/domain/lock.ts";

@@ -2,8 +2,8 @@
 import { createMemoryStore } from "../../src/adapters/memory-store.ts";
 import { openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
 import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
 import { publishResult } from "../../src/control/jobs/hear-results.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import { type ControlPlane, createControlPlane, storeSettings } from "../../src/control-plane.ts";
 import type { JobId } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
@@ -57,7 +57,7 @@ export async function startNatsFlow(options: FlowOptions): Promise<NatsFlow> {
   const runs: RunId[] = [];
 
   const steps = { a: work(), b: work({ depends_on: ["a"] }), c: work({ depends_on: ["b"] }) };
-  only(await first.plane.api.saveWorkflow(ann, { id: "chain", steps }), "saved");
+  only(await first.plane.api.saveWorkflow({ caller: ann, definition: { id: "chain", steps } }), "saved");
   const starting = startRuns(first.plane, runs, noMoreRuns.signal);
   const finish = (job: ClaimedJob) => finishJob({ ...first, delays }, job);
   const working = others.flatMap(({ plane }, process) =>
@@ -126,7 +126,7 @@ async function finishJob({ plane, bus, delays }: Desk, { job, token }: ClaimedJo
   delays.set(job.jobId, [...(delays.get(job.jobId) ?? []), delayMs]);
   const report = { jobId: job.jobId, token, outcome: "succeeded", output: {} } as const;
   if (delays.size % 2 === 0) await publishResult(bus, { caller: workerCaller, report });
-  const answer = await plane.api.reportResult(workerCaller, report);
+  const answer = await plane.api.reportResult({ caller: workerCaller, ...report });
   if (answer.kind !== "accepted" && answer.kind !== "duplicate") throw new Error(JSON.stringify(answer));
 }
 

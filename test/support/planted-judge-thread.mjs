@@ -9,7 +9,8 @@ const acts = {
     throw new Error("planted");
   },
   exits: () => process.exit(1),
-  "is judged": () => parentPort.postMessage({ kind: "verdict", verdict: { kind: "invalid", problems: [] } }),
+  "is judged": () =>
+    parentPort.postMessage({ kind: "verdict", verdict: { kind: "workflow_invalid", problems: [] } }),
 };
 
 parentPort.on("message", ({ sent }) => acts[sent.does]());

@@ -3,11 +3,10 @@
 import { createSimulatedBus, noBusFaults } from "../../proof/simulation/bus/simulated-bus.ts";
 import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
 import type { Config } from "../../src/config.ts";
-import { createBackground, engineTerms } from "../../src/control/engine/engine.ts";
-import { hearHandovers } from "../../src/control/locks/announce-handover.ts";
-import type { AcquireLockAnswer, AcquireLockRequest, LockApi } from "../../src/control/locks/lock-api.ts";
-import { createLockWaiters } from "../../src/control/locks/lock-waiters.ts";
-import { createLockApi } from "../../src/control/locks/public-locks.ts";
+import { type ControlApi, createApi } from "../../src/control/create-api.ts";
+import { createEngine } from "../../src/control/engine/engine.ts";
+import type { AcquireLockAnswer, AcquireLockRequest } from "../../src/control/locks/acquire-public-lock.ts";
+import { hearHandovers } from "../../src/control/locks/lock-waiters.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
@@ -25,10 +24,10 @@ export const caller = { tenant: acme, actor: "ann" };
 export const report = "report";
 
 export type LockProcess = Member & {
-  readonly api: LockApi;
+  readonly api: ControlApi;
   /** With a wait of 10 s in the queue, unless said otherwise. */
   acquire(request?: Partial<AcquireLockRequest>, signal?: AbortSignal): Promise<AcquireLockAnswer>;
-  release(token: string, resource?: string): ReturnType<LockApi["releaseLock"]>;
+  release(token: string, resource?: string): ReturnType<ControlApi["releaseLock"]>;
 };
 
 export type LockWorld = World & {
@@ -47,10 +46,9 @@ export function lockWorld(options: WorldOptions & { readonly linked?: boolean } 
       const { config } = loadConfig({ overrides });
       const { ports } = member;
       const bus = linked ? shared.connect(member.process) : createInProcessBus(ports);
-      const lockWaiters = createLockWaiters(ports, config["locks.public.waitersMax"]);
-      hearHandovers(bus, lockWaiters);
-      const background = createBackground(ports.log);
-      const api = createLockApi({ ports, config, terms: engineTerms(config), background, bus, lockWaiters });
+      const engine = createEngine(ports, bus, config);
+      hearHandovers(bus, engine.lockWaiters);
+      const api = createApi(engine);
       return {
         ...member,
         api,
@@ -59,7 +57,8 @@ export function lockWorld(options: WorldOptions & { readonly linked?: boolean } 
             { caller, resource: report, ttlMs: 30_000, waitMs: 10_000, wait: "queue", ...request },
             signal,
           ),
-        release: (token, resource = report) => api.releaseLock(acme, { resource, token: token as LockToken }),
+        release: (token, resource = report) =>
+          api.releaseLock({ tenant: acme, resource, token: token as LockToken }),
       };
     },
   };

@@ -2,8 +2,8 @@
 import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
 import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
 import { systemClock } from "../../src/adapters/system/system.ts";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
 import { type ControlProcess, startControlProcess } from "../../src/control/control-process.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { Fingerprint } from "../../src/domain/reservation.ts";
@@ -68,10 +68,10 @@ export async function historyOf(store: Store, seed: number, unique: string): Pro
 
 async function prepare({ process, tenant, random }: Scene): Promise<unknown> {
   const caller = { tenant, actor: "author" };
-  await process.api.createTenant("operator", tenant, { maxConcurrentRuns: 2 });
+  await process.api.createTenant({ actor: "operator", tenant, settings: { maxConcurrentRuns: 2 } });
   const saved: unknown[] = [];
   for (const id of ["first", "second"])
-    saved.push(await process.api.saveWorkflow(caller, drawWorkflow(random, id)));
+    saved.push(await process.api.saveWorkflow({ caller, definition: drawWorkflow(random, id) }));
   return saved;
 }
 
@@ -121,18 +121,22 @@ const report: Act = async ({ process, tenant, random, claimed }) => {
   const outcome = random.pick(["succeeded", "succeeded", "succeeded", "failed", "failed_retryable"] as const);
   const said =
     outcome === "succeeded" ? { output: { n: random.integer(1, 9) } } : { error: { message: "no" } };
-  return process.api.reportResult({ tenant, actor: "w" }, { jobId, token: stale, outcome, ...said });
+  return process.api.reportResult({ caller: { tenant, actor: "w" }, jobId, token: stale, outcome, ...said });
 };
 
 const beat: Act = async ({ process, tenant, random, claimed }) => {
   if (claimed.length === 0) return "nothing was claimed";
   const beats = claimed.slice(-3).map(({ job, token }) => ({ jobId: job.jobId, token }));
-  return process.api.heartbeat({ tenant, actor: "w" }, random.pick(["w", "other"]), beats);
+  return process.api.heartbeat({
+    caller: { tenant, actor: "w" },
+    worker: random.pick(["w", "other"]),
+    beats,
+  });
 };
 
 const decide: Act = async ({ process, tenant, random }) => {
   const state = random.chance(0.8) ? ({ state: "pending" } as const) : {};
-  const listed = await process.api.listApprovals(tenant, { limit: 10, ...state });
+  const listed = await process.api.listApprovals({ tenant, limit: 10, ...state });
   if (listed.kind !== "listed" || listed.approvals.length === 0) return listed;
   const { approvalId, hash } = random.pick(listed.approvals);
   const decision = random.pick(["approved", "approved", "rejected"] as const);
@@ -143,12 +147,16 @@ const decide: Act = async ({ process, tenant, random }) => {
 
 const cancel: Act = async ({ process, tenant, random, runs }) => {
   if (runs.length === 0) return "nothing was started";
-  return process.api.cancelRun({ tenant, actor: "bob" }, random.pick(runs), "no longer wanted");
+  return process.api.cancelRun({
+    caller: { tenant, actor: "bob" },
+    runId: random.pick(runs),
+    reason: "no longer wanted",
+  });
 };
 
 const remove: Act = async ({ process, tenant, random, runs }) => {
   if (runs.length === 0) return "nothing was started";
-  return process.api.deleteRun({ tenant, actor: "bob" }, random.pick(runs));
+  return process.api.deleteRun({ caller: { tenant, actor: "bob" }, runId: random.pick(runs) });
 };
 
 const lock: Act = async ({ process, tenant, random, tokens }) => {
@@ -162,13 +170,13 @@ const lock: Act = async ({ process, tenant, random, tokens }) => {
     return process.api.acquireLock({ caller, resource, ttlMs: 60_000, waitMs: 0, wait: "queue", token });
   }
   const grant = { resource, token: known };
-  if (choice === 2) return process.api.releaseLock(tenant, grant);
-  return process.api.renewLock(tenant, { ...grant, ttlMs: 60_000 });
+  if (choice === 2) return process.api.releaseLock({ tenant, ...grant });
+  return process.api.renewLock({ tenant, ...grant, ttlMs: 60_000 });
 };
 
 const look: Act = async ({ process, tenant, random, runs }) => {
-  const listed = await process.api.listRuns(tenant, { limit: random.integer(1, 5) });
-  const run = runs.length === 0 ? undefined : await process.api.getRun(tenant, random.pick(runs));
+  const listed = await process.api.listRuns({ tenant, limit: random.integer(1, 5) });
+  const run = runs.length === 0 ? undefined : await process.api.getRun({ tenant, runId: random.pick(runs) });
   return { listed, run };
 };
 

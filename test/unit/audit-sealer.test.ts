@@ -58,7 +58,9 @@ describe("the sealer", () => {
   test("finds by itself, when it starts and every hour, what others left unsealed", async () => {
     const flow = new FlowWorld();
     const plane = await flow.open("gateway", { ...asked, overrides: { "audit.sealEveryMs": 0 } });
-    await flow.finish(plane.api.createTenant("root", acme, { maxConcurrentRuns: 3 }));
+    await flow.finish(
+      plane.api.createTenant({ actor: "root", tenant: acme, settings: { maxConcurrentRuns: 3 } }),
+    );
     expect([await sealedTo(flow), await sealedTo(flow, platformTenant)]).toEqual([0, 0]);
     const engine = await flow.open("engine", sealing);
     await flow.pass(5_000);
@@ -96,8 +98,8 @@ describe("the sealer", () => {
     const plane = await flow.open("engine", patient);
     await flow.pass(1_300_000);
     const save = async (row: number) =>
-      plane.plane.api.changeTenant("root", acme, { maxConcurrentRuns: row + 1 });
-    await flow.finish(plane.plane.api.createTenant("root", acme, {}));
+      plane.plane.api.changeTenant({ actor: "root", tenant: acme, changes: { maxConcurrentRuns: row + 1 } });
+    await flow.finish(plane.plane.api.createTenant({ actor: "root", tenant: acme, settings: {} }));
     for (let row = 0; row < 999; row += 1) await flow.finish(save(row));
     const before = await sealedTo(flow);
     await flow.finish(save(999));

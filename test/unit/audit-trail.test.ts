@@ -16,7 +16,9 @@ describe("sealing", () => {
       await write(flow, 80);
       // Those who read before and after it bring different seals.
       flow.kernel.after(15, () => void write(flow, 10));
-      const verdicts = await flow.finish(Promise.all(planes.map(({ api }) => api.verifyTrail(acme))));
+      const verdicts = await flow.finish(
+        Promise.all(planes.map(({ api }) => api.verifyTrail({ tenant: acme }))),
+      );
       expect(verdicts.map((verdict) => only(verdict, "verified").status)).toEqual([
         "intact",
         "intact",
@@ -270,7 +272,7 @@ describe("reading", () => {
     await verify(flow, plane);
     await write(flow, 1);
     const page = async (after: number, more: { readonly type?: string; readonly actor?: string } = {}) =>
-      only(await flow.finish(plane.api.readTrail(acme, { after, limit: 300, ...more })), "records");
+      only(await flow.finish(plane.api.readTrail({ tenant: acme, after, limit: 300, ...more })), "records");
     const pages = [await page(0), await page(300), await page(600)];
     expect(pages.map(({ next, records }) => [next, records.length])).toEqual([
       [300, 300],

@@ -65,7 +65,7 @@ describe("renewals and releases of public locks", () => {
     const p = world.process("p");
     const lock = acquired(await world.kernel.complete(p.acquire({ ttlMs: 60_000 })));
     const renew = (token: LockToken) =>
-      world.kernel.complete(p.api.renewLock(acme, { resource: report, token, ttlMs: 60_000 }));
+      world.kernel.complete(p.api.renewLock({ tenant: acme, resource: report, token, ttlMs: 60_000 }));
     const stranger = "somebody-else-0000" as LockToken;
     for (const token of [lock.token, lock.token, stranger]) await renew(token);
     for (const token of [stranger, lock.token]) await world.kernel.complete(p.release(token));

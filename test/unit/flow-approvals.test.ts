@@ -1,6 +1,7 @@
 // Human decisions on steps: made once, bound to what was shown, in time, by the right person, and never without their effect.
 import { describe, expect, test } from "vitest";
-import type { Caller, DecideAnswer } from "../../src/control/control-api.ts";
+import type { DecideAnswer } from "../../src/control/approvals/decide-approval.ts";
+import type { Caller } from "../../src/control/caller.ts";
 import type { Approval } from "../../src/domain/approval.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { approval, decide, requestOf, type Waiting, waiting } from "../support/flow-approval.ts";
@@ -104,7 +105,9 @@ describe("what was shown", () => {
   test("is the canonical text whose hash the approval names, and the decision may name it", async () => {
     const scene = await waiting();
     const context = only(
-      await scene.flow.finish(scene.plane.api.approvalContext(acme, scene.approvalId)),
+      await scene.flow.finish(
+        scene.plane.api.approvalContext({ tenant: acme, approvalId: scene.approvalId }),
+      ),
       "context",
     );
     expect(JSON.parse(context.shown)).toEqual({
@@ -219,7 +222,7 @@ describe("separate duties", () => {
 describe("a run that no longer waits", () => {
   test("because it was cancelled takes no decision", async () => {
     const scene = await waiting();
-    await scene.flow.finish(scene.plane.api.cancelRun(ann, scene.runId, "enough"));
+    await scene.flow.finish(scene.plane.api.cancelRun({ caller: ann, runId: scene.runId, reason: "enough" }));
     expect(await scene.flow.ended(scene.runId)).toBe("cancelled");
     const answer = await decide(scene, "approved");
     expect(["run_ended", "approval_already_decided"]).toContain(answer.kind);
@@ -230,7 +233,7 @@ describe("a run that no longer waits", () => {
 
   test("because it was deleted has no approval any more", async () => {
     const scene = await waiting();
-    only(await scene.flow.finish(scene.plane.api.deleteRun(ann, scene.runId)), "deleted");
+    only(await scene.flow.finish(scene.plane.api.deleteRun({ caller: ann, runId: scene.runId })), "deleted");
     expect(await decide(scene, "approved")).toMatchObject({ kind: "approval_not_found" });
   });
 });

@@ -1,6 +1,6 @@
 // A bus outage as workers notice it: jobs come through the store, hints are published again, and nothing is done twice.
 import { describe, expect, test } from "vitest";
-import type { PollRequest } from "../../src/control/control-api.ts";
+import type { PollRequest } from "../../src/control/jobs/poll-jobs.ts";
 import type { Bus, Handlers } from "../../src/ports/bus.ts";
 import {
   acme,

@@ -1,6 +1,7 @@
 // Canaries as whole flows in virtual time: measured, judged, finished by anybody, and never left half done.
 import { describe, expect, test } from "vitest";
-import type { CanaryApi, NewCanary } from "../../src/control/canaries/canary-api.ts";
+import type { StartCanaryRequest } from "../../src/control/canaries/canaries.ts";
+import type { ControlApi } from "../../src/control/create-api.ts";
 import type { Canary } from "../../src/domain/canary.ts";
 import { readGuard } from "../../src/domain/canary-guard.ts";
 import { armOf } from "../../src/domain/policy.ts";
@@ -12,7 +13,7 @@ const call = { deadlineMs: 5_000 };
 /** Handoff is what holds for all; retry with a busy run is worse in every way. */
 const badPolicies = { "results.strategy": "retry", "results.wait": "fixed" } as const;
 
-const short: NewCanary = {
+const short: Omit<StartCanaryRequest, "actor"> = {
   tenant: acme,
   policies: badPolicies,
   percent: 50,
@@ -30,19 +31,23 @@ async function open(names: readonly string[] = ["p"]) {
   for (const name of names) planes.push(await flow.open(name, { bus }));
   const [plane] = planes;
   if (plane === undefined) throw new Error("no plane");
-  await flow.finish(plane.api.createTenant("root", acme, {}));
+  await flow.finish(plane.api.createTenant({ actor: "root", tenant: acme, settings: {} }));
   await plane.save("one", { a: work() });
   return { flow, plane, planes, api: plane.api };
 }
 
 type World = Awaited<ReturnType<typeof open>>;
 
-async function start({ flow, api }: World, canary: Partial<NewCanary> = {}): Promise<Canary> {
-  return only(await flow.finish(api.startCanary("root", { ...short, ...canary })), "canary").status.canary;
+async function start(
+  { flow, api }: World,
+  canary: Partial<Omit<StartCanaryRequest, "actor">> = {},
+): Promise<Canary> {
+  return only(await flow.finish(api.startCanary({ actor: "root", ...short, ...canary })), "canary").status
+    .canary;
 }
 
-async function read({ flow }: World, api: CanaryApi, id: string) {
-  return only(await flow.finish(api.getCanary(id)), "canary").status;
+async function read({ flow }: World, api: ControlApi, id: string) {
+  return only(await flow.finish(api.getCanary({ id })), "canary").status;
 }
 
 const stateOf = async (world: World, id: string) => (await read(world, world.api, id)).canary.state;
@@ -126,7 +131,7 @@ describe("a canary", () => {
   test("with a good policy is kept at its end: the policy is set for all, and the rollout is gone", async () => {
     const world = await open();
     const { flow, plane, api } = world;
-    await flow.finish(api.setPolicies("root", acme, badPolicies));
+    await flow.finish(api.setPolicies({ actor: "root", tenant: acme, changes: badPolicies }));
     const policies = { "results.strategy": "handoff" } as const;
     const canary = await start(world, { policies, forMs: 120_000 });
     await load(world, plane, canary.id, 12);
@@ -150,18 +155,20 @@ describe("a canary", () => {
   test("is the only one of its tenant, beside one of the platform", async () => {
     const world = await open();
     const first = await start(world);
-    const again = await world.flow.finish(world.api.startCanary("root", short));
-    expect(again).toEqual({ kind: "rollout_exists", rollout: first.id });
+    const again = await world.flow.finish(world.api.startCanary({ actor: "root", ...short }));
+    expect(again).toEqual({ kind: "rollout_exists", rollout: first.id, detail: first.id });
     const { tenant: _tenant, ...ofAll } = short;
-    expect((await world.flow.finish(world.api.startCanary("root", ofAll))).kind).toBe("canary");
-    const changed = await world.flow.finish(world.api.setPolicies("root", acme, badPolicies));
-    expect(changed).toEqual({ kind: "canary_running", canary: first.id });
+    expect((await world.flow.finish(world.api.startCanary({ actor: "root", ...ofAll }))).kind).toBe("canary");
+    const changed = await world.flow.finish(
+      world.api.setPolicies({ actor: "root", tenant: acme, changes: badPolicies }),
+    );
+    expect(changed).toEqual({ kind: "canary_running", canary: first.id, detail: `canary ${first.id}` });
   });
 
   test("whose rollout is removed by hand is stopped", async () => {
     const world = await open();
     const canary = await start(world);
-    only(await world.flow.finish(world.api.removeRollout("root", acme)), "policies");
+    only(await world.flow.finish(world.api.removeRollout({ actor: "root", tenant: acme })), "policies");
     await reaches(world.flow, () => stateOf(world, canary.id), "stopped", 10_000);
     expect((await settings(world.flow)).rollout).toBeUndefined();
   });
@@ -170,12 +177,16 @@ describe("a canary", () => {
     const world = await open();
     const { flow, api } = world;
     const canary = await start(world);
-    const kept = await flow.finish(api.keepCanary("root", canary.id, undefined));
+    const kept = await flow.finish(api.keepCanary({ actor: "root", id: canary.id, reason: undefined }));
     expect(only(kept, "canary").status.canary).toMatchObject({ state: "kept", reason: "kept by hand" });
     expect((await settings(flow)).resultsStrategy).toBe("retry");
-    const back = await flow.finish(api.rollBackCanary("root", canary.id, "changed my mind"));
-    expect(only(back, "already_ended").status.canary.state).toBe("kept");
-    expect((await flow.finish(api.rollBackCanary("root", "canary-x", undefined))).kind).toBe("not_found");
+    const back = await flow.finish(
+      api.rollBackCanary({ actor: "root", id: canary.id, reason: "changed my mind" }),
+    );
+    expect(only(back, "canary_ended").state).toBe("kept");
+    expect(
+      (await flow.finish(api.rollBackCanary({ actor: "root", id: "canary-x", reason: undefined }))).kind,
+    ).toBe("canary_not_found");
   });
 
   test("of admission is judged by its starts", async () => {
@@ -195,7 +206,9 @@ describe("a canary that is half done", () => {
   async function dieBetween(world: World, id: string, operation: "keepCanary" | "rollBackCanary") {
     const { plane, flow, api } = world;
     plane.member.fail({ setTenant: "unavailable" });
-    expect((await flow.finish(api[operation]("root", id, "by hand"))).kind).toBe("unavailable");
+    expect((await flow.finish(api[operation]({ actor: "root", id, reason: "by hand" }))).kind).toBe(
+      "unavailable",
+    );
   }
 
   test.each([
@@ -225,7 +238,9 @@ describe("a canary that is half done", () => {
         return puts === 1 ? "ok" : "unavailable";
       },
     });
-    expect((await flow.finish(api.keepCanary("root", canary.id, undefined))).kind).toBe("unavailable");
+    expect(
+      (await flow.finish(api.keepCanary({ actor: "root", id: canary.id, reason: undefined }))).kind,
+    ).toBe("unavailable");
     expect((await settings(flow)).rollout).toBeUndefined();
     // Somebody changes the tenant meanwhile: what is only noted must not undo it.
     const { resultsStrategy } = await settings(flow);
@@ -239,7 +254,7 @@ describe("a canary that is half done", () => {
       const world = await open();
       const { flow, plane, api } = world;
       plane.member.fail({ setTenant: "unavailable" });
-      expect((await flow.finish(api.startCanary("root", short))).kind).toBe("unavailable");
+      expect((await flow.finish(api.startCanary({ actor: "root", ...short }))).kind).toBe("unavailable");
       if (isTaken) {
         await flow.tenant({ rollout: { id: "another", percent: 1, policies: { "results.wait": "fixed" } } });
       }

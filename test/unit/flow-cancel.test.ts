@@ -25,9 +25,9 @@ async function running(more: { readonly limit?: number } = {}) {
 }
 
 const cancel = (flow: FlowWorld, plane: FlowPlane, runId: RunId) =>
-  flow.finish(plane.api.cancelRun(ann, runId, "enough"));
+  flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "enough" }));
 const remove = (flow: FlowWorld, plane: FlowPlane, runId: RunId) =>
-  flow.finish(plane.api.deleteRun(ann, runId));
+  flow.finish(plane.api.deleteRun({ caller: ann, runId }));
 
 async function activeCount(flow: FlowWorld): Promise<number> {
   return only(await flow.world.store.countActive({ tenant: acme }, { deadlineMs: 100 }), "counted").active;
@@ -68,7 +68,7 @@ describe("a cancel", () => {
     await plane.report(single(await plane.poll()));
     expect(await flow.ended(runId)).toBe("succeeded");
     const before = await flow.header(runId);
-    expect(await cancel(flow, plane, runId)).toEqual({ kind: "already_ended", status: "succeeded" });
+    expect(await cancel(flow, plane, runId)).toEqual({ kind: "run_ended", runStatus: "succeeded" });
     expect(await flow.header(runId)).toEqual(before);
   });
 
@@ -92,9 +92,11 @@ describe("a cancel", () => {
 
   test("of a run that does not exist, or of another tenant, finds nothing", async () => {
     const { flow, plane, runId } = await running();
-    expect(await cancel(flow, plane, "run_00_aaaaaaaa" as RunId)).toEqual({ kind: "not_found" });
+    expect(await cancel(flow, plane, "run_00_aaaaaaaa" as RunId)).toEqual({ kind: "run_not_found" });
     const stranger = { tenant: "beta" as TenantId, actor: "eve" };
-    expect(await flow.finish(plane.api.cancelRun(stranger, runId, "mine"))).toEqual({ kind: "not_found" });
+    expect(await flow.finish(plane.api.cancelRun({ caller: stranger, runId, reason: "mine" }))).toEqual({
+      kind: "run_not_found",
+    });
     expect(await flow.status(runId)).toBe("running");
   });
 
@@ -118,8 +120,8 @@ describe("a cancel", () => {
       const { job, token } = single(await p.poll());
       const report = { jobId: job.jobId, token, outcome: "succeeded" } as const;
       const both = Promise.all([
-        p.api.reportResult(workerCaller, report),
-        q.api.cancelRun(ann, runId, "enough"),
+        p.api.reportResult({ caller: workerCaller, ...report }),
+        q.api.cancelRun({ caller: ann, runId, reason: "enough" }),
       ]);
       const [reported, cancelled] = await flow.finish(both);
       const end = await flow.ended(runId);
@@ -127,7 +129,7 @@ describe("a cancel", () => {
       if (end === "succeeded") {
         expect(reported.kind).toBe("accepted");
         // Accepted before the run had ended, and then nothing was left to cancel; or told that it had.
-        expect(["already_ended", "cancelling"]).toContain(cancelled.kind);
+        expect(["run_ended", "cancelling"]).toContain(cancelled.kind);
       } else {
         expect(end).toBe("cancelled");
         expect(cancelled.kind).toBe("cancelling");
@@ -159,8 +161,8 @@ describe("a delete", () => {
     await cancel(flow, plane, runId);
     await flow.ended(runId);
     expect(await remove(flow, plane, runId)).toEqual({ kind: "deleted" });
-    expect((await flow.finish(plane.api.getRun(acme, runId))).kind).toBe("not_found");
-    expect(await remove(flow, plane, runId)).toEqual({ kind: "not_found" });
+    expect((await flow.finish(plane.api.getRun({ tenant: acme, runId }))).kind).toBe("run_not_found");
+    expect(await remove(flow, plane, runId)).toEqual({ kind: "run_not_found" });
   });
 
   test("of a live run cancels it first: its job is told to stop, its slot is free", async () => {
@@ -168,7 +170,11 @@ describe("a delete", () => {
     const job = single(await plane.poll());
     expect(await remove(flow, plane, runId)).toEqual({ kind: "deleted" });
     expect(await plane.report(job)).toEqual({ kind: "run_not_found" });
-    const beat = plane.api.heartbeat(workerCaller, "w", [{ jobId: job.job.jobId, token: job.token }]);
+    const beat = plane.api.heartbeat({
+      caller: workerCaller,
+      worker: "w",
+      beats: [{ jobId: job.job.jobId, token: job.token }],
+    });
     expect(only(await flow.finish(beat), "judged").answers).toMatchObject([{ kind: "lost" }]);
     expect(await activeCount(flow)).toBe(0);
   });
@@ -177,7 +183,7 @@ describe("a delete", () => {
     const { flow, plane, runId } = await running();
     const { release } = await flow.occupy(runId);
     const startedMs = flow.nowMs();
-    expect(await remove(flow, plane, runId)).toEqual({ kind: "not_ended" });
+    expect(await remove(flow, plane, runId)).toEqual({ kind: "run_not_ended" });
     expect(flow.nowMs() - startedMs).toBeGreaterThanOrEqual(3_000);
     expect(flow.nowMs() - startedMs).toBeLessThan(3_100);
     await release();
@@ -202,7 +208,9 @@ describe("a delete", () => {
   test("of another tenant's run finds nothing", async () => {
     const { flow, plane, runId } = await running();
     const stranger = { tenant: "beta" as TenantId, actor: "eve" };
-    expect(await flow.finish(plane.api.deleteRun(stranger, runId))).toEqual({ kind: "not_found" });
+    expect(await flow.finish(plane.api.deleteRun({ caller: stranger, runId }))).toEqual({
+      kind: "run_not_found",
+    });
     expect(await flow.status(runId)).toBe("running");
   });
 

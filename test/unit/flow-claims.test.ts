@@ -1,6 +1,7 @@
 // The claim of a worker on a job: kept by heartbeats, lost by silence, refused afterwards, and ended when the work is not wanted.
 import { describe, expect, test } from "vitest";
-import type { Beat, BeatResult, ClaimedJob } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
+import type { Beat, BeatResult } from "../../src/control/jobs/workers.ts";
 import type { ClaimToken, JobId } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import {
@@ -25,7 +26,8 @@ async function started(steps: Steps, more: Parameters<FlowPlane["save"]>[2] = {}
 }
 
 async function beat({ flow, plane }: Scene, beats: readonly Beat[]): Promise<readonly BeatResult[]> {
-  return only(await flow.finish(plane.api.heartbeat(workerCaller, "w", beats)), "judged").answers;
+  return only(await flow.finish(plane.api.heartbeat({ caller: workerCaller, worker: "w", beats })), "judged")
+    .answers;
 }
 
 const beatOf = ({ job, token }: ClaimedJob): Beat => ({ jobId: job.jobId, token });
@@ -132,7 +134,9 @@ describe("a heartbeat", () => {
     await beat(scene, [{ ...beatOf(job), progress: { percent: 10 } }]);
     await beat(scene, [{ ...beatOf(job), progress: { percent: 80, note: "[]" } }]);
     await beat(scene, [beatOf(job)]);
-    const answer = await scene.flow.finish(scene.plane.api.getJob(workerCaller.tenant, job.job.jobId));
+    const answer = await scene.flow.finish(
+      scene.plane.api.getJob({ tenant: workerCaller.tenant, jobId: job.job.jobId }),
+    );
     expect(JSON.parse(only(answer, "job").job.progress ?? "")).toEqual({ percent: 80, note: "[]" });
   });
 
@@ -154,7 +158,12 @@ describe("a heartbeat", () => {
     const scene = await started({ a: work() });
     const job = single(await scene.plane.poll());
     const { release } = await scene.flow.occupy(scene.runId);
-    only(await scene.flow.finish(scene.plane.api.cancelRun(ann, scene.runId, "enough")), "cancelling");
+    only(
+      await scene.flow.finish(
+        scene.plane.api.cancelRun({ caller: ann, runId: scene.runId, reason: "enough" }),
+      ),
+      "cancelling",
+    );
     expect(await beat(scene, [beatOf(job)])).toMatchObject([{ kind: "extended", stop: true }]);
     await release();
     expect(await scene.flow.ended(scene.runId)).toBe("cancelled");
@@ -256,7 +265,7 @@ describe("a result", () => {
     const { flow, plane } = await started({ a: work() });
     const report = { jobId: "no job" as JobId, token: "t" as ClaimToken, outcome: "succeeded" } as const;
     const before = plane.member.callsOf("deliver").length;
-    const answer = await flow.finish(plane.api.reportResult(workerCaller, report));
+    const answer = await flow.finish(plane.api.reportResult({ caller: workerCaller, ...report }));
     expect(answer).toEqual({ kind: "stale_claim" });
     expect(plane.member.callsOf("deliver")).toHaveLength(before);
   });

@@ -40,7 +40,7 @@ describe("a dead letter", () => {
   test("shows the worker's error, the job's input, the run, and that it can be retried", async () => {
     const { flow, plane } = await scene({ a: work({ input: { part: "${input.part}" } }) });
     const { runId, id } = await failedRun(flow, plane);
-    const found = only(await flow.finish(plane.api.inspectDeadLetter(acme, id)), "letter");
+    const found = only(await flow.finish(plane.api.inspectDeadLetter({ tenant: acme, id })), "letter");
     expect(found).toMatchObject({
       letter: {
         id,
@@ -62,12 +62,12 @@ describe("a dead letter", () => {
   test("of a run that was deleted is still shown, and cannot be retried", async () => {
     const { flow, plane } = await scene();
     const { runId, id } = await failedRun(flow, plane);
-    expect((await flow.finish(plane.api.deleteRun(ann, runId))).kind).toBe("deleted");
-    const found = only(await flow.finish(plane.api.inspectDeadLetter(acme, id)), "letter");
+    expect((await flow.finish(plane.api.deleteRun({ caller: ann, runId }))).kind).toBe("deleted");
+    const found = only(await flow.finish(plane.api.inspectDeadLetter({ tenant: acme, id })), "letter");
     expect(found.verdict).toEqual({ kind: "not_retryable", because: "its run is gone" });
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, id))).toEqual({
-      kind: "not_retryable",
-      because: "its run is gone",
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id }))).toEqual({
+      kind: "dead_letter_not_retryable",
+      detail: "its run is gone",
     });
   });
 
@@ -81,7 +81,10 @@ describe("a dead letter", () => {
     await flow.occupy(runId);
     await sendOverBus(plane, job, { found: 42 });
     await flow.until(() => plane.metrics.total("dead_letters_total") === 1);
-    const found = only(await flow.finish(plane.api.inspectDeadLetter(acme, job.job.jobId)), "letter");
+    const found = only(
+      await flow.finish(plane.api.inspectDeadLetter({ tenant: acme, id: job.job.jobId })),
+      "letter",
+    );
     expect(found.letter).toMatchObject({
       reason: "deliveries_exhausted",
       runId,
@@ -97,10 +100,14 @@ describe("a dead letter", () => {
     const { flow, plane } = await scene();
     const { id } = await failedRun(flow, plane);
     const globex = { tenant: "globex" as typeof acme, actor: "eve" };
-    expect(await flow.finish(plane.api.inspectDeadLetter(globex.tenant, id))).toEqual({ kind: "not_found" });
-    expect(await flow.finish(plane.api.retryDeadLetter(globex, id))).toEqual({ kind: "not_found" });
-    expect(await flow.finish(plane.api.removeDeadLetter(globex, id))).toEqual({ kind: "not_found" });
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, "x"))).toEqual({ kind: "not_found" });
+    const answers = [
+      plane.api.inspectDeadLetter({ tenant: globex.tenant, id }),
+      plane.api.retryDeadLetter({ caller: globex, id }),
+      plane.api.removeDeadLetter({ caller: globex, id }),
+      plane.api.retryDeadLetter({ caller: ann, id: "x" }),
+    ];
+    for (const answer of answers)
+      expect(await flow.finish<unknown>(answer)).toEqual({ kind: "dead_letter_not_found" });
     expect((await stored(flow, id)).kind).toBe("document");
   });
 });
@@ -121,7 +128,7 @@ describe("a list of dead letters", () => {
     let after: string | undefined = "";
     while (after !== undefined) {
       const page: Page = only(
-        await flow.finish(plane.api.listDeadLetters(acme, { after, limit: 2 })),
+        await flow.finish(plane.api.listDeadLetters({ tenant: acme, after, limit: 2 })),
         "listed",
       );
       seen.push(...page.letters.map(({ id }) => id));
@@ -133,12 +140,14 @@ describe("a list of dead letters", () => {
   test("may be of one reason or state only", async () => {
     const { flow, plane, ids } = await several();
     const count = async (filter: object) =>
-      only(await flow.finish(plane.api.listDeadLetters(acme, { after: "", limit: 50, ...filter })), "listed")
-        .letters.length;
+      only(
+        await flow.finish(plane.api.listDeadLetters({ tenant: acme, after: "", limit: 50, ...filter })),
+        "listed",
+      ).letters.length;
     expect(await count({ reason: "retries_exhausted" })).toBe(5);
     expect(await count({ reason: "claims_lost" })).toBe(0);
     expect(await count({ state: "retried" })).toBe(0);
-    await flow.finish(plane.api.retryDeadLetter(ann, ids[2] ?? ""));
+    await flow.finish(plane.api.retryDeadLetter({ caller: ann, id: ids[2] ?? "" }));
     expect([await count({ state: "retried" }), await count({ state: "open" })]).toEqual([1, 4]);
   });
 });
@@ -150,7 +159,7 @@ describe("a retry", () => {
       b: work({ depends_on: ["a"] }),
     });
     const { runId, id } = await failedRun(flow, plane);
-    const answer = await flow.finish(plane.api.retryDeadLetter(ann, id));
+    const answer = await flow.finish(plane.api.retryDeadLetter({ caller: ann, id }));
     expect(answer).toEqual({ kind: "retrying", jobId: id, runId, step: "a", already: false });
     const job = single(await plane.poll({ waitMs: 5_000 }));
     expect(job.job).toMatchObject({ runId, step: "a", attempt: 2 });
@@ -164,28 +173,30 @@ describe("a retry", () => {
   test("that is repeated does nothing more, however often and from however many at once", async () => {
     const { flow, plane } = await scene();
     const { runId, id } = await failedRun(flow, plane);
-    const many = Array.from({ length: 10 }, () => plane.api.retryDeadLetter(ann, id));
+    const many = Array.from({ length: 10 }, () => plane.api.retryDeadLetter({ caller: ann, id }));
     for (const answer of await flow.finish(Promise.all(many))) expect(answer.kind).toBe("retrying");
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, id))).toMatchObject({
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id }))).toMatchObject({
       kind: "retrying",
       already: true,
     });
     await flow.until(async () => (await flow.step(runId, "a")).attempt === 2);
     await plane.report(single(await plane.poll({ waitMs: 5_000 })));
     expect(await flow.ended(runId)).toBe("succeeded");
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, id))).toMatchObject({ already: true });
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id }))).toMatchObject({
+      already: true,
+    });
     expect(await flow.status(runId)).toBe("succeeded");
   });
 
   test("that fails again leaves a letter of its own, which can be retried in turn", async () => {
     const { flow, plane } = await scene();
     const { runId, id } = await failedRun(flow, plane);
-    await flow.finish(plane.api.retryDeadLetter(ann, id));
+    await flow.finish(plane.api.retryDeadLetter({ caller: ann, id }));
     await plane.fail(single(await plane.poll({ waitMs: 5_000 })), "failed_retryable");
     expect(await flow.ended(runId)).toBe("failed");
     const next = `${runId}:a@2`;
     expect((await flow.letters()).map((letter) => letter.id)).toEqual([id, next]);
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, next))).toMatchObject({
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id: next }))).toMatchObject({
       kind: "retrying",
       already: false,
     });
@@ -197,7 +208,9 @@ describe("a retry", () => {
     const { flow, plane } = await scene();
     const { runId, id } = await failedRun(flow, plane);
     plane.member.fail({ deliver: ["reply_lost", "ok"] });
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, id))).toMatchObject({ kind: "retrying" });
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id }))).toMatchObject({
+      kind: "retrying",
+    });
     await flow.until(async () => (await flow.step(runId, "a")).attempt === 2);
     expect(await stored(flow, id)).toMatchObject({ document: { revision: 2 } });
   });
@@ -213,7 +226,7 @@ describe("a retry", () => {
     const { flow, plane } = await scene();
     const { runId, id } = await failedRun(flow, plane);
     plane.member.fail(fates);
-    expect((await flow.finish(plane.api.retryDeadLetter(ann, id))).kind).toBe(kind);
+    expect((await flow.finish(plane.api.retryDeadLetter({ caller: ann, id }))).kind).toBe(kind);
     expect(await flow.status(runId)).toBe("failed");
     expect(await stored(flow, id)).toMatchObject({ document: { revision: 1 } });
   });
@@ -223,7 +236,10 @@ describe("a retry", () => {
     const { id } = await failedRun(flow, plane);
     await flow.tenant({ maxConcurrentRuns: 1 });
     const holder = await plane.start("w");
-    const answer = only(await flow.finish(plane.api.retryDeadLetter(ann, id)), "max_concurrent_runs_reached");
+    const answer = only(
+      await flow.finish(plane.api.retryDeadLetter({ caller: ann, id })),
+      "max_concurrent_runs_reached",
+    );
     expect(answer).toMatchObject({ limit: 1, active: 1 });
     expect(answer.runs?.map(({ run_id }) => run_id)).toEqual([holder]);
     expect(await stored(flow, id)).toMatchObject({ document: { revision: 1 } });
@@ -233,7 +249,9 @@ describe("a retry", () => {
     const { flow, plane } = await scene();
     const { id } = await failedRun(flow, plane);
     await flow.tenant({ stopped: true });
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, id))).toEqual({ kind: "tenant_stopped" });
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id }))).toEqual({
+      kind: "tenant_stopped",
+    });
   });
 
   test("of a step whose failure was handled by another is refused, and the letter stays open", async () => {
@@ -244,8 +262,8 @@ describe("a retry", () => {
     await plane.report(single(await plane.poll({ waitMs: 5_000 })));
     await flow.ended(runId);
     const before = await flow.header(runId);
-    const answer = await flow.finish(plane.api.retryDeadLetter(ann, job.job.jobId));
-    expect(answer.kind).toBe("not_retryable");
+    const answer = await flow.finish(plane.api.retryDeadLetter({ caller: ann, id: job.job.jobId }));
+    expect(answer.kind).toBe("dead_letter_not_retryable");
     expect(await stored(flow, job.job.jobId)).toMatchObject({ document: { revision: 1 } });
     expect(await flow.header(runId)).toEqual(before);
   });
@@ -256,9 +274,9 @@ describe("a retry", () => {
     const job = single(await plane.poll());
     await plane.fail(job, "failed_retryable");
     await flow.pass(10);
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, job.job.jobId))).toMatchObject({
-      kind: "not_retryable",
-      because: expect.stringContaining("the failure was handled"),
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id: job.job.jobId }))).toMatchObject({
+      kind: "dead_letter_not_retryable",
+      detail: expect.stringContaining("the failure was handled"),
     });
     expect(await stored(flow, job.job.jobId)).toMatchObject({ document: { revision: 1 } });
   });
@@ -275,9 +293,9 @@ describe("a retry", () => {
     }
     expect(await flow.ended(runId)).toBe("failed");
     const id = `${runId}:each[1]@1`;
-    const found = only(await flow.finish(plane.api.inspectDeadLetter(acme, id)), "letter");
+    const found = only(await flow.finish(plane.api.inspectDeadLetter({ tenant: acme, id })), "letter");
     expect([found.letter.step, JSON.parse(found.input ?? "{}")]).toEqual(["each[1]", { item: "y" }]);
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, id))).toMatchObject({
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id }))).toMatchObject({
       step: "each[1]",
       already: false,
     });
@@ -294,7 +312,7 @@ describe("a retry", () => {
     const job = single(await plane.poll());
     await plane.fail(job, "failed_retryable");
     await flow.pass(10);
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, job.job.jobId))).toMatchObject({
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id: job.job.jobId }))).toMatchObject({
       already: false,
     });
     await plane.report(single(await plane.poll({ waitMs: 5_000 })));
@@ -312,9 +330,9 @@ describe("a retry", () => {
     await flow.until(() => plane.metrics.total("dead_letters_total") === 1);
     await release();
     await flow.until(async () => (await flow.step(runId, "a")).attempt === 2);
-    expect(await flow.finish(plane.api.retryDeadLetter(ann, job.job.jobId))).toEqual({
-      kind: "not_retryable",
-      because: "its step has gone on since: attempt 2 is running",
+    expect(await flow.finish(plane.api.retryDeadLetter({ caller: ann, id: job.job.jobId }))).toEqual({
+      kind: "dead_letter_not_retryable",
+      detail: "its step has gone on since: attempt 2 is running",
     });
     expect(await stored(flow, job.job.jobId)).toMatchObject({ document: { revision: 1 } });
   });
@@ -326,10 +344,13 @@ describe("purging", () => {
     const first = await failedRun(flow, plane);
     await flow.pass(10);
     const second = await failedRun(flow, plane);
-    const purge = (request: object) => flow.finish(plane.api.purgeDeadLetters(ann, request));
+    const purge = (request: object) => flow.finish(plane.api.purgeDeadLetters({ caller: ann, ...request }));
     expect(await purge({ reason: "claims_lost" })).toEqual({ kind: "purged", purged: 0, more: false });
     expect(await purge({ state: "retried" })).toEqual({ kind: "purged", purged: 0, more: false });
-    const { letter } = only(await flow.finish(plane.api.inspectDeadLetter(acme, second.id)), "letter");
+    const { letter } = only(
+      await flow.finish(plane.api.inspectDeadLetter({ tenant: acme, id: second.id })),
+      "letter",
+    );
     expect(await purge({ beforeMs: letter.writtenAtMs })).toEqual({ kind: "purged", purged: 1, more: false });
     expect((await flow.letters()).map(({ id }) => id)).toEqual([second.id]);
     expect(await purge({})).toEqual({ kind: "purged", purged: 1, more: false });
@@ -341,7 +362,7 @@ describe("purging", () => {
   test("removes a hundred at a time and says that there are more", async () => {
     const { flow, plane } = await scene();
     for (let index = 0; index < 250; index += 1) await putLetter(flow, `letter-${index}`);
-    const purge = () => flow.finish(plane.api.purgeDeadLetters(ann, { reason: "retries_exhausted" }));
+    const purge = () => flow.finish(plane.api.purgeDeadLetters({ caller: ann, reason: "retries_exhausted" }));
     expect(await purge()).toEqual({ kind: "purged", purged: 100, more: true });
     expect(await purge()).toEqual({ kind: "purged", purged: 100, more: true });
     expect(await purge()).toEqual({ kind: "purged", purged: 50, more: false });
@@ -351,19 +372,17 @@ describe("purging", () => {
     const { flow, plane } = await scene();
     for (let index = 0; index < 3; index += 1) await putLetter(flow, `letter-${index}`);
     plane.member.fail({ removeDocument: (nth) => (nth === 1 ? "ok" : "unavailable") });
-    expect(await flow.finish(plane.api.purgeDeadLetters(ann, {}))).toEqual({
-      kind: "purged",
-      purged: 1,
-      more: true,
-    });
+    const purged = await flow.finish(plane.api.purgeDeadLetters({ caller: ann }));
+    expect(purged).toEqual({ kind: "purged", purged: 1, more: true });
   });
 
   test("one letter whose answer is lost answers that it was removed, and its repeat that there is none", async () => {
     const { flow, plane } = await scene();
     await putLetter(flow, "letter");
     plane.member.fail({ removeDocument: ["reply_lost", "ok"] });
-    expect(await flow.finish(plane.api.removeDeadLetter(ann, "letter"))).toEqual({ kind: "removed" });
-    expect(await flow.finish(plane.api.removeDeadLetter(ann, "letter"))).toEqual({ kind: "not_found" });
+    const remove = () => flow.finish(plane.api.removeDeadLetter({ caller: ann, id: "letter" }));
+    expect(await remove()).toEqual({ kind: "removed" });
+    expect(await remove()).toEqual({ kind: "dead_letter_not_found" });
   });
 });
 

@@ -1,6 +1,6 @@
 // Definitions and the runs that are made from them: a run keeps the one it began with, a start gets the latest, a repeat its run.
 import { describe, expect, test } from "vitest";
-import type { StartWorkflowRequest } from "../../src/control/control-api.ts";
+import type { StartWorkflowRequest } from "../../src/control/admission/start-workflow.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { fingerprintOf } from "../../src/index.ts";
 import {
@@ -17,7 +17,7 @@ import {
 const chain = (second: string): Steps => ({ a: work(), [second]: work({ depends_on: ["a"] }) });
 
 async function revisionOf(flow: FlowWorld, plane: FlowPlane, id: string): Promise<number> {
-  return only(await flow.finish(plane.api.getWorkflow(acme, id)), "workflow").workflow.revision;
+  return only(await flow.finish(plane.api.getWorkflow({ tenant: acme, id })), "workflow").workflow.revision;
 }
 
 describe("a run", () => {
@@ -58,7 +58,7 @@ describe("a run", () => {
     await plane.save("w", chain("b"));
     const runId = await plane.start("w");
     await other.start("w");
-    only(await flow.finish(plane.api.removeWorkflow(ann, "w")), "removed");
+    only(await flow.finish(plane.api.removeWorkflow({ caller: ann, id: "w" })), "removed");
     for (const starter of [plane, other]) {
       const answer = await flow.finish(starter.api.startWorkflow({ caller: ann, workflow: "w", input: {} }));
       expect(answer).toEqual({ kind: "workflow_not_found" });
@@ -189,7 +189,7 @@ describe("a repeated start with the same key is told of its run", () => {
 
   test("after the workflow was removed", async () => {
     const { flow, plane, runId } = await startedOnce();
-    await flow.finish(plane.api.removeWorkflow(ann, "w"));
+    await flow.finish(plane.api.removeWorkflow({ caller: ann, id: "w" }));
     const other = await flow.open("q");
     for (const starter of [plane, other]) {
       expect(await flow.finish(starter.api.startWorkflow(request))).toMatchObject({
@@ -214,13 +214,13 @@ describe("a repeated start with the same key is told of its run", () => {
     const { flow, plane, runId } = await startedOnce();
     await flow.tenant({ admissionStrategy: "lock" });
     await flow.pass(5_000);
-    await flow.finish(plane.api.removeWorkflow(ann, "w"));
+    await flow.finish(plane.api.removeWorkflow({ caller: ann, id: "w" }));
     expect(await flow.finish(plane.api.startWorkflow(request))).toMatchObject({ kind: "replayed", runId });
     const reused = { ...request, key: { text: "once", fingerprint: "v1:other" as typeof fingerprint } };
     expect((await flow.finish(plane.api.startWorkflow(reused))).kind).toBe("idempotency_key_reused");
     const fresh = { ...request, key: { text: "another", fingerprint } };
     expect(await flow.finish(plane.api.startWorkflow(fresh))).toEqual({ kind: "workflow_not_found" });
-    expect(await flow.finish(plane.api.lookUpKey(acme, "another"))).toMatchObject({
+    expect(await flow.finish(plane.api.lookUpKey({ tenant: acme, key: "another" }))).toMatchObject({
       kind: "idempotency_key_unbound",
     });
   });
@@ -253,9 +253,9 @@ describe("saving", () => {
     const flow = new FlowWorld();
     const plane = await flow.open("p");
     const answer = await flow.finish(
-      plane.api.saveWorkflow(ann, { id: "w", steps: { a: { type: "dance" } } }),
+      plane.api.saveWorkflow({ caller: ann, definition: { id: "w", steps: { a: { type: "dance" } } } }),
     );
-    expect(only(answer, "invalid").problems[0]?.path).toBe("steps.a.type");
+    expect(only(answer, "workflow_invalid").problems[0]?.path).toBe("steps.a.type");
     expect(plane.member.callsOf("putDocument")).toEqual([]);
   });
 
@@ -264,10 +264,13 @@ describe("saving", () => {
     const plane = await flow.open("p");
     await plane.save("w1", { a: work() }, { description: "first" });
     await plane.save("w2", { a: work() });
-    const listed = only(await flow.finish(plane.api.listWorkflows(acme, { after: "", limit: 10 })), "listed");
+    const listed = only(
+      await flow.finish(plane.api.listWorkflows({ tenant: acme, after: "", limit: 10 })),
+      "listed",
+    );
     expect(listed.workflows.map(({ id }) => id)).toEqual(["w1", "w2"]);
     expect(listed.workflows[0]?.definition).toEqual({ id: "w1", description: "first", steps: { a: work() } });
-    const others = plane.api.listWorkflows("beta" as TenantId, { after: "", limit: 10 });
+    const others = plane.api.listWorkflows({ tenant: "beta" as TenantId, after: "", limit: 10 });
     expect(only(await flow.finish(others), "listed").workflows).toEqual([]);
   });
 });

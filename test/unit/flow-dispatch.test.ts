@@ -141,7 +141,7 @@ describe("a verdict", () => {
     const { flow, plane, check } = await dispatchScene(["silence"]);
     const runId = await plane.start("w");
     await flow.until(() => check.questions.length === 1);
-    await flow.finish(plane.api.cancelRun(ann, runId, "no"));
+    await flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "no" }));
     expect(await flow.ended(runId)).toBe("cancelled");
     check.questions[0]?.answer({ verdict: "allow" });
     await flow.pass(60_000);

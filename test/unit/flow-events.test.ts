@@ -12,7 +12,7 @@ test("every row that a process writes is shown there at once", async () => {
   const plane = await flow.open("one", { overrides: never });
   const { api } = plane;
   const rows: EventRow[] = [];
-  const opened = await flow.finish(api.followEvents(acme, { kind: "now" }));
+  const opened = await flow.finish(api.followEvents({ tenant: acme, start: { kind: "now" } }));
   if (opened.kind !== "open") throw new Error(opened.kind);
   const watching = client(opened, (row) => {
     rows.push(row);
@@ -27,7 +27,9 @@ test("every row that a process writes is shown there at once", async () => {
     await flow.pass(100);
     shown.push(`${what}: ${[...new Set(rows.slice(before).map(({ type }) => type))].join(" ")}`);
   };
-  await after("tenant", () => flow.finish(api.createTenant("root", acme, { maxConcurrentRuns: 9 })));
+  await after("tenant", () =>
+    flow.finish(api.createTenant({ actor: "root", tenant: acme, settings: { maxConcurrentRuns: 9 } })),
+  );
   await after("save", () => plane.save("w", { one: { type: "worker", topic: "t" } }));
   await plane.save("a", {
     ok: { type: "approval" },
@@ -39,17 +41,19 @@ test("every row that a process writes is shown there at once", async () => {
   });
   const job = single(await plane.poll({ topics: ["t"] }));
   await after("result", () => plane.report(job));
-  await after("delete", () => flow.finish(api.deleteRun(ann, runId)));
+  await after("delete", () => flow.finish(api.deleteRun({ caller: ann, runId })));
   await after("start", () => plane.start("a"));
-  const { approvals } = only(await flow.finish(api.listApprovals(acme, { limit: 1 })), "listed");
+  const { approvals } = only(await flow.finish(api.listApprovals({ tenant: acme, limit: 1 })), "listed");
   const approvalId = String(approvals[0]?.approvalId);
   await after("approve", () =>
     flow.finish(api.decideApproval({ caller: ben, approvalId, decision: "approved" })),
   );
   const second = await plane.start("w");
-  await after("cancel", () => flow.finish(api.cancelRun(ann, second, "over")));
-  await after("key", () => flow.finish(api.createKey("root", acme, { role: "viewer", name: "k" })));
-  await after("remove", () => flow.finish(api.removeWorkflow(ann, "w")));
+  await after("cancel", () => flow.finish(api.cancelRun({ caller: ann, runId: second, reason: "over" })));
+  await after("key", () =>
+    flow.finish(api.createKey({ by: "root", tenant: acme, role: "viewer", name: "k" })),
+  );
+  await after("remove", () => flow.finish(api.removeWorkflow({ caller: ann, id: "w" })));
   expect(shown).toEqual([
     "tenant: tenant_changed",
     "save: document_saved",
@@ -71,12 +75,14 @@ test("what another process of the same store writes is found by polling", async 
   const flow = new FlowWorld();
   const watched = await flow.open("one");
   const other = await flow.open("two");
-  const opened = await flow.finish(watched.api.followEvents(acme, { kind: "now" }));
+  const opened = await flow.finish(watched.api.followEvents({ tenant: acme, start: { kind: "now" } }));
   if (opened.kind !== "open") throw new Error(opened.kind);
   const { shown } = client(opened, ({ sequence }) => sequence);
   await other.save("w", { one: { type: "worker", topic: "t" } });
   await flow.until(() => shown.length > 0, 700);
-  const foreign = await flow.finish(watched.api.followEvents("globex" as TenantId, { kind: "oldest" }));
+  const foreign = await flow.finish(
+    watched.api.followEvents({ tenant: "globex" as TenantId, start: { kind: "oldest" } }),
+  );
   expect(foreign.kind).toBe("open");
   await Promise.all([watched.close(), other.close()]);
 });

@@ -1,7 +1,7 @@
 // Jobs that a worker hands back: another one has the next attempt at once, and nothing of the old claim counts any more.
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
 import { publishResult } from "../../src/control/jobs/hear-results.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import {
   acme,
@@ -58,7 +58,9 @@ describe("a job that is handed back", () => {
     const { jobId } = first.job;
     expect(await plane.handBack(first)).toEqual({ kind: "accepted" });
     expect(await plane.report(first, "after all")).toEqual({ kind: "duplicate" });
-    const beats = await flow.finish(plane.api.heartbeat(workerCaller, "w", [{ jobId, token: first.token }]));
+    const beats = await flow.finish(
+      plane.api.heartbeat({ caller: workerCaller, worker: "w", beats: [{ jobId, token: first.token }] }),
+    );
     expect(only(beats, "judged").answers).toEqual([{ kind: "lost", jobId }]);
     const second = single(await plane.poll());
     const mixed: ClaimedJob = { ...first, job: second.job };
@@ -99,7 +101,7 @@ describe("a job that is handed back", () => {
   test("of a run that was cancelled is refused: nothing begins again", async () => {
     const { flow, plane, runId } = await started();
     const first = single(await plane.poll());
-    await flow.finish(plane.api.cancelRun(ann, runId, "enough"));
+    await flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "enough" }));
     expect(await flow.ended(runId)).toBe("cancelled");
     expect(await plane.handBack(first)).toEqual({ kind: "run_ended" });
     expect(await plane.poll()).toEqual([]);

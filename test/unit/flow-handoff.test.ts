@@ -1,6 +1,6 @@
 // Results of one run that arrive together: handed over and applied once each by the run's owner, also when owners die.
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import {
   type acme,
@@ -42,7 +42,7 @@ describe("two hundred results of one run at once", () => {
       const { runId, jobs } = await wideRun(flow, planes[0] as FlowPlane, 200);
       const startedMs = flow.nowMs();
       const reports = jobs.map((job, index) =>
-        (planes[index % 3] as FlowPlane).api.reportResult(workerCaller, reportOf(job)),
+        (planes[index % 3] as FlowPlane).api.reportResult({ caller: workerCaller, ...reportOf(job) }),
       );
       const answers = await flow.finish(Promise.all(reports));
       expect(answers.map(({ kind }) => kind)).toEqual(jobs.map(() => "accepted"));
@@ -79,7 +79,7 @@ describe("an owner that dies", () => {
     const runId = await plane.start("chain");
     const job = single(await plane.poll());
     armed = true;
-    const report = plane.api.reportResult(workerCaller, reportOf(job));
+    const report = plane.api.reportResult({ caller: workerCaller, ...reportOf(job) });
     void report.catch(() => {});
     await flow.pass(100);
     return { flow, runId, job, calls: () => sent };
@@ -187,7 +187,7 @@ describe("a result decided in advance", () => {
     await plane.save("wide", sideBySide(2));
     const runId = await plane.start("wide");
     const jobs = await plane.poll();
-    const reports = jobs.map((job) => plane.api.reportResult(workerCaller, reportOf(job)));
+    const reports = jobs.map((job) => plane.api.reportResult({ caller: workerCaller, ...reportOf(job) }));
     await flow.finish(Promise.all(reports));
     expect(await flow.ended(runId)).toBe("succeeded");
     const proposed = plane.member.callsOf("deliver").map(({ request }) => "proposal" in request);
@@ -260,10 +260,10 @@ describe("what processes remember of a run", () => {
       const reports = jobs.map(async (job) => {
         const plane = random.pick(planes);
         await plane.member.process.clock.sleep(random.integer(1, 6));
-        return plane.api.reportResult(
-          workerCaller,
-          reportOf(job, given[job.job.step as keyof Given] ?? true),
-        );
+        return plane.api.reportResult({
+          caller: workerCaller,
+          ...reportOf(job, given[job.job.step as keyof Given] ?? true),
+        });
       });
       await flow.finish(Promise.all(reports));
       await flow.pass(50);
@@ -295,7 +295,7 @@ describe("what processes remember of a run", () => {
     await plane.start("one");
     const job = single(await plane.poll());
     const stranger = { tenant: "beta" as typeof acme, actor: "worker:x" };
-    const answer = await flow.finish(plane.api.reportResult(stranger, reportOf(job)));
+    const answer = await flow.finish(plane.api.reportResult({ caller: stranger, ...reportOf(job) }));
     expect(answer).toEqual({ kind: "run_not_found" });
     expect((await flow.job(job.job.jobId)).state).toBe("claimed");
     expect(await plane.report(job)).toEqual({ kind: "accepted" });

@@ -30,7 +30,7 @@ describe("runs that a process left behind with their results", () => {
       runs.push(await plane.start("w"));
       const { job, token } = single(await plane.poll());
       const report = { jobId: job.jobId, token, outcome: "succeeded", output: index } as const;
-      void plane.api.reportResult(workerCaller, report);
+      void plane.api.reportResult({ caller: workerCaller, ...report });
     }
     await flow.pass(0);
     return runs;
@@ -80,7 +80,7 @@ describe("a list of runs that were started within one millisecond", () => {
     const seen: RunId[] = [];
     for (let before: RunId | undefined; ; ) {
       const page = { limit, workflow: "w", ...(before === undefined ? {} : { before }) };
-      const listed = only(await plane.api.listRuns(acme, page), "listed");
+      const listed = only(await plane.api.listRuns({ tenant: acme, ...page }), "listed");
       seen.push(...listed.runs.map(({ runId }) => runId));
       if (listed.next === undefined) return seen;
       before = listed.next;
@@ -116,7 +116,12 @@ describe("a list of runs that were started within one millisecond", () => {
           const [claimed] = only(polled, "jobs").jobs;
           if (claimed === undefined) return;
           const { job, token } = claimed;
-          await plane.api.reportResult(workerCaller, { jobId: job.jobId, token, outcome: "succeeded" });
+          await plane.api.reportResult({
+            caller: workerCaller,
+            jobId: job.jobId,
+            token,
+            outcome: "succeeded",
+          });
         }),
       );
       const seen = await flow.finish(finish);

@@ -1,6 +1,6 @@
 // What has gone wrong elsewhere with steps that begin many others, as whole flows: each test says what must hold here.
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { JobId } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
@@ -112,7 +112,8 @@ describe("a step with a list of items", () => {
       expect(jobs.length).toBeLessThanOrEqual(30);
       seen.push(...jobs.map(({ job }) => `${job.step}@${job.attempt}`));
       const reports = jobs.map(({ job, token }, index) =>
-        (planes[index % 3] as FlowPlane).api.reportResult(workerCaller, {
+        (planes[index % 3] as FlowPlane).api.reportResult({
+          caller: workerCaller,
           jobId: job.jobId,
           token,
           outcome: "succeeded",
@@ -137,7 +138,8 @@ describe("a step with a list of items", () => {
     );
     const jobs = await plane.poll();
     const reports = jobs.map(({ job, token }) =>
-      plane.api.reportResult(workerCaller, {
+      plane.api.reportResult({
+        caller: workerCaller,
         jobId: job.jobId,
         token,
         outcome: "failed",
@@ -246,7 +248,7 @@ describe("when a step fails that has begun others", () => {
     expect(await flow.ended(runId)).toBe("failed");
     expect(await flow.ended(childRunId)).toBe("cancelled");
     const beats = open.map(({ job, token }) => ({ jobId: job.jobId, token }));
-    const judged = await flow.finish(plane.api.heartbeat(workerCaller, "w", beats));
+    const judged = await flow.finish(plane.api.heartbeat({ caller: workerCaller, worker: "w", beats }));
     expect(judged).toMatchObject({ answers: beats.map(() => ({ kind: "extended", stop: true })) });
     for (const job of open) expect((await plane.report(job)).kind).toBe("run_ended");
     expect(await flow.step(runId, "ask")).toMatchObject({ status: "cancelled" });
@@ -344,7 +346,7 @@ test("a retry of one item's dead letter leaves the other items as they were, and
   const id = `${runId}:it[1]@1` as JobId;
   expect(letters.map((letter) => letter.id)).toEqual([id]);
   await flow.finish(
-    plane.api.retryDeadLetter({ tenant: (await flow.header(runId)).tenant, actor: "ann" }, id),
+    plane.api.retryDeadLetter({ caller: { tenant: (await flow.header(runId)).tenant, actor: "ann" }, id }),
   );
   await flow.until(async () => (await flow.step(runId, "it[1]")).status === "running");
   const again = single(await plane.poll());

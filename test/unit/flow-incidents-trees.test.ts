@@ -105,10 +105,10 @@ describe("a run that another one has started", () => {
     await flow.until(async () => (await flow.step(child, "list[2]")).status === "running");
     const jobs = await plane.poll();
     expect(jobs).toHaveLength(4);
-    only(await flow.finish(plane.api.cancelRun(ann, runId, "enough")), "cancelling");
+    only(await flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "enough" })), "cancelling");
     expect([await flow.ended(runId), await flow.ended(child)]).toEqual(["cancelled", "cancelled"]);
     const beats = jobs.map(({ job, token }) => ({ jobId: job.jobId, token }));
-    const judged = await flow.finish(plane.api.heartbeat(workerCaller, "w", beats));
+    const judged = await flow.finish(plane.api.heartbeat({ caller: workerCaller, worker: "w", beats }));
     expect(judged).toMatchObject({ answers: jobs.map(() => ({ kind: "extended", stop: true })) });
   });
 });
@@ -127,7 +127,9 @@ describe("a run that is deleted before its parent has heard of its end", () => {
     const { release } = await flow.occupy(runId);
     await plane.report(single(await plane.poll({ waitMs: 1_000 })), "something");
     expect(await flow.ended(child)).toBe("succeeded");
-    expect(await flow.finish(plane.api.deleteRun(ann, child))).toEqual({ kind: "deleted" });
+    expect(await flow.finish(plane.api.deleteRun({ caller: ann, runId: child }))).toEqual({
+      kind: "deleted",
+    });
     await release();
     expect(await flow.ended(runId)).toBe("failed");
     expect((await flow.step(runId, "call")).error?.code).toBe("child_run_lost");
@@ -142,7 +144,7 @@ test("an approval of a run whose parent was cancelled takes no decision", async 
   const runId = await plane.start("parent");
   const child = await childOf(flow, runId, "call");
   await flow.until(async () => (await flow.step(child, "ask")).status === "waiting");
-  await flow.finish(plane.api.cancelRun(ann, runId, "enough"));
+  await flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "enough" }));
   await flow.ended(child);
   const decision = { caller: ben, approvalId: `${child}:ask@1`, decision: "approved" } as const;
   expect(await flow.finish(plane.api.decideApproval(decision))).toMatchObject({

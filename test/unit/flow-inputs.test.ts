@@ -23,7 +23,7 @@ async function inputsOf(cachedRunsMax: number): Promise<Record<string, JsonValue
   });
   const inputs: Record<string, JsonValue> = {};
   try {
-    await plane.api.saveWorkflow(caller, definition);
+    await plane.api.saveWorkflow({ caller, definition });
     plane.startWorker({
       tenant,
       name: "worker",
@@ -40,7 +40,7 @@ async function inputsOf(cachedRunsMax: number): Promise<Record<string, JsonValue
     await expect
       .poll(
         async () => {
-          const found = await plane.api.getRun(tenant, runId);
+          const found = await plane.api.getRun({ tenant, runId });
           return found.kind === "run" ? found.run.header.status : found.kind;
         },
         { timeout: 5_000 },

@@ -1,6 +1,7 @@
 // API keys and tenants: who is let in, who no longer is although somebody still remembers them, and settings that act at once.
 import { describe, expect, test } from "vitest";
-import type { Caller, NewKey } from "../../src/control/control-api.ts";
+import type { Caller } from "../../src/control/caller.ts";
+import type { NewKey } from "../../src/control/keys/api-keys.ts";
 import { makeKeyText, readKeyText } from "../../src/domain/api-key.ts";
 import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
 import {
@@ -26,11 +27,11 @@ async function setUp(): Promise<Scene> {
 
 async function newKey({ flow, plane }: Scene, more: { readonly expiresAtMs?: number } = {}): Promise<NewKey> {
   const options = { role: "admin", name: "ci", ...more } as const;
-  return only(await flow.finish(plane.api.createKey("root", acme, options)), "created");
+  return only(await flow.finish(plane.api.createKey({ by: "root", tenant: acme, ...options })), "created");
 }
 
 const authenticate = ({ flow }: Scene, plane: FlowPlane, text: string) =>
-  flow.finish(plane.api.authenticate(text));
+  flow.finish(plane.api.authenticate({ text }));
 
 describe("a key", () => {
   test("lets in who shows its text, in any process, and only its hash is stored", async () => {
@@ -83,7 +84,7 @@ describe("a key", () => {
       text.slice(0, -1),
       text.toUpperCase(),
     ]) {
-      expect(await authenticate(scene, scene.plane, bad)).toEqual({ kind: "refused" });
+      expect(await authenticate(scene, scene.plane, bad)).toEqual({ kind: "unauthenticated" });
     }
     expect((await authenticate(scene, scene.plane, text)).kind).toBe("authenticated");
   });
@@ -94,7 +95,7 @@ describe("a key", () => {
     const before = scene.plane.member.calls.length;
     const at = text.length - 20;
     const mistyped = `${text.slice(0, at)}${text[at] === "a" ? "b" : "a"}${text.slice(at + 1)}`;
-    expect(await authenticate(scene, scene.plane, mistyped)).toEqual({ kind: "refused" });
+    expect(await authenticate(scene, scene.plane, mistyped)).toEqual({ kind: "unauthenticated" });
     expect(scene.plane.member.calls).toHaveLength(before);
   });
 
@@ -103,8 +104,8 @@ describe("a key", () => {
     const { text } = await newKey(scene, { expiresAtMs: scene.flow.world.server.timeMs() + 2_000 });
     expect((await authenticate(scene, scene.plane, text)).kind).toBe("authenticated");
     await scene.flow.pass(2_001);
-    expect(await authenticate(scene, scene.plane, text)).toEqual({ kind: "refused" });
-    expect(await authenticate(scene, scene.other, text)).toEqual({ kind: "refused" });
+    expect(await authenticate(scene, scene.plane, text)).toEqual({ kind: "unauthenticated" });
+    expect(await authenticate(scene, scene.other, text)).toEqual({ kind: "unauthenticated" });
   });
 
   test("that nobody can look up is trouble, never a yes or a no", async () => {
@@ -119,8 +120,11 @@ describe("a key", () => {
   test("of the platform belongs to no customer", async () => {
     const { flow, plane } = await setUp();
     const options = { role: "platform", name: "root" } as const;
-    const { text } = only(await flow.finish(plane.api.createKey("root", platformTenant, options)), "created");
-    const answer = only(await flow.finish(plane.api.authenticate(text)), "authenticated");
+    const { text } = only(
+      await flow.finish(plane.api.createKey({ by: "root", tenant: platformTenant, ...options })),
+      "created",
+    );
+    const answer = only(await flow.finish(plane.api.authenticate({ text })), "authenticated");
     expect(answer.key.tenant).toBe(platformTenant);
   });
 });
@@ -131,16 +135,19 @@ describe("a revoked key", () => {
     const { text, key } = await newKey(scene);
     await authenticate(scene, scene.plane, text);
     await authenticate(scene, scene.other, text);
-    only(await scene.flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId)), "revoked");
+    only(
+      await scene.flow.finish(scene.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId })),
+      "revoked",
+    );
     return { scene, text, key };
   }
 
   test("is refused at once by the process that revoked it, and within four seconds by all", async () => {
     const { scene, text } = await revoked();
-    expect(await authenticate(scene, scene.plane, text)).toEqual({ kind: "refused" });
+    expect(await authenticate(scene, scene.plane, text)).toEqual({ kind: "unauthenticated" });
     expect((await authenticate(scene, scene.other, text)).kind).toBe("authenticated");
     await scene.flow.pass(4_000);
-    expect(await authenticate(scene, scene.other, text)).toEqual({ kind: "refused" });
+    expect(await authenticate(scene, scene.other, text)).toEqual({ kind: "unauthenticated" });
   });
 
   test("starts, reports, decides, cancels and claims nothing from that moment, whatever is remembered elsewhere", async () => {
@@ -151,24 +158,31 @@ describe("a revoked key", () => {
     await other.save("w", { a: work(), ok: { type: "approval" }, late: work({ topic: "late" }) });
     const runId = await other.start("w");
     const { job, token } = single(await other.poll());
-    only(await flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId)), "revoked");
+    only(
+      await flow.finish(scene.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId })),
+      "revoked",
+    );
 
     const started = await flow.finish(other.api.startWorkflow({ caller, workflow: "w", input: {} }));
     expect(started.kind).toBe("unauthenticated");
     const report = { jobId: job.jobId, token, outcome: "succeeded" } as const;
-    const reported = await flow.finish(other.api.reportResult(caller, report));
+    const reported = await flow.finish(other.api.reportResult({ caller, ...report }));
     expect(reported).toEqual({ kind: "unauthenticated" });
     const approvalId = `${runId}:ok@1`;
     const decided = await flow.finish(other.api.decideApproval({ caller, approvalId, decision: "approved" }));
     expect(decided).toEqual({ kind: "unauthenticated" });
-    expect((await flow.finish(other.api.cancelRun(caller, runId, "mine"))).kind).not.toBe("cancelling");
+    expect((await flow.finish(other.api.cancelRun({ caller, runId, reason: "mine" }))).kind).not.toBe(
+      "cancelling",
+    );
     const polled = await flow.finish(other.api.pollJobs(pollOf({ caller, topics: ["late"] })));
     expect(polled).toEqual({ kind: "unauthenticated" });
 
     expect(await flow.status(runId)).toBe("running");
     expect((await flow.header(runId)).cancelRequested).toBeUndefined();
     expect((await flow.job(job.jobId)).state).toBe("claimed");
-    const good = await flow.finish(other.api.reportResult({ tenant: acme, actor: "w" }, report));
+    const good = await flow.finish(
+      other.api.reportResult({ caller: { tenant: acme, actor: "w" }, ...report }),
+    );
     expect(good).toEqual({ kind: "accepted" });
   });
 
@@ -180,7 +194,7 @@ describe("a revoked key", () => {
     const caller: Caller = { tenant: acme, actor: "ci", credential: key.keyId };
     const request = { caller, workflow: "w", input: {}, key: { text: "once", fingerprint: "v1:x" as never } };
     only(await flow.finish(other.api.startWorkflow(request)), "admitted");
-    await flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId));
+    await flow.finish(scene.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId }));
     expect((await flow.finish(other.api.startWorkflow(request))).kind).toBe("unauthenticated");
   });
 
@@ -188,25 +202,30 @@ describe("a revoked key", () => {
     const { scene, text } = await revoked();
     for (let index = 0; index < 101; index += 1) {
       const { key } = await newKey(scene);
-      only(await scene.flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId)), "revoked");
+      only(
+        await scene.flow.finish(scene.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId })),
+        "revoked",
+      );
     }
     await scene.flow.pass(4_000);
     for (const plane of [scene.plane, scene.other]) {
-      expect(await authenticate(scene, plane, text)).toEqual({ kind: "refused" });
+      expect(await authenticate(scene, plane, text)).toEqual({ kind: "unauthenticated" });
     }
   });
 
   test("again is not found, an unknown one is not found, and neither changes the tenant", async () => {
     const { scene, key } = await revoked();
     const { api } = scene.plane;
-    const before = await scene.flow.finish(api.readEvents(acme, { after: 0, limit: 100 }));
+    const before = await scene.flow.finish(api.readEvents({ tenant: acme, after: 0, limit: 100 }));
     for (const keyId of [key.keyId, `${acme}.unknown`, "*", ""]) {
-      expect((await scene.flow.finish(api.revokeKey("root", acme, keyId))).kind).toBe("not_found");
+      expect((await scene.flow.finish(api.revokeKey({ by: "root", tenant: acme, keyId }))).kind).toBe(
+        "api_key_not_found",
+      );
     }
-    expect(await scene.flow.finish(api.readEvents(acme, { after: 0, limit: 100 }))).toEqual(before);
+    expect(await scene.flow.finish(api.readEvents({ tenant: acme, after: 0, limit: 100 }))).toEqual(before);
     const nobody = "nobody" as TenantId;
-    await scene.flow.finish(api.revokeKey("root", nobody, "nobody.x"));
-    expect(await scene.flow.finish(api.readEvents(nobody, { after: 0, limit: 100 }))).toMatchObject({
+    await scene.flow.finish(api.revokeKey({ by: "root", tenant: nobody, keyId: "nobody.x" }));
+    expect(await scene.flow.finish(api.readEvents({ tenant: nobody, after: 0, limit: 100 }))).toMatchObject({
       events: [],
     });
   });
@@ -215,52 +234,88 @@ describe("a revoked key", () => {
     const scene = await setUp();
     const { text, key } = await newKey(scene);
     scene.plane.member.fail({ setTenant: "request_lost" });
-    expect((await scene.flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId))).kind).toBe(
-      "unknown",
-    );
+    expect(
+      (await scene.flow.finish(scene.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId })))
+        .kind,
+    ).toBe("unknown");
     expect((await authenticate(scene, scene.other, text)).kind).toBe("authenticated");
     scene.plane.member.fail({});
-    only(await scene.flow.finish(scene.plane.api.revokeKey("root", acme, key.keyId)), "revoked");
+    only(
+      await scene.flow.finish(scene.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId })),
+      "revoked",
+    );
   });
 });
 
 describe("a tenant", () => {
   test("is made once, listed, and read with its settings and its active runs", async () => {
     const { flow, plane } = await setUp();
-    const make = () => flow.finish(plane.api.createTenant("root", acme, { maxConcurrentRuns: 2 }));
+    const make = () =>
+      flow.finish(
+        plane.api.createTenant({ actor: "root", tenant: acme, settings: { maxConcurrentRuns: 2 } }),
+      );
     expect(await make()).toEqual({ kind: "created" });
-    expect(await make()).toEqual({ kind: "exists" });
-    const answer = only(await flow.finish(plane.api.getTenant(acme)), "tenant");
+    expect(await make()).toEqual({ kind: "tenant_exists" });
+    const answer = only(await flow.finish(plane.api.getTenant({ tenant: acme })), "tenant");
     expect(answer).toMatchObject({ record: { settings: { maxConcurrentRuns: 2 } }, active: 0 });
     const listed = only(await flow.finish(plane.api.listTenants({ after: "", limit: 10 })), "listed");
     expect(listed.tenants).toEqual([acme]);
-    expect((await flow.finish(plane.api.getTenant("beta" as TenantId))).kind).toBe("not_found");
+    expect((await flow.finish(plane.api.getTenant({ tenant: "beta" as TenantId }))).kind).toBe(
+      "tenant_not_found",
+    );
   });
 
   test("has single settings changed, and one of two changes by the same version refused", async () => {
     const { flow, plane, other } = await setUp();
-    await flow.finish(plane.api.createTenant("root", acme, { maxConcurrentRuns: 2, stopped: true }));
-    const change = plane.api.changeTenant("root", acme, { stopped: undefined, resultsStrategy: "retry" });
+    await flow.finish(
+      plane.api.createTenant({
+        actor: "root",
+        tenant: acme,
+        settings: { maxConcurrentRuns: 2, stopped: true },
+      }),
+    );
+    const change = plane.api.changeTenant({
+      actor: "root",
+      tenant: acme,
+      changes: { stopped: undefined, resultsStrategy: "retry" },
+    });
     const saved = only(await flow.finish(change), "saved");
     expect(saved.record.settings).toEqual({ maxConcurrentRuns: 2, resultsStrategy: "retry" });
     const { version } = saved.record;
-    only(await flow.finish(other.api.changeTenant("a", acme, { maxConcurrentRuns: 3 }, version)), "saved");
-    const second = await flow.finish(plane.api.changeTenant("b", acme, { maxConcurrentRuns: 4 }, version));
+    only(
+      await flow.finish(
+        other.api.changeTenant({
+          actor: "a",
+          tenant: acme,
+          changes: { maxConcurrentRuns: 3 },
+          expectedVersion: version,
+        }),
+      ),
+      "saved",
+    );
+    const second = await flow.finish(
+      plane.api.changeTenant({
+        actor: "b",
+        tenant: acme,
+        changes: { maxConcurrentRuns: 4 },
+        expectedVersion: version,
+      }),
+    );
     expect(second).toEqual({ kind: "version_conflict", version: version + 1 });
   });
 
   test("changed by many at once without a version keeps every change", async () => {
     const { flow, plane, other } = await setUp();
-    await flow.finish(plane.api.createTenant("root", acme, {}));
+    await flow.finish(plane.api.createTenant({ actor: "root", tenant: acme, settings: {} }));
     const changes = [
-      plane.api.changeTenant("a", acme, { maxConcurrentRuns: 7 }),
-      other.api.changeTenant("b", acme, { resultsStrategy: "retry" }),
-      plane.api.changeTenant("c", acme, { separateDuties: true }),
-      other.api.changeTenant("d", acme, { approvalsStrategy: "lock" }),
+      plane.api.changeTenant({ actor: "a", tenant: acme, changes: { maxConcurrentRuns: 7 } }),
+      other.api.changeTenant({ actor: "b", tenant: acme, changes: { resultsStrategy: "retry" } }),
+      plane.api.changeTenant({ actor: "c", tenant: acme, changes: { separateDuties: true } }),
+      other.api.changeTenant({ actor: "d", tenant: acme, changes: { approvalsStrategy: "lock" } }),
     ];
     const answers = await flow.finish(Promise.all(changes));
     expect(answers.map(({ kind }) => kind)).toEqual(["saved", "saved", "saved", "saved"]);
-    const { record } = only(await flow.finish(plane.api.getTenant(acme)), "tenant");
+    const { record } = only(await flow.finish(plane.api.getTenant({ tenant: acme })), "tenant");
     expect(record.settings).toEqual({
       maxConcurrentRuns: 7,
       resultsStrategy: "retry",
@@ -271,13 +326,13 @@ describe("a tenant", () => {
 
   test("that is stopped starts nothing from that moment, in any process, and goes on when told to", async () => {
     const { flow, plane, other } = await setUp();
-    await flow.finish(plane.api.createTenant("root", acme, {}));
+    await flow.finish(plane.api.createTenant({ actor: "root", tenant: acme, settings: {} }));
     await other.save("w", { a: work() });
     await other.start("w");
-    await flow.finish(plane.api.changeTenant("root", acme, { stopped: true }));
+    await flow.finish(plane.api.changeTenant({ actor: "root", tenant: acme, changes: { stopped: true } }));
     const request = { caller: ann, workflow: "w", input: {} };
     expect((await flow.finish(other.api.startWorkflow(request))).kind).toBe("tenant_stopped");
-    await flow.finish(plane.api.changeTenant("root", acme, { stopped: false }));
+    await flow.finish(plane.api.changeTenant({ actor: "root", tenant: acme, changes: { stopped: false } }));
     await other.start("w", {}, ben);
   });
 });

@@ -1,7 +1,8 @@
 // Limits on running jobs as whole flows: never more than there are places, each place used again at once, and no claim for nothing.
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob, PollAnswer, PollRequest } from "../../src/control/control-api.ts";
 import type { JobHandler } from "../../src/control/jobs/in-process-worker.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
+import type { PollAnswer, PollRequest } from "../../src/control/jobs/poll-jobs.ts";
 import type { JobId } from "../../src/domain/job.ts";
 import type { TenantSettings } from "../../src/domain/tenant.ts";
 import type { RequestOf } from "../../src/ports/store.ts";
@@ -100,13 +101,19 @@ describe("a topic's limit", () => {
 
   test("that is raised or removed lets waiting polls have jobs at once", async () => {
     const { flow, plane } = await setUp({ topics: { work: { maxRunning: 0 } } });
-    await flow.finish(plane.api.createTenant("ann", acme, {}));
+    await flow.finish(plane.api.createTenant({ actor: "ann", tenant: acme, settings: {} }));
     await plane.save("wide", sideBySide(3));
     await plane.start("wide");
     const poll = waiting(plane, "w");
     await flow.pass(100);
     const changedMs = flow.nowMs();
-    await flow.finish(plane.api.changeTenant("ann", acme, { topics: { work: { maxRunning: 2 } } }));
+    await flow.finish(
+      plane.api.changeTenant({
+        actor: "ann",
+        tenant: acme,
+        changes: { topics: { work: { maxRunning: 2 } } },
+      }),
+    );
     expect(jobsOf(await flow.finish(poll))).toHaveLength(2);
     expect(flow.nowMs() - changedMs).toBeLessThan(500);
     await plane.close();
@@ -160,7 +167,7 @@ describe("a topic's limit", () => {
     await plane.poll({ worker: "v", places: 1 });
     const poll = waiting(plane, "w");
     await flow.pass(50);
-    await flow.finish(plane.api.cancelRun(ann, first, "over"));
+    await flow.finish(plane.api.cancelRun({ caller: ann, runId: first, reason: "over" }));
     expect(jobsOf(await flow.finish(poll))).toHaveLength(1);
     await plane.close();
   });
@@ -183,13 +190,13 @@ describe("a pool", () => {
   test("that drains ends its polls, gets nothing new, finishes what it has, and gets jobs again when it is resumed", async () => {
     const { flow, plane } = await setUp({});
     await plane.save("wide", sideBySide(3));
-    await flow.finish(plane.api.createTenant("ann", acme, {}));
+    await flow.finish(plane.api.createTenant({ actor: "ann", tenant: acme, settings: {} }));
     await plane.start("wide");
     const [first] = await plane.poll({ worker: "b", pool: "blue", places: 1 });
     const open = waiting(plane, "b", { pool: "blue", topics: ["none"] });
     await flow.pass(100);
     const drain = (pools: TenantSettings["pools"]) =>
-      flow.finish(plane.api.changeTenant("ann", acme, { pools }));
+      flow.finish(plane.api.changeTenant({ actor: "ann", tenant: acme, changes: { pools } }));
     await drain({ blue: { draining: true } });
     expect(await flow.finish(open)).toEqual({ kind: "jobs", jobs: [], draining: true });
     const askedMs = flow.nowMs();

@@ -23,9 +23,13 @@ test("a list of almost a megabyte is written down in parts, begins a hundred ite
   // The timeline of all that was done so far fits into a few rows, none of them with more than a commit may touch.
   const [job] = await plane.poll({ places: 1 });
   expect(JSON.parse(job?.input ?? "null")).toEqual({ n: 0 });
-  expect(await flow.finish(plane.api.cancelRun(ann, runId, "enough"))).toEqual({ kind: "cancelling" });
+  expect(await flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "enough" }))).toEqual({
+    kind: "cancelling",
+  });
   expect(await flow.ended(runId)).toBe("cancelled");
-  const answer = await flow.finish(plane.api.listItems(acme, runId, "each", { after: 0, limit: 100 }));
+  const answer = await flow.finish(
+    plane.api.listItems({ tenant: acme, runId, step: "each", after: 0, limit: 100 }),
+  );
   const states =
     answer.kind === "items" ? answer.run.records.filter(({ key }) => key.startsWith("step/")) : [];
   expect(states.length).toBe(100);

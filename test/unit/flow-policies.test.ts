@@ -1,6 +1,6 @@
 // Policies as whole flows: shares of the runs, the platform's settings, and results measured once however often they are tried.
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import { armOf } from "../../src/domain/policy.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { platformTenant, type Rollout } from "../../src/domain/tenant.ts";
@@ -248,7 +248,7 @@ describe("setting policies", () => {
   async function open() {
     const flow = new FlowWorld();
     const plane = await flow.open("p");
-    await flow.finish(plane.api.createTenant("root", acme, {}));
+    await flow.finish(plane.api.createTenant({ actor: "root", tenant: acme, settings: {} }));
     return { flow, plane, api: plane.api };
   }
 
@@ -256,7 +256,10 @@ describe("setting policies", () => {
     const { flow, api } = await open();
     const policies = { "results.strategy": "retry" } as const;
     const rollOut = async (percent: number, what: Rollout["policies"] = policies) =>
-      only(await flow.finish(api.rollOut("root", acme, { policies: what, percent })), "policies").view;
+      only(
+        await flow.finish(api.rollOut({ actor: "root", tenant: acme, policies: what, percent })),
+        "policies",
+      ).view;
     const first = (await rollOut(10)).own?.rollout;
     expect(first).toMatchObject({ percent: 10, policies });
     expect((await rollOut(25)).own?.rollout).toEqual({ ...first, percent: 25 });
@@ -268,22 +271,31 @@ describe("setting policies", () => {
 
   test("is taken back by one call, and cleared by name", async () => {
     const { flow, api } = await open();
-    await flow.finish(api.setPolicies("root", acme, { "results.wait": "fixed" }));
-    await flow.finish(api.rollOut("root", acme, { policies: { "results.strategy": "retry" }, percent: 10 }));
-    const back = only(await flow.finish(api.removeRollout("root", acme)), "policies").view;
-    expect(back.own).toEqual({ policies: { "results.wait": "fixed" } });
-    expect((await flow.finish(api.removeRollout("root", acme))).kind).toBe("rollout_not_found");
-    const cleared = await flow.finish(api.setPolicies("root", acme, { "results.wait": undefined }));
-    expect(only(cleared, "policies").view.own).toEqual({ policies: {} });
-    expect((await flow.finish(api.setPolicies("root", "nobody" as typeof acme, {}))).kind).toBe(
-      "tenant_not_found",
+    await flow.finish(api.setPolicies({ actor: "root", tenant: acme, changes: { "results.wait": "fixed" } }));
+    await flow.finish(
+      api.rollOut({ actor: "root", tenant: acme, policies: { "results.strategy": "retry" }, percent: 10 }),
     );
+    const back = only(await flow.finish(api.removeRollout({ actor: "root", tenant: acme })), "policies").view;
+    expect(back.own).toEqual({ policies: { "results.wait": "fixed" } });
+    expect((await flow.finish(api.removeRollout({ actor: "root", tenant: acme }))).kind).toBe(
+      "rollout_not_found",
+    );
+    const cleared = await flow.finish(
+      api.setPolicies({ actor: "root", tenant: acme, changes: { "results.wait": undefined } }),
+    );
+    expect(only(cleared, "policies").view.own).toEqual({ policies: {} });
+    expect(
+      (await flow.finish(api.setPolicies({ actor: "root", tenant: "nobody" as typeof acme, changes: {} })))
+        .kind,
+    ).toBe("tenant_not_found");
   });
 
   test("for the platform holds for every tenant", async () => {
     const { flow, plane, api } = await open();
-    await flow.finish(api.setPolicies("root", undefined, { "admission.strategy": "lock" }));
-    const shown = only(await flow.finish(api.getPolicies(acme)), "policies").view;
+    await flow.finish(
+      api.setPolicies({ actor: "root", tenant: undefined, changes: { "admission.strategy": "lock" } }),
+    );
+    const shown = only(await flow.finish(api.getPolicies({ tenant: acme })), "policies").view;
     expect(shown.effective["admission.strategy"]).toEqual({ value: "lock", source: "platform" });
     await plane.save("one", { a: work() });
     await flow.finish(api.startWorkflow({ caller: ann, workflow: "one", input: {} }));

@@ -1,6 +1,7 @@
 // Workers that ask for jobs: whole batches, fair shares, the right worker, the same batch again, and nobody held up by others.
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob, PollAnswer, PollRequest } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
+import type { PollAnswer, PollRequest } from "../../src/control/jobs/poll-jobs.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import {
   acme,
@@ -153,7 +154,12 @@ describe("what a process remembers of waiting jobs", () => {
     const { flow, plane } = await setUp({ overrides: { "jobs.hintsMax": 20 } });
     const beta = { tenant: "beta" as TenantId, actor: "bob" };
     const steps = sideBySide(60);
-    only(await flow.finish(plane.api.saveWorkflow(beta, { id: "backlog", steps: steps as never })), "saved");
+    only(
+      await flow.finish(
+        plane.api.saveWorkflow({ caller: beta, definition: { id: "backlog", steps: steps as never } }),
+      ),
+      "saved",
+    );
     await flow.finish(plane.api.startWorkflow({ caller: beta, workflow: "backlog", input: {} }));
     await flow.pass(100);
     await plane.save("one", { a: work() });
@@ -269,7 +275,7 @@ describe("jobs that were called off", () => {
     await plane.save("w", { a: work() });
     const cancelled = [await plane.start("w"), await plane.start("w"), await plane.start("w")];
     for (const runId of cancelled) {
-      await flow.finish(plane.api.cancelRun(ann, runId, "over"));
+      await flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "over" }));
       expect(await flow.ended(runId)).toBe("cancelled");
     }
     const runId = await plane.start("w");

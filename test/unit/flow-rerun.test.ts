@@ -84,7 +84,7 @@ describe("a rerun", () => {
     const request = { caller: ann, runId, fromStep: "review", key };
     const first = await flow.finish(plane.api.rerunRun(request));
     expect(first.kind).toBe("admitted");
-    expect((await flow.finish(plane.api.deleteRun(ann, runId))).kind).toBe("deleted");
+    expect((await flow.finish(plane.api.deleteRun({ caller: ann, runId }))).kind).toBe("deleted");
     const again = await flow.finish(plane.api.rerunRun(request));
     expect(again).toMatchObject({ kind: "replayed", runId: (first as { runId: RunId }).runId });
     const other = { ...request, key: { ...key, text: "again-3" } };
@@ -121,12 +121,12 @@ describe("a rerun", () => {
   test("of a run that is deleted meanwhile fails in words instead of doing everything again", async () => {
     const { flow, plane, runId } = await failedRun();
     const starting = plane.api.rerunRun({ caller: ann, runId, fromStep: "review" });
-    const deleting = plane.api.deleteRun(ann, runId);
+    const deleting = plane.api.deleteRun({ caller: ann, runId });
     const [started, deleted] = await flow.finish(Promise.all([starting, deleting]));
     expect(deleted.kind).toBe("deleted");
     if (started.kind === "admitted") {
       const status = await flow.ended(started.runId).catch(() => "open");
-      const run = await flow.finish(plane.api.getRun(acme, started.runId));
+      const run = await flow.finish(plane.api.getRun({ tenant: acme, runId: started.runId }));
       const records = run.kind === "run" ? run.run.records : [];
       const state = records.find(({ key }) => key === "run")?.body ?? "";
       // Either it had read all it needed, or it says what it lacks.
@@ -169,7 +169,7 @@ describe("a dry run", () => {
       ["wait", "succeeded", undefined],
       ["pay", "succeeded", { account: "DE12" }],
     ]);
-    const runs = await flow.finish(plane.api.listRuns(acme, { limit: 10 }));
+    const runs = await flow.finish(plane.api.listRuns({ tenant: acme, limit: 10 }));
     expect(runs).toMatchObject({ kind: "listed", runs: [] });
     await plane.close();
   });

@@ -1,9 +1,9 @@
 // Seed 001: results that meet a busy run under the strategy `retry`: how long they wait, who waits with them, and how it ends.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
 import { createEngine } from "../../src/control/engine/engine.ts";
-import { reportResult } from "../../src/control/jobs/report-result.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
+import { deliverResult } from "../../src/control/jobs/report-result.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import {
@@ -58,7 +58,7 @@ describe("the answer to a result that meets a busy run", () => {
     const engine = createEngine({ ...ports, random }, scene.plane.bus, config);
     const { jobId } = scene.job.job;
     const report = { jobId, token: scene.job.token, outcome: "succeeded" } as const;
-    const answer = await scene.flow.finish(reportResult(engine, workerCaller, report, "bus"));
+    const answer = await scene.flow.finish(deliverResult(engine, { caller: workerCaller, ...report }, "bus"));
     return only(answer, "run_busy").retryAfterMs;
   }
 
@@ -288,14 +288,14 @@ describe("a result that nobody can use any more", () => {
 
   test("because its run has ended is acknowledged at once and counted", async () => {
     const scene = await claimedRun();
-    await scene.flow.finish(scene.plane.api.cancelRun(ann, scene.runId, "enough"));
+    await scene.flow.finish(scene.plane.api.cancelRun({ caller: ann, runId: scene.runId, reason: "enough" }));
     expect(await scene.flow.ended(scene.runId)).toBe("cancelled");
     await expectAcknowledgedOnce(scene, "run_ended");
   });
 
   test("because its run was deleted is acknowledged at once and counted", async () => {
     const scene = await claimedRun();
-    only(await scene.flow.finish(scene.plane.api.deleteRun(ann, scene.runId)), "deleted");
+    only(await scene.flow.finish(scene.plane.api.deleteRun({ caller: ann, runId: scene.runId })), "deleted");
     await expectAcknowledgedOnce(scene, "run_not_found");
   });
 

@@ -1,6 +1,6 @@
 // What an owner of a run does when its lock cannot be renewed, by the workflow's risk class, and what its commit meets then.
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import type { LockToken, RiskClass } from "../../src/domain/lock.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { acme, type FlowPlane, FlowWorld, only, single, work } from "../support/flow-world.ts";
@@ -194,7 +194,10 @@ describe("an owner, whatever its strategy,", () => {
       await plane.member.process.clock.sleep(Math.floor(index / 10) * 3_000 + 1_500);
       const report = { jobId: job.jobId, token, outcome: "succeeded", output: index } as const;
       for (;;) {
-        const answer = await plane.api.reportResult({ tenant: acme, actor: "worker:w" }, report);
+        const answer = await plane.api.reportResult({
+          caller: { tenant: acme, actor: "worker:w" },
+          ...report,
+        });
         if (answer.kind !== "run_busy") return answer.kind;
         await plane.member.process.clock.sleep(answer.retryAfterMs);
       }

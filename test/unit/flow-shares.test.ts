@@ -1,6 +1,7 @@
 // Which worker gets which job: equal shares, the least busy first, and only workers that match.
 import { describe, expect, test } from "vitest";
-import type { ClaimedJob, PollAnswer, PollRequest } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
+import type { PollAnswer, PollRequest } from "../../src/control/jobs/poll-jobs.ts";
 import {
   ann,
   type FlowPlane,

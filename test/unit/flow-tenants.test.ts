@@ -22,12 +22,18 @@ test("a creation that dies half-way never leaves a listed tenant without its lim
     () => inner.close(),
   );
   const plane = await createControlPlane({ env: {}, ports: { store, log: silentLog }, engine: "stopped" });
-  await expect(plane.api.createTenant("root", tenant, { maxConcurrentRuns: 2 })).rejects.toThrow("died");
-  expect(await plane.api.getTenant(tenant)).toMatchObject({ kind: "not_found" });
+  await expect(
+    plane.api.createTenant({ actor: "root", tenant, settings: { maxConcurrentRuns: 2 } }),
+  ).rejects.toThrow("died");
+  expect(await plane.api.getTenant({ tenant })).toMatchObject({ kind: "tenant_not_found" });
   broken = false;
-  expect(await plane.api.createTenant("root", tenant, { maxConcurrentRuns: 2 })).toEqual({ kind: "created" });
-  expect(await plane.api.createTenant("root", tenant, { maxConcurrentRuns: 9 })).toEqual({ kind: "exists" });
-  expect(await plane.api.getTenant(tenant)).toMatchObject({
+  expect(await plane.api.createTenant({ actor: "root", tenant, settings: { maxConcurrentRuns: 2 } })).toEqual(
+    { kind: "created" },
+  );
+  expect(await plane.api.createTenant({ actor: "root", tenant, settings: { maxConcurrentRuns: 9 } })).toEqual(
+    { kind: "tenant_exists" },
+  );
+  expect(await plane.api.getTenant({ tenant })).toMatchObject({
     kind: "tenant",
     record: { settings: { maxConcurrentRuns: 2 } },
   });
@@ -41,16 +47,16 @@ async function planeOverMemory() {
 
 test("a removed tenant's keys are refused at once, and a tenant of the same name begins anew", async () => {
   const plane = await planeOverMemory();
-  await plane.api.createTenant("root", tenant, { maxConcurrentRuns: 2, stopped: true });
-  const made = await plane.api.createKey("root", tenant, { name: "admin", role: "admin" });
+  await plane.api.createTenant({ actor: "root", tenant, settings: { maxConcurrentRuns: 2, stopped: true } });
+  const made = await plane.api.createKey({ by: "root", tenant, name: "admin", role: "admin" });
   if (made.kind !== "created") throw new Error(made.kind);
-  expect(await plane.api.authenticate(made.text)).toMatchObject({ kind: "authenticated" });
-  expect(await plane.api.removeTenant("root", tenant)).toEqual({ kind: "removed" });
-  expect(await plane.api.authenticate(made.text)).toEqual({ kind: "refused" });
-  expect(await plane.api.getTenant(tenant)).toMatchObject({ kind: "not_found" });
-  expect(await plane.api.removeTenant("root", tenant)).toMatchObject({ kind: "not_found" });
-  expect(await plane.api.createTenant("root", tenant, {})).toEqual({ kind: "created" });
-  const again = await plane.api.getTenant(tenant);
+  expect(await plane.api.authenticate({ text: made.text })).toMatchObject({ kind: "authenticated" });
+  expect(await plane.api.removeTenant({ actor: "root", tenant })).toEqual({ kind: "removed" });
+  expect(await plane.api.authenticate({ text: made.text })).toEqual({ kind: "unauthenticated" });
+  expect(await plane.api.getTenant({ tenant })).toMatchObject({ kind: "tenant_not_found" });
+  expect(await plane.api.removeTenant({ actor: "root", tenant })).toMatchObject({ kind: "tenant_not_found" });
+  expect(await plane.api.createTenant({ actor: "root", tenant, settings: {} })).toEqual({ kind: "created" });
+  const again = await plane.api.getTenant({ tenant });
   if (again.kind !== "tenant") throw new Error(again.kind);
   expect(Object.keys(again.record.settings)).toEqual(["revokedKeyIds", "revokedSince"]);
   await plane.close();
@@ -58,19 +64,22 @@ test("a removed tenant's keys are refused at once, and a tenant of the same name
 
 test("a tenant with an active run is not removed and keeps its keys", async () => {
   const plane = await planeOverMemory();
-  await plane.api.createTenant("root", tenant, {});
-  const made = await plane.api.createKey("root", tenant, { name: "admin", role: "admin" });
+  await plane.api.createTenant({ actor: "root", tenant, settings: {} });
+  const made = await plane.api.createKey({ by: "root", tenant, name: "admin", role: "admin" });
   if (made.kind !== "created") throw new Error(made.kind);
   const caller = { tenant, actor: "ann" };
   const steps = { one: { type: "worker", topic: "nobody" } };
-  await plane.api.saveWorkflow(caller, { id: "waits", name: "waits", steps });
+  await plane.api.saveWorkflow({ caller, definition: { id: "waits", name: "waits", steps } });
   const started = await plane.api.startWorkflow({ caller, workflow: "waits", input: {} });
   if (started.kind !== "admitted") throw new Error(started.kind);
-  expect(await plane.api.removeTenant("root", tenant)).toEqual({ kind: "active", active: 1 });
-  expect(await plane.api.authenticate(made.text)).toMatchObject({ kind: "authenticated" });
-  await plane.api.cancelRun(caller, started.runId, "not needed");
+  expect(await plane.api.removeTenant({ actor: "root", tenant })).toEqual({
+    kind: "tenant_active",
+    active: 1,
+  });
+  expect(await plane.api.authenticate({ text: made.text })).toMatchObject({ kind: "authenticated" });
+  await plane.api.cancelRun({ caller, runId: started.runId, reason: "not needed" });
   await vi.waitFor(async () =>
-    expect(await plane.api.removeTenant("root", tenant)).toEqual({ kind: "removed" }),
+    expect(await plane.api.removeTenant({ actor: "root", tenant })).toEqual({ kind: "removed" }),
   );
   await plane.close();
 });
@@ -87,11 +96,11 @@ test("a tenant whose settings cannot be forgotten stays in the list, so that its
     () => inner.close(),
   );
   const plane = await createControlPlane({ env: {}, ports: { store, log: silentLog }, engine: "stopped" });
-  await plane.api.createTenant("root", tenant, { maxConcurrentRuns: 2 });
+  await plane.api.createTenant({ actor: "root", tenant, settings: { maxConcurrentRuns: 2 } });
   isDisputed = true;
-  expect(await plane.api.removeTenant("root", tenant)).toMatchObject({ kind: "unavailable" });
-  expect(await plane.api.getTenant(tenant)).toMatchObject({ kind: "tenant" });
+  expect(await plane.api.removeTenant({ actor: "root", tenant })).toMatchObject({ kind: "unavailable" });
+  expect(await plane.api.getTenant({ tenant })).toMatchObject({ kind: "tenant" });
   isDisputed = false;
-  expect(await plane.api.removeTenant("root", tenant)).toEqual({ kind: "removed" });
+  expect(await plane.api.removeTenant({ actor: "root", tenant })).toEqual({ kind: "removed" });
   await plane.close();
 });

@@ -198,7 +198,7 @@ describe("a timer that was cleared", () => {
     const first = await flow.open("p");
     const second = await flow.open("q");
     const runId = await startedWith(first, { a: delay(5) }, { timeout_sec: 8 });
-    await flow.finish(second.api.cancelRun(ann, runId, "enough"));
+    await flow.finish(second.api.cancelRun({ caller: ann, runId, reason: "enough" }));
     expect(await flow.ended(runId)).toBe("cancelled");
     const { version } = await flow.header(runId);
     await flow.pass(10_000);

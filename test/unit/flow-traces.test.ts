@@ -1,6 +1,6 @@
 // The trace context of a start on its way to every job that follows from it, without anybody who records spans.
 import { beforeEach, describe, expect, test } from "vitest";
-import type { ClaimedJob } from "../../src/control/control-api.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import { acme, ann, type FlowPlane, FlowWorld, sideBySide, work } from "../support/flow-world.ts";
 
 /** Not recorded, by its last digit: it is passed on as it is all the same. */
@@ -91,7 +91,7 @@ describe("every attempt of every step has it", () => {
     await plane.fail(failed, "failed_retryable");
     await flow.ended(runId);
     const { jobId } = failed.job;
-    const retried = await flow.finish(plane.api.retryDeadLetter(ann, jobId));
+    const retried = await flow.finish(plane.api.retryDeadLetter({ caller: ann, id: jobId }));
     expect(retried.kind).toBe("retrying");
     const again = await take();
     await plane.report(again);

@@ -20,7 +20,9 @@ describe("a check", () => {
       plane.member.callsOf("getDocument").length,
     ];
     const answer = only(
-      await flow.finish(plane.api.validateWorkflow(acme, calls("here", "gone", "gone"))),
+      await flow.finish(
+        plane.api.validateWorkflow({ tenant: acme, definition: calls("here", "gone", "gone") }),
+      ),
       "valid",
     );
     expect(answer.steps).toBe(3);
@@ -36,7 +38,9 @@ describe("a check", () => {
     const flow = new FlowWorld();
     const plane = await flow.open("p");
     plane.member.fail({ getDocument: "unavailable" });
-    const answer = await flow.finish(plane.api.validateWorkflow(acme, { steps: { a: {} } }));
+    const answer = await flow.finish(
+      plane.api.validateWorkflow({ tenant: acme, definition: { steps: { a: {} } } }),
+    );
     expect(answer).toEqual({ kind: "valid", steps: 1, warnings: [] });
   });
 
@@ -44,7 +48,10 @@ describe("a check", () => {
     const flow = new FlowWorld();
     const plane = await flow.open("p");
     const names = Array.from({ length: 60 }, (_, index) => `w${index}`);
-    const answer = only(await flow.finish(plane.api.validateWorkflow(acme, calls(...names))), "valid");
+    const answer = only(
+      await flow.finish(plane.api.validateWorkflow({ tenant: acme, definition: calls(...names) })),
+      "valid",
+    );
     expect(answer.warnings.length).toBe(50);
   });
 
@@ -52,15 +59,19 @@ describe("a check", () => {
     const flow = new FlowWorld();
     const plane = await flow.open("p");
     plane.member.fail({ getDocument: "unavailable" });
-    expect((await flow.finish(plane.api.validateWorkflow(acme, calls("x")))).kind).toBe("unavailable");
+    expect(
+      (await flow.finish(plane.api.validateWorkflow({ tenant: acme, definition: calls("x") }))).kind,
+    ).toBe("store_unavailable");
   });
 
   test("of what is no definition tells its problems without asking the store", async () => {
     const flow = new FlowWorld();
     const plane = await flow.open("p");
     plane.member.fail({ getDocument: "unavailable" });
-    const answer = await flow.finish(plane.api.validateWorkflow(acme, calls("x", "parent")));
-    expect(only(answer, "invalid").problems).toEqual([
+    const answer = await flow.finish(
+      plane.api.validateWorkflow({ tenant: acme, definition: calls("x", "parent") }),
+    );
+    expect(only(answer, "workflow_invalid").problems).toEqual([
       { path: "steps.s1.input.workflow_id", message: "a workflow cannot run itself" },
     ]);
   });

@@ -22,7 +22,7 @@ async function scene(steps: Steps, overrides = {}) {
 }
 
 async function why(flow: FlowWorld, plane: FlowPlane, runId: RunId): Promise<Explanation> {
-  const answer = await flow.finish(plane.api.explainRun(acme, runId));
+  const answer = await flow.finish(plane.api.explainRun({ tenant: acme, runId }));
   return only(answer, "explained").explanation;
 }
 
@@ -121,7 +121,7 @@ describe("a run", () => {
     const job = single(await plane.poll({ leaseMs: 20_000 }));
     await flow.pass(5_000);
     const beat = { jobId: job.job.jobId, token: job.token, progress: { done: 3 } };
-    await flow.finish(plane.api.heartbeat(ann, "w", [beat]));
+    await flow.finish(plane.api.heartbeat({ caller: ann, worker: "w", beats: [beat] }));
     const explained = await why(flow, plane, runId);
     expect(explained.waiting_for).toMatchObject([
       { kind: "job_running", worker_id: "w", progress: { done: 3 }, deadline_at: expect.any(String) },
@@ -249,8 +249,12 @@ describe("a run", () => {
     const { flow, plane } = await scene({ a: work() });
     const runId = await plane.start("w");
     const missing = "run_01_0123456789abcdef" as RunId;
-    expect((await flow.finish(plane.api.explainRun(acme, missing))).kind).toBe("not_found");
-    expect((await flow.finish(plane.api.explainRun("globex" as typeof acme, runId))).kind).toBe("not_found");
+    expect((await flow.finish(plane.api.explainRun({ tenant: acme, runId: missing }))).kind).toBe(
+      "run_not_found",
+    );
+    expect((await flow.finish(plane.api.explainRun({ tenant: "globex" as typeof acme, runId }))).kind).toBe(
+      "run_not_found",
+    );
   });
 });
 
@@ -330,7 +334,7 @@ describe("a store that answers only in part", () => {
     const { flow, plane } = await scene({ a: work() });
     const runId = await plane.start("w");
     plane.member.fail({ loadRun: "request_lost" });
-    expect((await flow.finish(plane.api.explainRun(acme, runId))).kind).toBe("unknown");
+    expect((await flow.finish(plane.api.explainRun({ tenant: acme, runId }))).kind).toBe("unknown");
   });
 });
 

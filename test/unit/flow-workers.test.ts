@@ -204,7 +204,7 @@ describe("the signal of a job", () => {
     const runId = await plane.start("one");
     await flow.pass(1_000);
     const before = plane.member.callsOf("deliver").length;
-    await flow.finish(plane.api.cancelRun(ann, runId, "enough"));
+    await flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "enough" }));
     expect(await flow.ended(runId)).toBe("cancelled");
     await flow.until(() => seen[0]?.end === "aborted", 10_001);
     await flow.pass(1_000);

@@ -1,6 +1,6 @@
 // What is refused is counted per minute and written as one record per tenant, bounded, and once.
 import { expect, test } from "vitest";
-import type { Trouble } from "../../src/control/control-api.ts";
+import type { Trouble } from "../../src/control/caller.ts";
 import { platformTenant, type TenantId } from "../../src/domain/tenant.ts";
 import { createRefusals } from "../../src/gateway/refusals.ts";
 import { createKernel } from "../../src/testing/kernel.ts";
@@ -16,7 +16,7 @@ function open() {
   const tried: string[] = [];
   let trouble: Trouble | undefined;
   const api = {
-    async recordRefusals(tenant: TenantId, text: string) {
+    async recordRefusals({ tenant, text }: { readonly tenant: TenantId; readonly text: string }) {
       tried.push(text);
       if (trouble !== undefined) return trouble;
       written.push(`${tenant}: ${text}`);

@@ -15,7 +15,7 @@ describe("a holder", () => {
     await world.kernel.run({ untilMs: 900 });
     p.fail({ renewLock: { replyAfterMs: 200 } });
     const grant = { resource: report, token: lock.token, ttlMs: 2_000 };
-    const renewed = await world.kernel.complete(p.api.renewLock(acme, grant));
+    const renewed = await world.kernel.complete(p.api.renewLock({ tenant: acme, ...grant }));
     expect(renewed).toMatchObject({ kind: "renewed", fence: lock.fence, expiresInMs: 1_800 });
     expect(renewed).toMatchObject({ expiresAtMs: world.server.timeMs() + 1_800 });
   });
@@ -25,15 +25,15 @@ describe("a holder", () => {
     const p = world.process("p");
     const lock = acquired(await world.kernel.complete(p.acquire({ ttlMs: 1_000 })));
     const renew = (token: LockToken) =>
-      world.kernel.complete(p.api.renewLock(acme, { resource: report, token, ttlMs: 60_000 }));
-    expect(await renew(stranger)).toEqual({ kind: "not_owned" });
-    expect(await world.kernel.complete(p.release(stranger))).toEqual({ kind: "not_owned" });
-    expect(await world.kernel.complete(p.release(lock.token, "another"))).toEqual({ kind: "not_owned" });
-    const shown = await world.kernel.complete(p.api.inspectLock(acme, report));
+      world.kernel.complete(p.api.renewLock({ tenant: acme, resource: report, token, ttlMs: 60_000 }));
+    expect(await renew(stranger)).toEqual({ kind: "lock_not_owned" });
+    expect(await world.kernel.complete(p.release(stranger))).toEqual({ kind: "lock_not_owned" });
+    expect(await world.kernel.complete(p.release(lock.token, "another"))).toEqual({ kind: "lock_not_owned" });
+    const shown = await world.kernel.complete(p.api.inspectLock({ tenant: acme, resource: report }));
     expect(shown).toMatchObject({ kind: "held", fence: lock.fence, expiresInMs: 1_000 });
     await world.kernel.run({ untilMs: 1_002 });
-    expect(await renew(lock.token)).toEqual({ kind: "not_owned" });
-    expect(await world.kernel.complete(p.release(lock.token))).toEqual({ kind: "not_owned" });
+    expect(await renew(lock.token)).toEqual({ kind: "lock_not_owned" });
+    expect(await world.kernel.complete(p.release(lock.token))).toEqual({ kind: "lock_not_owned" });
     expect(p.metrics.total("lock_not_owned_total", { lock: "public", operation: "renew" })).toBe(2);
     expect(p.metrics.total("lock_not_owned_total", { lock: "public", operation: "release" })).toBe(3);
     expect(new Set(p.lines.map(({ message }) => message))).toEqual(new Set(["lock not owned"]));
@@ -60,7 +60,7 @@ describe("a holder", () => {
     p.fail({ releaseLock: "request_lost", renewLock: "reply_lost" });
     expect((await world.kernel.complete(p.release(lock.token))).kind).toBe("unknown");
     const grant = { resource: report, token: lock.token, ttlMs: 1_000 };
-    expect((await world.kernel.complete(p.api.renewLock(acme, grant))).kind).toBe("unknown");
+    expect((await world.kernel.complete(p.api.renewLock({ tenant: acme, ...grant }))).kind).toBe("unknown");
   });
 });
 
@@ -79,7 +79,7 @@ describe("lists", () => {
     let after = "";
     for (let pages = 0; ; pages += 1) {
       expect(pages).toBeLessThan(4);
-      const answer = await world.kernel.complete(p.api.listLocks(acme, { after, limit: 2 }));
+      const answer = await world.kernel.complete(p.api.listLocks({ tenant: acme, after, limit: 2 }));
       if (answer.kind !== "listed") throw new Error(answer.kind);
       expect(JSON.stringify(answer)).not.toContain(stranger);
       seen.push(...answer.locks.map(({ resource }) => resource));
@@ -87,7 +87,7 @@ describe("lists", () => {
       after = answer.next;
     }
     expect(seen).toEqual(names);
-    const all = await world.kernel.complete(p.api.listAllLocks(acme, { after: "", limit: 100 }));
+    const all = await world.kernel.complete(p.api.listAllLocks({ tenant: acme, after: "", limit: 100 }));
     if (all.kind !== "listed") throw new Error(all.kind);
     expect(all.locks).toHaveLength(8);
     expect(all.locks[0]).toMatchObject({ tenant: acme, lock: { namespace: "admission", name: "" } });
@@ -112,7 +112,7 @@ describe("lists", () => {
       let after = "";
       for (let pages = 0; ; pages += 1) {
         expect(pages).toBeLessThan(20);
-        const answer = await world.kernel.complete(p.api.listAllLocks(undefined, { after, limit }));
+        const answer = await world.kernel.complete(p.api.listAllLocks({ tenant: undefined, after, limit }));
         if (answer.kind !== "listed") throw new Error(answer.kind);
         expect(answer.locks.length).toBeLessThanOrEqual(limit);
         seen.push(...answer.locks.map(({ tenant, lock }) => `${tenant}/${lock.name}`));
@@ -133,16 +133,18 @@ describe("an operator", () => {
     const first = acquired(await world.kernel.complete(p.acquire()));
     const older = { ...order, fence: (first.fence - 1) as Fence };
     expect(await world.kernel.complete(p.api.breakLock(older))).toEqual({
-      kind: "superseded",
+      kind: "lock_superseded",
       fence: first.fence,
     });
     const theirs = { ...order, tenant: globex, fence: first.fence };
-    expect(await world.kernel.complete(p.api.breakLock(theirs))).toEqual({ kind: "free" });
+    expect(await world.kernel.complete(p.api.breakLock(theirs))).toEqual({ kind: "lock_not_found" });
     p.fail({ breakLock: ["reply_lost"] });
     const meant = { ...order, fence: first.fence };
     expect(await world.kernel.complete(p.api.breakLock(meant))).toEqual({ kind: "broken" });
     expect(p.metrics.total("locks_broken_total", { lock: "public" })).toBe(1);
-    expect(await world.kernel.complete(p.api.inspectLock(acme, report))).toMatchObject({ kind: "free" });
+    expect(await world.kernel.complete(p.api.inspectLock({ tenant: acme, resource: report }))).toMatchObject({
+      kind: "lock_not_found",
+    });
     const events = await world.store.readEvents({ tenant: acme, after: 0, limit: 10 }, { deadlineMs: 1 });
     expect(JSON.stringify(events)).toContain("its agent is gone");
     const { message, fields } = p.lines.at(-1) ?? {};

@@ -41,7 +41,7 @@ describe("a free lock", () => {
     const world = lockWorld();
     const p = world.process("p");
     expect(acquired(await world.kernel.complete(p.acquire())).owner).toBe("ann");
-    const shown = await world.kernel.complete(p.api.inspectLock(acme, report));
+    const shown = await world.kernel.complete(p.api.inspectLock({ tenant: acme, resource: report }));
     expect(shown).toMatchObject({ kind: "held", owner: "ann", instance: "p", waiting: 0 });
     expect(JSON.stringify(shown)).not.toContain("token");
   });
@@ -91,7 +91,7 @@ describe("callers of one process", () => {
     expect(acquired(lock).fence).toBeGreaterThan(first.fence);
     expect(world.kernel.nowMs()).toBe(100);
     expect(p.callsOf("acquireLock")).toHaveLength(before);
-    const shown = await world.kernel.complete(p.api.inspectLock(acme, report));
+    const shown = await world.kernel.complete(p.api.inspectLock({ tenant: acme, resource: report }));
     expect(shown).toMatchObject({ kind: "held", owner: "next", fence: acquired(lock).fence });
   });
 
@@ -106,7 +106,7 @@ describe("callers of one process", () => {
     const [broken, next] = await world.kernel.complete(Promise.all([p.api.breakLock(request), second]));
     expect(broken).toEqual({ kind: "broken" });
     expect(next).toMatchObject({ kind: "acquired", waitedMs: 50 });
-    expect(await world.kernel.complete(p.release(first.token))).toEqual({ kind: "not_owned" });
+    expect(await world.kernel.complete(p.release(first.token))).toEqual({ kind: "lock_not_owned" });
     expect(p.lines.map(({ message }) => message)).toEqual(["lock broken by an operator", "lock not owned"]);
   });
 
@@ -120,7 +120,7 @@ describe("callers of one process", () => {
     const third = p.acquire({ owner: "third" });
     await until(world, 20);
     gone.abort();
-    expect(await world.kernel.complete(second)).toEqual({ kind: "cancelled" });
+    expect(await world.kernel.complete(second)).toEqual({ kind: "request_cancelled" });
     expect(world.kernel.nowMs()).toBe(20);
     await until(world, 20 + soon);
     const [, lock] = await world.kernel.complete(Promise.all([p.release(first.token), third]));
@@ -219,7 +219,7 @@ describe("fairness", () => {
     await until(world, 10);
     await world.kernel.complete(p.release(first.token));
     const hasty = await world.kernel.complete(p.acquire({ owner: "hasty", waitMs: 0 }));
-    expect(hasty).toMatchObject({ kind: "busy", holder: { owner: "queued" } });
+    expect(hasty).toMatchObject({ kind: "lock_unavailable", holder: { owner: "queued" } });
     expect(await world.kernel.complete(queued)).toMatchObject({ kind: "acquired", owner: "queued" });
   });
 });

@@ -13,7 +13,7 @@ describe("a wait", () => {
     const p = world.process("p");
     const answer = await world.kernel.complete(p.acquire({ waitMs: 0 }));
     expect(answer).toMatchObject({
-      kind: "busy",
+      kind: "lock_unavailable",
       holder: { owner: "bob", heldForMs: 40, expiresInMs: 599_960, waiting: 0 },
       waitedMs: 0,
     });
@@ -28,7 +28,11 @@ describe("a wait", () => {
     const leave = await occupied(world);
     const p = world.process("p");
     const answer = await world.kernel.complete(p.acquire({ waitMs: 1_000 }));
-    expect(answer).toMatchObject({ kind: "busy", holder: { owner: "bob", waiting: 0 }, waitedMs: 1_000 });
+    expect(answer).toMatchObject({
+      kind: "lock_unavailable",
+      holder: { owner: "bob", waiting: 0 },
+      waitedMs: 1_000,
+    });
     const asked = p.callsOf("acquireLock").map(({ atMs }) => atMs);
     expect(asked).toEqual([0, 250, 500, 750, 1_000]);
     expect(p.callsOf("releaseLock").map(({ answer: kind }) => kind)).toEqual(["released"]);
@@ -47,7 +51,7 @@ describe("a wait", () => {
     p.fail({ acquireLock: { replyAfterMs: 5 } });
     await until(world, 1_003);
     await leave();
-    expect(await world.kernel.complete(waiting)).toMatchObject({ kind: "busy" });
+    expect(await world.kernel.complete(waiting)).toMatchObject({ kind: "lock_unavailable" });
     expect(await held(world)).toMatchObject({ kind: "held", owner: "next" });
     expect(await world.kernel.complete(next)).toMatchObject({ kind: "acquired" });
   });
@@ -57,7 +61,12 @@ describe("a wait", () => {
     await occupied(world);
     const p = world.process("p", { failing: { releaseLock: "request_lost" } });
     const answer = await world.kernel.complete(p.acquire({ waitMs: 100, token: mine }));
-    expect(answer).toEqual({ kind: "unknown", cause: expect.any(String), token: mine });
+    expect(answer).toEqual({
+      kind: "lock_outcome_unknown",
+      resource: "report",
+      cause: expect.any(String),
+      token: mine,
+    });
     expect(world.kernel.nowMs()).toBeLessThanOrEqual(2_200);
   });
 
@@ -74,7 +83,7 @@ describe("a wait", () => {
     await until(world, 5_000);
     await leave();
     const again = acquired(await world.kernel.complete(world.process("q").acquire({ token: mine })));
-    expect(await world.kernel.complete(first)).toMatchObject({ kind: "unknown", token: mine });
+    expect(await world.kernel.complete(first)).toMatchObject({ kind: "lock_outcome_unknown", token: mine });
     expect(await held(world)).toMatchObject({ kind: "held", fence: again.fence });
   });
 
@@ -84,7 +93,9 @@ describe("a wait", () => {
       const world = lockWorld();
       const leave = await occupied(world);
       const p = world.process("p");
-      expect(await world.kernel.complete(p.acquire({ wait, waitMs: 2_000 }))).toMatchObject({ kind: "busy" });
+      expect(await world.kernel.complete(p.acquire({ wait, waitMs: 2_000 }))).toMatchObject({
+        kind: "lock_unavailable",
+      });
       expect(p.callsOf("releaseLock")).toEqual([]);
       const asked = p.callsOf("acquireLock");
       for (const { request } of asked) expect(request).not.toHaveProperty("ticketMs");
@@ -111,7 +122,7 @@ describe("a caller who goes away", () => {
     const waiting = p.acquire({}, gone.signal);
     await until(world, 333);
     gone.abort();
-    expect(await world.kernel.complete(waiting)).toEqual({ kind: "cancelled" });
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "request_cancelled" });
     expect(world.kernel.nowMs()).toBe(333);
     await world.kernel.run({});
     expect(p.callsOf("releaseLock").map(({ atMs, answer }) => [atMs, answer])).toEqual([[333, "released"]]);
@@ -127,7 +138,7 @@ describe("a caller who goes away", () => {
     await until(world, 20);
     expect((await held(world)).kind).toBe("held");
     gone.abort();
-    expect(await world.kernel.complete(waiting)).toEqual({ kind: "cancelled" });
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "request_cancelled" });
     await world.kernel.run({});
     expect((await held(world)).kind).toBe("free");
   });
@@ -136,7 +147,7 @@ describe("a caller who goes away", () => {
     const world = lockWorld();
     const p = world.process("p");
     const answer = await world.kernel.complete(p.acquire({}, AbortSignal.abort()));
-    expect(answer).toEqual({ kind: "cancelled" });
+    expect(answer).toEqual({ kind: "request_cancelled" });
     expect(p.calls).toEqual([]);
   });
 
@@ -166,7 +177,7 @@ describe("a caller who goes away", () => {
     await until(world, 101);
     await leave();
     gone.abort();
-    expect(await world.kernel.complete(first)).toEqual({ kind: "cancelled" });
+    expect(await world.kernel.complete(first)).toEqual({ kind: "request_cancelled" });
     expect(acquired(await world.kernel.complete(again)).token).toBe(mine);
     await world.kernel.run({});
     expect(p.callsOf("releaseLock")).toEqual([]);
@@ -189,7 +200,7 @@ describe("a token of the caller's own", () => {
     const p = world.process("p");
     await world.kernel.complete(p.acquire({ token: mine }));
     await world.kernel.complete(p.release(mine));
-    expect(await world.kernel.complete(p.acquire({ token: mine }))).toEqual({ kind: "token_used" });
+    expect(await world.kernel.complete(p.acquire({ token: mine }))).toEqual({ kind: "lock_token_used" });
     expect((await held(world)).kind).toBe("free");
   });
 
@@ -200,7 +211,7 @@ describe("a token of the caller's own", () => {
     const first = p.acquire({ token: mine });
     await until(world, 100);
     const second = p.acquire({ token: mine });
-    expect(await world.kernel.complete(first)).toEqual({ kind: "cancelled" });
+    expect(await world.kernel.complete(first)).toEqual({ kind: "request_cancelled" });
     expect(world.kernel.nowMs()).toBe(100);
     await leave();
     expect(acquired(await world.kernel.complete(second)).token).toBe(mine);
@@ -215,7 +226,7 @@ describe("a token of the caller's own", () => {
     const waiting = p.acquire({ token: mine });
     await until(world, 100);
     expect(await world.kernel.complete(p.release(mine))).toEqual({ kind: "released" });
-    expect(await world.kernel.complete(waiting)).toEqual({ kind: "cancelled" });
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "request_cancelled" });
     expect(await held(world)).toMatchObject({ waiting: 0 });
   });
 });
@@ -236,7 +247,7 @@ describe("a store that does not answer", () => {
     const world = lockWorld();
     const p = world.process("p", { failing: { acquireLock: "reply_lost" } });
     const answer = await world.kernel.complete(p.acquire({ waitMs: 0 }));
-    if (answer.kind !== "unknown") throw new Error(answer.kind);
+    if (answer.kind !== "lock_outcome_unknown") throw new Error(answer.kind);
     expect(world.kernel.nowMs()).toBeLessThanOrEqual(4_000);
     expect(p.callsOf("releaseLock")).toEqual([]);
     p.fail({});
@@ -249,7 +260,7 @@ describe("a store that does not answer", () => {
     for (const fate of ["request_lost", "reply_lost"] as const) {
       const world = lockWorld();
       const p = world.process("p", { failing: { acquireLock: fate } });
-      expect((await world.kernel.complete(p.acquire({ waitMs: 2_000 }))).kind).toBe("unknown");
+      expect((await world.kernel.complete(p.acquire({ waitMs: 2_000 }))).kind).toBe("lock_outcome_unknown");
     }
   });
 
@@ -291,7 +302,7 @@ describe("a store that does not answer", () => {
     await until(world, 300);
     await leave();
     const answer = await world.kernel.complete(waiting);
-    expect(answer.kind).toBe("unknown");
+    expect(answer.kind).toBe("lock_outcome_unknown");
     expect(world.kernel.nowMs()).toBeLessThanOrEqual(4_240);
     // So it has: the answer was right not to say busy.
     expect((await held(world)).kind).toBe("held");
@@ -306,7 +317,7 @@ describe("a store that does not answer", () => {
     const waiting = p.acquire({}, gone.signal);
     await until(world, 30);
     gone.abort();
-    expect(await world.kernel.complete(waiting)).toEqual({ kind: "cancelled" });
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "request_cancelled" });
     await world.kernel.run({});
     expect((await held(world)).kind).toBe("free");
   });
@@ -320,11 +331,11 @@ describe("refusals", () => {
     const waiting = [1, 2, 3].map(() => p.acquire({ waitMs: 2_000 }));
     await until(world, 10);
     const before = p.calls.length;
-    expect(await world.kernel.complete(p.acquire())).toEqual({ kind: "too_many_waiters" });
+    expect(await world.kernel.complete(p.acquire())).toMatchObject({ kind: "overloaded" });
     expect(p.calls).toHaveLength(before);
-    expect((await world.kernel.complete(p.acquire({ waitMs: 0 }))).kind).toBe("busy");
+    expect((await world.kernel.complete(p.acquire({ waitMs: 0 }))).kind).toBe("lock_unavailable");
     await world.kernel.complete(Promise.all(waiting));
-    expect((await world.kernel.complete(p.acquire({ waitMs: 100 }))).kind).toBe("busy");
+    expect((await world.kernel.complete(p.acquire({ waitMs: 100 }))).kind).toBe("lock_unavailable");
   });
 
   test("a tenant that is stopped gets no lock, and whoever queued is told", async () => {

@@ -33,7 +33,7 @@ describe("the judging thread", () => {
       ask(globex, { does: "is judged" }),
     ]);
     expect(endless).toEqual({ kind: "overloaded", cause: "judging took longer than 300 ms" });
-    expect([next.kind, other.kind]).toEqual(["invalid", "invalid"]);
+    expect([next.kind, other.kind]).toEqual(["workflow_invalid", "workflow_invalid"]);
   });
 
   test("is replaced when a definition ends it, which is not tried again", async () => {
@@ -41,7 +41,7 @@ describe("the judging thread", () => {
     for (const does of ["throws", "exits"]) {
       const [broken, next] = await Promise.all([ask(acme, { does }), ask(acme, { does: "is judged" })]);
       expect(broken.kind).toBe("overloaded");
-      expect(next.kind).toBe("invalid");
+      expect(next.kind).toBe("workflow_invalid");
     }
   });
 
@@ -69,7 +69,13 @@ describe("the judging thread", () => {
     const { judge: ask } = open({ waiting: { ownerMax: 2, max: 3 }, timeoutMs: 500 });
     const answers = [acme, acme, acme, globex, globex].map((tenant) => ask(tenant, { does: "is judged" }));
     const kinds = (await Promise.all(answers)).map(({ kind }) => kind);
-    expect(kinds).toEqual(["invalid", "invalid", "tenant_busy", "invalid", "overloaded"]);
+    expect(kinds).toEqual([
+      "workflow_invalid",
+      "workflow_invalid",
+      "too_many_requests",
+      "workflow_invalid",
+      "overloaded",
+    ]);
   });
 
   test("is closed while it judges: whoever waits is answered", async () => {

@@ -86,8 +86,8 @@ export const plantedAuditBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/gateway/refusals.ts",
-        find: `await api.recordRefusals(next.tenant, next.text);`,
-        replace: "await api.recordRefusals(next.tenant, `${next.text} ${clock.wallMs()}`);",
+        find: "await api.recordRefusals(next);",
+        replace: "await api.recordRefusals({ ...next, text: `${next.text} ${clock.wallMs()}` });",
       },
     ],
     tests: [refusals],

@@ -72,8 +72,8 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/gateway/handlers/job-handlers.ts",
-        find: "const answer = await api.getJob(key.tenant, parts.jobId);",
-        replace: `const answer = await api.getJob("acme" as typeof key.tenant, parts.jobId);`,
+        find: "const answer = await api.getJob({ tenant: key.tenant, jobId: parts.jobId });",
+        replace: `const answer = await api.getJob({ tenant: "acme" as typeof key.tenant, jobId: parts.jobId });`,
       },
     ],
     tests: [tenantMatrix],
@@ -84,7 +84,7 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/keys/api-keys.ts",
-        find: `  if (found.kind === "not_found") return found;\n  if (found.kind !== "document")`,
+        find: `  if (found.kind === "not_found") return { kind: "api_key_not_found" };\n  if (found.kind !== "document")`,
         replace: `  if (found.kind !== "document" && found.kind !== "not_found")`,
       },
     ],

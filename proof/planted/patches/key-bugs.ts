@@ -51,7 +51,7 @@ export const plantedKeyBugs: readonly TextPatch[] = [
       {
         file: "src/control/keys/api-keys.ts",
         find: `if (page.keys.length === 0) return { kind: "revoked" };`,
-        replace: `if (page.keys.length < firstPage.limit) return { kind: "revoked" };`,
+        replace: `if (page.keys.length < 1_000) return { kind: "revoked" };`,
       },
     ],
     tests: [keys],

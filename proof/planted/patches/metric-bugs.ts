@@ -7,7 +7,7 @@ export const plantedMetricBugs: readonly TextPatch[] = [
     what: "renewals without an answer are not counted: the objective looks kept while the store is away",
     edits: [
       {
-        file: "src/control/locks/lock-counts.ts",
+        file: "src/control/locks/release-lease.ts",
         find: `  metrics.count("lock_renewals_total", { lock, outcome });`,
         replace: `  if (outcome !== "unknown") metrics.count("lock_renewals_total", { lock, outcome });`,
       },

@@ -7,7 +7,7 @@ export const plantedProcessBugs: readonly TextPatch[] = [
     what: "a lock handed on to somebody in another process is not announced: it is found at the next look",
     edits: [
       {
-        file: "src/control/locks/lock-desk.ts",
+        file: "src/control/locks/public-locks.ts",
         find: "  if (!isHere) announceHandover(bus, target, token);\n",
         replace: "  if (isHere) announceHandover(bus, target, token);\n",
       },

@@ -49,7 +49,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     edits: [
       {
         file: acquire,
-        find: `      this.#desk.engine.background.run("giving a lock back", () => this.#giveBack());
+        find: `      this.#engine.background.run("giving a lock back", () => this.#giveBack());
 `,
         replace: "",
       },
@@ -73,9 +73,9 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     what: "a lock that was handed over counts from the reply of the release: its new holder believes in it for too long",
     edits: [
       {
-        file: "src/control/locks/lock-desk.ts",
-        find: "handOn(desk, target, answer.granted, { ...answer, since });",
-        replace: "handOn(desk, target, answer.granted, { ...answer, since: instantOf(ports.clock) });",
+        file: "src/control/locks/public-locks.ts",
+        find: "handOn(engine, target, answer.granted, { ...answer, since });",
+        replace: "handOn(engine, target, answer.granted, { ...answer, since: instantOf(ports.clock) });",
       },
     ],
     tests: [times],
@@ -86,8 +86,8 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     edits: [
       {
         file: acquire,
-        find: `if (pauseMs >= this.#troubleLeftMs()) return { kind: "unknown", cause, token: this.#token };`,
-        replace: `if (pauseMs >= this.#troubleLeftMs()) return { kind: "busy", waitedMs: this.#waitedMs() };`,
+        find: `if (pauseMs >= this.#troubleLeftMs()) return this.#unknown(cause);`,
+        replace: `if (pauseMs >= this.#troubleLeftMs()) return { kind: "lock_unavailable", resource: "", waitedMs: this.#waitedMs() };`,
       },
     ],
     tests: [trouble],
@@ -97,7 +97,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     what: "a release hands the lock on but does not tell the new owner in the same process, who polls for it",
     edits: [
       {
-        file: "src/control/locks/lock-desk.ts",
+        file: "src/control/locks/public-locks.ts",
         find: "  if (granted === undefined) return;",
         replace: "  if (granted !== undefined) return;",
       },
@@ -109,7 +109,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     what: "what a try without an answer may still get is not given back",
     edits: [
       {
-        file: "src/control/locks/give-back.ts",
+        file: "src/control/locks/public-locks.ts",
         find: "if (openUntilMs !== undefined && ",
         replace: "if (openUntilMs === undefined && ",
       },
@@ -121,7 +121,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     what: "a release that comes after a pause takes the lock from a caller who asked again with the same token",
     edits: [
       {
-        file: "src/control/locks/give-back.ts",
+        file: "src/control/locks/public-locks.ts",
         find: "fromMs === undefined ? {}",
         replace: "fromMs !== -1 ? {}",
       },

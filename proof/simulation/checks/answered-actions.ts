@@ -1,6 +1,9 @@
 // Compares the answers to reports, decisions and cancellations with what is stored (INV-18, 22, 25).
-import type { CancelAnswer, DecideAnswer, ReportAnswer } from "../../../src/control/control-api.ts";
+
+import type { DecideAnswer } from "../../../src/control/approvals/decide-approval.ts";
 import type { RetryAnswer } from "../../../src/control/dead-letters/retry-dead-letter.ts";
+import type { CancelAnswer } from "../../../src/control/engine/cancel-run.ts";
+import type { ReportAnswer } from "../../../src/control/jobs/report-result.ts";
 import type { Decision } from "../../../src/domain/approval.ts";
 import { parseJobId } from "../../../src/domain/job.ts";
 import type { RunId } from "../../../src/domain/run.ts";
@@ -204,11 +207,11 @@ export class AnsweredActions {
           holds: () => this.#known.run(runId)?.cancelRequested !== undefined,
         });
         return;
-      case "already_ended":
+      case "run_ended":
         // Opened again since: what was true when it was looked up need not be true when it is heard.
-        mustHold(run?.status === answer.status || run?.retried === true, "INV-18", what);
+        mustHold(run?.status === answer.runStatus || run?.retried === true, "INV-18", what);
         return;
-      case "not_found":
+      case "run_not_found":
         // A start that nobody was told of may be lost and made once more by whoever asks until it knows; between the two there is no run.
         mustHold(
           run?.tenant !== tenant || run.removed || this.#acknowledged.excusesReading(runId),

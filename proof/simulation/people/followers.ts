@@ -51,7 +51,7 @@ async function readPage(follower: Follower, gateway: EngineNode): Promise<void> 
   const { world, process, tenant, position } = follower;
   const page = { after: position, limit: 20 };
   const answer = await callRemotely(world, process, gateway, silenceMs, () =>
-    gateway.api.readEvents(tenant, page),
+    gateway.api.readEvents({ tenant, ...page }),
   );
   if (answer.kind !== "events") return;
   const [oldest] = answer.events;
@@ -65,7 +65,7 @@ async function followFor(follower: Follower, gateway: EngineNode, isDone: () => 
   const { world, process, random, tenant, position } = follower;
   const start = { kind: "after", number: position } as const;
   const opened = await callRemotely(world, process, gateway, silenceMs, () =>
-    gateway.api.followEvents(tenant, start),
+    gateway.api.followEvents({ tenant, start }),
   );
   if (opened.kind !== "open") return;
   const { feed } = opened;

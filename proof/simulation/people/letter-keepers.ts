@@ -16,17 +16,17 @@ export async function keepLetters(
   const tenant = random.pick(world.tenants);
   const caller = { tenant, actor: who, credential: random.pick(credentials) };
   const state = random.chance(0.7) ? ({ state: "open" } as const) : {};
-  const listed = await node.api.listDeadLetters(tenant, { after: "", limit: 20, ...state });
+  const listed = await node.api.listDeadLetters({ tenant, after: "", limit: 20, ...state });
   if (listed.kind !== "listed" || listed.letters.length === 0) return;
   const letter = random.pick(listed.letters);
   const roll = random.fraction();
   if (roll < 0.05) {
-    const purged = await node.api.purgeDeadLetters(caller, { reason: letter.reason });
+    const purged = await node.api.purgeDeadLetters({ caller, reason: letter.reason });
     world.kernel.note(who, "purged", letter.reason, purged.kind);
     return;
   }
   if (roll < 0.15) {
-    const removed = await node.api.removeDeadLetter(caller, letter.id);
+    const removed = await node.api.removeDeadLetter({ caller, id: letter.id });
     world.kernel.note(who, "removed", letter.id, removed.kind);
     return;
   }
@@ -39,7 +39,7 @@ export async function keepLetters(
 /** Each once, in the time without faults: whatever opens a run again brings it to an end again. */
 export async function retryEveryLetter(world: World, node: EngineNode): Promise<void> {
   for (const tenant of world.tenants) {
-    const listed = await node.api.listDeadLetters(tenant, { after: "", limit: 100, state: "open" });
+    const listed = await node.api.listDeadLetters({ tenant, after: "", limit: 100, state: "open" });
     for (const letter of listed.kind === "listed" ? listed.letters : []) {
       await retryLetter(world, node, letter, { tenant, actor: "peace", credential: "key-3" });
     }
@@ -54,7 +54,7 @@ async function retryLetter(
   { id, runId }: Letter,
   caller: Who,
 ): Promise<void> {
-  const answer = await node.api.retryDeadLetter(caller, id);
+  const answer = await node.api.retryDeadLetter({ caller, id });
   world.kernel.note(caller.actor, "retried", id, describe(answer));
   if (runId !== undefined) world.actions.retryAnswered(runId, id, answer);
 }

@@ -109,7 +109,7 @@ export async function breakSomeLock(
   who: string,
 ): Promise<void> {
   const tenant = random.pick(world.tenants);
-  const listed = await node.api.listLocks(tenant, { after: "", limit: 20 });
+  const listed = await node.api.listLocks({ tenant, after: "", limit: 20 });
   if (listed.kind !== "listed" || !random.chance(0.3)) return;
   const held = listed.locks.filter(({ resource }) => resources.some((name) => name === resource));
   if (held.length === 0) return;

@@ -39,7 +39,7 @@ export async function saveWorkflows(world: World, node: EngineNode): Promise<voi
     const parents = world.swarm.tight ? drawParent(node.process.random.stream("parents")) : [];
     for (const definition of [...parents, ...world.predicted.draw(tenant, random), ...plain]) {
       const caller = { tenant, actor: "author" };
-      while ((await node.api.saveWorkflow(caller, definition)).kind !== "saved") {
+      while ((await node.api.saveWorkflow({ caller, definition })).kind !== "saved") {
         await node.process.clock.sleep(50);
       }
     }
@@ -49,7 +49,7 @@ export async function saveWorkflows(world: World, node: EngineNode): Promise<voi
 export const changeWorkflow: Actor = async (world, node, random) => {
   const caller = { tenant: random.pick(world.tenants), actor: "author" };
   const definition = drawWorkflow(random, random.pick(workflowIds), world.swarm.leaseMs);
-  const saved = await node.api.saveWorkflow(caller, definition);
+  const saved = await node.api.saveWorkflow({ caller, definition });
   if (saved.kind === "saved" && saved.revision > 1) world.marks.hit("workflow_saved_again");
 };
 
@@ -82,7 +82,7 @@ export const startWorkflow: Actor = async (world, node, random, who) => {
 export const decideSomething: Actor = async (world, node, random, who) => {
   const tenant = random.pick(world.tenants);
   const state = random.chance(0.9) ? ({ state: "pending" } as const) : {};
-  const listed = await node.api.listApprovals(tenant, { limit: 20, ...state });
+  const listed = await node.api.listApprovals({ tenant, limit: 20, ...state });
   if (listed.kind !== "listed" || listed.approvals.length === 0) return;
   await decide(world, node, random, { tenant, approval: random.pick(listed.approvals), who });
 };
@@ -108,7 +108,11 @@ export const cancelSomething: Actor = async (world, node, random, who) => {
   const found = await pickRun(world, node, random, tenant);
   if (found === undefined) return;
   const answered = world.failClosed.begin(node.process, `cancel of ${found}`);
-  const answer = await node.api.cancelRun({ tenant, actor: who }, found, "no longer wanted");
+  const answer = await node.api.cancelRun({
+    caller: { tenant, actor: who },
+    runId: found,
+    reason: "no longer wanted",
+  });
   answered(answer);
   world.kernel.note(who, "cancel", found, answer.kind);
   world.actions.cancelAnswered(tenant, found, answer);
@@ -121,7 +125,7 @@ export const deleteSomething: Actor = async (world, node, random, who) => {
   const run = world.known.run(found);
   if (run === undefined) return;
   if (!isTerminal(run.status) && !random.chance(0.1)) return;
-  const answer = await node.api.deleteRun({ tenant, actor: who }, found);
+  const answer = await node.api.deleteRun({ caller: { tenant, actor: who }, runId: found });
   world.kernel.note(who, "delete", found, answer.kind);
 };
 
@@ -147,7 +151,7 @@ async function pickRun(
   random: SeededRandom,
   tenant: TenantId,
 ): Promise<RunId | undefined> {
-  const listed = await node.api.listRuns(tenant, { limit: 10 });
+  const listed = await node.api.listRuns({ tenant, limit: 10 });
   if (listed.kind !== "listed") return undefined;
   const runs = listed.runs.filter(({ runId }) => world.isOfWorkflow(runId));
   // Most runs of a list have ended; what is still under way is what there is to disturb.

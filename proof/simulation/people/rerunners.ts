@@ -15,12 +15,12 @@ export async function rerunSomething(
 ): Promise<void> {
   const { kernel, history, swarm } = world;
   const tenant = random.pick(world.tenants);
-  const listed = await node.api.listRuns(tenant, { limit: 10 });
+  const listed = await node.api.listRuns({ tenant, limit: 10 });
   if (listed.kind !== "listed") return;
   const runs = listed.runs.filter(({ runId, status }) => isTerminal(status) && world.isOfWorkflow(runId));
   if (runs.length === 0) return;
   const { runId } = random.pick(runs);
-  const found = await node.api.getRun(tenant, runId);
+  const found = await node.api.getRun({ tenant, runId });
   if (found.kind !== "run" || found.run.definition === undefined) return;
   const fromStep = random.pick([...found.run.definition.steps.keys()]);
   const key = random.chance(swarm.keylessRate) ? undefined : drawKey(world, random);

@@ -1,6 +1,9 @@
 // Workers in processes of their own: they poll gateways, work too long, fall silent, hand back, report twice, late, and for others.
-import type { Caller, ClaimedJob, ResultReport } from "../../../src/control/control-api.ts";
+
+import type { Caller } from "../../../src/control/caller.ts";
 import { publishResult } from "../../../src/control/jobs/hear-results.ts";
+import type { ClaimedJob } from "../../../src/control/jobs/offers.ts";
+import type { ResultReport } from "../../../src/control/jobs/report-result.ts";
 import type { ClaimToken, JobId } from "../../../src/domain/job.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
@@ -124,7 +127,11 @@ async function beat(worker: Worker, { job, token }: ClaimedJob): Promise<boolean
   const { jobId } = job;
   const gateway = random.pick(world.gateways);
   const answer = await callRemotely(world, process, gateway, answerWithinMs, () =>
-    gateway.api.heartbeat(callerOf(worker, tenantOfJob(worker, jobId)), process.name, [{ jobId, token }]),
+    gateway.api.heartbeat({
+      caller: callerOf(worker, tenantOfJob(worker, jobId)),
+      worker: process.name,
+      beats: [{ jobId, token }],
+    }),
   );
   if (answer.kind !== "judged") return true;
   const [verdict] = answer.answers;
@@ -181,7 +188,7 @@ async function reportOnce(worker: Worker, { nonce, report }: NamedReport) {
   const { jobId } = report;
   return callRemotely(world, process, gateway, answerWithinMs, async () => {
     const answered = world.failClosed.begin(gateway.process, `report of ${jobId}`);
-    const answer = await gateway.api.reportResult(callerOf(worker, tenant), report);
+    const answer = await gateway.api.reportResult({ caller: callerOf(worker, tenant), ...report });
     answered(answer);
     world.kernel.note(process.name, "reported", jobId, answer.kind);
     world.actions.reportAnswered({ tenant, jobId, nonce }, answer);

@@ -1,11 +1,14 @@
 // Starts a run of a workflow: its first steps are decided before the store is asked, so that one operation does it all.
+
 import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/engine/apply.ts";
+import type { JsonValue } from "../../domain/fingerprint.ts";
+import type { Fingerprint } from "../../domain/reservation.ts";
 import { type RunId, unchanged } from "../../domain/run.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
 import { admissionOutcomes } from "../../metrics.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
 import type { RequestOf } from "../../ports/store.ts";
-import type { StartWorkflowRequest } from "../control-api.ts";
+import type { Caller } from "../caller.ts";
 import { afterCommit, KnownRecords, remember } from "../engine/after-commit.ts";
 import { drainRun } from "../engine/drain-run.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -22,6 +25,15 @@ import {
   startRun,
 } from "./start-run.ts";
 import { settingsOf } from "./tenant-cache.ts";
+
+export type StartWorkflowRequest = {
+  readonly caller: Caller;
+  readonly workflow: string;
+  readonly input: JsonValue;
+  readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
+  /** W3C trace context: what the run does becomes part of that trace, and workers are told. */
+  readonly traceparent?: string;
+};
 
 export async function startWorkflow(
   engine: Engine,

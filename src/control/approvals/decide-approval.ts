@@ -1,20 +1,44 @@
-// A human's decision on a step: one atomic operation, or the same under the approval lock (the baseline).
+// Approvals: a human's decision on a step, which is one atomic operation or the same under the approval lock (the baseline).
 
-import { mayDecide } from "../../domain/api-key.ts";
-import type { Approval, ApprovalId } from "../../domain/approval.ts";
+import { type DutyRule, mayDecide } from "../../domain/api-key.ts";
+import type { Approval, ApprovalId, ApprovalState, Decision } from "../../domain/approval.ts";
 import { factsRecordKey } from "../../domain/engine/keys.ts";
 import { readFacts } from "../../domain/engine/records.ts";
 import { parseJobId } from "../../domain/job.ts";
 import { retryAfterSeconds } from "../../domain/lock.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { troubleOf } from "../acting.ts";
 import { settingsOf } from "../admission/tenant-cache.ts";
 import { ask } from "../ask-until-known.ts";
-import type { DecideAnswer, DecideRequest, Trouble } from "../control-api.ts";
+import { type Caller, type Trouble, troubleOf } from "../caller.ts";
 import { deliverEntry } from "../engine/deliver-entry.ts";
 import type { Engine } from "../engine/engine.ts";
 import { withLease } from "../locks/with-lease.ts";
+
+export type DecideRequest = {
+  readonly caller: Caller;
+  readonly approvalId: string;
+  readonly decision: Decision;
+  /** The hash that was shown; absent means: whatever is pending now (the hash is then read first). */
+  readonly hash?: string;
+  readonly reason?: string;
+};
+
+export type DecideAnswer =
+  | { readonly kind: "decided"; readonly approval: Approval }
+  /** The same decision was made before: the same record. */
+  | { readonly kind: "repeated"; readonly approval: Approval }
+  | { readonly kind: "approval_already_decided"; readonly approval: Approval }
+  | { readonly kind: "approval_expired" }
+  | { readonly kind: "approval_changed" }
+  /** `rule` is absent when the very same key asked. */
+  | { readonly kind: "self_approval"; readonly rule?: DutyRule }
+  | { readonly kind: "run_ended" }
+  | { readonly kind: "approval_not_found" }
+  | { readonly kind: "unauthenticated" }
+  /** Strategy `lock` only. */
+  | { readonly kind: "approval_lock_busy"; readonly retryAfterSeconds: number }
+  | Trouble;
 
 export async function decideApproval(engine: Engine, request: DecideRequest): Promise<DecideAnswer> {
   const { config, ports } = engine;
@@ -115,4 +139,35 @@ function judgeDecided({ decision, hash }: DecideRequest, approval: Approval): De
   if (approval.state === "expired") return { kind: "approval_expired" };
   const same = approval.state === decision && (hash === undefined || hash === approval.hash);
   return { kind: same ? "repeated" : "approval_already_decided", approval };
+}
+
+type ListApprovalsRequest = {
+  readonly tenant: TenantId;
+  readonly before?: string;
+  readonly limit: number;
+  readonly state?: ApprovalState;
+};
+
+export function listApprovals(engine: Engine, request: ListApprovalsRequest) {
+  return ask(engine, "listApprovals", request);
+}
+
+/** What is being approved: the canonical text whose hash the decision names. */
+export async function approvalContext(
+  engine: Engine,
+  { tenant, approvalId }: { readonly tenant: TenantId; readonly approvalId: string },
+): Promise<
+  | { readonly kind: "context"; readonly approval: Approval; readonly shown: string }
+  | { readonly kind: "approval_not_found" }
+  | Trouble
+> {
+  const answer = await ask(engine, "getApproval", { tenant, approvalId: approvalId as ApprovalId });
+  if (answer.kind === "not_found") return { kind: "approval_not_found" };
+  if (answer.kind !== "approval") return { kind: answer.kind, cause: answer.cause };
+  const { approval } = answer;
+  const records = [approval.payloadKey];
+  const run = await ask(engine, "loadRun", { tenant, runId: approval.runId, records });
+  if (run.kind === "not_found") return { kind: "approval_not_found" };
+  if (run.kind !== "run") return { kind: run.kind, cause: run.cause };
+  return { kind: "context", approval, shown: run.records[0]?.body ?? "null" };
 }

@@ -1,11 +1,14 @@
-// Reads a tenant's audit trail page by page, each record with its hash where it is sealed.
+// Reads a tenant's audit trail page by page, each record with its hash where it is sealed; writes counts of refusals into it.
+
 import { type EventRow, sealedRowsMax } from "../../domain/audit.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Trouble } from "../control-api.ts";
+import { ask } from "../ask-until-known.ts";
+import { type Trouble, troubleOf } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { placeOf, readRows, readSeals, rowsPerRead, type SealPage } from "./seals.ts";
 
-export type TrailPage = {
+type TrailPage = {
+  readonly tenant: TenantId;
   readonly after: number;
   readonly limit: number;
   readonly type?: string;
@@ -14,7 +17,7 @@ export type TrailPage = {
 
 type TrailRecord = { readonly row: EventRow; readonly hash: string | undefined };
 
-export type TrailRecords = {
+type TrailRecords = {
   readonly kind: "records";
   readonly records: readonly TrailRecord[];
   /** Where to go on; absent at the end. Also when few matched: one answer looks at a bounded number of rows. */
@@ -26,11 +29,8 @@ export type TrailRecords = {
 /** Looked at for one page: a rare actor is found page by page. */
 const readsMax = 10;
 
-export async function readTrail(
-  engine: Engine,
-  tenant: TenantId,
-  page: TrailPage,
-): Promise<TrailRecords | Trouble> {
+export async function readTrail(engine: Engine, page: TrailPage): Promise<TrailRecords | Trouble> {
+  const { tenant } = page;
   const rows: EventRow[] = [];
   let place = page.after;
   for (let reads = 1; ; reads += 1) {
@@ -78,4 +78,28 @@ async function hashesOf(
     place = page.next;
   }
   return { kind: "hashes", bySequence };
+}
+
+/**
+ * Writes what was refused in a minute, as one record. The document is only the bearer of its record: one for all processes,
+ * so that those that are long gone leave none behind. The text names the minute and the process, and is the same when it is
+ * written again.
+ */
+export async function recordRefusals(
+  engine: Engine,
+  { tenant, text }: { readonly tenant: TenantId; readonly text: string },
+): Promise<{ readonly kind: "recorded" } | Trouble> {
+  const { ports } = engine;
+  const request = {
+    tenant,
+    collection: "refusal",
+    id: "latest",
+    body: JSON.stringify({ text }),
+    changeId: text,
+    actor: ports.instance,
+  } as const;
+  const answer = await ask(engine, "putDocument", request);
+  if (answer.kind === "saved") return { kind: "recorded" };
+  if (answer.kind === "revision_conflict") throw new Error("no revision was expected");
+  return troubleOf(answer);
 }

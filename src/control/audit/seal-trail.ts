@@ -1,9 +1,10 @@
 // Seals what is new in a tenant's audit trail. Any number of processes may: they compute the same hashes, and the slower reads again.
+
 import { type Head, headOf, type Seal, sealedRowsMax, sealRows, secretIdOf } from "../../domain/audit.ts";
 import { isGenuine, unreadableSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { AuditAnchors } from "../../ports/ports.ts";
-import type { Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import {
   dropOldSeals,

@@ -3,9 +3,9 @@ import type { Config } from "../../config.ts";
 import { headOf, type Seal, type TrailReading } from "../../domain/audit.ts";
 import { readSeal, type StoredSeal, type TrailTerms, writeSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { troubleOf } from "../acting.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
+import { troubleOf } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 
 /** A document of seals; without `stored` somebody has written something else there. */

@@ -2,7 +2,7 @@
 import { type Gap, type Head, headOf, oldestKept, type Seal } from "../../domain/audit.ts";
 import { type Break, judgeSeal, unreadableSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { sealTrail } from "./seal-trail.ts";
 import { type FoundSeal, readRows, readSeals, type SealPage, trailTerms } from "./seals.ts";
@@ -52,11 +52,16 @@ type Sought = { readonly head: Head; state: HeadState };
 const seek = (head: Head | undefined): Sought | undefined =>
   head === undefined ? undefined : { head, state: "not_kept" };
 
-/** `expect` is a head that was noted earlier, elsewhere: who has rewritten the whole trail since cannot have known it. */
+type VerifyRequest = {
+  readonly tenant: TenantId;
+  /** A head that was noted earlier, elsewhere: who has rewritten the whole trail since cannot have known it. */
+  readonly expect?: Head | undefined;
+};
+
+/** Seals what is new first, then compares all that is kept. */
 export async function verifyTrail(
   engine: Engine,
-  tenant: TenantId,
-  expect?: Head,
+  { tenant, expect }: VerifyRequest,
 ): Promise<TrailVerdict | Trouble> {
   const expected = seek(expect);
   // What was anchored before: sealing moves the anchor on to what is new.

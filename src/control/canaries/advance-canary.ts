@@ -1,15 +1,19 @@
-// Brings a canary from one state to the next: each step can be repeated, by any process, after any crash.
-import type { Canary, CanaryState } from "../../domain/canary.ts";
+// Canaries as they are kept, and how one is brought to its next state: each step can be repeated, by any process, after any crash.
+import { type Canary, type CanaryState, isOver } from "../../domain/canary.ts";
 import { policiesSet, settingsFor } from "../../domain/policy.ts";
-import type { Policies, TenantSettings } from "../../domain/tenant.ts";
-import type { Trouble } from "../control-api.ts";
+import { type Policies, platformTenant, type TenantSettings } from "../../domain/tenant.ts";
+import { ask } from "../ask-until-known.ts";
+import type { Trouble } from "../caller.ts";
+import { troubleOf } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { changeScope, type ScopeDecision } from "../policies/change-scope.ts";
-import { type KeptCanary, readCanary, saveCanary } from "./canary-documents.ts";
+import { changeScope, type ScopeDecision } from "../policies/policies.ts";
 
-export type AdvanceAnswer =
+/** One document each, owned by the platform, changed only as it was last read. */
+export type KeptCanary = { readonly canary: Canary; readonly revision: number };
+
+type AdvanceAnswer =
   | ({ readonly kind: "canary" } & KeptCanary)
-  | { readonly kind: "not_found" }
+  | { readonly kind: "canary_not_found" }
   | Trouble;
 
 /** Until it runs or is over; what other processes do meanwhile is taken as it is. */
@@ -48,7 +52,7 @@ async function changeRollout(
     // The state is read after the settings: a delayed process cannot bring back a rollout that was removed meanwhile.
     const now = await readCanary(engine, canary.id);
     if (now.kind === "canary") return decide(now.canary, settings);
-    return now.kind === "not_found" ? { kind: "refuse", refusal: "it was removed" } : now;
+    return now.kind === "canary_not_found" ? { kind: "refuse", refusal: "it was removed" } : now;
   });
   const endedAtMs = engine.storeTime.nowMs();
   const ending = canary.state === "starting" ? {} : { endedAtMs };
@@ -112,4 +116,92 @@ export function noteEnd({ ports }: Pick<Engine, "ports">, { id, state, reason = 
   if (state !== "kept" && state !== "rolled_back" && state !== "stopped") return;
   ports.metrics.count("canary_verdicts_total", { verdict: state });
   ports.log.info(`canary ${state.replace("_", " ")}`, { canary: id, because: reason });
+}
+
+export type CanaryDecision = {
+  readonly state: "rolling_back" | "keeping";
+  readonly reason: string;
+  readonly actor: string;
+};
+
+/** Ends a canary by a verdict, of the judge or of a person: the decision is saved first, and then carried out. The first holds: one that comes later gives what became of the canary. */
+export async function decideCanary(
+  engine: Engine,
+  id: string,
+  { state, reason, actor }: CanaryDecision,
+): Promise<AdvanceAnswer> {
+  for (let tries = 1; ; tries += 1) {
+    // One that is still starting is started first, so that there is a rollout to remove.
+    const current = await advanceCanary(engine, id, actor);
+    if (current.kind !== "canary" || isOver(current.canary)) return current;
+    const { canary, revision } = current;
+    const { totals: arms } = engine.collected.of(id);
+    const totals = { atMs: engine.storeTime.nowMs(), arms };
+    const decided: Canary = { ...canary, state, reason, decidedBy: actor, totals };
+    const saved = await saveCanary(engine, { canary: decided, revision }, actor);
+    if (saved.kind === "saved") return advanceCanary(engine, id, actor);
+    if (saved.kind !== "conflict") return saved;
+    if (tries === 5) return { kind: "unavailable", cause: "the canary keeps changing" };
+  }
+}
+
+const documents = { tenant: platformTenant, collection: "canary" } as const;
+
+/** Of those that are over; the audit trail knows of them all. */
+const endedMax = 20;
+const listedMax = 1_000;
+
+export async function readCanary(engine: Engine, id: string): Promise<AdvanceAnswer> {
+  const answer = await ask(engine, "getDocument", { ...documents, id });
+  if (answer.kind === "not_found") return { kind: "canary_not_found" };
+  if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
+  const { body, revision } = answer.document;
+  return { kind: "canary", canary: JSON.parse(body) as Canary, revision };
+}
+
+/** The latest first. */
+export async function readCanaries(
+  engine: Engine,
+): Promise<{ readonly kind: "listed"; readonly canaries: readonly KeptCanary[] } | Trouble> {
+  const request = { ...documents, after: "", limit: listedMax };
+  const answer = await ask(engine, "listDocuments", request);
+  if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
+  const canaries = answer.documents.map(({ body, revision }) => ({
+    canary: JSON.parse(body) as Canary,
+    revision,
+  }));
+  return { kind: "listed", canaries: canaries.toReversed() };
+}
+
+/** Revision 0 is a new one. Its row in the audit trail tells the state. */
+export async function saveCanary(
+  engine: Engine,
+  { canary, revision }: KeptCanary,
+  actor: string,
+): Promise<{ readonly kind: "saved"; readonly revision: number } | { readonly kind: "conflict" } | Trouble> {
+  const { ports } = engine;
+  const request = {
+    ...documents,
+    id: canary.id,
+    body: JSON.stringify(canary),
+    expectedRevision: revision,
+    changeId: `${canary.state} ${ports.random.token()}`,
+    actor,
+  };
+  const answer = await ask(engine, "putDocument", request);
+  if (answer.kind === "saved") return { kind: "saved", revision: answer.revision };
+  return answer.kind === "revision_conflict" ? { kind: "conflict" } : troubleOf(answer);
+}
+
+/** Best effort: what cannot be removed now is removed by the next start. */
+export async function forgetOldCanaries(
+  engine: Engine,
+  canaries: readonly KeptCanary[],
+  actor: string,
+): Promise<void> {
+  const old = canaries.filter(({ canary }) => isOver(canary)).slice(endedMax);
+  for (const { canary } of old) {
+    const request = { ...documents, id: canary.id, actor };
+    await ask(engine, "removeDocument", request);
+  }
 }

@@ -1,50 +1,115 @@
 // Canaries as operators start, see and end them.
-import { type Canary, type CanaryBook, missing, standings } from "../../domain/canary.ts";
-import { familiesOf, withDefaultGuards } from "../../domain/canary-guard.ts";
+
+import {
+  type Canary,
+  type CanaryBook,
+  type CanaryState,
+  type GuardStanding,
+  missing,
+  standings,
+} from "../../domain/canary.ts";
+import { type CanaryGuard, familiesOf, withDefaultGuards } from "../../domain/canary-guard.ts";
 import type { PolicyName } from "../../domain/policy.ts";
 import { orderedUnique } from "../../domain/run.ts";
+import type { Policies, TenantId } from "../../domain/tenant.ts";
+import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { recordOf } from "../policies/change-scope.ts";
-import { isKnown } from "../policies/policies.ts";
+import { isKnown, recordOf } from "../policies/policies.ts";
 import { readRecord } from "../tenants/tenants.ts";
-import { advanceCanary } from "./advance-canary.ts";
-import type { CanaryApi, CanaryStatus, EndCanaryAnswer, NewCanary, StartCanaryAnswer } from "./canary-api.ts";
-import { forgetOldCanaries, listCanaries, readCanary, saveCanary } from "./canary-documents.ts";
-import { type CanaryDecision, decideCanary } from "./decide-canary.ts";
-import { tellChanged } from "./watch-canaries.ts";
+import {
+  advanceCanary,
+  type CanaryDecision,
+  decideCanary,
+  forgetOldCanaries,
+  readCanaries,
+  readCanary,
+  saveCanary,
+} from "./advance-canary.ts";
+import { tellChanged } from "./samples.ts";
 
-export function createCanaryApi(engine: Engine): CanaryApi {
-  return {
-    async startCanary(actor, canary) {
-      const answer = await startCanary(engine, actor, canary);
-      tellChanged(engine);
-      return answer;
-    },
-    async listCanaries() {
-      const answer = await listCanaries(engine);
-      if (answer.kind !== "listed") return answer;
-      return { kind: "listed", canaries: answer.canaries.map(({ canary }) => canary) };
-    },
-    async getCanary(id) {
-      const answer = await readCanary(engine, id);
-      return answer.kind === "canary" ? { kind: "canary", status: statusOf(engine, answer.canary) } : answer;
-    },
-    rollBackCanary: (actor, id, reason = "rolled back by hand") =>
-      endCanary(engine, id, { state: "rolling_back", reason, actor }),
-    keepCanary: (actor, id, reason = "kept by hand") =>
-      endCanary(engine, id, { state: "keeping", reason, actor }),
-  };
+export type StartCanaryRequest = {
+  readonly actor: string;
+  readonly tenant?: TenantId;
+  readonly policies: Partial<Policies>;
+  readonly percent: number;
+  readonly forMs: number;
+  readonly windowMs: number;
+  readonly guards: readonly CanaryGuard[];
+  readonly samplesMin: number;
+  readonly windowsInARow: number;
+};
+
+export type CanaryStatus = {
+  readonly canary: Canary;
+  readonly book: CanaryBook;
+  readonly standings: readonly GuardStanding[];
+  readonly missing: readonly string[];
+  /** The store's time. */
+  readonly nowMs: number;
+};
+
+type Shown = { readonly kind: "canary"; readonly status: CanaryStatus };
+type NotFound = { readonly kind: "canary_not_found" };
+
+type StartCanaryAnswer =
+  | Shown
+  | { readonly kind: "tenant_not_found" }
+  /** Of the same tenant, or of the platform: one at a time. */
+  | { readonly kind: "rollout_exists"; readonly rollout: string; readonly detail: string }
+  | Trouble;
+
+export async function startCanary(engine: Engine, request: StartCanaryRequest): Promise<StartCanaryAnswer> {
+  const answer = await start(engine, request);
+  tellChanged(engine);
+  return answer;
 }
 
-async function startCanary(engine: Engine, actor: string, asked: NewCanary): Promise<StartCanaryAnswer> {
-  const { tenant, policies, forMs, guards } = asked;
+/** The latest first. */
+export async function listCanaries(
+  engine: Engine,
+): Promise<{ readonly kind: "listed"; readonly canaries: readonly Canary[] } | Trouble> {
+  const answer = await readCanaries(engine);
+  if (answer.kind !== "listed") return answer;
+  return { kind: "listed", canaries: answer.canaries.map(({ canary }) => canary) };
+}
+
+export async function getCanary(
+  engine: Engine,
+  { id }: { readonly id: string },
+): Promise<Shown | NotFound | Trouble> {
+  const answer = await readCanary(engine, id);
+  return answer.kind === "canary" ? { kind: "canary", status: statusOf(engine, answer.canary) } : answer;
+}
+
+type EndCanaryRequest = {
+  readonly actor: string;
+  readonly id: string;
+  readonly reason: string | undefined;
+};
+
+export function rollBackCanary(
+  engine: Engine,
+  { actor, id, reason = "rolled back by hand" }: EndCanaryRequest,
+): Promise<EndCanaryAnswer> {
+  return endCanary(engine, id, { state: "rolling_back", reason, actor });
+}
+
+export function keepCanary(
+  engine: Engine,
+  { actor, id, reason = "kept by hand" }: EndCanaryRequest,
+): Promise<EndCanaryAnswer> {
+  return endCanary(engine, id, { state: "keeping", reason, actor });
+}
+
+async function start(engine: Engine, request: StartCanaryRequest): Promise<StartCanaryAnswer> {
+  const { actor, tenant, policies, forMs, guards } = request;
   const known = await isKnown(engine, tenant);
   if (known.kind !== "tenant") return known;
   const scope = await readRecord(engine, recordOf(tenant));
   if (scope.kind !== "tenant") return scope;
   const { rollout } = scope.record.settings;
-  if (rollout !== undefined) return { kind: "rollout_exists", rollout: rollout.id };
-  const others = await listCanaries(engine);
+  if (rollout !== undefined) return rolloutExists(rollout.id);
+  const others = await readCanaries(engine);
   if (others.kind !== "listed") return others;
   await forgetOldCanaries(engine, others.canaries, actor);
   const { clock, random } = engine.ports;
@@ -53,8 +118,15 @@ async function startCanary(engine: Engine, actor: string, asked: NewCanary): Pro
   const families = familiesOf(Object.keys(policies) as PolicyName[]);
   const canary: Canary = {
     ...(tenant === undefined ? {} : { tenant }),
-    ...{ id, policies, percent: asked.percent, startedBy: actor, startedAtMs, endsAtMs: startedAtMs + forMs },
-    ...{ windowMs: asked.windowMs, samplesMin: asked.samplesMin, windowsInARow: asked.windowsInARow },
+    ...{
+      id,
+      policies,
+      percent: request.percent,
+      startedBy: actor,
+      startedAtMs,
+      endsAtMs: startedAtMs + forMs,
+    },
+    ...{ windowMs: request.windowMs, samplesMin: request.samplesMin, windowsInARow: request.windowsInARow },
     guards: withDefaultGuards(guards, families),
     state: "starting",
   };
@@ -62,19 +134,32 @@ async function startCanary(engine: Engine, actor: string, asked: NewCanary): Pro
   if (saved.kind === "conflict") return { kind: "unavailable", cause: "an id was drawn twice" };
   if (saved.kind !== "saved") return saved;
   const started = await advanceCanary(engine, id, actor);
-  if (started.kind === "not_found") return { kind: "unknown", cause: "it was removed while it started" };
+  if (started.kind === "canary_not_found")
+    return { kind: "unknown", cause: "it was removed while it started" };
   if (started.kind !== "canary") return started;
-  if (started.canary.state === "stopped") return { kind: "rollout_exists", rollout: "another rollout" };
+  if (started.canary.state === "stopped") return rolloutExists("another rollout");
   return { kind: "canary", status: statusOf(engine, started.canary) };
 }
+
+function rolloutExists(rollout: string): StartCanaryAnswer {
+  return { kind: "rollout_exists", rollout, detail: rollout };
+}
+
+type EndCanaryAnswer =
+  | Shown
+  | NotFound
+  /** It had been ended otherwise: the first decision stands. */
+  | { readonly kind: "canary_ended"; readonly state: CanaryState; readonly detail: string }
+  | Trouble;
 
 async function endCanary(engine: Engine, id: string, decision: CanaryDecision): Promise<EndCanaryAnswer> {
   const answer = await decideCanary(engine, id, decision);
   tellChanged(engine);
   if (answer.kind !== "canary") return answer;
-  const status = statusOf(engine, answer.canary);
+  const { state, reason = "" } = answer.canary;
   const wanted = decision.state === "keeping" ? "kept" : "rolled_back";
-  return answer.canary.state === wanted ? { kind: "canary", status } : { kind: "already_ended", status };
+  if (state !== wanted) return { kind: "canary_ended", state, detail: `${state}: ${reason}` };
+  return { kind: "canary", status: statusOf(engine, answer.canary) };
 }
 
 function statusOf(engine: Engine, canary: Canary): CanaryStatus {

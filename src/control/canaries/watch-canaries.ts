@@ -3,15 +3,17 @@ import { type Canary, judgeCanary } from "../../domain/canary.ts";
 import type { ArmSamples } from "../../domain/canary-guard.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { Engine } from "../engine/engine.ts";
-import { recordOf } from "../policies/change-scope.ts";
+import { recordOf } from "../policies/policies.ts";
 import { readRecord } from "../tenants/tenants.ts";
-import { advanceCanary, noteEnd } from "./advance-canary.ts";
-import { type KeptCanary, listCanaries, saveCanary } from "./canary-documents.ts";
-import { decideCanary } from "./decide-canary.ts";
-import type { WindowSamples } from "./samples.ts";
-
-/** What processes tell each other: samples of a window that is over, or that a canary was started or ended. */
-type News = { readonly samples?: WindowSamples; readonly changed?: true };
+import {
+  advanceCanary,
+  decideCanary,
+  type KeptCanary,
+  noteEnd,
+  readCanaries,
+  saveCanary,
+} from "./advance-canary.ts";
+import type { CanaryNews } from "./samples.ts";
 
 /** How soon an unannounced canary is found, and a half-finished one is finished. */
 const lookEveryMs = 5_000;
@@ -30,11 +32,6 @@ const checkpointEveryMs = 3_600_000;
 /** In records and rows, for what no person did. */
 const judge = "canary";
 
-export function tellChanged(engine: Engine): void {
-  engine.collected.changed();
-  engine.bus.announce("canaries", JSON.stringify({ changed: true } satisfies News));
-}
-
 export function watchCanaries(engine: Engine, { judges }: { readonly judges: boolean }): Consumer {
   const { bus, samples, collected, storeTime } = engine;
   const { clock, log } = engine.ports;
@@ -49,7 +46,7 @@ export function watchCanaries(engine: Engine, { judges }: { readonly judges: boo
   const forgetOpened = samples.onOpened(wake);
   const forgetChanged = collected.onChanged(changed);
   const listening = bus.listen("canaries", (body) => {
-    const news = JSON.parse(body) as News;
+    const news = JSON.parse(body) as CanaryNews;
     if (news.samples !== undefined) collected.add(news.samples);
     if (news.changed === true) changed();
   });
@@ -63,7 +60,7 @@ export function watchCanaries(engine: Engine, { judges }: { readonly judges: boo
     if (!judges || (!hasNews && clock.monotonicMs() - lookedAtMs < everyMs)) return;
     hasNews = false;
     lookedAtMs = clock.monotonicMs();
-    const listed = await listCanaries(engine);
+    const listed = await readCanaries(engine);
     if (listed.kind !== "listed") return;
     // The store's time is known by its first answer.
     beganMs ??= storeTime.nowMs();
@@ -104,7 +101,7 @@ export function watchCanaries(engine: Engine, { judges }: { readonly judges: boo
 function tellEnded({ samples, collected, bus }: Engine, nowMs: number): void {
   for (const ended of samples.takeEnded(nowMs)) {
     collected.add(ended);
-    bus.announce("canaries", JSON.stringify({ samples: ended } satisfies News));
+    bus.announce("canaries", JSON.stringify({ samples: ended } satisfies CanaryNews));
   }
 }
 

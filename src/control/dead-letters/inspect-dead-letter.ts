@@ -1,13 +1,14 @@
 // Shows a dead letter with all that is known of it: its error, the job's input, its run, and whether it can be retried.
 import { errorOf, judgeRetry, type Letter, type RetryVerdict, readLetter } from "../../domain/dead-letter.ts";
-import { jobInputKey, stepRecordKey } from "../../domain/engine/keys.ts";
+import { apply } from "../../domain/engine/apply.ts";
+import { jobInputKey, parseOutsideKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readError, readStepRecord } from "../../domain/engine/records.ts";
+import type { JobId } from "../../domain/job.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { foreseeRetry } from "./foresee-retry.ts";
 
 export type LetterDetails = {
   readonly letter: Letter;
@@ -19,12 +20,15 @@ export type LetterDetails = {
   readonly verdict: RetryVerdict;
 };
 
-export type LetterAnswer =
+type LetterAnswer =
   | ({ readonly kind: "letter" } & LetterDetails)
-  | { readonly kind: "not_found" }
+  | { readonly kind: "dead_letter_not_found" }
   | Trouble;
 
-export async function inspectDeadLetter(engine: Engine, tenant: TenantId, id: string): Promise<LetterAnswer> {
+export async function inspectDeadLetter(
+  engine: Engine,
+  { tenant, id }: { readonly tenant: TenantId; readonly id: string },
+): Promise<LetterAnswer> {
   const letter = await findLetter(engine, tenant, id);
   if (letter.kind !== "letter") return letter;
   const run = await readRun(engine, tenant, letter.letter);
@@ -63,14 +67,48 @@ async function checkVerdict(
   return { kind: "not_retryable", because };
 }
 
+/** `open`: not to be known in advance; the run itself decides. */
+type Foreseen =
+  | { readonly kind: "applied" }
+  | { readonly kind: "late" }
+  | { readonly kind: "open" }
+  | Trouble;
+
+/** Rounds of loading what the engine wants to see. */
+const roundsMax = 4;
+
+/**
+ * Asks the engine in advance what it would do with a retry: only it knows who handled a failure, and who went on without a step.
+ */
+async function foreseeRetry(engine: Engine, header: RunHeader, jobId: JobId): Promise<Foreseen> {
+  const { tenant, runId, actor, version, parent } = header;
+  const pinned = await engine.definitions.pinned(tenant, header.definition);
+  if (pinned.kind === "unknown" || pinned.kind === "unavailable") return pinned;
+  if (pinned.kind === "missing") return { kind: "late" };
+  const records = new Map<string, string | undefined>();
+  const view = { runId, tenant, actor, version, records, ...(parent === undefined ? {} : { parent }) };
+  const entry = { kind: "retry", entryId: "foreseen", jobId, actor } as const;
+  for (let round = 0; round < roundsMax; round += 1) {
+    const applied = apply(pinned.definition, view, [entry], engine.storeTime.nowMs(), engine.terms.commit);
+    if (applied.kind === "applied") return { kind: applied.fates[0]?.fate ?? "open" };
+    // What lies outside the run is checked when the entry is applied.
+    if (applied.records.some((key) => parseOutsideKey(key) !== undefined)) return { kind: "open" };
+    const loaded = await ask(engine, "loadRun", { tenant, runId, records: applied.records });
+    if (loaded.kind !== "run") return loaded.kind === "not_found" ? { kind: "open" } : { ...loaded };
+    for (const key of applied.records) records.set(key, undefined);
+    for (const { key, body } of loaded.records) records.set(key, body);
+  }
+  return { kind: "open" };
+}
+
 type LetterFound =
   | { readonly kind: "letter"; readonly letter: Letter }
-  | { readonly kind: "not_found" }
+  | { readonly kind: "dead_letter_not_found" }
   | Trouble;
 
 export async function findLetter(engine: Engine, tenant: TenantId, id: string): Promise<LetterFound> {
   const answer = await ask(engine, "getDocument", { tenant, collection: "deadLetter", id });
-  if (answer.kind === "not_found") return { kind: "not_found" };
+  if (answer.kind === "not_found") return { kind: "dead_letter_not_found" };
   if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
   return { kind: "letter", letter: readLetter(answer.document) };
 }

@@ -3,7 +3,7 @@ import type { JobId } from "../../domain/job.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { SlotHolder } from "../../domain/why/explanation.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Caller, Trouble } from "../control-api.ts";
+import type { Caller, Trouble } from "../caller.ts";
 import { deliverEntry } from "../engine/deliver-entry.ts";
 import type { Engine } from "../engine/engine.ts";
 import { findLetter, inspectDeadLetter, type LetterDetails } from "./inspect-dead-letter.ts";
@@ -17,8 +17,8 @@ export type RetryAnswer =
       /** The letter was retried before: nothing changes. */
       readonly already: boolean;
     }
-  | { readonly kind: "not_found" }
-  | { readonly kind: "not_retryable"; readonly because: string }
+  | { readonly kind: "dead_letter_not_found" }
+  | { readonly kind: "dead_letter_not_retryable"; readonly detail: string }
   | {
       readonly kind: "max_concurrent_runs_reached";
       readonly limit?: number;
@@ -29,14 +29,20 @@ export type RetryAnswer =
   | { readonly kind: "unauthenticated" }
   | Trouble;
 
-export async function retryDeadLetter(engine: Engine, caller: Caller, id: string): Promise<RetryAnswer> {
-  const found = await inspectDeadLetter(engine, caller.tenant, id);
+/** The same run and step go on with the next attempt; repeating is safe. */
+export async function retryDeadLetter(
+  engine: Engine,
+  { caller, id }: { readonly caller: Caller; readonly id: string },
+): Promise<RetryAnswer> {
+  const found = await inspectDeadLetter(engine, { tenant: caller.tenant, id });
   if (found.kind !== "letter") return withoutEffect(found);
   const { letter } = found;
   const verdict = await finalVerdict(engine, caller, found);
+  if (verdict.kind === "not_retryable") return notRetryable(verdict.because);
   if (verdict.kind !== "retryable" && verdict.kind !== "already_retried") return withoutEffect(verdict);
   const { jobId, runId, step } = letter;
-  if (jobId === undefined || runId === undefined || step === undefined) return aboutNothing;
+  if (jobId === undefined || runId === undefined || step === undefined)
+    return notRetryable("it names no step of any run");
   const name = { jobId, runId, step };
   if (verdict.kind === "already_retried") return { kind: "retrying", ...name, already: true };
   return deliverRetry(engine, caller, { ...found, name });
@@ -55,7 +61,9 @@ function withoutEffect<Answer extends { readonly kind: string }>(answer: Answer 
   return answer.kind === "unknown" ? ({ ...answer, kind: "unavailable" } as const) : (answer as Answer);
 }
 
-const aboutNothing = { kind: "not_retryable", because: "it names no step of any run" } as const;
+function notRetryable(detail: string): RetryAnswer {
+  return { kind: "dead_letter_not_retryable", detail };
+}
 
 type RetryableLetter = LetterDetails & {
   readonly name: { readonly jobId: JobId; readonly runId: RunId; readonly step: string };
@@ -77,13 +85,12 @@ async function deliverRetry(
       return { kind: "retrying", ...name, already: false };
     case "max_concurrent_runs_reached":
       return limitReached(engine, tenant);
-    case "dead_letter_not_found":
-      return { kind: "not_found" };
     case "run_not_found":
-      return { kind: "not_retryable", because: "its run is gone" };
+      return notRetryable("its run is gone");
     case "run_ended":
     case "dead_letter_not_retryable":
-      return { kind: "not_retryable", because: "its run ended in a way that no retry can mend" };
+      return notRetryable("its run ended in a way that no retry can mend");
+    case "dead_letter_not_found":
     case "unauthenticated":
     case "tenant_stopped":
     case "unavailable":

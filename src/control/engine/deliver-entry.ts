@@ -1,4 +1,5 @@
 // Delivers an entry to a run: decided in advance and applied at once, appended for the run's owner, or drained here as its new owner.
+
 import type { Approval } from "../../domain/approval.ts";
 import { type Applied, apply } from "../../domain/engine/apply.ts";
 import { isItemResult } from "../../domain/engine/keys.ts";
@@ -9,11 +10,10 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { DeliveryRefused, Proposal } from "../../ports/run-operations.ts";
 import type { Answer } from "../../ports/store.ts";
-import { troubleOf } from "../acting.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Trouble } from "../control-api.ts";
+import { type Trouble, troubleOf } from "../caller.ts";
 import type { Preclaim } from "../jobs/offers.ts";
-import { instantOf } from "../locks/lease-target.ts";
+import { instantOf } from "../locks/lease-terms.ts";
 import { afterCommit, type CachedRun, countFate, remember } from "./after-commit.ts";
 import { drainOwned, wakeRelatives } from "./drain-run.ts";
 import type { Engine } from "./engine.ts";

@@ -10,8 +10,12 @@ import { createSlotHolders, type SlotHolders } from "../admission/slot-holders.t
 import { createTenantCache, type TenantCache } from "../admission/tenant-cache.ts";
 import type { AskLimits } from "../ask-until-known.ts";
 import { createSealBook, type SealBook } from "../audit/seal-trail.ts";
-import { type CollectedSamples, createCollectedSamples } from "../canaries/collected-samples.ts";
-import { type CanarySamples, createCanarySamples } from "../canaries/samples.ts";
+import {
+  type CanarySamples,
+  type CollectedSamples,
+  createCanarySamples,
+  createCollectedSamples,
+} from "../canaries/samples.ts";
 import { type Computing, createComputing } from "../computing.ts";
 import { createEventFeeds, type EventFeeds } from "../events/event-feeds.ts";
 import {
@@ -23,14 +27,18 @@ import {
 } from "../events/wakes.ts";
 import { createPendingPublications, type PendingPublications } from "../jobs/hints.ts";
 import { createOffers, type Offers } from "../jobs/offers.ts";
+import { createPolledBatches, type PolledBatches } from "../jobs/poll-jobs.ts";
 import { type BusyResults, createBusyResults } from "../jobs/report-result.ts";
+import { createWorkers, type SharedWorkers, shareWorkers, type Workers } from "../jobs/workers.ts";
+import { createKeyCache, type KeyCache } from "../keys/api-keys.ts";
 import { type LockTerms, lockTerms } from "../locks/lease-terms.ts";
 import { createLockWaiters, type LockWaiters } from "../locks/lock-waiters.ts";
 import { createPlatformSettings, type PlatformSettings } from "../policies/platform-settings.ts";
 import { createFullLimits, type FullLimits } from "../pools/full-limits.ts";
 import { noticePlaces } from "../pools/places.ts";
 import { createDefinitions, type Definitions } from "../workflows/definitions.ts";
-import { createJudgeHere } from "../workflows/judge-here.ts";
+import { createTurns, type Turns } from "../workflows/turns.ts";
+import { createJudgeHere } from "../workflows/workflows.ts";
 import { createRunCache, type RunCache } from "./after-commit.ts";
 import { deliverEntry } from "./deliver-entry.ts";
 
@@ -41,15 +49,23 @@ export type Engine<Uses = Store> = {
   readonly config: Config;
   readonly terms: EngineTerms;
   readonly tenants: TenantCache;
+  readonly keys: KeyCache;
   readonly platform: PlatformSettings;
   readonly busyResults: BusyResults;
   readonly samples: CanarySamples;
   readonly collected: CollectedSamples;
   readonly definitions: Definitions;
   readonly judge: DefinitionJudge;
+  /** A dry run is in no hurry: half of the time is everybody else's, however many there are. */
+  readonly dryRuns: Turns;
   readonly runs: RunCache;
   readonly alarms: Alarms;
   readonly offers: Offers;
+  readonly polledBatches: PolledBatches;
+  /** Workers that have spoken to this process. */
+  readonly workers: Workers;
+  /** Workers that have spoken to any process lately. */
+  readonly sharedWorkers: SharedWorkers;
   readonly limits: FullLimits;
   readonly pendingPublications: PendingPublications;
   readonly background: Background;
@@ -100,6 +116,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
   const terms = engineTerms(config);
   const background = createBackground(ports.log);
   const limits = createFullLimits(ports.clock);
+  const workers = createWorkers(ports.clock);
   const tenants = createTenantCache(ports.clock, config["admission.tenantCacheMs"]);
   const engine: Engine = {
     ports,
@@ -107,12 +124,14 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     config,
     terms,
     tenants,
+    keys: createKeyCache(ports.clock, config["admission.tenantCacheMs"]),
     platform: createPlatformSettings({ ports, terms }, tenants),
     busyResults: createBusyResults(ports.clock),
     samples: createCanarySamples(storeTime, ports.metrics),
     collected: createCollectedSamples(),
     definitions: createDefinitions({ ports, terms }),
     judge: ports.judge ?? createJudgeHere(ports.random),
+    dryRuns: createTurns(ports.clock, "as long as a slice"),
     runs: createRunCache({
       runsMax: config["engine.cachedRunsMax"],
       runBytesMax: config["engine.cachedRunBytesMax"],
@@ -123,6 +142,9 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
       background.run("a timer", () => deliverEntry(engine, { tenant, runId, entry }));
     }),
     offers: createOffers(ports, limits, config["jobs.hintsMax"]),
+    polledBatches: createPolledBatches(ports.clock),
+    workers,
+    sharedWorkers: shareWorkers({ ports, bus }, workers),
     limits,
     pendingPublications: createPendingPublications(ports, bus),
     background,
@@ -184,7 +206,7 @@ type Background = {
   idle(): Promise<void>;
 };
 
-export function createBackground(log: Log): Background {
+function createBackground(log: Log): Background {
   const underWay = new Set<Promise<void>>();
   return {
     run(what, work) {

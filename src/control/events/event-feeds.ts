@@ -3,9 +3,10 @@ import type { Config } from "../../config.ts";
 import type { EventRow } from "../../domain/audit.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { ControlApi } from "../control-api.ts";
+import { ask } from "../ask-until-known.ts";
+import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { type FeedOptions, type FeedStart, type OpenedFeed, openFeed } from "./feed.ts";
+import { type Feed, type FeedOptions, type FeedStart, type OpenedFeed, openFeed } from "./feed.ts";
 import {
   type News,
   type Reads,
@@ -117,29 +118,39 @@ function tailOptions(config: Config, reads: "by_itself" | "woken"): Omit<TailOpt
   return { rhythm, rowsMax: config["events.rowsKeptMax"] };
 }
 
-type Answer<Name extends "followEvents" | "followRun"> = Awaited<ReturnType<ControlApi[Name]>>;
-
+/** A tenant's rows as they come; `last` is the number of the newest. The caller closes the feed. */
 export async function followEvents(
   { feeds }: Pick<Engine, "feeds">,
-  tenant: TenantId,
-  start: FeedStart,
-): Promise<Answer<"followEvents">> {
+  { tenant, start }: { readonly tenant: TenantId; readonly start: FeedStart },
+): Promise<{ readonly kind: "open"; readonly feed: Feed<EventRow>; readonly last: number } | Trouble> {
   const opened = await feeds.ofTenant(tenant, start);
   if (opened.kind === "gone") throw new Error("a tenant's rows are never gone");
   return opened;
 }
 
+/** A run's timeline as it grows, to the run's end. `ended`: the caller has already got all there is. */
 export async function followRun(
   { feeds }: Pick<Engine, "feeds">,
-  { tenant, runId }: { readonly tenant: TenantId; readonly runId: RunId },
-  start: FeedStart,
-): Promise<Answer<"followRun">> {
+  { tenant, runId, start }: { readonly tenant: TenantId; readonly runId: RunId; readonly start: FeedStart },
+): Promise<
+  | { readonly kind: "open"; readonly feed: Feed<TimelineRow>; readonly last: number }
+  | { readonly kind: "ended" }
+  | { readonly kind: "run_not_found" }
+  | Trouble
+> {
   const opened = await feeds.ofRun(tenant, runId, start);
-  if (opened.kind === "gone") return { kind: "not_found" };
+  if (opened.kind === "gone") return { kind: "run_not_found" };
   if (opened.kind !== "open") return opened;
   const { feed, last, end } = opened;
   if (end === undefined || start.kind !== "after" || start.number !== last)
     return { kind: "open", feed, last };
   feed.close();
   return { kind: "ended" };
+}
+
+export function readEvents(
+  engine: Engine,
+  request: { readonly tenant: TenantId; readonly after: number; readonly limit: number },
+) {
+  return ask(engine, "readEvents", request);
 }

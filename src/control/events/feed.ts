@@ -1,6 +1,7 @@
 // What one client sees of the rows: each number once and in order, wherever it begins, however slowly it takes them.
+
 import type { Clock } from "../../ports/ports.ts";
-import type { Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
 import { type End, type Reading, readAfterAll, type Source, type Tail } from "./tail.ts";
 
 export type FeedStart =

@@ -6,7 +6,7 @@ import { isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Ports } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 
 type Rhythm = {

@@ -1,13 +1,14 @@
 // Claims jobs for the workers of this process: those that hints name, and those that are found in the store.
+
 import { type ClaimToken, fitsRequirements, isPlaceRefusal, type JobHint } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { ClaimAnswer } from "../../ports/job-operations.ts";
 import type { Ports } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
-import type { ClaimedJob, Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { claimTermsOf, type Match, type Offer, placeOf } from "./offers.ts";
+import { type ClaimedJob, claimTermsOf, type Match, type Offer, placeOf } from "./offers.ts";
 
 /** Jobs claimed by one operation: it stays within its budget of 2 ms. */
 const batchMax = 64;

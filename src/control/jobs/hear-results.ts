@@ -1,11 +1,12 @@
 // Results that arrive over the bus: acknowledged once durable, delivered again while the run is busy, dead letters in the end.
+
 import { parseJobId } from "../../domain/job.ts";
 import { parseTenantId, type TenantId } from "../../domain/tenant.ts";
 import type { Bus, BusDelivery, Consumer, Publication } from "../../ports/bus.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Caller, ResultReport } from "../control-api.ts";
+import type { Caller } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { reportResult } from "./report-result.ts";
+import { deliverResult, type ResultReport } from "./report-result.ts";
 
 type BusResult = { readonly caller: Caller; readonly report: ResultReport };
 
@@ -38,7 +39,7 @@ export function hearResults(engine: Engine): Consumer {
         // Who may publish under whose name is the bus's to say; what the message says of itself proves nothing.
         if (result.caller.tenant !== tenantOf(subject))
           return { kind: "drop", because: "another tenant's subject" };
-        const answer = await reportResult(engine, result.caller, result.report, "bus");
+        const answer = await deliverResult(engine, { caller: result.caller, ...result.report }, "bus");
         if (answer.kind === "run_busy")
           return { kind: "retry", delayMs: answer.retryAfterMs, because: "run lock busy" };
         if (answer.kind === "unknown" || answer.kind === "unavailable")

@@ -1,16 +1,17 @@
 // A function as a worker: it gets jobs of its topics as they become ready, and its return value is the result.
+
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import { defaultPool, type JobId } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 import type { Clock } from "../../ports/ports.ts";
-import type { Caller, ClaimedJob, ResultReport } from "../control-api.ts";
+import type { Caller } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches, discoverJobs, traceClaim, traceparentOf } from "./claim-jobs.ts";
-import { createOffer } from "./offers.ts";
-import { reportResult } from "./report-result.ts";
-import { heartbeat, type Workers } from "./workers.ts";
+import { type ClaimedJob, createOffer } from "./offers.ts";
+import { deliverResult, type ResultReport } from "./report-result.ts";
+import { heartbeat } from "./workers.ts";
 
 export type InProcessJob = {
   readonly jobId: JobId;
@@ -71,11 +72,8 @@ const settleMs = 1_000;
 /** A job that cannot be handed back in this time is left to its lease. */
 const handBackMsMax = 5_000;
 
-export function startInProcessWorker(
-  desk: { readonly engine: Engine; readonly workers: Workers },
-  options: InProcessWorkerOptions,
-): InProcessWorker {
-  const { engine, workers } = desk;
+export function startInProcessWorker(engine: Engine, options: InProcessWorkerOptions): InProcessWorker {
+  const { workers } = engine;
   const { tenant, name, topics, concurrency, pool = defaultPool } = options;
   if (topics.length === 0 || concurrency < 1) {
     throw new InterlockError("invalid_request", "a worker needs a topic and at least one place");
@@ -119,7 +117,7 @@ export function startInProcessWorker(
   async function beatOnce(): Promise<void> {
     const beats = [...running.values()].map(({ job }) => ({ jobId: job.job.jobId, token: job.token }));
     if (beats.length === 0) return;
-    const answer = await heartbeat(desk, caller, name, beats);
+    const answer = await heartbeat(engine, { caller, worker: name, beats });
     if (answer.kind !== "judged") return;
     for (const verdict of answer.answers) {
       const job = running.get(verdict.jobId);
@@ -260,7 +258,7 @@ async function reportUntilTaken(
   // A stop of the worker aborts the signal, and changes nothing for a result that is on its way.
   const isOver = () => job.isLost || clock.monotonicMs() >= endMs;
   while (!isOver() && clock.monotonicMs() - job.aliveAtMs < silentMsMax) {
-    const answer = await reportResult(engine, caller, report, "bus");
+    const answer = await deliverResult(engine, { caller, ...report }, "bus");
     if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs);
     else if (answer.kind === "unknown" || answer.kind === "unavailable") await clock.sleep(250);
     else return;

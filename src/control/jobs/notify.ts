@@ -1,4 +1,5 @@
 // Does the jobs of notify steps that name no topic of their own: each notification becomes one line of the log.
+
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { ClaimToken, JobHint } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -6,7 +7,7 @@ import type { Consumer } from "../../ports/bus.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Engine } from "../engine/engine.ts";
 import { traceClaim, traceparentOf } from "./claim-jobs.ts";
-import { reportResult } from "./report-result.ts";
+import { deliverResult } from "./report-result.ts";
 
 /** Watchers of the run's events have seen the notification when its job was enqueued. */
 async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHint): Promise<void> {
@@ -31,7 +32,7 @@ async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHint): Pro
     output: { notified: true },
     ...(traceparent === undefined ? {} : { traceparent }),
   } as const;
-  await reportResult(engine, { tenant, actor: worker }, report, "gateway");
+  await deliverResult(engine, { caller: { tenant, actor: worker }, ...report }, "gateway");
 }
 
 export function hearNotices(engine: Engine): Consumer {

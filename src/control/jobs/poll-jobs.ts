@@ -1,12 +1,13 @@
 // A worker's long poll: an offer that stays open until there are jobs, the time is over or the worker goes away.
+
 import { defaultPool, poolLimits } from "../../domain/job.ts";
+import type { Clock } from "../../ports/ports.ts";
 import { settingsOf } from "../admission/tenant-cache.ts";
-import type { Caller, Trouble } from "../control-api.ts";
+import type { Caller, Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { followSignal } from "../follow-signal.ts";
 import { claimMatches, discoverJobs, traceClaim } from "./claim-jobs.ts";
 import { type ClaimedJob, createOffer, noMoreJobs } from "./offers.ts";
-import type { Workers } from "./workers.ts";
 
 export type PollRequest = {
   readonly caller: Caller;
@@ -31,18 +32,12 @@ export type PollAnswer =
   | { readonly kind: "unauthenticated" }
   | Trouble;
 
-type PollDesk = {
-  readonly engine: Engine;
-  readonly workers: Workers;
-  readonly batches: PolledBatches;
-};
-
 export async function pollJobs(
-  desk: PollDesk,
+  engine: Engine,
   request: PollRequest,
   signal?: AbortSignal,
 ): Promise<PollAnswer> {
-  const { batches } = desk;
+  const batches = engine.polledBatches;
   const left = new AbortController();
   for (;;) {
     const earlier = batches.recall(request);
@@ -54,21 +49,20 @@ export async function pollJobs(
     await underWay.answered;
   }
   const leaveCaller = followSignal(left, signal);
-  const answered = pollOnce(desk, request, left.signal);
+  const answered = pollOnce(engine, request, left.signal);
   return batches.during(request, { answered, leave: () => left.abort() }).finally(leaveCaller);
 }
 
-async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSignal): Promise<PollAnswer> {
-  const { engine, workers, batches } = desk;
+async function pollOnce(engine: Engine, request: PollRequest, signal: AbortSignal): Promise<PollAnswer> {
   const { tenant } = request.caller;
   const { topics, places, labels = {}, capabilities = [], pool = defaultPool } = request;
-  workers.seen(tenant, request.worker, { topics, places, labels, capabilities, pool });
+  engine.workers.seen(tenant, request.worker, { topics, places, labels, capabilities, pool });
   const known = engine.tenants.recall(tenant);
   if (known !== undefined && poolLimits(known, pool)?.draining === true) {
     await engine.ports.clock.sleep(Math.min(request.waitMs, drainingWaitMs), signal);
     return { kind: "jobs", jobs: [], draining: true };
   }
-  const poll = openPoll(desk, request);
+  const poll = openPoll(engine, request);
   try {
     if (known === undefined) engine.background.run("asking for limits", () => poll.learnLimits());
     const found = await discoverJobs(engine, poll.offer);
@@ -76,7 +70,7 @@ async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSigna
     const { refusal } = await claimMatches(engine, tenant, request.topics);
     if (refusal !== undefined && poll.jobs.length === 0) return { kind: refusal };
     await poll.wait(signal);
-    if (poll.jobs.length > 0) batches.keep(request, poll.jobs);
+    if (poll.jobs.length > 0) engine.polledBatches.keep(request, poll.jobs);
     return { kind: "jobs", jobs: poll.jobs, ...(poll.isDraining() ? { draining: true } : {}) };
   } finally {
     engine.offers.close(poll.offer);
@@ -86,7 +80,8 @@ async function pollOnce(desk: PollDesk, request: PollRequest, signal: AbortSigna
 /** A worker that asks again and again although its pool drains does so once a second. */
 const drainingWaitMs = 1_000;
 
-function openPoll({ engine, workers }: PollDesk, request: PollRequest) {
+function openPoll(engine: Engine, request: PollRequest) {
+  const { workers } = engine;
   const { clock } = engine.ports;
   const { caller, worker } = request;
   const jobs: ClaimedJob[] = [];
@@ -150,7 +145,7 @@ type PollUnderWay = { readonly answered: Promise<PollAnswer>; leave(): void };
  * hand them back: whether an answer has reached its worker is not known here, and most of them have. What nobody heard of is
  * found by the sweep when its lease is over.
  */
-type PolledBatches = {
+export type PolledBatches = {
   recall(poll: PollName): readonly ClaimedJob[] | undefined;
   keep(poll: PollName, jobs: readonly ClaimedJob[]): void;
   underWay(poll: PollName): PollUnderWay | undefined;
@@ -158,23 +153,22 @@ type PolledBatches = {
   during(poll: PollName, underWay: PollUnderWay): Promise<PollAnswer>;
 };
 
-export function createPolledBatches(
-  engine: Pick<Engine, "ports">,
-  limits: { readonly keepMs: number },
-): PolledBatches {
+/** A worker whose answer was lost asks again within this time. */
+const keepMs = 60_000;
+
+export function createPolledBatches(clock: Clock): PolledBatches {
   const batches = new Map<string, { readonly jobs: readonly ClaimedJob[]; readonly atMs: number }>();
   const polls = new Map<string, PollUnderWay>();
-  const { clock } = engine.ports;
   const keyOf = ({ caller, worker, pollId }: PollName) => JSON.stringify([caller.tenant, worker, pollId]);
   return {
     recall(poll) {
       const batch = batches.get(keyOf(poll));
-      return batch !== undefined && clock.monotonicMs() - batch.atMs < limits.keepMs ? batch.jobs : undefined;
+      return batch !== undefined && clock.monotonicMs() - batch.atMs < keepMs ? batch.jobs : undefined;
     },
     keep(poll, jobs) {
       const atMs = clock.monotonicMs();
       for (const [key, batch] of batches) {
-        if (atMs - batch.atMs < limits.keepMs) break;
+        if (atMs - batch.atMs < keepMs) break;
         batches.delete(key);
       }
       batches.set(keyOf(poll), { jobs, atMs });

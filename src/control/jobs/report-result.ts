@@ -10,11 +10,11 @@ import type { Clock } from "../../ports/ports.ts";
 import type { Answer } from "../../ports/store.ts";
 import { settingsOf } from "../admission/tenant-cache.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Caller } from "../control-api.ts";
+import type { Caller } from "../caller.ts";
 import { type Delivery, type DeliveryRequest, deliverEntry, deliveryOf } from "../engine/deliver-entry.ts";
 import { drainOwned } from "../engine/drain-run.ts";
 import type { Engine } from "../engine/engine.ts";
-import { instantOf } from "../locks/lease-target.ts";
+import { instantOf } from "../locks/lease-terms.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
 
 export type ResultReport = {
@@ -40,10 +40,18 @@ export type ReportAnswer =
 /** `gateway` waits a few seconds for a busy run (strategy `retry`); `bus` does not, its transport carries the delay. */
 type ResultPath = "gateway" | "bus";
 
-export async function reportResult(
+/** A worker's own report: what is final frees its place in the list of workers. */
+export async function reportResult(engine: Engine, report: ReportRequest): Promise<ReportAnswer> {
+  const answer = await deliverResult(engine, report, "gateway");
+  if (isFinal(answer)) engine.workers.finished(report.token);
+  return answer;
+}
+
+type ReportRequest = ResultReport & { readonly caller: Caller };
+
+export async function deliverResult(
   engine: Engine,
-  caller: Caller,
-  report: ResultReport,
+  { caller, ...report }: ReportRequest,
   path: ResultPath,
 ): Promise<ReportAnswer> {
   const { ports, busyResults } = engine;

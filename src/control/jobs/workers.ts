@@ -1,13 +1,27 @@
-// The workers that were seen lately, here and by other processes, and their heartbeats.
+// The workers that were seen lately, here and by other processes, their heartbeats, and jobs as people look at them.
 
 import type { JsonValue } from "../../domain/fingerprint.ts";
-import { type ClaimToken, defaultPool, type JobId } from "../../domain/job.ts";
+import { type ClaimToken, defaultPool, type Job, type JobId } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { Clock } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Caller, Trouble, WorkerInfo } from "../control-api.ts";
+import type { Caller, Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
+
+export type WorkerInfo = {
+  readonly tenant: TenantId;
+  readonly worker: string;
+  readonly topics: readonly string[];
+  readonly places: number;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly capabilities: readonly string[];
+  readonly pool: string;
+  readonly running: number;
+  /** What it works on; only some when there are many. */
+  readonly jobs: readonly JobId[];
+  readonly lastSeenMsAgo: number;
+};
 
 /** A job in a worker's hands. */
 type Claim = { readonly jobId: JobId; readonly token: ClaimToken };
@@ -126,9 +140,18 @@ export function createWorkers(clock: Clock): Workers {
 }
 
 /** The workers that any process has seen lately: processes announce them to each other every few seconds. */
-export type WorkerViews = { list(tenant: TenantId): readonly WorkerInfo[] };
+export type SharedWorkers = {
+  list(tenant: TenantId): readonly WorkerInfo[];
+  /** Tells other processes, and listens to them. */
+  start(): Consumer;
+};
 
-export type SharedWorkers = { readonly views: WorkerViews; start(): Consumer };
+export function listWorkers(
+  { sharedWorkers }: Pick<Engine, "sharedWorkers">,
+  { tenant }: { readonly tenant: TenantId },
+): readonly WorkerInfo[] {
+  return sharedWorkers.list(tenant);
+}
 
 const announceEveryMs = 5_000;
 
@@ -166,15 +189,13 @@ export function shareWorkers({ ports, bus }: Pick<Engine, "ports" | "bus">, work
   }
 
   return {
-    views: {
-      list(tenant) {
-        forgetOld();
-        const nowMs = clock.monotonicMs();
-        const elsewhere = [...heard.values()]
-          .filter(({ info }) => info.tenant === tenant)
-          .map(({ info, atMs }) => ({ ...info, lastSeenMsAgo: info.lastSeenMsAgo + nowMs - atMs }));
-        return mergeByWorker([...workers.list(tenant), ...elsewhere]);
-      },
+    list(tenant) {
+      forgetOld();
+      const nowMs = clock.monotonicMs();
+      const elsewhere = [...heard.values()]
+        .filter(({ info }) => info.tenant === tenant)
+        .map(({ info, atMs }) => ({ ...info, lastSeenMsAgo: info.lastSeenMsAgo + nowMs - atMs }));
+      return mergeByWorker([...workers.list(tenant), ...elsewhere]);
     },
     start() {
       const stopped = new AbortController();
@@ -226,14 +247,13 @@ export type BeatResult =
 const batchMax = 64;
 
 export async function heartbeat(
-  desk: { readonly engine: Engine; readonly workers: Workers },
-  caller: Caller,
-  worker: string,
-  beats: readonly Beat[],
+  engine: Engine,
+  request: { readonly caller: Caller; readonly worker: string; readonly beats: readonly Beat[] },
 ): Promise<{ readonly kind: "judged"; readonly answers: readonly BeatResult[] } | Trouble> {
-  const { config } = desk.engine;
-  const { tenant } = caller;
-  desk.workers.beat(tenant, worker, beats);
+  const { config, workers } = engine;
+  const { worker, beats } = request;
+  const { tenant } = request.caller;
+  workers.beat(tenant, worker, beats);
   const answers: BeatResult[] = [];
   for (let first = 0; first < beats.length; first += batchMax) {
     const batch = beats.slice(first, first + batchMax).map(({ jobId, token, leaseMs, progress }) => ({
@@ -242,9 +262,24 @@ export async function heartbeat(
       leaseMs: leaseMs ?? config["jobs.leaseMs"],
       ...(progress === undefined ? {} : { progress: JSON.stringify(progress) }),
     }));
-    const answer = await ask(desk.engine, "heartbeatJobs", { tenant, beats: batch });
+    const answer = await ask(engine, "heartbeatJobs", { tenant, beats: batch });
     if (answer.kind !== "judged") return { kind: answer.kind, cause: answer.cause };
     answers.push(...answer.answers);
   }
   return { kind: "judged", answers };
+}
+
+export async function getJob(
+  engine: Engine,
+  { tenant, jobId }: { readonly tenant: TenantId; readonly jobId: JobId },
+): Promise<{ readonly kind: "job"; readonly job: Job } | { readonly kind: "job_not_found" } | Trouble> {
+  const answer = await ask(engine, "getJob", { tenant, jobId });
+  return answer.kind === "not_found" ? { kind: "job_not_found" } : answer;
+}
+
+export function listReadyJobs(
+  engine: Engine,
+  request: { readonly tenant: TenantId; readonly topic: string; readonly limit: number },
+) {
+  return ask(engine, "listReadyJobs", request);
 }

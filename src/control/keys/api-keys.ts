@@ -1,9 +1,12 @@
 // API keys: making, checking, listing and revoking them. Only hashes are stored; a check costs the same for unknown keys.
+
 import {
   type ApiKeyRecord,
   hashSecret,
+  type KeyRole,
   type KeyText,
   lineageBelow,
+  lineageMax,
   makeKeyText,
   readKeyText,
   secretMatches,
@@ -11,26 +14,56 @@ import {
   withRevoked,
 } from "../../domain/api-key.ts";
 import { describeChange } from "../../domain/audit.ts";
-import { platformTenant, type TenantId } from "../../domain/tenant.ts";
-import { type Acting, actorOf, credentialIn, troubleOf, writeTroubleOf } from "../acting.ts";
+import { platformTenant, type QuotaReached, type TenantId } from "../../domain/tenant.ts";
+import type { Clock } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
-import type { ControlApi, WriteTrouble } from "../control-api.ts";
+import {
+  type Acting,
+  actorOf,
+  credentialIn,
+  type Trouble,
+  troubleOf,
+  type WriteTrouble,
+  writeTroubleOf,
+} from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { changeTenant, readRecord } from "../tenants/tenants.ts";
+import { changeSettings, readRecord } from "../tenants/tenants.ts";
 
-type Answer<Name extends keyof ControlApi> = Awaited<
-  ReturnType<Extract<ControlApi[Name], (...given: never[]) => unknown>>
->;
+type CreateKeyRequest = {
+  readonly by: Acting;
+  /** The platform's for platform keys. */
+  readonly tenant: TenantId;
+  readonly role: KeyRole;
+  readonly name: string;
+  /** The person or service it belongs to; the name by default. */
+  readonly owner?: string;
+  readonly expiresAtMs?: number;
+};
 
+export type NewKey = { readonly text: string; readonly key: ApiKeyRecord };
+
+type CreateKeyAnswer =
+  | ({ readonly kind: "created" } & NewKey)
+  /** It was removed. */
+  | { readonly kind: "tenant_not_found" }
+  | { readonly kind: "invalid_request"; readonly detail: string }
+  | QuotaReached
+  | WriteTrouble;
+
+/** Made through so many others that nobody could tell any more who is behind it. */
+const lineageTooLong = {
+  kind: "invalid_request",
+  detail: `your key was made through ${lineageMax} others: let somebody nearer to the first one make it`,
+} as const;
+
+/** The text is shown once; only its hash is kept. */
 export async function createKey(
   engine: Engine,
-  by: Acting,
-  tenant: TenantId,
-  options: Parameters<ControlApi["createKey"]>[2],
-): Promise<Answer<"createKey">> {
+  { by, tenant, ...options }: CreateKeyRequest,
+): Promise<CreateKeyAnswer> {
   const { ports, storeTime } = engine;
   const lineage = lineageOf(by);
-  if (lineage === undefined) return { kind: "lineage_too_long" };
+  if (lineage === undefined) return lineageTooLong;
   const keyId = `${tenant}.${ports.random.token().slice(0, 16)}`;
   // Two tokens of at least 128 bits each: 256 bits of which nobody can guess enough.
   const secret = hashSecret(ports.random.token() + ports.random.token()).slice(0, 64);
@@ -57,7 +90,7 @@ export async function createKey(
   if (answer.kind === "saved") return { kind: "created", text: makeKeyText({ keyId, secret }), key };
   if (answer.kind === "revision_conflict") throw new Error("a random key id is new");
   if (answer.kind === "quota_reached") return { kind: answer.kind, quota: "api_keys", limit: answer.quota };
-  return answer.kind === "tenant_removed" ? { kind: answer.kind } : writeTroubleOf(answer);
+  return answer.kind === "tenant_removed" ? { kind: "tenant_not_found" } : writeTroubleOf(answer);
 }
 
 /** Keys of the platform start and decide nothing: what they have made is nobody's beside its owner's. */
@@ -66,14 +99,18 @@ function lineageOf(by: Acting): readonly string[] | undefined {
   return lineageBelow(by.person);
 }
 
-const firstPage = { after: "", limit: 1_000 };
+type ListKeysRequest = {
+  readonly tenant: TenantId;
+  readonly after?: string;
+  readonly limit?: number;
+};
 
+/** By id; the first 1,000 unless a page is named. */
 export async function listKeys(
   engine: Engine,
-  tenant: TenantId,
-  page = firstPage,
-): Promise<Answer<"listKeys">> {
-  const request = { tenant, collection: "apiKey", ...page } as const;
+  { tenant, after = "", limit = 1_000 }: ListKeysRequest,
+): Promise<{ readonly kind: "listed"; readonly keys: readonly ApiKeyRecord[] } | Trouble> {
+  const request = { tenant, collection: "apiKey", after, limit } as const;
   const answer = await ask(engine, "listDocuments", request);
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   return { kind: "listed", keys: answer.documents.map(({ body }) => JSON.parse(body) as ApiKeyRecord) };
@@ -82,16 +119,15 @@ export async function listKeys(
 /** First the list that operations check, so that the key is refused at once; then the record that caches read again. */
 export async function revokeKey(
   engine: Engine,
-  cache: KeyCache,
-  request: { readonly by: Acting; readonly tenant: TenantId; readonly keyId: string },
-): Promise<Answer<"revokeKey">> {
-  const { by, tenant, keyId } = request;
-  cache.forget(keyId);
+  { by, tenant, keyId }: { readonly by: Acting; readonly tenant: TenantId; readonly keyId: string },
+): Promise<{ readonly kind: "revoked" } | { readonly kind: "api_key_not_found" } | WriteTrouble> {
+  const { keys } = engine;
+  keys.forget(keyId);
   // An id that no key has must not get into the tenant's record, which everybody reads.
   const found = await ask(engine, "getDocument", { tenant, collection: "apiKey", id: keyId });
-  if (found.kind === "not_found") return found;
+  if (found.kind === "not_found") return { kind: "api_key_not_found" };
   if (found.kind !== "document") return { kind: found.kind, cause: found.cause };
-  const listed = await changeTenant(engine, by, tenant, (settings) =>
+  const listed = await changeSettings(engine, { by, tenant }, (settings) =>
     withRevoked(settings, [keyId], engine.storeTime.nowMs()),
   );
   if (listed.kind === "version_conflict") return { kind: "unavailable", cause: "the settings keep changing" };
@@ -99,23 +135,22 @@ export async function revokeKey(
   // The change above acted for the caller's key; its removal completes it, also when the key has revoked itself.
   const place = { tenant, collection: "apiKey", id: keyId, actor: actorOf(by) } as const;
   const answer = await ask(engine, "removeDocument", place);
-  cache.forget(keyId);
+  keys.forget(keyId);
   if (answer.kind === "removed") return { kind: "revoked" };
-  return answer.kind === "not_found" ? answer : troubleOf(answer);
+  return answer.kind === "not_found" ? { kind: "api_key_not_found" } : troubleOf(answer);
 }
 
 /** All at once, page by page, until none is left: of a tenant that is removed, so that none is made meanwhile. */
 export async function revokeAllKeys(
   engine: Engine,
-  cache: KeyCache,
   { by, tenant }: { readonly by: Acting; readonly tenant: TenantId },
 ): Promise<{ readonly kind: "revoked" } | WriteTrouble> {
   for (;;) {
-    const page = await listKeys(engine, tenant);
+    const page = await listKeys(engine, { tenant });
     if (page.kind !== "listed") return page;
     if (page.keys.length === 0) return { kind: "revoked" };
     const keyIds = page.keys.map(({ keyId }) => keyId);
-    const listed = await changeTenant(engine, by, tenant, (settings) =>
+    const listed = await changeSettings(engine, { by, tenant }, (settings) =>
       withRevoked(settings, keyIds, engine.storeTime.nowMs()),
     );
     if (listed.kind === "version_conflict")
@@ -124,7 +159,7 @@ export async function revokeAllKeys(
     for (let first = 0; first < keyIds.length; first += removedTogether) {
       const answers = await Promise.all(
         keyIds.slice(first, first + removedTogether).map((keyId) => {
-          cache.forget(keyId);
+          engine.keys.forget(keyId);
           const place = { tenant, collection: "apiKey", id: keyId, actor: actorOf(by) } as const;
           return ask(engine, "removeDocument", place);
         }),
@@ -140,9 +175,10 @@ const removedTogether = 50;
 /** A page of an audit trail names hardly more. */
 const describedMax = 100;
 
+/** Who these keys belong to, of those that still exist. */
 export async function describeKeys(
   engine: Engine,
-  keyIds: readonly string[],
+  { keyIds }: { readonly keyIds: readonly string[] },
 ): Promise<ReadonlyMap<string, ApiKeyRecord>> {
   const found = await Promise.all(
     [...new Set(keyIds)].slice(0, describedMax).map(async (keyId) => {
@@ -163,9 +199,8 @@ export type KeyCache = {
 };
 
 /** Good keys only, for a time below the five seconds within which a revocation must be felt everywhere. */
-export function createKeyCache(engine: Pick<Engine, "ports">, keepMs: number): KeyCache {
+export function createKeyCache(clock: Clock, keepMs: number): KeyCache {
   const known = new Map<string, { readonly key: ApiKeyRecord; readonly atMs: number }>();
-  const { clock } = engine.ports;
   return {
     recall({ keyId, secret }) {
       const found = known.get(keyId);
@@ -185,16 +220,26 @@ export function createKeyCache(engine: Pick<Engine, "ports">, keepMs: number): K
 /** Compared with when there is no such key: any hash will do. */
 const noHash = hashSecret("");
 
+type AuthenticateRequest = {
+  readonly text: string;
+  /** `stored` asks the store whatever is remembered. */
+  readonly from?: "memory" | "stored";
+};
+
+type AuthenticateAnswer =
+  | { readonly kind: "authenticated"; readonly key: ApiKeyRecord }
+  | { readonly kind: "unauthenticated" }
+  | Trouble;
+
+/** Good keys are remembered for 4 s; the store's own check refuses a revoked one at once. */
 export async function authenticate(
   engine: Engine,
-  cache: KeyCache,
-  text: string,
-  from: "memory" | "stored" = "memory",
-): Promise<Answer<"authenticate">> {
-  const { storeTime } = engine;
+  { text, from = "memory" }: AuthenticateRequest,
+): Promise<AuthenticateAnswer> {
+  const { keys, storeTime } = engine;
   const read = readKeyText(text);
-  if (read === undefined) return { kind: "refused" };
-  const known = from === "memory" ? cache.recall(read) : undefined;
+  if (read === undefined) return { kind: "unauthenticated" };
+  const known = from === "memory" ? keys.recall(read) : undefined;
   if (known !== undefined) return judgeExpiry(known, storeTime.nowMs());
   // Both are asked for, whether there is such a key or not: an answer must not tell by its time.
   const [answer, tenant] = await Promise.all([readKey(engine, read), readRecord(engine, read.tenant)]);
@@ -203,10 +248,10 @@ export async function authenticate(
   const key = answer.kind === "document" ? (JSON.parse(answer.document.body) as ApiKeyRecord) : undefined;
   const isRight = secretMatches(read.secret, key?.secretHash ?? noHash);
   if (!isRight || key === undefined || tenant.record.settings.removed === true) {
-    cache.forget(read.keyId);
-    return { kind: "refused" };
+    keys.forget(read.keyId);
+    return { kind: "unauthenticated" };
   }
-  cache.learn(read, key);
+  keys.learn(read, key);
   return judgeExpiry(key, storeTime.nowMs());
 }
 
@@ -215,7 +260,7 @@ function readKey(engine: Engine, { tenant, keyId }: KeyText) {
   return ask(engine, "getDocument", request);
 }
 
-function judgeExpiry(key: ApiKeyRecord, nowMs: number): Answer<"authenticate"> {
+function judgeExpiry(key: ApiKeyRecord, nowMs: number): AuthenticateAnswer {
   const expired = key.expiresAtMs !== undefined && nowMs > key.expiresAtMs;
-  return expired ? { kind: "refused" } : { kind: "authenticated", key };
+  return expired ? { kind: "unauthenticated" } : { kind: "authenticated", key };
 }

@@ -9,8 +9,7 @@ import {
 } from "../../domain/lock.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { Answer } from "../../ports/store.ts";
-import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
-import type { LeaseTerms } from "./lease-terms.ts";
+import { instantOf, type LeaseTarget, type LeaseTerms, logFields } from "./lease-terms.ts";
 import { releaseLease } from "./release-lease.ts";
 
 /** `since` is when the first try with this token was sent: the store's ttl cannot have begun earlier. */

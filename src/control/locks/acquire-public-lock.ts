@@ -2,35 +2,102 @@
 
 import {
   askAgainInMs,
+  type Fence,
   type Instant,
   type LockPace,
   type LockToken,
+  type LockWait,
   leaseLeftMs,
   waitDelayMs,
 } from "../../domain/lock.ts";
+import type { QuotaReached } from "../../domain/tenant.ts";
+import type { HeldLock } from "../../ports/lock-operations.ts";
 import type { Answer } from "../../ports/store.ts";
-import type { Trouble } from "../control-api.ts";
-import { giveBack } from "./give-back.ts";
-import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
-import type { AcquireLockAnswer, AcquireLockRequest } from "./lock-api.ts";
-import { type LockDesk, publicLock } from "./lock-desk.ts";
+import type { Caller, Trouble } from "../caller.ts";
+import { instantOf, type LeaseTarget, logFields } from "./lease-terms.ts";
 import type { Handover, Waiter } from "./lock-waiters.ts";
+import { giveBack, type LockEngine, publicLock } from "./public-locks.ts";
 
-export async function acquirePublicLock(
-  desk: LockDesk,
+export type AcquireLockRequest = {
+  readonly caller: Caller;
+  readonly resource: string;
+  /** What the holder says of itself, for people; its key's id by default. */
+  readonly owner?: string;
+  readonly ttlMs: number;
+  /** 0 tries once. */
+  readonly waitMs: number;
+  readonly wait: LockWait;
+  /** The caller's own: a repeat with the same one is the same acquisition. */
+  readonly token?: LockToken;
+};
+
+export type AcquireLockAnswer =
+  | {
+      readonly kind: "acquired";
+      readonly token: LockToken;
+      readonly fence: Fence;
+      readonly owner: string;
+      /** By the store's clock. */
+      readonly expiresAtMs: number;
+      /** At the least, from now on. */
+      readonly expiresInMs: number;
+      readonly waitedMs: number;
+    }
+  /** `holder` is absent when the lock was freed meanwhile, or the store did not say. */
+  | {
+      readonly kind: "lock_unavailable";
+      readonly resource: string;
+      readonly holder?: HeldLock;
+      readonly waitedMs: number;
+    }
+  /** The caller's token was granted and given back before: it can own nothing again. */
+  | { readonly kind: "lock_token_used" }
+  | { readonly kind: "unauthenticated" }
+  | { readonly kind: "tenant_stopped" }
+  /** As many callers wait in this process as may. */
+  | { readonly kind: "overloaded"; readonly detail: string }
+  | QuotaReached
+  /** The caller went away, or asked again with the same token. */
+  | { readonly kind: "request_cancelled" }
+  | { readonly kind: "unavailable"; readonly cause: string }
+  /** The lock may be this token's, now or soon: ask again with it, or release it. */
+  | {
+      readonly kind: "lock_outcome_unknown";
+      readonly resource: string;
+      readonly cause: string;
+      readonly token: LockToken;
+    };
+
+export async function acquireLock(
+  engine: LockEngine,
   request: AcquireLockRequest,
   signal?: AbortSignal,
 ): Promise<AcquireLockAnswer> {
-  const { ports } = desk.engine;
+  const { ports } = engine;
   const startedMs = ports.clock.monotonicMs();
-  const answer = await new Acquisition(desk, request, signal).run();
+  const answer = await new Acquisition(engine, request, signal).run();
   const seconds = (ports.clock.monotonicMs() - startedMs) / 1_000;
-  ports.metrics.observe("lock_acquire_seconds", { lock: "public", outcome: answer.kind }, seconds);
+  const outcome = olderLabels[answer.kind] ?? answer.kind;
+  ports.metrics.observe("lock_acquire_seconds", { lock: "public", outcome }, seconds);
   return answer;
 }
 
+/** The labels of the metric are older than the error codes. */
+const olderLabels: { readonly [Kind in AcquireLockAnswer["kind"]]?: string } = {
+  lock_unavailable: "busy",
+  lock_token_used: "token_used",
+  overloaded: "too_many_waiters",
+  request_cancelled: "cancelled",
+  lock_outcome_unknown: "unknown",
+};
+
 /** Between tries without an answer. */
 const betweenTries = { kind: "exponential", baseMs: 10, maxMs: 160 } as const;
+
+const tooManyWaiters = {
+  kind: "overloaded",
+  detail: "too many callers wait for locks here: repeat after Retry-After",
+} as const;
 
 const tooLate = { kind: "unavailable", cause: "granted too late to be used" } as const;
 
@@ -49,7 +116,7 @@ type Grant = Pick<Handover, "fence" | "expiresInMs" | "since" | "storeTimeMs">;
 
 /** One request for a lock, from its first try to its answer. */
 class Acquisition {
-  readonly #desk: LockDesk;
+  readonly #engine: LockEngine;
   readonly #request: AcquireLockRequest;
   readonly #signal: AbortSignal | undefined;
   readonly #target: LeaseTarget;
@@ -66,9 +133,9 @@ class Acquisition {
   #troubleSinceMs: number | undefined;
   #retries = 0;
 
-  constructor(desk: LockDesk, request: AcquireLockRequest, signal: AbortSignal | undefined) {
-    const { ports, config } = desk.engine;
-    this.#desk = desk;
+  constructor(engine: LockEngine, request: AcquireLockRequest, signal: AbortSignal | undefined) {
+    const { ports, config } = engine;
+    this.#engine = engine;
     this.#request = request;
     this.#signal = signal;
     this.#target = { tenant: request.caller.tenant, lock: publicLock(request.resource) };
@@ -87,7 +154,7 @@ class Acquisition {
 
   async run(): Promise<AcquireLockAnswer> {
     const wake = () => this.#waiter?.wake();
-    if (!this.#joinWaiters()) return { kind: "too_many_waiters" };
+    if (!this.#joinWaiters()) return tooManyWaiters;
     this.#signal?.addEventListener("abort", wake);
     try {
       for (;;) {
@@ -104,7 +171,7 @@ class Acquisition {
   #joinWaiters(): boolean {
     if (this.#request.waitMs === 0) return true;
     this.#waiter?.leave();
-    const waiter = this.#desk.engine.lockWaiters.join(this.#target, this.#token);
+    const waiter = this.#engine.lockWaiters.join(this.#target, this.#token);
     if (waiter === "full") return false;
     this.#waiter = waiter;
     return true;
@@ -145,7 +212,7 @@ class Acquisition {
   }
 
   async #ask(): Promise<Answer<"acquireLock">> {
-    const { ports, config } = this.#desk.engine;
+    const { ports, config } = this.#engine;
     const { caller, ttlMs, wait, waitMs } = this.#request;
     const { credential } = caller;
     const answer = await ports.store.acquireLock(
@@ -173,7 +240,7 @@ class Acquisition {
 
   /** A grant whose time is over by now is no grant: the next try finds out what became of the lock. */
   async #grantedBy(way: "ask" | "handover", grant: Grant): Promise<AcquireLockAnswer | undefined> {
-    const { metrics } = this.#desk.engine.ports;
+    const { metrics } = this.#engine.ports;
     const expiresInMs = leaseLeftMs(grant, this.#now());
     if (expiresInMs <= 0) {
       this.#mayHold = true;
@@ -203,13 +270,13 @@ class Acquisition {
   async #grantedTooLate(decidedAtMs: number): Promise<AcquireLockAnswer> {
     if (this.#request.token === undefined) return (await this.#giveUp(decidedAtMs)) ?? tooLate;
     this.#waiter?.leave();
-    return { kind: "unknown", cause: tooLate.cause, token: this.#token };
+    return this.#unknown(tooLate.cause);
   }
 
   async #busy(
     found: Extract<Answer<"acquireLock">, { kind: "busy" }>,
   ): Promise<AcquireLockAnswer | undefined> {
-    const { ports } = this.#desk.engine;
+    const { ports } = this.#engine;
     const { wait } = this.#request;
     this.#mayHold = found.ahead !== undefined || this.#openUntilMs !== undefined;
     const leftMs = this.#leftMs();
@@ -229,11 +296,11 @@ class Acquisition {
 
   /** Asks again for a while, since most trouble passes; then what is not known is said to be unknown. */
   async #trouble({ cause }: Trouble, since: Instant): Promise<AcquireLockAnswer | undefined> {
-    const { random } = this.#desk.engine.ports;
+    const { random } = this.#engine.ports;
     if (!this.#mayHold) return { kind: "unavailable", cause };
     this.#troubleSinceMs ??= since.monotonicMs;
     const pauseMs = waitDelayMs("jitter", betweenTries, this.#retries, random.fraction());
-    if (pauseMs >= this.#troubleLeftMs()) return { kind: "unknown", cause, token: this.#token };
+    if (pauseMs >= this.#troubleLeftMs()) return this.#unknown(cause);
     this.#retries += 1;
     await this.#rest(pauseMs);
     return undefined;
@@ -243,10 +310,10 @@ class Acquisition {
   #startAfresh(): AcquireLockAnswer | undefined {
     this.#mayHold = false;
     this.#openUntilMs = undefined;
-    if (this.#request.token !== undefined) return { kind: "token_used" };
+    if (this.#request.token !== undefined) return { kind: "lock_token_used" };
     if (this.#leftMs() < 0) return tooLate;
-    this.#token = this.#desk.engine.ports.random.token() as LockToken;
-    return this.#joinWaiters() ? undefined : { kind: "too_many_waiters" };
+    this.#token = this.#engine.ports.random.token() as LockToken;
+    return this.#joinWaiters() ? undefined : tooManyWaiters;
   }
 
   /**
@@ -256,49 +323,54 @@ class Acquisition {
   #cancel(): AcquireLockAnswer {
     const isOurs = this.#request.token === undefined;
     if (this.#mayHold && isOurs && this.#waiter?.dismissed() !== true) {
-      this.#desk.engine.background.run("giving a lock back", () => this.#giveBack());
+      this.#engine.background.run("giving a lock back", () => this.#giveBack());
     }
-    return { kind: "cancelled" };
+    return { kind: "request_cancelled" };
   }
 
   /** The answer waits for the release: whoever reads it may ask again with the same token at once. */
   async #giveUp(decidedAtMs: number): Promise<AcquireLockAnswer | undefined> {
     this.#waiter?.leave();
     if (!this.#mayHold || (await this.#giveBack(decidedAtMs)) === "given_back") return undefined;
-    return { kind: "unknown", cause: "the place in the queue could not be given back", token: this.#token };
+    return this.#unknown("the place in the queue could not be given back");
+  }
+
+  #unknown(cause: string): AcquireLockAnswer {
+    return { kind: "lock_outcome_unknown", resource: this.#request.resource, cause, token: this.#token };
   }
 
   #giveBack(decidedAtMs?: number): Promise<"given_back" | "unknown"> {
     const bound = decidedAtMs === undefined || this.#request.token === undefined ? {} : { decidedAtMs };
-    return giveBack(this.#desk, this.#target, this.#token, { openUntilMs: this.#openUntilMs, ...bound });
+    return giveBack(this.#engine, this.#target, this.#token, { openUntilMs: this.#openUntilMs, ...bound });
   }
 
   /** Names the holder if the store says who it is: without it the refusal only says less. */
   async #refusal(instance: string): Promise<AcquireLockAnswer> {
-    const { ports, config } = this.#desk.engine;
+    const { ports, config } = this.#engine;
     const waitedMs = this.#waitedMs();
     const deadlineMs = config["store.callTimeoutMs"];
     const found = await ports.store.inspectLock(this.#target, { deadlineMs });
     const holder = found.kind === "held" ? found : undefined;
     ports.log.info("public lock busy", { ...logFields(this.#target), holder: holder?.owner ?? instance });
-    return { kind: "busy", ...(holder === undefined ? {} : { holder }), waitedMs };
+    const { resource } = this.#request;
+    return { kind: "lock_unavailable", resource, ...(holder === undefined ? {} : { holder }), waitedMs };
   }
 
   async #rest(ms: number): Promise<void> {
     if (this.#isOver()) return;
-    if (this.#waiter === undefined) await this.#desk.engine.ports.clock.sleep(ms, this.#signal);
+    if (this.#waiter === undefined) await this.#engine.ports.clock.sleep(ms, this.#signal);
     else await this.#waiter.rest(ms);
   }
 
   /** How much longer the store may not answer before the outcome is called unknown. */
   #troubleLeftMs(): number {
-    const { ports, terms } = this.#desk.engine;
+    const { ports, terms } = this.#engine;
     const nowMs = ports.clock.monotonicMs();
     return terms.store.budgetMs - (nowMs - (this.#troubleSinceMs ?? nowMs));
   }
 
   #callTimeoutMs(): number {
-    return Math.max(1, Math.min(this.#desk.engine.terms.store.callTimeoutMs, this.#troubleLeftMs()));
+    return Math.max(1, Math.min(this.#engine.terms.store.callTimeoutMs, this.#troubleLeftMs()));
   }
 
   #isOver(): boolean {
@@ -310,10 +382,10 @@ class Acquisition {
   }
 
   #waitedMs(): number {
-    return this.#desk.engine.ports.clock.monotonicMs() - this.#startedMs;
+    return this.#engine.ports.clock.monotonicMs() - this.#startedMs;
   }
 
   #now(): Instant {
-    return instantOf(this.#desk.engine.ports.clock);
+    return instantOf(this.#engine.ports.clock);
   }
 }

@@ -1,13 +1,27 @@
-// The numbers of each kind of lock, put together from the configuration.
+// What a lease is taken on, and the numbers of each kind of lock, put together from the configuration.
 import type { Config } from "../../config.ts";
 import {
+  type Instant,
+  type LockName,
   type LockNamespace,
   type RenewalRule,
   type RiskClass,
   renewalRuleBy,
   type WaitShape,
 } from "../../domain/lock.ts";
-import type { RenewalChoice, WaitPolicy } from "../../domain/tenant.ts";
+import type { RenewalChoice, TenantId, WaitPolicy } from "../../domain/tenant.ts";
+import type { Clock } from "../../ports/ports.ts";
+
+export type LeaseTarget = { readonly tenant: TenantId; readonly lock: LockName };
+
+/** How log lines name a lock. */
+export function logFields(target: LeaseTarget) {
+  return { tenant: target.tenant, lock: target.lock.namespace, name: target.lock.name };
+}
+
+export function instantOf(clock: Clock): Instant {
+  return { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() };
+}
 
 export type LeaseTerms = {
   readonly ttlMs: number;

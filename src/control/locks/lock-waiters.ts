@@ -1,8 +1,11 @@
-// Who waits for which public lock in this process: a release that hands the lock on finds the new owner here.
+// Who waits for which public lock in this process: a release that hands the lock on finds the new owner here, or announces it.
+
+import { createHash } from "node:crypto";
 import type { Instant, LockToken } from "../../domain/lock.ts";
+import type { Bus, Consumer } from "../../ports/bus.ts";
 import type { LockGrant } from "../../ports/lock-operations.ts";
 import type { Clock, Ports } from "../../ports/ports.ts";
-import type { LeaseTarget } from "./lease-target.ts";
+import type { LeaseTarget } from "./lease-terms.ts";
 
 /** A grant that somebody else's release or break made; `since` is when that call was sent. */
 export type Handover = Omit<LockGrant, "token"> & {
@@ -121,4 +124,25 @@ class OneWaiter implements Waiter {
 
 function keyOf({ tenant, lock }: LeaseTarget, token: LockToken): string {
   return JSON.stringify([tenant, lock.namespace, lock.name, token]);
+}
+
+/** A token proves ownership and never travels; its digest only says whose turn it is. */
+function digestOfToken(token: LockToken): string {
+  return createHash("sha256").update(token).digest("base64url");
+}
+
+/** To the process of the new owner. */
+type News = { readonly target: LeaseTarget; readonly digest: string };
+
+export function announceHandover(bus: Bus, { tenant, lock }: LeaseTarget, token: LockToken): void {
+  const news: News = { target: { tenant, lock }, digest: digestOfToken(token) };
+  bus.announce("locks", JSON.stringify(news));
+}
+
+/** The named waiter asks the store, which alone knows whether it has the lock. */
+export function hearHandovers(bus: Bus, waiters: LockWaiters): Consumer {
+  return bus.listen("locks", (body) => {
+    const { target, digest } = JSON.parse(body) as News;
+    waiters.wake(target, (token) => digestOfToken(token) === digest);
+  });
 }

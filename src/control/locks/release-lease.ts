@@ -1,10 +1,11 @@
-// Gives a lock back, bounded in time and independent of whether the caller is still there.
-import type { LockToken } from "../../domain/lock.ts";
+// Gives a lock back, bounded in time and independent of whether the caller is still there; counts renewals and releases.
+
+import type { LockNamespace, LockToken } from "../../domain/lock.ts";
 import { errors } from "../../errors.ts";
-import type { Ports } from "../../ports/ports.ts";
+import type { Metrics, Ports } from "../../ports/ports.ts";
+import type { Answer } from "../../ports/store.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
-import { type LeaseTarget, logFields } from "./lease-target.ts";
-import { countRelease } from "./lock-counts.ts";
+import { type LeaseTarget, logFields } from "./lease-terms.ts";
 
 /**
  * `maybe_held` is a token whose acquire was never answered: that it holds nothing is no sign of trouble then, and final only
@@ -51,4 +52,15 @@ export async function releaseLease(
       log.warn("lock release failed: left to its ttl", { ...fields, cause: answer.cause });
       return;
   }
+}
+
+/** Every one by what came of it: what was refused or left open means something only beside what went well. */
+export function countRenewal(metrics: Metrics, lock: LockNamespace, { kind }: Answer<"renewLock">): void {
+  const outcome = kind === "renewed" || kind === "not_owned" ? kind : "unknown";
+  metrics.count("lock_renewals_total", { lock, outcome });
+}
+
+export function countRelease(metrics: Metrics, lock: LockNamespace, { kind }: Answer<"releaseLock">): void {
+  const outcome = kind === "released" || kind === "not_owned" ? kind : "unknown";
+  metrics.count("lock_releases_total", { lock, outcome });
 }

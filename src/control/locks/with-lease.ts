@@ -15,10 +15,8 @@ import type { CancelTimer, Ports } from "../../ports/ports.ts";
 import { type Answer, executeOn, type OperationName, type RequestOf } from "../../ports/store.ts";
 import { followSignal } from "../follow-signal.ts";
 import { type Acquisition, acquireLease, type NotAcquired } from "./acquire-lease.ts";
-import { instantOf, type LeaseTarget, logFields } from "./lease-target.ts";
-import type { LeaseTerms } from "./lease-terms.ts";
-import { countRenewal } from "./lock-counts.ts";
-import { releaseLease } from "./release-lease.ts";
+import { instantOf, type LeaseTarget, type LeaseTerms, logFields } from "./lease-terms.ts";
+import { countRenewal, releaseLease } from "./release-lease.ts";
 
 /** Operations that write under a lock. */
 type GuardedOperation = {

@@ -1,72 +1,115 @@
 // Policies as operators see and set them: on the tenant's record or on the platform's, for all runs or for a share.
-import { type PolicyName, policiesFor, policiesSet, policyNames, settingsFor } from "../../domain/policy.ts";
-import type { Policies, Rollout, TenantId, TenantSettings } from "../../domain/tenant.ts";
+import {
+  type PolicyName,
+  type PolicySource,
+  type PolicyValue,
+  policiesFor,
+  policiesSet,
+  policyNames,
+  settingsFor,
+} from "../../domain/policy.ts";
+import {
+  type Policies,
+  platformTenant,
+  type Rollout,
+  type TenantId,
+  type TenantRecord,
+  type TenantSettings,
+} from "../../domain/tenant.ts";
+import type { Trouble } from "../caller.ts";
+import { troubleOf } from "../caller.ts";
+import { tellChanged } from "../canaries/samples.ts";
 import type { Engine } from "../engine/engine.ts";
-import { getTenant, readRecord } from "../tenants/tenants.ts";
+import { changeSettings, getTenant, readRecord, type SettingsChange } from "../tenants/tenants.ts";
 import { processPolicies } from "./assign-policies.ts";
-import { changeScope, recordOf, type ScopeDecision } from "./change-scope.ts";
-import type { ChangePolicyAnswer, PolicyAnswer, PolicyApi, PolicyLayer } from "./policy-api.ts";
 
-/** `changed` is called with every change, so that a canary whose rollout is gone is noticed at once. */
-export function createPolicyApi(engine: Engine, changed: () => void): PolicyApi {
-  const change = async (
-    actor: string,
-    tenant: TenantId | undefined,
-    decide: (settings: TenantSettings) => ScopeDecision<Refusal>,
-  ): Promise<ChangePolicyAnswer> => {
-    const known = await isKnown(engine, tenant);
-    if (known.kind !== "tenant") return known;
-    const answer = await changeScope(engine, actor, tenant, decide);
-    switch (answer.kind) {
-      case "saved":
-        changed();
-        return viewPolicies(engine, tenant);
-      case "refused":
-        return answer.refusal;
-      case "version_conflict":
-      case "unknown":
-      case "unavailable":
-        return answer;
+/** Absent for the platform's own, which hold for runs of all tenants that say nothing else. */
+type PolicyScope = { readonly tenant: TenantId | undefined };
+
+export type PolicyLayer = { readonly policies: Partial<Policies>; readonly rollout?: Rollout };
+
+export type PolicyView = {
+  readonly tenant?: TenantId;
+  /** What runs follow that no rollout takes, and where it comes from. */
+  readonly effective: {
+    readonly [Name in PolicyName]: { readonly value: Policies[Name]; readonly source: PolicySource };
+  };
+  readonly process: Policies;
+  readonly platform: PolicyLayer;
+  /** Absent when no tenant was asked about. */
+  readonly own?: PolicyLayer;
+};
+
+type PolicyAnswer =
+  | { readonly kind: "policies"; readonly view: PolicyView }
+  | { readonly kind: "tenant_not_found" }
+  | Trouble;
+
+type CanaryRunning = { readonly kind: "canary_running"; readonly canary: string; readonly detail: string };
+
+/** Undefined lets a policy be decided elsewhere again. */
+type PolicyChanges = { readonly [Name in PolicyName]?: PolicyValue | undefined };
+
+export function setPolicies(
+  engine: Engine,
+  { actor, tenant, changes }: PolicyScope & { readonly actor: string; readonly changes: PolicyChanges },
+) {
+  return changePolicies<CanaryRunning>(engine, actor, tenant, ({ rollout }) => {
+    const named = Object.keys(changes) as PolicyName[];
+    const isTried = named.some((name) => rollout?.policies[name] !== undefined);
+    if (isTried && rollout?.canary !== undefined) return canaryRunning(rollout);
+    return { kind: "change", changes: settingsFor(changes) };
+  });
+}
+
+type RollOutRequest = PolicyScope & { readonly actor: string } & Pick<Rollout, "policies" | "percent">;
+
+/**
+ * Gives policies to a share of the runs. At 100 percent they become settings. The same policies with another percentage are
+ * the same rollout: it only adds or takes runs.
+ */
+export function rollOut(engine: Engine, { actor, tenant, policies, percent }: RollOutRequest) {
+  return changePolicies<CanaryRunning>(engine, actor, tenant, ({ rollout }) => {
+    if (rollout?.canary !== undefined) return canaryRunning(rollout);
+    if (percent >= 100) {
+      return { kind: "change", changes: { ...settingsFor(policies), rollout: undefined } };
     }
-  };
-  return {
-    getPolicies: (tenant) => viewPolicies(engine, tenant),
-    setPolicies: (actor, tenant, changes) =>
-      change(actor, tenant, ({ rollout }) => {
-        const named = Object.keys(changes) as PolicyName[];
-        const isTried = named.some((name) => rollout?.policies[name] !== undefined);
-        if (isTried && rollout?.canary !== undefined) return refuse(canaryRunning(rollout));
-        return { kind: "change", changes: settingsFor(changes) };
-      }),
-    rollOut: (actor, tenant, { policies, percent }) =>
-      change(actor, tenant, ({ rollout }) => {
-        if (rollout?.canary !== undefined) return refuse(canaryRunning(rollout));
-        if (percent >= 100) {
-          return { kind: "change", changes: { ...settingsFor(policies), rollout: undefined } };
-        }
-        const id =
-          rollout !== undefined && isSame(rollout.policies, policies)
-            ? rollout.id
-            : `rollout-${engine.ports.random.token().slice(0, 12)}`;
-        return { kind: "change", changes: { rollout: { id, percent, policies } } };
-      }),
-    removeRollout: (actor, tenant) =>
-      change(actor, tenant, ({ rollout }) =>
-        rollout === undefined
-          ? refuse({ kind: "rollout_not_found" })
-          : { kind: "change", changes: { rollout: undefined } },
-      ),
-  };
+    const id =
+      rollout !== undefined && isSame(rollout.policies, policies)
+        ? rollout.id
+        : `rollout-${engine.ports.random.token().slice(0, 12)}`;
+    return { kind: "change", changes: { rollout: { id, percent, policies } } };
+  });
 }
 
-type Refusal = Extract<ChangePolicyAnswer, { kind: "canary_running" | "rollout_not_found" }>;
-
-function refuse(refusal: Refusal): ScopeDecision<Refusal> {
-  return { kind: "refuse", refusal };
+/** The rollback knob: never refused while there is a rollout. A canary that used it is stopped. */
+export function removeRollout(engine: Engine, { actor, tenant }: PolicyScope & { readonly actor: string }) {
+  return changePolicies<{ readonly kind: "rollout_not_found" }>(engine, actor, tenant, ({ rollout }) =>
+    rollout === undefined
+      ? { kind: "refuse", refusal: { kind: "rollout_not_found" } }
+      : { kind: "change", changes: { rollout: undefined } },
+  );
 }
 
-function canaryRunning({ id }: Rollout): Refusal {
-  return { kind: "canary_running", canary: id };
+async function changePolicies<Refusal>(
+  engine: Engine,
+  actor: string,
+  tenant: TenantId | undefined,
+  decide: (settings: TenantSettings) => ScopeDecision<Refusal>,
+): Promise<PolicyAnswer | { readonly kind: "version_conflict" } | Refusal> {
+  const known = await isKnown(engine, tenant);
+  if (known.kind !== "tenant") return known;
+  const answer = await changeScope(engine, actor, tenant, decide);
+  if (answer.kind === "refused") return answer.refusal;
+  if (answer.kind !== "saved") return answer;
+  // A canary whose rollout is gone is noticed at once.
+  tellChanged(engine);
+  return getPolicies(engine, { tenant });
+}
+
+/** A canary tries these policies: it must be ended first. */
+function canaryRunning({ id }: Rollout): ScopeDecision<CanaryRunning> {
+  return { kind: "refuse", refusal: { kind: "canary_running", canary: id, detail: `canary ${id}` } };
 }
 
 function isSame(one: Partial<Policies>, other: Partial<Policies>): boolean {
@@ -76,12 +119,11 @@ function isSame(one: Partial<Policies>, other: Partial<Policies>): boolean {
 /** The platform is always there. */
 export async function isKnown(engine: Engine, tenant: TenantId | undefined) {
   if (tenant === undefined) return { kind: "tenant" } as const;
-  const answer = await getTenant(engine, tenant);
-  if (answer.kind === "not_found") return { kind: "tenant_not_found" } as const;
-  return answer.kind === "tenant" ? ({ kind: "tenant" } as const) : answer;
+  return getTenant(engine, { tenant });
 }
 
-async function viewPolicies(engine: Engine, tenant: TenantId | undefined): Promise<PolicyAnswer> {
+/** What holds on which layer. */
+export async function getPolicies(engine: Engine, { tenant }: PolicyScope): Promise<PolicyAnswer> {
   const known = await isKnown(engine, tenant);
   if (known.kind !== "tenant") return known;
   const platform = await readRecord(engine, recordOf(undefined));
@@ -100,7 +142,7 @@ async function viewPolicies(engine: Engine, tenant: TenantId | undefined): Promi
     kind: "policies",
     view: {
       ...(tenant === undefined ? {} : { tenant }),
-      effective: effective as Extract<PolicyAnswer, { kind: "policies" }>["view"]["effective"],
+      effective: effective as PolicyView["effective"],
       process,
       platform: layerOf(platform.record.settings),
       ...(own === undefined ? {} : { own: layerOf(own.record.settings) }),
@@ -111,4 +153,46 @@ async function viewPolicies(engine: Engine, tenant: TenantId | undefined): Promi
 function layerOf(settings: TenantSettings): PolicyLayer {
   const { rollout } = settings;
   return { policies: policiesSet(settings), ...(rollout === undefined ? {} : { rollout }) };
+}
+
+/** The tenant whose record holds the policies: without one it is the platform's, for all. */
+export function recordOf(tenant: TenantId | undefined): TenantId {
+  return tenant ?? platformTenant;
+}
+
+export type ScopeDecision<Refusal> =
+  | { readonly kind: "change"; readonly changes: SettingsChange }
+  | { readonly kind: "refuse"; readonly refusal: Refusal };
+
+type ScopeAnswer<Refusal> =
+  | { readonly kind: "saved"; readonly record: TenantRecord }
+  | { readonly kind: "refused"; readonly refusal: Refusal }
+  | { readonly kind: "version_conflict" }
+  | Trouble;
+
+/**
+ * Changes the settings of a tenant or of the platform, if they are still such that the change makes sense. `decide` may ask the
+ * store: what it finds was read after the settings, which are saved only if nobody changed them since.
+ */
+export async function changeScope<Refusal>(
+  engine: Engine,
+  actor: string,
+  tenant: TenantId | undefined,
+  decide: (settings: TenantSettings) => ScopeDecision<Refusal> | Promise<ScopeDecision<Refusal> | Trouble>,
+): Promise<ScopeAnswer<Refusal>> {
+  for (let tries = 1; ; tries += 1) {
+    const current = await readRecord(engine, recordOf(tenant));
+    if (current.kind !== "tenant") return current;
+    const { record } = current;
+    const decision = await decide(record.settings);
+    if (decision.kind === "refuse") return { kind: "refused", refusal: decision.refusal };
+    if (decision.kind !== "change") return decision;
+    if (Object.keys(decision.changes).length === 0) return { kind: "saved", record };
+    const { changes } = decision;
+    const owner = { by: actor, tenant: recordOf(tenant), expectedVersion: record.version };
+    const answer = await changeSettings(engine, owner, () => changes);
+    if (answer.kind === "saved") return answer;
+    if (answer.kind !== "version_conflict") return troubleOf(answer);
+    if (tries === 5) return { kind: "version_conflict" };
+  }
 }

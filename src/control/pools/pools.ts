@@ -1,116 +1,182 @@
 // Pools and topics as operators see and set them. Their limits are settings of the tenant, so that every claim reads them.
+
 import { defaultPool, type PoolLimits, poolLimits, topicLimits } from "../../domain/job.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Trouble, WorkerInfo } from "../control-api.ts";
+import type { Caller, Trouble, WriteTrouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { WorkerViews } from "../jobs/workers.ts";
-import { changeTenant, readRecord } from "../tenants/tenants.ts";
-import type { PoolApi, PoolInfo, TopicInfo } from "./pool-api.ts";
+import type { WorkerInfo } from "../jobs/workers.ts";
+import { changeSettings, readRecord } from "../tenants/tenants.ts";
 
-type Desk = { readonly engine: Engine; readonly workers: WorkerViews };
+export type PoolInfo = {
+  readonly name: string;
+  /** Absent for a pool that is known by its workers alone. */
+  readonly limits?: PoolLimits;
+  /** Jobs that its workers have, as far as they are counted. */
+  readonly running: number;
+  /** It drains, and nothing runs any more. */
+  readonly isDrained: boolean;
+  /** Of the workers seen lately. */
+  readonly workers: readonly string[];
+};
+
+export type TopicInfo = {
+  readonly name: string;
+  readonly maxRunning?: number;
+  readonly running: number;
+  /** Ready for a worker. */
+  readonly waiting: number;
+  readonly workers: readonly string[];
+};
+
+type OfTenant = { readonly tenant: TenantId };
+type NamedByTenant = OfTenant & { readonly name: string };
+type NamedByCaller = { readonly caller: Caller; readonly name: string };
+
+export async function listPools(
+  engine: Engine,
+  { tenant }: OfTenant,
+): Promise<{ readonly kind: "listed"; readonly pools: readonly PoolInfo[] } | Trouble> {
+  const settings = await readSettings(engine, tenant);
+  if (settings.kind !== "settings") return settings;
+  const seen = engine.sharedWorkers.list(tenant).map(({ pool }) => pool);
+  const names = [...new Set([defaultPool, ...Object.keys(settings.settings.pools ?? {}), ...seen])].sort();
+  const pools = await describePools(engine, tenant, settings.settings, names);
+  return "kind" in pools ? pools : { kind: "listed", pools };
+}
+
+type Pool = { readonly kind: "pool"; readonly pool: PoolInfo };
+
+export async function getPool(
+  engine: Engine,
+  { tenant, name }: NamedByTenant,
+): Promise<Pool | { readonly kind: "pool_not_found" } | Trouble> {
+  const settings = await readSettings(engine, tenant);
+  if (settings.kind !== "settings") return settings;
+  if (!isKnown(engine, tenant, settings.settings, name)) return { kind: "pool_not_found" };
+  return poolAnswer(engine, tenant, settings.settings, name);
+}
+
+/** What a change of limits is refused for. */
+type NotChanged =
+  /** So many pools, topics or names that every claim would take too long. */
+  | { readonly kind: "invalid_request"; readonly detail: string }
+  | { readonly kind: "version_conflict" }
+  | WriteTrouble;
+
+/** Sets a pool's limits, also of one that nobody has seen yet; `draining` stays as it is. */
+export function setPool(
+  engine: Engine,
+  { caller, name, limits }: NamedByCaller & { readonly limits: Pick<PoolLimits, "maxRunning" | "topics"> },
+): Promise<Pool | NotChanged> {
+  return changePools(engine, caller, name, (pool) => ({
+    ...limits,
+    ...(pool?.draining === true ? { draining: true } : {}),
+  }));
+}
+
+/** What is absent stays; undefined removes it. */
+export type PoolChanges = {
+  readonly maxRunning?: number | undefined;
+  readonly topics?: readonly string[] | undefined;
+  readonly draining?: true | undefined;
+};
+
+/** Changes a pool that is known: it has limits, workers, or is the default. */
+export async function changePool(
+  engine: Engine,
+  { caller, name, changes }: NamedByCaller & { readonly changes: PoolChanges },
+): Promise<Pool | { readonly kind: "pool_not_found" } | NotChanged> {
+  const settings = await readSettings(engine, caller.tenant);
+  if (settings.kind !== "settings") return settings;
+  if (!isKnown(engine, caller.tenant, settings.settings, name)) return { kind: "pool_not_found" };
+  return changePools(engine, caller, name, (pool) => compact({ ...pool, ...changes }));
+}
+
+/** Removes its limits; workers of it may go on. */
+export function removePool(engine: Engine, { caller, name }: NamedByCaller) {
+  return removeFrom(engine, caller, "pool_not_found", (settings) => {
+    if (poolLimits(settings, name) === undefined) return undefined;
+    return { pools: without(settings.pools, name) };
+  });
+}
+
+type NamedTopic = NamedByCaller & { readonly topic: string };
+
+/** From the first topic on the pool gets no others. */
+export function addPoolTopic(
+  engine: Engine,
+  { caller, name, topic }: NamedTopic,
+): Promise<Pool | NotChanged> {
+  return changePools(engine, caller, name, (pool) => ({
+    ...pool,
+    topics: [...new Set([...(pool?.topics ?? []), topic])],
+  }));
+}
+
+/** Without its last one the pool gets no jobs; `changePool` lifts the restriction. */
+export function removePoolTopic(engine: Engine, { caller, name, topic }: NamedTopic) {
+  return removeFrom(engine, caller, "pool_not_found", (settings) => {
+    const pool = poolLimits(settings, name);
+    if (pool?.topics?.includes(topic) !== true) return undefined;
+    const topics = pool.topics.filter((each) => each !== topic);
+    return { pools: { ...settings.pools, [name]: { ...pool, topics } } };
+  });
+}
+
+export async function listTopics(
+  engine: Engine,
+  { tenant }: OfTenant,
+): Promise<{ readonly kind: "listed"; readonly topics: readonly TopicInfo[] } | Trouble> {
+  const settings = await readSettings(engine, tenant);
+  if (settings.kind !== "settings") return settings;
+  const seen = engine.sharedWorkers.list(tenant).flatMap(({ topics }) => topics);
+  const names = [...new Set([...Object.keys(settings.settings.topics ?? {}), ...seen])].sort();
+  const topics = await describeTopics(engine, tenant, settings.settings, names);
+  return "kind" in topics ? topics : { kind: "listed", topics };
+}
+
+export async function setTopic(
+  engine: Engine,
+  { caller, name, maxRunning }: NamedByCaller & { readonly maxRunning: number },
+): Promise<{ readonly kind: "topic"; readonly topic: TopicInfo } | NotChanged> {
+  const saved = await save(engine, caller, (settings) => ({
+    topics: { ...settings.topics, [name]: { maxRunning } },
+  }));
+  if (saved.kind !== "saved") return saved;
+  const topics = await describeTopics(engine, caller.tenant, saved.settings, [name]);
+  if ("kind" in topics) return topics;
+  return { kind: "topic", topic: topics[0] ?? { name, running: 0, waiting: 0, workers: [] } };
+}
+
+export function removeTopic(engine: Engine, { caller, name }: NamedByCaller) {
+  return removeFrom(engine, caller, "topic_not_found", (settings) => {
+    if (topicLimits(settings, name) === undefined) return undefined;
+    return { topics: without(settings.topics, name) };
+  });
+}
 
 /** Every claim of the tenant reads them all. */
 const namesMax = 200;
 const lettersMax = 65_536;
-
-export function createPoolApi(engine: Engine, workers: WorkerViews): PoolApi {
-  const desk: Desk = { engine, workers };
-  return {
-    async listPools(tenant) {
-      const settings = await readSettings(engine, tenant);
-      if (settings.kind !== "settings") return settings;
-      const seen = workers.list(tenant).map(({ pool }) => pool);
-      const names = [
-        ...new Set([defaultPool, ...Object.keys(settings.settings.pools ?? {}), ...seen]),
-      ].sort();
-      const pools = await describePools(desk, tenant, settings.settings, names);
-      return "kind" in pools ? pools : { kind: "listed", pools };
-    },
-    async getPool(tenant, name) {
-      const settings = await readSettings(engine, tenant);
-      if (settings.kind !== "settings") return settings;
-      if (!isKnown(desk, tenant, settings.settings, name)) return { kind: "not_found" };
-      return poolAnswer(desk, tenant, settings.settings, name);
-    },
-    setPool: (caller, name, limits) =>
-      changePools(desk, caller, name, (pool) => ({
-        ...limits,
-        ...(pool?.draining === true ? { draining: true } : {}),
-      })),
-    async changePool(caller, name, changes) {
-      const settings = await readSettings(engine, caller.tenant);
-      if (settings.kind !== "settings") return settings;
-      if (!isKnown(desk, caller.tenant, settings.settings, name)) return { kind: "not_found" };
-      return changePools(desk, caller, name, (pool) => compact({ ...pool, ...changes }));
-    },
-    removePool: (caller, name) =>
-      removeFrom(engine, caller, (settings) => {
-        if (poolLimits(settings, name) === undefined) return undefined;
-        return { pools: without(settings.pools, name) };
-      }),
-    addPoolTopic: (caller, name, topic) =>
-      changePools(desk, caller, name, (pool) => ({
-        ...pool,
-        topics: [...new Set([...(pool?.topics ?? []), topic])],
-      })),
-    removePoolTopic: (caller, name, topic) =>
-      removeFrom(engine, caller, (settings) => {
-        const pool = poolLimits(settings, name);
-        if (pool?.topics?.includes(topic) !== true) return undefined;
-        const topics = pool.topics.filter((each) => each !== topic);
-        return { pools: { ...settings.pools, [name]: { ...pool, topics } } };
-      }),
-    ...createTopicApi(desk),
-  };
-}
-
-function createTopicApi(desk: Desk): Pick<PoolApi, "listTopics" | "setTopic" | "removeTopic"> {
-  const { engine, workers } = desk;
-  return {
-    async listTopics(tenant) {
-      const settings = await readSettings(engine, tenant);
-      if (settings.kind !== "settings") return settings;
-      const seen = workers.list(tenant).flatMap(({ topics }) => topics);
-      const names = [...new Set([...Object.keys(settings.settings.topics ?? {}), ...seen])].sort();
-      const topics = await describeTopics(desk, tenant, settings.settings, names);
-      return "kind" in topics ? topics : { kind: "listed", topics };
-    },
-    async setTopic(caller, name, maxRunning) {
-      const saved = await save(engine, caller, (settings) => ({
-        topics: { ...settings.topics, [name]: { maxRunning } },
-      }));
-      if (saved.kind !== "saved") return saved;
-      const topics = await describeTopics(desk, caller.tenant, saved.settings, [name]);
-      if ("kind" in topics) return topics;
-      return { kind: "topic", topic: topics[0] ?? { name, running: 0, waiting: 0, workers: [] } };
-    },
-    removeTopic: (caller, name) =>
-      removeFrom(engine, caller, (settings) => {
-        if (topicLimits(settings, name) === undefined) return undefined;
-        return { topics: without(settings.topics, name) };
-      }),
-  };
-}
 
 /** Undefined removes all of them. */
 type Change = {
   readonly topics?: TenantSettings["topics"] | undefined;
   readonly pools?: TenantSettings["pools"] | undefined;
 };
-type Caller = Parameters<PoolApi["setPool"]>[0];
 
 async function changePools(
-  desk: Desk,
+  engine: Engine,
   caller: Caller,
   name: string,
   decide: (pool: PoolLimits | undefined) => PoolLimits,
-) {
-  const saved = await save(desk.engine, caller, (settings) => ({
+): Promise<Pool | NotChanged> {
+  const saved = await save(engine, caller, (settings) => ({
     pools: { ...settings.pools, [name]: decide(poolLimits(settings, name)) },
   }));
   if (saved.kind !== "saved") return saved;
-  return poolAnswer(desk, caller.tenant, saved.settings, name);
+  return poolAnswer(engine, caller.tenant, saved.settings, name);
 }
 
 /** Refused before anything is written; what was changed meanwhile by others is decided anew. */
@@ -119,24 +185,31 @@ async function save(engine: Engine, caller: Caller, decide: (settings: TenantSet
   const current = await readSettings(engine, tenant);
   if (current.kind !== "settings") return current;
   const detail = tooMany({ ...current.settings, ...decide(current.settings) });
-  if (detail !== undefined) return { kind: "too_many", detail } as const;
-  const answer = await changeTenant(engine, caller, tenant, decide);
+  if (detail !== undefined) return { kind: "invalid_request", detail } as const;
+  const answer = await changeSettings(engine, { by: caller, tenant }, decide);
   if (answer.kind === "saved") return { kind: "saved", settings: answer.record.settings } as const;
   return answer.kind === "version_conflict" ? ({ kind: "version_conflict" } as const) : answer;
 }
 
 /** `decide` gives nothing when there is nothing to remove. */
-async function removeFrom(
+async function removeFrom<Missing extends "pool_not_found" | "topic_not_found">(
   engine: Engine,
   caller: Caller,
+  missing: Missing,
   decide: (settings: TenantSettings) => Change | undefined,
-) {
+): Promise<
+  | { readonly kind: "removed" }
+  | { readonly kind: Missing }
+  | { readonly kind: "version_conflict" }
+  | WriteTrouble
+> {
   const current = await readSettings(engine, caller.tenant);
   if (current.kind !== "settings") return current;
-  if (decide(current.settings) === undefined) return { kind: "not_found" } as const;
-  const answer = await changeTenant(engine, caller, caller.tenant, (now) => decide(now) ?? {});
-  if (answer.kind === "saved") return { kind: "removed" } as const;
-  return answer.kind === "version_conflict" ? ({ kind: "version_conflict" } as const) : answer;
+  if (decide(current.settings) === undefined) return { kind: missing };
+  const owner = { by: caller, tenant: caller.tenant };
+  const answer = await changeSettings(engine, owner, (now) => decide(now) ?? {});
+  if (answer.kind === "saved") return { kind: "removed" };
+  return answer.kind === "version_conflict" ? { kind: "version_conflict" } : answer;
 }
 
 function tooMany({ topics = {}, pools = {} }: Change): string | undefined {
@@ -158,9 +231,9 @@ function compact(limits: { readonly [Name in keyof PoolLimits]: PoolLimits[Name]
 }
 
 /** A name that nobody has set, seen or is the default is most likely mistyped. */
-function isKnown({ workers }: Desk, tenant: TenantId, settings: TenantSettings, name: string): boolean {
+function isKnown(engine: Engine, tenant: TenantId, settings: TenantSettings, name: string): boolean {
   if (name === defaultPool || poolLimits(settings, name) !== undefined) return true;
-  return workers.list(tenant).some(({ pool }) => pool === name);
+  return engine.sharedWorkers.list(tenant).some(({ pool }) => pool === name);
 }
 
 async function readSettings(
@@ -171,22 +244,27 @@ async function readSettings(
   return answer.kind === "tenant" ? { kind: "settings", settings: answer.record.settings } : answer;
 }
 
-async function poolAnswer(desk: Desk, tenant: TenantId, settings: TenantSettings, name: string) {
-  const pools = await describePools(desk, tenant, settings, [name]);
+async function poolAnswer(
+  engine: Engine,
+  tenant: TenantId,
+  settings: TenantSettings,
+  name: string,
+): Promise<Pool | Trouble> {
+  const pools = await describePools(engine, tenant, settings, [name]);
   if ("kind" in pools) return pools;
-  const [pool] = pools;
-  return pool === undefined ? ({ kind: "not_found" } as const) : ({ kind: "pool", pool } as const);
+  const [pool = { name, running: 0, isDrained: false, workers: [] }] = pools;
+  return { kind: "pool", pool };
 }
 
 async function describePools(
-  { engine, workers }: Desk,
+  engine: Engine,
   tenant: TenantId,
   settings: TenantSettings,
   names: readonly string[],
 ): Promise<readonly PoolInfo[] | Trouble> {
   const counted = await count(engine, tenant, { topics: [], pools: names });
   if (counted.kind !== "counted") return counted;
-  const seen = workers.list(tenant);
+  const seen = engine.sharedWorkers.list(tenant);
   return counted.pools.map(({ pool: name, running }) => {
     const limits = poolLimits(settings, name);
     const own = seen.filter(({ pool }) => pool === name);
@@ -200,14 +278,14 @@ async function describePools(
 }
 
 async function describeTopics(
-  { engine, workers }: Desk,
+  engine: Engine,
   tenant: TenantId,
   settings: TenantSettings,
   names: readonly string[],
 ): Promise<readonly TopicInfo[] | Trouble> {
   const counted = await count(engine, tenant, { topics: names, pools: [] });
   if (counted.kind !== "counted") return counted;
-  const seen = workers.list(tenant);
+  const seen = engine.sharedWorkers.list(tenant);
   return counted.topics.map(({ topic: name, running, waiting }) => {
     const limits = topicLimits(settings, name);
     const own = seen.filter(({ topics }) => topics.includes(name));

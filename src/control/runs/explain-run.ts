@@ -1,4 +1,5 @@
 // Gathers what is known of a run and explains why it does not move. Only the run itself must be readable; the rest is told as missing.
+
 import { errorOf, readLetter } from "../../domain/dead-letter.ts";
 import { runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { type RunState, readError, readRunState, readStepRecord } from "../../domain/engine/records.ts";
@@ -18,19 +19,13 @@ import type {
   WorkerFacts,
 } from "../../domain/why/explanation.ts";
 import { ask } from "../ask-until-known.ts";
-import type { Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { WorkerViews } from "../jobs/workers.ts";
 import { gatherSteps } from "./gather-steps.ts";
 
-type WhyDesk = {
-  readonly engine: Engine;
-  readonly workers: WorkerViews;
-};
-
-export type WhyAnswer =
+type WhyAnswer =
   | { readonly kind: "explained"; readonly explanation: Explanation }
-  | { readonly kind: "not_found" }
+  | { readonly kind: "run_not_found" }
   | Trouble;
 
 /** A run as it was read first. */
@@ -41,21 +36,24 @@ export type SeenRun = {
   readonly nowMs: number;
 };
 
-export async function explainRun(desk: WhyDesk, tenant: TenantId, runId: RunId): Promise<WhyAnswer> {
-  const answer = await ask(desk.engine, "loadRun", { tenant, runId, records: [runRecordKey] });
-  if (answer.kind === "not_found") return answer;
+/** Why a run does not move, or how it ended. */
+export async function explainRun(
+  engine: Engine,
+  { tenant, runId }: { readonly tenant: TenantId; readonly runId: RunId },
+): Promise<WhyAnswer> {
+  const answer = await ask(engine, "loadRun", { tenant, runId, records: [runRecordKey] });
+  if (answer.kind === "not_found") return { kind: "run_not_found" };
   if (answer.kind !== "run") return { kind: answer.kind, cause: answer.cause };
   const { header, records, storeTimeMs: nowMs } = answer;
   const body = records[0]?.body;
   const seen = { tenant, header, run: body === undefined ? undefined : readRunState(body), nowMs };
   const explanation = isTerminal(header.status)
-    ? await explainEnded(desk, seen)
-    : await explainLive(desk, seen);
+    ? await explainEnded(engine, seen)
+    : await explainLive(engine, seen);
   return { kind: "explained", explanation };
 }
 
-async function explainLive(desk: WhyDesk, seen: SeenRun): Promise<Explanation> {
-  const { engine } = desk;
+async function explainLive(engine: Engine, seen: SeenRun): Promise<Explanation> {
   const [lock, slots, gathered] = await Promise.all([
     readLock(engine, seen),
     readSlots(engine, seen.tenant),
@@ -63,7 +61,7 @@ async function explainLive(desk: WhyDesk, seen: SeenRun): Promise<Explanation> {
   ]);
   const { header, run, nowMs } = seen;
   const { steps, unanswered } = gathered;
-  const workers = workersOf(desk, seen.tenant, new Set(steps.flatMap(topicOf)));
+  const workers = workersOf(engine, seen.tenant, new Set(steps.flatMap(topicOf)));
   const { instance } = engine.ports;
   const places = await readPlaces(engine, seen.tenant, steps.flatMap(topicOf), workers);
   const facts = { header, nowMs, lock, slots, steps, workers, instance, unanswered, ...places };
@@ -78,14 +76,14 @@ function topicOf({ job }: StepWithJob): readonly string[] {
 
 /** Every worker of the tenant, with its free places where it asks for jobs of these topics now. */
 function workersOf(
-  { engine, workers }: WhyDesk,
+  { offers, sharedWorkers }: Engine,
   tenant: TenantId,
   topics: ReadonlySet<string>,
 ): readonly WorkerFacts[] {
-  const waiting = new Set([...topics].flatMap((topic) => engine.offers.waiting(tenant, topic)));
+  const waiting = new Set([...topics].flatMap((topic) => offers.waiting(tenant, topic)));
   const free = new Map<string, number>();
   for (const offer of waiting) free.set(offer.worker, (free.get(offer.worker) ?? 0) + offer.free());
-  return workers.list(tenant).map((worker) => {
+  return sharedWorkers.list(tenant).map((worker) => {
     const places = free.get(worker.worker);
     return places === undefined ? worker : { ...worker, free: places };
   });
@@ -130,7 +128,7 @@ async function readPlaces(
   };
 }
 
-async function explainEnded({ engine }: WhyDesk, seen: SeenRun): Promise<Explanation> {
+async function explainEnded(engine: Engine, seen: SeenRun): Promise<Explanation> {
   const { tenant, header, run, nowMs } = seen;
   const didFail = header.status !== "succeeded" && header.status !== "cancelled";
   const [failed, letter, slots] = await Promise.all([

@@ -2,11 +2,12 @@
 import { payloadsPerRound, readingUnits } from "../../domain/engine/draft.ts";
 import { inputRecordKey, itemId, runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readRunState, readStepRecord } from "../../domain/engine/records.ts";
-import type { RunHeader, RunId, RunRecord } from "../../domain/run.ts";
+import { digestOf } from "../../domain/reservation.ts";
+import type { RunHeader, RunId, RunRecord, RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import { ask } from "../ask-until-known.ts";
-import type { RunDetails, Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 
 type LoadedRun = {
@@ -14,7 +15,13 @@ type LoadedRun = {
   readonly header: RunHeader;
   readonly records: readonly RunRecord[];
 };
-type Missing = { readonly kind: "not_found" } | Trouble;
+type Missing = { readonly kind: "run_not_found" } | Trouble;
+
+export type RunDetails = {
+  readonly header: RunHeader;
+  readonly records: readonly RunRecord[];
+  readonly definition: CompiledDefinition | undefined;
+};
 
 /** Without `records` all of them: only for runs that are known to be small. */
 export async function loadRun(
@@ -25,14 +32,15 @@ export async function loadRun(
 ): Promise<LoadedRun | Missing> {
   const request = { tenant, runId, ...(records === undefined ? {} : { records }) };
   const answer = await ask(engine, "loadRun", request);
-  if (answer.kind === "run" || answer.kind === "not_found") return answer;
+  if (answer.kind === "run") return answer;
+  if (answer.kind === "not_found") return { kind: "run_not_found" };
   return { kind: answer.kind, cause: answer.cause };
 }
 
+/** Without the items of its lists: those are read with `listItems`. */
 export async function getRun(
   engine: Engine,
-  tenant: TenantId,
-  runId: RunId,
+  { tenant, runId }: { readonly tenant: TenantId; readonly runId: RunId },
 ): Promise<{ readonly kind: "run"; readonly run: RunDetails } | Missing> {
   const first = await loadRun(engine, tenant, runId, [runRecordKey]);
   if (first.kind !== "run") return first;
@@ -108,9 +116,15 @@ async function loadSteps(
   return steps.kind === "run" ? withPayloads(engine, steps) : steps;
 }
 
-export type ItemsPage = { readonly after: number; readonly limit: number };
+type ListItemsRequest = {
+  readonly tenant: TenantId;
+  readonly runId: RunId;
+  readonly step: string;
+  readonly after: number;
+  readonly limit: number;
+};
 
-export type ItemsAnswer =
+type ItemsAnswer =
   | {
       readonly kind: "items";
       readonly run: RunDetails;
@@ -118,35 +132,61 @@ export type ItemsAnswer =
       readonly ids: readonly string[];
       readonly total: number;
     }
-  /** There is no such run, no such step, or the step has no items. */
-  | { readonly kind: "not_found"; readonly what: "run" | "step" }
-  | Trouble;
+  /** There is no such step, or it has no items. */
+  | { readonly kind: "step_not_found" }
+  | Missing;
 
 /** The items of one `for_each`, in their order. */
 export async function listItems(
   engine: Engine,
-  tenant: TenantId,
-  runId: RunId,
-  step: string,
-  { after, limit }: ItemsPage,
+  { tenant, runId, step, after, limit }: ListItemsRequest,
 ): Promise<ItemsAnswer> {
   const first = await loadRun(engine, tenant, runId, [runRecordKey, stepRecordKey(step)]);
-  if (first.kind === "not_found") return { kind: "not_found", what: "run" };
   if (first.kind !== "run") return first;
   const pinned = await engine.definitions.pinned(tenant, first.header.definition);
   if (pinned.kind === "unknown" || pinned.kind === "unavailable") return pinned;
   const definition = pinned.kind === "compiled" ? pinned.definition : undefined;
-  if (definition?.steps.get(step)?.forEach === undefined) return { kind: "not_found", what: "step" };
+  if (definition?.steps.get(step)?.forEach === undefined) return { kind: "step_not_found" };
   const record = first.records.find(({ key }) => key === stepRecordKey(step));
   const total = record === undefined ? 0 : (readStepRecord(record.body).children?.total ?? 0);
   const end = Math.min(total, after + limit);
   const ids = Array.from({ length: Math.max(0, end - after) }, (_, index) => itemId(step, after + index));
   const items = await loadRun(engine, tenant, runId, [runRecordKey, ...ids.map(stepRecordKey)]);
-  if (items.kind === "not_found") return { kind: "not_found", what: "run" };
   if (items.kind !== "run") return items;
   const whole = await withPayloads(engine, items);
-  if (whole.kind === "not_found") return { kind: "not_found", what: "run" };
   if (whole.kind !== "run") return whole;
   const { header, records } = whole;
   return { kind: "items", run: { header, records, definition }, ids, total };
+}
+
+type ListRunsRequest = {
+  readonly tenant: TenantId;
+  readonly before?: RunId;
+  readonly limit: number;
+  readonly status?: RunStatus;
+  readonly workflow?: string;
+};
+
+export function listRuns(engine: Engine, request: ListRunsRequest) {
+  return ask(engine, "listRuns", request);
+}
+
+type TimelineRequest = {
+  readonly tenant: TenantId;
+  readonly runId: RunId;
+  readonly after: number;
+  readonly limit: number;
+};
+
+export async function readTimeline(engine: Engine, request: TimelineRequest) {
+  const answer = await ask(engine, "readTimeline", request);
+  return answer.kind === "not_found" ? ({ kind: "run_not_found" } as const) : answer;
+}
+
+/** Which run a start's key maps to. */
+export function lookUpKey(
+  engine: Engine,
+  { tenant, key }: { readonly tenant: TenantId; readonly key: string },
+) {
+  return ask(engine, "inspectReservation", { tenant, digest: digestOf("start_run", key) });
 }

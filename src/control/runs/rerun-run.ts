@@ -1,5 +1,9 @@
 // Starts a run anew from one of its steps: what was done before that step is taken over, the rest is done again.
-import { notPossible, planRerun, type RerunNotPossible } from "../../domain/engine/copy-steps.ts";
+import {
+  planRerun as keptSteps,
+  notPossible,
+  type RerunNotPossible,
+} from "../../domain/engine/copy-steps.ts";
 import { inputRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readStepRecord, type StepRecord } from "../../domain/engine/records.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
@@ -8,11 +12,11 @@ import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { StartAnswer } from "../admission/start-run.ts";
 import { replayOr, startPinned } from "../admission/start-workflow.ts";
-import type { Caller, Trouble } from "../control-api.ts";
+import type { Caller } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { loadRun } from "./read-run.ts";
 
-export type RerunRequest = {
+type RerunRequest = {
   readonly caller: Caller;
   readonly runId: RunId;
   readonly fromStep: string;
@@ -20,13 +24,13 @@ export type RerunRequest = {
   readonly traceparent?: string;
 };
 
-export type RerunRefusal =
+type RerunRefusal =
   | { readonly kind: "run_not_found" }
   | RerunNotPossible
   /** So far things were only read: whatever is not known, nothing was changed. */
   | { readonly kind: "store_unavailable"; readonly cause: string };
 
-export type PlannedRerun = {
+type PlannedRerun = {
   readonly kind: "planned";
   /** Steps whose results are taken over, and steps that may run again. */
   readonly kept: readonly string[];
@@ -42,10 +46,7 @@ type Plan = {
 };
 
 /** Says what a rerun would do, and does nothing. */
-export async function planRerunOf(
-  engine: Engine,
-  request: RerunRequest,
-): Promise<PlannedRerun | RerunRefusal> {
+export async function planRerun(engine: Engine, request: RerunRequest): Promise<PlannedRerun | RerunRefusal> {
   const plan = await planOf(engine, request);
   if (plan.kind !== "ready") return plan;
   const steps = [...plan.definition.steps.values()].sort((left, right) => left.order - right.order);
@@ -85,24 +86,21 @@ async function planOf(engine: Engine, request: RerunRequest): Promise<Plan | Rer
   const { caller, runId, fromStep } = request;
   const { tenant } = caller;
   const first = await loadRun(engine, tenant, runId, [inputRecordKey]);
-  if (first.kind !== "run") return notRead(first);
+  if (first.kind === "run_not_found") return first;
+  if (first.kind !== "run") return { kind: "store_unavailable", cause: first.cause };
   const pinned = await engine.definitions.pinned(tenant, first.header.definition);
   if (pinned.kind === "missing") return notPossible("the definition that the run is pinned to is gone");
   if (pinned.kind !== "compiled") return { kind: "store_unavailable", cause: pinned.cause };
   const { definition } = pinned;
   const keys = [...definition.steps.keys()].map(stepRecordKey);
   const loaded = await loadRun(engine, tenant, runId, keys);
-  if (loaded.kind !== "run") return notRead(loaded);
+  if (loaded.kind === "run_not_found") return loaded;
+  if (loaded.kind !== "run") return { kind: "store_unavailable", cause: loaded.cause };
   const records = new Map<string, StepRecord>(
     loaded.records.map(({ key, body }) => [key, readStepRecord(body)]),
   );
-  const plan = planRerun(definition, (id) => records.get(stepRecordKey(id)), fromStep);
+  const plan = keptSteps(definition, (id) => records.get(stepRecordKey(id)), fromStep);
   if (plan.kind !== "plan") return plan;
   const input = JSON.parse(first.records[0]?.body ?? "null") as JsonValue;
   return { kind: "ready", header: first.header, definition, input, kept: plan.kept };
-}
-
-function notRead(answer: { readonly kind: "not_found" } | Trouble): RerunRefusal {
-  if (answer.kind === "not_found") return { kind: "run_not_found" };
-  return { kind: "store_unavailable", cause: answer.cause };
 }

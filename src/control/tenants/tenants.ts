@@ -1,19 +1,34 @@
-// Tenants: making them known, reading and changing their settings.
+// Tenants: making them known, reading and changing their settings and quotas.
+import type { Config } from "../../config.ts";
 import { describeChange } from "../../domain/audit.ts";
 import {
   platformTenant,
+  type Quotas,
+  quotaOf,
+  type TenantChanges,
   type TenantId,
   type TenantRecord,
   type TenantSettings,
+  type Usage,
 } from "../../domain/tenant.ts";
-import { type Acting, actorOf, credentialIn, troubleOf, writeTroubleOf } from "../acting.ts";
+import { settingsOf } from "../admission/tenant-cache.ts";
 import { ask } from "../ask-until-known.ts";
-import type { ControlApi, Trouble } from "../control-api.ts";
+import {
+  type Acting,
+  actorOf,
+  credentialIn,
+  type Trouble,
+  troubleOf,
+  type WriteTrouble,
+  writeTroubleOf,
+} from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 
-type Answer<Name extends "createTenant" | "getTenant" | "listTenants" | "changeTenant"> = Awaited<
-  ReturnType<ControlApi[Name]>
->;
+type CreateTenantRequest = {
+  readonly actor: string;
+  readonly tenant: TenantId;
+  readonly settings: TenantSettings;
+};
 
 /**
  * The list of tenants is one document each, owned by the platform; the settings live in the tenant's own partition. They are
@@ -21,33 +36,45 @@ type Answer<Name extends "createTenant" | "getTenant" | "listTenants" | "changeT
  */
 export async function createTenant(
   engine: Engine,
-  actor: string,
-  tenant: TenantId,
-  settings: TenantSettings,
-): Promise<Answer<"createTenant">> {
+  { actor, tenant, settings }: CreateTenantRequest,
+): Promise<{ readonly kind: "created" } | { readonly kind: "tenant_exists" } | Trouble> {
   const { ports } = engine;
-  const place = { tenant: platformTenant, collection: "tenant", id: tenant } as const;
-  const known = await ask(engine, "getDocument", place);
-  if (known.kind === "document") return { kind: "exists" };
+  const name = { tenant: platformTenant, collection: "tenant", id: tenant } as const;
+  const known = await ask(engine, "getDocument", name);
+  if (known.kind === "document") return { kind: "tenant_exists" };
   if (known.kind !== "not_found") return { kind: known.kind, cause: known.cause };
   const before = await readRecord(engine, tenant);
   if (before.kind !== "tenant") return before;
   // A tenant of this name was removed: the new one takes keys again. The old one's are gone, and stay on the list of revoked ones.
   const wasRemoved = before.record.settings.removed === true;
   if (wasRemoved || Object.keys(settings).length > 0) {
-    const saved = await changeTenant(engine, actor, tenant, () => ({ ...settings, removed: undefined }));
+    const change = { ...settings, removed: undefined };
+    const saved = await changeSettings(engine, { by: actor, tenant }, () => change);
     if (saved.kind !== "saved") return troubleOf(saved);
   }
-  const request = { ...place, body: "{}", expectedRevision: 0, changeId: ports.random.token(), actor };
+  const request = { ...name, body: "{}", expectedRevision: 0, changeId: ports.random.token(), actor };
   const listed = await ask(engine, "putDocument", request);
   if (listed.kind === "saved") return { kind: "created" };
-  return listed.kind === "revision_conflict" ? { kind: "exists" } : troubleOf(listed);
+  return listed.kind === "revision_conflict" ? { kind: "tenant_exists" } : troubleOf(listed);
 }
 
-export async function getTenant(engine: Engine, tenant: TenantId): Promise<Answer<"getTenant">> {
+type TenantAnswer =
+  | {
+      readonly kind: "tenant";
+      readonly record: TenantRecord;
+      readonly active: number;
+      readonly used: Usage;
+    }
+  | { readonly kind: "tenant_not_found" }
+  | Trouble;
+
+export async function getTenant(
+  engine: Engine,
+  { tenant }: { readonly tenant: TenantId },
+): Promise<TenantAnswer> {
   const request = { tenant: platformTenant, collection: "tenant", id: tenant } as const;
   const listed = await ask(engine, "getDocument", request);
-  if (listed.kind === "not_found") return listed;
+  if (listed.kind === "not_found") return { kind: "tenant_not_found" };
   if (listed.kind !== "document") return { kind: listed.kind, cause: listed.cause };
   const record = await readRecord(engine, tenant);
   if (record.kind !== "tenant") return record;
@@ -60,23 +87,67 @@ export async function getTenant(engine: Engine, tenant: TenantId): Promise<Answe
 export async function listTenants(
   engine: Engine,
   page: { readonly after: string; readonly limit: number },
-): Promise<Answer<"listTenants">> {
+): Promise<{ readonly kind: "listed"; readonly tenants: readonly TenantId[] } | Trouble> {
   const request = { tenant: platformTenant, collection: "tenant", ...page } as const;
   const answer = await ask(engine, "listDocuments", request);
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   return { kind: "listed", tenants: answer.documents.map(({ id }) => id as TenantId) };
 }
 
-type Changes = { readonly [Name in keyof TenantSettings]?: TenantSettings[Name] | undefined };
+type ChangeTenantRequest = {
+  readonly actor: string;
+  readonly tenant: TenantId;
+  /** Merged into the settings; `undefined` removes a field. */
+  readonly changes: TenantChanges;
+  /** Guards against lost updates. */
+  readonly expectedVersion?: number | undefined;
+};
 
-/** Tries again when somebody else changed the tenant meanwhile, unless the caller named the version it saw. */
 export async function changeTenant(
   engine: Engine,
-  by: Acting,
-  tenant: TenantId,
-  decide: (settings: TenantSettings) => Changes,
-  expectedVersion?: number,
-): Promise<Exclude<Answer<"changeTenant">, { kind: "not_found" }>> {
+  { actor, tenant, changes, expectedVersion }: ChangeTenantRequest,
+): Promise<SettingsAnswer | { readonly kind: "tenant_not_found" }> {
+  const known = await getTenant(engine, { tenant });
+  if (known.kind !== "tenant") return known;
+  return changeSettings(engine, { by: actor, tenant, expectedVersion }, (settings) =>
+    withQuotas(settings, changes),
+  );
+}
+
+/** The changes with the tenant's own quotas as they are then: those that are named change, or go. */
+function withQuotas(settings: TenantSettings, changes: TenantChanges): SettingsChange {
+  const { quotas, ...others } = changes;
+  if (!("quotas" in changes)) return others;
+  const own = quotas === undefined ? {} : { ...settings.quotas, ...quotas };
+  const entries = Object.entries(own).filter(([, value]) => value !== undefined);
+  return {
+    ...others,
+    quotas: entries.length === 0 ? undefined : (Object.fromEntries(entries) as Partial<Quotas>),
+  };
+}
+
+/** Undefined removes a field. */
+export type SettingsChange = {
+  readonly [Name in keyof TenantSettings]?: TenantSettings[Name] | undefined;
+};
+
+type SettingsAnswer =
+  | { readonly kind: "saved"; readonly record: TenantRecord }
+  | { readonly kind: "version_conflict"; readonly version: number }
+  | WriteTrouble;
+
+type SettingsOwner = {
+  readonly by: Acting;
+  readonly tenant: TenantId;
+  readonly expectedVersion?: number | undefined;
+};
+
+/** Tries again when somebody else changed the tenant meanwhile, unless the caller named the version it saw. */
+export async function changeSettings(
+  engine: Engine,
+  { by, tenant, expectedVersion }: SettingsOwner,
+  decide: (settings: TenantSettings) => SettingsChange,
+): Promise<SettingsAnswer> {
   const { ports, tenants } = engine;
   for (let tries = 1; ; tries += 1) {
     const current = await readRecord(engine, tenant);
@@ -112,7 +183,29 @@ export async function readRecord(
     : { kind: answer.kind, cause: answer.cause };
 }
 
-function merged(settings: TenantSettings, changes: Changes): TenantSettings {
+function merged(settings: TenantSettings, changes: SettingsChange): TenantSettings {
   const entries = Object.entries({ ...settings, ...changes }).filter(([, value]) => value !== undefined);
   return Object.fromEntries(entries) as TenantSettings;
+}
+
+/** What holds for tenants whose settings say nothing else. */
+export function processQuotas(config: Config): Quotas {
+  return {
+    api_keys: config["quotas.apiKeys"],
+    workflows: config["quotas.workflows"],
+    definitions: config["quotas.definitions"],
+    active_runs: config["quotas.activeRuns"],
+    locks: config["quotas.locks"],
+    lock_tickets: config["quotas.lockTickets"],
+    streams: config["events.tenantStreamsMax"],
+  };
+}
+
+/**
+ * How many streams of the tenant one process serves at once. Without an answer of the store the number for every tenant
+ * holds: streams are counted here, not there.
+ */
+export async function streamsMax(engine: Engine, { tenant }: { readonly tenant: TenantId }): Promise<number> {
+  const settings = await settingsOf(engine, tenant);
+  return quotaOf(settings ?? {}, processQuotas(engine.config), "streams");
 }

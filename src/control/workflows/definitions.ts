@@ -7,7 +7,7 @@ import { compilingDefinition } from "../../domain/workflow/compile.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import { readingDefinition } from "../../domain/workflow/definition.ts";
 import { type Asking, ask } from "../ask-until-known.ts";
-import type { Trouble } from "../control-api.ts";
+import type { Trouble } from "../caller.ts";
 import { createFairCache } from "./fair-cache.ts";
 import { createTurns } from "./turns.ts";
 

@@ -30,11 +30,20 @@ export type Verdict =
       readonly runs: ReadonlyArray<{ readonly workflow: string } & ProblemPlace>;
       readonly count: number;
     }
-  /** `tooCostly`: reading it takes more work than is allowed, the same on every machine. */
-  | { readonly kind: "invalid"; readonly problems: readonly PlacedProblem[]; readonly tooCostly?: true }
+  | Refused;
+
+/** Each by its error code. */
+type Refused =
+  | { readonly kind: "workflow_invalid"; readonly problems: readonly PlacedProblem[] }
+  /** Reading it takes more work than is allowed, the same on every machine. */
+  | { readonly kind: "workflow_too_costly"; readonly problems: readonly PlacedProblem[] }
   /** Not JSON or YAML, or beyond what bodies may hold. */
-  | { readonly kind: "unreadable"; readonly detail: string; readonly problems?: readonly PlacedProblem[] }
-  | { readonly kind: "foreign"; readonly field: string };
+  | {
+      readonly kind: "invalid_request";
+      readonly detail: string;
+      readonly problems?: readonly PlacedProblem[];
+    }
+  | { readonly kind: "tenant_mismatch"; readonly detail: string };
 
 type ProblemPlace = { readonly path: string } & Partial<TextPlace>;
 
@@ -45,7 +54,7 @@ const textBytesMax = 4 * definitionBytesMax;
 export function tooLong(sent: SentDefinition): Verdict | undefined {
   if (!isText(sent) || sent.bytes.length <= textBytesMax) return undefined;
   const message = `a definition has at most ${definitionBytesMax} bytes; this text has ${sent.bytes.length}`;
-  return { kind: "invalid", problems: [{ path: "", message }] };
+  return { kind: "workflow_invalid", problems: [{ path: "", message }] };
 }
 
 export function newWorkflowId(token: string): string {
@@ -62,13 +71,17 @@ export function judgeDefinition(sent: SentDefinition, { tenant, newId }: JudgeOp
   const refused = tooLong(sent);
   if (refused !== undefined) return refused;
   const read = isText(sent) ? readText(sent) : { kind: "read" as const, value: sent, placeOf: placeUnknown };
-  if (read.kind === "unreadable") return read;
+  if (read.kind === "invalid_request") return read;
   const { value, placeOf } = read;
   const foreign = isText(sent) && isFields(value) ? foreignField(value, tenant) : undefined;
-  if (foreign !== undefined) return { kind: "foreign", field: foreign };
+  if (foreign !== undefined) {
+    return { kind: "tenant_mismatch", detail: `${foreign} names another tenant` };
+  }
   const reading = readDefinition(value);
-  if (reading.kind === "invalid")
-    return { ...reading, problems: reading.problems.map((problem) => shown(problem, placeOf)) };
+  if (reading.kind === "invalid") {
+    const problems = reading.problems.map((problem) => shown(problem, placeOf));
+    return { kind: reading.tooCostly ? "workflow_too_costly" : "workflow_invalid", problems };
+  }
   const { definition, count } = reading;
   const id = definition.id ?? newId();
   // The id is part of what is stored: a run pinned to the definition knows its workflow by it.
@@ -92,23 +105,23 @@ const placeUnknown: PlaceOf = () => undefined;
 
 type Read =
   | { readonly kind: "read"; readonly value: JsonValue; readonly placeOf: PlaceOf }
-  | (Verdict & { readonly kind: "unreadable" });
+  | (Verdict & { readonly kind: "invalid_request" });
 
 /** No text at all counts as an empty object: what it lacks is then named field by field. */
 function readText({ bytes, format }: DefinitionText): Read {
   if (bytes.length === 0) return { kind: "read", value: {}, placeOf: placeUnknown };
-  if (!isUtf8(bytes)) return { kind: "unreadable", detail: "the body is not UTF-8" };
+  if (!isUtf8(bytes)) return { kind: "invalid_request", detail: "the body is not UTF-8" };
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
   const read = format === "yaml" ? readYamlText(text) : readJsonText(text);
-  if (read.kind === "unreadable") return read;
+  if (read.kind === "invalid_request") return read;
   const beyond = atOnce(beyondLimits(read.value));
-  return beyond === undefined ? read : { kind: "unreadable", detail: beyond };
+  return beyond === undefined ? read : { kind: "invalid_request", detail: beyond };
 }
 
 function readJsonText(text: string): Read {
   const reading = atOnce(readingJson(text, readingLimits));
   return reading.kind === "invalid"
-    ? { kind: "unreadable", detail: `the body is not valid JSON: ${reading.why}` }
+    ? { kind: "invalid_request", detail: `the body is not valid JSON: ${reading.why}` }
     : { kind: "read", value: reading.value, placeOf: placeUnknown };
 }
 
@@ -118,7 +131,11 @@ function readYamlText(text: string): Read {
   const { problems } = reading;
   const [first] = problems;
   const place = first?.line === undefined ? "" : ` (line ${first.line}, column ${first.column})`;
-  return { kind: "unreadable", detail: `the body is not valid YAML: ${first?.message}${place}`, problems };
+  return {
+    kind: "invalid_request",
+    detail: `the body is not valid YAML: ${first?.message}${place}`,
+    problems,
+  };
 }
 
 /** The tenant comes from the key: whatever else names one must name the same. */

@@ -1,5 +1,5 @@
 // Approvals over HTTP.
-import type { DecideAnswer } from "../../control/control-api.ts";
+import type { DecideAnswer } from "../../control/approvals/decide-approval.ts";
 import type { DutyRule } from "../../domain/api-key.ts";
 import type { Decision } from "../../domain/approval.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
@@ -15,7 +15,8 @@ export const approvalHandlers: ApprovalHandlers = {
     const list = { operation: "listApprovals", tenant, detail: state ?? "" } as const;
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
-    const answer = await api.listApprovals(tenant, {
+    const answer = await api.listApprovals({
+      tenant,
       limit: page.limit,
       ...(page.after === undefined ? {} : { before: page.after }),
       ...(state === undefined ? {} : { state }),
@@ -25,8 +26,7 @@ export const approvalHandlers: ApprovalHandlers = {
   },
 
   async approvalContext({ api }, { params, key }) {
-    const answer = await api.approvalContext(key.tenant, params.job_id);
-    if (answer.kind === "not_found") return { kind: "approval_not_found" };
+    const answer = await api.approvalContext({ tenant: key.tenant, approvalId: params.job_id });
     if (answer.kind !== "context") return answer;
     const payload = JSON.parse(answer.shown) as JsonValue;
     return { status: 200, body: { ...approvalView(answer.approval), payload, canonical: answer.shown } };
@@ -59,25 +59,11 @@ const dutyRules: Readonly<Record<DutyRule, string>> = {
 };
 
 function decisionReply(answer: DecideAnswer): Reply<"approve"> {
-  switch (answer.kind) {
-    case "decided":
-    case "repeated":
-      return { status: 200, body: approvalView(answer.approval) };
-    case "approval_already_decided":
-      return { kind: answer.kind, approval: approvalView(answer.approval) };
-    case "self_approval":
-      return {
-        kind: "self_approval",
-        ...(answer.rule === undefined ? {} : { detail: dutyRules[answer.rule] }),
-      };
-    case "approval_lock_busy":
-    case "approval_expired":
-    case "approval_changed":
-    case "approval_not_found":
-    case "run_ended":
-    case "unauthenticated":
-    case "unavailable":
-    case "unknown":
-      return answer;
-  }
+  if (answer.kind === "decided" || answer.kind === "repeated")
+    return { status: 200, body: approvalView(answer.approval) };
+  if (answer.kind === "approval_already_decided")
+    return { kind: answer.kind, approval: approvalView(answer.approval) };
+  if (answer.kind === "self_approval" && answer.rule !== undefined)
+    return { kind: answer.kind, detail: dutyRules[answer.rule] };
+  return answer;
 }

@@ -17,7 +17,8 @@ export const auditHandlers: AuditHandlers = {
     if (page.kind === "bad_cursor") return page.failure;
     if (page.after !== undefined && query.after !== undefined)
       return { kind: "invalid_request", detail: "after: only without a cursor, which is a place already" };
-    const answer = await api.readTrail(tenant, {
+    const answer = await api.readTrail({
+      tenant,
       after: Number(page.after ?? query.after ?? 0),
       limit: page.limit,
       ...(query.type === undefined ? {} : { type: query.type }),
@@ -27,7 +28,7 @@ export const auditHandlers: AuditHandlers = {
     const actors = answer.records.map(({ row }) => row.actor);
     // The keys of the platform are nobody else's business.
     const shown = isPlatformKey(key) ? actors : actors.filter((actor) => tenantOfKey(actor) === tenant);
-    const keys = await api.describeKeys(shown);
+    const keys = await api.describeKeys({ keyIds: shown });
     const items = answer.records.map(({ row, hash }) => {
       const { sequence, atMs, type, subject, actor, detail } = row;
       const record = {
@@ -48,7 +49,7 @@ export const auditHandlers: AuditHandlers = {
 
   async verifyAudit({ api }, { query, key }) {
     const tenant = auditedTenant(key, query.tenant);
-    const answer = await api.verifyTrail(tenant, headIn(query.expect));
+    const answer = await api.verifyTrail({ tenant, expect: headIn(query.expect) });
     // Sealing first changes nothing that could be asked about twice: an outcome that is unknown is no answer, and no more.
     if (answer.kind !== "verified") return answer;
     return { status: 200, body: verdictView(tenant, answer) };

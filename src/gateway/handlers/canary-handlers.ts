@@ -1,5 +1,4 @@
 // Canaries over HTTP, for platform keys.
-import type { EndCanaryAnswer } from "../../control/canaries/canary-api.ts";
 import { type CanaryGuard, readGuard } from "../../domain/canary-guard.ts";
 import { canaryStatusView, canaryView } from "../canary-views.ts";
 import type { Failure, Handlers } from "../handler.ts";
@@ -27,7 +26,8 @@ export const canaryHandlers: CanaryHandlers = {
       const detail = "for_seconds: it must be as long as windows_in_a_row windows of window_seconds";
       return { kind: "invalid_request", detail };
     }
-    const answer = await api.startCanary(key.keyId, {
+    const answer = await api.startCanary({
+      actor: key.keyId,
       ...(scope.tenant === undefined ? {} : { tenant: scope.tenant }),
       policies: body.policies,
       percent: body.percent,
@@ -37,34 +37,26 @@ export const canaryHandlers: CanaryHandlers = {
       samplesMin: body.samples_min,
       windowsInARow: body.windows_in_a_row,
     });
-    switch (answer.kind) {
-      case "canary":
-        return { status: 201, body: canaryStatusView(answer.status) };
-      case "tenant_not_found":
-        return answer;
-      case "rollout_exists":
-        return { ...answer, detail: answer.rollout };
-      case "unavailable":
-      case "unknown":
-        return answer;
-    }
+    if (answer.kind !== "canary") return answer;
+    return { status: 201, body: canaryStatusView(answer.status) };
   },
 
   async getCanary({ api }, { params }) {
     if (!isId(params.id)) return { kind: "canary_not_found" };
-    const answer = await api.getCanary(params.id);
-    if (answer.kind === "canary") return { status: 200, body: canaryStatusView(answer.status) };
-    return answer.kind === "not_found" ? { kind: "canary_not_found" } : answer;
+    const answer = await api.getCanary({ id: params.id });
+    return answer.kind === "canary" ? { status: 200, body: canaryStatusView(answer.status) } : answer;
   },
 
   async rollBackCanary({ api }, { params, body, key }) {
     if (!isId(params.id)) return { kind: "canary_not_found" };
-    return ended(await api.rollBackCanary(key.keyId, params.id, body.reason));
+    const answer = await api.rollBackCanary({ actor: key.keyId, id: params.id, reason: body.reason });
+    return answer.kind === "canary" ? { status: 200, body: canaryStatusView(answer.status) } : answer;
   },
 
   async keepCanary({ api }, { params, body, key }) {
     if (!isId(params.id)) return { kind: "canary_not_found" };
-    return ended(await api.keepCanary(key.keyId, params.id, body.reason));
+    const answer = await api.keepCanary({ actor: key.keyId, id: params.id, reason: body.reason });
+    return answer.kind === "canary" ? { status: 200, body: canaryStatusView(answer.status) } : answer;
   },
 };
 
@@ -88,20 +80,4 @@ function guardsOf(
     guards.push(read.guard);
   }
   return { kind: "guards", guards };
-}
-
-function ended(answer: EndCanaryAnswer) {
-  switch (answer.kind) {
-    case "canary":
-      return { status: 200, body: canaryStatusView(answer.status) } as const;
-    case "not_found":
-      return { kind: "canary_not_found" } as const;
-    case "already_ended": {
-      const { state, reason = "" } = answer.status.canary;
-      return { kind: "canary_ended", detail: `${state}: ${reason}`, state } as const;
-    }
-    case "unavailable":
-    case "unknown":
-      return answer;
-  }
 }

@@ -2,7 +2,6 @@
 import type { z } from "zod";
 import type * as schemas from "../../api/dead-letter-schemas.ts";
 import type { LetterDetails } from "../../control/dead-letters/inspect-dead-letter.ts";
-import type { RetryAnswer } from "../../control/dead-letters/retry-dead-letter.ts";
 import type { Letter } from "../../domain/dead-letter.ts";
 import { formatTime, parseTime } from "../../domain/engine/rfc3339.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
@@ -25,26 +24,29 @@ export const deadLetterHandlers: DeadLetterHandlers = {
   listDeadLetterPage: list,
 
   async inspectDeadLetter({ api }, { params, key }) {
-    const answer = await api.inspectDeadLetter(key.tenant, params.id);
-    if (answer.kind === "not_found") return { kind: "dead_letter_not_found" };
+    const answer = await api.inspectDeadLetter({ tenant: key.tenant, id: params.id });
     if (answer.kind !== "letter") return answer;
     return { status: 200, body: detailsView(answer) };
   },
 
   async retryDeadLetter({ api }, { params, key }) {
-    return retryReply(await api.retryDeadLetter(callerOf(key), params.id));
+    const answer = await api.retryDeadLetter({ caller: callerOf(key), id: params.id });
+    if (answer.kind !== "retrying") return answer;
+    const { jobId, runId, step, already } = answer;
+    const body = { job_id: jobId, run_id: runId, step_id: step, status: "retrying", already } as const;
+    return { status: 200, body };
   },
 
   async removeDeadLetter({ api }, { params, key }) {
-    const answer = await api.removeDeadLetter(callerOf(key), params.id);
-    if (answer.kind === "not_found") return { kind: "dead_letter_not_found" };
+    const answer = await api.removeDeadLetter({ caller: callerOf(key), id: params.id });
     return answer.kind === "removed" ? { status: 204, body: undefined } : answer;
   },
 
   async purgeDeadLetters({ api }, { body, key }) {
     const { before, reason, state } = body;
     const beforeMs = before === undefined ? undefined : parseTime(before);
-    const answer = await api.purgeDeadLetters(callerOf(key), {
+    const answer = await api.purgeDeadLetters({
+      caller: callerOf(key),
       ...(beforeMs === undefined ? {} : { beforeMs }),
       ...(reason === undefined ? {} : { reason }),
       ...(state === undefined ? {} : { state }),
@@ -62,7 +64,8 @@ async function list(
   const name = { operation: "listDeadLetters", tenant, detail: `${state ?? ""} ${reason ?? ""}` } as const;
   const page = readPage(name, query);
   if (page.kind === "bad_cursor") return page.failure;
-  const answer = await api.listDeadLetters(tenant, {
+  const answer = await api.listDeadLetters({
+    tenant,
     after: page.after ?? "",
     limit: page.limit,
     ...(state === undefined ? {} : { state }),
@@ -110,26 +113,4 @@ function detailsView(details: LetterDetails): z.output<typeof schemas.deadLetter
     ...(verdict.kind === "already_retried" ? { not_retryable_because: "it was retried before" } : {}),
     ...(verdict.kind === "retryable" ? { retry_path: `${letterPath(letter.id)}/retry` } : {}),
   };
-}
-
-function retryReply(answer: RetryAnswer): Reply<"retryDeadLetter"> {
-  switch (answer.kind) {
-    case "retrying": {
-      const { jobId, runId, step, already } = answer;
-      return {
-        status: 200,
-        body: { job_id: jobId, run_id: runId, step_id: step, status: "retrying", already },
-      };
-    }
-    case "not_found":
-      return { kind: "dead_letter_not_found" };
-    case "not_retryable":
-      return { kind: "dead_letter_not_retryable", detail: answer.because };
-    case "max_concurrent_runs_reached":
-    case "tenant_stopped":
-    case "unauthenticated":
-    case "unavailable":
-    case "unknown":
-      return answer;
-  }
 }

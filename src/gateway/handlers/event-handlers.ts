@@ -22,12 +22,12 @@ export const eventHandlers: EventHandlers = {
       return { kind: "invalid_request", detail: "from: only without a cursor, which is a place already" };
     const isNow = query.from === "now";
     const asked = isNow ? Number.MAX_SAFE_INTEGER : Number(page.after ?? 0);
-    const answer = await api.readEvents(tenant, { after: asked, limit: page.limit });
+    const answer = await api.readEvents({ tenant, after: asked, limit: page.limit });
     if (answer.kind !== "events") return answer;
     const { first, last } = answer;
     // A place beyond the newest row is one of another store, or of this one before it was restored.
     const isAhead = page.after !== undefined && asked > last;
-    const rest = isAhead ? await api.readEvents(tenant, { after: 0, limit: page.limit }) : answer;
+    const rest = isAhead ? await api.readEvents({ tenant, after: 0, limit: page.limit }) : answer;
     if (rest.kind !== "events") return rest;
     const reached = rest.events.at(-1)?.sequence ?? last;
     const reset = isAhead || (page.after !== undefined && asked + 1 < first);
@@ -47,7 +47,7 @@ export const eventHandlers: EventHandlers = {
   async streamEvents(service, { query, key, headers }) {
     const start = startOf(headers, query, query.from === "start" ? "oldest" : "now");
     if (start.kind === "invalid_request") return start;
-    const opened = await service.api.followEvents(watchedTenant(key, query.tenant), start);
+    const opened = await service.api.followEvents({ tenant: watchedTenant(key, query.tenant), start });
     if (opened.kind !== "open") return opened;
     const { feed, last } = opened;
     const retryMs = service.config["events.retryMs"];
@@ -60,21 +60,12 @@ export const eventHandlers: EventHandlers = {
     if (runId === undefined) return { kind: "run_not_found" };
     const start = startOf(headers, query, "oldest");
     if (start.kind === "invalid_request") return start;
-    const opened = await service.api.followRun(key.tenant, runId, start);
-    switch (opened.kind) {
-      case "not_found":
-        return { kind: "run_not_found" };
-      case "ended":
-        // Clients that connect again by themselves stop at this status.
-        return { status: 204, body: undefined };
-      case "open": {
-        const opening = openingText({ retryMs: service.config["events.retryMs"] });
-        return streamed(service, headers, { feed: opened.feed, opening, textOf: timelineRowText });
-      }
-      case "unavailable":
-      case "unknown":
-        return opened;
-    }
+    const opened = await service.api.followRun({ tenant: key.tenant, runId, start });
+    // Clients that connect again by themselves stop at this status.
+    if (opened.kind === "ended") return { status: 204, body: undefined };
+    if (opened.kind !== "open") return opened;
+    const opening = openingText({ retryMs: service.config["events.retryMs"] });
+    return streamed(service, headers, { feed: opened.feed, opening, textOf: timelineRowText });
   },
 };
 
@@ -105,9 +96,9 @@ function streamed<Row>(
   content: Omit<StreamContent<Row>, "check">,
 ): Streamed {
   const check = async () => {
-    const answer = await service.api.authenticate(keyTextOf(headers) ?? "");
+    const answer = await service.api.authenticate({ text: keyTextOf(headers) ?? "" });
     if (answer.kind === "authenticated") return "allowed";
-    return answer.kind === "refused" ? "refused" : "unclear";
+    return answer.kind === "unauthenticated" ? "refused" : "unclear";
   };
   return {
     status: 200,

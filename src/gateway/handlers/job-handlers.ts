@@ -2,7 +2,9 @@
 import type { z } from "zod";
 import { pageLimitDefault } from "../../api/fields.ts";
 import type { resultAnswer, resultItem } from "../../api/schemas.ts";
-import type { BeatResult, Caller, ReportAnswer, ResultReport } from "../../control/control-api.ts";
+import type { Caller } from "../../control/caller.ts";
+import type { ReportAnswer, ResultReport } from "../../control/jobs/report-result.ts";
+import type { BeatResult } from "../../control/jobs/workers.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { JobOutcome } from "../../domain/inbox.ts";
 import { type ClaimToken, parseJobId } from "../../domain/job.ts";
@@ -18,7 +20,11 @@ type JobHandlers = Pick<
 
 export const jobHandlers: JobHandlers = {
   async listReadyJobs({ api }, { query, key: { tenant } }) {
-    const answer = await api.listReadyJobs(tenant, query.topic, query.limit ?? pageLimitDefault);
+    const answer = await api.listReadyJobs({
+      tenant,
+      topic: query.topic,
+      limit: query.limit ?? pageLimitDefault,
+    });
     if (answer.kind !== "listed") return answer;
     const items = answer.jobs.map(({ jobId, runId, topic, createdAtMs }) => ({
       job_id: jobId,
@@ -32,9 +38,8 @@ export const jobHandlers: JobHandlers = {
   async getJob({ api }, { params, key }) {
     const parts = parseJobId(params.id);
     if (parts === undefined) return { kind: "job_not_found" };
-    const answer = await api.getJob(key.tenant, parts.jobId);
-    if (answer.kind === "job") return { status: 200, body: jobView(answer.job) };
-    return answer.kind === "not_found" ? { kind: "job_not_found" } : answer;
+    const answer = await api.getJob({ tenant: key.tenant, jobId: parts.jobId });
+    return answer.kind === "job" ? { status: 200, body: jobView(answer.job) } : answer;
   },
 
   async pollJobs({ api, config }, { body, key, signal, span }) {
@@ -54,26 +59,12 @@ export const jobHandlers: JobHandlers = {
       },
       signal(),
     );
-    switch (answer.kind) {
-      case "jobs":
-        // Most polls of an idle worker end without a job.
-        if (answer.jobs.length === 0) span?.discard();
-        else span?.note({ count: answer.jobs.length });
-        return {
-          status: 200,
-          body: {
-            jobs: answer.jobs.map(claimedJobView),
-            ...(answer.draining === undefined ? {} : { draining: true }),
-          },
-        };
-      case "tenant_stopped":
-        return { kind: "tenant_stopped" };
-      case "unauthenticated":
-        return { kind: "unauthenticated" };
-      case "unavailable":
-      case "unknown":
-        return answer;
-    }
+    if (answer.kind !== "jobs") return answer;
+    // Most polls of an idle worker end without a job.
+    if (answer.jobs.length === 0) span?.discard();
+    else span?.note({ count: answer.jobs.length });
+    const draining = answer.draining === undefined ? {} : { draining: true };
+    return { status: 200, body: { jobs: answer.jobs.map(claimedJobView), ...draining } };
   },
 
   async heartbeat({ api }, { body, key }) {
@@ -90,7 +81,7 @@ export const jobHandlers: JobHandlers = {
         },
       ];
     });
-    const answer = await api.heartbeat(callerOf(key), body.worker_id, beats);
+    const answer = await api.heartbeat({ caller: callerOf(key), worker: body.worker_id, beats });
     if (answer.kind !== "judged") return answer;
     const found = new Map(answer.answers.map((beat) => [beat.jobId as string, beat]));
     const jobs = body.jobs.map(({ job_id }) => beatView(job_id, found.get(job_id)));
@@ -105,7 +96,7 @@ export const jobHandlers: JobHandlers = {
   },
 
   listWorkers({ api }, { key: { tenant } }) {
-    const items = api.listWorkers(tenant).map((worker) => ({
+    const items = api.listWorkers({ tenant }).map((worker) => ({
       worker_id: worker.worker,
       topics: [...worker.topics],
       places: worker.places,
@@ -157,7 +148,7 @@ async function report(
     ...(traceparent === undefined ? {} : { traceparent }),
   };
   try {
-    return { job_id, ...resultView(await api.reportResult(caller, result)) };
+    return { job_id, ...resultView(await api.reportResult({ caller, ...result })) };
   } catch (cause) {
     ports.log.error("a result could not be taken", { job: job_id, cause: String(cause) });
     return { job_id, kind: "retry", because: "internal", retry_after_ms: retryAfterMs };

@@ -1,11 +1,5 @@
 // API keys over HTTP: an admin's own tenant's, or for platform keys any tenant's and the platform's own.
-import {
-  type ApiKeyRecord,
-  isPlatformKey,
-  isPlatformRole,
-  lineageMax,
-  tenantOfKey,
-} from "../../domain/api-key.ts";
+import { type ApiKeyRecord, isPlatformKey, isPlatformRole, tenantOfKey } from "../../domain/api-key.ts";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import { callerOf, type Failure, type Handlers, readingTrouble } from "../handler.ts";
@@ -23,7 +17,7 @@ export const keyHandlers: KeyHandlers = {
     const list = { operation: "listKeys", tenant } as const;
     const page = readPage(list, { limit: keysPerPage, ...query });
     if (page.kind === "bad_cursor") return page.failure;
-    const answer = await api.listKeys(tenant, { after: page.after ?? "", limit: page.limit });
+    const answer = await api.listKeys({ tenant, after: page.after ?? "", limit: page.limit });
     if (answer.kind !== "listed") return answer;
     const next = lastOf(answer.keys, page.limit, ({ keyId }) => keyId);
     return pageReply(list, answer.keys.map(apiKeyView), next);
@@ -38,31 +32,26 @@ export const keyHandlers: KeyHandlers = {
     const refusal = refusedRole(body.role, tenant, key);
     if (refusal !== undefined) return refusal;
     if (tenant !== key.tenant) {
-      const found = await api.getTenant(tenant);
-      if (found.kind === "not_found") return { kind: "tenant_not_found" };
+      const found = await api.getTenant({ tenant });
+      if (found.kind === "tenant_not_found") return found;
       if (found.kind !== "tenant") return readingTrouble(found);
     }
-    const answer = await api.createKey(callerOf(key), tenant, {
+    const answer = await api.createKey({
+      by: callerOf(key),
+      tenant,
       role: body.role,
       name: body.name,
       ...(body.owner === undefined ? {} : { owner: body.owner }),
       ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
     });
-    if (answer.kind === "tenant_removed") return { kind: "tenant_not_found" };
-    if (answer.kind === "quota_reached") return answer;
-    if (answer.kind === "lineage_too_long") {
-      const detail = `your key was made through ${lineageMax} others: let somebody nearer to the first one make it`;
-      return { kind: "invalid_request", detail };
-    }
     if (answer.kind !== "created") return answer;
     return { status: 201, body: { ...apiKeyView(answer.key), key: answer.text } };
   },
 
   async revokeKey({ api }, { params, query, key }) {
     const tenant = tenantOf(key, query.tenant ?? tenantOfKey(params.id));
-    const answer = await api.revokeKey(callerOf(key), tenant, params.id);
-    if (answer.kind === "revoked") return { status: 204, body: undefined };
-    return answer.kind === "not_found" ? { kind: "api_key_not_found" } : answer;
+    const answer = await api.revokeKey({ by: callerOf(key), tenant, keyId: params.id });
+    return answer.kind === "revoked" ? { status: 204, body: undefined } : answer;
   },
 };
 

@@ -1,8 +1,9 @@
 // Locks over HTTP: agents' own, and every lock for operators.
 import type { z } from "zod";
 import type * as schemas from "../../api/lock-schemas.ts";
-import { credentialIn } from "../../control/acting.ts";
-import type { AcquireLockAnswer, TenantLock } from "../../control/locks/lock-api.ts";
+import { credentialIn } from "../../control/caller.ts";
+import type { AcquireLockAnswer } from "../../control/locks/acquire-public-lock.ts";
+import type { TenantLock } from "../../control/locks/public-locks.ts";
 import { type ApiKeyRecord, isPlatformKey } from "../../domain/api-key.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { Fence, LockToken } from "../../domain/lock.ts";
@@ -42,15 +43,13 @@ export const lockHandlers: LockHandlers = {
   async renewLock({ api }, { body, key }) {
     const { resource, ttl_ms } = body;
     const grant = { resource, token: body.token as LockToken, ttlMs: ttl_ms };
-    const answer = await api.renewLock(key.tenant, grant);
-    if (answer.kind === "not_owned") return { kind: "lock_not_owned" };
+    const answer = await api.renewLock({ tenant: key.tenant, ...grant });
     if (answer.kind !== "renewed") return answer;
     return { status: 200, body: { resource, fence: Number(answer.fence), ...expiryView(ttl_ms, answer) } };
   },
 
   async releaseLock({ api }, { body: { resource, token }, key }) {
-    const answer = await api.releaseLock(key.tenant, { resource, token: token as LockToken });
-    if (answer.kind === "not_owned") return { kind: "lock_not_owned" };
+    const answer = await api.releaseLock({ tenant: key.tenant, resource, token: token as LockToken });
     if (answer.kind !== "released") return answer;
     return { status: 200, body: { resource, released: true } };
   },
@@ -60,7 +59,7 @@ export const lockHandlers: LockHandlers = {
     const list = { operation: "listAllLocks", tenant: key.tenant, detail: tenant ?? "" } as const;
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
-    const answer = await api.listAllLocks(tenant, { after: page.after ?? "", limit: page.limit });
+    const answer = await api.listAllLocks({ tenant, after: page.after ?? "", limit: page.limit });
     if (answer.kind !== "listed") return answer;
     return pageReply(list, answer.locks.map(anyLockView), answer.next);
   },
@@ -72,18 +71,9 @@ export const lockHandlers: LockHandlers = {
     const lock = { namespace, name };
     const acting = { actor: key.keyId, ...credentialIn(tenant, callerOf(key)) };
     const answer = await api.breakLock({ ...acting, tenant, lock, fence: fence as Fence, reason });
-    switch (answer.kind) {
-      case "broken":
-        return { status: 200, body: { tenant, namespace, name, fence, released: true } };
-      case "superseded":
-        return { kind: "lock_superseded", fence: Number(answer.fence) };
-      case "free":
-        return { kind: "lock_not_found" };
-      case "unauthenticated":
-      case "unavailable":
-      case "unknown":
-        return answer;
-    }
+    if (answer.kind === "lock_superseded") return { kind: answer.kind, fence: Number(answer.fence) };
+    if (answer.kind !== "broken") return answer;
+    return { status: 200, body: { tenant, namespace, name, fence, released: true } };
   },
 };
 
@@ -93,8 +83,7 @@ function chosenTenant(key: ApiKeyRecord, named: string | undefined): TenantId | 
 }
 
 async function showOne({ api }: Service, tenant: TenantId, resource: string): Promise<Reply<"listLocks">> {
-  const answer = await api.inspectLock(tenant, resource);
-  if (answer.kind === "free") return { kind: "lock_not_found" };
+  const answer = await api.inspectLock({ tenant, resource });
   if (answer.kind !== "held") return answer;
   return { status: 200, body: { resource, ...heldView(answer) } };
 }
@@ -103,7 +92,7 @@ async function listPublic({ api }: Service, tenant: TenantId, query: PageQuery):
   const list = { operation: "listLocks", tenant } as const;
   const page = readPage(list, query);
   if (page.kind === "bad_cursor") return page.failure;
-  const answer = await api.listLocks(tenant, { after: page.after ?? "", limit: page.limit });
+  const answer = await api.listLocks({ tenant, after: page.after ?? "", limit: page.limit });
   if (answer.kind !== "listed") return answer;
   const items = answer.locks.map((held) => ({ resource: held.resource, ...heldView(held) }));
   return pageReply(list, items, answer.next);
@@ -114,32 +103,18 @@ function acquireReply(
   { resource, ttl_ms }: Asked<"acquireLock">["body"],
   answer: AcquireLockAnswer,
 ): Reply<"acquireLock"> {
-  switch (answer.kind) {
-    case "acquired": {
-      const { owner, token, fence } = answer;
-      const times = { ...expiryView(ttl_ms, answer), waited_ms: Math.round(answer.waitedMs) };
-      return { status: 200, body: { resource, owner, token, fence: Number(fence), ...times } };
-    }
-    case "busy": {
-      const { holder, waitedMs } = answer;
-      const held = holder === undefined ? {} : { holder: heldView(holder) };
-      return { kind: "lock_unavailable", resource, ...held, waitedMs: Math.round(waitedMs) };
-    }
-    case "token_used":
-      return { kind: "lock_token_used" };
-    case "tenant_stopped":
-    case "unauthenticated":
-    case "quota_reached":
-    case "unavailable":
-      return answer;
-    case "too_many_waiters":
-      return { kind: "overloaded", detail: "too many callers wait for locks here: repeat after Retry-After" };
-    case "cancelled":
-      // A server that stops ends the waits of callers who are still there.
-      return { kind: service.isDraining() ? "draining" : "request_cancelled" };
-    case "unknown":
-      return { ...answer, kind: "lock_outcome_unknown", resource };
+  if (answer.kind === "acquired") {
+    const { owner, token, fence } = answer;
+    const times = { ...expiryView(ttl_ms, answer), waited_ms: Math.round(answer.waitedMs) };
+    return { status: 200, body: { resource, owner, token, fence: Number(fence), ...times } };
   }
+  if (answer.kind === "lock_unavailable") {
+    const { kind, holder, waitedMs } = answer;
+    const held = holder === undefined ? {} : { holder: heldView(holder) };
+    return { kind, resource, ...held, waitedMs: Math.round(waitedMs) };
+  }
+  // A server that stops ends the waits of callers who are still there.
+  return answer.kind === "request_cancelled" && service.isDraining() ? { kind: "draining" } : answer;
 }
 
 function expiryView(ttlMs: number, grant: { readonly expiresAtMs: number; readonly expiresInMs: number }) {

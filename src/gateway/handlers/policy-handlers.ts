@@ -1,5 +1,6 @@
 // Policies over HTTP, for platform keys.
-import type { ChangePolicyAnswer, PolicyLayer, PolicyView } from "../../control/policies/policy-api.ts";
+
+import type { PolicyLayer, PolicyView } from "../../control/policies/policies.ts";
 import type { PolicyName } from "../../domain/policy.ts";
 import { type Policies, parseTenantId, platformTenant, type TenantId } from "../../domain/tenant.ts";
 import type { Handlers } from "../handler.ts";
@@ -10,9 +11,8 @@ export const policyHandlers: PolicyHandlers = {
   async getPolicies({ api }, { query }) {
     const scope = scopeOf(query.tenant);
     if (scope.kind === "unknown_tenant") return { kind: "tenant_not_found" };
-    const answer = await api.getPolicies(scope.tenant);
-    if (answer.kind === "policies") return { status: 200, body: policiesView(answer.view) };
-    return answer;
+    const answer = await api.getPolicies({ tenant: scope.tenant });
+    return answer.kind === "policies" ? { status: 200, body: policiesView(answer.view) } : answer;
   },
 
   async setPolicies({ api }, { body, key }) {
@@ -30,19 +30,16 @@ export const policyHandlers: PolicyHandlers = {
     const changes = Object.fromEntries(values) as { [Name in PolicyName]?: Policies[Name] };
     const answer =
       percent === undefined
-        ? await api.setPolicies(key.keyId, scope.tenant, changes)
-        : await api.rollOut(key.keyId, scope.tenant, { policies: changes, percent });
-    // Nothing is removed here.
-    return answer.kind === "rollout_not_found" ? { kind: "effect_unknown" } : changed(answer);
+        ? await api.setPolicies({ actor: key.keyId, tenant: scope.tenant, changes })
+        : await api.rollOut({ actor: key.keyId, tenant: scope.tenant, policies: changes, percent });
+    return answer.kind === "policies" ? { status: 200, body: policiesView(answer.view) } : answer;
   },
 
   async removeRollout({ api }, { query, key }) {
     const scope = scopeOf(query.tenant);
     if (scope.kind === "unknown_tenant") return { kind: "tenant_not_found" };
-    const answer = await api.removeRollout(key.keyId, scope.tenant);
-    if (answer.kind === "rollout_not_found") return answer;
-    // A canary does not keep its rollout from being removed.
-    return answer.kind === "canary_running" ? { kind: "effect_unknown" } : changedOwn(answer);
+    const answer = await api.removeRollout({ actor: key.keyId, tenant: scope.tenant });
+    return answer.kind === "policies" ? { status: 200, body: policiesView(answer.view) } : answer;
   },
 };
 
@@ -57,26 +54,6 @@ export function scopeOf(text: string | undefined): Scope {
   return tenant === undefined || tenant === platformTenant
     ? { kind: "unknown_tenant" }
     : { kind: "scope", tenant };
-}
-
-function changed(answer: Exclude<ChangePolicyAnswer, { kind: "rollout_not_found" }>) {
-  if (answer.kind === "canary_running") {
-    return { ...answer, detail: `canary ${answer.canary}` };
-  }
-  return changedOwn(answer);
-}
-
-function changedOwn(answer: Exclude<ChangePolicyAnswer, { kind: "rollout_not_found" | "canary_running" }>) {
-  switch (answer.kind) {
-    case "policies":
-      return { status: 200, body: policiesView(answer.view) } as const;
-    case "tenant_not_found":
-    case "version_conflict":
-      return { kind: answer.kind } as const;
-    case "unavailable":
-    case "unknown":
-      return answer;
-  }
 }
 
 function policiesView({ tenant, effective, process, platform, own }: PolicyView) {

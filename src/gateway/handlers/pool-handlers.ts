@@ -1,12 +1,6 @@
 // Pools and topics over HTTP.
 import { poolName } from "../../api/pool-schemas.ts";
-import type {
-  ChangePoolAnswer,
-  PoolChanges,
-  PoolInfo,
-  RemovedAnswer,
-  TopicInfo,
-} from "../../control/pools/pool-api.ts";
+import type { PoolChanges, PoolInfo, TopicInfo } from "../../control/pools/pools.ts";
 import { callerOf, type Failure, type Handlers } from "../handler.ts";
 import { pageReply } from "../page.ts";
 
@@ -18,16 +12,15 @@ type PoolHandlers = Pick<
 
 export const poolHandlers: PoolHandlers = {
   async listPools({ api }, { key: { tenant } }) {
-    const answer = await api.listPools(tenant);
+    const answer = await api.listPools({ tenant });
     if (answer.kind !== "listed") return answer;
     return pageReply({ operation: "listPools", tenant }, answer.pools.map(poolView), undefined);
   },
 
   async getPool({ api }, { params, key: { tenant } }) {
     if (!isName(params.id)) return { kind: "pool_not_found" };
-    const answer = await api.getPool(tenant, params.id);
-    if (answer.kind === "pool") return { status: 200, body: poolView(answer.pool) };
-    return answer.kind === "not_found" ? { kind: "pool_not_found" } : answer;
+    const answer = await api.getPool({ tenant, name: params.id });
+    return answer.kind === "pool" ? { status: 200, body: poolView(answer.pool) } : answer;
   },
 
   async setPool({ api }, { params, body, key }) {
@@ -37,8 +30,8 @@ export const poolHandlers: PoolHandlers = {
       ...(max_running === undefined ? {} : { maxRunning: max_running }),
       ...(topics === undefined ? {} : { topics }),
     };
-    const answer = await api.setPool(callerOf(key), params.id, limits);
-    return answer.kind === "not_found" ? { kind: "effect_unknown" } : changedPool(answer);
+    const answer = await api.setPool({ caller: callerOf(key), name: params.id, limits });
+    return answer.kind === "pool" ? { status: 200, body: poolView(answer.pool) } : answer;
   },
 
   async changePool({ api }, { params, body, key }) {
@@ -49,53 +42,56 @@ export const poolHandlers: PoolHandlers = {
       ...(topics === undefined ? {} : { topics: topics ?? undefined }),
       ...(draining === undefined ? {} : { draining: draining ? true : undefined }),
     };
-    const answer = await api.changePool(callerOf(key), params.id, changes);
-    return answer.kind === "not_found" ? { kind: "pool_not_found" } : changedPool(answer);
+    const answer = await api.changePool({ caller: callerOf(key), name: params.id, changes });
+    return answer.kind === "pool" ? { status: 200, body: poolView(answer.pool) } : answer;
   },
 
   async removePool({ api }, { params, key }) {
     if (!isName(params.id)) return { kind: "pool_not_found" };
-    const answer = await api.removePool(callerOf(key), params.id);
-    return answer.kind === "not_found" ? { kind: "pool_not_found" } : removed(answer);
+    const answer = await api.removePool({ caller: callerOf(key), name: params.id });
+    return answer.kind === "removed" ? { status: 204, body: undefined } : answer;
   },
 
   async drainPool({ api }, { params, body, key }) {
     if (!isName(params.id)) return { kind: "pool_not_found" };
     const draining = body.draining ? true : undefined;
-    const answer = await api.changePool(callerOf(key), params.id, { draining });
-    return answer.kind === "not_found" ? { kind: "pool_not_found" } : changedPool(answer);
+    const answer = await api.changePool({ caller: callerOf(key), name: params.id, changes: { draining } });
+    return answer.kind === "pool" ? { status: 200, body: poolView(answer.pool) } : answer;
   },
 
   async addPoolTopic({ api }, { params, key }) {
     if (!isName(params.id)) return badName("the pool's name");
     if (!isName(params.topic)) return badName("the topic");
-    const answer = await api.addPoolTopic(callerOf(key), params.id, params.topic);
-    return answer.kind === "not_found" ? { kind: "effect_unknown" } : changedPool(answer);
+    const answer = await api.addPoolTopic({ caller: callerOf(key), name: params.id, topic: params.topic });
+    return answer.kind === "pool" ? { status: 200, body: poolView(answer.pool) } : answer;
   },
 
   async removePoolTopic({ api }, { params, key }) {
     if (!isName(params.id) || !isName(params.topic)) return { kind: "pool_not_found" };
-    const answer = await api.removePoolTopic(callerOf(key), params.id, params.topic);
-    return answer.kind === "not_found" ? { kind: "pool_not_found" } : removed(answer);
+    const answer = await api.removePoolTopic({ caller: callerOf(key), name: params.id, topic: params.topic });
+    return answer.kind === "removed" ? { status: 204, body: undefined } : answer;
   },
 
   async listTopics({ api }, { key: { tenant } }) {
-    const answer = await api.listTopics(tenant);
+    const answer = await api.listTopics({ tenant });
     if (answer.kind !== "listed") return answer;
     return pageReply({ operation: "listTopics", tenant }, answer.topics.map(topicView), undefined);
   },
 
   async setTopic({ api }, { params, body, key }) {
     if (!isName(params.id)) return badName("the topic");
-    const answer = await api.setTopic(callerOf(key), params.id, body.max_running);
-    if (answer.kind === "topic") return { status: 200, body: topicView(answer.topic) };
-    return notChanged(answer);
+    const answer = await api.setTopic({
+      caller: callerOf(key),
+      name: params.id,
+      maxRunning: body.max_running,
+    });
+    return answer.kind === "topic" ? { status: 200, body: topicView(answer.topic) } : answer;
   },
 
   async removeTopic({ api }, { params, key }) {
     if (!isName(params.id)) return { kind: "topic_not_found" };
-    const answer = await api.removeTopic(callerOf(key), params.id);
-    return answer.kind === "not_found" ? { kind: "topic_not_found" } : removed(answer);
+    const answer = await api.removeTopic({ caller: callerOf(key), name: params.id });
+    return answer.kind === "removed" ? { status: 204, body: undefined } : answer;
   },
 };
 
@@ -108,37 +104,6 @@ function badName(what: string): Failure<"invalid_request"> {
     kind: "invalid_request",
     detail: `${what} may hold up to 128 letters, digits and . _ -, and begins with a letter or digit`,
   };
-}
-
-function changedPool(answer: Exclude<ChangePoolAnswer, { kind: "not_found" }>) {
-  if (answer.kind === "pool") return { status: 200, body: poolView(answer.pool) } as const;
-  return notChanged(answer);
-}
-
-function notChanged(answer: Exclude<ChangePoolAnswer, { kind: "not_found" } | { kind: "pool" }>) {
-  switch (answer.kind) {
-    case "too_many":
-      return { kind: "invalid_request", detail: answer.detail } as const;
-    case "version_conflict":
-      return { kind: "version_conflict" } as const;
-    case "unauthenticated":
-    case "unavailable":
-    case "unknown":
-      return answer;
-  }
-}
-
-function removed(answer: Exclude<RemovedAnswer, { kind: "not_found" }>) {
-  switch (answer.kind) {
-    case "removed":
-      return { status: 204, body: undefined } as const;
-    case "version_conflict":
-      return { kind: "version_conflict" } as const;
-    case "unauthenticated":
-    case "unavailable":
-    case "unknown":
-      return answer;
-  }
 }
 
 function poolView({ name, limits = {}, running, isDrained, workers }: PoolInfo) {

@@ -1,7 +1,7 @@
 // Runs over HTTP: reading, cancelling and deleting them.
 import type { z } from "zod";
 import type { explanation } from "../../api/explanation-schemas.ts";
-import type { CancelAnswer } from "../../control/control-api.ts";
+import type { CancelAnswer } from "../../control/engine/cancel-run.ts";
 import { parseRunId, type RunId } from "../../domain/run.ts";
 import { callerOf, type Handlers, readingTrouble } from "../handler.ts";
 import { pageReply, readPage } from "../page.ts";
@@ -28,12 +28,11 @@ export const runHandlers: RunHandlers = {
     const list = { operation: "listRunsOfWorkflow", tenant, detail: params.id } as const;
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
-    const answer = await api.listRuns(tenant, { ...listed(page), workflow: params.id });
+    const answer = await api.listRuns({ tenant, ...listed(page), workflow: params.id });
     if (answer.kind !== "listed") return answer;
     if (answer.runs.length === 0 && page.after === undefined) {
       // No run to show: either there is none yet, or there is no such workflow.
-      const found = await api.getWorkflow(tenant, params.id);
-      if (found.kind === "not_found") return { kind: "workflow_not_found" };
+      const found = await api.getWorkflow({ tenant, id: params.id });
       if (found.kind !== "workflow") return found;
     }
     return pageReply(list, answer.runs.map(runSummaryView), answer.next);
@@ -42,11 +41,13 @@ export const runHandlers: RunHandlers = {
   async cancelRunOfWorkflow({ api }, { params, body, key }) {
     const runId = parseRunId(params.run_id);
     if (runId === undefined) return unknownRun;
-    const found = await api.getRun(key.tenant, runId);
-    if (found.kind === "not_found") return unknownRun;
+    const found = await api.getRun({ tenant: key.tenant, runId });
+    if (found.kind === "run_not_found") return found;
     if (found.kind !== "run") return readingTrouble(found);
     if (found.run.header.workflow !== params.id) return unknownRun;
-    return cancelReply(await api.cancelRun(callerOf(key), runId, body.reason ?? withoutReason));
+    return cancelReply(
+      await api.cancelRun({ caller: callerOf(key), runId, reason: body.reason ?? withoutReason }),
+    );
   },
 
   async listRuns({ api }, { query, key: { tenant } }) {
@@ -54,7 +55,8 @@ export const runHandlers: RunHandlers = {
     const list = { operation: "listRuns", tenant, detail: `${status ?? ""} ${workflow_id ?? ""}` } as const;
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
-    const answer = await api.listRuns(tenant, {
+    const answer = await api.listRuns({
+      tenant,
       ...listed(page),
       ...(status === undefined ? {} : { status }),
       ...(workflow_id === undefined ? {} : { workflow: workflow_id }),
@@ -66,16 +68,14 @@ export const runHandlers: RunHandlers = {
   async getRun({ api }, { params, key }) {
     const runId = parseRunId(params.id);
     if (runId === undefined) return unknownRun;
-    const answer = await api.getRun(key.tenant, runId);
-    if (answer.kind === "run") return { status: 200, body: runView(answer.run) };
-    return answer.kind === "not_found" ? unknownRun : answer;
+    const answer = await api.getRun({ tenant: key.tenant, runId });
+    return answer.kind === "run" ? { status: 200, body: runView(answer.run) } : answer;
   },
 
   async explainRun({ api }, { params, key }) {
     const runId = parseRunId(params.id);
     if (runId === undefined) return unknownRun;
-    const answer = await api.explainRun(key.tenant, runId);
-    if (answer.kind === "not_found") return unknownRun;
+    const answer = await api.explainRun({ tenant: key.tenant, runId });
     if (answer.kind !== "explained") return answer;
     return { status: 200, body: answer.explanation as z.output<typeof explanation> };
   },
@@ -83,25 +83,16 @@ export const runHandlers: RunHandlers = {
   async deleteRun({ api }, { params, key }) {
     const runId = parseRunId(params.id);
     if (runId === undefined) return unknownRun;
-    const answer = await api.deleteRun(callerOf(key), runId);
-    switch (answer.kind) {
-      case "deleted":
-        return { status: 204, body: undefined };
-      case "not_found":
-        return unknownRun;
-      case "not_ended":
-        return { kind: "run_not_ended" };
-      case "unauthenticated":
-      case "unavailable":
-      case "unknown":
-        return answer;
-    }
+    const answer = await api.deleteRun({ caller: callerOf(key), runId });
+    return answer.kind === "deleted" ? { status: 204, body: undefined } : answer;
   },
 
   async cancelRun({ api }, { params, body, key }) {
     const runId = parseRunId(params.id);
     if (runId === undefined) return unknownRun;
-    return cancelReply(await api.cancelRun(callerOf(key), runId, body.reason ?? withoutReason));
+    return cancelReply(
+      await api.cancelRun({ caller: callerOf(key), runId, reason: body.reason ?? withoutReason }),
+    );
   },
 
   async readTimeline({ api }, { params, query, key: { tenant } }) {
@@ -110,11 +101,12 @@ export const runHandlers: RunHandlers = {
     const list = { operation: "readTimeline", tenant, detail: runId } as const;
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
-    const answer = await api.readTimeline(tenant, runId, {
+    const answer = await api.readTimeline({
+      tenant,
+      runId,
       after: Number(page.after ?? 0),
       limit: page.limit,
     });
-    if (answer.kind === "not_found") return unknownRun;
     if (answer.kind !== "timeline") return answer;
     const rows = rowsOfPage(answer.rows);
     const last = rows.at(-1)?.version;
@@ -129,8 +121,7 @@ export const runHandlers: RunHandlers = {
     const page = readPage(list, query);
     if (page.kind === "bad_cursor") return page.failure;
     const after = Number(page.after ?? 0);
-    const answer = await api.listItems(tenant, runId, params.step_id, { after, limit: page.limit });
-    if (answer.kind === "not_found") return answer.what === "run" ? unknownRun : { kind: "step_not_found" };
+    const answer = await api.listItems({ tenant, runId, step: params.step_id, after, limit: page.limit });
     if (answer.kind !== "items") return answer;
     const end = after + answer.ids.length;
     return pageReply(list, itemViews(answer.run, answer.ids), end < answer.total ? String(end) : undefined);
@@ -143,19 +134,9 @@ function listed({ after, limit }: { readonly after: string | undefined; readonly
 
 /** A repeated cancel finds the run cancelled: that is what was asked for. */
 function cancelReply(answer: CancelAnswer) {
-  switch (answer.kind) {
-    case "cancelling":
-      return { status: 204, body: undefined } as const;
-    case "already_ended":
-      if (answer.status === "cancelled") return { status: 204, body: undefined } as const;
-      return { kind: "run_ended", runStatus: answer.status } as const;
-    case "not_found":
-      return unknownRun;
-    case "unauthenticated":
-    case "unavailable":
-    case "unknown":
-      return answer;
-  }
+  const isCancelled =
+    answer.kind === "cancelling" || (answer.kind === "run_ended" && answer.runStatus === "cancelled");
+  return isCancelled ? ({ status: 204, body: undefined } as const) : answer;
 }
 
 /** One commit may have hundreds of events: a page ends early where it would take long to read and write. */

@@ -6,7 +6,7 @@ type ServerHandlers = Pick<Handlers, "lookUpKey" | "getStatus" | "openApi" | "li
 
 export const serverHandlers: ServerHandlers = {
   async lookUpKey({ api }, { params, key }) {
-    const answer = await api.lookUpKey(key.tenant, params.key);
+    const answer = await api.lookUpKey({ tenant: key.tenant, key: params.key });
     if (answer.kind !== "bound" && answer.kind !== "pending") return answer;
     const { kind: state, runId: run_id } = answer;
     const finalStatus = answer.kind === "bound" ? answer.finalStatus : undefined;

@@ -1,6 +1,6 @@
 // Starts a run over HTTP: reads the key, makes the fingerprint, and turns every answer into its status and fields.
 import type { StartAnswer } from "../../control/admission/start-run.ts";
-import type { DryRunAnswer } from "../../control/runs/run-api.ts";
+import type { DryRunAnswer } from "../../control/runs/dry-run.ts";
 import type { DryRunStep } from "../../domain/engine/dry-run.ts";
 import type { StepStatus } from "../../domain/engine/records.ts";
 import { fingerprinting, type JsonValue } from "../../domain/fingerprint.ts";

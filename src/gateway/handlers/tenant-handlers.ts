@@ -1,7 +1,7 @@
 // Tenants over HTTP, for platform keys.
 import type { z } from "zod";
 import type { tenantChangesBody } from "../../api/tenant-schemas.ts";
-import { processQuotas } from "../../control/tenants/quotas.ts";
+import { processQuotas } from "../../control/tenants/tenants.ts";
 import {
   parseTenantId,
   platformTenant,
@@ -39,66 +39,49 @@ export const tenantHandlers: TenantHandlers = {
     const { id, ...fields } = body;
     const tenant = customer(id);
     if (tenant === undefined) return { kind: "invalid_request", detail: "id: this name is reserved" };
-    const answer = await api.createTenant(key.keyId, tenant, compact(settingsOf(fields)));
-    if (answer.kind === "exists") return { kind: "tenant_exists" };
+    const answer = await api.createTenant({
+      actor: key.keyId,
+      tenant,
+      settings: compact(settingsOf(fields)),
+    });
     if (answer.kind !== "created") return answer;
-    const found = await api.getTenant(tenant);
+    const found = await api.getTenant({ tenant });
     if (found.kind === "tenant") {
       return { status: 201, body: tenantView(tenant, found, processQuotas(config)) };
     }
-    return found.kind === "not_found" ? { kind: "effect_unknown" } : found;
+    return found.kind === "tenant_not_found" ? { kind: "effect_unknown" } : found;
   },
 
   async getTenant({ api, config }, { params }) {
     const tenant = customer(params.id);
     if (tenant === undefined) return unknownTenant;
-    const answer = await api.getTenant(tenant);
-    if (answer.kind === "tenant") {
-      return { status: 200, body: tenantView(tenant, answer, processQuotas(config)) };
-    }
-    return answer.kind === "not_found" ? unknownTenant : answer;
+    const answer = await api.getTenant({ tenant });
+    if (answer.kind !== "tenant") return answer;
+    return { status: 200, body: tenantView(tenant, answer, processQuotas(config)) };
   },
 
   async changeTenant({ api, config }, { params, body, key }) {
     const tenant = customer(params.id);
     if (tenant === undefined) return unknownTenant;
     const { expected_version, ...fields } = body;
-    const answer = await api.changeTenant(key.keyId, tenant, settingsOf(fields), expected_version);
-    switch (answer.kind) {
-      case "saved": {
-        const found = await api.getTenant(tenant);
-        const used = found.kind === "tenant" ? found.used : undefined;
-        return {
-          status: 200,
-          body: tenantView(tenant, { record: answer.record, used }, processQuotas(config)),
-        };
-      }
-      case "version_conflict":
-        return answer;
-      case "not_found":
-        return unknownTenant;
-      case "unauthenticated":
-      case "unavailable":
-      case "unknown":
-        return answer;
-    }
+    const answer = await api.changeTenant({
+      actor: key.keyId,
+      tenant,
+      changes: settingsOf(fields),
+      expectedVersion: expected_version,
+    });
+    if (answer.kind !== "saved") return answer;
+    const found = await api.getTenant({ tenant });
+    const used = found.kind === "tenant" ? found.used : undefined;
+    const { record } = answer;
+    return { status: 200, body: tenantView(tenant, { record, used }, processQuotas(config)) };
   },
 
   async removeTenant({ api }, { params, key }) {
     const tenant = customer(params.id);
     if (tenant === undefined) return unknownTenant;
-    const answer = await api.removeTenant(key.keyId, tenant);
-    switch (answer.kind) {
-      case "removed":
-        return { status: 204, body: undefined };
-      case "active":
-        return { kind: "tenant_active", active: answer.active };
-      case "not_found":
-        return unknownTenant;
-      case "unavailable":
-      case "unknown":
-        return answer;
-    }
+    const answer = await api.removeTenant({ actor: key.keyId, tenant });
+    return answer.kind === "removed" ? { status: 204, body: undefined } : answer;
   },
 };
 

@@ -1,6 +1,18 @@
-// Who changes something, and for which key: what a write puts into its row and what the store compares.
+// Who asks, and for which key; and what is answered when the store did not answer.
+import type { Person } from "../domain/api-key.ts";
+import type { Decider } from "../domain/approval.ts";
 import type { TenantId } from "../domain/tenant.ts";
-import type { Caller, Trouble, WriteTrouble } from "./control-api.ts";
+
+/** Who asks: `credential` is the id of the key, `actor` what stands in records and rows. */
+export type Caller = {
+  readonly tenant: TenantId;
+  readonly actor: string;
+  readonly credential?: string;
+  /** Who is behind the key; without one only actors are compared. */
+  readonly person?: Person;
+  /** What an approval keeps of whoever decides it. */
+  readonly decider?: Decider;
+};
 
 /** A caller, or only a name: that acts for no key. */
 export type Acting = Caller | string;
@@ -17,6 +29,14 @@ export function credentialIn(tenant: TenantId, by: Acting): { readonly credentia
   if (typeof by === "string" || by.tenant !== tenant || by.credential === undefined) return {};
   return { credential: by.credential };
 }
+
+/** The store could not answer: `unknown` may have had its effect, `unavailable` had none. */
+export type Trouble =
+  | { readonly kind: "unavailable"; readonly cause: string }
+  | { readonly kind: "unknown"; readonly cause: string };
+
+/** A write that acts for a key finds at the store that the key was revoked: it had no effect. */
+export type WriteTrouble = Trouble | { readonly kind: "unauthenticated" };
 
 /** An answer without the effect asked for. Refusals that a flow cannot get are told as their own cause. */
 export function troubleOf(answer: { readonly kind: string; readonly cause?: string }): Trouble {

@@ -1,0 +1,178 @@
+// Workflows: saving them, checking a definition without saving it, reading and removing them.
+import { hash } from "node:crypto";
+import type { JsonValue } from "../../domain/fingerprint.ts";
+import type { QuotaReached, TenantId } from "../../domain/tenant.ts";
+import {
+  judgeDefinition,
+  newWorkflowId,
+  type SentDefinition,
+  type Verdict,
+} from "../../domain/workflow/judge.ts";
+import type { PlacedProblem } from "../../domain/workflow/yaml-text.ts";
+import type { DefinitionJudge, JudgeAnswer, Random } from "../../ports/ports.ts";
+import { ask } from "../ask-until-known.ts";
+import { type Caller, credentialIn, type Trouble, type WriteTrouble, writeTroubleOf } from "../caller.ts";
+import type { Engine } from "../engine/engine.ts";
+import type { WorkflowDocument } from "./definitions.ts";
+
+/** What a definition is refused for before anything is stored. */
+type NotValid = Exclude<JudgeAnswer, { readonly kind: "valid" }>;
+
+type SaveWorkflowAnswer =
+  | { readonly kind: "saved"; readonly id: string; readonly revision: number }
+  | NotValid
+  | QuotaReached
+  | WriteTrouble;
+
+/** The definition is stored once per content, and then the name that points to it, with a revision. */
+export async function saveWorkflow(
+  engine: Engine,
+  { caller, definition }: { readonly caller: Caller; readonly definition: SentDefinition },
+): Promise<SaveWorkflowAnswer> {
+  const { tenant, actor } = caller;
+  const credential = credentialIn(tenant, caller);
+  const verdict = await engine.judge.judge(tenant, definition);
+  if (verdict.kind !== "valid") return verdict;
+  const { id, text, hash: contentHash } = verdict;
+  const put = (collection: "workflow" | "definition", documentId: string, body: string, changeId: string) =>
+    ask(engine, "putDocument", { tenant, collection, id: documentId, body, changeId, actor, ...credential });
+  // The same content again changes nothing: the change is named by what it says.
+  const stored = await put("definition", contentHash, text, contentHash);
+  if (stored.kind === "quota_reached")
+    return { kind: stored.kind, quota: "definitions", limit: stored.quota };
+  if (stored.kind !== "saved") return writeTroubleOf(stored);
+  const saved = await put(
+    "workflow",
+    id,
+    JSON.stringify({ hash: contentHash }),
+    hash("sha256", `${id} ${contentHash}`),
+  );
+  engine.definitions.forgetCurrent(tenant, id);
+  if (saved.kind === "saved") return { kind: "saved", id, revision: saved.revision };
+  if (saved.kind === "quota_reached") return { kind: saved.kind, quota: "workflows", limit: saved.quota };
+  return writeTroubleOf(saved);
+}
+
+/** Judges definitions in the process itself: for programs and tests that bring their own store, and the simulator. */
+export function createJudgeHere(random: Random): DefinitionJudge {
+  const newId = () => newWorkflowId(random.token());
+  return {
+    judge: async (tenant, sent) => judgeDefinition(sent, { tenant, newId }),
+    close: async () => undefined,
+  };
+}
+
+type ValidateAnswer =
+  | {
+      readonly kind: "valid";
+      readonly steps: number;
+      /** Of the definition as it would be stored; absent when it has no id yet. */
+      readonly hash?: string;
+      /** What would fail only when a run gets there. */
+      readonly warnings: readonly PlacedProblem[];
+    }
+  | NotValid
+  /** Nothing was changed, whatever is not known. */
+  | { readonly kind: "store_unavailable"; readonly cause: string };
+
+/** Reads a definition as `saveWorkflow` would, and stores nothing; warns of workflows that do not exist yet. */
+export async function validateWorkflow(
+  engine: Engine,
+  { tenant, definition }: { readonly tenant: TenantId; readonly definition: SentDefinition },
+): Promise<ValidateAnswer> {
+  const verdict = await engine.judge.judge(tenant, definition);
+  if (verdict.kind !== "valid") return verdict;
+  const { runs, steps, hash: contentHash, isNamed } = verdict;
+  const warnings = await missingWorkflows(engine, tenant, runs);
+  if (warnings.kind !== "warnings") return { kind: "store_unavailable", cause: warnings.cause };
+  return { kind: "valid", steps, ...(isNamed ? { hash: contentHash } : {}), warnings: warnings.problems };
+}
+
+/** Each is a question to the store; a definition that names more is looked at as far as this. */
+const lookedUpMax = 50;
+
+async function missingWorkflows(
+  engine: Engine,
+  tenant: TenantId,
+  named: (Verdict & { readonly kind: "valid" })["runs"],
+): Promise<{ readonly kind: "warnings"; readonly problems: readonly PlacedProblem[] } | Trouble> {
+  const missing = new Set<string>();
+  for (const workflow of [...new Set(named.map((one) => one.workflow))].slice(0, lookedUpMax)) {
+    const answer = await ask(engine, "getDocument", { tenant, collection: "workflow", id: workflow });
+    if (answer.kind === "not_found") missing.add(workflow);
+    else if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
+  }
+  const problems = named.flatMap(({ workflow, ...position }) => {
+    if (!missing.has(workflow)) return [];
+    const message = `there is no workflow "${workflow}" yet; a run that gets here before there is one fails`;
+    return [{ ...position, message }];
+  });
+  return { kind: "warnings", problems };
+}
+
+export type WorkflowInfo = {
+  readonly id: string;
+  readonly revision: number;
+  readonly savedAtMs: number;
+  /** As it was sent. */
+  readonly definition: JsonValue;
+};
+
+export async function getWorkflow(
+  engine: Engine,
+  { tenant, id }: { readonly tenant: TenantId; readonly id: string },
+): Promise<
+  | { readonly kind: "workflow"; readonly workflow: WorkflowInfo }
+  | { readonly kind: "workflow_not_found" }
+  | Trouble
+> {
+  const answer = await ask(engine, "getDocument", { tenant, collection: "workflow", id });
+  if (answer.kind === "not_found") return { kind: "workflow_not_found" };
+  if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
+  const { body, revision, savedAtMs } = answer.document;
+  const definition = await readText(engine, tenant, (JSON.parse(body) as WorkflowDocument).hash);
+  if (definition.kind !== "text") return definition;
+  return { kind: "workflow", workflow: { id, revision, savedAtMs, definition: definition.value } };
+}
+
+export async function listWorkflows(
+  engine: Engine,
+  { tenant, ...page }: { readonly tenant: TenantId; readonly after: string; readonly limit: number },
+): Promise<{ readonly kind: "listed"; readonly workflows: readonly WorkflowInfo[] } | Trouble> {
+  const answer = await ask(engine, "listDocuments", { tenant, collection: "workflow", ...page });
+  if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
+  const workflows: WorkflowInfo[] = [];
+  for (const { id, body, revision, savedAtMs } of answer.documents) {
+    const definition = await readText(engine, tenant, (JSON.parse(body) as WorkflowDocument).hash);
+    if (definition.kind === "text") workflows.push({ id, revision, savedAtMs, definition: definition.value });
+    else if (definition.kind !== "workflow_not_found") return definition;
+  }
+  return { kind: "listed", workflows };
+}
+
+/** Runs that are pinned to its definition keep it. */
+export async function removeWorkflow(
+  engine: Engine,
+  { caller, id }: { readonly caller: Caller; readonly id: string },
+): Promise<{ readonly kind: "removed" } | { readonly kind: "workflow_not_found" } | WriteTrouble> {
+  const { tenant, actor } = caller;
+  const request = { tenant, collection: "workflow", id, actor, ...credentialIn(tenant, caller) } as const;
+  const answer = await ask(engine, "removeDocument", request);
+  engine.definitions.forgetCurrent(tenant, id);
+  if (answer.kind === "not_found") return { kind: "workflow_not_found" };
+  return answer.kind === "removed" ? { kind: "removed" } : writeTroubleOf(answer);
+}
+
+type Text =
+  | { readonly kind: "text"; readonly value: JsonValue }
+  | { readonly kind: "workflow_not_found" }
+  | Trouble;
+
+async function readText(engine: Engine, tenant: TenantId, contentHash: string): Promise<Text> {
+  const request = { tenant, collection: "definition", id: contentHash } as const;
+  const answer = await ask(engine, "getDocument", request);
+  if (answer.kind === "document")
+    return { kind: "text", value: JSON.parse(answer.document.body) as JsonValue };
+  if (answer.kind === "not_found") return { kind: "workflow_not_found" };
+  return { kind: answer.kind, cause: answer.cause };
+}
