@@ -3,8 +3,9 @@
 // With --node the stages run on that Node, or on every supported one, instead of the one that runs this.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { delimiter, dirname, join } from "node:path";
+import { delimiter, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { compileProduct } from "./setup/compile-product.mjs";
 import { ensureNode, NEWEST_NODE, NODE_VERSIONS } from "./setup/node-versions.mjs";
 import { runCommand } from "./setup/run-command.mjs";
 import { SetupError } from "./setup/setup-error.mjs";
@@ -12,7 +13,10 @@ import { SetupError } from "./setup/setup-error.mjs";
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const SERVER_VARIABLES = ["INTERLOCK_REDIS_SERVER", "INTERLOCK_NATS_SERVER", "INTERLOCK_PROMTOOL"];
 
-/** A stage is a list of tools that count as one test each, or paths whose test files vitest runs, perhaps on another Node. */
+/**
+ * A stage is a list of tools that count as one test each, or paths whose test files vitest runs, perhaps on another Node.
+ * Stages that start many servers as processes get them compiled (`startsServers`).
+ */
 const STAGES = {
   types: { tools: [["tsc", "--noEmit", "-p", "tsconfig.json"]] },
   lint: {
@@ -26,11 +30,11 @@ const STAGES = {
   conformance: { paths: ["test/conformance"], needsServers: true },
   faults: { paths: ["test/faults"], needsServers: true },
   simulation: { paths: ["test/simulation"] },
-  e2e: { paths: ["test/e2e"], needsServers: true },
+  e2e: { paths: ["test/e2e"], needsServers: true, startsServers: true },
   scaled: { paths: ["test/scaled"] },
   frozen: { paths: ["test/frozen"], needsServers: true },
-  drills: { paths: ["test/drills"], needsServers: true },
-  chaos: { paths: ["test/chaos"], needsServers: true },
+  drills: { paths: ["test/drills"], needsServers: true, startsServers: true },
+  chaos: { paths: ["test/chaos"], needsServers: true, startsServers: true },
   // From Node 22.13 on SQLite is Node's own: its conformance, the quick start, backups, and the package as users install it.
   "newest-node": {
     paths: [
@@ -39,6 +43,7 @@ const STAGES = {
       ...["start", "backup", "package"].map((name) => `test/e2e/${name}.test.ts`),
     ],
     needsServers: true,
+    startsServers: true,
     node: NEWEST_NODE,
   },
 };
@@ -107,12 +112,25 @@ async function runVitest(paths, env) {
   const args = ["run", ...paths, "--reporter=default", "--reporter=json", `--outputFile.json=${reportPath}`];
   try {
     const { exitCode, stopCode } = await runTool("vitest", args, env);
-    const counts = countTests(readReport(reportPath), exitCode);
+    const report = readReport(reportPath);
+    const counts = countTests(report, exitCode);
     for (const problem of counts.problems) console.log(`FAILED: ${problem}`);
+    failures.push(...counts.problems, ...failedTests(report));
     return { ...counts, stopped: stopCode !== null };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** Of all stages, for the end of the output: a log that is cut there still names what failed. */
+const failures = [];
+
+function failedTests(report) {
+  return (report?.testResults ?? []).flatMap(({ name, assertionResults }) =>
+    assertionResults
+      .filter(({ status }) => status === "failed")
+      .map(({ fullName }) => `${relative(ROOT, name)}: ${fullName}`),
+  );
 }
 
 function readReport(path) {
@@ -155,8 +173,17 @@ async function runStage({ name, node }) {
     );
     return { passed: 0, failed: 1, stopped: false };
   }
-  const env = node === undefined ? process.env : await environmentFor(node);
+  const base = node === undefined ? process.env : await environmentFor(node);
+  const env = stage.startsServers ? { ...base, COMPILED_PRODUCT: compiledProduct() } : base;
   return stage.tools ? runTools(stage.tools, env) : runVitest(stage.paths, env);
+}
+
+let compiled;
+
+/** Once per run, for all stages. */
+function compiledProduct() {
+  compiled ??= compileProduct(ROOT);
+  return compiled;
 }
 
 /** Programs and what they start find that Node first. */
@@ -171,6 +198,7 @@ function printSummary(totals) {
   console.log("\n== summary ==");
   row("stage", "passed", "failed", "seconds");
   for (const [name, { passed, failed, seconds }] of totals) row(name, passed, failed, seconds.toFixed(1));
+  if (failures.length > 0) console.log(["", "FAILED:", ...failures.map((name) => `  ${name}`)].join("\n"));
 }
 
 /** Runs the stages once and adds to the totals; false when a signal has stopped the run. */

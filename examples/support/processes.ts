@@ -86,8 +86,16 @@ export function startScript(
   file: string,
   launch: Omit<Launch, "program" | "args"> & { readonly args?: readonly string[] },
 ): Promise<Started> {
-  const args = ["--import", import.meta.resolve("tsx"), join(root, file), ...(launch.args ?? [])];
+  const args = [...scriptWords(file), ...(launch.args ?? [])];
   return start({ ...launch, program: process.execPath, args });
+}
+
+/** The server itself may have been compiled before, as for a test of all examples: it starts in a third of the time then. */
+function scriptWords(file: string): string[] {
+  const compiled = process.env.COMPILED_PRODUCT;
+  if (compiled !== undefined && file.startsWith("src/"))
+    return [join(compiled, file.replace(/^src\//, "").replace(/\.ts$/, ".js"))];
+  return ["--import", import.meta.resolve("tsx"), join(root, file)];
 }
 
 /** A server program: where `variable` says, in .servers/ of the checkout, or on the PATH. */

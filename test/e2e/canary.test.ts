@@ -91,10 +91,14 @@ async function loadUntilEnded(id: string, withinMs: number) {
       await admin.runs.wait(run_id);
     }
   });
-  while (!hasEnded(status.state) && performance.now() < endMs) {
-    await new Promise((resolve) => setTimeout(resolve, 250));
-    status = await platform.canaries.get(id);
-  }
+  const ended = expect.poll(
+    async () => {
+      status = await platform.canaries.get(id);
+      return hasEnded(status.state);
+    },
+    { timeout: withinMs, interval: 250 },
+  );
+  await ended.toBe(true);
   await Promise.all(lanes);
   return status;
 }

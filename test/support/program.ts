@@ -8,7 +8,7 @@ const root = dirname(dirname(import.meta.dirname));
 
 export type Program = {
   readonly process: ChildProcess;
-  /** Standard output and error so far, in the order in which they came. */
+  /** Standard output and error so far, in the order in which they came, without what a server logs because the machine is busy. */
   output(): string;
   /** Resolves when the output matches; fails, showing it, when the program ends or the deadline passes first. */
   shows(pattern: RegExp, withinMs?: number): Promise<RegExpExecArray>;
@@ -27,17 +27,20 @@ export type ProgramOptions = {
   readonly imports?: readonly string[];
 };
 
+/** Compiled once for a whole stage; a test file that is run alone starts programs from source. */
+const compiled = process.env.COMPILED_PRODUCT;
+
 /** `name` is a file of src/cli. */
 export function startProgram(name: string, options: ProgramOptions = {}): Program {
   const { args = [], settings = {}, cwd = root, imports = [] } = options;
   const named = Object.entries(settings).map(([setting, value]) => [`INTERLOCK_${setting}`, value]);
+  const [loaders, file] =
+    compiled === undefined
+      ? [[import.meta.resolve("tsx")], join(root, "src/cli", name)]
+      : [[], join(compiled, "cli", name.replace(/\.ts$/, ".js"))];
   const child = spawn(
     process.execPath,
-    [
-      ...[...imports, import.meta.resolve("tsx")].flatMap((each) => ["--import", each]),
-      join(root, "src/cli", name),
-      ...args,
-    ],
+    [...[...imports, ...loaders].flatMap((each) => ["--import", each]), file, ...args],
     { cwd, env: { ...plainEnvironment(), ...Object.fromEntries(named) }, stdio: ["ignore", "pipe", "pipe"] },
   );
   const program = watchChild(child, name);
@@ -61,6 +64,9 @@ function watchSecrets(
     secretWatch.inspectFolder(settings.DATA_DIRECTORY ?? join(cwd, ".interlock"));
   });
 }
+
+/** A warning that no test asks for, and that any server may log while others use the processor. */
+const busyMachine = /^\{"level":40,.*"msg":"the event loop was blocked"\}\n/gm;
 
 /** Any child process whose output is piped; `name` is for messages. */
 export function watchChild(child: ChildProcessByStdio<null, Readable, Readable>, name: string): Program {
@@ -88,7 +94,7 @@ export function watchChild(child: ChildProcessByStdio<null, Readable, Readable>,
   process.once("exit", killAtExit);
   return {
     process: child,
-    output: () => output,
+    output: () => output.replaceAll(busyMachine, ""),
     ended,
     shows: (pattern, withinMs = 30_000) =>
       new Promise((resolve, reject) => {
