@@ -160,7 +160,7 @@ async function openStore(config: Config, { log, onFatal }: StoreDependencies): P
   const clock = systemClock;
   switch (config["store.kind"]) {
     case "memory":
-      return createMemoryStore({ clock, settings });
+      return createMemoryStore({ clock, settings, log });
     case "sqlite": {
       const { openSqliteStore } = await import("./adapters/sqlite/sqlite-store.ts");
       return openSqliteStore({ directory: config["store.dataDirectory"], settings, clock, log, onFatal });

@@ -64,7 +64,7 @@ export class SqliteCore {
     this.#nowUs = Number((last as { readonly value: string }).value);
   }
 
-  /** The store's clock: the wall's, but never before the last time it stored. */
+  /** The time of the last batch, or the last that was stored. It never goes back. */
   get storeTimeMs(): number {
     return Math.floor(this.#nowUs / 1000);
   }
@@ -75,12 +75,12 @@ export class SqliteCore {
   }
 
   /** Answers the first calls, at least one: as many as one transaction takes. */
-  perform(calls: readonly Call[], wallMs: number): readonly Reply[] {
+  perform(calls: readonly Call[], nowMs: number): readonly Reply[] {
     if (this.#broken !== undefined) {
       const cause = this.#broken.message;
       return calls.map(() => ({ kind: "unavailable", cause }));
     }
-    this.#nowUs = Math.max(this.#nowUs, Math.floor(wallMs * 1000));
+    this.#nowUs = Math.max(this.#nowUs, Math.floor(nowMs * 1000));
     return this.#transact(calls);
   }
 

@@ -12,6 +12,7 @@ import {
   type StoreSettings,
   storeFrom,
 } from "../../ports/store.ts";
+import { createStoreClock, type StoreClock } from "../system/store-clock.ts";
 import { startThread } from "../system/system.ts";
 import { messageOf } from "./driver.ts";
 import type { Call, Reply } from "./sqlite-core.ts";
@@ -44,12 +45,12 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   thread.on("message", (message: FromThread) => {
     if (message.kind === "log") log[message.level](message.message, message.fields);
   });
-  const storeTimeMs = await opened(thread);
+  const storedMs = await opened(thread);
   const send = (message: ToThread) => thread.postMessage(message);
   const queue = new CallQueue({
     clock,
-    storeTimeMs,
-    handOver: (calls, wallMs) => send({ kind: "perform", calls, wallMs }),
+    storeClock: createStoreClock({ clock, storedMs, log }),
+    handOver: (calls, nowMs) => send({ kind: "perform", calls, nowMs }),
   });
   let end: "none" | "broken" | "closed" = "none";
   const fail = ({ code, detail }: SentError) => {
@@ -65,7 +66,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   thread.on("message", (message: FromThread) => {
     if (message.kind === "broken") fail(message.error);
     if (message.kind !== "replies") return;
-    queue.answered(message.replies, message.storeTimeMs);
+    queue.answered(message.replies);
     if (message.broken !== undefined) fail(message.broken);
   });
   const exited = new Promise<void>((resolve) => {
@@ -110,10 +111,9 @@ function opened(thread: Worker): Promise<number> {
 
 type CallQueueOptions = {
   readonly clock: Clock;
-  /** The store's time when it was opened. */
-  readonly storeTimeMs: number;
+  readonly storeClock: StoreClock;
   /** Gives a batch to the database; the answers come back through `answered`. */
-  readonly handOver: (calls: readonly Call[], wallMs: number) => void;
+  readonly handOver: (calls: readonly Call[], nowMs: number) => void;
 };
 
 type Entry = {
@@ -137,14 +137,12 @@ export class CallQueue {
   readonly #options: CallQueueOptions;
   #waiting: Entry[] = [];
   #handedOver: Entry[] = [];
-  #storeTimeMs: number;
   #isScheduled = false;
   #refusal: string | undefined;
   #whenEmpty: (() => void) | undefined;
 
   constructor(options: CallQueueOptions) {
     this.#options = options;
-    this.#storeTimeMs = options.storeTimeMs;
   }
 
   readonly execute: Execute = <Name extends OperationName>(
@@ -152,8 +150,8 @@ export class CallQueue {
     request: RequestOf<Name>,
     options: { readonly deadlineMs: number; readonly notAfterMs?: number },
   ) => {
-    const { clock } = this.#options;
-    const nowMs = Math.max(this.#storeTimeMs, Math.floor(clock.wallMs()));
+    const { clock, storeClock } = this.#options;
+    const nowMs = Math.floor(storeClock.nowMs());
     const call: Call = { name, request, notAfterMs: options.notAfterMs ?? nowMs + options.deadlineMs };
     const answer = new Promise<Answer<OperationName>>((resolve, reject) => {
       const refusal = this.#refusal ?? (this.#waiting.length >= waitingCallsMax ? "overloaded" : undefined);
@@ -170,8 +168,7 @@ export class CallQueue {
   };
 
   /** The answers to the calls handed over longest ago. */
-  answered(replies: readonly Reply[], storeTimeMs: number): void {
-    this.#storeTimeMs = Math.max(this.#storeTimeMs, storeTimeMs);
+  answered(replies: readonly Reply[]): void {
     const entries = this.#handedOver.splice(0, replies.length);
     entries.forEach((entry, index) => {
       settle(entry, replies[index] as Reply);
@@ -225,10 +222,10 @@ export class CallQueue {
     }
     for (const entry of batch) entry.state = "handed_over";
     this.#handedOver.push(...batch);
-    const { clock, handOver } = this.#options;
+    const { storeClock, handOver } = this.#options;
     const calls = batch.map((entry) => entry.call);
     try {
-      handOver(calls, clock.wallMs());
+      handOver(calls, storeClock.nowMs());
     } catch (error) {
       // A request holds something that cannot be sent to a thread, such as a function: nothing was sent.
       this.#handedOver.length -= batch.length;

@@ -16,7 +16,7 @@ export type ThreadData = {
 };
 
 export type ToThread =
-  | { readonly kind: "perform"; readonly calls: readonly Call[]; readonly wallMs: number }
+  | { readonly kind: "perform"; readonly calls: readonly Call[]; readonly nowMs: number }
   | { readonly kind: "close" };
 
 /** What is left of an InterlockError on its way between threads. */
@@ -28,7 +28,6 @@ export type FromThread =
   | {
       readonly kind: "replies";
       readonly replies: readonly Reply[];
-      readonly storeTimeMs: number;
       /** Why these are the last answers. */
       readonly broken: SentError | undefined;
     }
@@ -76,9 +75,9 @@ function handle(
     return;
   }
   for (let rest = message.calls; rest.length > 0; ) {
-    const replies = core.perform(rest, message.wallMs);
-    const { storeTimeMs, broken } = core;
-    send({ kind: "replies", replies, storeTimeMs, broken: broken && sentError(broken) });
+    const replies = core.perform(rest, message.nowMs);
+    const { broken } = core;
+    send({ kind: "replies", replies, broken: broken && sentError(broken) });
     rest = rest.slice(replies.length);
     core.maintain();
     if (broken === undefined && core.broken !== undefined)
