@@ -7,6 +7,7 @@ import { MemoryMetrics } from "./adapters/memory-metrics.ts";
 import { createMemoryStore } from "./adapters/memory-store.ts";
 import type { PrometheusMetrics } from "./adapters/prometheus-metrics.ts";
 import type { Copy, Restored, RestoreOptions } from "./adapters/sqlite/backup.ts";
+import type { FoundData } from "./adapters/sqlite/sqlite-store.ts";
 import { openAnchorsFile } from "./adapters/system/anchors-file.ts";
 import { systemClock, systemInstance, systemRandom } from "./adapters/system/system.ts";
 import { createSystemLog } from "./adapters/system/system-log.ts";
@@ -273,8 +274,12 @@ function forgetAnchors(directory: string): void {
   rmSync(join(directory, anchorsFileName), { force: true });
 }
 
-/** The embedded data as one file. The server that owns it must be stopped: while it runs, all three answer `store_in_use`. */
+/** The embedded data as one file. To copy, replace or remove it its server must be stopped: `store_in_use` otherwise. */
 export const embeddedData = {
+  async find(directory: string): Promise<FoundData> {
+    const { findData } = await import("./adapters/sqlite/sqlite-store.ts");
+    return findData(directory);
+  },
   async backUp(directory: string, target: string): Promise<Copy> {
     const { backUpDatabase } = await import("./adapters/sqlite/backup.ts");
     return backUpDatabase(directory, target);

@@ -331,6 +331,11 @@ export const errors = {
     "the store was written by a newer version",
     "Start the version that wrote it, or a later one.",
   ),
+  store_missing: lasting(
+    500,
+    "the data is gone, and the keys to it are still there",
+    "Bring the database file back, or restore a backup. To start with nothing on purpose: npm start -- --fresh, or move the keys file away.",
+  ),
   store_corrupt: lasting(
     500,
     "the store's data cannot be read",

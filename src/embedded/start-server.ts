@@ -8,6 +8,7 @@ import {
   type ControlPlaneOptions,
   createControlPlane,
   createShownMetrics,
+  embeddedData,
 } from "../control-plane.ts";
 import type { KeyRole } from "../domain/api-key.ts";
 import { platformTenant, type TenantId } from "../domain/tenant.ts";
@@ -17,6 +18,8 @@ import { type ConfigSources, loadConfig, product } from "../load-config.ts";
 import type { Log, Metrics } from "../ports/ports.ts";
 import {
   type Keys,
+  keyPaths,
+  readFileIfThere,
   readKeys,
   readOwnerNote,
   removeOwnerNote,
@@ -51,6 +54,7 @@ export type ServerOptions = ConfigSources &
 export async function startServer(options: ServerOptions): Promise<Server> {
   const { config } = loadConfig(options);
   const directory = config["store.kind"] === "sqlite" ? config["store.dataDirectory"] : undefined;
+  if (directory !== undefined) await refuseLostData(directory);
   const shown = await createShownMetrics(config);
   const metrics = options.watchMetrics === undefined ? shown : both(shown, options.watchMetrics);
   const plane = await whoHasIt(config["store.dataDirectory"], () =>
@@ -84,6 +88,15 @@ export async function startServer(options: ServerOptions): Promise<Server> {
     await plane.close();
     throw error;
   }
+}
+
+/** Keys are written after the data that they belong to: where it is not, something has taken it away. */
+async function refuseLostData(directory: string): Promise<void> {
+  const { keysFile } = keyPaths(directory);
+  const { file, state } = await embeddedData.find(directory);
+  if (state === "there" || readFileIfThere(keysFile) === undefined) return;
+  const lost = state === "absent" ? "does not exist" : "is empty";
+  throw new InterlockError("store_missing", `${file} ${lost}, but ${keysFile} has the keys to it`);
 }
 
 function both(first: Metrics, second: Metrics): Metrics {

@@ -1,6 +1,6 @@
 // npm start as a user meets it: the demonstration, the printed commands, restarts, taken ports, lost keys and the stop.
 import { execFile } from "node:child_process";
-import { mkdtempSync, readFileSync, realpathSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -154,6 +154,23 @@ test("--fresh starts empty, a lost keys.json is said, and --new-keys makes new o
   expect(await fresh.ended, fresh.output()).toBe(0);
   expect(runOf(fresh.output(), 1)?.[1]).not.toBe(runOf(first.output(), 1)?.[1]);
   expect(fresh.output()).toContain("New API keys, shown only this once");
+});
+
+test("data that is gone while its keys are still there is not replaced by an empty store, unless that is asked for", async () => {
+  const first = start(["--once"]);
+  expect(await first.ended, first.output()).toBe(0);
+  const empty = () => writeFileSync(dataFile("interlock.db"), "");
+  for (const lose of [() => rmSync(dataFile("interlock.db")), empty]) {
+    lose();
+    const refused = start(["--once"]);
+    expect(await refused.ended, refused.output()).toBe(1);
+    expect(refused.output()).toContain("store_missing");
+    for (const name of ["interlock.db", "keys.json"]) expect(refused.output()).toContain(join(".interlock", name));
+    expect(refused.output()).toContain("--fresh");
+  }
+  expect(statSync(dataFile("interlock.db")).size, "the refusal leaves all as it is").toBe(0);
+  const fresh = start(["--once", "--fresh"]);
+  expect(await fresh.ended, fresh.output()).toBe(0);
 });
 
 test("the plain server prints one line and shows its metrics; a stop lets a waiting poll answer", async () => {

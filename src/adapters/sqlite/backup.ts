@@ -11,10 +11,11 @@ import {
   rmSync,
   statSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { InterlockError } from "../../errors.ts";
 import { type Database, loadDriver, type OpenDatabase } from "./driver.ts";
 import { explained, inspect, openForWriting } from "./open-database.ts";
+import { databaseFile } from "./sqlite-store.ts";
 
 export type Copy = { readonly file: string; readonly bytes: number; readonly schemaVersion: number };
 
@@ -23,11 +24,9 @@ export type Restored = Copy & {
   readonly before?: string;
 };
 
-const fileIn = (directory: string): string => join(directory, "interlock.db");
-
 /** The copy is whole and checked before it gets its name. The data itself stays as it is, also when a migration is due. */
 export async function backUpDatabase(directory: string, target: string): Promise<Copy> {
-  const file = fileIn(directory);
+  const file = databaseFile(directory);
   const open = await loadDriver();
   if (!exists(file)) throw new InterlockError("data_left_alone", `there is no data in ${directory}`);
   if (exists(target)) throw new InterlockError("data_left_alone", `${target} exists: choose another name`);
@@ -67,7 +66,7 @@ export async function restoreDatabase(
   directory: string,
   { existing }: RestoreOptions,
 ): Promise<Restored> {
-  const file = fileIn(directory);
+  const file = databaseFile(directory);
   const open = await loadDriver();
   if (!exists(source)) throw new InterlockError("data_left_alone", `there is no file ${source}`);
   if (exists(`${source}-wal`)) {
@@ -127,7 +126,7 @@ function replaceWith(open: OpenDatabase, file: string, copy: string): string | u
 
 /** Removes the data and what a restore has kept of it; does nothing when there is none. */
 export async function removeDatabase(directory: string): Promise<void> {
-  const file = fileIn(directory);
+  const file = databaseFile(directory);
   if (!exists(file)) return;
   const owned = own(await loadDriver(), file);
   for (const end of ["-wal", "-shm", ".before-restore", ".before-restore-wal", ""]) {

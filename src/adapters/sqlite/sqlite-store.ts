@@ -1,4 +1,5 @@
 // The embedded store: one SQLite file, owned by one process, written by a thread of its own that takes the calls from a queue.
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { InterlockError } from "../../errors.ts";
@@ -34,13 +35,25 @@ export type SqliteStoreOptions = {
   readonly operationsModule?: URL;
 };
 
+export const databaseFile = (directory: string): string => join(directory, "interlock.db");
+
+export type FoundData = { readonly file: string; readonly state: "there" | "empty" | "absent" };
+
+export function findData(directory: string): FoundData {
+  const file = databaseFile(directory);
+  // After a kill all there is may still be in the log.
+  const [own, log] = [file, `${file}-wal`].map((path) => statSync(path, { throwIfNoEntry: false })?.size);
+  if ((own ?? 0) + (log ?? 0) > 0) return { file, state: "there" };
+  return { file, state: own === undefined ? "absent" : "empty" };
+}
+
 /**
  * A thread, because fsync must not stall HTTP and lock renewals. It costs 2 % of the throughput and 0.06 ms per single call;
  * the event loop is late by 5 ms instead of 12 ms (p99, 100 admissions in flight; ADR 7).
  */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { clock, log } = options;
-  const file = join(options.directory, "interlock.db");
+  const file = databaseFile(options.directory);
   const thread = startStore(options, file);
   thread.on("message", (message: FromThread) => {
     if (message.kind === "log") log[message.level](message.message, message.fields);
