@@ -137,6 +137,7 @@ export const job = z
     run_id: z.string(),
     step_id: z.string(),
     attempt: z.number(),
+    iteration: z.number().exactOptional(),
     topic: z.string(),
     state: z.enum(jobStates),
     created_at: time,
@@ -153,7 +154,14 @@ export const claimedJob = z
     job_id: z.string(),
     run_id: z.string(),
     step_id: z.string(),
-    attempt: z.number(),
+    attempt: z.number().meta({
+      description: "Counts from 1 in every iteration of a loop; the number in job_id goes on counting.",
+    }),
+    iteration: z.number().exactOptional().meta({ description: "Of the loop that the step is in." }),
+    idempotency_key: z.string().exactOptional().meta({
+      description:
+        "The same for every attempt at this piece of work: give it to what has the effect. `<run>:<step>`, and from a loop's second iteration on `#` and the iteration.",
+    }),
     topic: z.string(),
     claim_token: z.string().meta({ description: "Proof of the claim: heartbeats and results carry it." }),
     fence: z.number().meta({ description: "Grows with every claim: guard your own writes with it." }),

@@ -47,6 +47,23 @@ export type ClaimTerms = {
   readonly pool?: string;
 };
 
+/** Where in its loops a step is; absent outside of loops. */
+export type Turn = {
+  /** The iterations of the loops around the step, the outermost first: `2`, or `1.3` in a loop of a loop. */
+  readonly path: string;
+  /** Attempts at the step in earlier iterations: the number in a job's id goes on counting. */
+  readonly attemptsBefore: number;
+};
+
+/**
+ * The same for every attempt at one piece of work: whatever has an effect recognises a second attempt by it. Without the
+ * iterations while all are the first, as older versions had it: an attempt may be repeated by a newer one.
+ */
+export function workKeyOf({ runId, step, turn }: Pick<Job, "runId" | "step" | "turn">): string {
+  const isFirst = turn === undefined || /^1(\.1)*$/.test(turn.path);
+  return isFirst ? `${runId}:${step}` : `${runId}:${step}#${turn.path}`;
+}
+
 /** A job that a run enqueues. */
 export type JobSpec = {
   readonly jobId: JobId;
@@ -59,6 +76,7 @@ export type JobSpec = {
   readonly requires?: string;
   /** The step's deadline, shown to the worker; the run's own timer enforces it. */
   readonly deadlineAtMs?: number;
+  readonly turn?: Turn;
   /** The run's, for the worker (W3C trace context). */
   readonly traceparent?: string;
   /** Born claimed: the process that puts the job up already has a worker waiting for it. */
@@ -93,7 +111,7 @@ export type Job = Omit<JobSpec, "claim" | "held"> & {
 
 /** A job as it is enqueued. Field by field: spreading all but one took five times as long, and every step of every run passes here. */
 export function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job {
-  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs, traceparent } = spec;
+  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs, turn, traceparent } = spec;
   const job: Job = {
     jobId,
     step,
@@ -107,7 +125,8 @@ export function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job 
   };
   const required = requires === undefined ? job : { ...job, requires };
   const limited = deadlineAtMs === undefined ? required : { ...required, deadlineAtMs };
-  return traceparent === undefined ? limited : { ...limited, traceparent };
+  const turned = turn === undefined ? limited : { ...limited, turn };
+  return traceparent === undefined ? turned : { ...turned, traceparent };
 }
 
 /** What a hint carries to those who may have a worker for the job. */

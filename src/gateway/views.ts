@@ -11,7 +11,7 @@ import { inputRecordKey } from "../domain/engine/keys.ts";
 import { formatTime } from "../domain/engine/rfc3339.ts";
 import { describeHeader, describeRun, describer } from "../domain/engine/views.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
-import type { Job } from "../domain/job.ts";
+import { type Job, workKeyOf } from "../domain/job.ts";
 import type { RunHeader } from "../domain/run.ts";
 import {
   type Quotas,
@@ -72,6 +72,12 @@ export function timelineViews(row: {
   }));
 }
 
+/** In a loop attempts count per iteration, which the number in a job's id does not. */
+function attemptView({ attempt, turn }: Job) {
+  if (turn === undefined) return { attempt };
+  return { attempt: attempt - turn.attemptsBefore, iteration: Number(turn.path.split(".").at(-1)) };
+}
+
 /** The claim token is left out: whoever knows it may report. */
 export function jobView(job: Job): View<typeof schemas.job> {
   const { claim, progress } = job;
@@ -79,7 +85,7 @@ export function jobView(job: Job): View<typeof schemas.job> {
     job_id: job.jobId,
     run_id: job.runId,
     step_id: job.step,
-    attempt: job.attempt,
+    ...attemptView(job),
     topic: job.topic,
     state: job.state,
     created_at: formatTime(job.createdAtMs),
@@ -102,7 +108,8 @@ export function claimedJobView(claimed: ClaimedJob): View<typeof schemas.claimed
     job_id: job.jobId,
     run_id: job.runId,
     step_id: job.step,
-    attempt: job.attempt,
+    ...attemptView(job),
+    idempotency_key: workKeyOf(job),
     topic: job.topic,
     claim_token: token,
     fence: Number(fence),

@@ -165,7 +165,8 @@ test("data that is gone while its keys are still there is not replaced by an emp
     const refused = start(["--once"]);
     expect(await refused.ended, refused.output()).toBe(1);
     expect(refused.output()).toContain("store_missing");
-    for (const name of ["interlock.db", "keys.json"]) expect(refused.output()).toContain(join(".interlock", name));
+    for (const name of ["interlock.db", "keys.json"])
+      expect(refused.output()).toContain(join(".interlock", name));
     expect(refused.output()).toContain("--fresh");
   }
   expect(statSync(dataFile("interlock.db")).size, "the refusal leaves all as it is").toBe(0);

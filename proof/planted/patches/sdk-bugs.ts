@@ -6,6 +6,18 @@ const call = "src/sdk/call.ts";
 
 export const plantedSdkBugs: readonly TextPatch[] = [
   {
+    name: "one-key-for-all-iterations",
+    what: "every iteration of a loop has the same idempotency key: a provider makes one charge for three invoices",
+    edits: [
+      {
+        file: "src/domain/job.ts",
+        find: "return isFirst ?",
+        replace: "return isFirst || true ?",
+      },
+    ],
+    tests: ["test/unit/sdk-loops.test.ts"],
+  },
+  {
     name: "sdk-new-key-each-try",
     what: "every try of a start has an idempotency key of its own: a lost answer makes two runs",
     edits: [

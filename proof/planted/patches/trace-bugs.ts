@@ -23,9 +23,9 @@ export const plantedTraceBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/job-format.ts",
-        find: "const details = { step, attempt, requires, deadlineAtMs, traceparent };",
+        find: "const details = { step, attempt, requires, deadlineAtMs, turn, traceparent };",
         replace:
-          "const details = { step, attempt, requires, deadlineAtMs, traceparent: traceparent && undefined };",
+          "const details = { step, attempt, requires, deadlineAtMs, turn, traceparent: traceparent && undefined };",
       },
     ],
     tests: [whole],

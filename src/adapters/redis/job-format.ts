@@ -20,8 +20,8 @@ import { jsonWord, spaceInWord, textOfWord, wholeMs } from "./script-call.ts";
 
 /** What a job's text ends with, after the words that change: `<topic> <spec> <input key>`. */
 export function jobTail(job: JobSpec): string {
-  const { step, attempt, topic, inputKey, requires, deadlineAtMs, traceparent } = job;
-  const details = { step, attempt, requires, deadlineAtMs, traceparent };
+  const { step, attempt, topic, inputKey, requires, deadlineAtMs, turn, traceparent } = job;
+  const details = { step, attempt, requires, deadlineAtMs, turn, traceparent };
   const spec = JSON.stringify(details).replaceAll(" ", spaceInWord);
   return `${encode(topic)} ${spec} ${inputKey}`;
 }
@@ -125,7 +125,7 @@ export function parseClaims(flat: readonly (string | number)[]): ClaimGrant[] {
   }));
 }
 
-type Spec = Pick<JobSpec, "step" | "attempt" | "requires" | "deadlineAtMs" | "traceparent">;
+type Spec = Pick<JobSpec, "step" | "attempt" | "requires" | "deadlineAtMs" | "turn" | "traceparent">;
 
 const jobPattern = new RegExp(`^${"([^ ]+) ".repeat(12)}([^]*)$`);
 

@@ -118,7 +118,11 @@ function beginChild(draft: Draft, { step: id, fresh }: WorkItem & { readonly kin
   const step = stepNamed(draft.compiled, id);
   const before = fresh ? (draft.steps.get(id) ?? untouched) : stepOf(draft, id);
   if (step !== undefined && before !== undefined)
-    beginStep(draft, step, { ...untouched, attempt: before.attempt });
+    beginStep(draft, step, {
+      ...untouched,
+      attempt: before.attempt,
+      ...(before.turn === undefined ? {} : { turn: before.turn }),
+    });
 }
 
 function tellDependents(draft: Draft, item: WorkItem & { readonly kind: "tell" }): void {

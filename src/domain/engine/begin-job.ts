@@ -44,6 +44,7 @@ export function enqueueJob(draft: Draft, { step, record }: StepInHand): void {
     inputKey: hasOwnInput({ step, record }) ? inputKeyOf({ step, record }) : inputRecordKey,
     ...(step.requires === undefined ? {} : { requires: JSON.stringify(step.requires) }),
     ...(step.timeoutMs === undefined ? {} : { deadlineAtMs: draft.nowMs + step.timeoutMs }),
+    ...(record.turn === undefined ? {} : { turn: record.turn }),
     ...(draft.run.traceparent === undefined ? {} : { traceparent: draft.run.traceparent }),
     ...(isHeld(draft, step.topic) ? { held: true as const } : {}),
   };

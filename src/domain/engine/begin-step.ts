@@ -18,7 +18,7 @@ import { bodyOf, type Draft, putPayload } from "./draft.ts";
 import { missToBegin } from "./foresee.ts";
 import { approvalIdOf, approvalKey, factsRecordKey, inputRecordKey, stepTimer } from "./keys.ts";
 import { readFacts, type StepRecord } from "./records.ts";
-import { enclosingScopeOf, expressionsOf, hasSteps, holds, readsRunInput } from "./scope.ts";
+import { enclosingScopeOf, expressionsOf, hasSteps, holds, inTurn, readsRunInput } from "./scope.ts";
 import { type Beginning, failToBegin, lasting, skip, wait } from "./settle-step.ts";
 import { beginSubworkflow, hasAllForChild } from "./subworkflow.ts";
 
@@ -30,7 +30,8 @@ export function beginStep(draft: Draft, step: CompiledStep, before: StepRecord):
     missToBegin(draft, step);
     return;
   }
-  const record: StepRecord = { ...lasting(before), startedAtMs: draft.nowMs };
+  const begun = step.repeats ? inTurn(draft, step, before) : before;
+  const record: StepRecord = { ...lasting(begun), startedAtMs: draft.nowMs };
   const beginning = { step, record, enclosing };
   if (step.condition !== undefined && step.type !== "condition" && step.type !== "switch") {
     const verdict = holds(draft, step.condition, enclosing);

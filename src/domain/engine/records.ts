@@ -3,6 +3,7 @@
 import type { Person } from "../api-key.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
+import type { Turn } from "../job.ts";
 import type { RunId, RunStatus, TerminalStatus } from "../run.ts";
 
 export const stepStatuses = [
@@ -67,6 +68,8 @@ export type StepRecord = {
   readonly children?: Children;
   /** For `switch`: the step that begins, or empty. */
   readonly chosen?: string;
+  /** In a loop. */
+  readonly turn?: Turn;
   /** For `loop`. */
   readonly iteration?: number;
   readonly lastOutputKey?: string;

@@ -55,6 +55,14 @@ export function loopTurn(
   return { loop: { iteration: iteration ?? record.iteration ?? 0, last_output: outputAt(draft, key) } };
 }
 
+/** The record of a step that begins in a loop, with its turn. Begun again in the same iterations, it keeps the one it has. */
+export function inTurn(draft: Draft, step: CompiledStep, before: StepRecord): StepRecord {
+  const loop = enclosingLoop(draft, step);
+  const { turn, iteration = 1 } = (loop === undefined ? undefined : stepOf(draft, loop.id)) ?? {};
+  const path = turn === undefined ? String(iteration) : `${turn.path}.${iteration}`;
+  return before.turn?.path === path ? before : { ...before, turn: { path, attemptsBefore: before.attempt } };
+}
+
 function enclosingLoop({ compiled }: Draft, step: CompiledStep): CompiledStep | undefined {
   let name = step.controller;
   while (name !== undefined) {

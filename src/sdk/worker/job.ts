@@ -10,11 +10,14 @@ export type Job<Input = unknown> = {
   readonly id: string;
   readonly runId: string;
   readonly step: string;
+  /** Counts from 1 in every iteration of a loop. */
   readonly attempt: number;
+  /** Of the loop that the step is in, from 1 on. */
+  readonly iteration: number | undefined;
   readonly topic: string;
   readonly input: Input;
   /**
-   * `<run>:<step>`: the same for every attempt. Give it to whatever makes the side effect (a payment, a mail), so that a
+   * `<run>:<step>`, and in a loop from the second iteration on `<run>:<step>#<iteration>`: the same for every attempt. Give it to whatever makes the side effect (a payment, a mail), so that a
    * second attempt finds the first one's effect instead of making another. `id` is for what each attempt may do anew.
    */
   readonly idempotencyKey: string;
@@ -242,9 +245,11 @@ export class HeldJob {
       runId: claim.run_id,
       step: claim.step_id,
       attempt: claim.attempt,
+      iteration: claim.iteration,
       topic: claim.topic,
       input: claim.input,
-      idempotencyKey: step,
+      // An older server does not send it.
+      idempotencyKey: claim.idempotency_key ?? step,
       fence: claim.fence,
       deadline: claim.deadline_at,
       traceparent: claim.traceparent,

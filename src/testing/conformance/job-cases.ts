@@ -40,7 +40,9 @@ export const jobCases: readonly ConformanceCase[] = [
       const requires = '{"labels":{},"capabilities":[]}';
       const deadlineAtMs = 9_000_000_000_000;
       const traceparent = `00-${"a1".repeat(16)}-${"b2".repeat(8)}-01`;
-      const { runId, jobId, job } = await runWithReady(harness, { requires, deadlineAtMs, traceparent });
+      const turn = { path: "1.2", attemptsBefore: 3 };
+      const spec = { requires, deadlineAtMs, turn, traceparent };
+      const { runId, jobId, job } = await runWithReady(harness, spec);
       const [hint] = await readyJobs(harness);
       const { createdAtMs, ...rest } = hint as NonNullable<typeof hint>;
       assert.deepEqual(rest, { jobId, runId, topic: "shell", requires });
