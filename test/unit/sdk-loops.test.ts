@@ -34,6 +34,14 @@ async function run(id: string, steps: object, fails: readonly number[] = []) {
 
 const job = (topic: string) => ({ topic, retry: { max_retries: 2, initial_backoff_sec: 0.001 } });
 
+test("outside a loop the key is that of the step, and there is no iteration", async () => {
+  const { seen } = await run("plain", { charge: job("plain") }, [1]);
+  expect(seen).toEqual([
+    { idempotencyKey: "run:charge", attempt: 1, iteration: undefined },
+    { idempotencyKey: "run:charge", attempt: 2, iteration: undefined },
+  ]);
+});
+
 test("three iterations, the second of which is tried twice, make three charges", async () => {
   const invoices = { type: "loop", input: { body: "charge", max_iterations: 3 } };
   const { seen, charges } = await run("invoices", { invoices, charge: job("invoices") }, [2]);
@@ -74,13 +82,5 @@ test("each item of a list inside a loop has a key for every iteration", async ()
     "run:each[0]#2",
     "run:each[1]",
     "run:each[1]#2",
-  ]);
-});
-
-test("outside a loop the key is that of the step, and there is no iteration", async () => {
-  const { seen } = await run("plain", { charge: job("plain") }, [1]);
-  expect(seen).toEqual([
-    { idempotencyKey: "run:charge", attempt: 1, iteration: undefined },
-    { idempotencyKey: "run:charge", attempt: 2, iteration: undefined },
   ]);
 });
