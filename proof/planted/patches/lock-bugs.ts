@@ -71,7 +71,7 @@ export const plantedLockBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/break-lock.lua",
-        find: `if fence ~= ARGV[2] then return { "superseded", now, fence } end
+        find: `if fence ~= ARGV[2] then return { "superseded", now, "fence", tonumber(fence) } end
 `,
         replace: "",
       },

@@ -22,7 +22,7 @@ export const plantedPoolBugs: readonly TextPatch[] = [
     what: "the place of a worker that died is never free again: each crash lowers the limit for good",
     edits: [
       {
-        file: "src/adapters/redis/lua/parts/sweep-runs.lua",
+        file: "src/adapters/redis/lua/sweep.lua",
         find: `    redis.call("ZREM", runningKey, "t:" .. topic .. " " .. jobId, "p:" .. pool .. " " .. jobId)
 `,
         replace: "",

@@ -5,8 +5,8 @@ const conformance = "test/conformance/store.test.ts";
 const inbox = "src/adapters/operations/inbox.ts";
 const children = "src/adapters/operations/children.ts";
 const reopening = "src/adapters/operations/retries.ts";
-const retriesLua = "src/adapters/redis/lua/parts/plan-retries.lua";
-const reopeningLua = "src/adapters/redis/lua/parts/plan-reopening.lua";
+const retriesLua = "src/adapters/redis/lua/commit.lua";
+const reopeningLua = "src/adapters/redis/lua/deliver.lua";
 
 function bug(name: string, what: string, file: string, find: string, replace: string): TextPatch {
   return { name, what, edits: [{ file, find, replace }], tests: [conformance] };
@@ -34,7 +34,7 @@ export const plantedTreeBugs: readonly TextPatch[] = [
   bug(
     "child-takes-a-slot-lua",
     "the same in the Redis scripts",
-    "src/adapters/redis/lua/parts/plan-tree.lua",
+    "src/adapters/redis/lua/parts/plan-change.lua",
     `      writes[#writes + 1] = { "ZADD", start .. "runs:" .. tenant, 0, id }`,
     `      writes[#writes + 1] = { "ZADD", start .. "runs:" .. tenant, 0, id }
       writes[#writes + 1] = { "ZADD", activeKey, now, id }`,
@@ -56,7 +56,7 @@ export const plantedTreeBugs: readonly TextPatch[] = [
   bug(
     "ended-parent-is-told-lua",
     "the same in the Redis scripts",
-    "src/adapters/redis/lua/parts/tell-parent.lua",
+    "src/adapters/redis/lua/parts/plan-change.lua",
     "if parentStatus and not terminal[parentStatus] then",
     "if parentStatus then",
   ),

@@ -1,108 +1,94 @@
-// The operations of workers on jobs as script calls.
+// The operations of workers on jobs, those on documents, and the sweep as script calls.
 import type { JobId } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
-import type { BeatAnswer, ClaimAnswer } from "../../ports/job-operations.ts";
-import type { RequestOf } from "../../ports/store.ts";
+import type { RunId } from "../../domain/run.ts";
+import { type Collection, collectionQuotas, type Document, type TenantId } from "../../domain/tenant.ts";
+import type { BeatAnswer, ClaimAnswer, RepairKind } from "../../ports/job-operations.ts";
+import type { RequestOf, StoreOf, StoreSettings } from "../../ports/store.ts";
 import { parseHint, parseJob, runIdOf, workerWord } from "./job-format.ts";
-import { encode } from "./keys.ts";
-import {
-  credentialWord,
-  jsonWord,
-  optionalWord,
-  type ScriptCall,
-  unexpected,
-  wholeMs,
-} from "./script-call.ts";
+import { encode, type TenantKeys } from "./keys.ts";
+import { credentialWord, jsonWord, optionalWord, type ScriptCalls, wholeMs } from "./script-call.ts";
 
-export const claimJobs: ScriptCall<"claimJobs"> = {
-  keys: (keys, { claims }) => [
-    keys.tenant,
-    keys.fence,
-    keys.due,
-    keys.readyPrefix,
-    keys.running,
-    ...claims.map(({ jobId }) => keys.run(runIdOf(jobId))),
-  ],
-  args: ({ tenant, claims, credential }) => [
-    tenant,
-    credentialWord(credential),
-    ...claims.flatMap(({ jobId, terms }) => [
-      jobId,
-      jsonWord(terms.token),
-      workerWord(terms),
-      wholeMs("leaseMs", terms.leaseMs),
-    ]),
-  ],
-  parse(reply, { claims }) {
-    if (reply[0] !== "judged") return unexpected("claimJobs", reply);
-    const rows = reply[2] as readonly ClaimRow[];
-    return { kind: "judged", answers: claims.map(({ jobId }, index) => parseClaim(jobId, rows[index])) };
+export const jobCalls: ScriptCalls<keyof StoreOf<"jobs">> = {
+  claimJobs: {
+    keys: (keys, { claims }) => [
+      keys.tenant,
+      keys.fence,
+      keys.due,
+      keys.readyPrefix,
+      keys.running,
+      ...claims.map(({ jobId }) => keys.run(runIdOf(jobId))),
+    ],
+    args: ({ tenant, claims, credential }) => [
+      tenant,
+      credentialWord(credential),
+      ...claims.flatMap(({ jobId, terms }) => [
+        jobId,
+        jsonWord(terms.token),
+        workerWord(terms),
+        wholeMs("leaseMs", terms.leaseMs),
+      ]),
+    ],
+    read: {
+      judged: ([rows], { claims }) => ({
+        answers: claims.map(({ jobId }, index) => parseClaim(jobId, (rows as readonly ClaimRow[])[index])),
+      }),
+    },
   },
-};
-
-export const heartbeatJobs: ScriptCall<"heartbeatJobs"> = {
-  keys: (keys, { beats }) => [
-    keys.tenant,
-    keys.due,
-    keys.running,
-    ...beats.map(({ jobId }) => keys.run(runIdOf(jobId))),
-  ],
-  args: ({ tenant, beats }) => [
-    tenant,
-    ...beats.flatMap(({ jobId, token, leaseMs, progress }) => [
-      jobId,
-      jsonWord(token),
-      wholeMs("leaseMs", leaseMs),
-      optionalWord(progress),
-    ]),
-  ],
-  parse(reply, { beats }) {
-    if (reply[0] !== "judged") return unexpected("heartbeatJobs", reply);
-    const words = reply[2] as readonly string[];
-    return { kind: "judged", answers: beats.map((beat, index) => parseBeat(beat, words[index] ?? "lost")) };
+  heartbeatJobs: {
+    keys: (keys, { beats }) => [
+      keys.tenant,
+      keys.due,
+      keys.running,
+      ...beats.map(({ jobId }) => keys.run(runIdOf(jobId))),
+    ],
+    args: ({ tenant, beats }) => [
+      tenant,
+      ...beats.flatMap(({ jobId, token, leaseMs, progress }) => [
+        jobId,
+        jsonWord(token),
+        wholeMs("leaseMs", leaseMs),
+        optionalWord(progress),
+      ]),
+    ],
+    read: {
+      judged: ([words], { beats }) => ({
+        answers: beats.map((beat, index) => parseBeat(beat, (words as readonly string[])[index])),
+      }),
+    },
   },
-};
-
-export const getJob: ScriptCall<"getJob"> = {
-  keys: (keys, { jobId }) => [keys.run(runIdOf(jobId))],
-  args: ({ jobId }) => [jobId],
-  parse(reply, { jobId }) {
-    switch (reply[0]) {
-      case "job":
-        return { kind: "job", job: parseJob(jobId, String(reply[2])) };
-      case "not_found":
-        return { kind: "not_found" };
-      default:
-        return unexpected("getJob", reply);
-    }
+  getJob: {
+    keys: (keys, { jobId }) => [keys.run(runIdOf(jobId))],
+    args: ({ jobId }) => [jobId],
+    read: { job: ([text], { jobId }) => ({ job: parseJob(jobId, String(text)) }) },
   },
-};
-
-export const listReadyJobs: ScriptCall<"listReadyJobs"> = {
-  keys: (keys, { topic }) => [keys.ready(topic), keys.runPrefix],
-  args: ({ limit }) => [String(limit)],
-  parse(reply) {
-    if (reply[0] !== "listed") return unexpected("listReadyJobs", reply);
-    const rows = reply[2] as ReadonlyArray<readonly [JobId, string]>;
-    return { kind: "listed", jobs: rows.map(([jobId, text]) => parseHint(jobId, text)) };
+  listReadyJobs: {
+    keys: (keys, { topic }) => [keys.ready(topic), keys.runPrefix],
+    args: ({ limit }) => [String(limit)],
+    read: {
+      listed: ([rows]) => ({
+        jobs: (rows as ReadonlyArray<readonly [JobId, string]>).map(([jobId, text]) =>
+          parseHint(jobId, text),
+        ),
+      }),
+    },
   },
-};
-
-export const countJobs: ScriptCall<"countJobs"> = {
-  keys: (keys) => [keys.running, keys.readyPrefix],
-  args: ({ topics, pools }) => [String(topics.length), ...topics.map(encode), ...pools.map(encode)],
-  parse(reply, { topics, pools }) {
-    if (reply[0] !== "counted") return unexpected("countJobs", reply);
-    const [, , ofTopics, ofPools] = reply as unknown as readonly [string, string, number[], number[]];
-    return {
-      kind: "counted",
-      topics: topics.map((topic, index) => ({
-        topic,
-        running: Number(ofTopics[2 * index]),
-        waiting: Number(ofTopics[2 * index + 1]),
-      })),
-      pools: pools.map((pool, index) => ({ pool, running: Number(ofPools[index]) })),
-    };
+  countJobs: {
+    keys: (keys) => [keys.running, keys.readyPrefix],
+    args: ({ topics, pools }) => [String(topics.length), ...topics.map(encode), ...pools.map(encode)],
+    read: {
+      counted(fields, { topics, pools }) {
+        const [ofTopics, ofPools] = fields as readonly [number[], number[]];
+        return {
+          topics: topics.map((topic, index) => ({
+            topic,
+            running: Number(ofTopics[2 * index]),
+            waiting: Number(ofTopics[2 * index + 1]),
+          })),
+          pools: pools.map((pool, index) => ({ pool, running: Number(ofPools[index]) })),
+        };
+      },
+    },
   },
 };
 
@@ -119,7 +105,7 @@ function parseClaim(jobId: JobId, row: ClaimRow = ["refused", "not_found"]): Cla
 
 function parseBeat(
   { jobId, leaseMs }: RequestOf<"heartbeatJobs">["beats"][number],
-  answer: string,
+  answer = "lost",
 ): BeatAnswer {
   switch (answer) {
     case "extended":
@@ -131,3 +117,94 @@ function parseBeat(
       return { kind: "lost", jobId };
   }
 }
+
+export const documentCalls: ScriptCalls<keyof StoreOf<"documents">> = {
+  putDocument: {
+    keys: (keys, { collection }) => writtenKeys(keys, collection),
+    args: ({ tenant, collection, id, body, expectedRevision, changeId, actor, credential }, settings) => [
+      tenant,
+      collection,
+      id,
+      body,
+      expectedRevision === undefined ? "" : String(expectedRevision),
+      changeId,
+      actor,
+      String(settings.eventsPerTenantMax),
+      collection === "deadLetter" ? wholeMs("deadLetterRetentionMs", settings.deadLetterRetentionMs) : "",
+      credentialWord(credential),
+      ...quotaArgs(collection, settings),
+    ],
+  },
+  getDocument: {
+    keys: (keys, { collection }) => [keys.documents(collection)],
+    args: ({ id }) => [id],
+    read: {
+      document: ([meta, text], { id }) => ({ document: parseDocument([id, String(meta), String(text)]) }),
+    },
+  },
+  listDocuments: {
+    keys: (keys, { collection }) => [keys.documents(collection), keys.documentIds(collection)],
+    args: ({ after, limit }) => [after, String(limit)],
+    read: { listed: ([rows]) => ({ documents: (rows as readonly DocumentRow[]).map(parseDocument) }) },
+  },
+  removeDocument: {
+    keys: (keys, { collection }) => writtenKeys(keys, collection),
+    args: ({ tenant, collection, id, actor, credential }, { eventsPerTenantMax }) => [
+      tenant,
+      collection,
+      id,
+      actor,
+      String(eventsPerTenantMax),
+      credentialWord(credential),
+    ],
+  },
+};
+
+function quotaArgs(collection: Collection, { quotas }: StoreSettings): readonly string[] {
+  const name = collectionQuotas[collection];
+  return name === undefined ? ["", ""] : [`quota:${name}`, String(quotas[name])];
+}
+
+function writtenKeys(keys: TenantKeys, collection: Collection): string[] {
+  return [keys.documents(collection), keys.documentIds(collection), keys.events, keys.due, keys.tenant];
+}
+
+/** The meta text is `<revision> <savedAt> <change>`. */
+type DocumentRow = readonly [id: string, meta: string, body: string];
+
+function parseDocument([id, meta, body]: DocumentRow): Document {
+  const [revision, savedAt] = meta.split(" ", 2);
+  return { id, body, revision: Number(revision), savedAtMs: Number(savedAt) };
+}
+
+export const sweepCalls: ScriptCalls<"sweep"> = {
+  sweep: {
+    keys: (keys) => [keys.start, keys.due, keys.swept],
+    args: (_request, settings) => [
+      String(settings.sweepEveryMs),
+      String(settings.attentionMs),
+      String(settings.republishAfterMs),
+      String(settings.republishAfterMaxMs),
+      String(settings.deadLetterRetentionMs),
+      String(settings.proveEveryMs),
+    ],
+    read: {
+      swept(fields) {
+        const [lostClaims, waiting, unclaimed, repairs] = fields as SweptFields;
+        return {
+          waiting: waiting.map(([tenant, runId]) => ({ tenant, runId })),
+          unclaimed: unclaimed.map(([tenant, jobId, text]) => ({ tenant, job: parseHint(jobId, text) })),
+          repairs: repairs.map(([tenant, repair, runId]) => ({ tenant, repair, runId })),
+          lostClaims,
+        };
+      },
+    },
+  },
+};
+
+type SweptFields = readonly [
+  lostClaims: number,
+  waiting: ReadonlyArray<readonly [TenantId, RunId]>,
+  unclaimed: ReadonlyArray<readonly [TenantId, JobId, text: string]>,
+  repairs: ReadonlyArray<readonly [TenantId, RepairKind, RunId]>,
+];

@@ -1,4 +1,4 @@
-// The lock operations as script calls.
+// The operations on locks as script calls.
 import {
   breakDetail,
   dueLookedAtMax,
@@ -9,176 +9,114 @@ import {
   ticketLifeMs,
   ticketsMax,
 } from "../../domain/lock.ts";
-import type { HeldLock } from "../../ports/lock-operations.ts";
-import type { OutcomeOf } from "../../ports/store.ts";
+import type { HeldLock, LockGrant } from "../../ports/lock-operations.ts";
+import type { StoreOf } from "../../ports/store.ts";
 import type { TenantKeys } from "./keys.ts";
 import {
   credentialWord,
   duration,
+  type Fields,
   grantMemory,
   opaqueWord,
   optionalWord,
-  type Reply,
-  type ScriptCall,
+  type ScriptCalls,
   textOfWord,
-  unexpected,
   word,
 } from "./script-call.ts";
-
-export const acquireLock: ScriptCall<"acquireLock"> = {
-  keys: (keys, { lock }) => [...grantKeys(keys, lock), ...queueKeys(keys, lock)],
-  args: ({ tenant, lock, token, instance, ttlMs, ticketMs, owner, credential }, { quotas }) => [
-    opaqueWord("token", token),
-    word("instance", instance),
-    duration("ttlMs", ttlMs),
-    grantMemory,
-    ticketMs === undefined ? "" : duration("ticketMs", ticketLifeMs(ticketMs)),
-    optionalWord(owner),
-    credentialWord(credential),
-    stoppable(lock),
-    tenant,
-    listedName(lock),
-    String(ticketsMax),
-    String(quotas.locks),
-    String(quotas.lock_tickets),
-  ],
-  parse(reply) {
-    switch (reply[0]) {
-      case "acquired":
-        return { kind: "acquired", fence: Number(reply[2]) as Fence, expiresInMs: Number(reply[3]) };
-      case "busy":
-        return {
-          ...{ kind: "busy", instance: String(reply[2]), freeInMs: Number(reply[3]) },
-          ...(reply[4] === "" ? {} : { ahead: Number(reply[4]) }),
-        };
-      case "lock_quota_reached":
-      case "ticket_quota_reached":
-        return { kind: reply[0], quota: Number(reply[2]) };
-      case "already_released":
-      case "unauthenticated":
-      case "tenant_stopped":
-        return { kind: reply[0] };
-      default:
-        return unexpected("acquireLock", reply);
-    }
-  },
-};
-
-export const renewLock: ScriptCall<"renewLock"> = {
-  keys: (keys, { lock }) => [
-    keys.lock(lock),
-    keys.grant(lock),
-    ...(lock.namespace === "public" ? [keys.held] : []),
-  ],
-  args: ({ lock, token, ttlMs }) => [
-    opaqueWord("token", token),
-    duration("ttlMs", ttlMs),
-    grantMemory,
-    listedName(lock),
-  ],
-  parse(reply) {
-    switch (reply[0]) {
-      case "renewed":
-        return { kind: "renewed", fence: Number(reply[2]) as Fence };
-      case "not_owned":
-        return { kind: "not_owned", superseded: reply[2] === "superseded" };
-      default:
-        return unexpected("renewLock", reply);
-    }
-  },
-};
-
-export const releaseLock: ScriptCall<"releaseLock"> = {
-  keys: (keys, { lock }) => [...grantKeys(keys, lock), ...queueKeys(keys, lock)],
-  args: ({ tenant, lock, token }) => [
-    opaqueWord("token", token),
-    grantMemory,
-    stoppable(lock),
-    tenant,
-    listedName(lock),
-  ],
-  parse(reply) {
-    switch (reply[0]) {
-      case "released":
-        return { kind: "released", ...parseGranted(reply) };
-      case "not_owned":
-        return { kind: "not_owned" };
-      default:
-        return unexpected("releaseLock", reply);
-    }
-  },
-};
-
-export const inspectLock: ScriptCall<"inspectLock"> = {
-  keys: (keys, { lock }) =>
-    lock.namespace === "run" ? [keys.lock(lock)] : [keys.lock(lock), keys.queue(lock).ends],
-  args: () => [],
-  parse(reply) {
-    switch (reply[0]) {
-      case "held":
-        return { kind: "held", ...parseHeld(reply.slice(2) as unknown as HeldFields, reply) };
-      case "free":
-        return { kind: "free" };
-      default:
-        return unexpected("inspectLock", reply);
-    }
-  },
-};
 
 /** The first name in the list, and what every name of a run's lock, the last ones, begins with. */
 const [firstName, firstRunLock] = ["admission/", "run/"];
 
-export const listLocks: ScriptCall<"listLocks"> = {
-  keys: (keys) => [keys.start, keys.locks, keys.due],
-  args: ({ tenant, after, limit }) => [
-    tenant,
-    String(limit),
-    after < firstName ? "admission" : "",
-    startAfter(after),
-    String(locksLookedAtMax),
-    String(dueLookedAtMax),
-  ],
-  parse(reply, { after, limit }) {
-    if (reply[0] !== "listed") return unexpected("listLocks", reply);
-    const [, , next, rows, runRows] = reply as unknown as ListedReply;
-    if (next !== "") return { kind: "listed", locks: rows.map((row) => parseRow(row, reply)), next };
-    // Sorted here: scripts compare texts by the rules of the server's language.
-    const left = runRows.filter(([name]) => name > after).sort(([one], [other]) => (one < other ? -1 : 1));
-    const page = [...rows, ...left].slice(0, limit);
-    const locks = page.map((row) => parseRow(row, reply));
-    const last = page.at(-1)?.[0];
-    return locks.length < limit || last === undefined
-      ? { kind: "listed", locks }
-      : { kind: "listed", locks, next: last };
+export const lockCalls: ScriptCalls<keyof StoreOf<"locks">> = {
+  acquireLock: {
+    keys: (keys, { lock }) => [...grantKeys(keys, lock), ...queueKeys(keys, lock)],
+    args: ({ tenant, lock, token, instance, ttlMs, ticketMs, owner, credential }, { quotas }) => [
+      opaqueWord("token", token),
+      word("instance", instance),
+      duration("ttlMs", ttlMs),
+      grantMemory,
+      ticketMs === undefined ? "" : duration("ticketMs", ticketLifeMs(ticketMs)),
+      optionalWord(owner),
+      credentialWord(credential),
+      stoppable(lock),
+      tenant,
+      listedName(lock),
+      String(ticketsMax),
+      String(quotas.locks),
+      String(quotas.lock_tickets),
+    ],
   },
-};
-
-export const breakLock: ScriptCall<"breakLock"> = {
-  keys: (keys, { lock }) => [...grantKeys(keys, lock), keys.events, ...queueKeys(keys, lock)],
-  args: ({ tenant, lock, fence, actor, reason, credential }, { eventsPerTenantMax }) => [
-    String(fence),
-    grantMemory,
-    stoppable(lock),
-    tenant,
-    listedName(lock),
-    nameOf(lock),
-    actor,
-    breakDetail(reason),
-    String(eventsPerTenantMax),
-    credentialWord(credential),
-  ],
-  parse(reply) {
-    switch (reply[0]) {
-      case "broken":
-        return { kind: "broken", ...parseGranted(reply) };
-      case "superseded":
-        return { kind: "superseded", fence: Number(reply[2]) as Fence };
-      case "free":
-      case "unauthenticated":
-        return { kind: reply[0] };
-      default:
-        return unexpected("breakLock", reply);
-    }
+  renewLock: {
+    keys: (keys, { lock }) => [
+      keys.lock(lock),
+      keys.grant(lock),
+      ...(lock.namespace === "public" ? [keys.held] : []),
+    ],
+    args: ({ lock, token, ttlMs }) => [
+      opaqueWord("token", token),
+      duration("ttlMs", ttlMs),
+      grantMemory,
+      listedName(lock),
+    ],
+    read: { not_owned: ([why]) => ({ superseded: why === "superseded" }) },
+  },
+  releaseLock: {
+    keys: (keys, { lock }) => [...grantKeys(keys, lock), ...queueKeys(keys, lock)],
+    args: ({ tenant, lock, token }) => [
+      opaqueWord("token", token),
+      grantMemory,
+      stoppable(lock),
+      tenant,
+      listedName(lock),
+    ],
+    read: { released: parseGranted },
+  },
+  inspectLock: {
+    keys: (keys, { lock }) =>
+      lock.namespace === "run" ? [keys.lock(lock)] : [keys.lock(lock), keys.queue(lock).ends],
+    args: () => [],
+    read: { held: (fields, _request, nowMs) => parseHeld(fields as HeldFields, nowMs) },
+  },
+  listLocks: {
+    keys: (keys) => [keys.start, keys.locks, keys.due],
+    args: ({ tenant, after, limit }) => [
+      tenant,
+      String(limit),
+      after < firstName ? "admission" : "",
+      startAfter(after),
+      String(locksLookedAtMax),
+      String(dueLookedAtMax),
+    ],
+    read: {
+      listed(fields, { after, limit }, nowMs) {
+        const [next, rows, runRows] = fields as ListedFields;
+        if (next !== "") return { locks: rows.map((row) => parseRow(row, nowMs)), next };
+        // Sorted here: scripts compare texts by the rules of the server's language.
+        const left = runRows
+          .filter(([name]) => name > after)
+          .sort(([one], [other]) => (one < other ? -1 : 1));
+        const page = [...rows, ...left].slice(0, limit);
+        const locks = page.map((row) => parseRow(row, nowMs));
+        const last = page.at(-1)?.[0];
+        return locks.length < limit || last === undefined ? { locks } : { locks, next: last };
+      },
+    },
+  },
+  breakLock: {
+    keys: (keys, { lock }) => [...grantKeys(keys, lock), keys.events, ...queueKeys(keys, lock)],
+    args: ({ tenant, lock, fence, actor, reason, credential }, { eventsPerTenantMax }) => [
+      String(fence),
+      grantMemory,
+      stoppable(lock),
+      tenant,
+      listedName(lock),
+      nameOf(lock),
+      actor,
+      breakDetail(reason),
+      String(eventsPerTenantMax),
+      credentialWord(credential),
+    ],
+    read: { broken: parseGranted },
   },
 };
 
@@ -215,10 +153,10 @@ function startAfter(after: string): string {
 }
 
 /** `opaqueWord` encodes what holds a space or a percent sign, so that decoding gives every token back. */
-function parseGranted(reply: Reply) {
-  if (reply[2] === undefined) return {};
-  const token = decodeURIComponent(String(reply[2])) as LockToken;
-  return { granted: { token, fence: Number(reply[3]) as Fence, expiresInMs: Number(reply[4]) } };
+function parseGranted([tokenWord, fence, expiresInMs]: Fields): { readonly granted?: LockGrant } {
+  if (tokenWord === undefined) return {};
+  const token = decodeURIComponent(String(tokenWord)) as LockToken;
+  return { granted: { token, fence: Number(fence) as Fence, expiresInMs: Number(expiresInMs) } };
 }
 
 type HeldFields = readonly [
@@ -229,29 +167,19 @@ type HeldFields = readonly [
   waiting: number,
 ];
 type LockRow = readonly [name: string, ...held: HeldFields];
-type ListedReply = readonly [
-  kind: string,
-  now: string,
-  next: string,
-  rows: readonly LockRow[],
-  runRows: readonly LockRow[],
-];
+type ListedFields = readonly [next: string, rows: readonly LockRow[], runRows: readonly LockRow[]];
 
-function parseRow(
-  [name, ...held]: LockRow,
-  reply: Reply,
-): Extract<OutcomeOf<"listLocks">, { kind: "listed" }>["locks"][number] {
+function parseRow([name, ...held]: LockRow, nowMs: number) {
   const slash = name.indexOf("/");
   const lock = { namespace: name.slice(0, slash), name: name.slice(slash + 1) } as LockName;
-  return { lock, ...parseHeld(held, reply) };
+  return { lock, ...parseHeld(held, nowMs) };
 }
 
 /** The fence began as the time of the grant: it says since when. After the clock was set back it is ahead for a while. */
-function parseHeld(fields: HeldFields, [, now]: Reply): HeldLock {
-  const [instance, fence, owner, expiresInMs, waiting] = fields;
+function parseHeld([instance, fence, owner, expiresInMs, waiting]: HeldFields, nowMs: number): HeldLock {
   return {
     ...{ instance, fence: Number(fence) as Fence, expiresInMs, waiting },
     ...(owner === "" ? {} : { owner: textOfWord(owner) }),
-    heldForMs: Math.max(0, Number(now) - Math.floor(Number(fence) / 1000)),
+    heldForMs: Math.max(0, nowMs - Math.floor(Number(fence) / 1000)),
   };
 }

@@ -12,13 +12,16 @@ import {
   storeFrom,
 } from "../../ports/store.ts";
 import { systemRandom } from "../system/system.ts";
+import { admissionCalls, tenantCalls } from "./admission-calls.ts";
 import { connect, type RedisPlace } from "./connect.ts";
 import type { Delivery } from "./connection.ts";
 import { type Durability, isPromise } from "./durability.ts";
+import { documentCalls, jobCalls, sweepCalls } from "./job-calls.ts";
 import { createKeys, type Keys } from "./keys.ts";
+import { lockCalls } from "./lock-calls.ts";
 import { checkServers, openPartitions, StoreTimes } from "./opening.ts";
-import { type OperationCall, operationCalls } from "./operation-calls.ts";
-import type { Reply } from "./script-call.ts";
+import { inboxCalls, runCalls } from "./run-calls.ts";
+import { type OwnerKeys, parseReply, type Reply, type ScriptCall, type ScriptCalls } from "./script-call.ts";
 import {
   loadScripts,
   refusalWithoutEffect,
@@ -70,6 +73,17 @@ type Parts = {
   readonly replicas: Pick<ScriptRun, "replicaWaitMs">;
 };
 
+const calls: ScriptCalls<OperationName> = {
+  ...lockCalls,
+  ...tenantCalls,
+  ...admissionCalls,
+  ...runCalls,
+  ...inboxCalls,
+  ...jobCalls,
+  ...documentCalls,
+  ...sweepCalls,
+};
+
 type Attempt = { readonly notAfterMs: number; readonly withinMs: number };
 
 function executeWith(parts: Parts): Execute {
@@ -95,8 +109,13 @@ type TooLate = { readonly kind: "too_late"; readonly storeTimeMs: number };
 /** Builds the keys and arguments once, for up to two attempts. */
 function prepare<Name extends OperationName>(parts: Parts, name: Name, request: RequestOf<Name>) {
   const { topology, clock, times, scripts, settings } = parts;
-  const call: OperationCall<Name> = operationCalls[name];
-  const { partition, keys } = call.locate(parts.keys, request);
+  const call: ScriptCall<Name> = calls[name];
+  const owner =
+    "partition" in request
+      ? parts.keys.forPartition(request.partition)
+      : parts.keys.forTenant(request.tenant);
+  const { partition } = owner;
+  const keys = call.keys(owner as OwnerKeys<Name>, request);
   const args = call.args(request, settings);
   const script = scripts[name];
   const replicas = isPromise(name, request) ? parts.replicas : {};
@@ -111,7 +130,7 @@ function prepare<Name extends OperationName>(parts: Parts, name: Name, request: 
       const storeTimeMs = Number(reply[1]);
       times.learn(partition, storeTimeMs);
       if (reply[0] === "too_late") return { kind: "too_late", storeTimeMs };
-      return { ...call.parse(reply, request), storeTimeMs };
+      return { ...parseReply(call, reply, request), storeTimeMs };
     },
   };
 }

@@ -1,133 +1,365 @@
-// The operations that admit, create and count runs as script calls.
+// The operations on runs, their approvals and their inbox as script calls.
+import type { Approval, ApprovalId } from "../../domain/approval.ts";
+import { decisionDetail } from "../../domain/audit.ts";
+import {
+  drainEntriesMax,
+  drainsMax,
+  type InboxEntry,
+  type NewEntry,
+  retriesWaitingMax,
+} from "../../domain/inbox.ts";
+import type { Fence } from "../../domain/lock.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
-import type { NewRun } from "../../ports/admission-operations.ts";
-import type { RequestOf, StoreSettings } from "../../ports/store.ts";
-import { changeArgs } from "./change-args.ts";
-import { parseClaims } from "./job-format.ts";
-import type { TenantKeys } from "./keys.ts";
-import { parseReplayed } from "./reservation-calls.ts";
-import { headerFields, packEntry, parseHeader } from "./run-format.ts";
+import type { OwnedRun, Proposal, TakeTerms } from "../../ports/run-operations.ts";
+import type { RequestOf, StoreOf, StoreSettings } from "../../ports/store.ts";
+import { parseClaims, parseFreed, verdictWords } from "./job-format.ts";
+import {
+  changeArgs,
+  headerFields,
+  packEntry,
+  parseApproval,
+  parseEntry,
+  parseHeader,
+  parseHeaders,
+  parseRecords,
+  recordField,
+  recordPrefix,
+  type Values,
+} from "./run-format.ts";
 import {
   credentialWord,
+  duration,
+  type Fields,
+  grantMemory,
   guardArgs,
+  jsonWord,
   opaqueWord,
-  parseFailure,
-  type Reply,
-  type ScriptCall,
-  unexpected,
+  type ScriptCalls,
+  word,
 } from "./script-call.ts";
 
-export const admit: ScriptCall<"admit"> = {
-  keys: (keys, { run }) => [...runKeys(keys, run), ...keyKeys(keys, run)],
-  args: (request, settings) => [
-    ...runArgs(request, settings),
-    ...changeArgs(request.run.runId, request.run.change, settings),
-  ],
-  parse(reply, { run }) {
-    if (reply[0] === "admitted") return parseAdmitted(reply, run);
-    return reply[0] === "replayed" ? parseReplayed(reply) : parseFailure("admit", reply);
+/** As many as the specification returns without naming them. */
+const recordsMax = "1000";
+
+export const runCalls: ScriptCalls<keyof StoreOf<"runs">> = {
+  loadRun: {
+    keys: (keys, { runId }) => [keys.run(runId)],
+    args: ({ records }) => [
+      records === undefined ? "all" : "named",
+      recordsMax,
+      ...headerFields,
+      ...(records ?? []).map(recordField),
+    ],
+    read: {
+      run(fields, request) {
+        const [asked, names, bodies] = fields as readonly [Values, string[], string[]];
+        const header = parseHeader(request, asked);
+        if (request.records !== undefined) return { header, records: parseRecords(request.records, asked) };
+        const records = names.map((name, index) => ({
+          key: name.slice(recordPrefix.length),
+          body: bodies[index] ?? "",
+        }));
+        records.sort((left, right) => (left.key < right.key ? -1 : 1));
+        return { header, records };
+      },
+    },
+  },
+  listRuns: {
+    keys: (keys) => [keys.runs, keys.runPrefix],
+    args: ({ before, limit, status, workflow }) => [
+      startBefore(before),
+      String(limit),
+      status ?? "",
+      workflow ?? "",
+      ...headerFields,
+    ],
+    read: {
+      listed: ([next, rows], { tenant }) => ({ runs: parseHeaders(tenant, rows), ...going(next as RunId) }),
+    },
+  },
+  readTimeline: {
+    keys: (keys, { runId }) => [keys.run(runId)],
+    args: ({ after, limit }, { timelineRowsMax }) => [String(after), String(limit), String(timelineRowsMax)],
+    read: {
+      timeline: ([version, rows, status]) => ({
+        version: Number(version),
+        status: status as RunStatus,
+        rows: (rows as ReadonlyArray<readonly [version: string, row: string]>).map(parseRow),
+      }),
+    },
+  },
+  deleteRun: {
+    keys: (keys, { runId }) => [keys.start, keys.run(runId), keys.events, keys.due, keys.tenant],
+    args: ({ tenant, runId, actor, credential }, { eventsPerTenantMax }) => [
+      tenant,
+      runId,
+      actor,
+      String(eventsPerTenantMax),
+      credentialWord(credential),
+    ],
+  },
+  getApproval: {
+    keys: (keys, { approvalId }) => [keys.approval(approvalId)],
+    args: () => [],
+    read: {
+      approval: ([fields], { approvalId }) => ({
+        approval: parseApproval(approvalId, fields as readonly string[]),
+      }),
+    },
+  },
+  listApprovals: {
+    keys: (keys) => [keys.approvals, keys.approvalPrefix],
+    args: ({ before, limit, state }) => [startBefore(before), String(limit), state ?? ""],
+    read: {
+      listed: ([next, rows]) => ({
+        approvals: (rows as readonly ApprovalRow[]).map(([id, fields]) => parseApproval(id, fields)),
+        ...going(next as string),
+      }),
+    },
   },
 };
 
-export const createRun: ScriptCall<"createRun"> = {
-  keys: (keys, { guard, run }) => [
-    ...runKeys(keys, run),
-    keys.lock(guard.lock),
-    keys.grant(guard.lock),
-    ...keyKeys(keys, run),
-  ],
-  args: (request, settings) => [
-    ...guardArgs(request.guard),
-    ...runArgs(request, settings),
-    ...changeArgs(request.run.runId, request.run.change, settings),
-  ],
-  parse(reply, { run }) {
-    if (reply[0] === "admitted") return parseAdmitted(reply, run);
-    return reply[0] === "reservation_lost" ? { kind: reply[0] } : parseFailure("createRun", reply);
-  },
-};
+type ApprovalRow = readonly [ApprovalId, readonly string[]];
 
-export const countActive: ScriptCall<"countActive"> = {
-  keys: (keys) => [keys.active, keys.tenant],
-  args: () => [],
-  parse(reply) {
-    if (reply[0] !== "counted") return unexpected("countActive", reply);
-    return { kind: "counted", ...slots(reply[2], reply[3]), stopped: reply[4] === "true" };
-  },
-};
-
-export const countUsage: ScriptCall<"countUsage"> = {
-  keys: (keys) => [
-    ...(["apiKey", "workflow", "definition"] as const).map((each) => keys.documentIds(each)),
-    ...[keys.active, keys.keyed, keys.held, keys.waiting],
-  ],
-  args: () => [],
-  parse(reply) {
-    if (reply[0] !== "counted") return unexpected("countUsage", reply);
-    const [, , api_keys, workflows, definitions, active_runs, idempotency_keys, locks, lock_tickets] =
-      reply as unknown as CountedReply;
-    const documents = { api_keys, workflows, definitions };
-    return { kind: "counted", used: { ...documents, active_runs, idempotency_keys, locks, lock_tickets } };
-  },
-};
-
-type CountedReply = readonly [string, string, number, number, number, number, number, number, number];
-
-export const listActive: ScriptCall<"listActive"> = {
-  keys: (keys) => [keys.active, keys.runPrefix],
-  args: ({ limit, describe = 0 }) => [String(limit), String(describe), ...headerFields],
-  parse(reply, { tenant }) {
-    if (reply[0] !== "listed") return unexpected("listActive", reply);
-    const rows = reply[3] as ReadonlyArray<readonly [RunId, readonly (string | null)[]]>;
-    const runs = rows.map(([runId, values]) => parseHeader({ tenant, runId }, values));
-    return { kind: "listed", runIds: reply[2] as readonly RunId[], runs };
-  },
-};
-
-/** What a new run touches, whichever operation creates it. */
-function runKeys(keys: TenantKeys, run: NewRun): string[] {
-  return [keys.tenant, keys.run(run.runId), keys.active, keys.events, keys.runs, keys.due, keys.start];
+/** Where a list that goes backwards begins: at its end, or before a member. */
+function startBefore(member: string | undefined): string {
+  return member === undefined ? "+" : `(${member}`;
 }
 
-function keyKeys(keys: TenantKeys, { key }: NewRun): string[] {
-  return key === undefined ? [] : [keys.reservation(key.digest), keys.keyed];
+/** Where a list goes on, if it does. */
+function going<Member extends string>(next: Member): { readonly next?: Member } {
+  return next === "" ? {} : { next };
 }
 
-/** All but the change, which comes last. */
-function runArgs(
-  { tenant, run, credential }: RequestOf<"admit"> | RequestOf<"createRun">,
-  settings: StoreSettings,
-): string[] {
-  const { runId, workflow, revision, definition, actor, key, start } = run;
-  return [
-    runId,
-    String(settings.eventsPerTenantMax),
-    tenant,
-    credentialWord(credential),
-    workflow,
-    revision === undefined ? "" : String(revision),
-    definition,
-    actor,
-    key?.digest ?? "",
-    key === undefined ? "" : opaqueWord("fingerprint", key.fingerprint),
-    String(settings.keysPerTenantMax),
-    start === "applied" ? "" : packEntry({ kind: "started", entryId: runId }),
-    String(settings.attentionMs),
-    String(settings.quotas.active_runs),
-  ];
-}
-
-function parseAdmitted(reply: Reply, run: NewRun) {
+/** A row is `<commit> <atMs> <body>`. */
+function parseRow([version, row]: readonly [version: string, row: string]) {
+  const commitEnd = row.indexOf(" ");
+  const timeEnd = row.indexOf(" ", commitEnd + 1);
   return {
-    kind: "admitted" as const,
-    runId: run.runId,
-    status: reply[2] as RunStatus,
-    ...slots(reply[3], reply[4]),
-    claims: parseClaims(reply[5] as readonly string[]),
+    version: Number(version),
+    atMs: Number(row.slice(commitEnd + 1, timeEnd)),
+    body: row.slice(timeEnd + 1),
   };
 }
 
-/** In Redis an absent limit is an empty text. */
-function slots(active: unknown, limit: unknown) {
-  return limit === "" ? { active: Number(active) } : { active: Number(active), limit: Number(limit) };
+export const inboxCalls: ScriptCalls<keyof StoreOf<"inbox">> = {
+  deliver: {
+    keys(keys, { runId, entry }) {
+      const lock = { namespace: "run", name: runId } as const;
+      return [
+        keys.tenant,
+        keys.run(runId),
+        keys.active,
+        keys.events,
+        keys.lock(lock),
+        keys.grant(lock),
+        keys.fence,
+        keys.due,
+        keys.inbox(runId),
+        keys.start,
+        ...(entry.kind === "decision" ? [keys.approval(entry.approvalId)] : []),
+        ...(entry.kind === "dispatch" ? [keys.lock({ namespace: "job", name: entry.jobId })] : []),
+      ];
+    },
+    args(request, settings) {
+      const { tenant, runId, entry, take, whenBusy, records, proposal, credential } = request;
+      return [
+        tenant,
+        runId,
+        credentialWord(credential),
+        ...takeArgs(take),
+        whenBusy,
+        String(settings.eventsPerTenantMax),
+        String(settings.attentionMs),
+        String(drainsMax),
+        String(drainEntriesMax),
+        String(settings.deadLetterRetentionMs),
+        entry.kind,
+        packEntry(entryToKeep(entry)),
+        proposal === undefined ? "" : baseWords(proposal),
+        ...entryArgs(entry, settings),
+        String(headerFields.length + records.length),
+        ...wantedFields(records),
+        ...(proposal === undefined ? [] : changeArgs(proposal.commitId, proposal.change, settings)),
+      ];
+    },
+    read: {
+      delivered([freed, approval, ...owned], request) {
+        const run = owned.length === 0 ? ({ kind: "handed_over" } as const) : parseOwned(owned, request);
+        return { run, ...parseFreed(freed), ...parseDecided([approval], request) };
+      },
+      applied([version, status, claims, freed, approval], request) {
+        return {
+          version: Number(version),
+          status: status as RunStatus,
+          claims: parseClaims(claims as readonly string[]),
+          ...parseFreed(freed),
+          ...parseDecided([approval], request),
+        };
+      },
+      approval_already_decided: parseRefused,
+      approval_expired: parseRefused,
+      approval_changed: parseRefused,
+      self_approval: parseRefused,
+      duties_separate: parseRefused,
+    },
+  },
+  takeRun: {
+    keys(keys, { runId }) {
+      const lock = { namespace: "run", name: runId } as const;
+      return [
+        keys.run(runId),
+        keys.inbox(runId),
+        keys.lock(lock),
+        keys.grant(lock),
+        keys.fence,
+        keys.due,
+        keys.start,
+      ];
+    },
+    args: ({ tenant, runId, take, records }, settings) => [
+      tenant,
+      runId,
+      ...takeArgs(take),
+      String(settings.attentionMs),
+      String(drainsMax),
+      String(drainEntriesMax),
+      String(settings.deadLetterRetentionMs),
+      ...wantedFields(records),
+    ],
+    read: { owned: parseOwned },
+  },
+  commit: {
+    keys: (keys, { runId, guard }) => [
+      keys.run(runId),
+      keys.active,
+      keys.events,
+      keys.lock(guard.lock),
+      keys.grant(guard.lock),
+      keys.due,
+      keys.inbox(runId),
+      keys.start,
+    ],
+    args: ({ tenant, runId, guard, expectedVersion, consumed, commitId, change }, settings) => [
+      ...guardArgs(guard),
+      tenant,
+      runId,
+      String(settings.eventsPerTenantMax),
+      String(settings.attentionMs),
+      String(expectedVersion),
+      String(consumed),
+      String(drainEntriesMax),
+      ...changeArgs(commitId, change, settings),
+    ],
+    read: {
+      committed: ([version, entries, claims]) => ({
+        version: Number(version),
+        entries: parseEntries(entries),
+        claims: parseClaims(claims as readonly string[]),
+      }),
+    },
+  },
+};
+
+/** What a proposal was decided upon: a version, and the commit that made it if the sender knows. */
+function baseWords({ expectedVersion, expectedCommitId }: Proposal): string {
+  return expectedCommitId === undefined
+    ? String(expectedVersion)
+    : `${expectedVersion} ${jsonWord(expectedCommitId)}`;
+}
+
+/** What the inbox keeps, with its fields in the order of the specification: dead letters show this text. */
+function entryToKeep(entry: NewEntry): InboxEntry {
+  switch (entry.kind) {
+    case "result": {
+      const { entryId, jobId, outcome, payload } = entry;
+      return { kind: "result", entryId, jobId, outcome, payloadKey: payload.key };
+    }
+    case "decision": {
+      const { entryId, approvalId, decision, decidedBy, reason = "" } = entry;
+      return { kind: "decision", entryId, approvalId, decision, decidedBy, reason };
+    }
+    case "cancel":
+    case "timer":
+      return entry;
+    case "retry": {
+      const { entryId, jobId, actor } = entry;
+      return { kind: "retry", entryId, jobId, actor };
+    }
+    case "dispatch": {
+      const { entryId, jobId, verdict, reason } = entry;
+      return { kind: "dispatch", entryId, jobId, verdict, reason };
+    }
+  }
+}
+
+/** Always ten, so that what follows has its place. */
+function entryArgs(entry: NewEntry, settings: StoreSettings): string[] {
+  const args = ownArgs(entry, settings);
+  return [...args, ...new Array<string>(10 - args.length).fill("")];
+}
+
+function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
+  switch (entry.kind) {
+    case "result": {
+      const { jobId, token, entryId, payload } = entry;
+      return [jobId, jsonWord(token), jsonWord(entryId), recordField(payload.key), payload.body];
+    }
+    case "decision": {
+      const { approvalId, entryId, hash, decision, decidedBy, decider, reason, unlessSeparate } = entry;
+      const because = reason === undefined ? ["", ""] : ["because", reason];
+      const decided = [decisionDetail(entry), decider === undefined ? "" : JSON.stringify(decider)];
+      const condition = unlessSeparate === undefined ? "" : "unless_separate";
+      return [approvalId, entryId, hash, decision, decidedBy, ...because, ...decided, condition];
+    }
+    case "cancel":
+      return [entry.entryId, entry.actor, entry.reason];
+    case "timer":
+      return [entry.timerId];
+    case "retry":
+      return [entry.letterId, entry.actor, String(proveEveryMs), String(retriesWaitingMax)];
+    case "dispatch": {
+      const { jobId, guard } = entry;
+      return [jobId, opaqueWord("token", guard.token), String(guard.fence), ...verdictWords(entry)];
+    }
+  }
+}
+
+function takeArgs({ token, instance, ttlMs }: TakeTerms): string[] {
+  return [opaqueWord("token", token), word("instance", instance), duration("ttlMs", ttlMs), grantMemory];
+}
+
+function wantedFields(records: readonly string[]): string[] {
+  return [...headerFields, ...records.map(recordField)];
+}
+
+function parseOwned(
+  [fence, values, entries]: Fields,
+  request: RequestOf<"takeRun"> | RequestOf<"deliver">,
+): OwnedRun {
+  const asked = values as Values;
+  return {
+    kind: "owned",
+    fence: Number(fence) as Fence,
+    header: parseHeader(request, asked),
+    records: parseRecords(request.records, asked),
+    entries: parseEntries(entries),
+  };
+}
+
+function parseEntries(entries: unknown): InboxEntry[] {
+  return (entries as readonly string[]).map(parseEntry);
+}
+
+/** The approval that a decision is about, if there is one. */
+function parseDecided([flat]: Fields, { entry }: RequestOf<"deliver">): { readonly approval?: Approval } {
+  const fields = flat as readonly string[];
+  return entry.kind !== "decision" || fields.length === 0
+    ? {}
+    : { approval: parseApproval(entry.approvalId, fields) };
+}
+
+/** A decision that finds its approval, and may not decide it. */
+function parseRefused(fields: Fields, request: RequestOf<"deliver">): { readonly approval: Approval } {
+  return parseDecided(fields, request) as { readonly approval: Approval };
 }

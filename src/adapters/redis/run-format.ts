@@ -1,8 +1,23 @@
-// A run as it lies in Redis: the names of its fields, and how its header and its inbox entries are read back.
+// Runs, approvals and changes as they lie in Redis: names of fields, arguments of scripts, and how they are read back.
+
+import type { Approval, ApprovalId, ApprovalRequest, ApprovalState, Decider } from "../../domain/approval.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
-import type { ParentStep, RunHeader, RunId, RunRecord, RunStatus } from "../../domain/run.ts";
+import type { JobSpec } from "../../domain/job.ts";
+import {
+  type ChildRun,
+  isTerminal,
+  type ParentStep,
+  type RunChange,
+  type RunHeader,
+  type RunId,
+  type RunRecord,
+  type RunStatus,
+} from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import { textOfWord } from "./script-call.ts";
+import type { StoreSettings } from "../../ports/store.ts";
+import { jobTail, workerWord } from "./job-format.ts";
+import { encode, plain, unencoded } from "./keys.ts";
+import { credentialWord, jsonWord, optionalWord, textOfWord, wholeMs } from "./script-call.ts";
 
 /** In the order in which scripts are asked for them. */
 export const headerFields = [
@@ -28,7 +43,7 @@ export function recordField(key: string): string {
 /** Values in the order of `headerFields`, as HMGET gives them. */
 export function parseHeader(
   { tenant, runId }: { readonly tenant: TenantId; readonly runId: RunId },
-  values: readonly (string | null)[],
+  values: Values,
 ): RunHeader {
   const [workflow, definition, status, version, actor, admittedAt, updatedAt, ...rest] = values;
   const [endedAt, cancel, reservation, parent] = rest;
@@ -49,6 +64,15 @@ export function parseHeader(
   };
 }
 
+/** Rows of a run's id and its values. */
+export function parseHeaders(tenant: TenantId, rows: unknown): RunHeader[] {
+  const read = rows as ReadonlyArray<readonly [RunId, Values]>;
+  return read.map(([runId, values]) => parseHeader({ tenant, runId }, values));
+}
+
+/** As HMGET gives them. */
+export type Values = readonly (string | null)[];
+
 /** `<run> <step's word> <attempt> <root> <depth>` */
 function parseParent(text: string): ParentStep {
   const [runId = "", step = "", attempt, root = "", depth] = text.split(" ");
@@ -62,7 +86,7 @@ function parseParent(text: string): ParentStep {
 }
 
 /** The records that a script was asked for by name, from the values that follow the header's. */
-export function parseRecords(keys: readonly string[], values: readonly (string | null)[]): RunRecord[] {
+export function parseRecords(keys: readonly string[], values: Values): RunRecord[] {
   return keys.flatMap((key, index) => {
     const body = values[headerFields.length + index];
     return typeof body === "string" ? [{ key, body }] : [];
@@ -80,4 +104,143 @@ export function parseEntry(stored: string): InboxEntry {
   const json = stored.slice(space + 1, line);
   if (stored.slice(0, space) !== "poisoned") return JSON.parse(json) as InboxEntry;
   return { kind: "poisoned", entryId: stored.slice(line + 1), was: json };
+}
+
+/** What a script writes for a new approval: its id, then names and values to the end. */
+function approvalArgs(request: ApprovalRequest): string[] {
+  const { approvalId, step, hash, payloadKey, requester, separateDuties, expiresAtMs } = request;
+  return [
+    plain("approval id", approvalId),
+    step,
+    hash,
+    payloadKey,
+    requester,
+    String(separateDuties),
+    expiresAtMs === undefined ? "" : wholeMs("expiresAtMs", expiresAtMs),
+  ];
+}
+
+/** As HGETALL gives it. */
+export function parseApproval(approvalId: ApprovalId, flat: readonly string[]): Approval {
+  const fields = new Map<string, string>();
+  for (let index = 0; index < flat.length; index += 2) fields.set(flat[index] ?? "", flat[index + 1] ?? "");
+  const text = (name: string) => fields.get(name) ?? "";
+  const optional = <Name extends string, Value>(
+    name: Name,
+    field: string,
+    read: (value: string) => Value,
+  ) => {
+    const value = fields.get(field);
+    return (value === undefined ? {} : { [name]: read(value) }) as { readonly [Key in Name]?: Value };
+  };
+  const asIs = (value: string) => value;
+  return {
+    approvalId,
+    step: text("step"),
+    hash: text("hash"),
+    payloadKey: text("payloadKey"),
+    requester: text("requester"),
+    separateDuties: text("separateDuties") === "true",
+    ...optional("expiresAtMs", "expiresAt", Number),
+    runId: text("run") as RunId,
+    state: text("state") as ApprovalState,
+    requestedAtMs: Number(text("requestedAt")),
+    ...optional("decidedAtMs", "decidedAt", Number),
+    ...optional("decidedBy", "decidedBy", asIs),
+    ...optional("decider", "decider", (value) => JSON.parse(value) as Decider),
+    ...optional("decisionId", "decisionId", asIs),
+    ...optional("reason", "reason", asIs),
+  };
+}
+
+/** Most admissions and many commits write records only: the rest is left out then. */
+export function changeArgs(commitId: string, change: RunChange, settings: StoreSettings): string[] {
+  const { records, status, timeline } = change;
+  const extent = extentOf(change);
+  const args = [
+    status,
+    isTerminal(status) ? "ends" : "",
+    jsonWord(commitId),
+    timeline,
+    String(records.length),
+    extent,
+    String(settings.timelineRowsMax),
+    String(settings.runRetentionMs),
+    keyRetention(settings),
+    String(settings.proveEveryMs),
+  ];
+  for (const { key, body } of records) args.push(recordField(key), body);
+  if (extent !== "") pushMore(args, change, settings);
+  if (extent === "tree") args.push(...treeArgs(change, settings));
+  return args;
+}
+
+function extentOf(change: RunChange): "tree" | "more" | "" {
+  if (change.children.length > 0 || change.cancelChildren.length > 0) return "tree";
+  const more =
+    change.jobs.length > 0 ||
+    change.voidJobs.length > 0 ||
+    change.releaseJobs.length > 0 ||
+    change.clearTimers.length > 0 ||
+    change.timers.length > 0 ||
+    change.approvals.length > 0 ||
+    change.closeApprovals.length > 0 ||
+    change.deadLetters.length > 0;
+  return more ? "more" : "";
+}
+
+/** A key in Redis lives for a millisecond at least. */
+function keyRetention({ keyRetentionMs }: StoreSettings): string {
+  return keyRetentionMs === undefined ? "" : String(Math.max(1, Math.floor(keyRetentionMs)));
+}
+
+function pushMore(args: string[], change: RunChange, settings: StoreSettings): void {
+  const { jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters, releaseJobs } = change;
+  const groups = [jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters, releaseJobs];
+  for (const group of groups) args.push(String(group.length));
+  args.push(String(Math.min(settings.republishAfterMs, settings.republishAfterMaxMs)));
+  args.push(String(settings.deadLetterRetentionMs));
+  for (const job of jobs) args.push(...jobArgs(job));
+  args.push(...voidJobs, ...releaseJobs.map(({ jobId }) => jobId), ...clearTimers);
+  for (const { timerId, dueAtMs } of timers) {
+    args.push(plain("timer id", timerId), wholeMs("dueAtMs", dueAtMs));
+  }
+  for (const request of approvals) args.push(...approvalArgs(request));
+  for (const { approvalId, state } of closeApprovals) args.push(approvalId, state);
+  for (const { id, reason, body } of deadLetters) args.push(id, reason, body);
+}
+
+/** As lua/parts/judge-tree.lua describes it: scripts find it from the end. */
+function treeArgs({ children, cancelChildren }: RunChange, { runsPerRootMax }: StoreSettings): string[] {
+  const args = [String(runsPerRootMax), String(children.length), String(cancelChildren.length)];
+  for (const child of children) args.push(...childArgs(child));
+  for (const runId of cancelChildren) args.push(unencoded("run id", runId));
+  return [...args, String(args.length)];
+}
+
+function childArgs({ runId, workflow, definition, step, attempt, records }: ChildRun): string[] {
+  return [
+    unencoded("run id", runId),
+    workflow,
+    definition,
+    jsonWord(step),
+    String(attempt),
+    packEntry({ kind: "started", entryId: runId }),
+    String(records.length),
+    ...records.flatMap(({ key, body }) => [recordField(key), body]),
+  ];
+}
+
+function jobArgs(spec: JobSpec): string[] {
+  const { jobId, topic } = spec;
+  const claim = spec.held === true ? undefined : spec.claim;
+  return [
+    plain("job id", jobId),
+    encode(topic),
+    jobTail(spec),
+    spec.held === true ? "held" : optionalWord(claim?.token),
+    claim === undefined ? "-" : workerWord(claim),
+    claim === undefined ? "0" : wholeMs("leaseMs", claim.leaseMs),
+    credentialWord(claim?.credential),
+  ];
 }

@@ -1,6 +1,6 @@
 // What an operation needs to become a script call and back: keys, arguments, and how to read the reply.
 import { type Guard, grantMemoryMs } from "../../domain/lock.ts";
-import { type ErrorCode, errors, InterlockError } from "../../errors.ts";
+import { InterlockError } from "../../errors.ts";
 import type { OperationName, OutcomeOf, RequestOf, StoreSettings } from "../../ports/store.ts";
 import type { PartitionKeys, TenantKeys } from "./keys.ts";
 
@@ -8,15 +8,43 @@ import type { PartitionKeys, TenantKeys } from "./keys.ts";
 export type Reply = readonly [kind: string, storeTimeMs: string, ...fields: unknown[]];
 
 /** The sweep works on a partition, everything else on a tenant. */
-type OwnerKeys<Name extends OperationName> = Name extends "sweep" ? PartitionKeys : TenantKeys;
+export type OwnerKeys<Name extends OperationName> = Name extends "sweep" ? PartitionKeys : TenantKeys;
 
-export type ScriptCall<Name extends OperationName, Owner = OwnerKeys<Name>> = {
+export type ScriptCall<Name extends OperationName> = {
   /** In the order of the script's header. */
-  keys(keys: Owner, request: RequestOf<Name>): string[];
+  keys(keys: OwnerKeys<Name>, request: RequestOf<Name>): string[];
   /** In the order of the script's header, after `notAfterMs`. */
   args(request: RequestOf<Name>, settings: StoreSettings): string[];
-  parse(reply: Reply, request: RequestOf<Name>): OutcomeOf<Name>;
+  /** How the fields of an outcome are read, by its kind. Without an entry they are names and values in turn. */
+  readonly read?: {
+    readonly [Kind in OutcomeOf<Name>["kind"]]?: (
+      fields: Fields,
+      request: RequestOf<Name>,
+      nowMs: number,
+    ) => Omit<Extract<OutcomeOf<Name>, { readonly kind: Kind }>, "kind">;
+  };
 };
+
+export type ScriptCalls<Names extends OperationName> = { readonly [Name in Names]: ScriptCall<Name> };
+
+/** What a script gives with an outcome: each reader knows the types of its own. */
+export type Fields = readonly unknown[];
+
+export function parseReply<Name extends OperationName>(
+  { read }: ScriptCall<Name>,
+  [kind, now, ...fields]: Reply,
+  request: RequestOf<Name>,
+): OutcomeOf<Name> {
+  const readFields = read?.[kind as OutcomeOf<Name>["kind"]];
+  const known = readFields === undefined ? named(fields) : readFields(fields, request, Number(now));
+  return { kind, ...known } as OutcomeOf<Name>;
+}
+
+function named(fields: Fields): Readonly<Record<string, unknown>> {
+  const values: Record<string, unknown> = {};
+  for (let at = 0; at < fields.length; at += 2) values[String(fields[at])] = fields[at + 1];
+  return values;
+}
 
 /** Scripts keep several values in one string, separated by spaces. */
 export function word(what: string, value: string): string {
@@ -66,20 +94,4 @@ export const grantMemory = String(grantMemoryMs);
 
 export function guardArgs({ token, fence, policy, ttlMs }: Guard): string[] {
   return [opaqueWord("token", token), String(fence), policy, duration("ttlMs", ttlMs), grantMemory];
-}
-
-/** A failure is named by its error code, followed by its fields: name, value, name, value. */
-export function parseFailure<Name extends OperationName>(
-  operation: Name,
-  [kind, storeTimeMs, ...fields]: Reply,
-): Extract<OutcomeOf<Name>, { readonly kind: ErrorCode }> {
-  if (!Object.hasOwn(errors, kind)) return unexpected(operation, [kind, storeTimeMs]);
-  const failure: Record<string, unknown> = { kind };
-  for (let at = 0; at < fields.length; at += 2) failure[String(fields[at])] = fields[at + 1];
-  return failure as Extract<OutcomeOf<Name>, { readonly kind: ErrorCode }>;
-}
-
-/** A script answered something that its parser does not know: the two are not of the same version. */
-export function unexpected(operation: OperationName, reply: Reply): never {
-  throw new InterlockError("internal", `the script of ${operation} answered ${reply[0]}`);
 }

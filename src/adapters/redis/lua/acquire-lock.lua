@@ -14,19 +14,16 @@
   KEYS[10] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[11] held: sorted set of the tenant's public locks by when they end; this key and the next only for a public lock
   KEYS[12] waiting: sorted set of "<token> <lock>" of the tickets for the tenant's public locks, by when they end
-  ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] instance  ARGV[4] ttlMs  ARGV[5] grantMemoryMs  ARGV[6] ticketMs or ""
+  ARGV[2] token  ARGV[3] instance  ARGV[4] ttlMs  ARGV[5] grantMemoryMs  ARGV[6] ticketMs or ""
   ARGV[7] owner's word or "-"  ARGV[8] credential's word or ""  ARGV[9] "stoppable" or ""  ARGV[10] tenant
   ARGV[11] the lock's name in the list of locks, or ""  ARGV[12] ticketsMax  ARGV[13] quota of locks
   ARGV[14] quota of tickets
-  Returns {"acquired", now, fence, expiresInMs}, {"busy", now, instance, freeInMs, ahead or ""},
-  {"already_released", now}, {"unauthenticated", now}, {"tenant_stopped", now}, {"lock_quota_reached", now, quota},
-  {"ticket_quota_reached", now, quota} or {"too_late", now}
+  Returns {"acquired", now, "fence", n, "expiresInMs", n}, {"busy", now, "instance", text, "freeInMs", n[, "ahead", n]},
+  {"already_released", now}, {"unauthenticated", now}, {"tenant_stopped", now}, {"lock_quota_reached", now, "quota", n},
+  {"ticket_quota_reached", now, "quota", n} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
+--@include clock
 local nowUs = time[1] * 1000000 + time[2]
-local nowMs = math.floor(nowUs / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local queueKey, ticketsKey, endsKey, endingsKey, locksKey, dueKey = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -41,7 +38,7 @@ if lock then
   local holder, fence
   holder, holderInstance, fence = string.match(lock, "^([^ ]+) ([^ ]+) ([^ ]+)")
   leftMs = redis.call("PTTL", lockKey)
-  if holder == token then return { "acquired", now, fence, leftMs } end
+  if holder == token then return { "acquired", now, "fence", tonumber(fence), "expiresInMs", leftMs } end
 end
 local lastToken, lastState = string.match(grant or "", "^([^ ]+) [^ ]+ [^ ]+.- ([^ ]+)$")
 if lastToken == token and lastState ~= "held" then return { "already_released", now } end
@@ -60,7 +57,7 @@ local head = queued > #silent and firstTicket(function() return true end)
 if not lock and (not head or head == token) then
   if heldKey then
     local quota = tonumber(settings[3] or "") or tonumber(ARGV[13])
-    if redis.call("ZCOUNT", heldKey, now, "+inf") >= quota then return { "lock_quota_reached", now, quota } end
+    if redis.call("ZCOUNT", heldKey, now, "+inf") >= quota then return { "lock_quota_reached", now, "quota", quota } end
   end
   local newToken, newInstance, newTtlMs, newOwner = token, instance, ttlMs, owner
   --@include plan-grant
@@ -72,26 +69,29 @@ if not lock and (not head or head == token) then
   if queues then redis.call("ZREM", endingsKey, "left " .. token) end
   if head then writeDrop(token) end
   --@include write-grant
-  return { "acquired", now, nextFence, tonumber(ttlMs) }
+  return { "acquired", now, "fence", tonumber(nextFence), "expiresInMs", tonumber(ttlMs) }
 end
 
 if not lock then holderInstance = string.match(redis.call("HGET", ticketsKey, head) or "", "^[^ ]+ ([^ ]+)") or "" end
 local place = queued > #silent and not isSilent[token] and redis.call("ZSCORE", queueKey, token)
 if not queues then
-  local ahead = ""
+  local busy = { "busy", now, "instance", holderInstance, "freeInMs", leftMs }
   if place then
-    ahead = 0
+    local ahead = 0
     for _, each in ipairs(redis.call("ZRANGE", queueKey, "-inf", "(" .. place, "BYSCORE")) do
       if not isSilent[each] then ahead = ahead + 1 end
     end
+    busy[7], busy[8] = "ahead", ahead
   end
-  return { "busy", now, holderInstance, leftMs, ahead }
+  return busy
 end
 if not place and waitingKey then
   local quota = tonumber(settings[4] or "") or tonumber(ARGV[14])
-  if redis.call("ZCOUNT", waitingKey, now, "+inf") >= quota then return { "ticket_quota_reached", now, quota } end
+  if redis.call("ZCOUNT", waitingKey, now, "+inf") >= quota then return { "ticket_quota_reached", now, "quota", quota } end
 end
-if not place and queued - #silent >= tonumber(ARGV[12]) then return { "busy", now, holderInstance, leftMs, "" } end
+if not place and queued - #silent >= tonumber(ARGV[12]) then
+  return { "busy", now, "instance", holderInstance, "freeInMs", leftMs }
+end
 
 redis.call("HLEN", ticketsKey) -- Refuses a key of another type while nothing is written yet, as does the next line.
 redis.call("ZCARD", endsKey)
@@ -114,4 +114,5 @@ local word = credential == "" and "-" or credential
 redis.call("HSET", ticketsKey, token, ttlMs .. " " .. instance .. " " .. owner .. " " .. word)
 -- No place is kept for longer than a minute.
 for _, key in ipairs({ queueKey, endsKey, ticketsKey }) do redis.call("PEXPIRE", key, "61000") end
-return { "busy", now, holderInstance, leftMs, redis.call("ZRANK", queueKey, token) }
+local ahead = redis.call("ZRANK", queueKey, token)
+return { "busy", now, "instance", holderInstance, "freeInMs", leftMs, "ahead", ahead }

@@ -11,20 +11,17 @@
   KEYS[8] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]";
           this key and the next are absent when the request has no idempotency key
   KEYS[9] keyed: sorted set of the tenant's idempotency keys, by when they end
-  ARGV[1] notAfterMs  ARGV[2] runId  ARGV[3] eventsMax  ARGV[4] tenant  ARGV[5] credential's word or ""
+  ARGV[2] runId  ARGV[3] eventsMax  ARGV[4] tenant  ARGV[5] credential's word or ""
   ARGV[6] workflow  ARGV[7] revision or ""  ARGV[8] definition  ARGV[9] actor  ARGV[10] key's digest
   ARGV[11] fingerprint  ARGV[12] quota of keys  ARGV[13] the entry that starts the run, or ""  ARGV[14] attentionMs
   ARGV[15] quota of active runs
   ARGV from 16 on: the change, as parts/plan-change.lua describes it
-  Returns {"admitted", now, status, active, limit, claims}, {"replayed", now, runId, status} or {"too_late", now}, or an
+  Returns {"admitted", now, status, active, limit, claims}, {"replayed", now, "runId", id, "status", status} or {"too_late", now}, or an
   error code with its fields: {"idempotency_key_reused", now}, {"idempotency_key_in_flight", now}, {"tenant_stopped", now},
   {"unauthenticated", now}, {"version_conflict", now}, {"max_concurrent_runs_reached", now, "limit", n, "active", n},
   {"quota_reached", now, "quota", "active_runs", "limit", n}, {"idempotency_quota_reached", now, "quota", n}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local runId, tenant, runKey, start, at = ARGV[2], ARGV[4], KEYS[2], KEYS[7], 16
 local settings = redis.call("HMGET", KEYS[1], "limit", "stopped", "revoked", "limits", "quota:active_runs")
@@ -47,7 +44,7 @@ if KEYS[8] then
     if state == "bound" then
       if fingerprint ~= ARGV[11] then return { "idempotency_key_reused", now } end
       local status = redis.call("HGET", start .. "run:" .. tenant .. ":" .. owner, "status")
-      return { "replayed", now, owner, status or (last ~= "" and last or "pending") }
+      return { "replayed", now, "runId", owner, "status", status or (last ~= "" and last or "pending") }
     end
     -- A pending reservation lives only as long as its owner holds the admission lock.
     local lock = redis.call("GET", start .. "wf:run:admission:" .. tenant)

@@ -15,17 +15,14 @@
   KEYS[11] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[12] held: sorted set of the tenant's public locks by when they end; this key and the next only for a public lock
   KEYS[13] waiting: sorted set of "<token> <lock>" of the tickets for the tenant's public locks, by when they end
-  ARGV[1] notAfterMs  ARGV[2] fence  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
+  ARGV[2] fence  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
   ARGV[6] the lock's name in the list of locks, or ""  ARGV[7] the lock's name  ARGV[8] actor  ARGV[9] reason
   ARGV[10] eventsMax  ARGV[11] credential's word or ""
-  Returns {"broken", now}, {"broken", now, new holder's token, its fence, expiresInMs}, {"superseded", now, fence},
+  Returns {"broken", now}, {"broken", now, new holder's token, its fence, expiresInMs}, {"superseded", now, "fence", n},
   {"free", now}, {"unauthenticated", now} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
+--@include clock
 local nowUs = time[1] * 1000000 + time[2]
-local nowMs = math.floor(nowUs / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local queueKey, ticketsKey, endsKey, endingsKey = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -41,7 +38,7 @@ if ARGV[11] ~= "" and grant and string.find(redis.call("HGET", tenantKey, "revok
   return { "unauthenticated", now }
 end
 if not lock then return { "free", now } end
-if fence ~= ARGV[2] then return { "superseded", now, fence } end
+if fence ~= ARGV[2] then return { "superseded", now, "fence", tonumber(fence) } end
 
 if waitingKey then redis.call("ZCARD", waitingKey) end -- Refuses a key of another type while nothing is written yet.
 --@include find-heir

@@ -3,13 +3,10 @@
   Gives a pending reservation back; never touches a bound one or another owner's.
   KEYS[1] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]"
   KEYS[2] keyed: sorted set of the tenant's idempotency keys, by when they end
-  ARGV[1] notAfterMs  ARGV[2] runId  ARGV[3] token  ARGV[4] key's digest
+  ARGV[2] runId  ARGV[3] token  ARGV[4] key's digest
   Returns {"cancelled", now}, {"kept", now} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local reservation = redis.call("GET", KEYS[1])
 if not reservation then return { "cancelled", now } end

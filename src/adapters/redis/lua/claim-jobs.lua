@@ -7,16 +7,13 @@
   KEYS[4] prefix of ready keys: sorted sets of job ids by the time of their creation; a job's text names its topic
   KEYS[5] running: sorted set of the jobs that run and are counted
   KEYS from 6 on: the run of each claim: hash of the header, "job:<id>" and "record:<key>"
-  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] credential, or ""
+  ARGV[2] tenant  ARGV[3] credential, or ""
   ARGV from 4 on: jobId, token, worker (with its pool if it is not the default), leaseMs of each claim
   Returns {"judged", now, answers} or {"too_late", now}; an answer is {"claimed", fence, expiresInMs, job's text, input}
   or {"refused", because}
 ]]
-local time = redis.call("TIME")
+--@include clock
 local nowUs = time[1] * 1000000 + time[2]
-local nowMs = math.floor(nowUs / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 --@include job-text
 --@include terminal

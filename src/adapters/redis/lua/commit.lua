@@ -10,17 +10,14 @@
   KEYS[6] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[7] inbox: list of the entries that wait, "<kind> <json>", a line feed and the id
   KEYS[8] start of all keys of the partition: most of what a change writes is only known here
-  ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
+  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
   ARGV[7] tenant  ARGV[8] runId  ARGV[9] eventsMax  ARGV[10] attentionMs  ARGV[11] expectedVersion  ARGV[12] consumed
   ARGV[13] entriesMax
   ARGV from 14 on: the change, as parts/plan-change.lua describes it
-  Returns {"committed", now, version, entries, claims}, {"tree_full", now}, {"stale_version", now, version},
+  Returns {"committed", now, version, entries, claims}, {"tree_full", now}, {"stale_version", now, "version", n},
   {"not_found", now}, {"stale_fence", now} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local runKey, activeKey, eventsKey, dueKey, inboxKey, start = KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7], KEYS[8]
 local tenant, runId, version, at = ARGV[7], ARGV[8], tonumber(ARGV[11]), 14
@@ -40,7 +37,7 @@ if run[5] and string.sub(run[5], 1, #commit) == commit then
   return { "committed", now, committed, entries, granted }
 end
 --@include terminal
-if run[2] ~= ARGV[11] or terminal[run[1]] then return { "stale_version", now, run[2] } end
+if run[2] ~= ARGV[11] or terminal[run[1]] then return { "stale_version", now, "version", tonumber(run[2]) } end
 if not ours then return { "stale_fence", now } end
 if not lock and (ARGV[4] ~= "continue" or state ~= "held") then return { "stale_fence", now } end
 local parent, treeSize = run[7], run[8]
@@ -61,7 +58,29 @@ if run[4] and run[4] ~= "0" then fields[1], fields[2] = "drains", "0" end
 if waiting > 0 then redis.call("ZCARD", dueKey) end -- Refuses a key of another type while nothing is written yet.
 local retries = run[9]
 if retries then
-  --@include plan-retries
+  -- Which retries still wait, and which letters the end of the run gives back because their retries were never applied.
+  --@include waiting-retries
+  local stillWaiting, discarded = "", {}
+  for _, retry in ipairs(waitingRetries) do
+    if retry.place > consumed then
+      stillWaiting = stillWaiting .. retryText(retry.place - consumed, retry.letter)
+      discarded[#discarded + 1] = "meta:" .. retry.letter
+    end
+  end
+  if ARGV[at + 1] == "ends" and #discarded > 0 then
+    local lettersKey = start .. "documents:" .. tenant .. ":deadLetter"
+    for index, meta in ipairs(redis.call("HMGET", lettersKey, unpack(discarded))) do
+      local rest = string.match(meta or "", "^2( .*)$")
+      if rest then writes[#writes + 1] = { "HSET", lettersKey, discarded[index], "1" .. rest } end
+    end
+    stillWaiting = ""
+  end
+  if stillWaiting == "" then
+    writes[#writes + 1] = { "HDEL", runKey, "retries" }
+  else
+    fields[#fields + 1] = "retries"
+    fields[#fields + 1] = stillWaiting
+  end
 end
 --@include plan-change
 local releases = ends or left == 0

@@ -3,14 +3,11 @@
   Counts the jobs of some topics and pools that run, as far as they are counted, and those of the topics that wait.
   KEYS[1] running: sorted set of "t:<topic> <job>" and "p:<pool> <job>", all with score 0
   KEYS[2] prefix of ready keys: sorted sets of job ids
-  ARGV[1] notAfterMs  ARGV[2] number of topics
+  ARGV[2] number of topics
   ARGV from 3 on: the topics, then the pools
   Returns {"counted", now, running and waiting of each topic in turn, running of each pool} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local function running(set)
   return redis.call("ZLEXCOUNT", KEYS[1], "[" .. set .. " ", "(" .. set .. "!")

@@ -8,14 +8,10 @@
   KEYS[5] keyed: sorted set of the tenant's idempotency keys, by when they end
   KEYS[6] held: sorted set of the tenant's public locks by when they end
   KEYS[7] waiting: sorted set of "<token> <lock>" of the tickets for the tenant's public locks, by when they end
-  ARGV[1] notAfterMs
   Returns {"counted", now, API keys, workflows, definitions, active runs, idempotency keys, locks, tickets} or
   {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 return {
   "counted", now,

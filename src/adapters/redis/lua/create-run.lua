@@ -13,7 +13,7 @@
   KEYS[10] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]";
            this key and the next are absent when the request has no idempotency key
   KEYS[11] keyed: sorted set of the tenant's idempotency keys, by when they end
-  ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
+  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
   ARGV[7] runId  ARGV[8] eventsMax  ARGV[9] tenant  ARGV[10] credential's word or ""
   ARGV[11] workflow  ARGV[12] revision or ""  ARGV[13] definition  ARGV[14] actor  ARGV[15] key's digest
   ARGV[16] fingerprint  ARGV[17] quota of keys  ARGV[18] the entry that starts the run, or ""  ARGV[19] attentionMs
@@ -24,10 +24,7 @@
   {"max_concurrent_runs_reached", now, "limit", n, "active", n}, {"quota_reached", now, "quota", "active_runs", "limit", n},
   {"idempotency_quota_reached", now, "quota", n}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local runId, tenant, runKey, start, at = ARGV[7], ARGV[9], KEYS[2], KEYS[7], 21
 local settings = redis.call("HMGET", KEYS[1], "limit", "stopped", "revoked", "limits", "quota:active_runs")

@@ -6,15 +6,12 @@
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ")
-  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] actor  ARGV[5] eventsMax
+  ARGV[2] tenant  ARGV[3] runId  ARGV[4] actor  ARGV[5] eventsMax
   ARGV[6] credential's word or ""
   Returns {"deleted", now}, {"more", now}, {"not_found", now}, {"not_ended", now}, {"unauthenticated", now}
   or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 --@include terminal
 --@include encode-name

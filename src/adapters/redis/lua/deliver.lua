@@ -14,7 +14,7 @@
   KEYS[10] start of all keys of the partition: most of what a change writes is only known here
   KEYS[11] for a decision the approval: hash of run, state, hash, requester and the rest of what it says; for a verdict of the
            dispatch check the job's lock: "<token> <instance> <fence>[ <owner>]"; absent for all others
-  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] token  ARGV[6] instance
+  ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] token  ARGV[6] instance
   ARGV[7] ttlMs  ARGV[8] grantMemoryMs  ARGV[9] "append" or "refuse"  ARGV[10] eventsMax  ARGV[11] attentionMs
   ARGV[12] drainsMax  ARGV[13] entriesMax  ARGV[14] deadLetterRetentionMs  ARGV[15] kind of the entry
   ARGV[16] the entry as the inbox keeps it
@@ -27,14 +27,11 @@
   ARGV[28] number of fields wanted
   ARGV from 29 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
   parts/plan-change.lua describes it
-  Returns {"owned", now, fence, values, entries, freed, approval}, {"handed_over", now, freed, approval},
-  {"applied", now, version, status, claims, freed, approval}, {"run_busy", now, instance},
-  {"refused", now, kind, approval} or {"too_late", now}; approval as HGETALL gives it, {} for all but decisions
+  Returns {"delivered", now, freed, approval[, fence, values, entries]}, with the run if it is ours;
+  {"applied", now, version, status, claims, freed, approval}, {"run_busy", now, "instance", text}, {"too_late", now}, or why
+  it is refused: {code, now[, approval]}; approval as HGETALL gives it, {} for all but decisions
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local runKey, activeKey, eventsKey, lockKey, grantKey = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local fenceKey, dueKey, inboxKey, start = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -58,7 +55,7 @@ local proposed = version and string.format("%.0f", version + 1) or "-"
 local run = redis.call("HMGET", runKey,
   "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject, "parent", "treeSize",
   "row:" .. versionText)
-if not run[1] then return { "refused", now, revokedCaller and "unauthenticated" or "run_not_found", {} } end
+if not run[1] then return { revokedCaller and "unauthenticated" or "run_not_found", now } end
 local runningKey, limits = start .. "running:" .. tenant, nil
 --@include worker-word
 --@include places
@@ -86,7 +83,7 @@ local holder, holderInstance, heldFence = string.match(lock or "", "^([^ ]+) ([^
 if holder == token then
   redis.call("LLEN", inboxKey)
   --@include owned-run
-  return { "owned", now, heldFence, values, entries, freed, approvalNow() }
+  return { "delivered", now, freed, approvalNow(), heldFence, values, entries }
 end
 
 --@include terminal
@@ -123,7 +120,7 @@ elseif kind == "decision" then
   elseif approval[4] and nowMs >= tonumber(approval[4]) then refusal = "approval_expired"
   elseif own then refusal = "self_approval" end
   if refusal and refusal ~= "approval_not_found" and not revokedCaller then
-    return { "refused", now, refusal, redis.call("HGETALL", KEYS[11]) }
+    return { refusal, now, approvalNow() }
   end
   if ended and not again and not refusal then refusal = "run_ended" end
   decidedApproval = subject
@@ -162,7 +159,38 @@ elseif kind == "retry" then
     full = #waitingRetries >= tonumber(ARGV[21])
   end
   if ended and not refusal and not again then
-    --@include plan-reopening
+    -- Whether a run that has ended may be opened again, and what that writes: it takes back what the run's end did.
+    local past = redis.call("HMGET", runKey, "removing", "parent", "cancel", "admittedAt", "reservation")
+    local settings = redis.call("HMGET", KEYS[1], "stopped", "limit")
+    local limit = tonumber(settings[2] or "")
+    local failed = run[1] == "failed" or run[1] == "timed_out"
+    if past[1] then refusal = "run_not_found"
+    elseif not failed or past[2] or past[3] then refusal = "dead_letter_not_retryable"
+    elseif settings[1] == "true" then refusal = "tenant_stopped"
+    elseif limit and redis.call("ZCARD", activeKey) >= limit then refusal = "max_concurrent_runs_reached"
+    else
+      redis.call("ZCARD", activeKey) -- Refuses a key of another type while nothing is written yet.
+      event = { "run_reopened", runId, actor, subject }
+      fields[#fields + 1] = "status"
+      fields[#fields + 1] = "running"
+      dueGone[#dueGone + 1] = "retention " .. tenant .. " " .. runId
+      writes[#writes + 1] = { "HDEL", runKey, "endedAt" }
+      writes[#writes + 1] = { "ZADD", activeKey, past[4], runId }
+      writes[#writes + 1] = { "ZADD", dueKey, "LT", string.format("%.0f", nowMs + proveEveryMs), "proof " .. tenant .. " " }
+      if past[5] then
+        -- The key is the run's again for as long as it is open, unless it has expired and may be another run's by now.
+        local reservationKey = start .. "wf:run:idempotency:" .. tenant .. ":" .. past[5]
+        local owner, fingerprint = string.match(redis.call("GET", reservationKey) or "", "^bound ([^ ]+) ([^ ]+)")
+        if owner == runId then
+          local keyedKey = start .. "keyed:" .. tenant
+          redis.call("ZCARD", keyedKey)
+          writes[#writes + 1] = { "SET", reservationKey, "bound " .. runId .. " " .. fingerprint }
+          writes[#writes + 1] = { "ZADD", keyedKey, "9007199254740991", past[5] }
+        else
+          writes[#writes + 1] = { "HDEL", runKey, "reservation", "fingerprint" }
+        end
+      end
+    end
   end
   writes[#writes + 1] = { "HSET", lettersKey, "meta:" .. subject, "2" .. (rest or "") }
 else
@@ -174,9 +202,9 @@ else
 end
 -- What had its effect before the key was revoked is still answered as it was.
 if revokedCaller and not again then refusal = "unauthenticated" end
-if refusal then return { "refused", now, refusal, {} } end
-if again then return { "handed_over", now, freed, approvalNow() } end
-if full or (lock and ARGV[9] == "refuse") then return { "run_busy", now, holderInstance or "" } end
+if refusal then return { refusal, now } end
+if again then return { "delivered", now, freed, approvalNow() } end
+if full or (lock and ARGV[9] == "refuse") then return { "run_busy", now, "instance", holderInstance or "" } end
 
 local waiting = redis.call("LLEN", inboxKey)
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
@@ -223,7 +251,7 @@ if not lock then
   redis.call("RPUSH", inboxKey, entry)
   --@include write-take
   --@include owned-run
-  return { "owned", now, takenFence, values, entries, freed, approvalNow() }
+  return { "delivered", now, freed, approvalNow(), takenFence, values, entries }
 end
 if event then
   redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
@@ -234,4 +262,4 @@ if fields[1] then redis.call("HSET", runKey, unpack(fields)) end
 if dueGone[1] then redis.call("ZREM", dueKey, dueGone[1]) end
 redis.call("RPUSH", inboxKey, entry)
 redis.call("ZADD", dueKey, "NX", string.format("%.0f", nowMs + attentionMs), "attention " .. tenant .. " " .. runId)
-return { "handed_over", now, freed, approvalNow() }
+return { "delivered", now, freed, approvalNow() }

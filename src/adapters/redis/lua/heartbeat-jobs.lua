@@ -5,14 +5,11 @@
   KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[3] running: sorted set of the jobs that run and are counted
   KEYS from 4 on: the run of each beat: hash of the header and "job:<id>"
-  ARGV[1] notAfterMs  ARGV[2] tenant
+  ARGV[2] tenant
   ARGV from 3 on: jobId, token, leaseMs, progress ("-" leaves it as it is) of each beat
   Returns {"judged", now, answers} or {"too_late", now}; an answer is "extended", "extended_stop", "voided" or "lost"
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 --@include job-text
 

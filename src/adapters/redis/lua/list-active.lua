@@ -3,14 +3,11 @@
   Lists the runs that hold the tenant's slots, oldest first, and describes the first of them.
   KEYS[1] active: sorted set of those runs, by the time of their admission
   KEYS[2] prefix of run keys: hashes of the header's fields among others
-  ARGV[1] notAfterMs  ARGV[2] limit  ARGV[3] how many to describe
+  ARGV[2] limit  ARGV[3] how many to describe
   ARGV from 4 on: the names of the header's fields, the status among them
   Returns {"listed", now, run ids, {id, values} of those described} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local ids = redis.call("ZRANGE", KEYS[1], "-inf", "+inf", "BYSCORE", "LIMIT", "0", ARGV[2])
 local described = {}

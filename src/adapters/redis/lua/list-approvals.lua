@@ -3,13 +3,10 @@
   Lists approvals, those of the newest runs first. It looks at 500 at most: next says where to go on.
   KEYS[1] approvals: sorted set of all ids with score 0
   KEYS[2] prefix of approval keys: hashes of an approval's fields
-  ARGV[1] notAfterMs  ARGV[2] "+", or "(" and the id to begin after  ARGV[3] limit  ARGV[4] state, or "" for all
+  ARGV[2] "+", or "(" and the id to begin after  ARGV[3] limit  ARGV[4] state, or "" for all
   Returns {"listed", now, next or "", {id, names and values in turn} of each} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local limit = tonumber(ARGV[3])
 local ids = redis.call("ZRANGE", KEYS[1], ARGV[2], "-", "BYLEX", "REV", "LIMIT", "0", "500")

@@ -3,13 +3,10 @@
   Lists documents in the order of their ids.
   KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
   KEYS[2] document ids: sorted set of all ids with score 0
-  ARGV[1] notAfterMs  ARGV[2] after  ARGV[3] limit
+  ARGV[2] after  ARGV[3] limit
   Returns {"listed", now, {id, meta, body} of each} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local ids = redis.call("ZRANGE", KEYS[2], "(" .. ARGV[2], "+", "BYLEX", "LIMIT", "0", ARGV[3])
 local documents = {}

@@ -5,16 +5,13 @@
   KEYS[1] what every key of the partition begins with: the locks are only known here
   KEYS[2] locks: sorted set of the locks that are held, all with score 0; some may have expired
   KEYS[3] due: sorted set of "<kind> <tenant> <subject>" by time
-  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] limit  ARGV[4] "admission" to begin with the tenant's admission lock, or ""
+  ARGV[2] tenant  ARGV[3] limit  ARGV[4] "admission" to begin with the tenant's admission lock, or ""
   ARGV[5] "-", or "(" and the name to begin after; "" when only the locks of runs are left
   ARGV[6] how many of the list are looked at  ARGV[7] how many of what is due are
   Returns {"listed", now, where to go on or "", locks, locks of runs in no order} or {"too_late", now}; of each lock
   {name in the list, instance, fence, owner or "", expiresInMs, waiting}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local start, tenant, limit, locks, runLocks = KEYS[1], ARGV[2], tonumber(ARGV[3]), {}, {}
 --@include encode-name

@@ -3,13 +3,10 @@
   Lists the jobs of a topic that wait for a worker, oldest first.
   KEYS[1] ready: sorted set of job ids by the time of their creation
   KEYS[2] prefix of run keys: a job's id begins with its run's
-  ARGV[1] notAfterMs  ARGV[2] limit
+  ARGV[2] limit
   Returns {"listed", now, {id, job's text} of each} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local jobs = {}
 for _, jobId in ipairs(redis.call("ZRANGE", KEYS[1], "-inf", "+inf", "BYSCORE", "LIMIT", "0", ARGV[2])) do

@@ -3,15 +3,12 @@
   Lists runs, newest first. It looks at 500 at most: next says where to go on.
   KEYS[1] runs: sorted set of all run ids with score 0
   KEYS[2] prefix of run keys: hashes of the header's fields among others
-  ARGV[1] notAfterMs  ARGV[2] "+", or "(" and the id to begin after  ARGV[3] limit
+  ARGV[2] "+", or "(" and the id to begin after  ARGV[3] limit
   ARGV[4] status, or "" for all  ARGV[5] workflow, or "" for all
   ARGV from 6 on: the names of the header's fields
   Returns {"listed", now, next or "", {id, values} of each} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local limit = tonumber(ARGV[3])
 local filtered = ARGV[4] ~= "" or ARGV[5] ~= ""

@@ -2,15 +2,12 @@
 --[[
   Reads a run's header and the records asked for. A run's jobs and rows are in the same hash: only names are read whole.
   KEYS[1] run: hash of the header's fields, and of "record:<key>", "job:<id>" and "row:<version>"
-  ARGV[1] notAfterMs  ARGV[2] "all" or "named"  ARGV[3] recordsMax, for all
+  ARGV[2] "all" or "named"  ARGV[3] recordsMax, for all
   ARGV from 4 on: the names of the fields wanted; header fields come first
   Returns {"run", now, values in the order asked, names of the other records, their values}, {"not_found", now}
   or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local function valuesOf(names, from)
   local values = {}

@@ -7,31 +7,28 @@
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ") and removed ("true" or not), quota:<name>
-  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] body  ARGV[6] expectedRevision, or ""
+  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] body  ARGV[6] expectedRevision, or ""
   ARGV[7] changeId  ARGV[8] actor  ARGV[9] eventsMax  ARGV[10] retentionMs, or "" for ever
   ARGV[11] credential's word or ""  ARGV[12] field of the quota of this collection, or ""  ARGV[13] quota where it is not set
-  Returns {"saved", now, revision}, {"revision_conflict", now, revision}, {"unauthenticated", now},
-  {"tenant_removed", now}, {"quota_reached", now, quota} or {"too_late", now}
+  Returns {"saved", now, "revision", n}, {"revision_conflict", now, "revision", n}, {"unauthenticated", now},
+  {"tenant_removed", now}, {"quota_reached", now, "quota", n} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local meta = redis.call("HGET", KEYS[1], "meta:" .. ARGV[4])
 local revision, change = string.match(meta or "0 0 ", "^([0-9]+) [0-9]+ (.*)$")
-if meta and change == ARGV[7] then return { "saved", now, revision } end
+if meta and change == ARGV[7] then return { "saved", now, "revision", tonumber(revision) } end
 local tenant = redis.call("HMGET", KEYS[5], "revoked", "removed", ARGV[12])
 if ARGV[11] ~= "" and string.find(tenant[1] or "", " " .. ARGV[11] .. " ", 1, true) then
   return { "unauthenticated", now }
 end
 if ARGV[3] == "apiKey" and tenant[2] == "true" then return { "tenant_removed", now } end
-if ARGV[6] ~= "" and revision ~= ARGV[6] then return { "revision_conflict", now, revision } end
+if ARGV[6] ~= "" and revision ~= ARGV[6] then return { "revision_conflict", now, "revision", tonumber(revision) } end
 local stored = redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
 redis.call("ZCARD", KEYS[4])
 if not meta and ARGV[12] ~= "" then
   local quota = tonumber(tenant[3] or "") or tonumber(ARGV[13])
-  if stored >= quota then return { "quota_reached", now, quota } end
+  if stored >= quota then return { "quota_reached", now, "quota", quota } end
 end
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
@@ -47,4 +44,4 @@ redis.call("ZADD", KEYS[2], "0", ARGV[4])
 if ARGV[10] ~= "" then
   redis.call("ZADD", KEYS[4], string.format("%.0f", nowMs + ARGV[10]), "letter " .. ARGV[2] .. " " .. ARGV[4])
 end
-return { "saved", now, nextRevision }
+return { "saved", now, "revision", tonumber(nextRevision) }

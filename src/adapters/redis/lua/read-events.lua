@@ -3,13 +3,10 @@
   Reads the event rows after a sequence number, in order. The stream drops rows in whole nodes (dropping each one
   exactly made an admission a sixth slower), so that rows beyond the number to keep may still be there: they are hidden.
   KEYS[1] events: stream with ids "0-<sequence>" and the fields at, type, subject, actor, detail
-  ARGV[1] notAfterMs  ARGV[2] after  ARGV[3] limit  ARGV[4] eventsMax
+  ARGV[2] after  ARGV[3] limit  ARGV[4] eventsMax
   Returns {"events", now, rows as XRANGE gives them, first number kept, last number} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local newest = redis.call("XREVRANGE", KEYS[1], "+", "-", "COUNT", 1)[1]
 if not newest then return { "events", now, {}, "1", "0" } end

@@ -2,13 +2,10 @@
 --[[
   Reads the timeline rows after a version, oldest first. Rows older than the number to keep are not there.
   KEYS[1] run: hash of the header and one field "row:<version>" per row
-  ARGV[1] notAfterMs  ARGV[2] after  ARGV[3] limit  ARGV[4] timelineRowsMax
+  ARGV[2] after  ARGV[3] limit  ARGV[4] timelineRowsMax
   Returns {"timeline", now, version, {version, row} of each, status}, {"not_found", now} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local run = redis.call("HMGET", KEYS[1], "status", "version")
 if not run[1] then return { "not_found", now } end

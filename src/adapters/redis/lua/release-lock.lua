@@ -14,16 +14,13 @@
   KEYS[10] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[11] held: sorted set of the tenant's public locks by when they end; this key and the next only for a public lock
   KEYS[12] waiting: sorted set of "<token> <lock>" of the tickets for the tenant's public locks, by when they end
-  ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
+  ARGV[2] token  ARGV[3] grantMemoryMs  ARGV[4] "stoppable" or ""  ARGV[5] tenant
   ARGV[6] the lock's name in the list of locks, or ""
   Returns {"released", now}, {"released", now, new holder's token, its fence, expiresInMs}, {"not_owned", now} or
   {"too_late", now}
 ]]
-local time = redis.call("TIME")
+--@include clock
 local nowUs = time[1] * 1000000 + time[2]
-local nowMs = math.floor(nowUs / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
 
 local lockKey, grantKey, fenceKey, tenantKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local queueKey, ticketsKey, endsKey, endingsKey, locksKey, dueKey = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]

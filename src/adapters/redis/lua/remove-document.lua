@@ -6,14 +6,11 @@
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ")
-  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] actor  ARGV[6] eventsMax
+  ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] actor  ARGV[6] eventsMax
   ARGV[7] credential's word or ""
   Returns {"removed", now}, {"not_found", now}, {"unauthenticated", now} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local meta = redis.call("HGET", KEYS[1], "meta:" .. ARGV[4])
 if not meta then return { "not_found", now } end

@@ -4,13 +4,10 @@
   KEYS[1] lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
   KEYS[2] grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
   KEYS[3] held: sorted set of the tenant's public locks by when they end; only for a public lock
-  ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] ttlMs  ARGV[4] grantMemoryMs  ARGV[5] the lock's name in the list of locks
-  Returns {"renewed", now, fence}, {"not_owned", now, "superseded"|"ended"} or {"too_late", now}
+  ARGV[2] token  ARGV[3] ttlMs  ARGV[4] grantMemoryMs  ARGV[5] the lock's name in the list of locks
+  Returns {"renewed", now, "fence", n}, {"not_owned", now, "superseded"|"ended"} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local lock = redis.call("GET", KEYS[1])
 local grant = redis.call("GET", KEYS[2])
@@ -24,4 +21,4 @@ local memoryMs = string.format("%.0f", ARGV[3] + ARGV[4])
 if KEYS[3] then redis.call("ZADD", KEYS[3], string.format("%.0f", nowMs + ARGV[3]), ARGV[5]) end
 redis.call("PEXPIRE", KEYS[1], ARGV[3])
 redis.call("PEXPIRE", KEYS[2], memoryMs)
-return { "renewed", now, fence }
+return { "renewed", now, "fence", tonumber(fence) }

@@ -9,16 +9,13 @@
   KEYS[6] keyed: sorted set of the tenant's idempotency keys, by when they end
   KEYS[7] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[8] prefix of reservation keys: the one that gives way is only known here
-  ARGV[1] notAfterMs  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
+  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
   ARGV[7] runId  ARGV[8] fingerprint  ARGV[9] reservationMs  ARGV[10] tenant  ARGV[11] key's digest
   ARGV[12] quota of keys
-  Returns {"reserved", now}, {"replayed", now, runId, status}, {"idempotency_key_reused", now}, {"idempotency_key_in_flight", now},
-  {"stale_fence", now} or {"too_late", now}
+  Returns {"reserved", now}, {"replayed", now, "runId", id, "status", status}, {"idempotency_key_reused", now},
+  {"idempotency_key_in_flight", now}, {"stale_fence", now} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local lock = redis.call("GET", KEYS[1])
 local grant = redis.call("GET", KEYS[2])
@@ -33,7 +30,7 @@ if reservation then
   if kind == "bound" then
     if fingerprint ~= ARGV[8] then return { "idempotency_key_reused", now } end
     local current = redis.call("HGET", KEYS[5] .. runId, "status")
-    return { "replayed", now, runId, current or (last ~= "" and last or "pending") }
+    return { "replayed", now, "runId", runId, "status", current or (last ~= "" and last or "pending") }
   end
   -- A pending reservation lives only as long as its owner holds the admission lock.
   local admission = redis.call("GET", KEYS[4])

@@ -4,27 +4,24 @@
   KEYS[1] tenant: hash with limit, strategy, wait, stopped, revoked, limits, removed, quota:<name> ("" means not set), settings,
   version, change
   KEYS[2] events: stream with ids "0-<sequence>"
-  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] expectedVersion  ARGV[4] changeId  ARGV[5] actor  ARGV[6] eventsMax
+  ARGV[2] tenant  ARGV[3] expectedVersion  ARGV[4] changeId  ARGV[5] actor  ARGV[6] eventsMax
   ARGV[7] limit  ARGV[8] strategy  ARGV[9] wait  ARGV[10] stopped
   ARGV[11] revoked keys, each between two spaces  ARGV[12] all settings as JSON
   ARGV[13] limits of topics and pools, as parts/places.lua describes them
   ARGV[14] credential's word or ""  ARGV[15] "true" when the tenant is removed, or ""
   ARGV from 16 on: names and values of the tenant's own quotas, "" for those that it does not have
-  Returns {"saved", now, version}, {"version_conflict", now, version}, {"unauthenticated", now} or {"too_late", now}
+  Returns {"saved", now, "version", n}, {"version_conflict", now, "version", n}, {"unauthenticated", now} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local tenant = redis.call("HMGET", KEYS[1], "version", "change", "revoked")
 local version = tenant[1] or "0"
 local nextVersion = string.format("%.0f", ARGV[3] + 1)
-if version == nextVersion and (tenant[2] or "") == ARGV[4] then return { "saved", now, version } end
+if version == nextVersion and (tenant[2] or "") == ARGV[4] then return { "saved", now, "version", tonumber(version) } end
 if ARGV[14] ~= "" and string.find(tenant[3] or "", " " .. ARGV[14] .. " ", 1, true) then
   return { "unauthenticated", now }
 end
-if version ~= ARGV[3] then return { "version_conflict", now, version } end
+if version ~= ARGV[3] then return { "version_conflict", now, "version", tonumber(version) } end
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
 redis.call("XADD", KEYS[2], "MAXLEN", "~", ARGV[6], "0-*",
@@ -32,4 +29,4 @@ redis.call("XADD", KEYS[2], "MAXLEN", "~", ARGV[6], "0-*",
 redis.call("HSET", KEYS[1], "version", nextVersion, "change", ARGV[4],
   "limit", ARGV[7], "strategy", ARGV[8], "wait", ARGV[9], "stopped", ARGV[10], "revoked", ARGV[11],
   "settings", ARGV[12], "limits", ARGV[13], "removed", ARGV[15], unpack(ARGV, 16))
-return { "saved", now, nextVersion }
+return { "saved", now, "version", tonumber(nextVersion) }

@@ -7,15 +7,12 @@
   KEYS[1] what every key of the partition begins with: tenants and runs are only known here
   KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[3] swept: when the sweep last handled something
-  ARGV[1] notAfterMs  ARGV[2] sweepEveryMs  ARGV[3] attentionMs  ARGV[4] republishAfterMs  ARGV[5] republishAfterMaxMs
+  ARGV[2] sweepEveryMs  ARGV[3] attentionMs  ARGV[4] republishAfterMs  ARGV[5] republishAfterMaxMs
   ARGV[6] deadLetterRetentionMs  ARGV[7] proveEveryMs
   Returns {"swept", now, lostClaims, waiting, unclaimed, repairs}, {"not_due", now} or {"too_late", now}; waiting holds {tenant, run} of each, unclaimed {tenant, job id, job's text}, repairs {tenant,
   repair, run}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local start, dueKey = KEYS[1], KEYS[2]
 local settings = {
@@ -32,10 +29,205 @@ local workMax = 1200
 --@include terminal
 --@include encode-name
 --@include remove-run
---@include sweep-runs
---@include sweep-proofs
+local function runIdOf(jobId)
+  return string.match(jobId, "^[^:]*")
+end
+
+local function inMs(afterMs)
+  return string.format("%.0f", nowMs + afterMs)
+end
+
+-- Names a run that waits and has no owner. One run is named once, where it came up first.
+local function nameWaiting(tenant, runId)
+  local place = found.places[runId] or #found.waiting + 1
+  found.places[runId] = place
+  found.waiting[place] = { tenant, runId }
+end
+
+local function visitRun(tenant, runId)
+  local name = tenant .. ":" .. runId
+  local status = redis.call("HGET", start .. "run:" .. name, "status")
+  local waiting = redis.call("LLEN", start .. "inbox:" .. name)
+  local lock = redis.call("GET", start .. "wf:run:lock:" .. name)
+  if not status or waiting == 0 then return end
+  redis.call("ZADD", dueKey, inMs(settings.attentionMs), "attention " .. tenant .. " " .. runId)
+  if not lock then nameWaiting(tenant, runId) end
+end
+
+-- Whether and how an entry reaches its run. Ended runs take none; an owner will see the entry when it commits.
+local function wayTo(tenant, runId)
+  local name = tenant .. ":" .. runId
+  local status = redis.call("HGET", start .. "run:" .. name, "status")
+  redis.call("LLEN", start .. "inbox:" .. name)
+  local lock = redis.call("GET", start .. "wf:run:lock:" .. name)
+  local open = status and not terminal[status]
+  return { tenant = tenant, runId = runId, open = open, inboxKey = start .. "inbox:" .. name, free = not lock }
+end
+
+local function bring(way, entry)
+  if not way.open then return end
+  redis.call("RPUSH", way.inboxKey, entry)
+  redis.call("ZADD", dueKey, "NX", inMs(settings.attentionMs), "attention " .. way.tenant .. " " .. way.runId)
+  if way.free then nameWaiting(way.tenant, way.runId) end
+end
+
+local function loseClaim(tenant, jobId)
+  local runId = runIdOf(jobId)
+  local runKey = start .. "run:" .. tenant .. ":" .. runId
+  local text = redis.call("HGET", runKey, "job:" .. jobId)
+  local rest, word, expiresAt =
+    string.match(text or "", "^claimed( [^ ]+ [^ ]+ ([^ ]+) [^ ]+ [^ ]+ ([^ ]+) .*)$")
+  if not rest or tonumber(expiresAt) > nowMs then return end
+  local way = wayTo(tenant, runId)
+  local worker, pool = readWorker(word)
+  if pool then
+    local runningKey = start .. "running:" .. tenant
+    local topic = string.match(rest, "^" .. string.rep(" [^ ]+", 9) .. " ([^ ]+)")
+    redis.call("ZCARD", runningKey)
+    redis.call("ZREM", runningKey, "t:" .. topic .. " " .. jobId, "p:" .. pool .. " " .. jobId)
+  end
+  redis.call("HSET", runKey, "job:" .. jobId, "lost" .. rest)
+  found.lostClaims = found.lostClaims + 1
+  local id = "lost:" .. jobId
+  bring(way, 'claim_lost {"kind":"claim_lost","entryId":"' .. id .. '","jobId":"' .. jobId .. '","worker":'
+    .. string.gsub(worker, "\1", " ") .. "}\n" .. id)
+end
+
+-- A timer is its place among what is due: the sweep has just taken it from there.
+local function fireTimer(tenant, subject)
+  local runId, timerId = string.match(subject, "^([^ ]+) (.*)$")
+  local id = "timer:" .. timerId
+  bring(wayTo(tenant, runId),
+    'timer {"kind":"timer","entryId":"' .. id .. '","timerId":"' .. timerId .. '"}\n' .. id)
+end
+
+local function publishAgain(tenant, jobId)
+  local runKey = start .. "run:" .. tenant .. ":" .. runIdOf(jobId)
+  local text = redis.call("HGET", runKey, "job:" .. jobId)
+  local state, republished, rest = string.match(text or "", "^(%a+) ([0-9]+)( .*)$")
+  if state ~= "ready" and state ~= "held" then return end
+  republished = republished + 1
+  local waitMs = math.min(settings.republishAfterMaxMs, settings.republishAfterMs * 2 ^ republished)
+  redis.call("HSET", runKey, "job:" .. jobId, state .. " " .. string.format("%.0f", republished) .. rest)
+  redis.call("ZADD", dueKey, inMs(waitMs), "unclaimed " .. tenant .. " " .. jobId)
+  found.unclaimed[#found.unclaimed + 1] = { tenant, jobId, text }
+end
+
+local function removeEnded(tenant, runId)
+  if not redis.call("HGET", start .. "run:" .. tenant .. ":" .. runId, "status") then return end
+  local plan = planRemoval(tenant, runId)
+  found.work = found.work + plan.work
+  removePlanned(plan)
+  if plan.more then redis.call("ZADD", dueKey, now, "retention " .. tenant .. " " .. runId) end
+end
+local function removeExpiredLetter(tenant, id)
+  local documents = start .. "documents:" .. tenant .. ":deadLetter"
+  local ids = start .. "document-ids:" .. tenant .. ":deadLetter"
+  local savedAt = string.match(redis.call("HGET", documents, "meta:" .. id) or "", "^[0-9]+ ([0-9]+)")
+  redis.call("ZCARD", ids)
+  if not savedAt or savedAt + settings.deadLetterRetentionMs > nowMs then return end
+  redis.call("HDEL", documents, "meta:" .. id, "body:" .. id)
+  redis.call("ZREM", ids, id)
+end
+
+local provedMax = 100
+
+-- Runs and their scores in turn, from the slot after "<score> <run>" on; if it is free by now, from its millisecond on.
+local function slotsAfter(active, after)
+  local score, runId = string.match(after, "^([0-9]+) (.+)$")
+  local first = 0
+  if score then
+    local rank = redis.call("ZRANK", active, runId)
+    first = rank and rank + 1 or redis.call("ZCOUNT", active, "-inf", "(" .. score)
+  end
+  return redis.call("ZRANGE", active, first, first + provedMax - 1, "WITHSCORES")
+end
+
+-- What is wrong with a slot: "slot_freed", or "reservation_restored" with the key's digest and what it should hold.
+-- Where two live runs claim one key, the second sees what was planned for the first.
+local function judgeSlot(tenant, runId, planned)
+  local run = redis.call("HMGET", start .. "run:" .. tenant .. ":" .. runId, "status", "reservation", "fingerprint",
+    "parent")
+  if not run[1] or terminal[run[1]] or run[4] then return { repair = "slot_freed", runId = runId } end
+  if not run[2] or not run[3] then return nil end
+  local bound = "bound " .. runId .. " "
+  local reservation = redis.call("GET", start .. "wf:run:idempotency:" .. tenant .. ":" .. run[2])
+  reservation = planned[run[2]] or reservation or ""
+  if string.sub(reservation, 1, #bound) == bound then return nil end
+  planned[run[2]] = bound .. run[3]
+  return { repair = "reservation_restored", runId = runId, digest = run[2], value = planned[run[2]] }
+end
+
+-- Forgets keys that have expired: Redis has dropped their records by itself, or is about to. Gives when the next one does.
+local function trimKeys(tenant, keyed)
+  local expired = redis.call("ZRANGE", keyed, "-inf", "(" .. now, "BYSCORE", "LIMIT", "0", provedMax)
+  if #expired > 0 then
+    redis.call("ZREM", keyed, unpack(expired))
+    for index, digest in ipairs(expired) do
+      expired[index] = start .. "wf:run:idempotency:" .. tenant .. ":" .. digest
+    end
+    redis.call("UNLINK", unpack(expired))
+  end
+  local soonest = redis.call("ZRANGE", keyed, 0, 0, "WITHSCORES")
+  local atMs = tonumber(soonest[2])
+  return atMs and atMs < 9007199254740991 and atMs or nil
+end
+
+-- Every slot must belong to a live root run, and every live run's key must point to it; both are repaired and reported.
+-- The types of all keys are known before the first write: the reads that follow it cannot fail.
+local function proveTenant(tenant)
+  local active, keyed = start .. "active:" .. tenant, start .. "keyed:" .. tenant
+  local tenantKey = start .. "tenant:" .. tenant
+  local after = redis.call("HGET", tenantKey, "proofAfter") or ""
+  local slots = slotsAfter(active, after)
+  redis.call("ZCARD", keyed)
+  local wrong, planned = {}, {}
+  for index = 1, #slots, 2 do
+    -- A run that cannot be read keeps its slot and does not stop the proof of the others.
+    local readable, slot = pcall(judgeSlot, tenant, slots[index], planned)
+    if readable then wrong[#wrong + 1] = slot end
+  end
+  found.work = found.work + #slots
+
+  for _, slot in ipairs(wrong) do
+    if slot.digest then
+      redis.call("SET", start .. "wf:run:idempotency:" .. tenant .. ":" .. slot.digest, slot.value)
+      redis.call("ZADD", keyed, "9007199254740991", slot.digest)
+    else
+      redis.call("ZREM", active, slot.runId)
+    end
+    found.repairs[#found.repairs + 1] = { tenant, slot.repair, slot.runId }
+  end
+  local nextKeyMs = trimKeys(tenant, keyed)
+  local nextAfter = ""
+  local soonMs = nowMs + settings.proveEveryMs
+  if redis.call("ZCARD", active) > 0 then
+    if #slots == 2 * provedMax then
+      nextAfter = string.format("%.0f", slots[#slots]) .. " " .. slots[#slots - 1]
+    end
+    redis.call("ZADD", dueKey, string.format("%.0f", soonMs), "proof " .. tenant .. " ")
+  elseif nextKeyMs then
+    redis.call("ZADD", dueKey, string.format("%.0f", math.max(soonMs, nextKeyMs + 1)), "proof " .. tenant .. " ")
+  end
+  if nextAfter ~= "" then
+    redis.call("HSET", tenantKey, "proofAfter", nextAfter)
+  elseif after ~= "" then
+    redis.call("HDEL", tenantKey, "proofAfter")
+  end
+end
 --@include lock-names
---@include sweep-locks
+-- How long grants are remembered, and a millisecond.
+local visitAfterMs = 600001
+local function visitLock(tenant, listed)
+  local lockKey = keysOfLock(tenant, listed)
+  if redis.call("GET", lockKey) then
+    local visitAt = string.format("%.0f", nowMs + redis.call("PTTL", lockKey) + visitAfterMs)
+    redis.call("ZADD", dueKey, visitAt, "lock " .. tenant .. " " .. listed)
+  else
+    redis.call("ZREM", start .. "locks:" .. tenant, listed)
+    redis.call("ZREM", start .. "held:" .. tenant, listed)
+  end
+end
 local handlers = {
   attention = visitRun,
   claim = loseClaim,

@@ -8,16 +8,13 @@
   KEYS[5] fence: the partition's last fence, never expires
   KEYS[6] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[7] start of all keys of the partition
-  ARGV[1] notAfterMs  ARGV[2] tenant  ARGV[3] runId  ARGV[4] token  ARGV[5] instance  ARGV[6] ttlMs
+  ARGV[2] tenant  ARGV[3] runId  ARGV[4] token  ARGV[5] instance  ARGV[6] ttlMs
   ARGV[7] grantMemoryMs  ARGV[8] attentionMs  ARGV[9] drainsMax  ARGV[10] entriesMax  ARGV[11] deadLetterRetentionMs
   ARGV from 12 on: the names of the run's fields wanted; header fields come first
   Returns {"owned", now, fence, values, entries}, {"handed_over", now}, {"empty", now},
   {"not_found", now} or {"too_late", now}
 ]]
-local time = redis.call("TIME")
-local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
-local now = string.format("%.0f", nowMs)
-if nowMs > tonumber(ARGV[1]) then return { "too_late", now } end
+--@include clock
 
 local runKey, inboxKey, lockKey, grantKey, fenceKey = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dueKey, start = KEYS[6], KEYS[7]
