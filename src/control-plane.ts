@@ -12,7 +12,7 @@ import { openAnchorsFile } from "./adapters/system/anchors-file.ts";
 import { systemClock, systemInstance, systemRandom } from "./adapters/system/system.ts";
 import { createSystemLog } from "./adapters/system/system-log.ts";
 import type { Config } from "./config.ts";
-import { type Decision, type StartRequest, startRun } from "./control/admission/start-run.ts";
+import { type AdmissionAnswer, type StartRequest, startRun } from "./control/admission/start-run.ts";
 import type { Computing } from "./control/computing.ts";
 import { type Role, rolesOf, startControlProcess } from "./control/control-process.ts";
 import type { ControlApi } from "./control/create-api.ts";
@@ -37,7 +37,7 @@ export type ControlPlane = {
   /** What the main thread of this process computes, and for whom. */
   readonly computing: Computing;
   /** Decides whether a run whose first commit is already decided may start: the admission gate by itself. */
-  startRun(request: StartRequest, signal?: AbortSignal): Promise<Decision>;
+  startRun(request: StartRequest, signal?: AbortSignal): Promise<AdmissionAnswer>;
   /** A function as a worker, in this process. */
   startWorker(options: InProcessWorkerOptions): InProcessWorker;
   /** Stops taking up work, finishes what is under way, and closes the store. */

@@ -1,7 +1,6 @@
 // The public API: what programs that embed Interlock may use. Everything else may change without notice.
 export type { Config } from "./config.ts";
-export type { StartAnswer, StartRequest } from "./control/admission/start-run.ts";
-export type { StartWorkflowRequest } from "./control/admission/start-workflow.ts";
+export type { StartAnswer, StartRequest, StartWorkflowRequest } from "./control/admission/start-run.ts";
 export type { DecideAnswer, DecideRequest } from "./control/approvals/decide-approval.ts";
 export type { Caller, Trouble, WriteTrouble } from "./control/caller.ts";
 export type { ControlApi } from "./control/create-api.ts";

@@ -1,7 +1,7 @@
 // The table of everything that may be asked of a control plane: a row for each flow, whose types are those of the flow itself.
 
 import { platformTenant } from "../domain/tenant.ts";
-import { startWorkflow } from "./admission/start-workflow.ts";
+import { startWorkflow } from "./admission/start-run.ts";
 import { approvalContext, decideApproval, listApprovals } from "./approvals/decide-approval.ts";
 import { readTrail, recordRefusals } from "./audit/read-trail.ts";
 import { verifyTrail } from "./audit/verify-trail.ts";

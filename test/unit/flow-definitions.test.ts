@@ -1,6 +1,6 @@
 // Definitions and the runs that are made from them: a run keeps the one it began with, a start gets the latest, a repeat its run.
 import { describe, expect, test } from "vitest";
-import type { StartWorkflowRequest } from "../../src/control/admission/start-workflow.ts";
+import type { StartWorkflowRequest } from "../../src/control/admission/start-run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { fingerprintOf } from "../../src/index.ts";
 import {

@@ -62,7 +62,7 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/admission/start-run.ts",
-        find: `  return answer.kind === "unknown" ? { kind: "outcome_unknown", runId: asked.run.runId } : answer;`,
+        find: `  return answer.kind === "unknown" ? { kind: "outcome_unknown", runId } : answer;`,
         replace: `  return answer.kind === "unknown" ? { kind: "max_concurrent_runs_reached", limit: 0, active: 0 } : answer;`,
       },
     ],
@@ -87,13 +87,12 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/admission/start-run.ts",
-        find: `  const answer = await ask(gate, "admit"`,
-        replace: `  const { tenant } = asked;
-  const counted = await gate.ports.store.countActive({ tenant }, { deadlineMs: 1_000 });
+        find: `  let answer: AdmissionAnswer;`,
+        replace: `  const counted = await gate.ports.store.countActive({ tenant }, { deadlineMs: 1_000 });
   if (counted.kind === "counted" && counted.limit !== undefined && counted.active >= counted.limit) {
     return { kind: "max_concurrent_runs_reached", limit: counted.limit, active: counted.active };
   }
-  const answer = await ask(gate, "admit"`,
+  let answer: AdmissionAnswer;`,
       },
       {
         file: "src/adapters/operations/runs.ts",

@@ -3,7 +3,7 @@ import { MemoryRecords } from "../../../src/adapters/memory-store.ts";
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
 import { type Context, neverMs } from "../../../src/adapters/operations/records.ts";
 import { eraseReservation, putReservation } from "../../../src/adapters/operations/reservations.ts";
-import type { Decision, Gate, startRun } from "../../../src/control/admission/start-run.ts";
+import type { AdmissionAnswer, Gate, startRun } from "../../../src/control/admission/start-run.ts";
 import { admissionLock, type Fence, type Guard, type LockToken } from "../../../src/domain/lock.ts";
 import { digestOf, type Reservation, type ReservationDigest } from "../../../src/domain/reservation.ts";
 import { makeRunId, orderedUnique, type RunId } from "../../../src/domain/run.ts";
@@ -95,7 +95,7 @@ async function acquire({ gate, tenant, signal, variant }: Start): Promise<Acquir
   }
 }
 
-async function decide(start: Start, guard: Guard): Promise<Decision> {
+async function decide(start: Start, guard: Guard): Promise<AdmissionAnswer> {
   const { gate, tenant, run, signal } = start;
   const { store } = gate.ports;
   const options = { deadlineMs: timesOf(gate).callMs };
@@ -150,12 +150,12 @@ function isTrouble(
 }
 
 /** 503: its caller is told that nothing has happened. */
-function refused(cause: string): Decision {
+function refused(cause: string): AdmissionAnswer {
   return { kind: "concurrency_gate_unavailable", cause };
 }
 
 /** 500: its caller is told nothing that could be wrong. */
-function doubtful(runId: RunId): Decision {
+function doubtful(runId: RunId): AdmissionAnswer {
   return { kind: "outcome_unknown", runId };
 }
 

@@ -1,5 +1,5 @@
 // Compares callers' answers with what exists: a definite answer must stay true (INV-6 to INV-9, INV-18).
-import type { Decision } from "../../../src/control/admission/start-run.ts";
+import type { AdmissionAnswer } from "../../../src/control/admission/start-run.ts";
 import type { Fingerprint, ReservationDigest } from "../../../src/domain/reservation.ts";
 import type { RunId, TerminalStatus } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
@@ -66,7 +66,7 @@ export class History {
     }
   }
 
-  startAnswered(attempt: StartAttempt, answer: Decision): void {
+  startAnswered(attempt: StartAttempt, answer: AdmissionAnswer): void {
     switch (answer.kind) {
       case "admitted":
         this.#checkAdmitted(attempt, answer.runId);

@@ -1,5 +1,5 @@
 // Callers of startRun: they choose keys that others choose too, go away early, and repeat what may be repeated.
-import { type Decision, startRun } from "../../../src/control/admission/start-run.ts";
+import { type AdmissionAnswer, startRun } from "../../../src/control/admission/start-run.ts";
 import { digestOf, type Fingerprint } from "../../../src/domain/reservation.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import { errors } from "../../../src/errors.ts";
@@ -72,7 +72,7 @@ export async function start(world: World, node: Node, asked: StartAttempt, signa
 }
 
 /** Where nothing fails, a caller may have to wait its turn in vain, but is never left in doubt. */
-function checkCalmAnswer(answer: Decision): void {
+function checkCalmAnswer(answer: AdmissionAnswer): void {
   // At the quota of keys a start under the lock may lose its reservation to another's: nothing is lost, and it is told so.
   const inTurn = ["admission lock busy", "reservation_lost"];
   const busy =

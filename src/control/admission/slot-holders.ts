@@ -8,16 +8,6 @@ export type SlotHolders = {
   of(tenant: TenantId): Promise<readonly SlotHolder[] | undefined>;
 };
 
-/** A refusal for want of a slot names the runs that hold them, if that is known. */
-export async function withHolders<Answer extends object>(
-  holders: SlotHolders,
-  tenant: TenantId,
-  answer: Answer,
-): Promise<Answer & { readonly runs?: readonly SlotHolder[] }> {
-  const runs = await holders.of(tenant);
-  return runs === undefined ? answer : { ...answer, runs };
-}
-
 /** Named in one answer. */
 const shownMax = 10;
 

@@ -1,47 +1,252 @@
-// Admits a run whose first commit is decided: one call of the store, by the strategy that the run's policies name.
+// Starts a run: its first commit is prepared without I/O, the store is asked once, and what follows a commit is done.
 import type { Config } from "../../config.ts";
+import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/engine/apply.ts";
+import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { AssignedPolicies } from "../../domain/policy.ts";
 import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
-import { makeRunId, orderedUnique, type RunId, type RunRecord } from "../../domain/run.ts";
-import type { TenantId } from "../../domain/tenant.ts";
+import {
+  makeRunId,
+  orderedUnique,
+  type RunChange,
+  type RunId,
+  type RunRecord,
+  unchanged,
+} from "../../domain/run.ts";
+import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { SlotHolder } from "../../domain/why/explanation.ts";
 import type { Problem } from "../../domain/workflow/compiled.ts";
 import { InterlockError } from "../../errors.ts";
 import { admissionOutcomes, metrics as metricRows } from "../../metrics.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
 import type { Ports } from "../../ports/ports.ts";
-import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
+import type { Answer, OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
+import type { Caller } from "../caller.ts";
 import type { StartNotes } from "../canaries/samples.ts";
+import { afterCommit, KnownRecords, remember } from "../engine/after-commit.ts";
+import { drainRun } from "../engine/drain-run.ts";
 import type { Engine } from "../engine/engine.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
+import type { CurrentWorkflow } from "../workflows/definitions.ts";
 import { startUnderLock } from "./start-under-lock.ts";
 import { settingsOf } from "./tenant-cache.ts";
 
 /** What admission needs of the engine. */
 export type Gate = Pick<Engine, "ports" | "config" | "terms" | "tenants" | "platform">;
 
-/** Every answer to a start: as the store gave it, or why the store was not asked or did not answer. */
-export type StartAnswer =
-  | StoreDecision
+/** What admission decides: as the store answered, or why the store was not asked or did not answer. */
+export type AdmissionAnswer =
+  | Exclude<OutcomeOf<"admit">, Admitted | LimitReached>
+  | (Admitted & { readonly storeTimeMs: number })
+  /** `runs`: those that hold the slots, oldest first; absent when the store did not say in time. */
+  | (LimitReached & { readonly runs?: readonly SlotHolder[] })
   | { readonly kind: "concurrency_gate_unavailable"; readonly cause: string }
   /** The run with this id may exist; repeating with the same key finds out. */
   | { readonly kind: "outcome_unknown"; readonly runId: RunId }
   /** The caller went away before anything was decided; nothing was left behind. */
-  | { readonly kind: "request_cancelled" }
-  | { readonly kind: "workflow_not_found" }
-  | { readonly kind: "input_invalid"; readonly problems: readonly Problem[] };
-
-type StoreDecision =
-  | Exclude<OutcomeOf<"admit">, Admitted | LimitReached>
-  | (Admitted & { readonly storeTimeMs: number })
-  /** `runs`: who holds the slots, oldest first; absent when the store did not say in time. */
-  | (LimitReached & { readonly runs?: readonly SlotHolder[] });
+  | { readonly kind: "request_cancelled" };
 type Admitted = Extract<OutcomeOf<"admit">, { kind: "admitted" }>;
 type LimitReached = Extract<OutcomeOf<"admit">, { kind: "max_concurrent_runs_reached" }>;
 
-/** What the gate decides; the rest is refused before it is asked. */
-export type Decision = Exclude<StartAnswer, { kind: "workflow_not_found" | "input_invalid" }>;
+export type StartAnswer =
+  | AdmissionAnswer
+  | { readonly kind: "workflow_not_found" }
+  | { readonly kind: "input_invalid"; readonly problems: readonly Problem[] };
+
+export type StartWorkflowRequest = {
+  readonly caller: Caller;
+  readonly workflow: string;
+  readonly input: JsonValue;
+  readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
+  /** W3C trace context: what the run does becomes part of that trace, and workers are given it. */
+  readonly traceparent?: string;
+};
+
+export async function startWorkflow(
+  engine: Engine,
+  request: StartWorkflowRequest,
+  signal?: AbortSignal,
+): Promise<StartAnswer> {
+  const { caller, workflow } = request;
+  for (let tries = 1; ; tries += 1) {
+    const current = await engine.definitions.current(caller.tenant, workflow);
+    if (current.kind === "not_found")
+      return replayOr(engine, request, { kind: "workflow_not_found" }, signal);
+    if (current.kind !== "current") return gateUnavailable(engine, current.cause);
+    const { workMax } = engine.terms.commit;
+    const work = { left: workMax };
+    const { definition } = current;
+    const problems = engine.computing.time("check_input", caller.tenant, () =>
+      problemsOfInput(definition, request.input, work),
+    );
+    if (problems.length > 0) return replayOr(engine, request, { kind: "input_invalid", problems }, signal);
+    if (workMax - work.left > costlyCheckUnits) await engine.ports.clock.yield();
+    const answer = await startPinned(engine, { ...request, pinned: current, workLeft: work.left }, signal);
+    if (answer.kind !== "version_conflict") return answer;
+    // Somebody saved the workflow since this process read it. Nothing was admitted: read it again.
+    engine.definitions.forgetCurrent(caller.tenant, workflow);
+    if (tries === 3) return gateUnavailable(engine, "the workflow keeps changing");
+  }
+}
+
+/** About a millisecond: after a check that took longer, others go first. */
+const costlyCheckUnits = 20_000;
+
+type PinnedStart = StartWorkflowRequest &
+  Pick<NewRunFacts, "rerun"> & {
+    /** Without a revision it may differ from what the workflow says today. */
+    readonly pinned: Pick<CurrentWorkflow, "definition" | "hash"> & { readonly revision?: number };
+    /** What checking the input has left to the first commit. */
+    readonly workLeft?: number;
+  };
+
+/** Prepares the first commit by a definition that is already chosen, asks the store once, and does what follows a commit. */
+export async function startPinned(
+  engine: Engine,
+  request: PinnedStart,
+  signal?: AbortSignal,
+): Promise<AdmissionAnswer> {
+  const { caller, workflow, key, pinned } = request;
+  const { tenant, actor, credential } = caller;
+  const settings = await settingsOf(engine, tenant);
+  // Without them nobody knows whether duties are separate: a run that is not would stay so.
+  if (settings === undefined) return gateUnavailable(engine, "the tenant's settings cannot be read");
+  // A run whose caller has no trace begins one, so that what it does is found together.
+  const span =
+    request.traceparent === undefined
+      ? engine.ports.tracer.startSpan("start", "internal", undefined)
+      : undefined;
+  const traceparent = request.traceparent ?? span?.traceparent;
+  const runId = newRunId(engine.ports, tenant);
+  const assigned = await assignPolicies(engine, settings, runId);
+  const notes = engine.samples.ofStart(assigned.arm);
+  const started = prepare(engine, request, { runId, traceparent, settings });
+  const preclaim = engine.offers.preclaim({ tenant, runId, records: new Map() }, started.change);
+  const { change } = preclaim;
+  try {
+    const run: NewRun = {
+      runId,
+      workflow,
+      definition: pinned.hash,
+      actor,
+      change,
+      start: started.large ? "inbox" : "applied",
+      ...(pinned.revision === undefined ? {} : { revision: pinned.revision }),
+      ...(key === undefined ? {} : { key: reservationOf(key) }),
+    };
+    const asked = { tenant, run, ...(credential === undefined ? {} : { credential }) };
+    const answer = await admit(engine, { asked, assigned, notes, traceparent }, signal);
+    span?.note({ tenant, outcome: admissionOutcomes[answer.kind] });
+    if (answer.kind === "max_concurrent_runs_reached") {
+      const runs = await engine.slotHolders.of(tenant);
+      return runs === undefined ? answer : { ...answer, runs };
+    }
+    if (answer.kind !== "admitted") return answer;
+    if (started.large) engine.background.run("starting a large run", () => drainRun(engine, tenant, runId));
+    else {
+      const { claims, storeTimeMs } = answer;
+      const cached = { tenant, runId, actor, definition: pinned.hash, status: change.status };
+      const before = { ...cached, proposing: false, version: 0, commitId: "", records: new KnownRecords() };
+      remember(engine, before, change, { version: 1, commitId: runId });
+      afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
+    }
+    return answer;
+  } finally {
+    preclaim.abandon();
+    span?.end();
+  }
+}
+
+type Known = {
+  readonly runId: RunId;
+  readonly traceparent: string | undefined;
+  readonly settings: TenantSettings;
+};
+
+/** The first commit. Without I/O: whatever it needs was read before. */
+function prepare(
+  { computing, config, storeTime, terms }: Engine,
+  { caller, input, pinned, rerun, workLeft }: PinnedStart,
+  { runId, traceparent, settings }: Known,
+) {
+  const { tenant, actor, person } = caller;
+  const facts: NewRunFacts = {
+    runId,
+    tenant,
+    actor,
+    input,
+    nowMs: storeTime.nowMs(),
+    separateDuties: settings.separateDuties ?? config["approvals.separateDuties"] === "yes",
+    ...(person === undefined ? {} : { person }),
+    ...(traceparent === undefined ? {} : { traceparent }),
+    ...(rerun === undefined ? {} : { rerun }),
+  };
+  const limits = workLeft === undefined ? terms.commit : { ...terms.commit, workMax: workLeft };
+  return computing.time("first_commit", tenant, () => firstCommit(pinned.definition, facts, limits));
+}
+
+export type Admission = {
+  readonly asked: RequestOf<"admit">;
+  readonly assigned: AssignedPolicies;
+  /** Where a canary's samples go. */
+  readonly notes: StartNotes | undefined;
+  readonly traceparent: string | undefined;
+};
+
+/** Asks for the run by the strategy that its policies name, and measures what was decided. */
+async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Promise<AdmissionAnswer> {
+  const { asked, assigned, notes, traceparent } = admission;
+  const { tenant, run } = asked;
+  const { clock, metrics, tracer } = gate.ports;
+  const startedMs = clock.monotonicMs();
+  const span = tracer.startSpan("admission", "internal", traceparent);
+  const strategy = assigned.policies["admission.strategy"];
+  let answer: AdmissionAnswer;
+  if (signal?.aborted) answer = { kind: "request_cancelled" };
+  else if (strategy === "lock") answer = await startUnderLock(gate, admission, signal);
+  else answer = answerOf(await ask(gate, "admit", asked, gate.terms.admission), run.runId);
+  const outcome = admissionOutcomes[answer.kind];
+  const waitMs = clock.monotonicMs() - startedMs;
+  const labels = { tenant, endpoint: "start_run", strategy, outcome };
+  metrics.observe("admission_wait_seconds", labels, waitMs / 1000);
+  metrics.count("admission_decisions_total", { strategy, outcome });
+  if ("active" in answer) metrics.set("active_runs", { tenant }, answer.active);
+  if (answer.kind === "admitted") metrics.count("run_starts_total", {});
+  const found = answer.kind === "admitted" ? "new" : outcome;
+  if (run.key !== undefined && keyOutcomes.has(found)) {
+    metrics.count("idempotency_reservations_total", { outcome: found });
+  }
+  span?.note({ tenant, strategy, outcome, ...("runId" in answer ? { run: answer.runId } : {}) });
+  const isUnavailable = answer.kind === "concurrency_gate_unavailable" || answer.kind === "outcome_unknown";
+  if (answer.kind !== "request_cancelled") notes?.decided({ waitMs, isUnavailable });
+  span?.end(isUnavailable ? "failed" : undefined);
+  return answer;
+}
+
+const keyOutcomes: ReadonlySet<string> = new Set(metricRows.idempotency_reservations_total.values.outcome);
+
+/** Of the atomic strategy. The whole decision is one store operation: no lock, no retries, nothing to clean up. */
+function answerOf(answer: Answer<"admit">, runId: RunId): AdmissionAnswer {
+  if (answer.kind === "unavailable") return { kind: "concurrency_gate_unavailable", cause: answer.cause };
+  return answer.kind === "unknown" ? { kind: "outcome_unknown", runId } : answer;
+}
+
+/** Refused before admission was asked, for want of something else that a start needs. */
+function gateUnavailable({ config, ports }: Gate, cause: string): AdmissionAnswer {
+  const kind = "concurrency_gate_unavailable";
+  const labels = { strategy: config["admission.strategy"], outcome: admissionOutcomes[kind] };
+  ports.metrics.count("admission_decisions_total", labels);
+  return { kind, cause };
+}
+
+function newRunId({ clock, random }: Ports, tenant: TenantId): RunId {
+  return makeRunId(tenant, orderedUnique(clock.wallMs(), random.token()));
+}
+
+/** The digest that names the key in the store, and what the request wanted. */
+function reservationOf({ text, fingerprint }: NonNullable<StartRequest["key"]>) {
+  return { digest: digestOf("start_run", text), fingerprint };
+}
 
 /** A run whose first commit is already decided. */
 export type StartRequest = Omit<NewRun, "runId" | "key"> & {
@@ -54,101 +259,25 @@ export type StartRequest = Omit<NewRun, "runId" | "key"> & {
 };
 
 /** For runs that are made without the engine: they follow the tenant's policies like any other. */
-export async function startRun(gate: Gate, request: StartRequest, signal?: AbortSignal): Promise<Decision> {
+export async function startRun(
+  gate: Gate,
+  request: StartRequest,
+  signal?: AbortSignal,
+): Promise<AdmissionAnswer> {
   const { tenant, key, credential, traceparent, ...run } = request;
   checkRecords(gate.config, run.change.records);
-  // Whoever has gone before is answered without a call.
+  // A caller that has already gone is answered without a call.
   const settings = signal?.aborted ? {} : await settingsOf(gate, tenant);
   if (settings === undefined) return gateUnavailable(gate, "the tenant's settings cannot be read");
   const runId = newRunId(gate.ports, tenant);
   const assigned = await assignPolicies(gate, settings, runId);
   const asked = {
     tenant,
-    run: { ...run, runId, ...(key === undefined ? {} : { key: boundKey(key) }) },
+    run: { ...run, runId, ...(key === undefined ? {} : { key: reservationOf(key) }) },
     ...(credential === undefined ? {} : { credential }),
   };
-  return admitRun(gate, { asked, assigned, notes: undefined, traceparent }, signal);
+  return admit(gate, { asked, assigned, notes: undefined, traceparent }, signal);
 }
-
-export function newRunId({ clock, random }: Ports, tenant: TenantId): RunId {
-  return makeRunId(tenant, orderedUnique(clock.wallMs(), random.token()));
-}
-
-/** The digest that names the key in the store, and what the request wanted. */
-export function boundKey({ text, fingerprint }: NonNullable<StartRequest["key"]>) {
-  return { digest: digestOf("start_run", text), fingerprint };
-}
-
-export type Admission = {
-  readonly asked: RequestOf<"admit">;
-  readonly assigned: AssignedPolicies;
-  /** Where a canary's samples go. */
-  readonly notes: StartNotes | undefined;
-  readonly traceparent: string | undefined;
-};
-
-export async function admitRun(gate: Gate, admission: Admission, signal?: AbortSignal): Promise<Decision> {
-  const { asked, assigned, notes, traceparent } = admission;
-  const { clock, tracer } = gate.ports;
-  const startedMs = clock.monotonicMs();
-  const span = tracer.startSpan("admission", "internal", traceparent);
-  const strategy = assigned.policies["admission.strategy"];
-  const decision = signal?.aborted
-    ? ({ kind: "request_cancelled" } as const)
-    : strategy === "lock"
-      ? await startUnderLock(gate, admission, signal)
-      : await admitAtomically(gate, asked);
-  const outcome = admissionOutcomes[decision.kind];
-  const waitMs = clock.monotonicMs() - startedMs;
-  measure(gate.ports, asked, decision, { strategy, outcome, waitMs });
-  span?.note({
-    tenant: asked.tenant,
-    strategy,
-    outcome,
-    ...("runId" in decision ? { run: decision.runId } : {}),
-  });
-  const isUnavailable =
-    decision.kind === "concurrency_gate_unavailable" || decision.kind === "outcome_unknown";
-  if (decision.kind !== "request_cancelled") notes?.decided({ waitMs, isUnavailable });
-  span?.end(isUnavailable ? "failed" : undefined);
-  return decision;
-}
-
-/** The whole decision is one store operation: no lock, no retries, nothing to clean up. */
-async function admitAtomically(gate: Gate, asked: RequestOf<"admit">): Promise<Decision> {
-  const answer = await ask(gate, "admit", asked, gate.terms.admission);
-  if (answer.kind === "unavailable") return { kind: "concurrency_gate_unavailable", cause: answer.cause };
-  return answer.kind === "unknown" ? { kind: "outcome_unknown", runId: asked.run.runId } : answer;
-}
-
-/** Refused before admission was asked, for want of something else that a start needs. */
-export function gateUnavailable({ config, ports }: Gate, cause: string): Decision {
-  const kind = "concurrency_gate_unavailable";
-  const labels = { strategy: config["admission.strategy"], outcome: admissionOutcomes[kind] };
-  ports.metrics.count("admission_decisions_total", labels);
-  return { kind, cause };
-}
-
-type Measured = { readonly strategy: string; readonly outcome: string; readonly waitMs: number };
-
-function measure(
-  { metrics }: Ports,
-  { tenant, run }: RequestOf<"admit">,
-  decision: Decision,
-  { strategy, outcome, waitMs }: Measured,
-): void {
-  const labels = { tenant, endpoint: "start_run", strategy, outcome };
-  metrics.observe("admission_wait_seconds", labels, waitMs / 1000);
-  metrics.count("admission_decisions_total", { strategy, outcome });
-  if ("active" in decision) metrics.set("active_runs", { tenant }, decision.active);
-  if (decision.kind === "admitted") metrics.count("run_starts_total", {});
-  const found = decision.kind === "admitted" ? "new" : outcome;
-  if (run.key !== undefined && keyOutcomes.has(found)) {
-    metrics.count("idempotency_reservations_total", { outcome: found });
-  }
-}
-
-const keyOutcomes: ReadonlySet<string> = new Set(metricRows.idempotency_reservations_total.values.outcome);
 
 /** Bounds what one admission writes, so that it never holds the store for long. */
 function checkRecords(config: Config, records: readonly RunRecord[]): void {
@@ -168,3 +297,34 @@ function checkRecords(config: Config, records: readonly RunRecord[]): void {
     throw new InterlockError("invalid_request", `initial records of ${bytes} bytes, ${bytesMax} are allowed`);
   }
 }
+
+/**
+ * A key that is bound answers with its run, whatever became of the workflow since. Asked by a revision that no workflow has,
+ * the store judges the key and can admit nothing.
+ */
+export async function replayOr<Refusal>(
+  engine: Engine,
+  { caller, workflow, key, traceparent }: Omit<StartWorkflowRequest, "input">,
+  refusal: Refusal,
+  signal: AbortSignal | undefined,
+): Promise<AdmissionAnswer | Refusal> {
+  if (key === undefined) return refusal;
+  const { tenant, actor, credential } = caller;
+  const change: RunChange = { ...unchanged, status: "pending", timeline: "[]" };
+  const request: StartRequest = {
+    ...{ tenant, actor, workflow, revision: 0, definition: "", change, start: "applied", key },
+    ...(credential === undefined ? {} : { credential }),
+    ...(traceparent === undefined ? {} : { traceparent }),
+  };
+  const answer = await startRun(engine, request, signal);
+  return unboundKinds.has(answer.kind) ? refusal : answer;
+}
+
+/** What the store answers when the key is bound to nothing. */
+const unboundKinds: ReadonlySet<AdmissionAnswer["kind"]> = new Set([
+  "version_conflict",
+  "max_concurrent_runs_reached",
+  "tenant_stopped",
+  "quota_reached",
+  "idempotency_quota_reached",
+]);

@@ -6,13 +6,13 @@ import type { KeyRequest } from "../../ports/admission-operations.ts";
 import type { RequestOf } from "../../ports/store.ts";
 import { ask, askUntilKnown } from "../ask-until-known.ts";
 import { type Lease, withLease } from "../locks/with-lease.ts";
-import type { Admission, Decision, Gate } from "./start-run.ts";
+import type { Admission, AdmissionAnswer, Gate } from "./start-run.ts";
 
 export async function startUnderLock(
   gate: Gate,
   { asked, assigned, notes }: Admission,
   signal: AbortSignal | undefined,
-): Promise<Decision> {
+): Promise<AdmissionAnswer> {
   const target = { tenant: asked.tenant, lock: admissionLock };
   const terms = {
     ...gate.terms.locks.admission[assigned.policies["admission.wait"]],
@@ -22,7 +22,7 @@ export async function startUnderLock(
     gate.ports,
     target,
     terms,
-    (lease) => decide({ gate, asked, lease, signal }),
+    (lease) => admitHolding({ gate, asked, lease, signal }),
     signal,
   );
   switch (outcome.kind) {
@@ -39,7 +39,7 @@ export async function startUnderLock(
   }
 }
 
-function unavailable(cause: string): Decision {
+function unavailable(cause: string): AdmissionAnswer {
   return { kind: "concurrency_gate_unavailable", cause };
 }
 
@@ -53,7 +53,7 @@ type Pipeline = {
 /** Where the pipeline stopped after it had reserved the key: the `context` label of the cleanup failures. */
 type CleanupContext = "count_failed" | "limit" | "create_failed" | "cancelled";
 
-async function decide(pipeline: Pipeline): Promise<Decision> {
+async function admitHolding(pipeline: Pipeline): Promise<AdmissionAnswer> {
   const { gate, asked } = pipeline;
   const { tenant, run } = asked;
   if (run.key !== undefined) {
@@ -72,7 +72,10 @@ async function decide(pipeline: Pipeline): Promise<Decision> {
 }
 
 /** Gives the decision when the key settles it, or undefined when the key is ours. */
-async function reserveKey({ gate, asked, lease }: Pipeline, key: KeyRequest): Promise<Decision | undefined> {
+async function reserveKey(
+  { gate, asked, lease }: Pipeline,
+  key: KeyRequest,
+): Promise<AdmissionAnswer | undefined> {
   const request = { tenant: asked.tenant, runId: asked.run.runId, key };
   const answer = await askUntilKnown(gate.ports, "reserve", gate.terms.admission, (deadlineMs) =>
     lease.write("reserve", request, deadlineMs),
@@ -84,7 +87,7 @@ async function reserveKey({ gate, asked, lease }: Pipeline, key: KeyRequest): Pr
   return answer;
 }
 
-async function createRun(pipeline: Pipeline): Promise<Decision> {
+async function createRun(pipeline: Pipeline): Promise<AdmissionAnswer> {
   const { gate, asked, lease } = pipeline;
   const answer = await askUntilKnown(gate.ports, "createRun", gate.terms.admission, (deadlineMs) =>
     lease.write("createRun", asked, deadlineMs),
@@ -100,7 +103,11 @@ async function createRun(pipeline: Pipeline): Promise<Decision> {
 }
 
 /** Returns the decision after giving the key back; goes on although the caller may have gone. */
-async function giveBack(pipeline: Pipeline, context: CleanupContext, decision: Decision): Promise<Decision> {
+async function giveBack(
+  pipeline: Pipeline,
+  context: CleanupContext,
+  decision: AdmissionAnswer,
+): Promise<AdmissionAnswer> {
   const { gate, asked, lease } = pipeline;
   const { tenant, run } = asked;
   if (run.key === undefined) return decision;

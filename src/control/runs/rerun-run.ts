@@ -11,7 +11,7 @@ import type { Fingerprint } from "../../domain/reservation.ts";
 import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { StartAnswer } from "../admission/start-run.ts";
-import { replayOr, startPinned } from "../admission/start-workflow.ts";
+import { replayOr, startPinned } from "../admission/start-run.ts";
 import type { Caller } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { loadRun } from "./read-run.ts";
