@@ -1,6 +1,7 @@
 // The places that workers offer: whatever becomes of the call that was to fill one, it is free again or taken, never lost.
 import { describe, expect, test } from "vitest";
 import { engineTerms } from "../../src/control/engine/engine.ts";
+import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import type { OperationName } from "../../src/ports/store.ts";
 import { ann, FlowWorld, only, pollOf, single, work, workerCaller } from "../support/flow-world.ts";
@@ -102,6 +103,35 @@ describe("a place promised in a call that throws is free again", () => {
     await expect(asked).rejects.toThrow("broken");
     expect(only(await flow.finish(idle), "jobs").jobs).toHaveLength(1);
   });
+});
+
+test("a place promised by a proposal is free again when the run's owner in this process commits before the answer", async () => {
+  const { flow, plane } = await setUp();
+  const c = work({ depends_on: ["a"], topic: "next", input: { of: "c" } });
+  const d = work({ depends_on: ["c"], input: { of: "d" } });
+  await plane.save("fork", { a: work(), b: work(), c, d });
+  const runId = await plane.start("fork");
+  const [first, second] = (await plane.poll({ places: 2 })) as [ClaimedJob, ClaimedJob];
+  // Two commits of the owner, each on its way for a while: what is reported meanwhile waits in the inbox.
+  const late = { requestAfterMs: 100 };
+  plane.member.fail({ commit: [late, late], deliver: ["ok", "ok", { replyAfterMs: 150 }] });
+  const commits = (amount: number) => flow.until(() => plane.member.callsOf("commit").length === amount);
+  const other = await flow.occupy(runId);
+  expect(await plane.report(first.job.step === "a" ? first : second)).toEqual({ kind: "accepted" });
+  await other.release();
+  await commits(1);
+  expect(await plane.report(first.job.step === "a" ? second : first)).toEqual({ kind: "accepted" });
+  await commits(2);
+  // The run is remembered as the first commit left it: the result of `c` is decided in advance, and `d` promised to `v`.
+  const third = single(await plane.poll({ topics: ["next"], places: 1 }));
+  const poll = plane.api.pollJobs(oneWaits("v"));
+  await flow.pass(1);
+  expect(await plane.report(third)).toEqual({ kind: "accepted" });
+  const { request } = plane.member.callsOf("deliver").at(-1) ?? {};
+  expect(request).toMatchObject({ proposal: { change: { jobs: [{ claim: { worker: "v" } }] } } });
+  expect(plane.member.callsOf("commit").length).toBeGreaterThan(2);
+  await plane.start("chain");
+  expect(only(await flow.finish(poll), "jobs").jobs).toHaveLength(1);
 });
 
 describe("a poll whose time is over", () => {

@@ -123,6 +123,30 @@ export const plantedPoolBugs: readonly TextPatch[] = [
     tests: [flows],
   },
   {
+    name: "place-kept-by-a-proposal",
+    what: "a proposal whose run was committed by its owner meanwhile keeps its places: the worker waits in vain",
+    edits: [
+      {
+        file: "src/control/engine/deliver-entry.ts",
+        find: "  const withdraw = () => {\n",
+        replace: "  const withdraw = () => {\n    if (!run.proposing) return;\n",
+      },
+    ],
+    tests: ["test/unit/flow-offers.test.ts"],
+  },
+  {
+    name: "worker-ends-with-a-thrown-call",
+    what: "one store call that throws ends the loop of a worker in this process: it sends no heartbeat any more",
+    edits: [
+      {
+        file: "src/control/jobs/in-process-worker.ts",
+        find: "      failures += 1;\n",
+        replace: "      failures += 1;\n      return;\n",
+      },
+    ],
+    tests: ["test/unit/flow-worker-failures.test.ts"],
+  },
+  {
     name: "place-lost-with-a-thrown-call",
     what: "a store call that throws keeps the places promised in it: the worker waits in vain until it asks again",
     edits: [

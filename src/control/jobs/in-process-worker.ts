@@ -2,10 +2,10 @@
 
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import { defaultPool, type JobId } from "../../domain/job.ts";
-import type { Fence } from "../../domain/lock.ts";
+import { type Fence, waitDelayMs } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
-import type { Clock } from "../../ports/ports.ts";
+import type { Clock, LogFields, Ports } from "../../ports/ports.ts";
 import type { Caller } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches, discoverJobs, traceClaim, traceparentOf } from "./claim-jobs.ts";
@@ -68,6 +68,9 @@ const graceMsDefault = 30_000;
 
 /** Two at the same work are one too many: a handler has this long to end after its signal, before its job is handed back. */
 const settleMs = 1_000;
+
+/** After a call that the store did not answer, or that failed. */
+const againMs = 250;
 
 /** A job that cannot be handed back in this time is left to its lease. */
 const handBackMsMax = 5_000;
@@ -134,16 +137,14 @@ export function startInProcessWorker(engine: Engine, options: InProcessWorkerOpt
   }
 
   async function live(): Promise<void> {
-    while (!finished.signal.aborted) {
-      workers.seen(tenant, name, { topics, places: concurrency, labels: {}, capabilities: [], pool });
-      await beatOnce();
-      await lookForJobs();
-      await clock.sleep(offer.leaseMs / 3, finished.signal);
-    }
+    workers.seen(tenant, name, { topics, places: concurrency, labels: {}, capabilities: [], pool });
+    await beatOnce();
+    await lookForJobs();
   }
 
   engine.offers.open(offer);
-  engine.background.run("the life of a worker", live);
+  const rhythm = { everyMs: offer.leaseMs / 3, signal: finished.signal, about: { tenant, worker: name } };
+  engine.background.run("the life of a worker", () => repeat(engine.ports, rhythm, live));
   return {
     async stop({ graceMs = graceMsDefault } = {}) {
       engine.offers.close(offer);
@@ -153,6 +154,29 @@ export function startInProcessWorker(engine: Engine, options: InProcessWorkerOpt
       finished.abort();
     },
   };
+}
+
+type Rhythm = { readonly everyMs: number; readonly signal: AbortSignal; readonly about: LogFields };
+
+/** Repeats the work until the signal. A failure ends nothing: the work is done again, sooner than the interval says. */
+async function repeat(
+  { clock, log, random }: Ports,
+  { everyMs, signal, about }: Rhythm,
+  work: () => Promise<void>,
+): Promise<void> {
+  const afterFailure = { kind: "exponential", baseMs: againMs, maxMs: everyMs } as const;
+  for (let failures = 0; !signal.aborted; ) {
+    let pauseMs = everyMs;
+    try {
+      await work();
+      failures = 0;
+    } catch (error) {
+      log.error("a worker's call failed", { ...about, cause: causeOf(error) });
+      pauseMs = waitDelayMs("jitter", afterFailure, failures, random.fraction());
+      failures += 1;
+    }
+    await clock.sleep(pauseMs, signal);
+  }
 }
 
 async function stopInOrder(
@@ -251,18 +275,33 @@ async function reportUntilTaken(
   report: ResultReport,
   job: Running,
 ): Promise<void> {
-  const { clock } = engine.ports;
+  const { clock, log } = engine.ports;
   const silentMsMax = 2 * engine.config["jobs.leaseMs"];
   const isHandBack = report.outcome === "handed_back";
   const endMs = isHandBack ? clock.monotonicMs() + handBackMsMax : Number.POSITIVE_INFINITY;
   // A stop of the worker aborts the signal, and changes nothing for a result that is on its way.
   const isOver = () => job.isLost || clock.monotonicMs() >= endMs;
   while (!isOver() && clock.monotonicMs() - job.aliveAtMs < silentMsMax) {
-    const answer = await deliverResult(engine, { caller, ...report }, "bus");
-    if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs);
-    else if (answer.kind === "unknown" || answer.kind === "unavailable") await clock.sleep(250);
-    else return;
+    try {
+      const answer = await deliverResult(engine, { caller, ...report }, "bus");
+      if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs);
+      else if (answer.kind === "unknown" || answer.kind === "unavailable") await clock.sleep(againMs);
+      else return;
+    } catch (error) {
+      const { tenant, actor } = caller;
+      log.error("a result could not be reported", {
+        tenant,
+        actor,
+        job: report.jobId,
+        cause: causeOf(error),
+      });
+      await clock.sleep(againMs);
+    }
   }
+}
+
+function causeOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
 /** A signal that costs nothing until somebody asks for it: most handlers never do. */
