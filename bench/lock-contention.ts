@@ -6,7 +6,7 @@ export type Contention = {
   readonly contenders: number;
   readonly workMs: number;
   /**
-   * What a contender does elsewhere between two uses. Without it whoever has just released asks again before anybody else
+   * What a contender does elsewhere between two uses. Without it the contender that has just released asks again before anybody else
    * does: with pauses of 100 ms between tries, p95 was then 0.3 ms, since most waits were those of the few that hogged the
    * lock, while others waited 12 s for nothing.
    */

@@ -67,7 +67,7 @@ export function bullmqMeasurement({ slices, ...options }: PeerScale): Measuremen
 const folder = join(import.meta.dirname, "peers");
 
 /**
- * They are installed by whoever measures the peer, and not with the checkout: nobody else needs them. Done as for the
+ * They are installed when the peer is measured, and not with the checkout: nobody else needs them. Done as for the
  * checkout: when they do not match their lock file, by one process at a time, and without running their scripts.
  */
 export async function installPeers(): Promise<void> {

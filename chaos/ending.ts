@@ -38,7 +38,7 @@ export async function untilQuiet({ system, asker, knowledge }: Ending): Promise<
   });
 }
 
-/** For whoever has to find out: what the product itself says of each run that has not ended. */
+/** For the person who has to find out: what the product itself says of each run that has not ended. */
 export async function explainOpen({ system, knowledge }: Ending): Promise<string> {
   const texts: string[] = [];
   for (const tenant of system.tenants.all()) {

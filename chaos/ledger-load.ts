@@ -114,14 +114,14 @@ class LedgerClient {
   async act(): Promise<void> {
     const { lane, shared } = this.#with;
     const { random } = lane;
-    const chance = random.fraction();
+    const drawn = random.fraction();
     // As soon as possible: what is open makes the history hard to decide.
     const unsettled = shared.unsettled.shift();
     if (unsettled !== undefined) await this.#start(unsettled);
-    else if (chance < 0.05) await this.#setLimit(random.integer(1, 4));
-    else if (chance < 0.25 && shared.active.length > 0) await this.#get(random.pick(shared.active));
-    else if (chance < 0.55 && shared.active.length > 0) await this.#cancel(this.#takeActive());
-    else if (chance < 0.62 && shared.settled.length > 0) await this.#repeat(random.pick(shared.settled));
+    else if (drawn < 0.05) await this.#setLimit(random.integer(1, 4));
+    else if (drawn < 0.25 && shared.active.length > 0) await this.#get(random.pick(shared.active));
+    else if (drawn < 0.55 && shared.active.length > 0) await this.#cancel(this.#takeActive());
+    else if (drawn < 0.62 && shared.settled.length > 0) await this.#repeat(random.pick(shared.settled));
     else await this.#start(this.#newStart());
   }
 

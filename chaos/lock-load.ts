@@ -66,7 +66,7 @@ async function useLock(
 type Wish = { readonly tenant: Tenant; readonly name: string; readonly lock: string };
 type Grant = { readonly token: string; readonly fence: number };
 
-/** One token for all its tries: whoever got no answer may hold the lock, and asks again with it. */
+/** One token for all its tries: a caller without an answer may hold the lock, and asks again with it. */
 async function acquire(
   { asker }: Lane,
   gateway: GatewayClient,

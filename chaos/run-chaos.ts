@@ -1,4 +1,4 @@
-// One chaos run from its first process to its recorded history: load and faults, then peace, then everything is read.
+// One chaos run from its first process to its recorded history: load under faults, load without faults, then everything is read.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";

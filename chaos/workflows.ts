@@ -2,7 +2,7 @@
 
 export const workTopic = "work";
 
-/** Many more than chance takes: a step that fails for good would be a finding. */
+/** Many more than random failures take: a step that fails for good would be a finding. */
 const retry = { max_retries: 8, initial_backoff_sec: 0.1, max_backoff_sec: 0.5 };
 const work = { topic: workTopic, retry };
 

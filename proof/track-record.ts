@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What keeps a row from being written; its message is for whoever asked. */
+/** What keeps a row from being written; its message is for the person who asked. */
 export class TrackRecordError extends Error {}
 
 const columns = {

@@ -1,7 +1,7 @@
 // Renders the reference of the command line from the program itself.
 import type { Command, Option } from "commander";
 import { createProgram } from "../src/cli/main.ts";
-import { exitCodes } from "../src/cli/tell-failure.ts";
+import { exitCodes } from "../src/cli/report-failure.ts";
 import { processTerminal } from "../src/cli/terminal.ts";
 
 export function commandPage(generated: string): string {

@@ -79,7 +79,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     metrics: new MemoryMetrics(config["metrics.tenantLabelsMax"]),
     tracer: options.ports?.tracer ?? (await openTracer()),
     instance: systemInstance(),
-    // A store that was handed over is anchored by whoever owns it.
+    // A store that was handed over is anchored by its owner.
     ...(options.ports?.store === undefined ? anchorsOf(config, log) : {}),
     ...options.ports,
     log,
@@ -173,7 +173,7 @@ async function openStore(config: Config, { log, onFatal }: StoreDependencies): P
   }
 }
 
-/** Whoever brings a store, or keeps all in memory, judges definitions where it is: a thread takes 60 MB and 0.2 s to start. */
+/** A program that brings its own store, or keeps all in memory, judges definitions on its own thread: a thread takes 60 MB and 0.2 s to start. */
 async function openJudge(config: Config, log: Ports["log"]): Promise<DefinitionJudge | undefined> {
   if (config["store.kind"] === "memory") return undefined;
   const { createThreadedJudge } = await import("./adapters/threaded-judge.ts");

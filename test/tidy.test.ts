@@ -152,7 +152,7 @@ describe("banned calls", () => {
     "src/sdk/runtime.ts",
   ];
 
-  test("time, chance and the environment come in through ports", () => {
+  test("time, randomness and the environment come in through ports", () => {
     const wrong = [...sources, ...proof]
       .filter((path) => !exempt.some((prefix) => path.startsWith(prefix)))
       .flatMap((path) =>

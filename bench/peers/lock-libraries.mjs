@@ -6,7 +6,7 @@ import { contend } from "../lock-contention.ts";
 
 const KEY = "hot";
 const TTL_MS = 30_000;
-/** Longer than any window: none gives up early, and whoever does asks again and waits on. */
+/** Longer than any window: none gives up early, and one that does asks again and waits on. */
 const PATIENCE_MS = 120_000;
 
 /** What each sends by itself, and what its scripts call. */

@@ -163,7 +163,7 @@ function look(state: AdmissionState, run: number, answer: AdmissionAnswer | unde
 }
 
 /**
- * Ends and raised limits make room, which whoever must be created needs. A start is needed by those who name its run, and by a
+ * Ends and raised limits make room, which every run that must be created needs. A start is needed by those who name its run, and by a
  * refusal that says that all is full. It also may have to come before the last place is taken or the limit falls: afterwards
  * there is no room for it.
  */

@@ -50,7 +50,7 @@ type Assembled =
   | { readonly kind: "history"; readonly history: History }
   | { readonly kind: "broken"; readonly place: number; readonly problem: string };
 
-/** Refusals that say, whoever has recorded them as such, that the effect is not known. */
+/** Recorded as refusals although they say that the effect is not known. */
 const tellingNothing = new Set([
   "outcome_unknown",
   "effect_unknown",

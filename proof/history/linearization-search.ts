@@ -85,7 +85,7 @@ export function createSearch<State, Operation, Answer>(
       // What is possible and never changes anything may as well come now: no other order allows more.
       const free = asked.find((each) => each.isPossible && model.isReading(each.operation, each.answer));
       if (free !== undefined) return [{ kind: "answered", index: free.index, state }];
-      // Whoever was answered first had to be done first.
+      // An operation that was answered first had to take effect first.
       asked.sort((left, right) => (answerAt[left.index] as number) - (answerAt[right.index] as number));
       for (const { index, states } of asked) {
         for (const after of states) found.push({ kind: "answered", index, state: after });

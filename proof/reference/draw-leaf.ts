@@ -40,7 +40,7 @@ export function drawLeaf(sketch: Sketch, id: string, kind: string, spot: Spot): 
 
 const template = (text: string): string => `\${${text}}`;
 
-/** What hangs is left to whoever gives up above it. */
+/** A step that hangs is left to the step above it that gives up. */
 function setMood(
   { random, options, moods, workflow }: Sketch,
   id: string,
@@ -122,7 +122,7 @@ function drawItems({ random, steps, options }: Sketch, spot: Spot): StepText {
   };
 }
 
-/** In a loop a place of its own; others wait for whoever used theirs before. */
+/** In a loop a place of its own; other steps wait for the one that used theirs before. */
 function drawStorage(sketch: Sketch, id: string, spot: Spot): StepText {
   const { random, places } = sketch;
   const isShared = spot.depth === 0;

@@ -68,7 +68,7 @@ function drawRoot(sketch: Sketch, kind: string, spot: Spot, earlier: readonly st
   return [id, ...drawTargets(sketch, id, spot, earlier)];
 }
 
-/** Whoever uses a place waits for who used it before. */
+/** A step that uses a place waits for the step that used it before. */
 function lastUse({ steps, places }: Sketch, id: string): readonly string[] {
   const { key } = (steps[id]?.input ?? {}) as { readonly key?: string };
   const last = key === undefined ? undefined : places.get(key);

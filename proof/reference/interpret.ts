@@ -102,7 +102,7 @@ function settleHandler(interpretation: Interpretation, id: string, owner: string
   settle(interpretation, outermost);
   if (interpretation.ended.get(owner)?.kind !== "broken") return { kind: "unbegun" };
   const ended = begin(interpretation, id, {});
-  // Whoever handles a failure is told of it, in words that are not predicted here.
+  // The step that handles a failure is told of it, in words that are not predicted here.
   return ended.kind === "met" ? { ...ended, isUnknown: true } : ended;
 }
 

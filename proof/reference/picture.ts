@@ -19,7 +19,7 @@ export type RunPicture = {
   readonly workflow: string;
   readonly allowed: readonly string[];
   readonly steps: ReadonlyMap<string, StepPicture>;
-  /** What the run gives to whoever started it. */
+  /** What the run gives to its caller. */
   readonly output: JsonValue;
   readonly isOutputUnknown: boolean;
   readonly ended: ReadonlyMap<string, Ended>;

@@ -104,7 +104,7 @@ function goingOn({ known }: World): number {
   return [...known.runs()].filter(({ tenant, status }) => tenant === own && !isTerminal(status)).length;
 }
 
-/** Runs by who asked for them: their ids tell the wall clock of whoever made them. */
+/** Runs by who asked for them: their ids tell the wall clock of the process that made them. */
 function byName({ known }: World, answers: readonly string[]): readonly string[] {
   const nameOf = (word: string) => {
     const actor = known.run(word)?.actor;
@@ -220,7 +220,7 @@ function byTenant(
   );
 }
 
-/** Nobody sets it here, and whoever asks first would be the only one to wait for it: that is shared, as the store's time is. */
+/** Nobody sets it here, and the first caller would be the only one to wait for it: that is shared, as the store's time is. */
 const platformUnset = { kind: "tenant", record: { settings: {}, version: 0 } } as const;
 
 /** In half of the seeds both tenants share a partition, with its fences, its sweeps and its order of what is due. */

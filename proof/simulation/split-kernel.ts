@@ -55,7 +55,7 @@ export function createSplitKernel(
   return split;
 }
 
-/** Every draw comes from the stream of this path in the part of whoever it is drawn for. */
+/** Every draw comes from the stream of this path in the part of the process that it is drawn for. */
 function splitRandom(root: SeededRandom, current: () => string, path: readonly string[]): SeededRandom {
   const streams = new Map<string, SeededRandom>();
   const own = new Map<string, SeededRandom>();

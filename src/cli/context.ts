@@ -8,8 +8,8 @@ import { keyPaths, readKeys, readOwnerNote } from "../embedded/data-folder.ts";
 import { type ConfigSources, loadConfig, readConfigFile } from "../load-config.ts";
 import { type Client, createClient } from "../sdk/client.ts";
 import { createOutput, type Output } from "./output.ts";
+import type { Ending } from "./report-failure.ts";
 import { UsageError } from "./run-program.ts";
-import type { Ending } from "./tell-failure.ts";
 import type { Terminal } from "./terminal.ts";
 
 export type Context = {

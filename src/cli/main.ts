@@ -19,8 +19,8 @@ import { addServeCommand } from "./commands/serve.ts";
 import { addKeyCommands, addTenantCommands } from "./commands/tenants.ts";
 import { addWorkflowCommands } from "./commands/workflows.ts";
 import { type Cli, createCli, type Session } from "./context.ts";
+import { endingOf, exitCodes, reportFailure } from "./report-failure.ts";
 import { UsageError } from "./run-program.ts";
-import { endingOf, exitCodes, tellFailure } from "./tell-failure.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** Gives the exit code. `words` are those after the program's name. */
@@ -36,7 +36,7 @@ export async function main(words: readonly string[], terminal: Terminal): Promis
     return exitCodes[session.ending].code;
   } catch (error) {
     if (error instanceof CommanderError) return afterCommander(session, program, error, words);
-    tellFailure(session, error);
+    reportFailure(session, error);
     return exitCodes[endingOf(error)].code;
   }
 }
@@ -50,7 +50,7 @@ function afterCommander(
 ): number {
   if (error.exitCode === 0) return 0;
   const unknown = error.code === "commander.excessArguments" ? unknownCommand(program, words) : undefined;
-  if (error.code !== "commander.help") tellFailure(session, unknown ?? error);
+  if (error.code !== "commander.help") reportFailure(session, unknown ?? error);
   return exitCodes.usage.code;
 }
 
@@ -90,7 +90,7 @@ export function createProgram(session: Session): Command {
     .configureOutput({
       writeOut: (text) => stdout.write(text),
       writeErr: (text) => stderr.write(text),
-      // Told by `tellFailure`, which knows whether JSON is wanted.
+      // Printed by `reportFailure`, which knows whether JSON is wanted.
       outputError: () => {},
       getOutHelpWidth: () => Math.min(stdout.columns, 100),
       getErrHelpWidth: () => Math.min(stderr.columns, 100),

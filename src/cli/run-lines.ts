@@ -189,7 +189,7 @@ export async function watchRun(
 }
 
 /** Shows the events as lines; names what a person has to do when the run waits for one. */
-export function lineTeller({ output, terminal }: Context, runId: string): WatchOptions["onEvent"] {
+export function lineReporter({ output, terminal }: Context, runId: string): WatchOptions["onEvent"] {
   return (event, beganMs) => {
     output.line(eventLine(output, event, beganMs));
     if (event.type === "step_waiting" && typeof event.step === "string") {

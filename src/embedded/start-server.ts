@@ -41,7 +41,7 @@ export type Server = {
 export type ServerOptions = ConfigSources &
   Pick<KeysOptions, "keys"> &
   Pick<ControlPlaneOptions, "around"> & {
-    /** Told of everything that is counted, besides what /metrics shows. */
+    /** Receives everything that is counted, besides what /metrics shows. */
     readonly watchMetrics?: Metrics;
     /** Instead of standard error. */
     readonly log?: Log;

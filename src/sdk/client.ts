@@ -54,7 +54,7 @@ export function createClient(options: ClientOptions = {}): Client {
   return createClientIn(system, options);
 }
 
-/** With other clocks and chances than the system's. */
+/** With other clocks and randomness than the system's. */
 export function createClientIn(runtime: Runtime, options: ClientOptions): Client {
   const line = lineOf(options, runtime);
   const caller = createCaller(line);

@@ -48,7 +48,7 @@ export type SimulatedStoreOptions = {
   /** The operations to perform; planted bugs swap one. */
   readonly table?: Operations;
   readonly faults?: StoreFaults;
-  /** Told of every fault that hits. */
+  /** Called for every fault that hits. */
   readonly faultCounts?: FaultCounts;
   /** Called when a flow makes a call, at that very moment. */
   readonly onSend?: (call: StoreCall) => void;

@@ -243,7 +243,7 @@ describe.each(storeNames)("%s", (store) => {
       expect(ended.steps.call?.output).toMatchObject({ decision: "approved", decided_by: "ben" });
     });
 
-    test("whoever started the root cannot approve a step of a child that separates duties", async () => {
+    test("the person who started the root cannot approve a step of a child that separates duties", async () => {
       const here = scene();
       await saveChain(here, ["a", "b", "c"], { ask: { type: "approval", separate_duties: true } });
       const [, , last] = await chainOf(here, await here.start("a"), 3);

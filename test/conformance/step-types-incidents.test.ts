@@ -115,7 +115,7 @@ describe.each(storeNames)("%s", (store) => {
       await doomed.dead;
       await doomed.restart();
       scene.worker(job);
-      // Whoever got no answer asks again.
+      // A caller without an answer asks again.
       if (then === "cancel")
         await scene.api.cancelRun({ caller: scene.caller, runId: root, reason: "no longer needed" });
       return { scene, root };

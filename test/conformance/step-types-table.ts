@@ -96,7 +96,7 @@ export function nameOf({ type, step }: Event): string {
   return step === undefined ? type : `${type} ${step}`;
 }
 
-/** No attempt of a step is put up or completed twice, whatever happened meanwhile. */
+/** No attempt of a step is enqueued or completed twice, whatever happened meanwhile. */
 export function expectOnce(ended: Ended): void {
   for (const type of ["step_dispatched", "step_completed"]) {
     const seen = ended.commits

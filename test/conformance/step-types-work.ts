@@ -231,7 +231,7 @@ const about = { what: "lunch" };
 
 export const notifyRow: Row = {
   success: {
-    shows: "without a topic the control plane does it, and whoever watches the run sees what it says",
+    shows: "without a topic the control plane does it, and anyone who watches the run sees what it says",
     steps: { it: { type: "notify", input: notice }, after: work({ depends_on: ["it"] }) },
     input: about,
     ends: {

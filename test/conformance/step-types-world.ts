@@ -143,7 +143,7 @@ export class World {
 export type WorldOptions = {
   readonly settings?: Partial<StoreSettings>;
   readonly overrides?: Partial<Config>;
-  /** `none`: whoever waits for the sweep waits for a minute. */
+  /** `none`: what waits for the sweep waits for a minute. */
   readonly sweep?: "usual" | "none";
   /** Whether the first process dies at this call of the store: before it has its effect, or after it. */
   readonly diesAt?: (name: OperationName, request: object) => "before" | "after" | undefined;

@@ -49,7 +49,7 @@ const inResults = (output: string) =>
 describe("a number of 60,000 digits", () => {
   const number = `1.${"0".repeat(60_000)}1`;
 
-  test("is refused at once, in few words, to whoever has any key", async () => {
+  test("is refused at once, in few words, to anybody with any key", async () => {
     const answers: Received[] = [];
     const turnMs = await longestTurnMs(async () => {
       const sent = { key: world.acme.worker, text: inResults(number) };

@@ -47,7 +47,7 @@ describe("with separate duties, an approval", () => {
     const answer = await decide(mine.text, second.text);
     expectProblem(undefined, answer, "self_approval");
     expect(answer.json.detail).toContain("same owner");
-    // Whoever asked may take it back.
+    // The person who asked may take it back.
     expect((await decide(mine.text, second.text, "reject")).status).toBe(200);
   });
 

@@ -341,7 +341,7 @@ describe("an approval", () => {
     expect(run_id).toBe(context.json.run_id);
   });
 
-  test("is not for workers, platforms or viewers, and with separate duties not for whoever asked", async () => {
+  test("is not for workers, platforms or viewers, and with separate duties not for the person who asked", async () => {
     const { job_id } = await pending();
     for (const key of [world.acme.worker, world.acme.viewer, world.platform]) {
       expectProblem(undefined, await decide(job_id, "approve", {}, key), "forbidden");

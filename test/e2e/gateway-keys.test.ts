@@ -289,7 +289,7 @@ describe.each(["sqlite", "redis"] as const)("on %s, a tenant that is removed", (
     expect(await isGood(world.second, made[0] ?? "")).toBe(false);
   });
 
-  test("ends all keys that are made while it goes, by whoever makes them", async () => {
+  test("ends all keys that are made while it goes, whatever key makes them", async () => {
     await create("busy");
     const busy = "busy" as TenantId;
     const { text } = await makeKey(world.second.plane, busy, "admin");

@@ -72,7 +72,7 @@ describe("a lock", () => {
     expect(next.json.owner).toBe(world.acme.worker.key.keyId);
   });
 
-  test("is neither renewed nor released by whoever has another token, or none", async () => {
+  test("is neither renewed nor released by a caller with another token, or none", async () => {
     const { token } = (await post("acquire", { resource: "door", ttl_ms: 60_000 })).json;
     for (const verb of ["renew", "release"] as const) {
       const stranger = { resource: "door", token: "somebody-else-00000001" };
@@ -99,7 +99,7 @@ describe("a lock", () => {
     expect((theirs.json.items as unknown[]).length).toBe(1);
   });
 
-  test("that is held names its holder to whoever is refused", async () => {
+  test("that is held names its holder to a caller that is refused", async () => {
     const { token } = (await post("acquire", { resource: "busy", owner: "agent 9", ttl_ms: 60_000 })).json;
     const refused = await post("acquire", { resource: "busy" });
     expectProblem(rowOf("acquireLock"), refused, "lock_unavailable");
@@ -147,7 +147,7 @@ describe("a lock", () => {
   });
 });
 
-describe("whoever waits", () => {
+describe("a caller that waits", () => {
   test("gets the lock when it is released, in the order of asking", async () => {
     const first = await post("acquire", { resource: "queue", ttl_ms: 60_000 });
     const order: string[] = [];

@@ -40,7 +40,7 @@ async function report(jobs: readonly Job[]): Promise<void> {
     expect(result.kind).toBe("accepted");
 }
 
-/** A run of so many jobs that are put up at once. */
+/** A run of so many jobs that are enqueued at once. */
 async function burst(amount: number, topic = "work"): Promise<void> {
   const items = JSON.stringify(Array.from({ length: amount }, (_, index) => index));
   const steps = { each: { type: "worker", topic, for_each: items, max_parallel: amount } };

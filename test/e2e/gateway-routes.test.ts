@@ -65,7 +65,7 @@ describe("a key", () => {
   });
 
   test.each(keyed)(
-    "that is mistyped, made up, doubled or sent otherwise is refused by $operation",
+    "that is mistyped, made up, sent twice or sent otherwise is refused by $operation",
     async (row) => {
       const good = keyFor(row, world)?.text ?? "";
       const broken = `${good.slice(0, -1)}${good.endsWith("0") ? "1" : "0"}`;

@@ -182,7 +182,7 @@ test("messages that are replayed, altered or moved change nothing", async () => 
     send(`${subject}.*.>`.replaceAll("*.>", "x"), data);
   }
   await intruder.flush();
-  // Whoever hears them goes on: a new run passes through both gateways.
+  // Processes that hear them go on: a new run passes through both gateways.
   const second = await client.runs.start("work", {});
   const polled = await worker.call("pollJobs", { body: { ...asked, poll_id: "p2" } });
   expect(polled.jobs.map((job) => job.run_id)).toEqual([second.run_id]);

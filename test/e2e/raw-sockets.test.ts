@@ -179,7 +179,7 @@ describe("a head that is not spelt as heads are is refused:", () => {
 });
 
 describe("a body is refused", () => {
-  const packed = gzipSync(JSON.stringify({ filler: "x".repeat(100_000) }));
+  const compressed = gzipSync(JSON.stringify({ filler: "x".repeat(100_000) }));
   const depth = 100_000;
   refuses([
     ["that is not UTF-8", () => start({ body: '{"a":"\xff"}' }), [400]],
@@ -197,21 +197,21 @@ describe("a body is refused", () => {
     ],
     ["that grows too large in chunks", () => chunked(`10000\r\n${"x".repeat(65_536)}\r\n`.repeat(40)), [413]],
     [
-      "that is packed",
+      "that is compressed",
       () =>
         Buffer.concat([
           Buffer.from(
             start({
               more: "Content-Encoding: gzip\r\n",
               body: "",
-              length: `Content-Length: ${packed.length}\r\n`,
+              length: `Content-Length: ${compressed.length}\r\n`,
             }),
           ),
-          packed,
+          compressed,
         ]),
       [415],
     ],
-    ["that says it is packed", () => start({ more: "Content-Encoding: gzip\r\n" }), [415]],
+    ["that says it is compressed", () => start({ more: "Content-Encoding: gzip\r\n" }), [415]],
   ]);
 });
 

@@ -69,7 +69,7 @@ describe("a rolling restart", () => {
   });
 });
 
-/** Hundreds of commits long, after a pause, so that whoever began it need not be the one who goes on. */
+/** Hundreds of commits long, after a pause, so that another process than the one that began it may go on. */
 const longRun = {
   id: "long-run",
   steps: {

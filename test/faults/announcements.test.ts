@@ -65,7 +65,7 @@ test("a stream of one process tells of a run that another has started", async ()
   await followed.feed.close();
 });
 
-test("whoever queues for a lock in one process has it at once when another releases it", async () => {
+test("a caller that queues for a lock in one process has it at once when another releases it", async () => {
   const terms = { caller, resource: "report", ttlMs: 20_000, waitMs: 20_000, wait: "queue" } as const;
   const held = await p.api.acquireLock(terms);
   if (held.kind !== "acquired") throw new Error(held.kind);
@@ -78,7 +78,7 @@ test("whoever queues for a lock in one process has it at once when another relea
   expect(got.kind).toBe("acquired");
 });
 
-test("a job put up by one process is claimed for a worker that waits at another", async () => {
+test("a job enqueued by one process is claimed for a worker that waits at another", async () => {
   const poll = { caller, worker: "w", topics: ["elsewhere"], pollId: "1", places: 1, waitMs: 20_000 };
   const polled = q.api.pollJobs(poll);
   await expect.poll(() => q.api.listWorkers({ tenant })).toMatchObject([{ worker: "w" }]);

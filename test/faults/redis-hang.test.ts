@@ -67,7 +67,7 @@ const newHarness = (from = store) => new Harness(from, systemClock, randomBytes(
 
 const usedPartitions = new Set<number>();
 
-/** In a partition of its own: a sweep does what is due there, whoever it belongs to. */
+/** In a partition of its own: a sweep does what is due there, whatever test it belongs to. */
 function newHarnessAlone(): Harness {
   for (;;) {
     const harness = newHarness(direct);

@@ -98,7 +98,7 @@ export function createCorrectSystem(random: SeededRandom, cancelledTenants: numb
       (run) => run.status === "running" && (run.holder === undefined || !run.holder.isKnown),
     );
     const given = jobs.slice(0, 2).map((run) => {
-      // A claim that nobody knows of runs out, and the next attempt is put up.
+      // A claim that nobody knows of runs out, and the next attempt is enqueued.
       if (run.holder !== undefined) run.attempt += 1;
       run.holder = { worker, isKnown };
       const { runId, attempt } = run;
@@ -155,11 +155,11 @@ export function createCorrectSystem(random: SeededRandom, cancelledTenants: numb
   };
 
   const chooseLedger = (tenant: string, known: readonly Run[]): Operation => {
-    const chance = random.fraction();
+    const drawn = random.fraction();
     const run = known.length === 0 ? undefined : random.pick(known);
-    if (chance < 0.03) return { operation: "set_limit", tenant, limit: random.integer(1, 4) };
-    if (chance < 0.3 && run) return { operation: "get", tenant, runId: run.runId };
-    if (chance < 0.55 && run) return { operation: "cancel", tenant, runId: run.runId };
+    if (drawn < 0.03) return { operation: "set_limit", tenant, limit: random.integer(1, 4) };
+    if (drawn < 0.3 && run) return { operation: "get", tenant, runId: run.runId };
+    if (drawn < 0.55 && run) return { operation: "cancel", tenant, runId: run.runId };
     return chooseStart(tenant);
   };
 
@@ -174,7 +174,7 @@ export function createCorrectSystem(random: SeededRandom, cancelledTenants: numb
   };
 
   const chooseWork = (client: string, known: readonly Run[]): Operation => {
-    const chance = random.fraction();
+    const drawn = random.fraction();
     const tenant = workTenant;
     const run = known.length === 0 ? undefined : random.pick(known);
     const waiting = known.filter(({ status }) => status === "waiting");
@@ -185,15 +185,15 @@ export function createCorrectSystem(random: SeededRandom, cancelledTenants: numb
       const status = random.chance(0.2) ? "failed" : "succeeded";
       return { operation: "report", tenant, jobId, nonce: `nonce-${nonces}`, status };
     }
-    if (chance < 0.3) return { operation: "claim", tenant, worker: client };
-    if (chance < 0.5 && waiting.length > 0) {
+    if (drawn < 0.3) return { operation: "claim", tenant, worker: client };
+    if (drawn < 0.5 && waiting.length > 0) {
       const approvalId = `${random.pick(waiting).runId}:consent@1`;
       const decision = random.chance(0.6) ? "approved" : "rejected";
       return { operation: "decide", tenant, approvalId, decision, by: client };
     }
-    if (chance < 0.6 && run) return { operation: "get", tenant, runId: run.runId };
-    if (chance < 0.65 && run) return { operation: "cancel", tenant, runId: run.runId };
-    if (chance < 0.8) return { operation: "acquire", tenant, lock: "lock", ttlMs };
+    if (drawn < 0.6 && run) return { operation: "get", tenant, runId: run.runId };
+    if (drawn < 0.65 && run) return { operation: "cancel", tenant, runId: run.runId };
+    if (drawn < 0.8) return { operation: "acquire", tenant, lock: "lock", ttlMs };
     if (lock.holder === client) return { operation: "release", tenant, lock: "lock", fence: lock.fence };
     return chooseStart(tenant);
   };

@@ -20,7 +20,7 @@ worker({
       await lines.next();
       // A timer has not fired since the pause: only the clocks tell.
       const isStopped = job.signal.aborted;
-      // Whoever does not look at its signal is stopped by the tool.
+      // A worker that does not look at its signal is stopped by the tool.
       const second = await fetch(String(tool), { method: "POST", headers });
       say({
         said: "called again",

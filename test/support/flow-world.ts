@@ -137,7 +137,7 @@ export class FlowWorld {
 
   async ended(runId: RunId, withinMs = 60_000): Promise<string> {
     await this.until(async () => (await this.header(runId)).endedAtMs !== undefined, withinMs);
-    // Whoever ended it hears of that, too.
+    // The caller that ended it hears of that, too.
     await this.pass(1);
     return this.status(runId);
   }

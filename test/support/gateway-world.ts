@@ -38,7 +38,7 @@ export type GatewayWorld = {
   readonly plane: ControlPlane;
   readonly gateway: Gateway;
   readonly platform: TestKey;
-  /** Of the platform, for whoever only collects metrics. */
+  /** Of the platform, for a program that only collects metrics. */
   readonly metrics: TestKey;
   readonly acme: TenantKeys;
   readonly globex: TenantKeys;

@@ -4,7 +4,7 @@ import type { Harness } from "../../src/testing/conformance/harness.ts";
 import { changeOf, commitOf, deliveryOf, runLock } from "../../src/testing/conformance/run-steps.ts";
 import type { Preparation } from "./operation-scenarios.ts";
 
-/** A run with a held job, and the verdict of whoever holds the job's lock. */
+/** A run with a held job, and the verdict of the holder of the job's lock. */
 async function heldRun(harness: Harness) {
   const { runId, jobId, job } = await runWithHeld(harness);
   const guard = await harness.acquire({ namespace: "job", name: jobId }, 60_000);

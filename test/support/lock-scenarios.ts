@@ -107,7 +107,7 @@ async function queue(harness: Harness): Promise<readonly [LockToken, LockToken]>
   return tokens;
 }
 
-/** The list and what is due have forgotten the lock: whoever is granted it stands there again. */
+/** The list and what is due have forgotten the lock: its next holder stands there again. */
 async function heldWithQueue(
   harness: Harness,
   keys: TenantKeys,

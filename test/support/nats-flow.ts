@@ -26,7 +26,7 @@ export type FlowEnd = {
   readonly jobs: number;
   /** Jobs that were given to a worker more than once. */
   readonly claimedTwice: readonly JobId[];
-  /** From a job being put up to a worker having it. */
+  /** From a job being enqueued to a worker having it. */
   readonly longestDelayMs: number;
 };
 
@@ -119,9 +119,9 @@ async function keepWorking({ api }: ControlPlane, worker: Worker, signal: AbortS
   }
 }
 
-type Desk = { readonly plane: ControlPlane; readonly bus: Bus; readonly delays: Map<JobId, number[]> };
+type Reporting = { readonly plane: ControlPlane; readonly bus: Bus; readonly delays: Map<JobId, number[]> };
 
-async function finishJob({ plane, bus, delays }: Desk, { job, token }: ClaimedJob): Promise<void> {
+async function finishJob({ plane, bus, delays }: Reporting, { job, token }: ClaimedJob): Promise<void> {
   const delayMs = systemClock.wallMs() - job.createdAtMs;
   delays.set(job.jobId, [...(delays.get(job.jobId) ?? []), delayMs]);
   const report = { jobId: job.jobId, token, outcome: "succeeded", output: {} } as const;

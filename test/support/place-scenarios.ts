@@ -77,7 +77,7 @@ export const placeVariants = {
     const writes = [keys.run(runId), keys.inbox(runId), keys.due, keys.running];
     return { request, writes, kind: "delivered" };
   },
-  async "commit: counted jobs called off and put up"(harness, keys) {
+  async "commit: counted jobs called off and enqueued"(harness, keys) {
     const { runId, jobId } = await countedRun(harness);
     const guard = await harness.acquire(runLock(runId), 60_000);
     const change = { voidJobs: [jobId as JobId], jobs: bornCounted(harness, runId) };

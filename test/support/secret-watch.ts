@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 
-/** Whether what is said may show a new API key: once, to whoever started the server. */
+/** Whether what is said may show a new API key: once, to the person who started the server. */
 export type Shows = "new keys once" | "nothing";
 
 export type SecretWatch = {

@@ -154,7 +154,7 @@ describe("somebody with his hands in the store", () => {
     expect(await verify(flow, plane)).toMatchObject({ ...broken(501, "seal_changed"), sealedTo: 610 });
   });
 
-  test("who changes a record and removes its seal is found by whoever knows a later head: the process itself, or who noted one", async () => {
+  test("a changed record whose seal was removed is found by anyone who knows a later head: the process itself, or a person who noted one", async () => {
     const { flow, plane, noted } = await sealed();
     tamper(flow, 590, { actor: "nobody" });
     flow.world.records.erase("document", `${acme}/seal`, sealId(501));

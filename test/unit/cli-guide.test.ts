@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import type { Command } from "commander";
 import { describe, expect, test } from "vitest";
 import { createProgram } from "../../src/cli/main.ts";
-import { exitCodes } from "../../src/cli/tell-failure.ts";
+import { exitCodes } from "../../src/cli/report-failure.ts";
 import { processTerminal } from "../../src/cli/terminal.ts";
 import { loadConfig, parseConfigFile } from "../../src/load-config.ts";
 

@@ -85,7 +85,7 @@ describe("turns", () => {
     expect(told).toEqual(["short1", "a1", "b1", "c1", "a2", "b2", "c2", "a3", "c3", "b3"]);
   });
 
-  test("tell whoever waits that the work broke", async () => {
+  test("tell those that wait that the work broke", async () => {
     function* broken(): Sliced<string> {
       yield;
       throw new Error("broken");

@@ -196,7 +196,7 @@ describe("every workflow of the whole language under every schedule", () => {
         const { cluster } = root;
         const rerun = { of: root.runId, fromStep };
         const world = new World(definition, { cluster, input: drawn.input, runId: again, rerun });
-        // Whoever was unwell is well again.
+        // A step that hung or failed succeeds from now on.
         const good = oracleOf({ ...drawn, moods: new Map() }, 1);
         playToEnd(game, world, () => anyPace(game), { ...play, moves: () => movesOf(good, world) });
         const before = interpret(drawn.library, drawn.root, drawn.input, oracle).get("");

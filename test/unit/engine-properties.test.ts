@@ -140,7 +140,7 @@ function play(worlds: readonly [World, ...World[]], schedule: Schedule, afterBur
   });
 }
 
-/** Payloads of jobs that one world never put up because a cancel came in the same batch are no difference. */
+/** Payloads of jobs that one world never enqueued because a cancel came in the same batch are no difference. */
 const stateOf = (world: World) => ({
   status: world.status,
   records: new Map([...world.records].sort()),

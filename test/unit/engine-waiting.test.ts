@@ -193,7 +193,7 @@ describe("calling a run off", () => {
     expect([world.status, world.shown.job]).toEqual(["timed_out", "cancelled"]);
   });
 
-  test("a job that the same commit would have put up is never put up", () => {
+  test("a job that the same commit would have enqueued is never enqueued", () => {
     const world = new World(define({ a: {}, b: { dependsOn: ["a"], timeoutMs: 50 } }));
     world.result("a@1");
     world.cancel();

@@ -315,7 +315,7 @@ export class World {
     if (!isTerminal(this.status)) return;
     checkNothingLeft(this);
     if (wasOpen) this.tellParent(this.status);
-    // Whoever asked for a retry while the run came to its end asks again.
+    // A caller that asked for a retry while the run came to its end asks again.
     if (this.inbox.some(({ kind }) => kind === "retry")) this.status = "running";
   }
 

@@ -25,7 +25,7 @@ describe("a decision", () => {
     expect(scene.plane.metrics.total("approvals_decided_total", { decision: "approved" })).toBe(1);
   });
 
-  test("against it denies the run, whose jobs are never put up", async () => {
+  test("against it denies the run, whose jobs are never enqueued", async () => {
     const scene = await waiting();
     only(await decide(scene, "rejected", { reason: "too much" }), "decided");
     expect(await scene.flow.ended(scene.runId)).toBe("denied");

@@ -32,7 +32,7 @@ async function beat({ flow, plane }: Scene, beats: readonly Beat[]): Promise<rea
 
 const beatOf = ({ job, token }: ClaimedJob): Beat => ({ jobId: job.jobId, token });
 
-/** Waits until the next attempt of the step has been put up, and claims it. */
+/** Waits until the next attempt of the step has been enqueued, and claims it. */
 async function nextAttempt(scene: Scene, step: string, attempt: number): Promise<ClaimedJob> {
   await scene.flow.until(async () => {
     const record = await scene.flow.step(scene.runId, step);

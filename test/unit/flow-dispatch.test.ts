@@ -108,7 +108,7 @@ describe("a verdict", () => {
     single(await plane.poll());
   });
 
-  test("that says when to be asked again is not asked before, whoever names the job", async () => {
+  test("that says when to be asked again is not asked before, whatever names the job", async () => {
     const { flow, plane, check } = await dispatchScene([{ verdict: "hold", retryAfterMs: 300_000 }]);
     const runId = await plane.start("w");
     await flow.pass(299_000);

@@ -19,10 +19,10 @@ test("every row that a process writes is shown there at once", async () => {
     return row.sequence;
   });
   const shown: string[] = [];
-  const after = async (what: string, deed: () => Promise<unknown>) => {
+  const after = async (what: string, action: () => Promise<unknown>) => {
     await flow.pass(100);
     const before = rows.length;
-    await deed();
+    await action();
     await flow.until(() => rows.length > before, 100);
     await flow.pass(100);
     shown.push(`${what}: ${[...new Set(rows.slice(before).map(({ type }) => type))].join(" ")}`);

@@ -51,7 +51,7 @@ describe("a job that is handed back", () => {
     expect(await flow.ended(runId)).toBe("succeeded");
   });
 
-  test("is refused to whoever had it: heartbeat and result of the old token have no effect", async () => {
+  test("is refused to the worker that had it: heartbeat and result of the old token have no effect", async () => {
     const { flow, plane, runId } = await started();
     const first = single(await plane.poll());
     await plane.handBack(first);

@@ -180,7 +180,7 @@ async function outputOf(flow: FlowWorld, runId: RunId, step: string): Promise<Js
   return (JSON.parse(body ?? "{}") as { output: JsonValue }).output;
 }
 
-/** Steps that put up jobs in each way there is, three attempts at most. */
+/** Steps that enqueue jobs in each way there is, three attempts at most. */
 const waysToPutUp: Readonly<Record<string, { readonly steps: Steps; readonly jobs: readonly string[] }>> = {
   "a step of its own": { steps: { a: work() }, jobs: ["a@1"] },
   "the items of a list": { steps: { it: forEach() }, jobs: ["it[0]@1", "it[1]@1"] },

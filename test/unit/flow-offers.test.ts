@@ -88,7 +88,7 @@ describe("a place promised in a call that throws is free again", () => {
 
   test("in a claim that another worker's poll has sent", async () => {
     const { flow, plane, breakNext } = await setUp();
-    // Busy with two others, so that whoever waits gets the next job.
+    // Busy with two others, so that the one that waits gets the next job.
     await plane.start("chain");
     await plane.start("chain");
     await plane.poll({ worker: "w", places: 2 });

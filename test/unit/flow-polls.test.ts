@@ -57,7 +57,7 @@ describe("a poll", () => {
     expect(await plane.poll({ places: 10 })).toHaveLength(3);
   });
 
-  test("that waits is answered as soon as a job is put up, with the job born claimed", async () => {
+  test("that waits is answered as soon as a job is enqueued, with the job claimed from its first moment", async () => {
     const { flow, plane } = await setUp();
     await plane.save("wide", sideBySide(3));
     const poll = waiting(plane, "w");

@@ -48,7 +48,7 @@ describe("the answer to a result that meets a busy run", () => {
     fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
   );
 
-  /** What the bus path answers when chance draws this fraction. */
+  /** What the bus path answers when this fraction is drawn. */
   async function delayFor(overrides: Overrides, fraction: number): Promise<number> {
     const scene = await claimedRun();
     await scene.flow.occupy(scene.runId);
@@ -62,7 +62,7 @@ describe("the answer to a result that meets a busy run", () => {
     return only(answer, "run_busy").retryAfterMs;
   }
 
-  test("is exactly 500 ms when fixed, whatever chance draws", async () => {
+  test("is exactly 500 ms when fixed, whatever fraction is drawn", async () => {
     await fc.assert(
       fc.asyncProperty(draws, async (fraction) => {
         expect(await delayFor({}, fraction)).toBe(500);

@@ -62,7 +62,7 @@ describe("high risk", () => {
     expect(messages).toContain("run lock abandoned: renewal failed");
   });
 
-  test("loses nothing by it: the result is applied by whoever sweeps after the ttl", async () => {
+  test("loses nothing by it: the result is applied by the process that sweeps after the ttl", async () => {
     const scene = await claimedRun("high");
     await reportAndDrainFor(scene, 12_000, lost);
     await scene.flow.open("q");
@@ -169,7 +169,7 @@ describe("an owner, whatever its strategy,", () => {
     await retrying.save("two", { a: work(), b: work() });
     const runId = await retrying.start("two");
     const [first, second] = await retrying.poll();
-    if (first === undefined || second === undefined) throw new Error("two jobs were put up");
+    if (first === undefined || second === undefined) throw new Error("two jobs were enqueued");
     retrying.member.fail({ loadRun: [{ requestAfterMs: 2_000 }] });
     await retrying.report(first);
     await handing.report(second);

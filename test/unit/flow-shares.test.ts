@@ -44,7 +44,7 @@ describe("jobs for several workers", () => {
       const polls = Array.from({ length: amounts.offers }, (_, index) =>
         waiting(plane, `w${index}`, { waitMs: 1_000 }),
       );
-      // Put up by another process, so that all of them are heard of as hints.
+      // Enqueued by another process, so that all of them are heard of as hints.
       flow.kernel.after(
         100,
         () => void other.api.startWorkflow({ caller: ann, workflow: "wide", input: {} }),

@@ -107,7 +107,7 @@ describe("after the death of the process that set it", () => {
     },
   );
 
-  test("a delay that came due while nobody lived is ended by whoever starts next", async () => {
+  test("a delay that came due while nobody lived is ended by the process that starts next", async () => {
     const flow = new FlowWorld();
     const first = await flow.open("p");
     const runId = await startedWith(first, { a: delay(5), b: work({ depends_on: ["a"] }) });

@@ -390,7 +390,7 @@ describe("a stop", () => {
     await plane.save("later", { a: work(), wait: { type: "delay", delay_sec: 3_600, depends_on: ["a"] } });
     await plane.start("later");
     const [job] = await plane.poll();
-    if (job === undefined) throw new Error("one job was put up");
+    if (job === undefined) throw new Error("one job was enqueued");
     plane.member.fail({ commit: [{ replyAfterMs: 500 }] });
     await plane.report(job);
     await flow.pass(10);

@@ -96,7 +96,7 @@ describe("a history is void", () => {
   });
 });
 
-test("a refusal that tells nothing is unknown, whoever has recorded it as a refusal", () => {
+test("a refusal that tells nothing is unknown, although it was recorded as a refusal", () => {
   const operation = start("k");
   const { calls } = historyOf([
     ...recordsOf([]),

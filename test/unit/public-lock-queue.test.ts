@@ -194,7 +194,7 @@ describe("a caller in another process", () => {
 });
 
 describe("fairness", () => {
-  test("is kept between processes: nobody overtakes, whoever polls when", async () => {
+  test("is kept between processes: nobody overtakes, in whatever order they poll", async () => {
     for (const seed of [1, 2, 3]) {
       const world = lockWorld({ seed, travelMsMax: 2 });
       const processes = ["p", "q", "r"].map((name) => world.process(name));

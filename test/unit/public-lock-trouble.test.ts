@@ -283,7 +283,7 @@ describe("a store that does not answer", () => {
     void second;
   });
 
-  test("at all is said at once by whoever has nothing in it", async () => {
+  test("at all is said at once by a process that has nothing in it", async () => {
     const world = lockWorld();
     const p = world.process("p", { failing: { acquireLock: "unavailable" } });
     const answer = await world.kernel.complete(p.acquire());
@@ -324,7 +324,7 @@ describe("a store that does not answer", () => {
 });
 
 describe("refusals", () => {
-  test("too many callers that wait are refused before the store is asked; whoever does not wait is not", async () => {
+  test("too many callers that wait are refused before the store is asked; one that does not wait is not", async () => {
     const world = lockWorld();
     await occupied(world);
     const p = world.process("p", { overrides: { "locks.public.waitersMax": 3 } });
@@ -338,7 +338,7 @@ describe("refusals", () => {
     expect((await world.kernel.complete(p.acquire({ waitMs: 100 }))).kind).toBe("lock_unavailable");
   });
 
-  test("a tenant that is stopped gets no lock, and whoever queued is told", async () => {
+  test("a tenant that is stopped gets no lock, and those that queued are told", async () => {
     const world = lockWorld();
     const leave = await occupied(world);
     const p = world.process("p");

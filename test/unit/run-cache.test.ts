@@ -24,7 +24,7 @@ function run(name: string, size: number): CachedRun {
 }
 
 describe("the records of a run", () => {
-  test("count by what they hold, whoever put them there, overwrote them or took them away", () => {
+  test("count by what they hold, however it was put there, overwritten or taken away", () => {
     const records = new KnownRecords();
     records.set("a", "12345").set("bc", undefined);
     expect(records.bytes).toBe(8);

@@ -104,7 +104,7 @@ describe("under a lock", () => {
     expect(await isFree("lost-acquire")).toBe(true);
   });
 
-  test("whoever stops waiting gives back what it may have got", async () => {
+  test("a caller that stops waiting gives back what it may have got", async () => {
     const leaving = new AbortController();
     const lost = world.proxy.swallowNextReply((text) => text.startsWith("POST /api/v1/locks/acquire"));
     void lost.then(() => leaving.abort(new Error("enough")));

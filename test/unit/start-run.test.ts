@@ -210,7 +210,7 @@ test("seed 000: limit 2 and 1,000 starts at once by the atomic strategy give exa
   const starts = Array.from({ length: 1_000 }, () => scenario.start());
   const answers = await scenario.kernel.complete(Promise.all(starts));
   expect(statuses(answers)).toEqual({ 200: 2, 429: 998 });
-  // One more, for the tenant's settings, whoever waits for them.
+  // One more, for the tenant's settings, however many wait for them.
   expect(scenario.calls).toHaveLength(1_001);
   expect(scenario.kernel.nowMs()).toBeLessThanOrEqual(12);
 });

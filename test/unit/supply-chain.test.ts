@@ -26,7 +26,7 @@ const runtimePackages: Readonly<Record<string, string>> = {
   "@marcbachmann/cel-js": "the bounded expression language of workflows, without eval",
   "@nats-io/jetstream": "the bus between processes",
   "@nats-io/transport-node": "its connection",
-  "@opentelemetry/api": "spans for whoever runs a tracing SDK beside it; nothing happens without one",
+  "@opentelemetry/api": "spans for programs that run a tracing SDK beside it; nothing happens without one",
   "@redis/client": "the Redis protocol and its connections",
   canonicalize: "one spelling of a JSON value (RFC 8785), for fingerprints and approvals",
   commander: "the words of the command line",

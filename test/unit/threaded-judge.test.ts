@@ -78,7 +78,7 @@ describe("the judging thread", () => {
     ]);
   });
 
-  test("is closed while it judges: whoever waits is answered", async () => {
+  test("is closed while it judges: callers that wait are answered", async () => {
     const { judge: ask } = open();
     await ask(acme, { does: "is judged" });
     const answers = [ask(acme, { does: "runs for ever" }), ask(acme, { does: "is judged" })];

@@ -102,7 +102,7 @@ const cases: readonly Case[] = [
     says: /Step ok has been waiting for an approval since/,
   },
   {
-    what: "an approval without separate duties may be decided by whoever asked, too",
+    what: "an approval without separate duties may be decided by the person who asked, too",
     given: {
       steps: [step({ record: waiting("approval"), approval: known({ ...approval, separateDuties: false }) })],
     },

@@ -63,7 +63,7 @@ const inGpu = worker("v", { pool: "gpu", free: 2 });
 
 const cases: ReadonlyArray<{ what: string; given: Given; because: string; detail: RegExp }> = [
   {
-    what: "as many jobs of the topic run as may, whoever waits",
+    what: "as many jobs of the topic run as may, although workers wait",
     given: { ...limited({ topics: { review: { maxRunning: 3 } } }, { topic: 3 }), workers: [inGpu] },
     because: "topic_full",
     detail: /^3 jobs of topic review run, and 3 may/,
@@ -102,7 +102,7 @@ const cases: ReadonlyArray<{ what: string; given: Given; because: string; detail
     detail: /free place/,
   },
   {
-    what: "the tenant is stopped, whoever waits",
+    what: "the tenant is stopped, although workers wait",
     given: {
       slots: { kind: "known", value: { active: 1, stopped: true } },
       workers: [worker("w-1", { free: 1 })],

@@ -9,7 +9,7 @@ const refusals = "test/unit/gateway-refusals.test.ts";
 export const plantedAuditBugs: readonly TextPatch[] = [
   {
     name: "audit-hash-without-actor",
-    what: "a record's hash leaves out who did it: whoever changes that in the store is not found",
+    what: "a record's hash leaves out who did it: a change of that in the store is not found",
     edits: [
       {
         file: "src/domain/audit.ts",

@@ -56,7 +56,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
   ),
   bug(
     "bus-signature-not-checked",
-    "a signature is asked for and not compared: whoever reaches the bus can forge messages",
+    "a signature is asked for and not compared: anybody who reaches the bus can forge messages",
     "test/conformance/nats-signatures.test.ts",
     {
       file: `${nats}/messages.ts`,

@@ -21,7 +21,7 @@ export const plantedDispatchBugs: readonly TextPatch[] = [
   bug(
     [
       "verdict-without-guard",
-      "a verdict is taken from whoever sends it: a process that lost the job's lock lets go what the next one denied",
+      "a verdict is accepted from any sender: a process that lost the job's lock lets go what the next one denied",
     ],
     inbox,
     [

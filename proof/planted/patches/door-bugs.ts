@@ -158,7 +158,7 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     what: "a misspelt option is repeated with the key that follows it",
     edits: [
       {
-        file: "src/cli/tell-failure.ts",
+        file: "src/cli/report-failure.ts",
         find: "return [redacted(error.message)];",
         replace: "return [error.message];",
       },

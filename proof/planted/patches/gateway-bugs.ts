@@ -32,7 +32,7 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
   },
   {
     name: "packed-body-taken",
-    what: "a body that says it is packed is read as if it were not",
+    what: "a body that says it is compressed is read as if it were not",
     edits: [
       {
         file: "src/gateway/responder.ts",
@@ -121,7 +121,7 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
   },
   {
     name: "lock-token-logged",
-    what: "the token of a lock gets into the log, where it proves ownership to whoever reads it",
+    what: "the token of a lock gets into the log, where every reader can prove ownership with it",
     edits: [
       {
         file: "src/gateway/handlers/lock-handlers.ts",

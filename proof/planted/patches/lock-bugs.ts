@@ -6,7 +6,7 @@ const conformance = "test/conformance/store.test.ts";
 export const plantedLockBugs: readonly TextPatch[] = [
   {
     name: "overtake-queue",
-    what: "whoever asks first takes a lock that has expired: those who queue for it are overtaken",
+    what: "the first to ask takes a lock that has expired: those who queue for it are overtaken",
     edits: [
       {
         file: "src/adapters/operations/locks.ts",

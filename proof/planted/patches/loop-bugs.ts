@@ -18,7 +18,7 @@ export const plantedLoopBugs: readonly TextPatch[] = [
   },
   {
     name: "block-without-a-name",
-    what: "a block of the event loop is told as other, whoever computed",
+    what: "a block of the event loop is logged as other, whatever operation computed",
     edits: [
       {
         file: "src/gateway/event-loop.ts",

@@ -67,7 +67,7 @@ export const plantedPackagingBugs: readonly TextPatch[] = [
   },
   {
     name: "log-line-renamed",
-    what: "a log line is worded otherwise than the runbook says: whoever searches for it finds nothing",
+    what: "a log line is worded otherwise than the runbook says: a search for it finds nothing",
     edits: [
       {
         file: "src/control/locks/acquire-public-lock.ts",

@@ -112,7 +112,7 @@ export const plantedPoolBugs: readonly TextPatch[] = [
   },
   {
     name: "burst-herds-to-the-first",
-    what: "a burst goes to whoever polled first, whatever it has already",
+    what: "a burst goes to the worker that polled first, whatever it has already",
     edits: [
       {
         file: "src/control/jobs/offers.ts",

@@ -33,7 +33,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
   },
   {
     name: "place-left-in-queue",
-    what: "whoever waited too long keeps its place: the lock goes to nobody",
+    what: "a caller that waited too long keeps its place: the lock goes to nobody",
     edits: [
       {
         file: acquire,
@@ -45,7 +45,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
   },
   {
     name: "disconnected-keeps-place",
-    what: "whoever went away keeps its place: the lock goes to nobody",
+    what: "a caller that went away keeps its place: the lock goes to nobody",
     edits: [
       {
         file: acquire,

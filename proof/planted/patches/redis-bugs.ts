@@ -89,7 +89,7 @@ export const plantedRedisBugs: readonly TextPatch[] = [
   },
   {
     name: "redis-tls-unverified",
-    what: "certificates are not verified: whoever is on the way can be the server",
+    what: "certificates are not verified: anybody on the way can pose as the server",
     edits: [
       {
         file: "src/adapters/redis/connection.ts",

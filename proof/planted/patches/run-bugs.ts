@@ -44,7 +44,7 @@ export const plantedRunBugs: readonly TextPatch[] = [
   },
   bug(
     "result-without-claim",
-    "a result is taken from whoever knows the job's id: a worker that lost its claim overwrites the new one's work",
+    "a result is accepted from any worker that knows the job's id: a worker that lost its claim overwrites the new one's work",
     inbox,
     `  if (job?.state !== "claimed" || job.claim?.token !== entry.token) return { kind: "stale_claim" };`,
     `  if (job?.state !== "claimed") return { kind: "stale_claim" };`,
@@ -173,7 +173,7 @@ export const plantedRunBugs: readonly TextPatch[] = [
   ),
   bug(
     "approve-own-request",
-    "whoever asked for a run may approve it although duties are separate",
+    "the person who started a run may approve it although duties are separate",
     approvals,
     `approval.requester === entry.decidedBy && approves`,
     `approval.requester === "" && approves`,

@@ -32,7 +32,7 @@ import {
 
 export const swappedAdmission: Readonly<Record<string, Swap>> = {
   release_without_token: {
-    what: "a release frees the lock, whoever holds it",
+    what: "a release frees the lock without comparing its token",
     caughtBy: ["INV-13"],
     table: releaseWithoutToken,
   },

@@ -78,7 +78,7 @@ const silentTicketsWin: Operations = {
   },
 };
 
-/** Whoever asks first when the lock is free gets it, whoever waits. */
+/** The first to ask when the lock is free gets it, although others wait. */
 const queueOvertaken: Operations = {
   ...operations,
   acquireLock: (context, request) => {
@@ -92,7 +92,7 @@ const queueOvertaken: Operations = {
   },
 };
 
-/** Whoever holds the lock by now, not only who was seen. */
+/** The present holder of the lock, not only the one that was seen. */
 const breaksAnyGrant: Operations = {
   ...operations,
   breakLock: (context, request) => {
@@ -238,7 +238,7 @@ export const swappedBus: Readonly<Record<string, Swap>> = {
     table: silentTicketsWin,
   },
   queue_overtaken: {
-    what: "whoever asks when the lock is free gets it before those who wait",
+    what: "a caller that asks when the lock is free gets it before those that wait",
     caughtBy: ["queue"],
     seedsMax: 500,
     swarm: crowdedLocks,
@@ -251,7 +251,7 @@ export const swappedBus: Readonly<Record<string, Swap>> = {
     table: breaksAnyGrant,
   },
   sink_does_not_compare: {
-    what: "what a lock protects takes writes of whoever once held it",
+    what: "what a lock protects takes writes of earlier holders",
     caughtBy: ["INV-12"],
     seedsMax: 500,
     sinkDoesNotCompare: true,

@@ -36,7 +36,7 @@ function commitLater(database: Database): Database {
     },
   };
   const exec = (sql: string) => {
-    // Whoever closes the file with a transaction under way loses it.
+    // A transaction that is under way when the file is closed is lost.
     if (isOpen && sql.includes("journal_mode")) database.exec("ROLLBACK");
     database.exec(sql);
   };

@@ -83,7 +83,7 @@ function oneQuotaForAll(store: Store): Store {
   };
 }
 
-/** Two starts at a time in one process; whoever comes third is turned away. */
+/** Two starts at a time in one process; a third is turned away. */
 function onePoolForAll(store: Store): Store {
   const placesMax = 2;
   let taken = 0;

@@ -72,7 +72,7 @@ export const swappedRun: Readonly<Record<string, Swap>> = {
     table: claimedTwice,
   },
   result_of_any_claim: {
-    what: "a result is taken whoever claimed the job",
+    what: "a result is accepted with any claim token",
     caughtBy: ["INV-4", "INV-22"],
     table: resultOfAnyClaim,
   },
@@ -87,7 +87,7 @@ export const swappedRun: Readonly<Record<string, Swap>> = {
     table: resultForgotten,
   },
   job_not_listed: {
-    what: "a job is put up, but not where workers look",
+    what: "a job is enqueued, but not in the list that workers claim from",
     caughtBy: ["INV-20"],
     table: jobNotListed,
   },
@@ -157,7 +157,7 @@ export const swappedRun: Readonly<Record<string, Swap>> = {
     table: expiryIgnored,
   },
   self_approval_allowed: {
-    what: "whoever asked for a run approves it where duties are separated",
+    what: "the person who started a run may approve it although duties are separated",
     caughtBy: ["INV-27"],
     table: selfApproval,
   },

@@ -25,7 +25,7 @@ const repeatedEndFreesAnother: Operations = {
   },
 };
 
-/** A worker that was given up on reports, and the place of whoever works on the next attempt is taken for its own. */
+/** A worker that was given up on reports, and the place of the next attempt's worker is taken for its own. */
 const staleReportFreesPlace: Operations = {
   ...operations,
   deliver: (context, request) => {

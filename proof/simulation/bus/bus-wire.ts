@@ -95,13 +95,13 @@ const missedEveryMs = 1_000;
 
 export class BusReach {
   readonly #kernel: Kernel;
-  readonly #chance: SeededRandom;
+  readonly #random: SeededRandom;
   readonly #cutUntilMs = new Map<SimulatedProcess, number>();
   #unreachableUntilMs = 0;
 
-  constructor(kernel: Kernel, chance: SeededRandom) {
+  constructor(kernel: Kernel, random: SeededRandom) {
     this.#kernel = kernel;
-    this.#chance = chance;
+    this.#random = random;
   }
 
   cutOff(process: SimulatedProcess, ms: number, members: readonly Member[]): void {
@@ -130,8 +130,8 @@ export class BusReach {
     for (const member of members) {
       const { process, handlers } = member;
       member.absent = true;
-      const noticeMs = this.#chance.fraction() * noticeMsMax;
-      const backMs = noticeMs + this.#chance.fraction() * againMsMax;
+      const noticeMs = this.#random.fraction() * noticeMsMax;
+      const backMs = noticeMs + this.#random.fraction() * againMsMax;
       process.deliver(noticeMs, () => handlers.missed?.());
       this.#kernel.after(backMs, () => {
         member.absent = false;
@@ -146,9 +146,9 @@ export class BusReach {
       const tell = () => {
         handlers.missed?.();
         if (this.has(process)) return;
-        process.clock.timer(missedEveryMs * (0.75 + 0.5 * this.#chance.fraction()), tell);
+        process.clock.timer(missedEveryMs * (0.75 + 0.5 * this.#random.fraction()), tell);
       };
-      process.deliver(this.#chance.pick([0, 1]) * noticeMsMax * this.#chance.fraction(), tell);
+      process.deliver(this.#random.pick([0, 1]) * noticeMsMax * this.#random.fraction(), tell);
     }
   }
 }

@@ -74,7 +74,7 @@ class BusServer implements SimulatedBus {
   readonly #kernel: Kernel;
   readonly #random: SeededRandom;
   /** For the faults that came later, so that what was drawn before them stays as it is. */
-  readonly #chance: SeededRandom;
+  readonly #faultRandom: SeededRandom;
   readonly #observer: BusObserver;
   readonly #members: Member[] = [];
   readonly #listeners: Listener[] = [];
@@ -85,8 +85,8 @@ class BusServer implements SimulatedBus {
   constructor(kernel: Kernel, faults: BusFaults, observer: BusObserver) {
     this.#kernel = kernel;
     this.#random = kernel.random.stream("bus");
-    this.#chance = kernel.random.stream("bus faults");
-    this.#reach = new BusReach(kernel, this.#chance);
+    this.#faultRandom = kernel.random.stream("bus faults");
+    this.#reach = new BusReach(kernel, this.#faultRandom);
     this.#faults = faults;
     this.#observer = observer;
   }
@@ -151,7 +151,7 @@ class BusServer implements SimulatedBus {
   forgetConsumer(stream: BusStream): void {
     const living = this.#members.filter(({ process, terms }) => terms.stream === stream && isThere(process));
     if (living.length === 0) return;
-    const { name } = this.#chance.pick(living).terms;
+    const { name } = this.#faultRandom.pick(living).terms;
     this.#kernel.note("bus consumer forgotten", stream, name);
     this.#observer.fault("bus consumer forgotten");
     for (const message of this.#messages.of(stream)) {
@@ -171,7 +171,7 @@ class BusServer implements SimulatedBus {
       }
     }
     for (const message of this.#messages.takeDoneSince(this.#kernel.nowMs() - unsyncedMs)) {
-      if (keepsLatest(message.stream) || !this.#chance.chance(0.5)) continue;
+      if (keepsLatest(message.stream) || !this.#faultRandom.chance(0.5)) continue;
       this.#keep({ ...message, deliveries: 0, life: message.life + 1, gone: false }, ms);
     }
   }
@@ -191,28 +191,28 @@ class BusServer implements SimulatedBus {
 
   async #publish(process: SimulatedProcess, stream: BusStream, sent: BusMessage): Promise<Publication> {
     const { publishLostRate, publishUnknownRate, echoRate, echoMsMax } = this.#faults;
-    const chance = this.#chance;
+    const random = this.#faultRandom;
     if (!this.#reach.has(process)) return unavailable("there is no connection");
-    if (chance.chance(publishLostRate)) {
+    if (random.chance(publishLostRate)) {
       this.#observer.fault("publish lost");
       return this.#unanswered(process);
     }
     this.#store(stream, sent, "first");
-    if (chance.chance(echoRate)) {
-      this.#kernel.after(chance.fraction() * echoMsMax, () => this.#store(stream, sent, "again"));
+    if (random.chance(echoRate)) {
+      this.#kernel.after(random.fraction() * echoMsMax, () => this.#store(stream, sent, "again"));
     }
-    if (!chance.chance(publishUnknownRate)) return { kind: "published" };
+    if (!random.chance(publishUnknownRate)) return { kind: "published" };
     this.#observer.fault("publish unknown");
     this.#observer.publishedUnknown();
     return this.#unanswered(process);
   }
 
   async #unanswered({ clock }: SimulatedProcess): Promise<Publication> {
-    await clock.sleep(this.#chance.pick([0.1, 1]) * acknowledgeWithinMs);
+    await clock.sleep(this.#faultRandom.pick([0.1, 1]) * acknowledgeWithinMs);
     return unavailable("no acknowledgement in time");
   }
 
-  /** A hint goes to every name that consumes now; anything else to whoever is there in the end. */
+  /** A hint goes to every name that consumes now; anything else to the consumers that are there in the end. */
   #store(stream: BusStream, sent: BusMessage, time: "first" | "again"): void {
     const { forgottenRate, doubledRate, duplicateWindowMs } = this.#faults;
     if (this.#messages.isDuplicate(stream, sent, this.#kernel.nowMs(), duplicateWindowMs)) return;
@@ -306,16 +306,19 @@ class BusServer implements SimulatedBus {
 
   #send(process: SimulatedProcess, arrive: () => void): void {
     const { wordLostRate, travelMsMax } = this.#faults;
-    if (!this.#reach.has(process) || this.#chance.chance(wordLostRate)) {
+    if (!this.#reach.has(process) || this.#faultRandom.chance(wordLostRate)) {
       this.#observer.fault("verdict lost");
       return;
     }
-    this.#kernel.after(this.#chance.fraction() * travelMsMax, arrive);
+    this.#kernel.after(this.#faultRandom.fraction() * travelMsMax, arrive);
   }
 
   #hear(message: Message, said: { readonly deliveries: number; readonly life: number }, word: Word): void {
     if (message.gone || message.life !== said.life) return;
-    if (message.deliveries !== said.deliveries && this.#chance.chance(this.#faults.lateWordRefusedRate)) {
+    if (
+      message.deliveries !== said.deliveries &&
+      this.#faultRandom.chance(this.#faults.lateWordRefusedRate)
+    ) {
       this.#observer.lateWordRefused();
       return;
     }
@@ -335,13 +338,13 @@ class BusServer implements SimulatedBus {
   #beginAnew(message: Message): void {
     message.life += 1;
     message.deliveries = 0;
-    this.#deliverAfter(this.#chance.fraction() * (noticeMsMax + againMsMax), message);
+    this.#deliverAfter(this.#faultRandom.fraction() * (noticeMsMax + againMsMax), message);
   }
 
   #travelMs(): number {
     const { longDelayRate, longDelayMsMax, travelMsMax } = this.#faults;
     const usualMs = this.#random.fraction() * travelMsMax;
-    return this.#chance.chance(longDelayRate) ? this.#chance.fraction() * longDelayMsMax : usualMs;
+    return this.#faultRandom.chance(longDelayRate) ? this.#faultRandom.fraction() * longDelayMsMax : usualMs;
   }
 }
 

@@ -212,7 +212,7 @@ export class AnsweredActions {
         mustHold(run?.status === answer.runStatus || run?.retried === true, "INV-18", what);
         return;
       case "run_not_found":
-        // A start that nobody was told of may be lost and made once more by whoever asks until it knows; between the two there is no run.
+        // A start whose answer was lost may be lost as well, and made once more by a caller that asks until it knows; between the two there is no run.
         mustHold(
           run?.tenant !== tenant || run.removed || this.#acknowledged.excusesReading(runId),
           "INV-18",

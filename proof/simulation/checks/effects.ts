@@ -21,7 +21,7 @@ export function mayHaveEffect({ name, outcome }: StoreExecution): boolean {
   if (name === "heartbeatJobs" && outcome.kind === "judged") {
     return outcome.answers.some(({ kind }) => kind === "extended");
   }
-  // Whoever is told its place in a queue may have got it just now.
+  // A caller that is told its place in a queue may have got it just now.
   if (name === "acquireLock" && outcome.kind === "busy") return outcome.ahead !== undefined;
   return effects.has(outcome.kind);
 }

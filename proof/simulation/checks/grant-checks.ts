@@ -109,7 +109,7 @@ export class GrantChecks {
     last.committed = true;
   }
 
-  /** INV-12 for verdicts of the dispatch check: who brings one holds the job's lock, and whoever holds it is believed. */
+  /** INV-12 for verdicts of the dispatch check: the process that brings one holds the job's lock, and the holder is believed. */
   observeVerdict({ request, outcome, storeTimeMs, caller }: ExecutionOf<"deliver">, took: boolean): void {
     const { tenant, entry } = request;
     if (entry.kind !== "dispatch") return;
@@ -152,7 +152,7 @@ export class GrantChecks {
     }
   }
 
-  /** INV-14: whoever is about to write under a fencing lease still holds the lock, unless the store's clock has jumped. */
+  /** INV-14: a process that is about to write under a fencing lease still holds the lock, unless the store's clock has jumped. */
   observeBelief(
     target: LockReference,
     grant: { readonly token: string; readonly fence: number },

@@ -64,7 +64,7 @@ export class JobChecks {
     this.#seen.add(jobId);
     const step = stepOf(jobId);
     const open = this.#openAttempts.get(step);
-    mustHold(open === undefined, "INV-22", () => `${name} put up ${jobId} beside ${open}`);
+    mustHold(open === undefined, "INV-22", () => `${name} enqueued ${jobId} beside ${open}`);
     this.#openAttempts.set(step, jobId);
     if (job.state !== "claimed") return;
     this.#marks.hit("job_born_claimed");

@@ -10,7 +10,7 @@ type ExecutionOf<Name extends StoreExecution["name"]> = Extract<StoreExecution, 
 type Acquire = ExecutionOf<"acquireLock">;
 type Ended = ExecutionOf<"releaseLock" | "breakLock">;
 
-/** The terms by which whoever waits will hold the lock. */
+/** The terms by which a waiting caller will hold the lock. */
 type Ticket = {
   readonly token: string;
   readonly instance: string;

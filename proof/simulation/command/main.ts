@@ -27,7 +27,7 @@ try {
 }
 
 async function main(words: readonly string[]): Promise<number> {
-  // Whoever reads through `head` has seen enough.
+  // A reader such as `head` may have seen enough.
   process.stdout.on("error", () => process.exit(1));
   if (words.includes("--exhaustive")) return exhaust(words.filter((word) => word !== "--exhaustive"));
   if (words.includes("--help")) {

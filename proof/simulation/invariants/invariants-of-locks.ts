@@ -23,8 +23,7 @@ export const lockInvariants = {
     marks: ["stale_fence", "lock_taken_from_paused_holder", "lock_taken_again", "sink_refused_stale"],
   },
   "INV-13": {
-    statement:
-      "Only its holder renews a lock or gives it back, and whoever was told that it is lost does not go on.",
+    statement: "Only its holder renews or releases a lock, and a holder that was told of its loss stops.",
     checks: [
       "proof/simulation/checks/grant-checks.ts: #observeRenew",
       "proof/simulation/checks/grant-checks.ts: #observeRelease",
@@ -50,7 +49,7 @@ export const lockInvariants = {
   },
   queue: {
     statement:
-      "Whoever queues for a lock gets it in turn: nobody overtakes, and nobody is given it who has left or is silent.",
+      "Callers that queue for a lock get it in turn: nobody overtakes, and nobody who has left or is silent is given it.",
     checks: [
       "proof/simulation/checks/queue-checks.ts: busy",
       "proof/simulation/checks/queue-checks.ts: acquired",

@@ -4,7 +4,7 @@ import type { Invariant } from "./invariant.ts";
 export const workInvariants = {
   "INV-20": {
     statement:
-      "A job that was committed is claimed or called off in the end, whatever the bus forgets and whoever dies.",
+      "A job that was committed is claimed or cancelled in the end, whatever the bus forgets and whichever process dies.",
     checks: [
       "proof/simulation/checks/job-checks.ts: #checkIndexes",
       "proof/simulation/peace.ts: whyStuck",

@@ -20,7 +20,7 @@ export class FencedSink {
     this.#compares = compares;
   }
 
-  /** Whoever reads to write later shows its fence: from then on an older one is refused. */
+  /** A reader that will write later shows its fence: from then on an older one is refused. */
   read(access: FencedAccess): readonly string[] | "superseded" {
     const kept = this.#admit(access);
     return kept === "superseded" ? kept : kept.elements;

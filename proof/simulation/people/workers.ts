@@ -66,7 +66,7 @@ export async function runWorker(world: World, process: SimulatedProcess): Promis
 
 async function poll(worker: Worker, pollId: string): Promise<readonly ClaimedJob[] | undefined> {
   const { world, process, habits, tenant, random } = worker;
-  // In peace every tenant is served, whoever is still there.
+  // Without faults every tenant is served by the workers that are left.
   const served = world.peace.begun ? random.pick(world.tenants) : tenant;
   const request = {
     caller: callerOf(worker, served),

@@ -1,4 +1,4 @@
-// interlock approvals, approve, reject: what waits for a person, and the person's word.
+// interlock approvals, approve, reject: lists and shows what waits for a decision, and decides it.
 import { Option } from "commander";
 import type { Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";

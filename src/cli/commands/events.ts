@@ -62,7 +62,7 @@ async function page(context: Context, client: Client, options: EventsOptions): P
       output.note(`Events after ${options.after} are no longer kept: these begin at ${read.first}.`);
     for (const event of read.items) {
       if (options.run !== undefined && event.run_id !== options.run) continue;
-      tell(context, event);
+      printEvent(context, event);
       left -= 1;
       if (left === 0) break;
     }
@@ -85,7 +85,8 @@ async function follow(context: Context, client: Client, options: EventsOptions):
     for await (const event of followed) {
       if (event.kind === "reset")
         output.note(`Events before ${event.first} are no longer kept (${event.reason}).`);
-      else if (options.run === undefined || event.data.run_id === options.run) tell(context, event.data);
+      else if (options.run === undefined || event.data.run_id === options.run)
+        printEvent(context, event.data);
     }
   } catch (error) {
     // Ctrl-C is how a follower ends.
@@ -95,7 +96,7 @@ async function follow(context: Context, client: Client, options: EventsOptions):
   }
 }
 
-function tell({ output }: Context, event: TenantEvent): void {
+function printEvent({ output }: Context, event: TenantEvent): void {
   const { sequence, at, type, subject, actor, detail } = event;
   output.item(event, () => [
     [

@@ -1,4 +1,4 @@
-// interlock locks: who holds what, who waits, and the last resort.
+// interlock locks: who holds which lock, who waits for it, and breaking a lock as the last resort.
 import { Option } from "commander";
 import { type LockNamespace, lockNamespaces } from "../../domain/lock.ts";
 import type { Cli, Context } from "../context.ts";

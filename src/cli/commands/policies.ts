@@ -1,4 +1,4 @@
-// interlock policy: how runs are handled, for all of them or for a share, and taking that back.
+// interlock policy: shows and sets how runs are handled, for all of them or for a share, and takes that back.
 import { type PolicyName, policyChoices } from "../../domain/policy.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";

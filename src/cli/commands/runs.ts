@@ -11,7 +11,7 @@ import {
   eventLine,
   hasEnded,
   leftGoing,
-  lineTeller,
+  lineReporter,
   type Run,
   runLines,
   stepTable,
@@ -95,7 +95,7 @@ async function showToTheEnd(
   const { output } = context;
   const watched = await watchRun(context, client, runId, {
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
-    onEvent: lineTeller(context, runId),
+    onEvent: lineReporter(context, runId),
   });
   if (watched.kind !== "ended") {
     if (output.isJson) output.answer(await client.call("getRun", { params: { id: runId } }), () => []);

@@ -4,7 +4,7 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import { InterlockApiError } from "../../sdk/client-errors.ts";
 import type { Cli, Context } from "../context.ts";
 import { type ListOptions, readList, showList, withListOptions } from "../output.ts";
-import { problemLines } from "../tell-failure.ts";
+import { problemLines } from "../report-failure.ts";
 import { age, shortened, toneOf, visible } from "../text.ts";
 import { typedFile, typedJson } from "../values.ts";
 

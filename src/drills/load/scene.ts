@@ -71,7 +71,7 @@ export type Scene = Seat & {
 /** About ten starts a second: enough to see a gap of a fifth of a second, and little for the machine. */
 const starting = { clients: 5, everyMs: 500 };
 const placesDefault = 8;
-const tellEveryMs = 1_000;
+const reportEveryMs = 1_000;
 const patienceMs = 20_000;
 const runsWithinMs = 60_000;
 
@@ -94,10 +94,10 @@ export async function openScene(stage: Stage, options: SceneOptions): Promise<Sc
     const wanted = finished() + more;
     return cameTrue(() => finished() >= wanted, { withinMs: runsWithinMs, signal });
   };
-  const telling = new AbortController();
-  void tellNowAndThen(() => progress(""), telling.signal);
+  const reporting = new AbortController();
+  void reportRegularly(() => progress(""), reporting.signal);
   const close = async () => {
-    telling.abort();
+    reporting.abort();
     await load.stop(0);
     await Promise.all(workers.map((worker) => worker.stop({ graceMs: 0 })));
   };
@@ -163,11 +163,11 @@ function finishedRuns(work: readonly TimedNote[]): ReadonlySet<string> {
   );
 }
 
-async function tellNowAndThen(tell: () => void, signal: AbortSignal): Promise<void> {
+async function reportRegularly(report: () => void, signal: AbortSignal): Promise<void> {
   for (;;) {
-    await runtime.sleep(tellEveryMs, signal);
+    await runtime.sleep(reportEveryMs, signal);
     if (signal.aborted) return;
-    tell();
+    report();
   }
 }
 

@@ -120,7 +120,7 @@ export function startSteadyLoad(options: LoadOptions): SteadyLoad {
     ...Array.from({ length: options.clients }, (_, number) => startRuns(number)),
     readRuns(),
   ]);
-  // Told by `stop`, and not as a rejection that nobody handles meanwhile.
+  // Reported by `stop`, and not as a rejection that nobody handles meanwhile.
   lanes.catch(() => undefined);
   return {
     starts,

@@ -18,7 +18,7 @@ const pausedWithinMs = 60_000;
 const [resource = "", ttlMs = "", sinkUrl = "", owner = ""] = process.argv.slice(2);
 const client = createClient({ retry: { attemptsMax: 1 } });
 
-function tell(line: HolderMessage): void {
+function print(line: HolderMessage): void {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
@@ -28,10 +28,10 @@ async function work(lease: Lease): Promise<void> {
   const headers = lease.headers();
   // Read before anybody can know that it holds: the pause may come before the next line runs.
   const heldMs = runtime.now().monotonicMs;
-  tell({ event: "holding", fence: lease.fence });
+  print({ event: "holding", fence: lease.fence });
   await noticePause(heldMs);
-  tell({ event: "wrote late", status: await writeTo(sinkUrl, owner, headers) });
-  tell({ event: "asked for headers", given: areHeadersGiven(lease) });
+  print({ event: "wrote late", status: await writeTo(sinkUrl, owner, headers) });
+  print({ event: "asked for headers", given: areHeadersGiven(lease) });
   await actAsIfItHeld(lease);
   lease.check();
 }
@@ -59,16 +59,16 @@ function areHeadersGiven(lease: Lease): boolean {
 
 async function actAsIfItHeld({ token, fence }: Lease): Promise<void> {
   const renewed = await asked(client.locks.renew({ resource, token, ttl_ms: Number(ttlMs) }));
-  tell({ event: "renewed late", answer: renewed.kind === "answered" ? "renewed" : renewed.code });
+  print({ event: "renewed late", answer: renewed.kind === "answered" ? "renewed" : renewed.code });
   const released = await asked(client.locks.release({ resource, token }));
-  tell({ event: "released late", answer: released.kind === "answered" ? "released" : released.code });
-  tell({ event: "wrote late", status: await writeTo(sinkUrl, owner, fenceHeaders({ resource, fence })) });
+  print({ event: "released late", answer: released.kind === "answered" ? "released" : released.code });
+  print({ event: "wrote late", status: await writeTo(sinkUrl, owner, fenceHeaders({ resource, fence })) });
 }
 
 try {
   await withLock(client, resource, work, { ttlMs: Number(ttlMs), owner });
-  tell({ event: "ended", lost: "not at all" });
+  print({ event: "ended", lost: "not at all" });
 } catch (error) {
   if (!(error instanceof LockLost)) throw error;
-  tell({ event: "ended", lost: error.because });
+  print({ event: "ended", lost: error.because });
 }

@@ -23,7 +23,7 @@ type ProgramOptions = {
   readonly args: readonly [program: string, ...rest: string[]];
   /** By their whole names; of this process's own, those of the product are left out. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Told every whole line that it prints. */
+  /** Called with every whole line that it prints. */
   hear(line: string): void;
 };
 

@@ -60,7 +60,7 @@ export type Inside = {
   readonly plane: ControlPlane;
   /** The instance's own, for results that workers bring over it. */
   readonly bus: Bus;
-  /** Told of each call as it is sent, and of its answer. */
+  /** Called for each call as it is sent, and for its answer. */
   watchStore(watcher: StoreWatcher): () => void;
   watchMetrics(watcher: Partial<Metrics>): () => void;
   /** Goes between the instance and its store until the answer is called; the latest is asked first. */
@@ -106,10 +106,11 @@ export async function startInside(env: Readonly<Record<string, string>>): Promis
     port: { whenTaken: "refuse" },
     log: errorsAlone,
     watchMetrics: {
-      count: (name, labels) => tellAll(metricsWatchers, (watcher) => watcher.count?.(name, labels)),
+      count: (name, labels) => notifyAll(metricsWatchers, (watcher) => watcher.count?.(name, labels)),
       observe: (name, labels, value) =>
-        tellAll(metricsWatchers, (watcher) => watcher.observe?.(name, labels, value)),
-      set: (name, labels, value) => tellAll(metricsWatchers, (watcher) => watcher.set?.(name, labels, value)),
+        notifyAll(metricsWatchers, (watcher) => watcher.observe?.(name, labels, value)),
+      set: (name, labels, value) =>
+        notifyAll(metricsWatchers, (watcher) => watcher.set?.(name, labels, value)),
     },
     around: {
       store: (store) => around(store, storeWatchers, disturbances),
@@ -144,8 +145,8 @@ const errorsAlone: Log = {
   error: (message, fields) => void process.stderr.write(`${JSON.stringify({ message, ...fields })}\n`),
 };
 
-function tellAll<Watcher>(watchers: ReadonlySet<Watcher>, tell: (watcher: Watcher) => void): void {
-  for (const watcher of watchers) tell(watcher);
+function notifyAll<Watcher>(watchers: ReadonlySet<Watcher>, notify: (watcher: Watcher) => void): void {
+  for (const watcher of watchers) notify(watcher);
 }
 
 function added<Member>(members: Set<Member>, member: Member): () => void {

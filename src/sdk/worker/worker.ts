@@ -36,7 +36,7 @@ export type WorkerOptions = ClientOptions & {
   readonly pollWaitMs?: number | undefined;
   /** Stops when its pool is drained, instead of waiting for the end of that. */
   readonly stopWhenDraining?: boolean | undefined;
-  /** Told what nobody throws: lost claims, refused results, an absent server. Process warnings by default. */
+  /** Called with what nobody throws: lost claims, refused results, an absent server. Process warnings by default. */
   readonly onTrouble?: ((trouble: WorkerTrouble) => void) | undefined;
 };
 
@@ -97,7 +97,7 @@ class RunningWorker {
   readonly #concurrency: number;
   readonly #held = new Map<string, HeldJob>();
   readonly #stopping = new AbortController();
-  readonly #tell: (trouble: WorkerTrouble) => void;
+  readonly #report: (trouble: WorkerTrouble) => void;
   readonly #polls: Polls;
   readonly #beats: Heartbeats;
   readonly #results: Results;
@@ -115,9 +115,9 @@ class RunningWorker {
     this.#runtime = runtime;
     this.#handlerOf = handlerOf;
     this.#concurrency = placesOf(options.concurrency ?? concurrencyDefault);
-    this.#tell = reporterOf(runtime, options.onTrouble);
+    this.#report = reporterOf(runtime, options.onTrouble);
     this.#results = createResults(runtime, caller, this);
-    const onFailure = (error: unknown) => this.#tell({ kind: "server_unreachable", error });
+    const onFailure = (error: unknown) => this.#report({ kind: "server_unreachable", error });
     this.#beats = startHeartbeats(runtime, caller, {
       name: this.name,
       leaseMs: options.leaseMs,
@@ -139,7 +139,7 @@ class RunningWorker {
       take: (batch) => this.#take(batch),
       onFailure,
       onDraining: (isDraining) => {
-        if (isDraining !== this.#isDraining) this.#tell({ kind: isDraining ? "draining" : "not_draining" });
+        if (isDraining !== this.#isDraining) this.#report({ kind: isDraining ? "draining" : "not_draining" });
         this.#isDraining = isDraining;
         if (isDraining && options.stopWhenDraining === true) void this.stop();
       },
@@ -220,7 +220,7 @@ class RunningWorker {
         }
         // Its claim is not kept any longer; what the handler still does is its own affair.
         this.#drop(held);
-        this.#tell({ kind: because, jobId: claim.job_id });
+        this.#report({ kind: because, jobId: claim.job_id });
       },
     });
     this.#held.set(claim.job_id, held);
@@ -242,7 +242,7 @@ class RunningWorker {
     const end = await this.#results.report(held, result);
     const jobId = held.claim.job_id;
     if (end.kind === "accepted") this.#ended += 1;
-    else if (held.stopReason === undefined) this.#tell(troubleOf(end, jobId));
+    else if (held.stopReason === undefined) this.#report(troubleOf(end, jobId));
     this.#drop(held);
   }
 
@@ -262,7 +262,7 @@ class RunningWorker {
       return { job_id, claim_token, status: "succeeded", output: jsonOf(output) };
     } catch (thrown) {
       if (thrown instanceof JobStopped || job.signal.aborted) return undefined;
-      this.#tell({ kind: "handler_failed", jobId: job_id, error: thrown });
+      this.#report({ kind: "handler_failed", jobId: job_id, error: thrown });
       return failure(claim, thrown);
     }
   }

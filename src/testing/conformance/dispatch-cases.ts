@@ -69,7 +69,7 @@ async function applyVerdict(harness: Harness, runId: RunId, entry: Verdict, chan
 
 export const dispatchCases: readonly ConformanceCase[] = [
   {
-    name: "a held job is listed nowhere and cannot be claimed, also not by the claim that it was put up with",
+    name: "a held job is listed nowhere and cannot be claimed, also not by the claim that it was enqueued with",
     async check(harness) {
       const { jobId, job, runId } = await runWithHeld(harness, { claim: harness.claim() });
       assert.equal(await jobState(harness, jobId), "held");

@@ -211,7 +211,7 @@ export const lockQueueCases: readonly ConformanceCase[] = [
     },
   },
   {
-    name: "a stale holder, and whoever has neither lock nor ticket, cannot give the lock on",
+    name: "a stale holder, and a caller with neither lock nor ticket, cannot give the lock on",
     async check(harness) {
       const stale = await harness.acquire(lock, 20);
       await harness.untilFree(lock);
@@ -298,7 +298,7 @@ export const lockQueueCases: readonly ConformanceCase[] = [
     },
   },
   {
-    name: "the lock of a run has no queue: whoever asks is told that it is busy, and a release hands it to nobody",
+    name: "the lock of a run has no queue: a caller is told that it is busy, and a release hands it to nobody",
     async check(harness) {
       const { store, tenant } = harness;
       const runLock: LockName = { namespace: "run", name: harness.runId() };

@@ -33,7 +33,7 @@ export function endingOf(error: unknown): Ending {
   return isAboutTheKey ? "notAllowed" : "failed";
 }
 
-export function tellFailure(session: Session, error: unknown): void {
+export function reportFailure(session: Session, error: unknown): void {
   const { stderr } = session.terminal;
   const text =
     session.format === "json"
