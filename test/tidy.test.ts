@@ -212,7 +212,6 @@ describe("what is read together", () => {
     "src/control/engine/sweeper.ts",
     "src/drills/admission-burst/crowd-thread.ts",
     "src/drills/catalogue.ts",
-    "src/gateway/handlers.ts",
     "src/testing/run-in-bursts.ts",
   ];
 

@@ -1,9 +1,8 @@
 // The routes table as an OpenAPI 3.1 document.
 import * as z from "zod";
 import { errors } from "../errors.ts";
-import { jsonMediaType, yamlMediaTypes } from "./media-types.ts";
 import { problemBody, problemMediaType } from "./problem.ts";
-import { errorsOf, eventStreamType, type Route } from "./route.ts";
+import { errorsOf, eventStreamType, jsonMediaType, type Route, yamlMediaTypes } from "./route.ts";
 import { operations, routes } from "./routes.ts";
 
 type Json = { readonly [name: string]: unknown };

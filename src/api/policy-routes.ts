@@ -1,9 +1,193 @@
-// The operations on policies and canaries: how runs are handled, for all of them or for a share.
+// Policies and canaries of the HTTP contract.
 import * as z from "zod";
 import type { KeyRole } from "../domain/api-key.ts";
-import { pageOf } from "./fields.ts";
-import * as schemas from "./policy-schemas.ts";
+import { canaryMetricNames } from "../domain/canary-guard.ts";
+import { policyChoices, policySources } from "../domain/policy.ts";
+import { freeText, pageOf, tenantName, time } from "./fields.ts";
 import type { Route } from "./route.ts";
+
+const values = {
+  "admission.strategy": z.enum(policyChoices["admission.strategy"]),
+  "admission.wait": z.enum(policyChoices["admission.wait"]),
+  "results.strategy": z.enum(policyChoices["results.strategy"]),
+  "results.wait": z.enum(policyChoices["results.wait"]),
+  "renewal.policy": z.enum(policyChoices["renewal.policy"]),
+};
+
+const optionalValues = {
+  "admission.strategy": values["admission.strategy"].exactOptional(),
+  "admission.wait": values["admission.wait"].exactOptional(),
+  "results.strategy": values["results.strategy"].exactOptional(),
+  "results.wait": values["results.wait"].exactOptional(),
+  "renewal.policy": values["renewal.policy"].exactOptional(),
+};
+
+const somePolicies = z.object(optionalValues);
+
+const percent = z.number().min(0).max(100).meta({ description: "Of the runs, by a hash of their ids." });
+
+const rollout = z
+  .object({
+    id: z.string(),
+    percent,
+    policies: somePolicies,
+    canary: z.boolean().meta({ description: "Both sides are measured, and a verdict ends it." }),
+  })
+  .meta({ id: "Rollout" });
+
+const layer = z.object({ policies: somePolicies, rollout: rollout.exactOptional() }).meta({
+  id: "PolicyLayer",
+  description: "What is set for all runs, and what a share of them follows instead.",
+});
+
+const effective = <Value extends z.ZodType>(value: Value) =>
+  z.object({ value, source: z.enum(policySources) });
+
+const policies = z
+  .object({
+    tenant: z.string().exactOptional(),
+    effective: z
+      .object({
+        "admission.strategy": effective(values["admission.strategy"]),
+        "admission.wait": effective(values["admission.wait"]),
+        "results.strategy": effective(values["results.strategy"]),
+        "results.wait": effective(values["results.wait"]),
+        "renewal.policy": effective(values["renewal.policy"]),
+      })
+      .meta({ description: "What runs follow that no rollout takes, and where it comes from." }),
+    process: z.object(values).meta({ description: "The settings of the process that answers." }),
+    platform: layer,
+    own: layer.exactOptional().meta({ description: "The tenant's; absent when none was asked about." }),
+  })
+  .meta({ id: "Policies" });
+
+const scope = tenantName.exactOptional().meta({ description: "Whose; absent: the platform's, for all." });
+
+const scopeQuery = z.strictObject({ tenant: scope });
+
+const policyChangesBody = z
+  .strictObject({
+    tenant: scope,
+    policies: z
+      .strictObject({
+        "admission.strategy": values["admission.strategy"].nullable().exactOptional(),
+        "admission.wait": values["admission.wait"].nullable().exactOptional(),
+        "results.strategy": values["results.strategy"].nullable().exactOptional(),
+        "results.wait": values["results.wait"].nullable().exactOptional(),
+        "renewal.policy": values["renewal.policy"].nullable().exactOptional(),
+      })
+      .refine((named) => Object.keys(named).length > 0, "name at least one policy"),
+    percent: percent.exactOptional(),
+  })
+  .meta({
+    id: "PolicyChanges",
+    description:
+      "Without percent they are set for all runs; null lets a policy be decided elsewhere again. With percent they become the rollout, " +
+      "which replaces the one before; with 100 they are set for all and the rollout ends.",
+  });
+
+const measures = z
+  .record(z.enum(canaryMetricNames), z.number().nullable())
+  .meta({ description: "By name; milliseconds, shares of 1, or counts. Null: not known." });
+
+const arm = z
+  .object({
+    results: z.number(),
+    busy_retries: z.number(),
+    busy_retries_per_minute: z.number(),
+    starts: z.number(),
+    starts_unavailable: z.number(),
+    measures,
+  })
+  .meta({ id: "CanaryArm" });
+
+const canaryFields = {
+  id: z.string(),
+  tenant: z.string().exactOptional(),
+  policies: somePolicies,
+  percent,
+  state: z
+    .enum(["starting", "running", "rolling_back", "keeping", "rolled_back", "kept", "stopped"])
+    .meta({ description: "stopped: its rollout was removed or replaced by hand." }),
+  reason: z.string().exactOptional().meta({ description: "Why it was ended so." }),
+  started_by: z.string(),
+  decided_by: z.string().exactOptional(),
+  started_at: time,
+  ends_at: time,
+  ended_at: time.exactOptional(),
+  window_seconds: z.number(),
+  samples_min: z.number(),
+  windows_in_a_row: z.number(),
+  guards: z.array(z.string()),
+};
+
+const canary = z.object(canaryFields).meta({ id: "Canary" });
+
+const canaryStatus = z
+  .object({
+    ...canaryFields,
+    arms: z.object({ canary: arm, control: arm }),
+    standings: z.array(
+      z
+        .object({
+          guard: z.string(),
+          verdict: z.enum(["holds", "broken", "unknown"]),
+          canary: z.number().nullable(),
+          control: z.number().nullable(),
+          broken_in_a_row: z.number(),
+        })
+        .meta({ id: "GuardStanding", description: "In the latest window with enough samples." }),
+    ),
+    windows: z
+      .array(
+        z.object({
+          number: z.number(),
+          started_at: time,
+          canary: z.object({ results: z.number(), starts: z.number(), measures }),
+          control: z.object({ results: z.number(), starts: z.number(), measures }),
+        }),
+      )
+      .meta({ description: "The latest ten that this process has heard of." }),
+    missing: z.array(z.string()).meta({ description: "What must still happen before anything is decided." }),
+  })
+  .meta({ id: "CanaryStatus" });
+
+const newCanaryBody = z
+  .strictObject({
+    tenant: scope,
+    policies: z
+      .strictObject(optionalValues)
+      .refine((named) => Object.keys(named).length > 0, "name at least one policy"),
+    percent: z.number().min(0.01).max(99),
+    for_seconds: z
+      .number()
+      .min(10)
+      .max(30 * 86_400)
+      .meta({ description: "How long it runs: 10 s to 30 days." }),
+    window_seconds: z.number().min(1).max(3_600).default(60),
+    guards: z
+      .array(z.string().max(200))
+      .max(20)
+      .default([])
+      .meta({ description: "Such as result_latency_p95<=1.2x or lock_wait_p99<=250ms." }),
+    samples_min: z
+      .number()
+      .int()
+      .min(10)
+      .max(1_000_000)
+      .default(200)
+      .meta({ description: "Of each side, before anything is decided." }),
+    windows_in_a_row: z
+      .number()
+      .int()
+      .min(1)
+      .max(20)
+      .default(3)
+      .meta({ description: "In so many a guard must be broken before the canary is rolled back." }),
+  })
+  .meta({ id: "NewCanary" });
+
+const endCanaryBody = z.strictObject({ reason: freeText(500).exactOptional() }).meta({ id: "EndCanary" });
 
 const platform = ["platform"] as const satisfies readonly KeyRole[];
 
@@ -13,8 +197,8 @@ export const policyRoutes = {
     path: "/api/v1/policies",
     summary: "Show which policies hold, layer by layer, and what is rolled out to a share of the runs.",
     access: platform,
-    query: schemas.scopeQuery,
-    replies: { 200: schemas.policies },
+    query: scopeQuery,
+    replies: { 200: policies },
     errors: ["tenant_not_found"],
   },
   setPolicies: {
@@ -22,8 +206,8 @@ export const policyRoutes = {
     path: "/api/v1/policies",
     summary: "Set policies of a tenant or of the platform, for all runs or for a share of them.",
     access: platform,
-    body: schemas.policyChangesBody,
-    replies: { 200: schemas.policies },
+    body: policyChangesBody,
+    replies: { 200: policies },
     errors: ["tenant_not_found", "canary_running", "version_conflict", "effect_unknown"],
   },
   removeRollout: {
@@ -31,8 +215,8 @@ export const policyRoutes = {
     path: "/api/v1/policies/rollout",
     summary: "Take a rollout back: all runs follow what is set for all. A canary that used it is stopped.",
     access: platform,
-    query: schemas.scopeQuery,
-    replies: { 200: schemas.policies },
+    query: scopeQuery,
+    replies: { 200: policies },
     errors: ["tenant_not_found", "rollout_not_found", "version_conflict", "effect_unknown"],
   },
 } as const satisfies Record<string, Route>;
@@ -44,7 +228,7 @@ export const canaryRoutes = {
     summary: "List the canaries that run and the latest that have ended.",
     access: platform,
     query: z.strictObject({}),
-    replies: { 200: pageOf(schemas.canary) },
+    replies: { 200: pageOf(canary) },
     errors: [],
   },
   startCanary: {
@@ -52,8 +236,8 @@ export const canaryRoutes = {
     path: "/api/v1/canaries",
     summary: "Try policies on a share of the runs, and let both sides be compared.",
     access: platform,
-    body: schemas.newCanaryBody,
-    replies: { 201: schemas.canaryStatus },
+    body: newCanaryBody,
+    replies: { 201: canaryStatus },
     errors: ["tenant_not_found", "rollout_exists", "effect_unknown"],
   },
   getCanary: {
@@ -61,7 +245,7 @@ export const canaryRoutes = {
     path: "/api/v1/canaries/{id}",
     summary: "Show both sides of a canary, how its guards stand, and what is missing for a verdict.",
     access: platform,
-    replies: { 200: schemas.canaryStatus },
+    replies: { 200: canaryStatus },
     errors: ["canary_not_found"],
   },
   rollBackCanary: {
@@ -69,8 +253,8 @@ export const canaryRoutes = {
     path: "/api/v1/canaries/{id}/rollback",
     summary: "End a canary now: all runs follow what is set for all.",
     access: platform,
-    body: schemas.endCanaryBody,
-    replies: { 200: schemas.canaryStatus },
+    body: endCanaryBody,
+    replies: { 200: canaryStatus },
     errors: ["canary_not_found", "canary_ended", "effect_unknown"],
   },
   keepCanary: {
@@ -78,8 +262,8 @@ export const canaryRoutes = {
     path: "/api/v1/canaries/{id}/keep",
     summary: "End a canary now: its policies are set for all runs.",
     access: platform,
-    body: schemas.endCanaryBody,
-    replies: { 200: schemas.canaryStatus },
+    body: endCanaryBody,
+    replies: { 200: canaryStatus },
     errors: ["canary_not_found", "canary_ended", "effect_unknown"],
   },
 } as const satisfies Record<string, Route>;

@@ -1,11 +1,64 @@
 // The operations on runs: starting, trying out, reading, rerunning and ending them.
 import * as z from "zod";
 import type { KeyRole } from "../domain/api-key.ts";
+import { truncationCauses } from "../domain/engine/dry-run.ts";
+import { stepStatuses } from "../domain/engine/records.ts";
 import { explanation } from "./explanation-schemas.ts";
 import { anyJson, nothing, pageOf, pageQuery } from "./fields.ts";
 import type { Route } from "./route.ts";
-import * as runSchemas from "./run-schemas.ts";
 import * as schemas from "./schemas.ts";
+
+const stepId = z.string().min(1).max(64);
+
+const dryRunBody = z
+  .strictObject({
+    input: anyJson.exactOptional(),
+    outputs: z.record(stepId, anyJson).exactOptional(),
+  })
+  .meta({
+    id: "DryRunRequest",
+    description: "`outputs` says what workers and child runs would answer, by step; null for those left out.",
+  });
+
+const dryRun = z
+  .object({
+    dry_run: z.literal(true),
+    status: z.string(),
+    truncated: z.boolean(),
+    truncated_because: z.enum(truncationCauses).exactOptional().meta({
+      description:
+        "Why it ends before the run would: `entries`, too many things happen; `work`, its expressions cost too much together; `size`, it would be too long to show.",
+    }),
+    steps: z.array(
+      z.object({
+        step_id: z.string(),
+        type: z.string(),
+        status: z.enum(stepStatuses),
+        topic: z.string().exactOptional(),
+        input: anyJson.exactOptional(),
+        output: anyJson.exactOptional(),
+        error: z.object({ message: z.string(), code: z.string().exactOptional() }).exactOptional(),
+        skipped_because: z.string().exactOptional(),
+      }),
+    ),
+  })
+  .meta({ id: "DryRun", description: "The steps in the order in which they would begin." });
+
+const rerunBody = z
+  .strictObject({ from_step: stepId, dry_run: z.boolean().exactOptional() })
+  .meta({ id: "RerunRequest" });
+
+const rerunPlan = z
+  .object({
+    dry_run: z.literal(true),
+    from_step: z.string(),
+    kept: z.array(z.string()),
+    again: z.array(z.string()),
+  })
+  .meta({
+    id: "RerunPlan",
+    description: "Steps whose results are taken over, and steps that may run again.",
+  });
 
 const readers = ["viewer", "operator", "admin"] as const satisfies readonly KeyRole[];
 /** Approvers may also read the run. */
@@ -26,7 +79,7 @@ export const runRoutes = {
       dry_run: z.enum(["true", "false"]).exactOptional(),
     }),
     body: anyJson,
-    replies: { 200: z.union([schemas.startedRun, runSchemas.dryRun]) },
+    replies: { 200: z.union([schemas.startedRun, dryRun]) },
     errors: [
       "input_invalid",
       "tenant_stopped",
@@ -47,8 +100,8 @@ export const runRoutes = {
     path: "/api/v1/workflows/{id}/dry-run",
     summary: "Play a workflow through without starting anything: which steps would run, with which input.",
     access: operators,
-    body: runSchemas.dryRunBody,
-    replies: { 200: runSchemas.dryRun },
+    body: dryRunBody,
+    replies: { 200: dryRun },
     errors: ["input_invalid", "workflow_not_found"],
   },
   listRunsOfWorkflow: {
@@ -138,8 +191,8 @@ export const runRoutes = {
     path: "/api/v1/workflow-runs/{id}/rerun",
     summary: "Start a run anew from one of its steps, with what was done before it.",
     access: operators,
-    body: runSchemas.rerunBody,
-    replies: { 200: z.union([schemas.startedRun, runSchemas.rerunPlan]) },
+    body: rerunBody,
+    replies: { 200: z.union([schemas.startedRun, rerunPlan]) },
     errors: [
       "run_not_found",
       "rerun_not_possible",

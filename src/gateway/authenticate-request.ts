@@ -1,11 +1,13 @@
-// Finds out who asks and whether they may: the key, the failures at the address and the key id, the role, the tenant named.
+// Finds out who asks and whether they may: the client behind proxies, the key, earlier failures, the role, the tenant named.
+
+import { hash } from "node:crypto";
+import { isIP } from "node:net";
 import type { Route } from "../api/route.ts";
-import { type ApiKeyRecord, isPlatformKey, readsMetrics } from "../domain/api-key.ts";
-import { isLoopback } from "../domain/network-address.ts";
-import type { Client } from "./client-address.ts";
-import type { FailedAuthentications, KeyOutcome } from "./failed-authentications.ts";
+import { type ApiKeyRecord, isPlatformKey, readKeyText, readsMetrics } from "../domain/api-key.ts";
+import { type AddressRanges, isLoopback, networkOf, plainAddress } from "../domain/network-address.ts";
+import type { Clock } from "../ports/ports.ts";
 import { type Failure, type RequestHeaders, readingTrouble, type Service } from "./handler.ts";
-import { foreignTenant } from "./tenant-claims.ts";
+import { foreignTenant } from "./read-request.ts";
 
 type RequestOrigin = Client & { readonly headers: RequestHeaders };
 
@@ -92,4 +94,202 @@ function isLocalReader({ config }: Service, { address, isHidden }: RequestOrigin
 
 function refuse(failure: Failure): Authentication {
   return { kind: "refused", failure };
+}
+
+export type FailedAuthentications = {
+  /** To be called before the store is asked about a key, and ended with what came of it. */
+  begin(address: string, keyText: string): KeyCheck;
+  /** Whether the key worked within the last minute. */
+  isKnown(keyText: string): boolean;
+  /** Bounds the lines about requests without a valid key, so that a flood of them does not fill the log. */
+  isLogged(address: string): boolean;
+};
+
+type KeyOutcome = "good" | "bad" | "trouble";
+
+type KeyCheck =
+  | { readonly kind: "ask"; end(outcome: KeyOutcome): void }
+  /** Cannot be a key, or was refused a moment ago. */
+  | { readonly kind: "bad" }
+  | { readonly kind: "wait"; readonly seconds: number };
+
+const minuteMs = 60_000;
+/** How long a refused key is refused again without asking. */
+const badForMs = 10_000;
+/** Keys, addresses and ids remembered; the oldest are forgotten first. An attacker with more of them has won nothing but tries. */
+const entriesMax = 10_000;
+/** Unknown keys asked about at once for an address without failures: many workers behind one address may start together. */
+const atOnceMax = 256;
+/** Refused keys remembered until they come back: 10 s of the 10,000 requests a second that one process can refuse. */
+const refusedMax = 100_000;
+
+/** Failures that are left, of `perMinute`, and look-ups under way that may yet fail. */
+type Allowance = { left: number; atMs: number; asking: number };
+
+export function createFailedAuthentications(clock: Clock, perMinute: number): FailedAuthentications {
+  const goodUntilMs = new Map<string, number>();
+  const badUntilMs = new Map<string, number>();
+  const allowances = new Map<string, Allowance>();
+  let refused = new Set<number>();
+  let refusedBefore = new Set<number>();
+
+  const isWithin = (entries: ReadonlyMap<string, number>, digest: string) =>
+    (entries.get(digest) ?? 0) > clock.monotonicMs();
+
+  const allowanceOf = (name: string): Allowance => {
+    const nowMs = clock.monotonicMs();
+    const known = allowances.get(name) ?? { left: perMinute, atMs: nowMs, asking: 0 };
+    known.left = Math.min(perMinute, known.left + ((nowMs - known.atMs) * perMinute) / minuteMs);
+    known.atMs = nowMs;
+    remember(allowances, name, known);
+    return known;
+  };
+
+  const hasRoom = ({ left, asking }: Allowance) =>
+    asking + 1 <= (left >= perMinute ? Math.max(perMinute, atOnceMax) : left);
+
+  const noteRefused = (mark: number) => {
+    if (refused.size >= refusedMax / 2) {
+      refusedBefore = refused;
+      refused = new Set();
+    }
+    refused.add(mark);
+  };
+
+  const learn = (digest: string, outcome: KeyOutcome) => {
+    const nowMs = clock.monotonicMs();
+    if (outcome === "good") remember(goodUntilMs, digest, nowMs + minuteMs);
+    if (outcome === "bad") {
+      goodUntilMs.delete(digest);
+      remember(badUntilMs, digest, nowMs + badForMs);
+    }
+  };
+
+  /**
+   * Keys that were refused and come back have an allowance of their own. A flood of keys never seen before uses up only the other one,
+   * so that a good key gets in with its second try.
+   */
+  const checkUnknown = (address: string, keyId: string, digest: string): KeyCheck => {
+    const mark = Number.parseInt(digest.slice(0, 12), 16);
+    const turn = refused.has(mark) || refusedBefore.has(mark) ? "again" : "first";
+    const taken = [`address ${turn} ${networkOf(address)}`, `key ${turn} ${keyId}`].map(allowanceOf);
+    const full = taken.find((allowance) => !hasRoom(allowance));
+    if (full !== undefined) {
+      noteRefused(mark);
+      const missing = turn === "first" ? 0 : 1 + full.asking - full.left;
+      return { kind: "wait", seconds: Math.min(60, Math.max(1, Math.ceil((missing * 60) / perMinute))) };
+    }
+    for (const allowance of taken) allowance.asking += 1;
+    return {
+      kind: "ask",
+      end(outcome) {
+        for (const allowance of taken) {
+          allowance.asking -= 1;
+          if (outcome === "bad") allowance.left = Math.max(0, allowance.left - 1);
+        }
+        learn(digest, outcome);
+      },
+    };
+  };
+
+  return {
+    begin(address, keyText) {
+      const digest = hash("sha256", keyText);
+      if (isWithin(goodUntilMs, digest)) return { kind: "ask", end: (outcome) => learn(digest, outcome) };
+      const read = readKeyText(keyText);
+      if (read === undefined || isWithin(badUntilMs, digest)) return { kind: "bad" };
+      return checkUnknown(address, read.keyId, digest);
+    },
+    isKnown: (keyText) => isWithin(goodUntilMs, hash("sha256", keyText)),
+    isLogged(address) {
+      const lines = allowanceOf(`log ${networkOf(address)}`);
+      if (lines.left < 1) return false;
+      lines.left -= 1;
+      return true;
+    },
+  };
+}
+
+/** The entry becomes the newest. */
+function remember<Value>(entries: Map<string, Value>, name: string, value: Value): void {
+  entries.delete(name);
+  if (entries.size >= entriesMax) {
+    const [oldest] = entries.keys();
+    if (oldest !== undefined) entries.delete(oldest);
+  }
+  entries.set(name, value);
+}
+
+export type Client = {
+  /** The peer's own address where the client's is not known. */
+  readonly address: string;
+  /** The request came through a proxy, and whose it was is not known: `address` is the proxy's. */
+  readonly isHidden: boolean;
+};
+
+/** A request with one of these has come through a proxy. None of them says who the client is, except the first two. */
+const proxyFields = [
+  "forwarded",
+  "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-proto",
+  "x-real-ip",
+  "via",
+];
+
+/** `Forwarded` and `X-Forwarded-For` must agree where both are sent: a proxy that writes one passes the client's own other one on. */
+export function clientOf(trusted: AddressRanges, peer: string, headers: RequestHeaders): Client {
+  const address = plainAddress(peer);
+  if (!proxyFields.some((name) => headers[name] !== undefined)) return { address, isHidden: false };
+  const hidden = { address, isHidden: true };
+  if (!trusted.includes(address)) return hidden;
+  const { forwarded, "x-forwarded-for": list } = headers;
+  const found = [
+    ...(forwarded === undefined ? [] : [lastUntrusted(trusted, forwarded, nodeOfElement)]),
+    ...(list === undefined ? [] : [lastUntrusted(trusted, list, (element) => element)]),
+  ];
+  const [client] = found;
+  const isAgreed = found.every((each) => each === client);
+  return client === undefined || !isAgreed ? hidden : { address: client, isHidden: false };
+}
+
+/** More hops than any real chain has. */
+const hopsMax = 20;
+
+/**
+ * Reads from the right: each proxy adds at the end, so that all to the left of the first hop that is not trusted was written by the client.
+ * Values never hold a comma, therefore quotes need not be followed from the left, where the client could leave one open.
+ */
+function lastUntrusted(
+  trusted: AddressRanges,
+  field: string | readonly string[],
+  nodeOf: (element: string) => string | undefined,
+): string | undefined {
+  let rest = typeof field === "string" ? field : field.join(",");
+  for (let hop = 0; hop < hopsMax; hop += 1) {
+    const comma = rest.lastIndexOf(",");
+    const address = addressOfNode(nodeOf(rest.slice(comma + 1).trim()) ?? "");
+    if (address === undefined || comma === -1 || !trusted.includes(address)) return address;
+    rest = rest.slice(0, comma);
+  }
+  return undefined;
+}
+
+/** The value of `for` in one element of `Forwarded` (RFC 7239): `for="[2001:db8::17]:4711";proto=https`. */
+function nodeOfElement(element: string): string | undefined {
+  let node: string | undefined;
+  for (const pair of element.split(";")) {
+    const [, name = "", token, quoted] =
+      /^\s*([A-Za-z0-9_-]+)=(?:([^\s";,=\\]+)|"([^"\\]*)")\s*$/.exec(pair) ?? [];
+    if (name === "" || (name.toLowerCase() === "for" && node !== undefined)) return undefined;
+    if (name.toLowerCase() === "for") node = token ?? quoted;
+  }
+  return node;
+}
+
+/** An address as proxies write it: plain, with a port, or in brackets. Names such as `unknown` are none. */
+function addressOfNode(node: string): string | undefined {
+  const [, bracketed, dotted] = /^(?:\[([^\]]+)\]|(\d+\.\d+\.\d+\.\d+))(?::\d{1,5})?$/.exec(node) ?? [];
+  const address = plainAddress(bracketed ?? dotted ?? node);
+  return isIP(address) === 0 ? undefined : address;
 }

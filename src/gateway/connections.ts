@@ -1,10 +1,9 @@
-// Which connections are open, which of too many are not taken or closed first, and for whom the last places are kept.
-import type { Server } from "node:http";
+// The connections of the HTTP server: which are open, which of too many are closed first, what is broken on them, how they end.
+import { type Server, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Config } from "../config.ts";
 import { type AddressRanges, networkOf } from "../domain/network-address.ts";
-import type { CancelTimer, Ports } from "../ports/ports.ts";
-import { isBetweenRequests } from "./broken-requests.ts";
+import type { CancelTimer, Clock, Ports } from "../ports/ports.ts";
 
 export type Connections = {
   /** Sockets that requests come on. */
@@ -229,4 +228,114 @@ function note(
   if (nowMs - (warnedAtMs.get(reason) ?? Number.NEGATIVE_INFINITY) < warnEveryMs) return;
   warnedAtMs.set(reason, nowMs);
   log.warn("there are too many connections", { reason, network, open: open.size, max: limits.max });
+}
+
+/** By connection, in the order in which they came; those that are answered go when the next one comes. */
+const begun = new WeakMap<Socket, ServerResponse[]>();
+
+/** To be called when a request's head has been read. */
+export function noteRequest(socket: Socket, response: ServerResponse): void {
+  const responses = begun.get(socket);
+  if (responses === undefined) {
+    begun.set(socket, [response]);
+    return;
+  }
+  if (responses.every(isAnswered)) responses.length = 0;
+  responses.push(response);
+}
+
+/** No request is under way on it: all are answered, or none has come as a whole. */
+function isBetweenRequests(socket: Socket): boolean {
+  return begun.get(socket)?.every(isAnswered) ?? true;
+}
+
+/**
+ * A client takes the first answer on its connection for that to its first request. What is broken must not be answered before the
+ * requests that came whole before it: a start that was made would look refused.
+ */
+export function answerBrokenRequest(error: Error & { readonly code?: string }, socket: Socket): void {
+  // What fails before or in the TLS handshake cannot be answered in HTTP.
+  if (error.code === "ECONNRESET" || isTlsFailure(error)) {
+    socket.destroy();
+    return;
+  }
+  const whole = begun.get(socket)?.findLast((response) => response.req.complete && !isAnswered(response));
+  if (whole === undefined) endWith(socket, statusOf(error));
+  else whole.once("close", () => endWith(socket, statusOf(error)));
+}
+
+function isTlsFailure({ code = "" }: { readonly code?: string }): boolean {
+  return code.startsWith("ERR_SSL_") || code.startsWith("ERR_TLS_");
+}
+
+function isAnswered(response: ServerResponse): boolean {
+  return response.writableFinished || response.destroyed;
+}
+
+const statuses: Readonly<Record<string, number>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+  HPE_HEADER_OVERFLOW: 431,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
+};
+
+function statusOf({ code = "" }: { readonly code?: string }): number {
+  return statuses[code] ?? 400;
+}
+
+function endWith(socket: Socket, status: number): void {
+  if (socket.destroyed || !socket.writable) socket.destroy();
+  else
+    socket.end(
+      `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
+    );
+}
+
+type Ending = {
+  readonly connections: ReadonlySet<Socket>;
+  readonly lingerMs: number;
+  readonly drainMs: number;
+  /** Resolves when no request is under way. */
+  idle(): Promise<void>;
+  /** Takes no more connections and closes the idle ones; resolves when all are closed. */
+  close(): Promise<unknown>;
+  /** Closes all that are left. */
+  cut(): void;
+};
+
+/** How long the last replies may take to reach their sockets, and the first request of a new connection to reach us. */
+const flushMs = 250;
+
+export async function endConnections(clock: Clock, ending: Ending): Promise<void> {
+  const { connections, lingerMs, drainMs } = ending;
+  const endMs = clock.monotonicMs() + drainMs;
+  const leftMs = () => Math.max(0, endMs - clock.monotonicMs());
+  // A client learns from its next answer that the connection will be closed. Closed at once, it would break requests that are on
+  // their way: five when two gateways were restarted under load, none since.
+  await until(clock, Math.min(lingerMs, drainMs), () => connections.size === 0);
+  const closed = ending.close();
+  await within(clock, leftMs(), ending.idle());
+  await until(clock, leftMs(), () => ![...connections].some(isBeingRead));
+  // Those that never sent anything do not count as idle: nobody else would end them, and a request may be on its way.
+  await within(clock, flushMs, closed);
+  ending.cut();
+  await closed;
+}
+
+/** With nothing under way and nothing to send, an open connection is one whose client has sent a part of a head. */
+function isBeingRead({ bytesRead, writableLength }: Socket): boolean {
+  return bytesRead > 0 && writableLength === 0;
+}
+
+/** Waits for the work, but no longer than this. */
+async function within(clock: Clock, limitMs: number, work: Promise<unknown>): Promise<void> {
+  const done = new AbortController();
+  await Promise.race([work, clock.sleep(limitMs, done.signal)]);
+  done.abort();
+}
+
+const drainLookEveryMs = 10;
+
+async function until(clock: Clock, limitMs: number, holds: () => boolean): Promise<void> {
+  const endMs = clock.monotonicMs() + limitMs;
+  while (!holds() && clock.monotonicMs() < endMs) await clock.sleep(drainLookEveryMs);
 }

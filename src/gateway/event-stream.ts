@@ -1,7 +1,7 @@
 // Sends a feed to one client for as long as that makes sense: heartbeats, the key checked again and again, slow clients cut.
+
+import type { ServerResponse } from "node:http";
 import type { Feed, Portion } from "../control/events/feed.ts";
-import type { EventSink } from "./event-sink.ts";
-import { commentText, eventText } from "./event-text.ts";
 import type { Service } from "./handler.ts";
 
 export type StreamContent<Row> = {
@@ -202,4 +202,68 @@ async function untilAllowed<Row>(stream: Stream<Row>): Promise<void> {
 function whenAborted(signal: AbortSignal, callback: () => void): void {
   if (signal.aborted) callback();
   else signal.addEventListener("abort", callback, { once: true });
+}
+
+export type EventSink = {
+  /** False when the connection is full: what was given is kept, but nothing more should be until it has drained. */
+  write(text: string): boolean;
+  /** Resolves when it takes more, or is closed. */
+  drained(): Promise<void>;
+  /** Aborted when the connection is closed. */
+  readonly closed: AbortSignal;
+  /** Sends this and then closes the connection. */
+  end(text: string): void;
+  /** Closes the connection at once: what it still holds is lost. */
+  cut(): void;
+};
+
+/** Of a response whose head is sent. One that is finished already, as that of a HEAD request is, counts as closed. */
+export function sinkOf(raw: ServerResponse): EventSink {
+  const closed = new AbortController();
+  if (raw.destroyed || raw.writableEnded) closed.abort();
+  else raw.once("close", () => closed.abort());
+  // A write to a connection that is just being closed: the close reports its end.
+  raw.on("error", () => {});
+  return {
+    closed: closed.signal,
+    write: (text) => raw.write(text),
+    drained: () =>
+      new Promise((resolve) => {
+        if (!raw.writableNeedDrain || closed.signal.aborted) {
+          resolve();
+          return;
+        }
+        const finish = () => {
+          raw.removeListener("drain", finish);
+          raw.removeListener("close", finish);
+          resolve();
+        };
+        raw.once("drain", finish);
+        raw.once("close", finish);
+      }),
+    end: (text) => void raw.end(text),
+    cut: () => void raw.destroy(),
+  };
+}
+
+type ServerSentEvent = {
+  /** Left out where a client that loses its connection here must not resume. */
+  readonly id?: number;
+  readonly type: string;
+  readonly data: unknown;
+};
+
+export function eventText({ id, type, data }: ServerSentEvent): string {
+  const name = /^[a-z]\w{0,63}$/i.test(type) ? type : "unknown";
+  // JSON has no raw line breaks, so that the data is one line whatever it holds.
+  return `${id === undefined ? "" : `id: ${id}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+/** How long to wait before connecting again; and an id without an event, so that not even a quiet stream loses its place. */
+export function openingText({ retryMs, id }: { readonly retryMs: number; readonly id?: number }): string {
+  return `retry: ${retryMs}\n${id === undefined ? "" : `id: ${id}\n`}\n`;
+}
+
+export function commentText(text: string): string {
+  return `: ${text}\n\n`;
 }

@@ -5,11 +5,11 @@ import type { Config } from "../config.ts";
 import type { Caller, Trouble } from "../control/caller.ts";
 import type { Computing } from "../control/computing.ts";
 import type { ControlApi } from "../control/create-api.ts";
-import { type ApiKeyRecord, type KeyRole, personOf } from "../domain/api-key.ts";
+import { type ApiKeyRecord, isPlatformKey, type KeyRole, personOf } from "../domain/api-key.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Ports, Span } from "../ports/ports.ts";
-import type { EventSink } from "./event-sink.ts";
+import type { EventSink } from "./event-stream.ts";
 
 /** Everything that handlers share. */
 export type Service = {
@@ -87,7 +87,18 @@ export function callerOf(key: ApiKeyRecord): Caller {
   return { tenant, actor: keyId, credential: keyId, person, decider };
 }
 
-/** A read has no effect: it does not matter whether it happened. */
+/** A store that did not answer has no code of its own: a read has no effect, so that it does not matter whether it happened. */
+export function failureIn(answer: Failure | Trouble, effect: "read" | "write"): Failure {
+  if (answer.kind === "unavailable") return readingTrouble(answer);
+  if (answer.kind !== "unknown") return answer;
+  return effect === "read" ? readingTrouble(answer) : { kind: "effect_unknown", cause: answer.cause };
+}
+
 export function readingTrouble({ cause }: Trouble): Failure<"store_unavailable"> {
   return { kind: "store_unavailable", cause };
+}
+
+/** Only a platform key may choose; another key's tenant was already compared with what the request names. */
+export function tenantAskedAbout(key: ApiKeyRecord, named: string | undefined): TenantId {
+  return isPlatformKey(key) && named !== undefined ? (named as TenantId) : key.tenant;
 }

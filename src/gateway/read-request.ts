@@ -1,18 +1,18 @@
 // Reads what a request brings: strict JSON within its limits, then the schemas of its row.
+
 import { isUtf8 } from "node:buffer";
 import * as z from "zod";
-import { isYamlType, mediaTypesOf } from "../api/media-types.ts";
 import type { Route } from "../api/route.ts";
+import { isYamlType, mediaTypesOf } from "../api/route.ts";
 import { type ApiKeyRecord, isPlatformKey } from "../domain/api-key.ts";
 import { excerptOf } from "../domain/excerpt.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
 import { beyondLimits, inSlices, readingLimits } from "../domain/slices.ts";
 import { readingJson } from "../domain/strict-json.ts";
-import { tenantNames } from "../domain/tenant.ts";
+import { type TenantId, tenantNames } from "../domain/tenant.ts";
 import type { DefinitionText } from "../domain/workflow/judge.ts";
 import type { Clock } from "../ports/ports.ts";
 import type { Failure, RequestHeaders } from "./handler.ts";
-import { foreignTenant, isNamed, type Named, withoutTenantNames } from "./tenant-claims.ts";
 
 type Reading<Value> =
   | { readonly kind: "value"; readonly value: Value }
@@ -48,8 +48,8 @@ export function schemasOf({ query, body, takesYaml }: Route): Schemas {
   };
 }
 
-/** Bodies are taken as they are: nothing is unpacked, so that nothing small becomes large. */
-export function isPacked(headers: RequestHeaders): boolean {
+/** Bodies are taken as they are: nothing is decompressed, so that nothing small becomes large. */
+export function isCompressed(headers: RequestHeaders): boolean {
   const { "content-encoding": content, "transfer-encoding": transfer } = headers;
   return isOther(content, "identity") || isOther(transfer, "chunked");
 }
@@ -57,7 +57,7 @@ export function isPacked(headers: RequestHeaders): boolean {
 const isOther = (value: RequestHeaders[string], plain: string): boolean =>
   value !== undefined && String(value).toLowerCase() !== plain;
 
-export const packedBody: Failure<"unsupported_media_type"> = {
+export const compressedBody: Failure<"unsupported_media_type"> = {
   kind: "unsupported_media_type",
   detail: "the body is packed: send it without Content-Encoding, and with no Transfer-Encoding but chunked",
 };
@@ -153,4 +153,35 @@ function refuse(detail: string): { readonly kind: "refused"; readonly failure: F
 
 function mismatch(place: string): Reading<never> {
   return { kind: "refused", failure: { kind: "tenant_mismatch", detail: `${place} names another tenant` } };
+}
+
+const headerNames = ["x-tenant-id", "x-org-id"];
+
+type Named = Readonly<Record<string, unknown>>;
+
+/** The first place that names another tenant. `free` are names that the caller may use as it likes. */
+export function foreignTenant(
+  tenant: TenantId,
+  { headers, fields }: { readonly headers?: RequestHeaders; readonly fields?: Named },
+  free: readonly string[],
+): string | undefined {
+  if (headers !== undefined) {
+    const found = headerNames.find((name) => headers[name] !== undefined && headers[name] !== tenant);
+    if (found !== undefined) return found;
+  }
+  if (fields === undefined) return undefined;
+  return tenantNames.find(
+    (name) => Object.hasOwn(fields, name) && fields[name] !== tenant && !free.includes(name),
+  );
+}
+
+/** What names the tenant has been compared and is no field of the operation's own. */
+function withoutTenantNames(fields: Named, own: readonly string[]): Named {
+  const superfluous = tenantNames.filter((name) => Object.hasOwn(fields, name) && !own.includes(name));
+  if (superfluous.length === 0) return fields;
+  return Object.fromEntries(Object.entries(fields).filter(([name]) => !superfluous.includes(name)));
+}
+
+function isNamed(value: JsonValue | undefined): value is { readonly [name: string]: JsonValue } {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

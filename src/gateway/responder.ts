@@ -8,20 +8,38 @@ import { authenticateAgain, authenticateRequest, keyTextOf } from "./authenticat
 import {
   beginExchange,
   beginStream,
-  type Desk,
+  createTraffic,
   type Exchange,
   fail,
   failUnrouted,
   finish,
   type Head,
-  openDesk,
   signalOf,
+  startRequestSpan,
+  type Traffic,
+  traceparentOf,
 } from "./exchange.ts";
-import type { Asked, Failure, RequestHeaders, Service, Streamed } from "./handler.ts";
-import { handlers } from "./handlers.ts";
+import type { Asked, Failure, Handlers, RequestHeaders, Service, Streamed } from "./handler.ts";
+import { approvalHandlers } from "./handlers/approval-handlers.ts";
+import { deadLetterHandlers } from "./handlers/dead-letter-handlers.ts";
+import { auditHandlers, eventHandlers } from "./handlers/event-handlers.ts";
+import { jobHandlers } from "./handlers/job-handlers.ts";
+import { lockHandlers } from "./handlers/lock-handlers.ts";
+import { canaryHandlers, policyHandlers } from "./handlers/policy-handlers.ts";
+import { poolHandlers } from "./handlers/pool-handlers.ts";
+import { runHandlers, startHandlers } from "./handlers/run-handlers.ts";
+import { serverHandlers } from "./handlers/server-handlers.ts";
+import { keyHandlers, tenantHandlers } from "./handlers/tenant-handlers.ts";
+import { workflowHandlers } from "./handlers/workflow-handlers.ts";
 import { type HttpReply, type Success, successReply } from "./http-reply.ts";
-import { isPacked, packedBody, readBody, readQuery, type Schemas, schemasOf } from "./read-request.ts";
-import { startRequestSpan, traceparentOf } from "./trace-request.ts";
+import {
+  compressedBody,
+  isCompressed,
+  readBody,
+  readQuery,
+  type Schemas,
+  schemasOf,
+} from "./read-request.ts";
 
 export type Responder = {
   begin(operation: Operation, head: Head): Exchange;
@@ -42,20 +60,20 @@ export type Responder = {
 };
 
 export function createResponder(service: Service): Responder {
-  const desk = openDesk(service);
+  const traffic = createTraffic(service);
   return {
-    begin: (operation, head) => beginExchange(desk, operation, head),
-    isKnown: ({ head }) => desk.failures.isKnown(keyTextOf(head.headers) ?? ""),
-    check: (exchange) => guarded(desk, exchange, check),
-    answer: (exchange, bytes) => guarded(desk, exchange, () => answer(desk, exchange, bytes)),
+    begin: (operation, head) => beginExchange(traffic, operation, head),
+    isKnown: ({ head }) => traffic.failures.isKnown(keyTextOf(head.headers) ?? ""),
+    check: (exchange) => guarded(traffic, exchange, check),
+    answer: (exchange, bytes) => guarded(traffic, exchange, () => answer(traffic, exchange, bytes)),
     refuse: (exchange, failure, headers) =>
-      exchange === undefined ? failUnrouted(desk, headers, failure) : fail(desk, exchange, failure),
+      exchange === undefined ? failUnrouted(traffic, headers, failure) : fail(traffic, exchange, failure),
     wakePolls() {
-      for (const controller of desk.waiting) controller.abort();
+      for (const controller of traffic.waiting) controller.abort();
     },
-    inFlight: () => desk.inFlight.total(),
-    idle: () => desk.inFlight.idle(),
-    close: async () => desk.refusals?.close(),
+    inFlight: () => traffic.inFlight.total(),
+    idle: () => traffic.inFlight.idle(),
+    close: async () => traffic.refusals?.close(),
   };
 }
 
@@ -63,6 +81,25 @@ type AnyReply = Success | Streamed | Failure | Trouble;
 
 type AnyHandler = (service: Service, asked: unknown) => AnyReply | Promise<AnyReply>;
 type PreparedRoute = { readonly route: Route; readonly schemas: Schemas; readonly handle: AnyHandler };
+
+/** One per operation: a missing one does not compile. */
+const handlers: Handlers = {
+  ...workflowHandlers,
+  ...startHandlers,
+  ...runHandlers,
+  ...jobHandlers,
+  ...poolHandlers,
+  ...approvalHandlers,
+  ...deadLetterHandlers,
+  ...lockHandlers,
+  ...tenantHandlers,
+  ...policyHandlers,
+  ...canaryHandlers,
+  ...keyHandlers,
+  ...eventHandlers,
+  ...auditHandlers,
+  ...serverHandlers,
+};
 
 const prepared = Object.fromEntries(
   operations.map((operation) => {
@@ -73,39 +110,40 @@ const prepared = Object.fromEntries(
   }),
 ) as Readonly<Record<Operation, PreparedRoute>>;
 
-async function check(desk: Desk, exchange: Exchange): Promise<HttpReply | undefined> {
-  const { service, inFlight, failures } = desk;
+async function check(traffic: Traffic, exchange: Exchange): Promise<HttpReply | undefined> {
+  const { service, inFlight, failures } = traffic;
   const { route, schemas } = prepared[exchange.operation];
   // Whoever watches the process must still learn that it lives.
-  if (route.access !== "open" && service.isDraining()) return fail(desk, exchange, { kind: "draining" });
-  if (inFlight.enter(exchange.place) === "overloaded") return fail(desk, exchange, { kind: "overloaded" });
+  if (route.access !== "open" && service.isDraining()) return fail(traffic, exchange, { kind: "draining" });
+  if (inFlight.enter(exchange.load) === "overloaded") return fail(traffic, exchange, { kind: "overloaded" });
   exchange.state = "entered";
-  if (exchange.head.doubled !== undefined) {
-    const detail = `${exchange.head.doubled}: sent more than once`;
-    return fail(desk, exchange, { kind: "invalid_request", detail });
+  if (exchange.head.repeated !== undefined) {
+    const detail = `${exchange.head.repeated}: sent more than once`;
+    return fail(traffic, exchange, { kind: "invalid_request", detail });
   }
   const authentication = await authenticateRequest(service, failures, route, exchange.head);
   if (authentication.kind === "refused") {
     exchange.key = authentication.key;
-    return fail(desk, exchange, authentication.failure);
+    return fail(traffic, exchange, authentication.failure);
   }
-  if (schemas.body !== undefined && isPacked(exchange.head.headers)) return fail(desk, exchange, packedBody);
+  if (schemas.body !== undefined && isCompressed(exchange.head.headers))
+    return fail(traffic, exchange, compressedBody);
   const { key } = authentication;
   exchange.key = key;
   if (key !== undefined) {
-    if (!isPlatformKey(key) && service.sheds(key.tenant)) return fail(desk, exchange, aboveShare);
+    if (!isPlatformKey(key) && service.sheds(key.tenant)) return fail(traffic, exchange, aboveShare);
     const { operation, head } = exchange;
     exchange.span = startRequestSpan(service.ports, operation, head.headers, key.tenant);
     const streamsMax =
-      exchange.place === "stream" ? await service.api.streamsMax({ tenant: key.tenant }) : undefined;
-    if (inFlight.enterTenant(exchange.place, key.tenant, streamsMax) === "too_many_requests") {
+      exchange.load === "stream" ? await service.api.streamsMax({ tenant: key.tenant }) : undefined;
+    if (inFlight.enterTenant(exchange.load, key.tenant, streamsMax) === "too_many_requests") {
       const named = streamsMax === undefined ? {} : { quota: "streams", limit: streamsMax };
-      return fail(desk, exchange, { kind: "too_many_requests", ...named });
+      return fail(traffic, exchange, { kind: "too_many_requests", ...named });
     }
     exchange.state = "entered_tenant";
   }
   const query = readQuery(schemas, exchange.head.query, key);
-  if (query.kind === "refused") return fail(desk, exchange, query.failure);
+  if (query.kind === "refused") return fail(traffic, exchange, query.failure);
   exchange.query = query.value;
   return undefined;
 }
@@ -119,23 +157,23 @@ const aboveShare: Failure = {
 /** Reading that many takes about a millisecond. */
 const largeBytes = 65_536;
 
-async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply> {
+async function answer(traffic: Traffic, exchange: Exchange, bytes: Buffer | undefined): Promise<HttpReply> {
   const { route, schemas, handle } = prepared[exchange.operation];
   const { headers } = exchange.head;
-  const ended = await authenticateAgain(desk.service, route, exchange.key, headers);
-  if (ended !== undefined) return fail(desk, exchange, ended);
+  const ended = await authenticateAgain(traffic.service, route, exchange.key, headers);
+  if (ended !== undefined) return fail(traffic, exchange, ended);
   const contentType = typeof headers["content-type"] === "string" ? headers["content-type"] : undefined;
-  const { computing } = desk.service;
+  const { computing } = traffic.service;
   const { operation, key, requestId } = exchange;
   const pace = computing.paced(operation, key?.tenant);
   const body = await readBody(pace, schemas, { bytes, contentType }, exchange.key);
   if (body.kind === "refused") {
     pace.end();
-    return fail(desk, exchange, body.failure);
+    return fail(traffic, exchange, body.failure);
   }
   // What follows from a large body is work again: it begins when everybody else has had a turn.
   if (bytes !== undefined && bytes.length > largeBytes) await pace.yield();
-  const answering = handle(desk.service, {
+  const answering = handle(traffic.service, {
     params: exchange.head.params,
     query: exchange.query,
     body: body.value,
@@ -143,26 +181,26 @@ async function answer(desk: Desk, exchange: Exchange, bytes: Buffer | undefined)
     key: exchange.key,
     span: exchange.span,
     traceparent: () => traceparentOf(exchange.span, exchange.head.headers),
-    signal: () => signalOf(desk, exchange),
+    signal: () => signalOf(traffic, exchange),
   });
   pace.end();
   const reply = await answering;
-  if ("kind" in reply) return fail(desk, exchange, reply);
-  if ("stream" in reply) return beginStream(desk, exchange, reply.stream);
+  if ("kind" in reply) return fail(traffic, exchange, reply);
+  if ("stream" in reply) return beginStream(traffic, exchange, reply.stream);
   const rendered = computing.time(operation, key?.tenant, () => successReply(reply, requestId));
-  return finish(desk, exchange, rendered);
+  return finish(traffic, exchange, rendered);
 }
 
 /** Nothing that is thrown may leave a request without its answer, or its place taken. */
 async function guarded<Value>(
-  desk: Desk,
+  traffic: Traffic,
   exchange: Exchange,
-  work: (desk: Desk, exchange: Exchange) => Promise<Value>,
+  work: (traffic: Traffic, exchange: Exchange) => Promise<Value>,
 ): Promise<Value | HttpReply> {
   try {
-    return await work(desk, exchange);
+    return await work(traffic, exchange);
   } catch (error) {
-    return fail(desk, exchange, thrownFailure(error));
+    return fail(traffic, exchange, thrownFailure(error));
   }
 }
 

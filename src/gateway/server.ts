@@ -3,8 +3,8 @@ import type { IncomingMessage } from "node:http";
 import type { Server as HttpsServer } from "node:https";
 import type { Socket } from "node:net";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
-import { jsonMediaType, yamlMediaTypes } from "../api/media-types.ts";
 import type { Route } from "../api/route.ts";
+import { jsonMediaType, yamlMediaTypes } from "../api/route.ts";
 import { type Operation, operations, routes } from "../api/routes.ts";
 import type { Config } from "../config.ts";
 import { type Computing, createComputing } from "../control/computing.ts";
@@ -12,12 +12,17 @@ import type { ControlApi } from "../control/create-api.ts";
 import { type AddressRanges, isLoopback, readAddressRanges } from "../domain/network-address.ts";
 import { InterlockError } from "../errors.ts";
 import type { Ports } from "../ports/ports.ts";
-import { answerBrokenRequest, noteRequest } from "./broken-requests.ts";
-import { clientOf } from "./client-address.ts";
-import { type Connections, connectionLimits, watchConnections } from "./connections.ts";
-import { endConnections } from "./end-connections.ts";
+import { clientOf } from "./authenticate-request.ts";
+import {
+  answerBrokenRequest,
+  type Connections,
+  connectionLimits,
+  endConnections,
+  noteRequest,
+  watchConnections,
+} from "./connections.ts";
 import { createEventLoop } from "./event-loop.ts";
-import { sinkOf } from "./event-sink.ts";
+import { sinkOf } from "./event-stream.ts";
 import type { Exchange, Head } from "./exchange.ts";
 import type { Failure, Service } from "./handler.ts";
 import type { HttpReply } from "./http-reply.ts";
@@ -228,7 +233,7 @@ function headOf(request: FastifyRequest, reply: FastifyReply, trusted: AddressRa
     params: request.params as Record<string, string>,
     query: request.query as Record<string, unknown>,
     headers: request.headers,
-    doubled: doubledField(request.raw),
+    repeated: repeatedField(request.raw),
     ...clientOf(trusted, request.socket.remoteAddress ?? "", request.headers),
     connection: () => connectionSignal(request.socket),
     onGone(callback) {
@@ -241,7 +246,7 @@ function headOf(request: FastifyRequest, reply: FastifyReply, trusted: AddressRa
 /** Two readers of a request might each believe another one of two values: whose host, whose key, what kind of body. */
 const singleFields: ReadonlySet<string> = new Set(["host", "authorization", "content-type"]);
 
-function doubledField({ rawHeaders, headers }: IncomingMessage): string | undefined {
+function repeatedField({ rawHeaders, headers }: IncomingMessage): string | undefined {
   // Nothing came twice: all but a few requests end here.
   if (rawHeaders.length === Object.keys(headers).length * 2) return undefined;
   const seen = new Set<string>();

@@ -1,7 +1,7 @@
 // Whose address counts: ranges of trusted proxies, and what they say of the client.
 import { describe, expect, test } from "vitest";
 import { networkOf, plainAddress, readAddressRanges } from "../../src/domain/network-address.ts";
-import { clientOf } from "../../src/gateway/client-address.ts";
+import { clientOf } from "../../src/gateway/authenticate-request.ts";
 import { loadConfig } from "../../src/load-config.ts";
 
 function rangesOf(text: string) {

@@ -2,10 +2,10 @@
 import { describe, expect, test } from "vitest";
 import type { Config } from "../../src/config.ts";
 import type { FeedStart } from "../../src/control/events/feed.ts";
-import type { EventSink } from "../../src/gateway/event-sink.ts";
+import type { EventSink } from "../../src/gateway/event-stream.ts";
 import { sendEvents } from "../../src/gateway/event-stream.ts";
-import { eventRowText } from "../../src/gateway/event-views.ts";
 import type { Service } from "../../src/gateway/handler.ts";
+import { eventRowText } from "../../src/gateway/views.ts";
 import { type EventWorld, numbers, openEventWorld } from "../support/event-world.ts";
 import { isIdle } from "../support/simulated-ports.ts";
 

@@ -1,9 +1,9 @@
 // How rows look in streams and pages: the particulars by name, one line of JSON each, and ids only where it is safe to resume.
 import { describe, expect, test } from "vitest";
-import { event } from "../../src/api/event-schemas.ts";
+import { event } from "../../src/api/event-routes.ts";
 import type { EventRow, EventType } from "../../src/domain/audit.ts";
-import { commentText, eventText, openingText } from "../../src/gateway/event-text.ts";
-import { eventRowText, eventView, timelineRowText } from "../../src/gateway/event-views.ts";
+import { commentText, eventText, openingText } from "../../src/gateway/event-stream.ts";
+import { eventRowText, eventView, timelineRowText } from "../../src/gateway/views.ts";
 
 const run = "run_07_0123456789abcdef";
 

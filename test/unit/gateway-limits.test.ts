@@ -7,8 +7,8 @@ import type { TenantId } from "../../src/domain/tenant.ts";
 import {
   createFailedAuthentications,
   type FailedAuthentications,
-} from "../../src/gateway/failed-authentications.ts";
-import { createInFlight } from "../../src/gateway/in-flight.ts";
+} from "../../src/gateway/authenticate-request.ts";
+import { createInFlight } from "../../src/gateway/exchange.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import type { Clock } from "../../src/ports/ports.ts";
 

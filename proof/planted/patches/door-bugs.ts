@@ -26,7 +26,7 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     what: "the client is read from the left of X-Forwarded-For, where it writes what it likes",
     edits: [
       {
-        file: "src/gateway/client-address.ts",
+        file: "src/gateway/authenticate-request.ts",
         find: "|| comma === -1 || !trusted.includes(address)) return address;",
         replace: "|| comma === -1) return address;",
       },
@@ -38,7 +38,7 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     what: "Forwarded counts although X-Forwarded-For names another client",
     edits: [
       {
-        file: "src/gateway/client-address.ts",
+        file: "src/gateway/authenticate-request.ts",
         find: "client === undefined || !isAgreed ?",
         replace: "client === undefined ?",
       },
@@ -50,7 +50,7 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     what: "a key that worked a moment ago is refused for the failures of others behind its address",
     edits: [
       {
-        file: "src/gateway/failed-authentications.ts",
+        file: "src/gateway/authenticate-request.ts",
         find: "      if (isWithin(goodUntilMs, digest)) return",
         replace: "      if (perMinute > 100_000) return",
       },
@@ -62,7 +62,7 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     what: "a key that comes back has to compete with a flood of new ones, and never gets in",
     edits: [
       {
-        file: "src/gateway/failed-authentications.ts",
+        file: "src/gateway/authenticate-request.ts",
         find: `refused.has(mark) || refusedBefore.has(mark) ? "again" : "first"`,
         replace: `refused.size < 0 ? "again" : "first"`,
       },
@@ -74,7 +74,7 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     what: "keys that are being asked about do not count: a thousand at once all reach the store",
     edits: [
       {
-        file: "src/gateway/failed-authentications.ts",
+        file: "src/gateway/authenticate-request.ts",
         find: "for (const allowance of taken) allowance.asking += 1;",
         replace: "for (const allowance of taken) allowance.asking += 0;",
       },
@@ -110,7 +110,7 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     what: "connections with a request under way count as idle, and are closed for newcomers",
     edits: [
       {
-        file: "src/gateway/broken-requests.ts",
+        file: "src/gateway/connections.ts",
         find: "return begun.get(socket)?.every(isAnswered) ?? true;",
         replace: "return !socket.closed;",
       },

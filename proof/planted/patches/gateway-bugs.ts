@@ -11,7 +11,7 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
     what: "bytes that are no request are answered before the start they came behind: a start that was made looks refused",
     edits: [
       {
-        file: "src/gateway/broken-requests.ts",
+        file: "src/gateway/connections.ts",
         find: "  if (whole === undefined) endWith",
         replace: "  if (whole === undefined || !whole.headersSent) endWith",
       },
@@ -36,8 +36,8 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/gateway/responder.ts",
-        find: "if (schemas.body !== undefined && isPacked(exchange.head.headers))",
-        replace: "if (schemas.query === null && isPacked(exchange.head.headers))",
+        find: "if (schemas.body !== undefined && isCompressed(exchange.head.headers))",
+        replace: "if (schemas.query === null && isCompressed(exchange.head.headers))",
       },
     ],
     tests: [rawSockets],

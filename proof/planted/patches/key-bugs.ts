@@ -13,7 +13,7 @@ export const plantedKeyBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/gateway/responder.ts",
-        find: "if (ended !== undefined) return fail(desk, exchange, ended);",
+        find: "if (ended !== undefined) return fail(traffic, exchange, ended);",
         replace: "",
       },
     ],

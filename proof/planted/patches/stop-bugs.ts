@@ -1,7 +1,7 @@
 // Planted bugs in the end of a process: requests that break, and work that is dropped, while servers are restarted.
 import type { TextPatch } from "../planted-bug.ts";
 
-const ending = "src/gateway/end-connections.ts";
+const ending = "src/gateway/connections.ts";
 const server = "src/gateway/server.ts";
 const tests = ["test/e2e/gateway-stop.test.ts"];
 

@@ -15,6 +15,8 @@ import { deliverEntry } from "../engine/deliver-entry.ts";
 import type { Engine } from "../engine/engine.ts";
 import { withLease } from "../locks/with-lease.ts";
 
+export const approvalFlows = { approvalContext, decideApproval, listApprovals };
+
 export type DecideRequest = {
   readonly caller: Caller;
   readonly approvalId: string;
@@ -40,7 +42,7 @@ export type DecideAnswer =
   | { readonly kind: "approval_lock_busy"; readonly retryAfterSeconds: number }
   | Trouble;
 
-export async function decideApproval(engine: Engine, request: DecideRequest): Promise<DecideAnswer> {
+async function decideApproval(engine: Engine, request: DecideRequest): Promise<DecideAnswer> {
   const { config, ports } = engine;
   const { tenant } = request.caller;
   const settings = await settingsOf(engine, tenant);
@@ -148,12 +150,12 @@ type ListApprovalsRequest = {
   readonly state?: ApprovalState;
 };
 
-export function listApprovals(engine: Engine, request: ListApprovalsRequest) {
+function listApprovals(engine: Engine, request: ListApprovalsRequest) {
   return ask(engine, "listApprovals", request);
 }
 
 /** What is being approved: the canonical text whose hash the decision names. */
-export async function approvalContext(
+async function approvalContext(
   engine: Engine,
   { tenant, approvalId }: { readonly tenant: TenantId; readonly approvalId: string },
 ): Promise<

@@ -27,6 +27,8 @@ import {
 } from "./advance-canary.ts";
 import { tellChanged } from "./samples.ts";
 
+export const canaryFlows = { getCanary, keepCanary, listCanaries, rollBackCanary, startCanary };
+
 export type StartCanaryRequest = {
   readonly actor: string;
   readonly tenant?: TenantId;
@@ -58,14 +60,14 @@ type StartCanaryAnswer =
   | { readonly kind: "rollout_exists"; readonly rollout: string; readonly detail: string }
   | Trouble;
 
-export async function startCanary(engine: Engine, request: StartCanaryRequest): Promise<StartCanaryAnswer> {
+async function startCanary(engine: Engine, request: StartCanaryRequest): Promise<StartCanaryAnswer> {
   const answer = await start(engine, request);
   tellChanged(engine);
   return answer;
 }
 
 /** The latest first. */
-export async function listCanaries(
+async function listCanaries(
   engine: Engine,
 ): Promise<{ readonly kind: "listed"; readonly canaries: readonly Canary[] } | Trouble> {
   const answer = await readCanaries(engine);
@@ -73,7 +75,7 @@ export async function listCanaries(
   return { kind: "listed", canaries: answer.canaries.map(({ canary }) => canary) };
 }
 
-export async function getCanary(
+async function getCanary(
   engine: Engine,
   { id }: { readonly id: string },
 ): Promise<Shown | NotFound | Trouble> {
@@ -87,14 +89,14 @@ type EndCanaryRequest = {
   readonly reason: string | undefined;
 };
 
-export function rollBackCanary(
+function rollBackCanary(
   engine: Engine,
   { actor, id, reason = "rolled back by hand" }: EndCanaryRequest,
 ): Promise<EndCanaryAnswer> {
   return endCanary(engine, id, { state: "rolling_back", reason, actor });
 }
 
-export function keepCanary(
+function keepCanary(
   engine: Engine,
   { actor, id, reason = "kept by hand" }: EndCanaryRequest,
 ): Promise<EndCanaryAnswer> {

@@ -7,6 +7,8 @@ import { ask, askUntilKnown } from "../ask-until-known.ts";
 import { type Caller, credentialIn, type Trouble, type WriteTrouble, writeTroubleOf } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 
+export const deadLetterFlows = { listDeadLetters, purgeDeadLetters, removeDeadLetter };
+
 type LetterFilter = { readonly state?: LetterState; readonly reason?: DeadLetterReason };
 
 type LetterPage = LetterFilter & {
@@ -23,7 +25,7 @@ type LetterList =
 const listedAtMax = 1_000;
 const batchMax = 250;
 
-export async function listDeadLetters(engine: Engine, page: LetterPage): Promise<LetterList> {
+async function listDeadLetters(engine: Engine, page: LetterPage): Promise<LetterList> {
   const { tenant, limit } = page;
   const filtered = page.state !== undefined || page.reason !== undefined;
   const letters: Letter[] = [];
@@ -69,7 +71,7 @@ type PurgeAnswer =
 const removedMax = 100;
 const purgeLooksAtMax = 5_000;
 
-export async function purgeDeadLetters(engine: Engine, request: PurgeRequest): Promise<PurgeAnswer> {
+async function purgeDeadLetters(engine: Engine, request: PurgeRequest): Promise<PurgeAnswer> {
   const { caller } = request;
   let purged = 0;
   let after = "";
@@ -101,7 +103,7 @@ export async function purgeDeadLetters(engine: Engine, request: PurgeRequest): P
 }
 
 /** `dead_letter_not_found` is also what the repeat of a removal answers. */
-export async function removeDeadLetter(
+async function removeDeadLetter(
   { ports, terms }: Engine,
   { caller, id }: { readonly caller: Caller; readonly id: string },
 ): Promise<{ readonly kind: "removed" } | { readonly kind: "dead_letter_not_found" } | WriteTrouble> {

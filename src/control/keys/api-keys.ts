@@ -29,6 +29,8 @@ import {
 import type { Engine } from "../engine/engine.ts";
 import { changeSettings, readRecord } from "../tenants/tenants.ts";
 
+export const keyFlows = { authenticate, createKey, describeKeys, listKeys, revokeKey };
+
 type CreateKeyRequest = {
   readonly by: Acting;
   /** The platform's for platform keys. */
@@ -57,7 +59,7 @@ const lineageTooLong = {
 } as const;
 
 /** The text is shown once; only its hash is kept. */
-export async function createKey(
+async function createKey(
   engine: Engine,
   { by, tenant, ...options }: CreateKeyRequest,
 ): Promise<CreateKeyAnswer> {
@@ -106,7 +108,7 @@ type ListKeysRequest = {
 };
 
 /** By id; the first 1,000 unless a page is named. */
-export async function listKeys(
+async function listKeys(
   engine: Engine,
   { tenant, after = "", limit = 1_000 }: ListKeysRequest,
 ): Promise<{ readonly kind: "listed"; readonly keys: readonly ApiKeyRecord[] } | Trouble> {
@@ -117,7 +119,7 @@ export async function listKeys(
 }
 
 /** First the list that operations check, so that the key is refused at once; then the record that caches read again. */
-export async function revokeKey(
+async function revokeKey(
   engine: Engine,
   { by, tenant, keyId }: { readonly by: Acting; readonly tenant: TenantId; readonly keyId: string },
 ): Promise<{ readonly kind: "revoked" } | { readonly kind: "api_key_not_found" } | WriteTrouble> {
@@ -176,7 +178,7 @@ const removedTogether = 50;
 const describedMax = 100;
 
 /** Who these keys belong to, of those that still exist. */
-export async function describeKeys(
+async function describeKeys(
   engine: Engine,
   { keyIds }: { readonly keyIds: readonly string[] },
 ): Promise<ReadonlyMap<string, ApiKeyRecord>> {
@@ -232,7 +234,7 @@ type AuthenticateAnswer =
   | Trouble;
 
 /** Good keys are remembered for 4 s; the store's own check refuses a revoked one at once. */
-export async function authenticate(
+async function authenticate(
   engine: Engine,
   { text, from = "memory" }: AuthenticateRequest,
 ): Promise<AuthenticateAnswer> {

@@ -12,6 +12,8 @@ import { instantOf, type LeaseTarget, logFields } from "./lease-terms.ts";
 import { announceHandover, type Handover } from "./lock-waiters.ts";
 import { countRelease, countRenewal } from "./release-lease.ts";
 
+export const lockFlows = { breakLock, inspectLock, listAllLocks, listLocks, releaseLock, renewLock };
+
 /** What these flows use of the engine. */
 export type LockEngine = Pick<Engine, "ports" | "config" | "terms" | "background" | "lockWaiters" | "bus">;
 
@@ -33,7 +35,7 @@ export type RenewLockAnswer =
   | { readonly kind: "lock_not_owned" }
   | Trouble;
 
-export async function renewLock(engine: LockEngine, request: RenewLockRequest): Promise<RenewLockAnswer> {
+async function renewLock(engine: LockEngine, request: RenewLockRequest): Promise<RenewLockAnswer> {
   const { ports, terms } = engine;
   const { tenant, resource, token, ttlMs } = request;
   const target = { tenant, lock: publicLock(resource) };
@@ -52,7 +54,7 @@ export async function renewLock(engine: LockEngine, request: RenewLockRequest): 
 export type ReleaseLockAnswer = { readonly kind: "released" } | { readonly kind: "lock_not_owned" } | Trouble;
 
 /** Also leaves the queue. */
-export async function releaseLock(
+async function releaseLock(
   engine: LockEngine,
   { tenant, resource, token }: ReleaseLockRequest,
 ): Promise<ReleaseLockAnswer> {
@@ -88,7 +90,7 @@ export type BreakLockAnswer =
   | WriteTrouble;
 
 /** Takes a lock of any kind from its holder, on an operator's word: its writes are refused from then on. Audited. */
-export async function breakLock(engine: LockEngine, request: BreakLockRequest): Promise<BreakLockAnswer> {
+async function breakLock(engine: LockEngine, request: BreakLockRequest): Promise<BreakLockAnswer> {
   const { ports, terms } = engine;
   let since = instantOf(ports.clock);
   const answer = await askUntilKnown(ports, "breakLock", terms.store, (deadlineMs) => {
@@ -115,7 +117,7 @@ export async function breakLock(engine: LockEngine, request: BreakLockRequest): 
   }
 }
 
-export async function inspectLock(
+async function inspectLock(
   engine: LockEngine,
   { tenant, resource }: { readonly tenant: TenantId; readonly resource: string },
 ): Promise<({ readonly kind: "held" } & HeldLock) | { readonly kind: "lock_not_found" } | Trouble> {
@@ -131,7 +133,7 @@ export type TenantLock = HeldLock & { readonly tenant: TenantId; readonly lock: 
 const publicPrefix = "public/";
 
 /** The public locks of a tenant, by name. The store lists by `<namespace>/<name>`, so they stand together. */
-export async function listLocks(
+async function listLocks(
   engine: LockEngine,
   { tenant, after, limit }: LockPage & { readonly tenant: TenantId },
 ): Promise<
@@ -162,7 +164,7 @@ type LockList =
  * Every lock that is held now. A place is the tenant and, after a space, the last lock seen of it. Without a tenant all are
  * walked, the platform's own first: a page may then hold fewer than asked for and still have a next one.
  */
-export async function listAllLocks(
+async function listAllLocks(
   engine: LockEngine,
   { tenant, after, limit }: LockPage & { readonly tenant: TenantId | undefined },
 ): Promise<LockList> {

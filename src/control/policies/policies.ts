@@ -23,6 +23,8 @@ import type { Engine } from "../engine/engine.ts";
 import { changeSettings, getTenant, readRecord, type SettingsChange } from "../tenants/tenants.ts";
 import { processPolicies } from "./assign-policies.ts";
 
+export const policyFlows = { getPolicies, removeRollout, rollOut, setPolicies };
+
 /** Absent for the platform's own, which hold for runs of all tenants that say nothing else. */
 type PolicyScope = { readonly tenant: TenantId | undefined };
 
@@ -50,7 +52,7 @@ type CanaryRunning = { readonly kind: "canary_running"; readonly canary: string;
 /** Undefined lets a policy be decided elsewhere again. */
 type PolicyChanges = { readonly [Name in PolicyName]?: PolicyValue | undefined };
 
-export function setPolicies(
+function setPolicies(
   engine: Engine,
   { actor, tenant, changes }: PolicyScope & { readonly actor: string; readonly changes: PolicyChanges },
 ) {
@@ -68,7 +70,7 @@ type RollOutRequest = PolicyScope & { readonly actor: string } & Pick<Rollout, "
  * Gives policies to a share of the runs. At 100 percent they become settings. The same policies with another percentage are
  * the same rollout: it only adds or takes runs.
  */
-export function rollOut(engine: Engine, { actor, tenant, policies, percent }: RollOutRequest) {
+function rollOut(engine: Engine, { actor, tenant, policies, percent }: RollOutRequest) {
   return changePolicies<CanaryRunning>(engine, actor, tenant, ({ rollout }) => {
     if (rollout?.canary !== undefined) return canaryRunning(rollout);
     if (percent >= 100) {
@@ -83,7 +85,7 @@ export function rollOut(engine: Engine, { actor, tenant, policies, percent }: Ro
 }
 
 /** The rollback knob: never refused while there is a rollout. A canary that used it is stopped. */
-export function removeRollout(engine: Engine, { actor, tenant }: PolicyScope & { readonly actor: string }) {
+function removeRollout(engine: Engine, { actor, tenant }: PolicyScope & { readonly actor: string }) {
   return changePolicies<{ readonly kind: "rollout_not_found" }>(engine, actor, tenant, ({ rollout }) =>
     rollout === undefined
       ? { kind: "refuse", refusal: { kind: "rollout_not_found" } }
@@ -123,7 +125,7 @@ export async function isKnown(engine: Engine, tenant: TenantId | undefined) {
 }
 
 /** What holds on which layer. */
-export async function getPolicies(engine: Engine, { tenant }: PolicyScope): Promise<PolicyAnswer> {
+async function getPolicies(engine: Engine, { tenant }: PolicyScope): Promise<PolicyAnswer> {
   const known = await isKnown(engine, tenant);
   if (known.kind !== "tenant") return known;
   const platform = await readRecord(engine, recordOf(undefined));

@@ -8,6 +8,19 @@ import type { Engine } from "../engine/engine.ts";
 import type { WorkerInfo } from "../jobs/workers.ts";
 import { changeSettings, readRecord } from "../tenants/tenants.ts";
 
+export const poolFlows = {
+  addPoolTopic,
+  changePool,
+  getPool,
+  listPools,
+  listTopics,
+  removePool,
+  removePoolTopic,
+  removeTopic,
+  setPool,
+  setTopic,
+};
+
 export type PoolInfo = {
   readonly name: string;
   /** Absent for a pool that is known by its workers alone. */
@@ -33,7 +46,7 @@ type OfTenant = { readonly tenant: TenantId };
 type NamedByTenant = OfTenant & { readonly name: string };
 type NamedByCaller = { readonly caller: Caller; readonly name: string };
 
-export async function listPools(
+async function listPools(
   engine: Engine,
   { tenant }: OfTenant,
 ): Promise<{ readonly kind: "listed"; readonly pools: readonly PoolInfo[] } | Trouble> {
@@ -47,7 +60,7 @@ export async function listPools(
 
 type Pool = { readonly kind: "pool"; readonly pool: PoolInfo };
 
-export async function getPool(
+async function getPool(
   engine: Engine,
   { tenant, name }: NamedByTenant,
 ): Promise<Pool | { readonly kind: "pool_not_found" } | Trouble> {
@@ -65,7 +78,7 @@ type NotChanged =
   | WriteTrouble;
 
 /** Sets a pool's limits, also of one that nobody has seen yet; `draining` stays as it is. */
-export function setPool(
+function setPool(
   engine: Engine,
   { caller, name, limits }: NamedByCaller & { readonly limits: Pick<PoolLimits, "maxRunning" | "topics"> },
 ): Promise<Pool | NotChanged> {
@@ -83,7 +96,7 @@ export type PoolChanges = {
 };
 
 /** Changes a pool that is known: it has limits, workers, or is the default. */
-export async function changePool(
+async function changePool(
   engine: Engine,
   { caller, name, changes }: NamedByCaller & { readonly changes: PoolChanges },
 ): Promise<Pool | { readonly kind: "pool_not_found" } | NotChanged> {
@@ -94,7 +107,7 @@ export async function changePool(
 }
 
 /** Removes its limits; workers of it may go on. */
-export function removePool(engine: Engine, { caller, name }: NamedByCaller) {
+function removePool(engine: Engine, { caller, name }: NamedByCaller) {
   return removeFrom(engine, caller, "pool_not_found", (settings) => {
     if (poolLimits(settings, name) === undefined) return undefined;
     return { pools: without(settings.pools, name) };
@@ -104,7 +117,7 @@ export function removePool(engine: Engine, { caller, name }: NamedByCaller) {
 type NamedTopic = NamedByCaller & { readonly topic: string };
 
 /** From the first topic on the pool gets no others. */
-export function addPoolTopic(
+function addPoolTopic(
   engine: Engine,
   { caller, name, topic }: NamedTopic,
 ): Promise<Pool | NotChanged> {
@@ -115,7 +128,7 @@ export function addPoolTopic(
 }
 
 /** Without its last one the pool gets no jobs; `changePool` lifts the restriction. */
-export function removePoolTopic(engine: Engine, { caller, name, topic }: NamedTopic) {
+function removePoolTopic(engine: Engine, { caller, name, topic }: NamedTopic) {
   return removeFrom(engine, caller, "pool_not_found", (settings) => {
     const pool = poolLimits(settings, name);
     if (pool?.topics?.includes(topic) !== true) return undefined;
@@ -124,7 +137,7 @@ export function removePoolTopic(engine: Engine, { caller, name, topic }: NamedTo
   });
 }
 
-export async function listTopics(
+async function listTopics(
   engine: Engine,
   { tenant }: OfTenant,
 ): Promise<{ readonly kind: "listed"; readonly topics: readonly TopicInfo[] } | Trouble> {
@@ -136,7 +149,7 @@ export async function listTopics(
   return "kind" in topics ? topics : { kind: "listed", topics };
 }
 
-export async function setTopic(
+async function setTopic(
   engine: Engine,
   { caller, name, maxRunning }: NamedByCaller & { readonly maxRunning: number },
 ): Promise<{ readonly kind: "topic"; readonly topic: TopicInfo } | NotChanged> {
@@ -149,7 +162,7 @@ export async function setTopic(
   return { kind: "topic", topic: topics[0] ?? { name, running: 0, waiting: 0, workers: [] } };
 }
 
-export function removeTopic(engine: Engine, { caller, name }: NamedByCaller) {
+function removeTopic(engine: Engine, { caller, name }: NamedByCaller) {
   return removeFrom(engine, caller, "topic_not_found", (settings) => {
     if (topicLimits(settings, name) === undefined) return undefined;
     return { topics: without(settings.topics, name) };

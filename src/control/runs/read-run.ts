@@ -10,6 +10,8 @@ import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 
+export const readFlows = { getRun, listItems, listRuns, lookUpKey, readTimeline };
+
 type LoadedRun = {
   readonly kind: "run";
   readonly header: RunHeader;
@@ -38,7 +40,7 @@ export async function loadRun(
 }
 
 /** Without the items of its lists: those are read with `listItems`. */
-export async function getRun(
+async function getRun(
   engine: Engine,
   { tenant, runId }: { readonly tenant: TenantId; readonly runId: RunId },
 ): Promise<{ readonly kind: "run"; readonly run: RunDetails } | Missing> {
@@ -137,7 +139,7 @@ type ItemsAnswer =
   | Missing;
 
 /** The items of one `for_each`, in their order. */
-export async function listItems(
+async function listItems(
   engine: Engine,
   { tenant, runId, step, after, limit }: ListItemsRequest,
 ): Promise<ItemsAnswer> {
@@ -167,7 +169,7 @@ type ListRunsRequest = {
   readonly workflow?: string;
 };
 
-export function listRuns(engine: Engine, request: ListRunsRequest) {
+function listRuns(engine: Engine, request: ListRunsRequest) {
   return ask(engine, "listRuns", request);
 }
 
@@ -178,13 +180,13 @@ type TimelineRequest = {
   readonly limit: number;
 };
 
-export async function readTimeline(engine: Engine, request: TimelineRequest) {
+async function readTimeline(engine: Engine, request: TimelineRequest) {
   const answer = await ask(engine, "readTimeline", request);
   return answer.kind === "not_found" ? ({ kind: "run_not_found" } as const) : answer;
 }
 
 /** Which run a start's key maps to. */
-export function lookUpKey(
+function lookUpKey(
   engine: Engine,
   { tenant, key }: { readonly tenant: TenantId; readonly key: string },
 ) {

@@ -24,6 +24,8 @@ import {
 } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 
+export const tenantFlows = { changeTenant, createTenant, getTenant, listTenants, streamsMax };
+
 type CreateTenantRequest = {
   readonly actor: string;
   readonly tenant: TenantId;
@@ -34,7 +36,7 @@ type CreateTenantRequest = {
  * The list of tenants is one document each, owned by the platform; the settings live in the tenant's own partition. They are
  * written first: a creation that dies half-way can be repeated, and never leaves a listed tenant without its limit.
  */
-export async function createTenant(
+async function createTenant(
   engine: Engine,
   { actor, tenant, settings }: CreateTenantRequest,
 ): Promise<{ readonly kind: "created" } | { readonly kind: "tenant_exists" } | Trouble> {
@@ -103,7 +105,7 @@ type ChangeTenantRequest = {
   readonly expectedVersion?: number | undefined;
 };
 
-export async function changeTenant(
+async function changeTenant(
   engine: Engine,
   { actor, tenant, changes, expectedVersion }: ChangeTenantRequest,
 ): Promise<SettingsAnswer | { readonly kind: "tenant_not_found" }> {
@@ -205,7 +207,7 @@ export function processQuotas(config: Config): Quotas {
  * How many streams of the tenant one process serves at once. Without an answer of the store the number for every tenant
  * holds: streams are counted here, not there.
  */
-export async function streamsMax(engine: Engine, { tenant }: { readonly tenant: TenantId }): Promise<number> {
+async function streamsMax(engine: Engine, { tenant }: { readonly tenant: TenantId }): Promise<number> {
   const settings = await settingsOf(engine, tenant);
   return quotaOf(settings ?? {}, processQuotas(engine.config), "streams");
 }

@@ -15,6 +15,8 @@ import { type Caller, credentialIn, type Trouble, type WriteTrouble, writeTroubl
 import type { Engine } from "../engine/engine.ts";
 import type { WorkflowDocument } from "./definitions.ts";
 
+export const workflowFlows = { getWorkflow, listWorkflows, removeWorkflow, saveWorkflow, validateWorkflow };
+
 /** What a definition is refused for before anything is stored. */
 type NotValid = Exclude<JudgeAnswer, { readonly kind: "valid" }>;
 
@@ -25,7 +27,7 @@ type SaveWorkflowAnswer =
   | WriteTrouble;
 
 /** The definition is stored once per content, and then the name that points to it, with a revision. */
-export async function saveWorkflow(
+async function saveWorkflow(
   engine: Engine,
   { caller, definition }: { readonly caller: Caller; readonly definition: SentDefinition },
 ): Promise<SaveWorkflowAnswer> {
@@ -76,7 +78,7 @@ type ValidateAnswer =
   | { readonly kind: "store_unavailable"; readonly cause: string };
 
 /** Reads a definition as `saveWorkflow` would, and stores nothing; warns of workflows that do not exist yet. */
-export async function validateWorkflow(
+async function validateWorkflow(
   engine: Engine,
   { tenant, definition }: { readonly tenant: TenantId; readonly definition: SentDefinition },
 ): Promise<ValidateAnswer> {
@@ -118,7 +120,7 @@ export type WorkflowInfo = {
   readonly definition: JsonValue;
 };
 
-export async function getWorkflow(
+async function getWorkflow(
   engine: Engine,
   { tenant, id }: { readonly tenant: TenantId; readonly id: string },
 ): Promise<
@@ -135,7 +137,7 @@ export async function getWorkflow(
   return { kind: "workflow", workflow: { id, revision, savedAtMs, definition: definition.value } };
 }
 
-export async function listWorkflows(
+async function listWorkflows(
   engine: Engine,
   { tenant, ...page }: { readonly tenant: TenantId; readonly after: string; readonly limit: number },
 ): Promise<{ readonly kind: "listed"; readonly workflows: readonly WorkflowInfo[] } | Trouble> {
@@ -151,7 +153,7 @@ export async function listWorkflows(
 }
 
 /** Runs that are pinned to its definition keep it. */
-export async function removeWorkflow(
+async function removeWorkflow(
   engine: Engine,
   { caller, id }: { readonly caller: Caller; readonly id: string },
 ): Promise<{ readonly kind: "removed" } | { readonly kind: "workflow_not_found" } | WriteTrouble> {

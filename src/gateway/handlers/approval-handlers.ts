@@ -4,7 +4,7 @@ import type { DutyRule } from "../../domain/api-key.ts";
 import type { Decision } from "../../domain/approval.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import { type Asked, callerOf, type Handlers, type Reply, type Service } from "../handler.ts";
-import { pageReply, readPage } from "../page.ts";
+import { pageReply, readPage } from "../http-reply.ts";
 import { approvalView } from "../views.ts";
 
 type ApprovalHandlers = Pick<Handlers, "listApprovals" | "approvalContext" | "approve" | "reject">;

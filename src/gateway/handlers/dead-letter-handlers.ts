@@ -1,13 +1,14 @@
 // Dead letters over HTTP: looking at them, retrying them, removing them.
+
 import type { z } from "zod";
-import type * as schemas from "../../api/dead-letter-schemas.ts";
+import type * as schemas from "../../api/dead-letter-routes.ts";
 import type { LetterDetails } from "../../control/dead-letters/inspect-dead-letter.ts";
 import type { Letter } from "../../domain/dead-letter.ts";
 import { formatTime, parseTime } from "../../domain/engine/rfc3339.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import { letterPath } from "../../domain/why/explanation.ts";
 import { type Asked, callerOf, type Handlers, type Reply, type Service } from "../handler.ts";
-import { pageReply, readPage } from "../page.ts";
+import { pageReply, readPage } from "../http-reply.ts";
 
 type DeadLetterHandlers = Pick<
   Handlers,

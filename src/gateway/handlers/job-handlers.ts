@@ -9,8 +9,8 @@ import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { JobOutcome } from "../../domain/inbox.ts";
 import { type ClaimToken, parseJobId } from "../../domain/job.ts";
 import { readTraceparent } from "../../domain/traceparent.ts";
-import { callerOf, type Handlers, type Service } from "../handler.ts";
-import { pageReply } from "../page.ts";
+import { callerOf, failureIn, type Handlers, type Service } from "../handler.ts";
+import { pageReply } from "../http-reply.ts";
 import { claimedJobView, jobView } from "../views.ts";
 
 type JobHandlers = Pick<
@@ -165,21 +165,11 @@ function outcomeOf({ status, retryable }: ResultItem): JobOutcome {
 const retryAfterMs = 1_000;
 
 function resultView(answer: ReportAnswer): Omit<ResultView, "job_id"> {
-  switch (answer.kind) {
-    case "accepted":
-    case "duplicate":
-      return { kind: answer.kind };
-    case "run_busy":
-      return { kind: "retry", because: "run_busy", retry_after_ms: Math.ceil(answer.retryAfterMs) };
-    case "unavailable":
-      return { kind: "retry", because: "store_unavailable", retry_after_ms: retryAfterMs };
-    case "unknown":
-      return { kind: "retry", because: "effect_unknown", retry_after_ms: retryAfterMs };
-    case "unauthenticated":
-      return { kind: "refused", because: "credential_revoked" };
-    case "stale_claim":
-    case "run_ended":
-    case "run_not_found":
-      return { kind: "refused", because: answer.kind };
-  }
+  const { kind } = answer;
+  if (kind === "accepted" || kind === "duplicate") return { kind };
+  if (kind === "run_busy")
+    return { kind: "retry", because: kind, retry_after_ms: Math.ceil(answer.retryAfterMs) };
+  if (kind === "unavailable" || kind === "unknown")
+    return { kind: "retry", because: failureIn(answer, "write").kind, retry_after_ms: retryAfterMs };
+  return { kind: "refused", because: kind === "unauthenticated" ? "credential_revoked" : kind };
 }

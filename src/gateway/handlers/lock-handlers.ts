@@ -1,6 +1,7 @@
 // Locks over HTTP: agents' own, and every lock for operators.
+
 import type { z } from "zod";
-import type * as schemas from "../../api/lock-schemas.ts";
+import type * as schemas from "../../api/lock-routes.ts";
 import { credentialIn } from "../../control/caller.ts";
 import type { AcquireLockAnswer } from "../../control/locks/acquire-public-lock.ts";
 import type { TenantLock } from "../../control/locks/public-locks.ts";
@@ -10,7 +11,7 @@ import type { Fence, LockToken } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { HeldLock } from "../../ports/lock-operations.ts";
 import { type Asked, callerOf, type Handlers, type Reply, type Service } from "../handler.ts";
-import { type PageQuery, pageReply, readPage } from "../page.ts";
+import { type PageQuery, pageReply, readPage } from "../http-reply.ts";
 
 type LockHandlers = Pick<
   Handlers,

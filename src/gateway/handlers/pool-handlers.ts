@@ -1,8 +1,8 @@
 // Pools and topics over HTTP.
-import { poolName } from "../../api/pool-schemas.ts";
+import { poolName } from "../../api/pool-routes.ts";
 import type { PoolChanges, PoolInfo, TopicInfo } from "../../control/pools/pools.ts";
 import { callerOf, type Failure, type Handlers } from "../handler.ts";
-import { pageReply } from "../page.ts";
+import { pageReply } from "../http-reply.ts";
 
 type PoolHandlers = Pick<
   Handlers,

@@ -1,6 +1,6 @@
 // Workflows over HTTP.
 import { callerOf, type Handlers } from "../handler.ts";
-import { lastOf, pageReply, readPage } from "../page.ts";
+import { lastOf, pageReply, readPage } from "../http-reply.ts";
 import { workflowView } from "../views.ts";
 
 type WorkflowHandlers = Pick<
