@@ -150,7 +150,7 @@ export function quotaOf<Name extends QuotaName>(
   return settings.quotas?.[name] ?? defaults[name];
 }
 
-/** How room is made, told to the caller; `lasting` has no end of its own that could be waited for. */
+/** How room is made, as the caller reads it; `lasting` has no end of its own that could be waited for. */
 const hints: { readonly [Name in QuotaName]: readonly [hint: string, lasting?: "lasting"] } = {
   api_keys: ["revoke keys that nobody uses", "lasting"],
   workflows: ["remove workflows that nobody starts", "lasting"],

@@ -77,7 +77,7 @@ const begin = "\uE000";
 const end = "\uE001";
 const marks = new RegExp(`${begin}(\\d+)${end}`, "g");
 
-function stepPlace(number: number): string {
+function stepPath(number: number): string {
   return `${begin}${number}${end}`;
 }
 
@@ -191,7 +191,7 @@ function createBuilder<RunInput>(): Builder<RunInput> {
   let steps = 0;
   function make(fields: Readonly<Record<string, unknown>>): Step<unknown> & { readonly topic?: string } {
     const made = {
-      output: reference(`${stepPlace(steps)}.output`),
+      output: reference(`${stepPath(steps)}.output`),
       ...(typeof fields.topic === "string" ? { topic: fields.topic } : {}),
     };
     asked.set(made, { number: steps, fields });

@@ -13,8 +13,8 @@ import { defaultLimits, type EngineLimits } from "../../src/domain/engine/draft.
 import { recordsFor } from "../../src/domain/engine/foresee.ts";
 import { parseOutsideKey } from "../../src/domain/engine/keys.ts";
 import {
-  type RunState,
-  readRunState,
+  type RunProgress,
+  readRunProgress,
   readStepRecord,
   type StepRecord,
   type StepStatus,
@@ -150,8 +150,8 @@ export class World {
     return body === undefined ? untouched : readStepRecord(body);
   }
 
-  get run(): RunState {
-    return readRunState(this.records.get("run") ?? "{}");
+  get run(): RunProgress {
+    return readRunProgress(this.records.get("run") ?? "{}");
   }
 
   /** Every step as a reader would see it. */

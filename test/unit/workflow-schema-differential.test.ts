@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { Problem } from "../../src/domain/workflow/compiled.ts";
-import { placeIn } from "../../src/domain/workflow/fields.ts";
+import { pathIn } from "../../src/domain/workflow/fields.ts";
 import { readSchema } from "../../src/domain/workflow/json-schema.ts";
 import { formats } from "../../src/domain/workflow/schema-scalars.ts";
 
@@ -361,10 +361,10 @@ function problemOf({ instancePath, keyword, params, message = "" }: ErrorObject)
     .split("/")
     .slice(1)
     .map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"))
-    .reduce((place, part) => (/^\d+$/.test(part) ? `${place}[${part}]` : placeIn(place, part)), "input");
-  if (keyword === "required") return { path: placeIn(path, params.missingProperty), message: "is required" };
+    .reduce((place, part) => (/^\d+$/.test(part) ? `${place}[${part}]` : pathIn(place, part)), "input");
+  if (keyword === "required") return { path: pathIn(path, params.missingProperty), message: "is required" };
   if (keyword === "additionalProperties")
-    return { path: placeIn(path, params.additionalProperty), message: "is not allowed here" };
+    return { path: pathIn(path, params.additionalProperty), message: "is not allowed here" };
   if (keyword === "enum") return { path, message: `must be one of ${JSON.stringify(params.allowedValues)}` };
   if (keyword === "const") return { path, message: `must be ${JSON.stringify(params.allowedValue)}` };
   return { path, message };

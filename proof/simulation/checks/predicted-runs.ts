@@ -1,5 +1,10 @@
 // Workflows over the whole language whose end is known beforehand: what their workers answer, and how their runs must end.
-import { readRunState, readStepRecord, shownStatus, untouched } from "../../../src/domain/engine/records.ts";
+import {
+  readRunProgress,
+  readStepRecord,
+  shownStatus,
+  untouched,
+} from "../../../src/domain/engine/records.ts";
 import type { JsonValue } from "../../../src/domain/fingerprint.ts";
 import { parseJobId } from "../../../src/domain/job.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
@@ -154,7 +159,7 @@ export class PredictedRuns {
     const { tenant, runId, status } = run;
     mustHold(isTerminal(status), "INV-3", () => `${runId} is ${status}`);
     const scope = `${tenant}/${runId}`;
-    const state = readRunState(this.#records.get("runRecord", scope, "run")?.body ?? "{}");
+    const state = readRunProgress(this.#records.get("runRecord", scope, "run")?.body ?? "{}");
     const seen: Record<string, string> = {};
     for (const [id, { allowed }] of picture.steps) {
       const body = this.#records.get("runRecord", scope, `step/${id}`)?.body;

@@ -30,7 +30,7 @@ export type Delivery<Kind extends NewEntry["kind"] = NewEntry["kind"]> =
   /** Durable: it was applied, or its owner applies it. With a decision comes the approval. */
   { readonly kind: "accepted"; readonly approval?: Approval } | DeliveryRefused<Kind> | Trouble;
 
-/** Strategy `handoff`: whoever finds the run busy is finished, its owner will do it. */
+/** Strategy `handoff`: when the run is busy, the entry is appended to its inbox and the run's owner applies it. */
 export async function deliverEntry<Kind extends NewEntry["kind"]>(
   engine: Engine,
   request: DeliveryRequest<Kind>,

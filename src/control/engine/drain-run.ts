@@ -107,13 +107,13 @@ async function commitAll(engine: Engine, work: Work, owned: OwnedRun): Promise<v
   let entries = owned.entries;
   let startedMs = clock.monotonicMs();
   for (let rounds = 1; entries.length > 0; rounds += 1) {
-    const decided = await decide(engine, work, run, entries);
+    const decided = await decideEntries(engine, work, run, entries);
     if (decided === undefined) return;
     const next = await commitOne(engine, work.lease, run, decided);
     if (next === undefined) return;
     const paused = work.pause(decided.work);
     if (paused !== undefined) await paused;
-    // Decided again with what the store has just told: the step that wanted another run fails.
+    // Decided again with what the store has just answered: the step that wanted another run fails.
     if (next === "tree_full") run.records.set(treeFullKey, "full");
     else {
       entries = next;
@@ -129,7 +129,7 @@ async function commitAll(engine: Engine, work: Work, owned: OwnedRun): Promise<v
 type Decided = Extract<Applied, { kind: "applied" }>;
 
 /** Loads what the engine asks for until it decides; an entry that makes it throw is set aside at once. */
-async function decide(
+async function decideEntries(
   engine: Engine,
   { compiled, pause }: Work,
   run: CachedRun,

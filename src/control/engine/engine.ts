@@ -200,7 +200,7 @@ function createStoreTime(clock: Clock): StoreTime {
 
 /** Work that goes on after its caller has been answered: counted, so that a stop can wait for it. */
 type Background = {
-  /** A failure is logged: nobody is left to tell. */
+  /** A failure is logged: no caller waits for it any more. */
   run(what: string, work: () => Promise<unknown>): void;
   /** Resolves when nothing is under way. */
   idle(): Promise<void>;
@@ -272,7 +272,7 @@ export function createAlarms(clock: Clock, ring: (target: AlarmTarget) => void):
   };
 }
 
-/** A process that puts jobs up must know, also if it is another one that asks the check. */
+/** A process that enqueues jobs must know this, even if another process asks the check. */
 export function holdsHighRisk(config: Config): boolean {
   const hold = config["dispatch.hold"];
   return hold === "high" || (hold === "auto" && config["dispatch.checkUrl"] !== "");

@@ -5,7 +5,7 @@ import type { Clock } from "../../ports/ports.ts";
 import type { Answer, OperationName, OutcomeOf, RequestOf } from "../../ports/store.ts";
 
 export type Wakes = {
-  /** A hint: what is not told here is found by polling, and what is told twice costs one read. */
+  /** A hint: a change that is missed here is found by polling, and one that is announced twice costs one read. */
   changed(tenant: TenantId): void;
   /** Calls back at every change until the returned function is called. */
   watch(tenant: TenantId, callback: () => void): () => void;

@@ -53,7 +53,7 @@ export type Offers = {
   waiting(tenant: TenantId, topic: string): readonly Offer[];
   /** Every worker that waits at this moment. */
   all(): readonly Offer[];
-  /** Pairs of remembered jobs and open offers, places taken: whoever asks must claim them. */
+  /** Pairs of remembered jobs and open offers, with their places promised: the caller must claim them. */
   match(tenant: TenantId, topics: readonly string[]): readonly Match[];
 };
 

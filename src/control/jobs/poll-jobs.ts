@@ -118,7 +118,7 @@ function openPoll(engine: Engine, request: PollRequest) {
     offer,
     jobs,
     isDraining: () => draining,
-    /** In the background: a claim is refused anyway, but without jobs nobody would be told that the pool drains. */
+    /** In the background: a claim is refused anyway, but without jobs the worker would not learn that the pool drains. */
     async learnLimits() {
       const settings = await settingsOf(engine, caller.tenant);
       if (settings !== undefined && poolLimits(settings, offer.pool)?.draining === true) drain();

@@ -139,7 +139,7 @@ async function askUnderLock(dispatch: Dispatch, named: Named, lease: Lease): Pro
 
 type Question = { readonly job: Job; readonly named: Named; readonly lease: Lease };
 
-/** Throws when the lease is over. That a job is held for the same reason as before is told to nobody. */
+/** Throws when the lease is over. That a job is held for the same reason as before is not announced. */
 async function bring(
   { engine }: Dispatch,
   { job, named, lease }: Question,

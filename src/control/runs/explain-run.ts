@@ -2,7 +2,7 @@
 
 import { errorOf, readLetter } from "../../domain/dead-letter.ts";
 import { runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
-import { type RunState, readError, readRunState, readStepRecord } from "../../domain/engine/records.ts";
+import { type RunProgress, readError, readRunProgress, readStepRecord } from "../../domain/engine/records.ts";
 import { defaultPool, hasLimits } from "../../domain/job.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -32,7 +32,7 @@ type WhyAnswer =
 export type SeenRun = {
   readonly tenant: TenantId;
   readonly header: RunHeader;
-  readonly run: RunState | undefined;
+  readonly run: RunProgress | undefined;
   readonly nowMs: number;
 };
 
@@ -46,7 +46,7 @@ export async function explainRun(
   if (answer.kind !== "run") return { kind: answer.kind, cause: answer.cause };
   const { header, records, storeTimeMs: nowMs } = answer;
   const body = records[0]?.body;
-  const seen = { tenant, header, run: body === undefined ? undefined : readRunState(body), nowMs };
+  const seen = { tenant, header, run: body === undefined ? undefined : readRunProgress(body), nowMs };
   const explanation = isTerminal(header.status)
     ? await explainEnded(engine, seen)
     : await explainLive(engine, seen);

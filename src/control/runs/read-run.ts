@@ -1,7 +1,7 @@
 // Reads a run for people: its steps without the items of its lists, which are read page by page.
 import { payloadsPerRound, readingUnits } from "../../domain/engine/draft.ts";
 import { inputRecordKey, itemId, runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
-import { readRunState, readStepRecord } from "../../domain/engine/records.ts";
+import { readRunProgress, readStepRecord } from "../../domain/engine/records.ts";
 import { digestOf } from "../../domain/reservation.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -62,7 +62,7 @@ const smallMax = 32;
 /** A list of ten thousand items, or a loop of as many turns, has as many records and more: nobody wants them all at once. */
 function isSmall({ header, records }: LoadedRun, definition: CompiledDefinition | undefined): boolean {
   const [run] = records;
-  const hasItems = run !== undefined && readRunState(run.body).items !== undefined;
+  const hasItems = run !== undefined && readRunProgress(run.body).items !== undefined;
   return !hasItems && header.version <= smallMax && (definition?.steps.size ?? 0) <= smallMax;
 }
 

@@ -8,7 +8,7 @@ import {
   type SentDefinition,
   type Verdict,
 } from "../../domain/workflow/judge.ts";
-import type { PlacedProblem } from "../../domain/workflow/yaml-text.ts";
+import type { LocatedProblem } from "../../domain/workflow/yaml-text.ts";
 import type { DefinitionJudge, JudgeAnswer, Random } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
 import { type Caller, credentialIn, type Trouble, type WriteTrouble, writeTroubleOf } from "../caller.ts";
@@ -71,7 +71,7 @@ type ValidateAnswer =
       /** Of the definition as it would be stored; absent when it has no id yet. */
       readonly hash?: string;
       /** What would fail only when a run gets there. */
-      readonly warnings: readonly PlacedProblem[];
+      readonly warnings: readonly LocatedProblem[];
     }
   | NotValid
   /** Nothing was changed, whatever is not known. */
@@ -97,7 +97,7 @@ async function missingWorkflows(
   engine: Engine,
   tenant: TenantId,
   named: (Verdict & { readonly kind: "valid" })["runs"],
-): Promise<{ readonly kind: "warnings"; readonly problems: readonly PlacedProblem[] } | Trouble> {
+): Promise<{ readonly kind: "warnings"; readonly problems: readonly LocatedProblem[] } | Trouble> {
   const missing = new Set<string>();
   for (const workflow of [...new Set(named.map((one) => one.workflow))].slice(0, lookedUpMax)) {
     const answer = await ask(engine, "getDocument", { tenant, collection: "workflow", id: workflow });

@@ -15,7 +15,7 @@ import {
   putPayload,
   putStep,
   stepOf,
-  stepToTell,
+  stepToNotify,
 } from "./draft.ts";
 import { missToBegin, missToSkip } from "./foresee.ts";
 import {
@@ -54,7 +54,7 @@ type Workers = {
 
 const workers: Workers = {
   roots: beginRoots,
-  tell: tellDependents,
+  tell: notifyDependents,
   handle: beginHandler,
   freeze,
   spread,
@@ -86,7 +86,7 @@ export function concludeIfDone(draft: Draft): void {
   conclude(draft, status);
 }
 
-/** Steps that never began are counted with the end, not rewritten: `shownStatus` tells what they are shown as. */
+/** Steps that never began are counted with the end, not rewritten: `shownStatus` says what they are shown as. */
 export function conclude(draft: Draft, status: TerminalStatus): void {
   const { run, compiled } = draft;
   const begun = Object.values(run.counts).reduce((sum, count) => sum + count, 0);
@@ -125,7 +125,7 @@ function beginChild(draft: Draft, { step: id, fresh }: WorkItem & { readonly kin
     });
 }
 
-function tellDependents(draft: Draft, item: WorkItem & { readonly kind: "tell" }): void {
+function notifyDependents(draft: Draft, item: WorkItem & { readonly kind: "tell" }): void {
   const step = draft.compiled.steps.get(item.step);
   const dependents = step?.dependents ?? [];
   const passed = step === undefined ? [] : passedBy(draft, step);
@@ -136,7 +136,7 @@ function tellDependents(draft: Draft, item: WorkItem & { readonly kind: "tell" }
       return;
     }
     const id = dependents[index] as string;
-    tell(draft, id, passed.includes(id) ? "not_taken" : item.outcome);
+    notifyDependent(draft, id, passed.includes(id) ? "not_taken" : item.outcome);
   }
 }
 
@@ -147,11 +147,11 @@ function passedBy(draft: Draft, step: CompiledStep): readonly string[] | undefin
   return record === undefined ? undefined : step.dependents.filter((id) => passesOver(step, record, id));
 }
 
-function tell(draft: Draft, id: string, outcome: Settled | "not_taken"): void {
+function notifyDependent(draft: Draft, id: string, outcome: Settled | "not_taken"): void {
   const step = draft.compiled.steps.get(id);
   // A handler begins when the step it is for fails, whatever it depends on.
   if (step === undefined || step.handlesErrors) return;
-  const record = stepToTell(draft, step);
+  const record = stepToNotify(draft, step);
   if (record === undefined) {
     if (outcome !== "met") missToSkip(draft, step);
     return;

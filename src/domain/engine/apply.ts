@@ -13,13 +13,13 @@ import {
   defaultLimits,
   type EngineLimits,
   isFull,
-  newRunState,
+  newRunProgress,
   openDraft,
   toChange,
 } from "./draft.ts";
 import { recordsFor } from "./foresee.ts";
 import { factsRecordKey, inputRecordKey, runRecordKey } from "./keys.ts";
-import { type RunFacts, type RunState, readRunState } from "./records.ts";
+import { type RunFacts, type RunProgress, readRunProgress } from "./records.ts";
 
 /** A run as its owner knows it. A record mapped to undefined is known to be absent; a missing one was not loaded. */
 export type RunView = {
@@ -92,7 +92,7 @@ export function apply(
     loaded: view.records,
     age: "known",
     limits,
-    run: runStateOf(body, entries[0], nowMs),
+    run: progressOf(body, entries[0], nowMs),
   });
   const fates = applyAll(draft, entries);
   const work = limits.workMax - draft.work.left;
@@ -109,13 +109,13 @@ export function apply(
 }
 
 /** Only a run that is about to be given up may go on without a state that nobody can read. */
-function runStateOf(body: string | undefined, head: InboxEntry | undefined, nowMs: number): RunState {
-  if (body === undefined) return newRunState(0);
+function progressOf(body: string | undefined, head: InboxEntry | undefined, nowMs: number): RunProgress {
+  if (body === undefined) return newRunProgress(0);
   try {
-    return readRunState(body);
+    return readRunProgress(body);
   } catch (error) {
     if (head?.kind !== "poisoned") throw error;
-    return newRunState(nowMs);
+    return newRunProgress(nowMs);
   }
 }
 
@@ -212,7 +212,7 @@ export function firstCommit(
     loaded: new Map(first.map(({ key, body }) => [key, body])),
     age: "new",
     limits: { ...limits, stepsMax: startStepsMax },
-    run: newRunState(facts.nowMs),
+    run: newRunProgress(facts.nowMs),
   });
   if (facts.traceparent !== undefined) draft.run.traceparent = facts.traceparent;
   beginRun(draft, facts.nowMs);

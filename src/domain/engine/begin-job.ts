@@ -34,7 +34,7 @@ export function beginJob(draft: Draft, beginning: Beginning): void {
   enqueueJob(draft, { step, record: record.attempt === 0 ? record : { ...record, inputKey } });
 }
 
-/** Puts up the job of the next attempt. */
+/** Enqueues the job of the next attempt. */
 export function enqueueJob(draft: Draft, { step, record }: StepInHand): void {
   const name = { step: step.id, attempt: record.attempt + 1 };
   const job: JobSpec = {
@@ -56,7 +56,7 @@ export function enqueueJob(draft: Draft, { step, record }: StepInHand): void {
   draft.events.push({ type: "step_dispatched", ...name });
 }
 
-/** What the control plane itself writes to its log is no risk, and may be the one line that tells of a denied step. */
+/** What the control plane itself writes to its log is no risk, and may be the only line that mentions a denied step. */
 function isHeld({ limits, compiled }: Draft, topic: string): boolean {
   return limits.holdsHighRisk === true && compiled.risk === "high" && topic !== notifyTopic;
 }

@@ -16,7 +16,7 @@ export function notPossible(detail: string): RerunNotPossible {
   return { kind: "rerun_not_possible", detail };
 }
 
-/** Decides what a rerun keeps. `recordOf` tells the step records of the earlier run. */
+/** Decides what a rerun keeps. `recordOf` gives the step records of the earlier run. */
 export function planRerun(
   compiled: CompiledDefinition,
   recordOf: (id: string) => StepRecord | undefined,
@@ -125,7 +125,7 @@ function sourceOf(draft: Draft): Source | undefined {
   return { of: rerun.of, kept: plan.kind === "plan" ? plan.kept : undefined, recordOf };
 }
 
-/** Begins what nothing stands before any more, and tells the others how much does. */
+/** Begins what nothing stands before any more, and notes for the others how much does. */
 export function resumeSteps(draft: Draft, item: WorkItem & { readonly kind: "resume" }): void {
   const steps = [...draft.compiled.steps.values()];
   for (let index = item.from; index < steps.length; index += 1) {
@@ -138,7 +138,7 @@ export function resumeSteps(draft: Draft, item: WorkItem & { readonly kind: "res
   }
 }
 
-/** Only what was taken over counts: what has just begun may have ended too, and tells its dependents itself. */
+/** Only what was taken over counts: what has just begun may have ended too, and notifies its dependents itself. */
 function resumeStep(draft: Draft, step: CompiledStep): void {
   const record = stepOf(draft, step.id);
   const before = step.dependsOn.map((id) => stepOf(draft, id));

@@ -7,7 +7,7 @@ import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { parseItem, parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
 import {
-  type RunState,
+  type RunProgress,
   readStepRecord,
   type StepRecord,
   type StepStatus,
@@ -71,7 +71,7 @@ export type Draft = {
   /** `new`: the run has no records but those in `loaded`. */
   readonly age: "new" | "known";
   readonly limits: EngineLimits;
-  readonly run: RunState;
+  readonly run: RunProgress;
   /** Every step record seen or written so far. */
   readonly steps: Map<string, StepRecord>;
   readonly touched: Set<string>;
@@ -141,7 +141,7 @@ export function openDraft(basis: DraftBasis): Draft {
   };
 }
 
-export function newRunState(startedAtMs: number): RunState {
+export function newRunProgress(startedAtMs: number): RunProgress {
   return { counts: {}, startedAtMs };
 }
 
@@ -175,11 +175,11 @@ export function stepOf(draft: Draft, id: string): StepRecord | undefined {
  * The state of a step that one of its dependencies is about to change. With a single dependency nothing can have changed it
  * before, so its record is known to be absent: a chain never loads its next step.
  */
-export function stepToTell(draft: Draft, step: CompiledStep): StepRecord | undefined {
-  return isToldOnce(step) ? (draft.steps.get(step.id) ?? untouched) : stepOf(draft, step.id);
+export function stepToNotify(draft: Draft, step: CompiledStep): StepRecord | undefined {
+  return isNotifiedOnce(step) ? (draft.steps.get(step.id) ?? untouched) : stepOf(draft, step.id);
 }
 
-export function isToldOnce(step: CompiledStep): boolean {
+export function isNotifiedOnce(step: CompiledStep): boolean {
   return step.dependsOn.length <= 1 && !step.handlesErrors && !step.repeats;
 }
 
@@ -194,12 +194,12 @@ export function putStep(draft: Draft, id: string, record: StepRecord): void {
   draft.moves += 1;
 }
 
-function count({ counts }: RunState, before: StepStatus, after: StepStatus): void {
+function count({ counts }: RunProgress, before: StepStatus, after: StepStatus): void {
   if (before !== "pending") counts[before] = (counts[before] ?? 0) - 1;
   if (after !== "pending") counts[after] = (counts[after] ?? 0) + 1;
 }
 
-function countItem(run: RunState, before: StepStatus, after: StepStatus): void {
+function countItem(run: RunProgress, before: StepStatus, after: StepStatus): void {
   const items = run.items ?? { running: 0, waiting: 0 };
   run.items = items;
   if (before === "running" || before === "waiting") items[before] -= 1;

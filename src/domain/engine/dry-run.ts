@@ -84,8 +84,8 @@ type Play = {
 };
 
 /**
- * Jobs succeed with the outputs given, approvals are granted, time passes at once, and nothing leaves this function. Whoever
- * drives it lets others go first where it yields.
+ * Jobs succeed with the outputs given, approvals are granted, time passes at once, and nothing leaves this function. The
+ * caller lets other work go first where it yields.
  */
 export function* playDryRun(
   compiled: CompiledDefinition,

@@ -2,7 +2,7 @@
 import type { InboxEntry } from "../inbox.ts";
 import { parseJobId } from "../job.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
-import { type Draft, isToldOnce } from "./draft.ts";
+import { type Draft, isNotifiedOnce } from "./draft.ts";
 import {
   factsRecordKey,
   foreignKey,
@@ -188,7 +188,7 @@ function walk(guess: Guess, first: readonly CompiledStep[], mode: "begins" | "sk
   const seen = new Set(first);
   for (const step of seen) {
     if (seen.size > foreseenStepsMax + first.length || guess.readsLeft <= 0) return;
-    if (!isToldOnce(step)) guess.keys.add(stepRecordKey(step.id));
+    if (!isNotifiedOnce(step)) guess.keys.add(stepRecordKey(step.id));
     if (mode === "begins") addReads(guess, step);
     const passesAtOnce = mode === "skipped" || mayEndAtOnce(step);
     const children = step.parallel?.steps ?? (step.loop === undefined ? [] : [step.loop.body]);

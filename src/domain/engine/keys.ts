@@ -10,7 +10,7 @@ export type AttemptName = { readonly step: string; readonly attempt: number };
 
 /** The run's input, as JSON. */
 export const inputRecordKey = "input";
-/** The engine's own state of the run: `RunState`. */
+/** The engine's own state of the run: `RunProgress`. */
 export const runRecordKey = "run";
 /** What was known at the admission: `RunFacts`. */
 export const factsRecordKey = "facts";

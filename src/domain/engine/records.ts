@@ -102,7 +102,7 @@ export const untouched: StepRecord = { status: "pending", attempt: 0 };
 export type WorkItem =
   /** Begin the steps without dependencies, from this position on. */
   | { readonly kind: "roots"; readonly from: number }
-  /** Tell the dependents of an ended step, from this position on. */
+  /** Notify the dependents of an ended step, from this position on. */
   | { readonly kind: "tell"; readonly step: string; readonly from: number; readonly outcome: Settled }
   | { readonly kind: "handle"; readonly step: string; readonly failure: Failure }
   /** Write down the items of a `for_each`, from this chunk on. */
@@ -113,7 +113,7 @@ export type WorkItem =
   | { readonly kind: "begin"; readonly step: string; readonly fresh: boolean }
   /** Begin the next iteration of a loop, or end it. */
   | { readonly kind: "iterate"; readonly step: string }
-  /** A child has ended; its controller hears of it. */
+  /** A child has ended; its controller is notified. */
   | { readonly kind: "hear"; readonly step: string; readonly child: string; readonly outcome: ChildOutcome }
   /** Put the outputs of all children together, from this one on; `text` is what there is so far. */
   | { readonly kind: "collect"; readonly step: string; readonly from: number; readonly text: string }
@@ -138,7 +138,7 @@ export type CallOff = {
 };
 
 /** `run`. Counts leave out what is pending; `running` and `waiting` are the open steps. */
-export type RunState = {
+export type RunProgress = {
   counts: Partial<Record<StepStatus, number>>;
   /** Open items of all `for_each` steps, which `counts` leaves out. */
   items?: { running: number; waiting: number };
@@ -183,7 +183,7 @@ export type Outcome =
   | { readonly error: JsonValue }
   | { readonly handed_back_by?: string };
 
-export const readRunState = (body: string): RunState => JSON.parse(body) as RunState;
+export const readRunProgress = (body: string): RunProgress => JSON.parse(body) as RunProgress;
 export const readStepRecord = (body: string): StepRecord => JSON.parse(body) as StepRecord;
 export const readFacts = (body: string): RunFacts => JSON.parse(body) as RunFacts;
 
@@ -221,7 +221,7 @@ export function isOpen(record: StepRecord): boolean {
   return record.status === "running" || record.status === "waiting";
 }
 
-export function openCount(run: RunState): number {
+export function openCount(run: RunProgress): number {
   return (run.counts.running ?? 0) + (run.counts.waiting ?? 0);
 }
 
@@ -230,7 +230,7 @@ export function hasFailed(status: StepStatus): status is FailedStatus {
 }
 
 /** A run is `waiting` when all that is open waits: for an approval, a delay, a retry or another run. */
-export function statusOfRun(run: RunState): RunStatus {
+export function statusOfRun(run: RunProgress): RunStatus {
   if (run.ended !== undefined) return run.ended;
   if (run.startedAtMs === 0) return "pending";
   const running = (run.counts.running ?? 0) + (run.items?.running ?? 0);
@@ -239,7 +239,7 @@ export function statusOfRun(run: RunState): RunStatus {
 }
 
 /** What an unfinished step of an ended run is shown as: its record is not rewritten, which keeps the end of a run cheap. */
-export function shownStatus(record: StepRecord, run: RunState | undefined): StepStatus {
+export function shownStatus(record: StepRecord, run: RunProgress | undefined): StepStatus {
   if (record.status !== "pending" || run?.ended === undefined) return record.status;
   return run.callOff === undefined ? "skipped" : "cancelled";
 }

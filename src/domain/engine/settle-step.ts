@@ -35,8 +35,8 @@ export function succeed(draft: Draft, { step, record }: StepInHand, outputKey?: 
     ...(outputKey === undefined ? {} : { outputKey }),
   });
   draft.events.push({ type: "step_completed", step: step.id, attempt: record.attempt });
-  tellDependents(draft, step, "met");
-  tellController(draft, step, "met");
+  notifyDependents(draft, step, "met");
+  notifyController(draft, step, "met");
 }
 
 export type FailureCause = { readonly error: StepError } | { readonly errorKey: string };
@@ -64,8 +64,8 @@ export function fail(
     attempt: record.attempt,
     ...("error" in cause ? { code: cause.error.code } : {}),
   });
-  tellDependents(draft, step, "broken");
-  tellController(draft, step, status);
+  notifyDependents(draft, step, "broken");
+  notifyController(draft, step, status);
   const failure: Failure = { step: step.id, status };
   if (step.onError !== undefined) draft.queue.push({ kind: "handle", step: step.onError, failure });
   else countFailure(draft, failure);
@@ -90,8 +90,8 @@ export function skip(draft: Draft, { step, record }: StepInHand, because: keyof 
   });
   const { type, outcome } = skips[because];
   draft.events.push({ type, step: step.id });
-  tellDependents(draft, step, outcome);
-  tellController(draft, step, "met");
+  notifyDependents(draft, step, outcome);
+  notifyController(draft, step, "met");
   // A handler whose condition is false has not handled anything.
   if (record.handles !== undefined) countFailure(draft, record.handles);
 }
@@ -183,11 +183,11 @@ export function lasting(record: StepRecord): StepRecord {
   return rest;
 }
 
-function tellController(draft: Draft, { id, controller }: CompiledStep, outcome: ChildOutcome): void {
+function notifyController(draft: Draft, { id, controller }: CompiledStep, outcome: ChildOutcome): void {
   if (controller !== undefined) draft.queue.push({ kind: "hear", step: controller, child: id, outcome });
 }
 
-function tellDependents(draft: Draft, step: CompiledStep, outcome: Settled): void {
+function notifyDependents(draft: Draft, step: CompiledStep, outcome: Settled): void {
   if (step.dependents.length > 0) draft.queue.push({ kind: "tell", step: step.id, from: 0, outcome });
 }
 

@@ -12,7 +12,7 @@ import {
   type FailedStatus,
   hasFailed,
   isOpen,
-  type RunState,
+  type RunProgress,
   type StepRecord,
   type WorkItem,
   writeOutput,
@@ -197,7 +197,7 @@ function valueAt(value: JsonValue, path: readonly string[]): JsonValue | undefin
 }
 
 /** A run that has ended goes on: what its end had counted is taken back. */
-export function reopen(run: RunState): void {
+export function reopen(run: RunProgress): void {
   const left = run.callOff === undefined ? "skipped" : "cancelled";
   if (run.unbegun !== undefined) run.counts[left] = (run.counts[left] ?? 0) - run.unbegun;
   delete run.unbegun;

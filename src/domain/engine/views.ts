@@ -6,10 +6,10 @@ import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { inputRecordKey, runRecordKey, stepNamed, stepRecordKey } from "./keys.ts";
 import {
   openCount,
-  type RunState,
+  type RunProgress,
   readError,
   readOutput,
-  readRunState,
+  readRunProgress,
   readStepRecord,
   type StepRecord,
   shownStatus,
@@ -94,7 +94,7 @@ export function describeRun(
 ): RunDescription {
   const bodies = new Map(records.map(({ key, body }) => [key, body]));
   const runBody = bodies.get(runRecordKey);
-  const run = runBody === undefined ? undefined : readRunState(runBody);
+  const run = runBody === undefined ? undefined : readRunProgress(runBody);
   const input = bodies.get(inputRecordKey);
   const steps: Record<string, StepDescription> = {};
   for (const step of compiled.steps.values()) {
@@ -139,7 +139,7 @@ export function describeHeader(header: RunHeader) {
 
 type Sources = {
   readonly runId: RunId;
-  readonly run: RunState | undefined;
+  readonly run: RunProgress | undefined;
   readonly bodies: ReadonlyMap<string, string>;
 };
 
@@ -204,7 +204,7 @@ export function describer(
 ): (id: string) => StepDescription | undefined {
   const bodies = new Map(records.map(({ key, body }) => [key, body]));
   const runBody = bodies.get(runRecordKey);
-  const run = runBody === undefined ? undefined : readRunState(runBody);
+  const run = runBody === undefined ? undefined : readRunProgress(runBody);
   return (id) => {
     const step = stepNamed(compiled, id);
     return step === undefined ? undefined : describeStep({ runId, run, bodies }, step);
@@ -228,7 +228,7 @@ function describeError({ bodies }: Sources, record: StepRecord): ErrorDescriptio
 }
 
 function describeFailure(
-  run: RunState,
+  run: RunProgress,
   steps: Readonly<Record<string, StepDescription>>,
 ): RunDescription["error"] {
   if (run.error !== undefined) return { status: "failed", ...run.error };

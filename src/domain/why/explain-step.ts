@@ -86,7 +86,7 @@ function explainTimer({ nowMs }: LiveRunFacts, step: StepFacts, timer: TimerItem
     failures: record.failures ?? 0,
     ...(lastError === undefined ? {} : { last_error: lastError }),
     what_to_do: isDue
-      ? "Nothing: it is due, and the run is told of it within a second."
+      ? "Nothing: it is due, and the run is notified of it within a second."
       : timer === "retry"
         ? "Nothing: the next attempt follows then. If it cannot succeed, cancel the run and mend the cause."
         : "Nothing: the step goes on then.",
@@ -171,7 +171,7 @@ function runningItem({ nowMs }: LiveRunFacts, job: Job): RunningItem {
     what_to_do:
       leaseMsLeft > 0
         ? `Wait, or look at worker ${claim?.worker}: if it falls silent, the next attempt follows when its lease is over.`
-        : `Nothing: worker ${claim?.worker} fell silent, and the sweep puts up the next attempt within a second.`,
+        : `Nothing: worker ${claim?.worker} fell silent, and the sweep enqueues the next attempt within a second.`,
   };
 }
 

@@ -1,7 +1,7 @@
 // What is known of a run when somebody asks why it does not move, and what it waits for, as the API says it.
 
 import type { Approval } from "../approval.ts";
-import type { RunState, StepError, StepRecord } from "../engine/records.ts";
+import type { RunProgress, StepError, StepRecord } from "../engine/records.ts";
 import { formatTime } from "../engine/rfc3339.ts";
 import type { Job, JobId, Qualities } from "../job.ts";
 import type { RunHeader, RunId } from "../run.ts";
@@ -285,7 +285,7 @@ type Everything = {
   /** The store's. */
   readonly nowMs: number;
   /** Absent before the run was started, or when its record cannot be read. */
-  readonly run?: RunState;
+  readonly run?: RunProgress;
   readonly slots: Part<SlotFacts>;
   /** Parts of the picture that the store did not answer, in words. */
   readonly unanswered: readonly string[];
@@ -296,9 +296,9 @@ export type LiveRunFacts = Everything & {
   /** Those looked at: at most a few dozen of the open ones. */
   readonly steps: readonly StepFacts[];
   readonly workers: readonly WorkerFacts[];
-  /** Absent when the tenant has no limits on running jobs, or the store did not tell. */
+  /** Absent when the tenant has no limits on running jobs, or the store did not say. */
   readonly places?: PlaceFacts;
-  /** Where workers are told from: what other processes see is not known here. */
+  /** Which process lists the workers: what other processes see is not known here. */
   readonly instance: string;
 };
 

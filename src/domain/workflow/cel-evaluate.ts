@@ -22,9 +22,9 @@ import {
   comprehensions,
   nameWritten,
   nodeCount,
-  type PlaceName,
-  placeNames,
   refuse,
+  type ScopeName,
+  scopeNames,
   textWritten,
 } from "./cel-references.ts";
 import type { Scope } from "./compiled.ts";
@@ -139,13 +139,13 @@ function variable(node: ASTNode & { op: "id" }, names: Names): PathCode {
   if (depth !== -1) return (frame) => frame.variables[depth];
   const root = roots.find((name) => name === written);
   if (root !== undefined) return (frame) => frame.scope[root];
-  const placeName = placeNames.find((name) => name === written);
+  const placeName = scopeNames.find((name) => name === written);
   if (placeName !== undefined) return placeVariable(placeName);
   return refuse(`"${written}" is unknown: expressions read input, ctx and steps`, node);
 }
 
 /** Where it has no value, reading it is a failure and not an absent value: has() would turn it into a silent no. */
-function placeVariable(name: PlaceName): PathCode {
+function placeVariable(name: ScopeName): PathCode {
   const unknown = new Failure("wrong", `${name} is not known here`);
   return ({ scope }) => {
     const value = scope[name];

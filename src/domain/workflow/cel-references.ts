@@ -2,14 +2,14 @@
 import type { ASTNode } from "@marcbachmann/cel-js";
 
 /** Known only where somebody gives them a value. */
-export const placeNames = ["item", "index", "loop", "child"] as const;
-export type PlaceName = (typeof placeNames)[number];
+export const scopeNames = ["item", "index", "loop", "child"] as const;
+export type ScopeName = (typeof scopeNames)[number];
 
 export type Reference =
   | { readonly kind: "step"; readonly step: string }
   /** A place in `ctx`, as far as it is written out: some step's `output_path` may fill it. */
   | { readonly kind: "context"; readonly path: readonly string[] }
-  | { readonly kind: "name"; readonly name: PlaceName }
+  | { readonly kind: "name"; readonly name: ScopeName }
   /** A step of the child run. */
   | { readonly kind: "child_step"; readonly step: string };
 
@@ -46,7 +46,7 @@ function ownReferences(path: CelPath, node: ASTNode): Reference[] {
     key.kind === "name" ? [key.name] : [],
   );
   if (path.root === "steps" || path.root === "ctx") return [stepReference(path.root, written, node)];
-  const name = placeNames.find((known) => known === path.root);
+  const name = scopeNames.find((known) => known === path.root);
   if (name === undefined) return [];
   return [{ kind: "name", name }, ...membersOf(name, written, { path, node })];
 }
@@ -71,7 +71,7 @@ const childMembers = ["run_id", "status", "output", "steps"];
 
 /** What a loop or a child has is fixed: another member could only be a slip. */
 function membersOf(
-  name: PlaceName,
+  name: ScopeName,
   [first, second]: readonly string[],
   { path, node }: { readonly path: CelPath; readonly node: ASTNode },
 ): Reference[] {

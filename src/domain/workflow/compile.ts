@@ -4,11 +4,11 @@ import type { JsonValue } from "../fingerprint.ts";
 import { atOnce, type Sliced } from "../slices.ts";
 import type { CompiledDefinition, CompiledStep, Expression } from "./compiled.ts";
 import { type Definition, inputSchemaPlace, schemasOf } from "./definition.ts";
-import { readSchema, type SchemaCheck, type SchemaPlace } from "./json-schema.ts";
+import { readSchema, type SchemaCheck, type SchemaUse } from "./json-schema.ts";
 import type { StepDefinition } from "./step-definition.ts";
 import {
   childStepsRead,
-  type PlacedExpression,
+  type LocatedExpression,
   type ReadingStep,
   type StepExpressions,
   stepsRead,
@@ -32,7 +32,7 @@ export function* compilingDefinition(workflow: string, definition: Definition): 
   for (const step of definition.steps.values()) {
     const reader = { id: step.id, steps: definition.steps, graph, writers };
     const expressions = definition.expressions.get(step.id) ?? {};
-    const made = new Map<PlacedExpression, Expression>();
+    const made = new Map<LocatedExpression, Expression>();
     for (const placed of Object.values(expressions).flat())
       made.set(placed, yield* readyExpression(placed, reader, work));
     const ready: Ready = (placed) => {
@@ -118,10 +118,10 @@ function plainParts(workflow: string, step: StepDefinition) {
   };
 }
 
-type Ready = (placed: PlacedExpression) => Expression;
+type Ready = (placed: LocatedExpression) => Expression;
 
 function* readyExpression(
-  { reading, seesInside }: PlacedExpression,
+  { reading, seesInside }: LocatedExpression,
   reader: ReadingStep,
   work: Work,
 ): Sliced<Expression> {
@@ -223,7 +223,7 @@ function schemaParts(step: StepDefinition): Pick<CompiledStep, "problemsOfInput"
 }
 
 /** Made ready at the first check: processes that never see such a value never need it. */
-function checkBy(schema: JsonValue, place: SchemaPlace): SchemaCheck {
+function checkBy(schema: JsonValue, place: SchemaUse): SchemaCheck {
   let check: SchemaCheck | undefined;
   return (value, work) => {
     if (check === undefined) {

@@ -9,7 +9,7 @@ import {
   listField,
   numberField,
   objectField,
-  placeIn,
+  pathIn,
   type Reading,
   refuseUnknown,
   report,
@@ -73,7 +73,7 @@ export function readSwitch(reading: Reading): SwitchDefinition {
   if (items !== undefined && items.length > casesMax) report(own, "cases", `has at most ${casesMax} items`);
   const cases = (items ?? []).slice(0, casesMax).flatMap((item, index) => {
     if (isFields(item)) {
-      const path = `${placeIn(own.path, "cases")}[${index}]`;
+      const path = `${pathIn(own.path, "cases")}[${index}]`;
       return readCase({ path, fields: item, problems: own.problems }, matching);
     }
     reportItem(own, "cases", index, "must be an object");
@@ -83,9 +83,7 @@ export function readSwitch(reading: Reading): SwitchDefinition {
   return {
     cases,
     ...(on === undefined ? {} : { on }),
-    ...(otherwise === undefined
-      ? {}
-      : { otherwise: { step: otherwise, path: placeIn(own.path, "default") } }),
+    ...(otherwise === undefined ? {} : { otherwise: { step: otherwise, path: pathIn(own.path, "default") } }),
   };
 }
 
@@ -112,8 +110,8 @@ function readCase(reading: Reading, matching: "true" | "condition"): SwitchDefin
   if (step === undefined) return [];
   return [
     {
-      value: { json, path: placeIn(reading.path, valueName) },
-      target: { step, path: placeIn(reading.path, targetName) },
+      value: { json, path: pathIn(reading.path, valueName) },
+      target: { step, path: pathIn(reading.path, targetName) },
     },
   ];
 }
@@ -147,7 +145,7 @@ export function readParallel(reading: Reading, ownMax: number | undefined): Para
     report(own, "max_parallel", `says ${innerMax}, but the step itself says ${ownMax}`);
   }
   return {
-    steps: ids.map((step, index) => ({ step, path: `${placeIn(own.path, "steps")}[${index}]` })),
+    steps: ids.map((step, index) => ({ step, path: `${pathIn(own.path, "steps")}[${index}]` })),
     required: readRequired(own, ids.length),
     parallelMax: Math.min(innerMax ?? ownMax ?? ids.length, ids.length),
     onFailure: choiceField(own, "on_failure", ["cancel", "continue"]) ?? "cancel",
@@ -205,7 +203,7 @@ function eitherText(
   });
   const [first, second] = found;
   if (second !== undefined) report(reading, second.name, `means the same as ${first?.name}: write only one`);
-  return first === undefined ? undefined : { text: first.text, path: placeIn(reading.path, first.name) };
+  return first === undefined ? undefined : { text: first.text, path: pathIn(reading.path, first.name) };
 }
 
 export type ForEachDefinition = {

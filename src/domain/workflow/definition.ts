@@ -18,12 +18,12 @@ import {
   secondsField,
   textField,
 } from "./fields.ts";
-import { readSchema, type SchemaMode, type SchemaPlace } from "./json-schema.ts";
+import { readSchema, type SchemaMode, type SchemaUse } from "./json-schema.ts";
 import { readStep, type StepDefinition } from "./step-definition.ts";
 import { problemsOfReads, readExpressions, type StepExpressions, writersIn } from "./step-expressions.ts";
 import { idRule, timeoutSecondsMax } from "./step-fields.ts";
 import { readGraph, type StepGraph, type ValidGraph } from "./step-graph.ts";
-import { stepPlace } from "./step-links.ts";
+import { stepPath } from "./step-links.ts";
 import { countOf, isTooMuch, newWork, pause, problemOfWork, spend, type Work } from "./work-count.ts";
 
 export type Definition = {
@@ -156,7 +156,7 @@ function readHeader(reading: Reading, work: Work): Header {
 
 type Header = Omit<Definition, "steps" | "graph" | "expressions">;
 
-export const inputSchemaPlace: SchemaPlace = { schema: "input_schema", value: "input" };
+export const inputSchemaPlace: SchemaUse = { schema: "input_schema", value: "input" };
 
 function headerTexts(reading: Reading): Omit<Header, "risk" | "timeoutMs" | "inputSchema"> {
   const texts = {
@@ -202,7 +202,7 @@ function* readSteps(outer: Reading, work: Work): Sliced<ReadonlyMap<string, Step
 
 /** The schemas of a step, and where they stand. */
 export function schemasOf({ id, inputSchema, outputSchema }: StepDefinition) {
-  const place = (value: SchemaPlace["value"]) => ({ schema: `${stepPlace(id)}.${value}_schema`, value });
+  const place = (value: SchemaUse["value"]) => ({ schema: `${stepPath(id)}.${value}_schema`, value });
   return {
     ...(inputSchema === undefined ? {} : { input: { schema: inputSchema, place: place("input") } }),
     ...(outputSchema === undefined ? {} : { output: { schema: outputSchema, place: place("output") } }),
@@ -230,7 +230,7 @@ function* problemsOfSchemas(
 /** A step of reading a schema takes about 20 ns. */
 const schemaStepsPerUnit = 50;
 
-function problemsOfSchema(schema: JsonValue, place: SchemaPlace, work: Work): readonly Problem[] {
+function problemsOfSchema(schema: JsonValue, place: SchemaUse, work: Work): readonly Problem[] {
   const reading = readSchema(schema, place, work.mode);
   spend(work, "schemas", reading.kind === "schema" ? reading.cost / schemaStepsPerUnit : 0);
   return reading.kind === "invalid" ? reading.problems : [];
@@ -244,7 +244,7 @@ function problemsOfNames(
   return [...steps.values()].flatMap((step) =>
     id === undefined || step.subworkflow?.workflow !== id
       ? []
-      : [{ path: `${stepPlace(step.id)}.input.workflow_id`, message: "a workflow cannot run itself" }],
+      : [{ path: `${stepPath(step.id)}.input.workflow_id`, message: "a workflow cannot run itself" }],
   );
 }
 

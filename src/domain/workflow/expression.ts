@@ -16,17 +16,17 @@ import {
 import { kindOf, type Value } from "./cel-operations.ts";
 import type { Reference } from "./cel-references.ts";
 import type { Allowance, Evaluation, Problem, Scope } from "./compiled.ts";
-import { type Fields, isFields, placeIn } from "./fields.ts";
+import { type Fields, isFields, pathIn } from "./fields.ts";
 import { newWork, pause, spend, type Work } from "./work-count.ts";
 
 type ParsedExpression = {
   readonly source: string;
-  readonly references: readonly PlacedReference[];
+  readonly references: readonly LocatedReference[];
   evaluate(scope: Scope, work?: Allowance): Evaluation;
 };
 
 /** What is read, and in which text of the definition. */
-export type PlacedReference = { readonly path: string; readonly reference: Reference };
+export type LocatedReference = { readonly path: string; readonly reference: Reference };
 
 export type ExpressionReading =
   | { readonly kind: "expression"; readonly expression: ParsedExpression }
@@ -154,7 +154,7 @@ type Template =
   | { readonly kind: "list"; readonly items: readonly Template[] }
   | { readonly kind: "object"; readonly entries: readonly (readonly [string, Template])[] };
 
-type Found = { readonly problems: Problem[]; readonly references: PlacedReference[]; readonly work: Work };
+type Found = { readonly problems: Problem[]; readonly references: LocatedReference[]; readonly work: Work };
 
 function* parseTemplate(value: JsonValue, path: string, found: Found): Sliced<Template> {
   if (typeof value === "string") return yield* parseText(value, path, found);
@@ -180,7 +180,7 @@ function* parseList(values: readonly JsonValue[], path: string, found: Found): S
 function* parseObject(value: Fields, path: string, found: Found): Sliced<Template> {
   const entries: (readonly [string, Template])[] = [];
   for (const [name, member] of Object.entries(value)) {
-    const place = placeIn(path, name);
+    const place = pathIn(path, name);
     if (name === "__proto__") found.problems.push({ path: place, message: "this name is not allowed" });
     entries.push([name, yield* parseTemplate(member, place, found)]);
     spend(found.work, "expressions", 1);

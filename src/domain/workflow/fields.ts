@@ -14,11 +14,11 @@ export function isFields(value: JsonValue | undefined): value is Fields {
 }
 
 export function report({ path, problems }: Reading, name: string, message: string): void {
-  problems.push({ path: placeIn(path, name), message });
+  problems.push({ path: pathIn(path, name), message });
 }
 
 export function reportItem({ path, problems }: Reading, name: string, index: number, message: string): void {
-  problems.push({ path: `${placeIn(path, name)}[${index}]`, message });
+  problems.push({ path: `${pathIn(path, name)}[${index}]`, message });
 }
 
 export function refuseUnknown(reading: Reading, known: readonly string[]): void {
@@ -108,8 +108,7 @@ export function choiceField<Choice extends string>(
 export function objectField(reading: Reading, name: string): Reading | undefined {
   const value = fieldOf(reading, name);
   if (value === undefined) return undefined;
-  if (isFields(value))
-    return { path: placeIn(reading.path, name), fields: value, problems: reading.problems };
+  if (isFields(value)) return { path: pathIn(reading.path, name), fields: value, problems: reading.problems };
   report(reading, name, "must be an object");
   return undefined;
 }
@@ -147,7 +146,7 @@ export function labelsField(reading: Reading, name: string): Readonly<Record<str
 /** Longer than any name that is allowed: two hundred problems of one step must not repeat a name of 256 KiB each. */
 const nameCharactersMax = 128;
 
-export function placeIn(path: string, name: string): string {
+export function pathIn(path: string, name: string): string {
   const shown = excerptOf(name, nameCharactersMax);
   if (!/^[A-Za-z0-9_-]+$/.test(shown)) return `${path}[${JSON.stringify(shown)}]`;
   return path === "" ? shown : `${path}.${shown}`;

@@ -9,7 +9,7 @@ import {
   depthMax,
   fits,
   type GroupName,
-  type KeywordPlace,
+  type KeywordLocation,
   ProblemList,
   report,
   type SchemaNode,
@@ -44,9 +44,9 @@ const allProblemsStepsMax = 200_000;
 const stepsPerUnit = 3;
 
 /** Where a schema stands in the definition, and what its values are called in their problems. */
-export type SchemaPlace = { readonly schema: string; readonly value: "input" | "output" };
+export type SchemaUse = { readonly schema: string; readonly value: "input" | "output" };
 
-export function readSchema(schema: JsonValue, place: SchemaPlace, mode: SchemaMode = "new"): SchemaReading {
+export function readSchema(schema: JsonValue, place: SchemaUse, mode: SchemaMode = "new"): SchemaReading {
   const invalid = (message: string): SchemaReading => ({
     kind: "invalid",
     problems: [{ path: place.schema, message }],
@@ -85,7 +85,7 @@ function isKnownDialect(dialect: JsonValue): boolean {
 type Checked = { readonly problems: readonly Problem[]; readonly steps: number };
 
 /** The verdict first: most values fit, and those need no places and no messages. */
-function check(node: SchemaNode, name: SchemaPlace["value"], value: JsonValue): Checked {
+function check(node: SchemaNode, name: SchemaUse["value"], value: JsonValue): Checked {
   const steps = { left: checkStepsMax };
   try {
     const isFit = fits(node, value, { steps, problems: undefined, findsAll: false, depth: 0 }, undefined);
@@ -105,7 +105,7 @@ function check(node: SchemaNode, name: SchemaPlace["value"], value: JsonValue): 
 /** Undefined when the steps do not suffice. */
 function problemsBy(
   node: SchemaNode,
-  name: SchemaPlace["value"],
+  name: SchemaUse["value"],
   value: JsonValue,
   { steps, findsAll }: { readonly steps: Steps; readonly findsAll: boolean },
 ): readonly Problem[] | undefined {
@@ -120,7 +120,7 @@ function problemsBy(
 }
 
 /** Anything else is a mistake of ours, and thrown on. */
-function whySpent(error: unknown, name: SchemaPlace["value"]): string {
+function whySpent(error: unknown, name: SchemaUse["value"]): string {
   if (!(error instanceof StepsSpent)) throw error;
   if (error.on === "pattern") return `the patterns take too long on this ${name}`;
   return `is too large to be checked by its ${name}_schema`;
@@ -316,7 +316,7 @@ function checkTogether(walk: SchemaWalk, { type, nullable, enum: allowed }: Fiel
     walk.problems.addToWhole("type: null contradicts nullable: false");
 }
 
-function placeOf(walk: SchemaWalk, node: MeasuredNode, schema: Fields, depth: number): KeywordPlace {
+function placeOf(walk: SchemaWalk, node: MeasuredNode, schema: Fields, depth: number): KeywordLocation {
   const measured = (inner: MeasuredNode) => {
     node.size += inner.size;
     node.height = Math.max(node.height, inner.height + 1);

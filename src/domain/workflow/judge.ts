@@ -1,4 +1,4 @@
-// Judges a definition as it was sent: reads its text, compares whose it says it is, and tells all that saving it needs.
+// Judges a definition as it was sent: reads its text, compares whose it says it is, and gives all that saving it needs.
 import { isUtf8 } from "node:buffer";
 import { excerptOf } from "../excerpt.ts";
 import type { JsonValue } from "../fingerprint.ts";
@@ -8,8 +8,8 @@ import { type TenantId, tenantNames } from "../tenant.ts";
 import type { Problem } from "./compiled.ts";
 import { definitionBytesMax, definitionHash, definitionText, readDefinition } from "./definition.ts";
 import { type Fields, isFields } from "./fields.ts";
-import { stepPlace } from "./step-links.ts";
-import { type PlacedProblem, readYaml, type TextPlace } from "./yaml-text.ts";
+import { stepPath } from "./step-links.ts";
+import { type LocatedProblem, readYaml, type TextPosition } from "./yaml-text.ts";
 
 /** As a request brings it: nobody has looked into it yet. */
 export type DefinitionText = { readonly bytes: Uint8Array; readonly format: "json" | "yaml" };
@@ -27,25 +27,25 @@ export type Verdict =
       readonly hash: string;
       readonly steps: number;
       /** The workflows that its steps run, and where they are named. */
-      readonly runs: ReadonlyArray<{ readonly workflow: string } & ProblemPlace>;
+      readonly runs: ReadonlyArray<{ readonly workflow: string } & ProblemPosition>;
       readonly count: number;
     }
   | Refused;
 
 /** Each by its error code. */
 type Refused =
-  | { readonly kind: "workflow_invalid"; readonly problems: readonly PlacedProblem[] }
+  | { readonly kind: "workflow_invalid"; readonly problems: readonly LocatedProblem[] }
   /** Reading it takes more work than is allowed, the same on every machine. */
-  | { readonly kind: "workflow_too_costly"; readonly problems: readonly PlacedProblem[] }
+  | { readonly kind: "workflow_too_costly"; readonly problems: readonly LocatedProblem[] }
   /** Not JSON or YAML, or beyond what bodies may hold. */
   | {
       readonly kind: "invalid_request";
       readonly detail: string;
-      readonly problems?: readonly PlacedProblem[];
+      readonly problems?: readonly LocatedProblem[];
     }
   | { readonly kind: "tenant_mismatch"; readonly detail: string };
 
-type ProblemPlace = { readonly path: string } & Partial<TextPlace>;
+type ProblemPosition = { readonly path: string } & Partial<TextPosition>;
 
 /** A definition has a quarter of it as compact JSON; the rest is for indentation and escapes. */
 const textBytesMax = 4 * definitionBytesMax;
@@ -88,7 +88,7 @@ export function judgeDefinition(sent: SentDefinition, { tenant, newId }: JudgeOp
   const text = definitionText({ ...(value as Fields), id });
   const runs = [...definition.steps.values()].flatMap((step) => {
     if (step.subworkflow === undefined) return [];
-    const path = `${stepPlace(step.id)}.input.workflow_id`;
+    const path = `${stepPath(step.id)}.input.workflow_id`;
     return [{ workflow: step.subworkflow.workflow, path, ...placeOf(path) }];
   });
   const hash = definitionHash(text);
@@ -100,7 +100,7 @@ function isText(sent: SentDefinition): sent is DefinitionText {
   return isFields(sent as JsonValue) && (sent as Partial<DefinitionText>).bytes instanceof Uint8Array;
 }
 
-type PlaceOf = (path: string) => TextPlace | undefined;
+type PlaceOf = (path: string) => TextPosition | undefined;
 const placeUnknown: PlaceOf = () => undefined;
 
 type Read =
@@ -144,6 +144,6 @@ function foreignField(fields: Fields, tenant: TenantId): string | undefined {
 }
 
 /** Names may be as long as the definition; an answer need not repeat all of it. */
-function shown({ path, message }: Problem, placeOf: PlaceOf): PlacedProblem {
+function shown({ path, message }: Problem, placeOf: PlaceOf): LocatedProblem {
   return { path: excerptOf(path, 600), message: excerptOf(message, 600), ...placeOf(path) };
 }

@@ -3,7 +3,7 @@
 import { excerptOf } from "../excerpt.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { Problem } from "./compiled.ts";
-import { placeIn } from "./fields.ts";
+import { pathIn } from "./fields.ts";
 import type { LinearPattern } from "./linear-pattern.ts";
 
 /** One check of one value. */
@@ -44,7 +44,7 @@ export type SchemaNode = {
 };
 
 /** What a keyword's check is made from. */
-export type KeywordPlace = {
+export type KeywordLocation = {
   readonly schema: { readonly [keyword: string]: JsonValue };
   /** The node of a schema inside this one. */
   node(schema: JsonValue): SchemaNode;
@@ -56,7 +56,7 @@ export type KeywordPlace = {
 };
 
 /** Makes the check of a keyword from its value; undefined when the keyword has no effect. */
-export type MakeCheck = (value: JsonValue, place: KeywordPlace) => Check | undefined;
+export type MakeCheck = (value: JsonValue, place: KeywordLocation) => Check | undefined;
 
 /** More levels would overflow the stack; a schema that goes deeper is refused, and a stored one stops here. */
 export const depthMax = 500;
@@ -205,7 +205,7 @@ export class ProblemList {
     if (this.#problems.length >= problemsMax) return;
     const path = this.#path.reduce<string>((place, name) => {
       if (typeof name === "number" || /^\d+$/.test(name)) return `${place}[${excerptOf(String(name))}]`;
-      return placeIn(place, name);
+      return pathIn(place, name);
     }, this.#root);
     this.#problems.push({ path, message: excerptOf(message, messageCharactersMax) });
   }

@@ -8,7 +8,7 @@ import {
   type Evaluated,
   fits,
   fitsInPlace,
-  type KeywordPlace,
+  type KeywordLocation,
   type MakeCheck,
   type Run,
   report,
@@ -182,7 +182,7 @@ function checkWhenPresent(name: string, node: SchemaNode): Check {
 }
 
 /** What each name asks for when it is present: other names, or a schema of the whole object. */
-const makeDependencies: MakeCheck = (dependencies, { node }: KeywordPlace) => {
+const makeDependencies: MakeCheck = (dependencies, { node }: KeywordLocation) => {
   const entries = schemasOf(dependencies);
   const names = entries.filter(([, asked]) => Array.isArray(asked));
   const schemas = entries.filter(([, asked]) => !Array.isArray(asked));

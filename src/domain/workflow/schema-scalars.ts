@@ -7,7 +7,7 @@ import {
   type Evaluated,
   fits,
   fitsInPlace,
-  type KeywordPlace,
+  type KeywordLocation,
   type MakeCheck,
   mergeEvaluated,
   newEvaluated,
@@ -46,7 +46,7 @@ const makeNot: MakeCheck = (schema, { node }) => {
     !fits(inner, value, verdictOnly(run, false), undefined) || report(run, "must NOT be valid");
 };
 
-const nodesOf = (schemas: JsonValue, { node }: KeywordPlace) =>
+const nodesOf = (schemas: JsonValue, { node }: KeywordLocation) =>
   (schemas as JsonValue[]).map((schema) => node(schema));
 
 const makeAllOf: MakeCheck = (schemas, place) => {

@@ -1,43 +1,43 @@
 // All expressions of a step, each with its place, the names known there, and what it may read.
 import type { JsonValue } from "../fingerprint.ts";
 import type { Sliced } from "../slices.ts";
-import type { PlaceName } from "./cel-references.ts";
+import type { ScopeName } from "./cel-references.ts";
 import type { Problem } from "./compiled.ts";
 import type { StorageDefinition } from "./control-steps.ts";
 import {
   celCost,
   type ExpressionReading,
-  type PlacedReference,
+  type LocatedReference,
   readCondition,
   readItems,
   readingTemplates,
   readValue,
 } from "./expression.ts";
-import { placeIn } from "./fields.ts";
+import { pathIn } from "./fields.ts";
 import type { StepDefinition } from "./step-definition.ts";
 import type { StepGraph } from "./step-graph.ts";
 import { isTooMuch, pause, spend, type Work } from "./work-count.ts";
 
-export type PlacedExpression = {
+export type LocatedExpression = {
   readonly reading: ExpressionReading;
   /** Names besides input, ctx and steps. */
-  readonly knows: readonly PlaceName[];
+  readonly knows: readonly ScopeName[];
   /** It is asked between the iterations of the loop that it belongs to, and may read what is inside. */
   readonly seesInside: boolean;
 };
 
 export type StepExpressions = {
-  readonly condition?: PlacedExpression;
-  readonly input?: PlacedExpression;
-  readonly delayUntil?: PlacedExpression;
-  readonly items?: PlacedExpression;
-  readonly on?: PlacedExpression;
-  readonly cases?: readonly PlacedExpression[];
-  readonly while?: PlacedExpression;
-  readonly until?: PlacedExpression;
-  readonly stored?: PlacedExpression;
-  readonly childInput?: PlacedExpression;
-  readonly childOutput?: PlacedExpression;
+  readonly condition?: LocatedExpression;
+  readonly input?: LocatedExpression;
+  readonly delayUntil?: LocatedExpression;
+  readonly items?: LocatedExpression;
+  readonly on?: LocatedExpression;
+  readonly cases?: readonly LocatedExpression[];
+  readonly while?: LocatedExpression;
+  readonly until?: LocatedExpression;
+  readonly stored?: LocatedExpression;
+  readonly childInput?: LocatedExpression;
+  readonly childOutput?: LocatedExpression;
 };
 
 /** `repeats`: the step is inside a loop, so all its expressions know `loop`. */
@@ -46,14 +46,14 @@ export function* readExpressions(
   { repeats, work }: { readonly repeats: boolean; readonly work: Work },
 ): Sliced<StepExpressions> {
   const { condition, input, delay, forEach } = step;
-  const path = placeIn("steps", step.id);
-  const around: readonly PlaceName[] = repeats ? ["loop"] : [];
-  const placed = (reading: ExpressionReading, more: readonly PlaceName[] = []): PlacedExpression => ({
+  const path = pathIn("steps", step.id);
+  const around: readonly ScopeName[] = repeats ? ["loop"] : [];
+  const placed = (reading: ExpressionReading, more: readonly ScopeName[] = []): LocatedExpression => ({
     reading,
     knows: [...around, ...more],
     seesInside: false,
   });
-  const perItem: readonly PlaceName[] = forEach === undefined ? [] : ["item", "index"];
+  const perItem: readonly ScopeName[] = forEach === undefined ? [] : ["item", "index"];
   for (const text of [
     condition,
     forEach?.items,
@@ -80,14 +80,14 @@ export function* readExpressions(
 
 type StepReading = {
   readonly path: string;
-  readonly placed: (reading: ExpressionReading, more?: readonly PlaceName[]) => PlacedExpression;
+  readonly placed: (reading: ExpressionReading, more?: readonly ScopeName[]) => LocatedExpression;
   readonly work: Work;
 };
 
 function* switchExpressions({ switch: choice }: StepDefinition, { path, placed, work }: StepReading) {
   if (choice === undefined) return {};
   const { on } = choice;
-  const cases: PlacedExpression[] = [];
+  const cases: LocatedExpression[] = [];
   for (const { value } of choice.cases)
     cases.push(placed(yield* readingTemplates(value.json, value.path, work)));
   return { ...(on === undefined ? {} : { on: placed(readValue(on, `${path}.condition`)) }), cases };
@@ -95,7 +95,7 @@ function* switchExpressions({ switch: choice }: StepDefinition, { path, placed, 
 
 /** The loop's own `loop` hides that of a loop around it. */
 function loopExpressions({ loop }: StepDefinition) {
-  const asked = (text: string, path: string): PlacedExpression => ({
+  const asked = (text: string, path: string): LocatedExpression => ({
     reading: readCondition(text, path),
     knows: ["loop"],
     seesInside: true,
@@ -137,7 +137,7 @@ export type ReadingStep = {
 /** The value of a step that may or may not have ended would depend on timing, so reading it is refused. */
 export function* problemsOfReads(
   reader: ReadingStep,
-  placed: PlacedExpression,
+  placed: LocatedExpression,
   work: Work,
 ): Sliced<readonly Problem[]> {
   if (placed.reading.kind === "invalid") return placed.reading.problems;
@@ -153,7 +153,7 @@ export function* problemsOfReads(
 }
 
 /** Every writer is asked about; for a step that is not there, every name is. */
-function costOf({ steps, writers }: ReadingStep, { reference }: PlacedReference): number {
+function costOf({ steps, writers }: ReadingStep, { reference }: LocatedReference): number {
   if (reference.kind === "context") {
     const { ids, examined } = writers.of(reference.path);
     return 1 + ids.length + (examined >> 4);
@@ -161,12 +161,12 @@ function costOf({ steps, writers }: ReadingStep, { reference }: PlacedReference)
   return reference.kind === "step" && !steps.has(reference.step) ? steps.size >> 3 : 1;
 }
 
-type Reader = ReadingStep & Pick<PlacedExpression, "seesInside">;
+type Reader = ReadingStep & Pick<LocatedExpression, "seesInside">;
 
 function problemsOfRead(
   reader: Reader,
-  knows: readonly PlaceName[],
-  { path, reference }: PlacedReference,
+  knows: readonly ScopeName[],
+  { path, reference }: LocatedReference,
 ): Problem[] {
   switch (reference.kind) {
     case "step":
@@ -181,7 +181,7 @@ function problemsOfRead(
   }
 }
 
-const knownWhere: Readonly<Record<PlaceName, string>> = {
+const knownWhere: Readonly<Record<ScopeName, string>> = {
   item: "item is only known in the input of a step with for_each",
   index: "index is only known in the input of a step with for_each",
   loop: "loop is only known inside a loop, and in its while and until",
@@ -238,8 +238,8 @@ function hintFor({ steps }: ReadingStep, step: string): string {
 /** All steps whose state decides the value, each once. */
 export function* stepsRead(
   reader: ReadingStep,
-  references: readonly PlacedReference[],
-  seesInside: PlacedExpression["seesInside"],
+  references: readonly LocatedReference[],
+  seesInside: LocatedExpression["seesInside"],
   work: Work,
 ): Sliced<readonly string[]> {
   const reading = { ...reader, seesInside };
@@ -257,7 +257,7 @@ export function* stepsRead(
   return [...read];
 }
 
-export function childStepsRead(references: readonly PlacedReference[]): readonly string[] {
+export function childStepsRead(references: readonly LocatedReference[]): readonly string[] {
   const read = references.flatMap(({ reference }) =>
     reference.kind === "child_step" ? [reference.step] : [],
   );

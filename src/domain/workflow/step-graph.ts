@@ -19,7 +19,7 @@ import {
   named,
   type StepLinks,
   type Steps,
-  stepPlace,
+  stepPath,
   stepsBelow,
   targetsOf,
 } from "./step-links.ts";
@@ -90,7 +90,7 @@ function waitsOf(steps: Steps, links: StepLinks): Waits {
   return new Map(
     [...steps.values()].map((step) => {
       const owners = links.handlers.get(step.id) ?? [];
-      const failures = owners.map((owner) => ({ step: owner, path: `${stepPlace(owner)}.on_error` }));
+      const failures = owners.map((owner) => ({ step: owner, path: `${stepPath(owner)}.on_error` }));
       const controller = links.controllers.get(step.id);
       const waits = [...dependenciesOf(links, step), ...failures];
       return [step.id, controller === undefined ? waits : [...waits, controller]];
@@ -113,7 +113,7 @@ function innerOf(links: StepLinks): Inner {
 type Inner = (id: string, target: string) => readonly string[];
 
 /** More circles than anybody reads are only counted. */
-const circlesToldMax = 200;
+const circlesShownMax = 200;
 
 /** Depth first; the order has every step after what it waits for. */
 function walk(ids: readonly string[], waits: Waits, inner: Inner = () => []) {
@@ -129,8 +129,8 @@ function walk(ids: readonly string[], waits: Waits, inner: Inner = () => []) {
       const state = states.get(target);
       if (state === undefined) visit(target);
       if (state !== "open") continue;
-      const isTold = cycles.length < circlesToldMax;
-      const circle = isTold ? `: ${circleText([...open.slice(open.indexOf(target)), target])}` : "";
+      const isShown = cycles.length < circlesShownMax;
+      const circle = isShown ? `: ${circleText([...open.slice(open.indexOf(target)), target])}` : "";
       cycles.push({ path, message: `the steps wait for each other${circle}` });
     }
     for (const { step: target } of waited)
@@ -210,7 +210,7 @@ function neverReady(handlers: StepLinks["handlers"], { order, bits, needed }: Or
     hopeless |= bitsOf(bits, id);
     const { handler, owners } = found;
     const message = `can never begin: "${handler}" runs only when ${named(owners, "or")} fails, and this step waits for the success of both`;
-    problems.push({ path: `${stepPlace(id)}.depends_on`, message });
+    problems.push({ path: `${stepPath(id)}.depends_on`, message });
   }
   return problems;
 }
@@ -221,7 +221,7 @@ function handlerProblems(steps: Steps, { handlers }: StepLinks, graph: StepGraph
     (steps.get(handler)?.dependsOn ?? []).flatMap((name, index) => {
       if (owners.includes(name) || owners.every((owner) => graph.isBefore(name, owner))) return [];
       const message = `an error handler begins when ${named(owners, "or")} fails; it cannot also wait for "${name}"`;
-      return [{ path: `${stepPlace(handler)}.depends_on[${index}]`, message }];
+      return [{ path: `${stepPath(handler)}.depends_on[${index}]`, message }];
     }),
   );
 }
@@ -243,9 +243,9 @@ function danglingNames(steps: Steps, step: StepDefinition): Problem[] {
   const { id, dependsOn, onError } = step;
   const names: NamedStep[] = dependsOn.map((name, index) => ({
     step: name,
-    path: `${stepPlace(id)}.depends_on[${index}]`,
+    path: `${stepPath(id)}.depends_on[${index}]`,
   }));
-  if (onError !== undefined) names.push({ step: onError, path: `${stepPlace(id)}.on_error` });
+  if (onError !== undefined) names.push({ step: onError, path: `${stepPath(id)}.on_error` });
   return [...names, ...targetsOf(step), ...childrenNamed(step)].flatMap(({ step: name, path }) => {
     if (name === id) return [{ path, message: "a step cannot name itself" }];
     if (name === "" || steps.has(name)) return [];
@@ -301,14 +301,14 @@ function edgeProblems(steps: Steps, links: StepLinks, step: StepDefinition): Pro
 
 function handlerInLoop(id: string, loop: string): Problem {
   const message = `a step inside a loop has no handler of its own: it may fail in every iteration, and a handler runs once; let "${loop}" name it`;
-  return { path: `${stepPlace(id)}.on_error`, message };
+  return { path: `${stepPath(id)}.on_error`, message };
 }
 
 function dependencyProblems(steps: Steps, links: StepLinks, { id, dependsOn }: StepDefinition): Problem[] {
   const controller = links.controllers.get(id)?.step;
   return dependsOn.flatMap((name, index) => {
     if (name === id || !steps.has(name)) return [];
-    const path = `${stepPlace(id)}.depends_on[${index}]`;
+    const path = `${stepPath(id)}.depends_on[${index}]`;
     if (controller !== undefined) {
       const message = `"${id}" begins when "${controller}" says so: it can depend on nothing else; let "${controller}" depend on "${name}"`;
       return name === controller ? [] : [{ path, message }];

@@ -3,7 +3,7 @@
 // A step named by some `on_error` is a handler. A step named by a switch is its target and waits for it. A step named by
 // a parallel or a loop is controlled: it begins when its controller says so, and waits for nothing else.
 import type { NamedStep } from "./control-steps.ts";
-import { placeIn } from "./fields.ts";
+import { pathIn } from "./fields.ts";
 import type { StepDefinition } from "./step-definition.ts";
 
 export type Steps = ReadonlyMap<string, StepDefinition>;
@@ -24,7 +24,7 @@ export type StepLinks = {
   readonly around: Map<string, readonly string[]>;
 };
 
-export const stepPlace = (id: string): string => placeIn("steps", id);
+export const stepPath = (id: string): string => pathIn("steps", id);
 
 /** More than these are only counted: a thousand steps may fail into one handler, and a message is for people. */
 const namedMax = 5;
@@ -85,7 +85,7 @@ export function childrenNamed({ parallel, loop }: StepDefinition): readonly Name
 /** What must have ended before a step begins, as written and as its switch adds; nothing for a controlled step. */
 export function dependenciesOf(links: StepLinks, { id, dependsOn }: StepDefinition): readonly Link[] {
   if (links.controllers.has(id)) return [];
-  const written = dependsOn.map((step, index) => ({ step, path: `${stepPlace(id)}.depends_on[${index}]` }));
+  const written = dependsOn.map((step, index) => ({ step, path: `${stepPath(id)}.depends_on[${index}]` }));
   const choice = links.switches.get(id);
   return choice === undefined || dependsOn.includes(choice.step) ? written : [...written, choice];
 }

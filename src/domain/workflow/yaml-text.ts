@@ -6,19 +6,19 @@ import type { Problem } from "./compiled.ts";
 import { findNode, type YamlTargets, yamlDepthMax, yamlValue } from "./yaml-value.ts";
 
 /** Counted from 1. */
-export type TextPlace = { readonly line: number; readonly column: number };
+export type TextPosition = { readonly line: number; readonly column: number };
 
 /** A problem that is also known by its place in the text. */
-export type PlacedProblem = Problem & Partial<TextPlace>;
+export type LocatedProblem = Problem & Partial<TextPosition>;
 
 type YamlReading =
   | {
       readonly kind: "yaml";
       readonly value: JsonValue;
       /** Where a place such as `steps.review.topic` was written; of what is missing, where it belongs. */
-      placeOf(path: string): TextPlace | undefined;
+      placeOf(path: string): TextPosition | undefined;
     }
-  | { readonly kind: "invalid"; readonly problems: readonly PlacedProblem[] };
+  | { readonly kind: "invalid"; readonly problems: readonly LocatedProblem[] };
 
 /** As many as a definition may have as JSON. */
 export const yamlBytesMax = 262_144;
@@ -35,7 +35,7 @@ export function readYaml(text: string): YamlReading {
     return { kind: "invalid", problems: [{ path: "", message }] };
   }
   const lines = new LineCounter();
-  const place = (offset: number): TextPlace => {
+  const place = (offset: number): TextPosition => {
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(1, line), column: Math.max(1, col) };
   };
@@ -53,18 +53,18 @@ export function readYaml(text: string): YamlReading {
   if (composed.kind === "invalid") return invalid(composed.found);
   const { value, found, targets } = yamlValue(composed.contents, yamlBytesMax);
   if (found.length > 0) return invalid(found);
-  return { kind: "yaml", value, placeOf: (path) => placeIn(composed.contents, targets, path, place) };
+  return { kind: "yaml", value, placeOf: (path) => pathIn(composed.contents, targets, path, place) };
 }
 
 /** What is wrong, and at which character. */
 export type Found = { readonly message: string; readonly offset: number };
 
-function placeIn(
+function pathIn(
   contents: ParsedNode | null,
   targets: YamlTargets,
   path: string,
-  place: (offset: number) => TextPlace,
-): TextPlace | undefined {
+  place: (offset: number) => TextPosition,
+): TextPosition | undefined {
   const offset = findNode(contents, targets, path);
   return offset === undefined ? undefined : place(offset);
 }

@@ -225,7 +225,7 @@ function memberOf(node: ParsedNode | null, key: string | number) {
   return { node: pair.value as ParsedNode | null, offset: (pair.key as ParsedNode).range[0] };
 }
 
-/** The inverse of `placeIn`: names after dots, texts in quotes and numbers in brackets. */
+/** The inverse of `pathIn`: names after dots, texts in quotes and numbers in brackets. */
 function keysOf(path: string): (string | number)[] {
   const parts = path.matchAll(/\[(\d+)\]|\[("(?:\\.|[^"\\])*")\]|([^.[\]]+)/g);
   return [...parts].map(([, index, quoted, name]) => {
