@@ -11,8 +11,17 @@ export async function runProgram(usage: string, work: () => Promise<void>): Prom
   } catch (error) {
     const isUsage = error instanceof UsageError || isParsing(error);
     console.error(isUsage ? `${(error as Error).message}\n${usage}` : explain(error));
-    process.exitCode = isUsage ? 2 : 1;
+    endProcess(isUsage ? 2 : 1);
   }
+}
+
+/**
+ * Ends this process when what it has printed is out. To wait until nothing is open any more is not enough: the NATS client
+ * keeps a connection to a server that has accepted it and says nothing, for ever.
+ */
+export function endProcess(exitCode: number): void {
+  process.exitCode = exitCode;
+  process.stdout.write("", () => process.stderr.write("", () => process.exit()));
 }
 
 /** The program was called wrongly. */
