@@ -10,6 +10,8 @@ const longest = [
   ...["e2e/fresh-clone", "e2e/cluster", "e2e/examples", "e2e/guide", "e2e/start", "e2e/gateway-routes"],
   ...["e2e/promtool", "e2e/bench-cluster", "e2e/bench-admission", "e2e/rolling-restart", "e2e/bench-locks"],
   ...["e2e/backup", "e2e/package", "e2e/bench-flood", "e2e/packaging", "e2e/embedded-kill"],
+  ...["conformance/differential", "conformance/step-types-flows", "conformance/differential-trees"],
+  ...["simulation/exhaustive", "simulation/command", "simulation/mutants", "simulation/determinism"],
 ].map((name) => `/test/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
+import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import * as sdk from "../../src/sdk/index.ts";
 import { type Program, plainEnvironment, servedBy, startProgram } from "../support/program.ts";
@@ -85,22 +86,38 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** What an installed package gives a folder, made of the source: the command `interlock`, and `interlock/sdk` for programs. */
+/** What an installed package gives a folder: the command `interlock`, and `interlock/sdk` for programs. */
 function installInto(target: string): void {
-  const loader = import.meta.resolve("tsx");
   const installed = join(target, "node_modules", "interlock");
   const commands = join(target, "node_modules", ".bin");
   for (const made of [installed, commands]) mkdirSync(made, { recursive: true });
   const manifest = { name: "interlock", type: "module", exports: { "./sdk": "./sdk.js" } };
   writeFileSync(join(installed, "package.json"), JSON.stringify(manifest));
-  const imports = [
-    `import { tsImport } from ${JSON.stringify(import.meta.resolve("tsx/esm/api"))};`,
-    `export const { ${Object.keys(sdk).join(", ")} } = await tsImport(${JSON.stringify(join(root, "src/sdk/index.ts"))}, import.meta.url);`,
-  ];
-  writeFileSync(join(installed, "sdk.js"), imports.join("\n"));
-  const program = join(root, "src/cli/interlock.ts");
-  const script = `#!/bin/sh\nexec "${process.execPath}" --import "${loader}" "${program}" "$@"\n`;
+  const compiled = process.env.COMPILED_PRODUCT;
+  const { entry, words } = compiled === undefined ? fromSource() : fromCompiled(compiled);
+  writeFileSync(join(installed, "sdk.js"), entry);
+  const script = `#!/bin/sh\nexec "${process.execPath}" ${words} "$@"\n`;
   writeFileSync(join(commands, "interlock"), script, { mode: 0o755 });
+}
+
+type Installed = { readonly entry: string; readonly words: string };
+
+function fromCompiled(compiled: string): Installed {
+  return {
+    entry: `export * from ${JSON.stringify(pathToFileURL(join(compiled, "sdk/index.js")).href)};`,
+    words: `"${join(compiled, "cli/interlock.js")}"`,
+  };
+}
+
+function fromSource(): Installed {
+  const loaded = `await tsImport(${JSON.stringify(join(root, "src/sdk/index.ts"))}, import.meta.url)`;
+  return {
+    entry: [
+      `import { tsImport } from ${JSON.stringify(import.meta.resolve("tsx/esm/api"))};`,
+      `export const { ${Object.keys(sdk).join(", ")} } = ${loaded};`,
+    ].join("\n"),
+    words: `--import "${import.meta.resolve("tsx")}" "${join(root, "src/cli/interlock.ts")}"`,
+  };
 }
 
 /** In a group of its own, which ends with the test: a page may have left something in the background. */
