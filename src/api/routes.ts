@@ -249,6 +249,16 @@ const tenantRoutes = {
     replies: { 201: tenantSchemas.newApiKey },
     errors: ["tenant_not_found", "quota_reached", "effect_unknown"],
   },
+  getKey: {
+    method: "GET",
+    path: "/api/v1/keys/{id}",
+    summary:
+      "Show an API key: whose it is, its role, who made it and until when it is valid. Never the key itself.",
+    access: keyAdmins,
+    query: z.strictObject({ tenant: tenantName.exactOptional() }),
+    replies: { 200: tenantSchemas.apiKey },
+    errors: ["api_key_not_found"],
+  },
   revokeKey: {
     method: "DELETE",
     path: "/api/v1/keys/{id}",

@@ -66,6 +66,7 @@ export const operations: Readonly<Record<Operation, OperationRow>> = {
   removeTenant: { method: "DELETE", path: "/api/v1/tenants/{id}" },
   listKeys: { method: "GET", path: "/api/v1/keys" },
   createKey: { method: "POST", path: "/api/v1/keys", hasBody: true },
+  getKey: { method: "GET", path: "/api/v1/keys/{id}" },
   revokeKey: { method: "DELETE", path: "/api/v1/keys/{id}" },
   getPolicies: { method: "GET", path: "/api/v1/policies" },
   setPolicies: { method: "PUT", path: "/api/v1/policies", hasBody: true },

@@ -93,6 +93,7 @@ export const examples: { readonly [Name in Operation]: (things: Things) => Examp
   removeTenant: () => ({ params: { id: "globex" } }),
   listKeys: () => ({}),
   createKey: () => ({ body: { role: "viewer", name: "new", tenant: "acme" } }),
+  getKey: ({ keyId }) => ({ params: { id: keyId } }),
   revokeKey: ({ keyId }) => ({ params: { id: keyId } }),
   getPolicies: () => ({ query: "tenant=acme" }),
   setPolicies: () => ({ body: { tenant: "acme", policies: { "results.strategy": "retry" }, percent: 10 } }),

@@ -79,6 +79,19 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
     tests: [tenantMatrix],
   },
   {
+    name: "key-of-anybody",
+    what: "a key is looked for in the tenant that its id names, and not in the caller's own: an admin sees the keys of others",
+    edits: [
+      {
+        file: "src/gateway/handlers/tenant-handlers.ts",
+        find: "const answer = await api.getKey({ tenant, keyId: params.id });",
+        replace:
+          "const answer = await api.getKey({ tenant: tenantOfKey(params.id) ?? tenant, keyId: params.id });",
+      },
+    ],
+    tests: [tenantMatrix],
+  },
+  {
     name: "revoking-nothing-writes",
     what: "revoking a key that does not exist is 404 and changes the tenant all the same",
     edits: [

@@ -29,7 +29,7 @@ import {
 import type { Engine } from "../engine/engine.ts";
 import { changeSettings, readRecord } from "../tenants/tenants.ts";
 
-export const keyFlows = { authenticate, createKey, describeKeys, listKeys, revokeKey };
+export const keyFlows = { authenticate, createKey, getKey, describeKeys, listKeys, revokeKey };
 
 type CreateKeyRequest = {
   readonly by: Acting;
@@ -99,6 +99,18 @@ async function createKey(
 function lineageOf(by: Acting): readonly string[] | undefined {
   if (typeof by === "string" || by.person === undefined || by.tenant === platformTenant) return [];
   return lineageBelow(by.person);
+}
+
+async function getKey(
+  engine: Engine,
+  { tenant, keyId }: { readonly tenant: TenantId; readonly keyId: string },
+): Promise<
+  { readonly kind: "key"; readonly key: ApiKeyRecord } | { readonly kind: "api_key_not_found" } | Trouble
+> {
+  const answer = await readKey(engine, { tenant, keyId });
+  if (answer.kind === "not_found") return { kind: "api_key_not_found" };
+  if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
+  return { kind: "key", key: JSON.parse(answer.document.body) as ApiKeyRecord };
 }
 
 type ListKeysRequest = {
@@ -257,7 +269,7 @@ async function authenticate(
   return judgeExpiry(key, storeTime.nowMs());
 }
 
-function readKey(engine: Engine, { tenant, keyId }: KeyText) {
+function readKey(engine: Engine, { tenant, keyId }: Pick<KeyText, "tenant" | "keyId">) {
   const request = { tenant, collection: "apiKey", id: keyId } as const;
   return ask(engine, "getDocument", request);
 }

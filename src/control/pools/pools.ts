@@ -117,10 +117,7 @@ function removePool(engine: Engine, { caller, name }: NamedByCaller) {
 type NamedTopic = NamedByCaller & { readonly topic: string };
 
 /** From the first topic on the pool gets no others. */
-function addPoolTopic(
-  engine: Engine,
-  { caller, name, topic }: NamedTopic,
-): Promise<Pool | NotChanged> {
+function addPoolTopic(engine: Engine, { caller, name, topic }: NamedTopic): Promise<Pool | NotChanged> {
   return changePools(engine, caller, name, (pool) => ({
     ...pool,
     topics: [...new Set([...(pool?.topics ?? []), topic])],

@@ -186,9 +186,6 @@ async function readTimeline(engine: Engine, request: TimelineRequest) {
 }
 
 /** Which run a start's key maps to. */
-function lookUpKey(
-  engine: Engine,
-  { tenant, key }: { readonly tenant: TenantId; readonly key: string },
-) {
+function lookUpKey(engine: Engine, { tenant, key }: { readonly tenant: TenantId; readonly key: string }) {
   return ask(engine, "inspectReservation", { tenant, digest: digestOf("start_run", key) });
 }

@@ -125,7 +125,7 @@ function compact(changes: TenantChanges): TenantSettings {
   ) as TenantSettings;
 }
 
-type KeyHandlers = Pick<Handlers, "listKeys" | "createKey" | "revokeKey">;
+type KeyHandlers = Pick<Handlers, "listKeys" | "createKey" | "getKey" | "revokeKey">;
 
 /** What one answer held before there were pages: clients that know of none still get so many. */
 const keysPerPage = 1_000;
@@ -165,6 +165,12 @@ export const keyHandlers: KeyHandlers = {
     });
     if (answer.kind !== "created") return answer;
     return { status: 201, body: { ...apiKeyView(answer.key), key: answer.text } };
+  },
+
+  async getKey({ api }, { params, query, key }) {
+    const tenant = tenantAskedAbout(key, query.tenant ?? tenantOfKey(params.id));
+    const answer = await api.getKey({ tenant, keyId: params.id });
+    return answer.kind === "key" ? { status: 200, body: apiKeyView(answer.key) } : answer;
   },
 
   async revokeKey({ api }, { params, query, key }) {
