@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type Database, loadDriver, type Statement } from "../src/adapters/sqlite/driver.ts";
 import { openDatabase } from "../src/adapters/sqlite/open-database.ts";
 import type { ControlPlane } from "../src/control-plane.ts";
-import type { ReservationDigest } from "../src/domain/reservation.ts";
+import type { ReservationDigest } from "../src/domain/fingerprint.ts";
 import { makeRunId } from "../src/domain/run.ts";
 import type { RequestOf, Store } from "../src/ports/store.ts";
 import { type ClosedLoop, closedLoop } from "./load.ts";

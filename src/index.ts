@@ -39,14 +39,16 @@ export { type Lease, type LeaseOutcome, withLease } from "./control/locks/with-l
 export type { RunDetails } from "./control/runs/read-run.ts";
 export { type ControlPlane, type ControlPlaneOptions, createControlPlane } from "./control-plane.ts";
 export type { DispatchAnswer, DispatchJob, DispatchVerdict } from "./domain/dispatch.ts";
-export { type FingerprintedRequest, fingerprintOf, type JsonValue } from "./domain/fingerprint.ts";
-export type { Fence, Guard, LockName, LockToken, RiskClass } from "./domain/lock.ts";
 export {
   digestOf,
+  type FingerprintedRequest,
+  fingerprintOf,
+  type JsonValue,
   type KeyReading,
   type ReservationDigest,
   readIdempotencyKey,
-} from "./domain/reservation.ts";
+} from "./domain/fingerprint.ts";
+export type { Fence, Guard, LockName, LockToken, RiskClass } from "./domain/lock.ts";
 export { parseRunId, type RunId, type RunRecord, type RunStatus, type TerminalStatus } from "./domain/run.ts";
 export { type JsonReading, readJson } from "./domain/strict-json.ts";
 export { parseTenantId, type TenantId, type TenantSettings } from "./domain/tenant.ts";

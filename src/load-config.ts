@@ -3,9 +3,9 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { bounds, type Config, type SettingName, settings } from "./config.ts";
+import { similarTopics } from "./domain/excerpt.ts";
 import { fencesBeforeExpiry, leaseMarginMs, type RenewalNumbers } from "./domain/lock.ts";
 import { readAddressRanges } from "./domain/network-address.ts";
-import { similarTopics } from "./domain/why/similar-topics.ts";
 import { InterlockError } from "./errors.ts";
 import type { Setting } from "./settings/kinds.ts";
 import { isSafeAddress } from "./settings/runs.ts";

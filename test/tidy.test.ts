@@ -208,7 +208,7 @@ describe("what is read together", () => {
     "src/adapters/judge-thread.ts",
     "src/adapters/system/system-log.ts",
     "src/api/audit-routes.ts",
-    "src/control/jobs/notify.ts",
+    "src/control/jobs/hear-results.ts",
     "src/control/engine/sweeper.ts",
     "src/drills/admission-burst/crowd-thread.ts",
     "src/drills/catalogue.ts",

@@ -5,8 +5,8 @@ import {
   jobLockTerms,
 } from "../../src/control/locks/lease-terms.ts";
 import { type Lease, withLease } from "../../src/control/locks/with-lease.ts";
+import type { Fingerprint } from "../../src/domain/fingerprint.ts";
 import type { LockName } from "../../src/domain/lock.ts";
-import type { Fingerprint } from "../../src/domain/reservation.ts";
 import { makeRunId } from "../../src/domain/run.ts";
 import { bareStart } from "../simulation/bare-run.ts";
 import type { StartAttempt } from "../simulation/checks/history.ts";

@@ -1,5 +1,5 @@
 // The people and workers of one tenant in the comparison of tenants, at gateways that all of them share.
-import type { Fingerprint } from "../../src/domain/reservation.ts";
+import type { Fingerprint } from "../../src/domain/fingerprint.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
 import { predictedId } from "./checks/predicted-runs.ts";

@@ -10,7 +10,7 @@ import {
   type TracerProvider,
   trace,
 } from "@opentelemetry/api";
-import { makeTraceparent, parseTraceparent } from "../domain/traceparent.ts";
+import { makeTraceparent, parseTraceparent } from "../domain/network-address.ts";
 import type { Span, SpanFacts, SpanKind, Tracer } from "../ports/ports.ts";
 
 /** The name of the instrumentation scope. */

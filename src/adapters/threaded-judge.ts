@@ -1,6 +1,6 @@
 // Judges definitions in a thread, tenants in turn; the thread is replaced when one takes too long or ends it.
 import type { Worker } from "node:worker_threads";
-import { createFairQueue, type FairQueueLimits } from "../domain/fair-queue.ts";
+import { createFairQueue, type FairQueueLimits } from "../domain/slices.ts";
 import type { TenantId } from "../domain/tenant.ts";
 import { type SentDefinition, tooLong } from "../domain/workflow/judge.ts";
 import type { CancelTimer, Clock, DefinitionJudge, JudgeAnswer, Log } from "../ports/ports.ts";

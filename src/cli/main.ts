@@ -1,6 +1,6 @@
 // The command `interlock`: puts its commands together, runs one of them, and says by a number how it ended.
 import { Command, CommanderError, Option } from "commander";
-import { similarTopics } from "../domain/why/similar-topics.ts";
+import { similarTopics } from "../domain/excerpt.ts";
 import { product } from "../load-config.ts";
 import { addApprovalCommands } from "./commands/approvals.ts";
 import { addCanaryCommands } from "./commands/canaries.ts";

@@ -1,6 +1,7 @@
 // A step held for a human decision: single use, bound to what was shown.
-import type { Brand } from "./brand.ts";
+
 import type { RunId } from "./run.ts";
+import type { Brand } from "./tenant.ts";
 
 /** The job id of the step's attempt that waits. */
 export type ApprovalId = Brand<string, "ApprovalId">;

@@ -1,9 +1,9 @@
 // The work of one step as workers see it: its record, what it requires of a worker, and how many may run at once.
-import type { Brand } from "./brand.ts";
+
 import type { CheckedVerdict } from "./dispatch.ts";
 import type { Fence } from "./lock.ts";
 import { parseRunId, type RunId } from "./run.ts";
-import type { TenantSettings } from "./tenant.ts";
+import type { Brand, TenantSettings } from "./tenant.ts";
 
 /** `<run>:<step>@<attempt>`: names its run, so that a job can be found without a global table. */
 export type JobId = Brand<string, "JobId">;

@@ -1,6 +1,5 @@
 // Locks as values: what proves ownership, when a holder must stop, and when a caller asks again.
-import type { Brand } from "./brand.ts";
-import type { RenewalChoice, WaitPolicy } from "./tenant.ts";
+import type { Brand, RenewalChoice, WaitPolicy } from "./tenant.ts";
 
 /** Random proof of ownership; renew and release compare it. */
 export type LockToken = Brand<string, "LockToken">;

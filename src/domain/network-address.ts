@@ -1,4 +1,4 @@
-// Network addresses: one spelling for each, which ones only this machine reaches, and ranges of them.
+// What a request says of its origin: its network address, and the W3C trace context that its work carries on.
 import { BlockList, isIP } from "node:net";
 
 /** One spelling for each client: without a zone, and an IPv4 address never in its IPv6 form. */
@@ -70,3 +70,30 @@ function addEntry(list: BlockList, entry: string): boolean {
   list.addSubnet(address, Number(length), type);
   return true;
 }
+
+type TraceParts = {
+  readonly traceId: string;
+  readonly spanId: string;
+  /** Two hexadecimal digits; the lowest bit says that the trace is recorded. */
+  readonly flags: string;
+};
+
+const traceparentPattern = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+
+/** Version 00; anything else is dropped, as the recommendation asks: also ids of nothing but zeros. */
+export function parseTraceparent(text: string): TraceParts | undefined {
+  const [, traceId = "", spanId = "", flags = ""] = traceparentPattern.exec(text) ?? [];
+  return isZero(traceId) || isZero(spanId) ? undefined : { traceId, spanId, flags };
+}
+
+/** The text if it is one, whatever was sent. */
+export function readTraceparent(value: unknown): string | undefined {
+  return typeof value === "string" && parseTraceparent(value) !== undefined ? value : undefined;
+}
+
+export function makeTraceparent({ traceId, spanId, flags }: TraceParts): string {
+  return `00-${traceId}-${spanId}-${flags}`;
+}
+
+/** True for no id at all, too. */
+const isZero = (id: string): boolean => /^0*$/.test(id);

@@ -1,9 +1,8 @@
 // A run as the store sees it: ids, statuses, the header, the records beside it, and what one commit changes.
 
 import type { ApprovalId, ApprovalRequest } from "./approval.ts";
-import type { Brand } from "./brand.ts";
 import type { JobId, JobSpec, ReleasedJob } from "./job.ts";
-import { partitionOf, type TenantId } from "./tenant.ts";
+import { type Brand, partitionOf, type TenantId } from "./tenant.ts";
 
 export type RunId = Brand<string, "RunId">;
 

@@ -1,6 +1,10 @@
 // A tenant: its id and partition, its settings, its quotas, and the documents that it keeps.
-import type { Brand } from "./brand.ts";
 import type { PoolLimits, TopicLimits } from "./job.ts";
+
+declare const brand: unique symbol;
+
+/** A string or number type that only its own constructor can produce, so that ids cannot be mixed up. */
+export type Brand<Value, Name extends string> = Value & { readonly [brand]: Name };
 
 export type TenantId = Brand<string, "TenantId">;
 

@@ -5,8 +5,8 @@ import type { Config } from "../config.ts";
 import type { Trouble } from "../control/caller.ts";
 import type { ApiKeyRecord } from "../domain/api-key.ts";
 import { redacted } from "../domain/excerpt.ts";
+import { readTraceparent } from "../domain/network-address.ts";
 import type { TenantId } from "../domain/tenant.ts";
-import { readTraceparent } from "../domain/traceparent.ts";
 import { errors } from "../errors.ts";
 import type { Ports, Span } from "../ports/ports.ts";
 import {

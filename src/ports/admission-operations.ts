@@ -1,8 +1,8 @@
 // The store operations on a tenant (settings, usage, events), and those that decide which runs may start.
 import type { EventRow } from "../domain/audit.ts";
+import type { Fingerprint, ReservationDigest } from "../domain/fingerprint.ts";
 import type { JobId } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
-import type { Fingerprint, ReservationDigest } from "../domain/reservation.ts";
 import type { RunChange, RunHeader, RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { QuotaReached, TenantId, TenantRecord, TenantSettings, Usage } from "../domain/tenant.ts";
 

@@ -7,7 +7,7 @@ import {
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { parseTraceparent } from "../../src/domain/traceparent.ts";
+import { parseTraceparent } from "../../src/domain/network-address.ts";
 import { defaultStoreSettings } from "../../src/ports/store.ts";
 import { createClient, JobFailed, type Worker, worker } from "../../src/sdk/index.ts";
 import { acme, type GatewayWorld, openGatewayWorld } from "../support/gateway-world.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { loadDriver } from "../../src/adapters/sqlite/driver.ts";
-import type { ReservationDigest } from "../../src/domain/reservation.ts";
+import type { ReservationDigest } from "../../src/domain/fingerprint.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../src/domain/run.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { type ChildProgram, startChildProgram } from "../support/child-program.ts";

@@ -11,8 +11,8 @@ import {
 } from "../../src/control/admission/start-run.ts";
 import { createTenantCache } from "../../src/control/admission/tenant-cache.ts";
 import { engineTerms } from "../../src/control/engine/engine.ts";
+import { digestOf, type Fingerprint } from "../../src/domain/fingerprint.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
-import { digestOf, type Fingerprint } from "../../src/domain/reservation.ts";
 import { isTerminal, type RunId } from "../../src/domain/run.ts";
 import type { TenantId, TenantSettings } from "../../src/domain/tenant.ts";
 import { errors } from "../../src/errors.ts";

@@ -5,7 +5,7 @@ import { loadDriver } from "../../src/adapters/sqlite/driver.ts";
 import { openSqliteCore, type Reply, type SqliteCore } from "../../src/adapters/sqlite/sqlite-core.ts";
 import { openSqliteStore, type SqliteStoreOptions } from "../../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../../src/adapters/system/system.ts";
-import { digestOf, type Fingerprint } from "../../src/domain/reservation.ts";
+import { digestOf, type Fingerprint } from "../../src/domain/fingerprint.ts";
 import { makeRunId, type RunId, unchanged } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Log } from "../../src/ports/ports.ts";

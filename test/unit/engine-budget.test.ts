@@ -4,7 +4,7 @@ import { apply, firstCommit } from "../../src/domain/engine/apply.ts";
 import { changeWorkMax, defaultLimits } from "../../src/domain/engine/draft.ts";
 import { playDryRun } from "../../src/domain/engine/dry-run.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
-import { workMax } from "../../src/domain/workflow/cel-budget.ts";
+import { workMax } from "../../src/domain/workflow/work-count.ts";
 import { type Fields, go, type Steps, start } from "./engine-examples.ts";
 import { compileText } from "./engine-player.ts";
 import { runId, tenant, World, type WorldOptions } from "./engine-world.ts";

@@ -1,7 +1,7 @@
 // Reading the idempotency key: quoted or bare, 1-255 visible ASCII characters, one key per request.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { readIdempotencyKey } from "../../src/domain/reservation.ts";
+import { readIdempotencyKey } from "../../src/domain/fingerprint.ts";
 
 // Fixed, so that a green change stays green.
 fc.configureGlobal({ seed: 1 });

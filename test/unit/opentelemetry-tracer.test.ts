@@ -9,7 +9,7 @@ import {
 } from "@opentelemetry/sdk-trace-base";
 import { afterEach, expect, test } from "vitest";
 import { createOpenTelemetryTracer } from "../../src/adapters/opentelemetry-tracer.ts";
-import { parseTraceparent, readTraceparent } from "../../src/domain/traceparent.ts";
+import { parseTraceparent, readTraceparent } from "../../src/domain/network-address.ts";
 
 const traceId = "0af7651916cd43dd8448eb211c80319c";
 const spanId = "b7ad6b7169203331";

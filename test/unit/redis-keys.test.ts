@@ -2,8 +2,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createKeys, type TenantKeys } from "../../src/adapters/redis/keys.ts";
+import type { ReservationDigest } from "../../src/domain/fingerprint.ts";
 import { type LockName, lockNamespaces } from "../../src/domain/lock.ts";
-import type { ReservationDigest } from "../../src/domain/reservation.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { type Partition, partitionLabel, partitionOf, type TenantId } from "../../src/domain/tenant.ts";
 

@@ -1,13 +1,13 @@
 // Reservations: what a second request with the same key means, and that no two keys share a digest.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { LockToken } from "../../src/domain/lock.ts";
 import {
   digestOf,
   type Fingerprint,
   judgeReservation,
   type Reservation,
-} from "../../src/domain/reservation.ts";
+} from "../../src/domain/fingerprint.ts";
+import type { LockToken } from "../../src/domain/lock.ts";
 import type { RunId } from "../../src/domain/run.ts";
 
 // Fixed, so that a green change stays green.

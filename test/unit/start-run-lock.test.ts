@@ -1,6 +1,6 @@
 // The lock strategy's own paths: the wait for the lock, the reservation, and giving the key back whatever goes wrong.
 import { describe, expect, test } from "vitest";
-import { digestOf } from "../../src/domain/reservation.ts";
+import { digestOf } from "../../src/domain/fingerprint.ts";
 import {
   acme,
   byLock,

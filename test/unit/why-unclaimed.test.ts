@@ -2,12 +2,12 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { StepRecord } from "../../src/domain/engine/records.ts";
+import { similarTopics } from "../../src/domain/excerpt.ts";
 import { fitsRequirements, type Job, type JobId, missingRequirements } from "../../src/domain/job.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import { chooseSteps } from "../../src/domain/why/explain-run.ts";
 import type { LiveRunFacts, PlaceFacts, WorkerFacts } from "../../src/domain/why/explanation.ts";
-import { similarTopics } from "../../src/domain/why/similar-topics.ts";
 import { whyUnclaimed } from "../../src/domain/why/why-unclaimed.ts";
 
 const runId = "run_07_0123456789abcdef" as RunId;

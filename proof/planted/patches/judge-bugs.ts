@@ -11,7 +11,7 @@ export const plantedJudgeBugs: readonly TextPatch[] = [
     what: "definitions are judged in the order they came: one tenant's flood holds up all others",
     edits: [
       {
-        file: "src/domain/fair-queue.ts",
+        file: "src/domain/slices.ts",
         find: `      waiting.delete(owner);
       if (items.length > 0) waiting.set(owner, items);`,
         replace: "      if (items.length === 0) waiting.delete(owner);",

@@ -34,7 +34,7 @@ export const plantedWhyBugs: readonly TextPatch[] = [
     "every refused start reads the runs that hold the slots: hammering reaches the store",
     "test/unit/flow-why.test.ts",
     {
-      file: "src/control/admission/slot-holders.ts",
+      file: "src/control/admission/tenant-cache.ts",
       find: `nowMs - known.atMs < rememberedMs`,
       replace: `nowMs - known.atMs < 0`,
     },

@@ -2,8 +2,8 @@
 
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
 import type { Context, RecordKind, RecordKinds } from "../../../src/adapters/operations/records.ts";
+import type { Reservation } from "../../../src/domain/fingerprint.ts";
 import type { Fence, Guard } from "../../../src/domain/lock.ts";
-import type { Reservation } from "../../../src/domain/reservation.ts";
 import type { RunId } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { KeyRequest } from "../../../src/ports/admission-operations.ts";

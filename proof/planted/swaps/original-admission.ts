@@ -4,8 +4,8 @@ import { type Operations, operations } from "../../../src/adapters/operations/pe
 import { type Context, neverMs } from "../../../src/adapters/operations/records.ts";
 import { eraseReservation, putReservation } from "../../../src/adapters/operations/reservations.ts";
 import type { AdmissionAnswer, Gate, startRun } from "../../../src/control/admission/start-run.ts";
+import { digestOf, type Reservation, type ReservationDigest } from "../../../src/domain/fingerprint.ts";
 import { admissionLock, type Fence, type Guard, type LockToken } from "../../../src/domain/lock.ts";
-import { digestOf, type Reservation, type ReservationDigest } from "../../../src/domain/reservation.ts";
 import { makeRunId, orderedUnique, type RunId } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { NewRun } from "../../../src/ports/admission-operations.ts";

@@ -2,9 +2,9 @@
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
 import { activeMember } from "../../../src/adapters/operations/run-records.ts";
 import { isOpen, readStepRecord } from "../../../src/domain/engine/records.ts";
+import type { ReservationDigest } from "../../../src/domain/fingerprint.ts";
 import { parseJobId } from "../../../src/domain/job.ts";
 import type { Fence } from "../../../src/domain/lock.ts";
-import type { ReservationDigest } from "../../../src/domain/reservation.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
 import type { RequestOf, Store } from "../../../src/ports/store.ts";
 import { noGuard } from "./broken-operations.ts";

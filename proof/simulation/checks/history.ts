@@ -1,6 +1,6 @@
 // Compares callers' answers with what exists: a definite answer must stay true (INV-6 to INV-9, INV-18).
 import type { AdmissionAnswer } from "../../../src/control/admission/start-run.ts";
-import type { Fingerprint, ReservationDigest } from "../../../src/domain/reservation.ts";
+import type { Fingerprint, ReservationDigest } from "../../../src/domain/fingerprint.ts";
 import type { RunId, TerminalStatus } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { EndAnswer } from "../end-bare-run.ts";

@@ -1,6 +1,6 @@
 // Callers of startRun: they choose keys that others choose too, go away early, and repeat what may be repeated.
 import { type AdmissionAnswer, startRun } from "../../../src/control/admission/start-run.ts";
-import { digestOf, type Fingerprint } from "../../../src/domain/reservation.ts";
+import { digestOf, type Fingerprint } from "../../../src/domain/fingerprint.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import { errors } from "../../../src/errors.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";

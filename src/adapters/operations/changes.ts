@@ -1,6 +1,6 @@
 // Applies the change of one commit to a run: records, jobs, timers, approvals, timeline, event, and what its end entails.
 import type { ApprovalRequest } from "../../domain/approval.ts";
-import type { ReservationDigest } from "../../domain/reservation.ts";
+import type { ReservationDigest } from "../../domain/fingerprint.ts";
 import {
   isTerminal,
   type RunChange,

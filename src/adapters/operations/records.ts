@@ -1,10 +1,10 @@
 // What operations work on: records of a few kinds, each in a scope and ordered by member, the store's time, and fixed settings.
 import type { Approval } from "../../domain/approval.ts";
 import type { EventRow } from "../../domain/audit.ts";
+import type { Reservation } from "../../domain/fingerprint.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { Job } from "../../domain/job.ts";
 import type { Fence, LockToken } from "../../domain/lock.ts";
-import type { Reservation } from "../../domain/reservation.ts";
 import type { RunHeader } from "../../domain/run.ts";
 import type { TenantSettings } from "../../domain/tenant.ts";
 import type { StoreSettings } from "../../ports/store.ts";

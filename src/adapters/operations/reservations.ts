@@ -1,6 +1,7 @@
 // Reservations of idempotency keys, as records: reading with expiry, reserving, giving back, inspecting.
+
+import { judgeReservation, type Reservation, type ReservationDigest } from "../../domain/fingerprint.ts";
 import { admissionLock } from "../../domain/lock.ts";
-import { judgeReservation, type Reservation, type ReservationDigest } from "../../domain/reservation.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { KeyRequest } from "../../ports/admission-operations.ts";

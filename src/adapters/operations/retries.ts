@@ -1,6 +1,7 @@
 // Retries of dead letters: those that wait in a run's inbox, and runs that a retry opens again.
+
+import type { ReservationDigest } from "../../domain/fingerprint.ts";
 import { type NewEntry, retriesWaitingMax } from "../../domain/inbox.ts";
-import type { ReservationDigest } from "../../domain/reservation.ts";
 import type { DeliveryRefused } from "../../ports/run-operations.ts";
 import { reopenLetter } from "./documents.ts";
 import { clearDue, scheduleProof } from "./due.ts";

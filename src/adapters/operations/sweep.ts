@@ -1,7 +1,8 @@
 // The sweep of one partition: handles what is due, at most 100 things, and says what a process must do next.
+
+import type { Fingerprint, ReservationDigest } from "../../domain/fingerprint.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { JobId } from "../../domain/job.ts";
-import type { Fingerprint, ReservationDigest } from "../../domain/reservation.ts";
 import { isTerminal, type RunId } from "../../domain/run.ts";
 import { partitionLabel, type TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";

@@ -1,7 +1,7 @@
 // Builds the Redis keys that calls name: `<prefix>:{pNN}:<kind>:<parts>`, each part encoded so that no two names collide.
 import type { ApprovalId } from "../../domain/approval.ts";
+import type { ReservationDigest } from "../../domain/fingerprint.ts";
 import type { LockName } from "../../domain/lock.ts";
-import type { ReservationDigest } from "../../domain/reservation.ts";
 import type { RunId } from "../../domain/run.ts";
 import {
   type Collection,

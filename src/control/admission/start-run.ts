@@ -1,9 +1,8 @@
 // Starts a run: its first commit is prepared without I/O, the store is asked once, and what follows a commit is done.
 import type { Config } from "../../config.ts";
 import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/engine/apply.ts";
-import type { JsonValue } from "../../domain/fingerprint.ts";
+import { digestOf, type Fingerprint, type JsonValue } from "../../domain/fingerprint.ts";
 import type { AssignedPolicies } from "../../domain/policy.ts";
-import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
 import {
   makeRunId,
   orderedUnique,

@@ -1,5 +1,6 @@
-// The settings of tenants, remembered for a few seconds, so that a start does not cost a call for them.
+// What is remembered of tenants for a moment: their settings, so that a start costs no call for them, and who holds their slots.
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
+import { type SlotHolder, slotHolder } from "../../domain/why/explanation.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { StoreOf } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
@@ -71,4 +72,54 @@ export function settingsOf(
     const answer = await ask(engine, "getTenant", { tenant });
     return answer.kind === "tenant" ? answer.record.settings : undefined;
   });
+}
+
+/** The runs that hold a tenant's slots, for refusals that name them: remembered for a moment, so that hammering costs one read. */
+export type SlotHolders = {
+  /** Oldest first; undefined when the store does not say in time. Never fails and never keeps a refusal waiting for long. */
+  of(tenant: TenantId): Promise<readonly SlotHolder[] | undefined>;
+};
+
+/** Named in one answer. */
+const shownMax = 10;
+
+/** However many are refused meanwhile, the store is asked once. */
+const rememberedMs = 250;
+
+/** A refusal is due at once: names that take longer are left out. */
+const waitMaxMs = 250;
+
+/** Bounds the memory; when full all are forgotten and simply read again. */
+const tenantsReadMax = 1_000;
+
+export function createSlotHolders({ ports, config }: Pick<Engine, "ports" | "config">): SlotHolders {
+  const { clock, store } = ports;
+  const read = new Map<
+    TenantId,
+    { readonly atMs: number; readonly holders: Promise<readonly SlotHolder[] | undefined> }
+  >();
+  const deadlineMs = Math.min(waitMaxMs, config["store.callTimeoutMs"]);
+
+  async function readHolders(tenant: TenantId): Promise<readonly SlotHolder[] | undefined> {
+    const request = { tenant, limit: shownMax, describe: shownMax };
+    try {
+      const answer = await store.listActive(request, { deadlineMs });
+      return answer.kind === "listed" ? answer.runs.map(slotHolder) : undefined;
+    } catch (error) {
+      ports.log.warn("the runs that hold the slots could not be read", { tenant, cause: String(error) });
+      return undefined;
+    }
+  }
+
+  return {
+    of(tenant) {
+      const nowMs = clock.monotonicMs();
+      const known = read.get(tenant);
+      if (known !== undefined && nowMs - known.atMs < rememberedMs) return known.holders;
+      if (read.size >= tenantsReadMax) read.clear();
+      const holders = readHolders(tenant);
+      read.set(tenant, { atMs: nowMs, holders });
+      return holders;
+    },
+  };
 }

@@ -6,8 +6,12 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { Bus } from "../../ports/bus.ts";
 import type { CancelTimer, Clock, DefinitionJudge, Log, Ports } from "../../ports/ports.ts";
 import { type Execute, executeOn, type Store, storeFrom } from "../../ports/store.ts";
-import { createSlotHolders, type SlotHolders } from "../admission/slot-holders.ts";
-import { createTenantCache, type TenantCache } from "../admission/tenant-cache.ts";
+import {
+  createSlotHolders,
+  createTenantCache,
+  type SlotHolders,
+  type TenantCache,
+} from "../admission/tenant-cache.ts";
 import type { AskLimits } from "../ask-until-known.ts";
 import { createSealBook, type SealBook } from "../audit/seal-trail.ts";
 import {

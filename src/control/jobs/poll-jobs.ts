@@ -5,7 +5,7 @@ import type { Clock } from "../../ports/ports.ts";
 import { settingsOf } from "../admission/tenant-cache.ts";
 import type { Caller, Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import { followSignal } from "../follow-signal.ts";
+import { followSignal } from "../locks/with-lease.ts";
 import { claimMatches, discoverJobs, traceClaim } from "./claim-jobs.ts";
 import { type ClaimedJob, createOffer, noMoreJobs } from "./offers.ts";
 

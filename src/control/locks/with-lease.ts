@@ -13,7 +13,6 @@ import {
 import { errors, InterlockError } from "../../errors.ts";
 import type { CancelTimer, Ports } from "../../ports/ports.ts";
 import { type Answer, executeOn, type OperationName, type RequestOf } from "../../ports/store.ts";
-import { followSignal } from "../follow-signal.ts";
 import { type Acquisition, acquireLease, type NotAcquired } from "./acquire-lease.ts";
 import { instantOf, type LeaseTarget, type LeaseTerms, logFields } from "./lease-terms.ts";
 import { countRenewal, releaseLease } from "./release-lease.ts";
@@ -279,4 +278,13 @@ function renewalOutcome(answer: Answer<"renewLock">): RenewalOutcome {
     case "unavailable":
       return "unknown";
   }
+}
+
+/** The controller is aborted when the signal is, with its reason. Gives how to end that. */
+export function followSignal(controller: AbortController, signal: AbortSignal | undefined): () => void {
+  if (signal === undefined) return () => {};
+  const follow = () => controller.abort(signal.reason);
+  if (signal.aborted) follow();
+  else signal.addEventListener("abort", follow);
+  return () => signal.removeEventListener("abort", follow);
 }

@@ -2,7 +2,7 @@
 import { payloadsPerRound, readingUnits } from "../../domain/engine/draft.ts";
 import { inputRecordKey, itemId, runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readRunProgress, readStepRecord } from "../../domain/engine/records.ts";
-import { digestOf } from "../../domain/reservation.ts";
+import { digestOf } from "../../domain/fingerprint.ts";
 import type { RunHeader, RunId, RunRecord, RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";

@@ -6,12 +6,10 @@ import {
 } from "../../domain/engine/copy-steps.ts";
 import { inputRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readStepRecord, type StepRecord } from "../../domain/engine/records.ts";
-import type { JsonValue } from "../../domain/fingerprint.ts";
-import type { Fingerprint } from "../../domain/reservation.ts";
+import type { Fingerprint, JsonValue } from "../../domain/fingerprint.ts";
 import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
-import type { StartAnswer } from "../admission/start-run.ts";
-import { replayOr, startPinned } from "../admission/start-run.ts";
+import { replayOr, type StartAnswer, startPinned } from "../admission/start-run.ts";
 import type { Caller } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { loadRun } from "./read-run.ts";

@@ -1,6 +1,5 @@
 // Does long work in slices: one slice at a time for the whole process, tenants in turn, and everybody else's work between.
-import { createFairQueue } from "../../domain/fair-queue.ts";
-import type { Sliced } from "../../domain/slices.ts";
+import { createFairQueue, type Sliced } from "../../domain/slices.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
 

@@ -3,8 +3,8 @@
 import { isDeepStrictEqual } from "node:util";
 import type { JsonValue } from "../fingerprint.ts";
 import { type JobSpec, makeJobId, notifyTopic } from "../job.ts";
-import { workMax } from "../workflow/cel-budget.ts";
 import type { Problem } from "../workflow/compiled.ts";
+import { workMax } from "../workflow/work-count.ts";
 import { type Draft, putPayload, putStep } from "./draft.ts";
 import { inputRecordKey, jobInputKey, outputRecordKey, stepTimer } from "./keys.ts";
 import { type StepRecord, writeOutput } from "./records.ts";

@@ -1,5 +1,6 @@
 // Why no worker takes a job, as far as the process that is asked can see.
 import { formatTime } from "../engine/rfc3339.ts";
+import { similarTopics } from "../excerpt.ts";
 import {
   defaultPool,
   type Job,
@@ -18,7 +19,6 @@ import type {
   WorkerFacts,
   WorkerItem,
 } from "./explanation.ts";
-import { similarTopics } from "./similar-topics.ts";
 
 /** Of workers shown with one job. */
 const workersMax = 5;

@@ -1,7 +1,6 @@
 // Turns a parsed expression into a function. The library parses and checks types; running it is done here, because its
 // own evaluator cannot be given a budget: nested comprehensions and long texts would hold the process for seconds.
 import type { ASTNode, BinaryOperator } from "@marcbachmann/cel-js";
-import { type Budget, charge, chargeElement, chargeNames, chargeText, Failure } from "./cel-budget.ts";
 import {
   add,
   arithmetic,
@@ -28,6 +27,7 @@ import {
   textWritten,
 } from "./cel-references.ts";
 import type { Scope } from "./compiled.ts";
+import { type Budget, charge, chargeElement, chargeNames, chargeText, Failure } from "./work-count.ts";
 
 export type Frame = {
   readonly scope: Scope;

@@ -7,7 +7,6 @@ import {
   type TypeCheckResult,
 } from "@marcbachmann/cel-js";
 import type { JsonValue } from "../fingerprint.ts";
-import { Failure, resultBytesMax } from "./cel-budget.ts";
 import { type Code, compileCel, compilePath, type PathCode } from "./cel-evaluate.ts";
 import type { Value, ValueMap } from "./cel-operations.ts";
 import {
@@ -20,6 +19,7 @@ import {
   textWritten,
   withStandIn,
 } from "./cel-references.ts";
+import { Failure, resultBytesMax } from "./work-count.ts";
 
 type CelReading =
   | { readonly kind: "cel"; readonly cel: Cel }

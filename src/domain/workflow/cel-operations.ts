@@ -8,7 +8,7 @@ import {
   Failure,
   limitItems,
   limitText,
-} from "./cel-budget.ts";
+} from "./work-count.ts";
 
 /** JSON, plus whole numbers written in the expression: CEL's `int` is a bigint, JSON numbers are doubles. */
 export type Value =

@@ -1,7 +1,6 @@
 // Conditions in CEL, and JSON values whose texts hold `${...}` templates, ready to be evaluated; evaluation never throws.
 import type { JsonValue } from "../fingerprint.ts";
 import { atOnce, type Sliced } from "../slices.ts";
-import { charge, chargeWork, Failure, newBudget, resultBytesMax } from "./cel-budget.ts";
 import type { Frame } from "./cel-evaluate.ts";
 import {
   type Cel,
@@ -17,7 +16,17 @@ import { kindOf, type Value } from "./cel-operations.ts";
 import type { Reference } from "./cel-references.ts";
 import type { Allowance, Evaluation, Problem, Scope } from "./compiled.ts";
 import { type Fields, isFields, pathIn } from "./fields.ts";
-import { newWork, pause, spend, type Work } from "./work-count.ts";
+import {
+  charge,
+  chargeWork,
+  Failure,
+  newBudget,
+  newWork,
+  pause,
+  resultBytesMax,
+  spend,
+  type Work,
+} from "./work-count.ts";
 
 type ParsedExpression = {
   readonly source: string;

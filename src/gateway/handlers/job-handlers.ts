@@ -8,7 +8,7 @@ import type { BeatResult } from "../../control/jobs/workers.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { JobOutcome } from "../../domain/inbox.ts";
 import { type ClaimToken, parseJobId } from "../../domain/job.ts";
-import { readTraceparent } from "../../domain/traceparent.ts";
+import { readTraceparent } from "../../domain/network-address.ts";
 import { callerOf, failureIn, type Handlers, type Service } from "../handler.ts";
 import { pageReply } from "../http-reply.ts";
 import { claimedJobView, jobView } from "../views.ts";

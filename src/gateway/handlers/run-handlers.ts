@@ -6,8 +6,12 @@ import type { CancelAnswer } from "../../control/engine/cancel-run.ts";
 import type { DryRunAnswer } from "../../control/runs/dry-run.ts";
 import type { DryRunStep } from "../../domain/engine/dry-run.ts";
 import type { StepStatus } from "../../domain/engine/records.ts";
-import { fingerprinting, type JsonValue } from "../../domain/fingerprint.ts";
-import { type KeyReading, readIdempotencyKey } from "../../domain/reservation.ts";
+import {
+  fingerprinting,
+  type JsonValue,
+  type KeyReading,
+  readIdempotencyKey,
+} from "../../domain/fingerprint.ts";
 import { parseRunId, type RunId } from "../../domain/run.ts";
 import { inSlices } from "../../domain/slices.ts";
 import {

@@ -1,8 +1,8 @@
 // What a conformance check gets to work with: a store, tenants of its own, and requests with sensible defaults.
 import assert from "node:assert/strict";
+import { digestOf, type Fingerprint } from "../../domain/fingerprint.ts";
 import type { ClaimTerms, ClaimToken } from "../../domain/job.ts";
 import type { Fence, Guard, LockName, LockToken } from "../../domain/lock.ts";
-import { digestOf, type Fingerprint } from "../../domain/reservation.ts";
 import {
   makeRunId,
   type RunChange,
