@@ -164,12 +164,21 @@ export async function readList<Item>(
   return { items, next_cursor: next };
 }
 
-export function showList<Item>(
-  { output }: Context,
-  list: ListedPage<Item>,
-  { none, lines }: { readonly none: string; lines(items: readonly Item[]): readonly string[] },
-): void {
-  output.answer(list, () => (list.items.length === 0 ? [none] : lines(list.items)));
+type ShownList<Item> = { readonly none: string } & (
+  | { readonly columns: readonly (string | Column)[]; row(item: Item): readonly Cell[] }
+  | { lines(items: readonly Item[]): readonly string[] }
+);
+
+/** As a table, or as lines of another kind. */
+export function showList<Item>({ output }: Context, list: ListedPage<Item>, shown: ShownList<Item>): void {
+  const lines = () =>
+    "lines" in shown
+      ? shown.lines(list.items)
+      : output.table(
+          shown.columns,
+          list.items.map((item) => shown.row(item)),
+        );
+  output.answer(list, () => (list.items.length === 0 ? [shown.none] : lines()));
   if (list.next_cursor !== null)
     output.note(`There are more: --limit ${list.items.length * 4} shows more of them.`);
 }

@@ -41,7 +41,7 @@ async function listApprovals(
   context: Context,
   options: ListOptions & { readonly state: State | "all" },
 ): Promise<void> {
-  const { output, terminal } = context;
+  const { terminal } = context;
   const { state } = options;
   const filter = state === "all" ? {} : { state };
   const client = context.client();
@@ -50,18 +50,15 @@ async function listApprovals(
   );
   showList(context, list, {
     none: state === "pending" ? "Nothing waits for a decision." : "No approvals.",
-    lines: (items) =>
-      output.table(
-        ["approval", "state", "requested by", "requested", "expires", "decided by"],
-        items.map((approval) => [
-          approval.job_id,
-          { text: approval.state, tone: toneOf(approval.state) },
-          approval.requested_by,
-          age(approval.requested_at, terminal.nowMs()),
-          age(approval.expires_at, terminal.nowMs()),
-          approval.decided_by_name ?? approval.decided_by,
-        ]),
-      ),
+    columns: ["approval", "state", "requested by", "requested", "expires", "decided by"],
+    row: (approval) => [
+      approval.job_id,
+      { text: approval.state, tone: toneOf(approval.state) },
+      approval.requested_by,
+      age(approval.requested_at, terminal.nowMs()),
+      age(approval.expires_at, terminal.nowMs()),
+      approval.decided_by_name ?? approval.decided_by,
+    ],
   });
 }
 

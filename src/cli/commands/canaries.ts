@@ -215,23 +215,20 @@ function policyText(policies: Readonly<Record<string, string | undefined>>): str
 }
 
 async function listCanaries(context: Context): Promise<void> {
-  const { output, terminal } = context;
+  const { terminal } = context;
   const list = await context.client("platform").call("listCanaries");
   showList(context, list, {
     none: "No canaries.",
-    lines: (items) =>
-      output.table(
-        ["id", "state", "policies", "percent", "tenant", "started", "because"],
-        items.map((canary) => [
-          canary.id,
-          { text: canary.state.replace("_", " "), tone: endings[canary.state] ?? "busy" },
-          policyText(canary.policies),
-          canary.percent,
-          canary.tenant ?? "all",
-          age(canary.started_at, terminal.nowMs()),
-          canary.reason,
-        ]),
-      ),
+    columns: ["id", "state", "policies", "percent", "tenant", "started", "because"],
+    row: (canary) => [
+      canary.id,
+      { text: canary.state.replace("_", " "), tone: endings[canary.state] ?? "busy" },
+      policyText(canary.policies),
+      canary.percent,
+      canary.tenant ?? "all",
+      age(canary.started_at, terminal.nowMs()),
+      canary.reason,
+    ],
   });
 }
 

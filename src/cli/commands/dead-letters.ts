@@ -49,7 +49,7 @@ export function addDeadLetterCommands({ program, does }: Cli): void {
 }
 
 async function listLetters(context: Context, options: ListOptions & Filter): Promise<void> {
-  const { output, terminal } = context;
+  const { terminal } = context;
   const client = context.client();
   const filter = filterOf(options);
   const list = await readList(options, (page) =>
@@ -57,19 +57,24 @@ async function listLetters(context: Context, options: ListOptions & Filter): Pro
   );
   showList(context, list, {
     none: "No dead letters.",
-    lines: (items) =>
-      output.table(
-        ["letter", "reason", "state", "workflow", "topic", { title: "failures", align: "right" }, "given up"],
-        items.map((letter) => [
-          letter.id,
-          letter.reason,
-          { text: letter.state, tone: toneOf(letter.state) },
-          letter.workflow_id,
-          letter.topic,
-          letter.failures,
-          age(letter.at, terminal.nowMs()),
-        ]),
-      ),
+    columns: [
+      "letter",
+      "reason",
+      "state",
+      "workflow",
+      "topic",
+      { title: "failures", align: "right" },
+      "given up",
+    ],
+    row: (letter) => [
+      letter.id,
+      letter.reason,
+      { text: letter.state, tone: toneOf(letter.state) },
+      letter.workflow_id,
+      letter.topic,
+      letter.failures,
+      age(letter.at, terminal.nowMs()),
+    ],
   });
 }
 

@@ -161,22 +161,18 @@ async function listRecords(context: Context, options: RecordOptions): Promise<vo
     const begin = page.cursor === undefined && after !== undefined ? { after } : {};
     return client.call("readAudit", { query: { ...page, ...begin, ...filter } });
   });
-  const { output } = context;
   showList(context, list, {
     none: "No audit records.",
-    lines: (items) =>
-      output.table(
-        [{ title: "record", align: "right" }, "at", "type", "subject", "detail", "actor", "hash"],
-        items.map((record) => [
-          record.sequence,
-          record.at,
-          record.type,
-          shortened(record.subject, 48),
-          shortened(record.detail, 60),
-          shortened(record.actor_name ?? record.actor, 32),
-          { text: record.hash?.slice(0, 10) ?? "not yet", tone: "quiet" },
-        ]),
-      ),
+    columns: [{ title: "record", align: "right" }, "at", "type", "subject", "detail", "actor", "hash"],
+    row: (record) => [
+      record.sequence,
+      record.at,
+      record.type,
+      shortened(record.subject, 48),
+      shortened(record.detail, 60),
+      shortened(record.actor_name ?? record.actor, 32),
+      { text: record.hash?.slice(0, 10) ?? "not yet", tone: "quiet" },
+    ],
   });
 }
 

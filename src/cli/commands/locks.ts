@@ -76,11 +76,8 @@ async function listPublicLocks(context: Context, options: LocksOptions): Promise
   });
   showList(context, list, {
     none: "No public lock is held.",
-    lines: (items) =>
-      context.output.table(
-        ["resource", "owner", ...times],
-        items.map((lock) => [lock.resource, lock.owner, ...timesOf(lock)]),
-      ),
+    columns: ["resource", "owner", ...times],
+    row: (lock) => [lock.resource, lock.owner, ...timesOf(lock)],
   });
 }
 
@@ -92,18 +89,8 @@ async function listAllLocks(context: Context, options: LocksOptions): Promise<vo
   );
   showList(context, list, {
     none: "No lock is held.",
-    lines: (items) =>
-      context.output.table(
-        ["tenant", "kind", "name", "owner", "instance", ...times],
-        items.map((lock) => [
-          lock.tenant,
-          lock.namespace,
-          lock.name,
-          lock.owner,
-          lock.instance,
-          ...timesOf(lock),
-        ]),
-      ),
+    columns: ["tenant", "kind", "name", "owner", "instance", ...times],
+    row: (lock) => [lock.tenant, lock.namespace, lock.name, lock.owner, lock.instance, ...timesOf(lock)],
   });
 }
 

@@ -89,21 +89,17 @@ function limitName(
 }
 
 async function listPools(context: Context): Promise<void> {
-  const { output } = context;
   const list = await context.client().call("listPools");
   showList(context, list, {
     none: "No pools: no worker was seen lately, and there are no limits.",
-    lines: (items) =>
-      output.table(
-        ["pool", "running", "state", "workers", "topics"],
-        items.map((pool) => [
-          pool.name,
-          runningOf(pool),
-          stateOf(pool),
-          pool.workers.length,
-          pool.topics === undefined ? "all" : pool.topics.join(" "),
-        ]),
-      ),
+    columns: ["pool", "running", "state", "workers", "topics"],
+    row: (pool) => [
+      pool.name,
+      runningOf(pool),
+      stateOf(pool),
+      pool.workers.length,
+      pool.topics === undefined ? "all" : pool.topics.join(" "),
+    ],
   });
 }
 
@@ -203,15 +199,11 @@ async function deletePool(context: Context, id: string): Promise<void> {
 }
 
 async function listTopics(context: Context): Promise<void> {
-  const { output } = context;
   const list = await context.client().call("listTopics");
   showList(context, list, {
     none: "No topics: no worker was seen lately, and there are no limits.",
-    lines: (items) =>
-      output.table(
-        ["topic", "running", { title: "waiting", align: "right" }, { title: "workers", align: "right" }],
-        items.map((topic) => [topic.name, runningOf(topic), topic.waiting, topic.workers.length]),
-      ),
+    columns: ["topic", "running", { title: "waiting", align: "right" }, { title: "workers", align: "right" }],
+    row: (topic) => [topic.name, runningOf(topic), topic.waiting, topic.workers.length],
   });
 }
 
@@ -238,24 +230,28 @@ export function addWorkerCommands({ program, does }: Cli): void {
 }
 
 async function listWorkers(context: Context): Promise<void> {
-  const { output } = context;
   const list = await context.client().call("listWorkers");
   showList(context, list, {
     none: "No worker was seen lately.",
-    lines: (items) =>
-      output.table(
-        ["worker", "pool", "topics", "running", "labels", "capabilities", { title: "seen", align: "right" }],
-        items.map((worker) => [
-          worker.worker_id,
-          worker.pool,
-          worker.topics.join(" "),
-          `${worker.running} of ${worker.places}`,
-          Object.entries(worker.labels)
-            .map(([name, value]) => `${name}=${value}`)
-            .join(" "),
-          worker.capabilities.join(" "),
-          `${duration(worker.last_seen_ms_ago)} ago`,
-        ]),
-      ),
+    columns: [
+      "worker",
+      "pool",
+      "topics",
+      "running",
+      "labels",
+      "capabilities",
+      { title: "seen", align: "right" },
+    ],
+    row: (worker) => [
+      worker.worker_id,
+      worker.pool,
+      worker.topics.join(" "),
+      `${worker.running} of ${worker.places}`,
+      Object.entries(worker.labels)
+        .map(([name, value]) => `${name}=${value}`)
+        .join(" "),
+      worker.capabilities.join(" "),
+      `${duration(worker.last_seen_ms_ago)} ago`,
+    ],
   });
 }

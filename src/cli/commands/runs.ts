@@ -173,7 +173,7 @@ export function addRunsCommands({ program, does }: Cli): void {
 type RunsOptions = ListOptions & { readonly status?: RunStatus; readonly workflow?: string };
 
 async function listRuns(context: Context, options: RunsOptions): Promise<void> {
-  const { output, terminal } = context;
+  const { terminal } = context;
   const filter = {
     ...(options.status === undefined ? {} : { status: options.status }),
     ...(options.workflow === undefined ? {} : { workflow_id: options.workflow }),
@@ -185,24 +185,19 @@ async function listRuns(context: Context, options: RunsOptions): Promise<void> {
       Object.keys(filter).length > 0
         ? "No such runs."
         : `No runs yet. Start one: ${terminal.calledAs} run <workflow>`,
-    lines: (items) =>
-      output.table(
-        ["run", "workflow", "status", "started", { title: "took", align: "right" }, "by"],
-        items.map((run) => [
-          run.run_id,
-          run.workflow_id,
-          {
-            text:
-              run.cancel_requested && run.completed_at === undefined
-                ? `${run.status}, cancelling`
-                : run.status,
-            tone: toneOf(run.status),
-          },
-          age(run.created_at, terminal.nowMs()),
-          between(run.created_at, run.completed_at),
-          run.created_by,
-        ]),
-      ),
+    columns: ["run", "workflow", "status", "started", { title: "took", align: "right" }, "by"],
+    row: (run) => [
+      run.run_id,
+      run.workflow_id,
+      {
+        text:
+          run.cancel_requested && run.completed_at === undefined ? `${run.status}, cancelling` : run.status,
+        tone: toneOf(run.status),
+      },
+      age(run.created_at, terminal.nowMs()),
+      between(run.created_at, run.completed_at),
+      run.created_by,
+    ],
   });
 }
 

@@ -230,25 +230,22 @@ function keysOf(context: Context, { tenant, platform }: OfTenant) {
 }
 
 async function listKeys(context: Context, options: OfTenant & ListOptions): Promise<void> {
-  const { output, terminal } = context;
+  const { terminal } = context;
   const { client, query } = keysOf(context, options);
   const list = await readList(options, (page) => client.call("listKeys", { query: { ...page, ...query } }));
   showList(context, list, {
     none: "No API keys.",
-    lines: (items) =>
-      output.table(
-        ["id", "tenant", "role", "name", "owner", "created", "created by", "expires"],
-        items.map((key) => [
-          key.id,
-          key.tenant,
-          key.role,
-          key.name,
-          key.owner === key.name ? undefined : key.owner,
-          age(key.created_at, terminal.nowMs()),
-          key.made_through?.[0] ?? key.created_by,
-          age(key.expires_at, terminal.nowMs()),
-        ]),
-      ),
+    columns: ["id", "tenant", "role", "name", "owner", "created", "created by", "expires"],
+    row: (key) => [
+      key.id,
+      key.tenant,
+      key.role,
+      key.name,
+      key.owner === key.name ? undefined : key.owner,
+      age(key.created_at, terminal.nowMs()),
+      key.made_through?.[0] ?? key.created_by,
+      age(key.expires_at, terminal.nowMs()),
+    ],
   });
 }
 

@@ -48,19 +48,16 @@ export function addWorkflowCommands({ program, does }: Cli): void {
 async function listWorkflows(context: Context, options: ListOptions): Promise<void> {
   const client = context.client();
   const list = await readList(options, (query) => client.call("listWorkflows", { query }));
-  const { output, terminal } = context;
+  const { terminal } = context;
   showList(context, list, {
     none: `No workflows yet: ${terminal.calledAs} workflows save <file>`,
-    lines: (items) =>
-      output.table(
-        ["workflow", { title: "revision", align: "right" }, "steps", "saved"],
-        items.map(({ id, revision, saved_at, definition }) => [
-          id,
-          revision,
-          stepNames(definition).join(" "),
-          age(saved_at, terminal.nowMs()),
-        ]),
-      ),
+    columns: ["workflow", { title: "revision", align: "right" }, "steps", "saved"],
+    row: ({ id, revision, saved_at, definition }) => [
+      id,
+      revision,
+      stepNames(definition).join(" "),
+      age(saved_at, terminal.nowMs()),
+    ],
   });
 }
 
