@@ -61,7 +61,7 @@ const namesByGroup: {
 
 export const operationNames = Object.values(namesByGroup).flatMap(Object.keys) as readonly OperationName[];
 
-type StoreGroup = keyof OperationsByGroup;
+export type StoreGroup = keyof OperationsByGroup;
 type StoreOperations = LockOperations &
   TenantOperations &
   AdmissionOperations &
@@ -179,10 +179,9 @@ function hasToken(request: RequestOf<OperationName>): boolean {
 }
 
 /** The other direction of `storeFrom`, for wrappers. */
-export function executeOn(store: Store): Execute {
+export function executeOn(store: StoreMethods): Execute {
   return <Name extends OperationName>(name: Name, request: RequestOf<Name>, options: CallOptions) => {
-    const methods: StoreMethods = store;
-    const operation: StoreMethods[Name] = methods[name];
+    const operation: StoreMethods[Name] = store[name];
     return operation(request, options);
   };
 }

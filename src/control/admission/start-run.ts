@@ -31,7 +31,10 @@ import { startUnderLock } from "./start-under-lock.ts";
 import { settingsOf } from "./tenant-cache.ts";
 
 /** What admission needs of the engine. */
-export type Gate = Pick<Engine, "ports" | "config" | "terms" | "tenants" | "platform">;
+export type Gate = Pick<
+  Engine<"tenants" | "admission" | "locks" | "inbox">,
+  "ports" | "config" | "terms" | "tenants" | "platform"
+>;
 
 /** What admission decides: as the store answered, or why the store was not asked or did not answer. */
 export type AdmissionAnswer =
@@ -238,7 +241,7 @@ function gateUnavailable({ config, ports }: Gate, cause: string): AdmissionAnswe
   return { kind, cause };
 }
 
-function newRunId({ clock, random }: Ports, tenant: TenantId): RunId {
+function newRunId({ clock, random }: Pick<Ports, "clock" | "random">, tenant: TenantId): RunId {
   return makeRunId(tenant, orderedUnique(clock.wallMs(), random.token()));
 }
 

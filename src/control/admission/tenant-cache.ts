@@ -2,7 +2,6 @@
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import { type SlotHolder, slotHolder } from "../../domain/why/explanation.ts";
 import type { Clock } from "../../ports/ports.ts";
-import type { StoreOf } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Engine } from "../engine/engine.ts";
 
@@ -62,7 +61,7 @@ export function createTenantCache(clock: Clock, keepMs: number): TenantCache {
 
 /** The tenant's settings as of at most a few seconds ago; undefined when the store does not answer. */
 export function settingsOf(
-  engine: Pick<Engine<StoreOf<"tenants">>, "ports" | "terms" | "tenants">,
+  engine: Pick<Engine<"tenants">, "ports" | "terms" | "tenants">,
   tenant: TenantId,
 ): TenantSettings | undefined | Promise<TenantSettings | undefined> {
   const { tenants } = engine;
@@ -92,7 +91,10 @@ const waitMaxMs = 250;
 /** Bounds the memory; when full all are forgotten and simply read again. */
 const tenantsReadMax = 1_000;
 
-export function createSlotHolders({ ports, config }: Pick<Engine, "ports" | "config">): SlotHolders {
+export function createSlotHolders({
+  ports,
+  config,
+}: Pick<Engine<"admission">, "ports" | "config">): SlotHolders {
   const { clock, store } = ports;
   const read = new Map<
     TenantId,

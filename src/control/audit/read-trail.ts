@@ -4,7 +4,7 @@ import { type EventRow, sealedRowsMax } from "../../domain/audit.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
 import { type Trouble, troubleOf } from "../caller.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { SettingsEngine } from "../engine/engine.ts";
 import { placeOf, readRows, readSeals, rowsPerRead, type SealPage } from "./seals.ts";
 
 type TrailPage = {
@@ -29,7 +29,7 @@ type TrailRecords = {
 /** Looked at for one page: a rare actor is found page by page. */
 const readsMax = 10;
 
-export async function readTrail(engine: Engine, page: TrailPage): Promise<TrailRecords | Trouble> {
+export async function readTrail(engine: SettingsEngine, page: TrailPage): Promise<TrailRecords | Trouble> {
   const { tenant } = page;
   const rows: EventRow[] = [];
   let place = page.after;
@@ -61,7 +61,7 @@ function matches({ type, actor }: TrailPage, row: EventRow): boolean {
 
 /** Of the rows from the first to the last: seals are read where these are. */
 async function hashesOf(
-  engine: Engine,
+  engine: SettingsEngine,
   tenant: TenantId,
   rows: readonly EventRow[],
 ): Promise<{ readonly kind: "hashes"; readonly bySequence: ReadonlyMap<number, string> } | Trouble> {
@@ -86,7 +86,7 @@ async function hashesOf(
  * written again.
  */
 export async function recordRefusals(
-  engine: Engine,
+  engine: SettingsEngine,
   { tenant, text }: { readonly tenant: TenantId; readonly text: string },
 ): Promise<{ readonly kind: "recorded" } | Trouble> {
   const { ports } = engine;

@@ -5,7 +5,7 @@ import { isGenuine, unreadableSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { AuditAnchors } from "../../ports/ports.ts";
 import type { Trouble } from "../caller.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { Engine, SettingsEngine } from "../engine/engine.ts";
 import {
   dropOldSeals,
   type FoundSeal,
@@ -71,7 +71,11 @@ const conflictsMax = 5;
 
 type Newest = { readonly found: FoundSeal & { readonly seal: Seal }; readonly state: "open" | "closed" };
 
-export async function sealTrail(engine: Engine, book: SealBook, tenant: TenantId): Promise<SealAnswer> {
+export async function sealTrail(
+  engine: SettingsEngine,
+  book: SealBook,
+  tenant: TenantId,
+): Promise<SealAnswer> {
   const { metrics } = engine.ports;
   for (let conflicts = 0; ; conflicts += 1) {
     const sealed = await sealOnce(engine, book, tenant);
@@ -85,7 +89,7 @@ export async function sealTrail(engine: Engine, book: SealBook, tenant: TenantId
 
 /** From the newest seal to the newest row, unless another process seals at the same time. */
 async function sealOnce(
-  engine: Engine,
+  engine: SettingsEngine,
   book: SealBook,
   tenant: TenantId,
 ): Promise<SealAnswer | { readonly kind: "conflict" }> {
@@ -136,7 +140,7 @@ async function sealOnce(
  * was rewritten look as if it had always been there.
  */
 async function holdsAnchor(
-  engine: Engine,
+  engine: SettingsEngine,
   book: SealBook,
   tenant: TenantId,
   newest: Seal | undefined,
@@ -161,7 +165,7 @@ async function holdsAnchor(
 }
 
 /** After a new seal: its gaps are reported, and what it has made superfluous is removed. */
-async function begun(engine: Engine, tenant: TenantId, seal: Seal): Promise<void> {
+async function begun(engine: SettingsEngine, tenant: TenantId, seal: Seal): Promise<void> {
   const { log, metrics } = engine.ports;
   for (const { from, to, why } of seal.gaps) {
     metrics.count("audit_gaps_total", { why });
@@ -174,7 +178,7 @@ async function begun(engine: Engine, tenant: TenantId, seal: Seal): Promise<void
 
 /** Nothing is added to a seal that somebody has changed: that would make it genuine again. The chain goes on in the next one. */
 async function newestSeal(
-  engine: Engine,
+  engine: SettingsEngine,
   book: SealBook,
   tenant: TenantId,
 ): Promise<{ readonly kind: "newest"; readonly newest: Newest | undefined } | Trouble> {
@@ -195,13 +199,13 @@ async function newestSeal(
   return { kind: "newest", newest: { found: { ...document, seal }, state } };
 }
 
-function alarm({ ports }: Engine, message: string, tenant: TenantId, from: number): void {
+function alarm({ ports }: Engine<never>, message: string, tenant: TenantId, from: number): void {
   ports.metrics.count("audit_seals_total", { outcome: "refused" });
   ports.log.error(message, { tenant, from });
 }
 
 /** Near where it was seen, or near the newest row; only if there is none by looking at all. */
-async function findNewest(engine: Engine, tenant: TenantId, known: number) {
+async function findNewest(engine: SettingsEngine, tenant: TenantId, known: number) {
   let near = known;
   if (near === 0) {
     const end = await readRows(engine, tenant, { after: Number.MAX_SAFE_INTEGER, limit: 1 });

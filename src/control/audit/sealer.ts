@@ -2,7 +2,7 @@
 import { redacted } from "../../domain/excerpt.ts";
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { SettingsEngine } from "../engine/engine.ts";
 import { listTenants } from "../tenants/tenants.ts";
 import { type SealBook, sealTrail } from "./seal-trail.ts";
 
@@ -15,7 +15,7 @@ const roundEveryMs = 3_600_000;
 const tenantsPerPage = 200;
 
 /** Undefined when this process seals nothing by itself. */
-export function startSealer(engine: Engine): Consumer | undefined {
+export function startSealer(engine: SettingsEngine): Consumer | undefined {
   const everyMs = engine.config["audit.sealEveryMs"];
   if (everyMs === 0) return undefined;
   const { clock, random } = engine.ports;
@@ -73,7 +73,11 @@ export function startSealer(engine: Engine): Consumer | undefined {
 type Waiting = { readonly changes: Map<TenantId, number>; isStopping(): boolean };
 
 /** Those that could not be sealed stay noted. A process that stops does not wait for a store that gives no answers. */
-async function sealChanged(engine: Engine, book: SealBook, { changes, isStopping }: Waiting): Promise<void> {
+async function sealChanged(
+  engine: SettingsEngine,
+  book: SealBook,
+  { changes, isStopping }: Waiting,
+): Promise<void> {
   const queue = [...changes.keys()];
   changes.clear();
   const failed: TenantId[] = [];
@@ -96,7 +100,11 @@ async function sealChanged(engine: Engine, book: SealBook, { changes, isStopping
   });
 }
 
-async function sealOne(engine: Engine, book: SealBook, tenant: TenantId): Promise<string | undefined> {
+async function sealOne(
+  engine: SettingsEngine,
+  book: SealBook,
+  tenant: TenantId,
+): Promise<string | undefined> {
   try {
     const answer = await sealTrail(engine, book, tenant);
     return answer.kind === "sealed" ? undefined : answer.cause;

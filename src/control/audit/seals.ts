@@ -6,7 +6,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import { troubleOf } from "../caller.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { SettingsEngine } from "../engine/engine.ts";
 
 /** A document of seals; without `stored` somebody has written something else there. */
 export type FoundSeal = {
@@ -39,7 +39,7 @@ export function placeOf(from: number): string {
 
 /** Seals after a place, in order. What has no number for a name is not one. */
 export async function readSeals(
-  engine: Engine,
+  engine: SettingsEngine,
   tenant: TenantId,
   after: string,
 ): Promise<SealPage | Trouble> {
@@ -62,7 +62,7 @@ function storedIn(id: string, body: string): StoredSeal | undefined {
 
 /** The last one from a number on. */
 export async function lastSealFrom(
-  engine: Engine,
+  engine: SettingsEngine,
   tenant: TenantId,
   from: number,
 ): Promise<{ readonly kind: "found"; readonly seal: FoundSeal | undefined } | Trouble> {
@@ -77,7 +77,7 @@ export async function lastSealFrom(
 }
 
 export async function putSeal(
-  engine: Engine,
+  engine: SettingsEngine,
   { tenant, secret }: { readonly tenant: TenantId; readonly secret: string },
   seal: Seal,
   expectedRevision: number,
@@ -100,7 +100,11 @@ export async function putSeal(
 }
 
 /** Keeps the last seal that begins at or before the oldest record that is kept: it has the hash before that record. */
-export async function dropOldSeals(engine: Engine, tenant: TenantId, keptFrom: number): Promise<void> {
+export async function dropOldSeals(
+  engine: SettingsEngine,
+  tenant: TenantId,
+  keptFrom: number,
+): Promise<void> {
   const { ports, config } = engine;
   const page = await readSeals(engine, tenant, "");
   if (page.kind !== "seals") return;
@@ -115,7 +119,7 @@ export async function dropOldSeals(engine: Engine, tenant: TenantId, keptFrom: n
 
 /** Rows after a number, with where the rows begin and end. */
 export async function readRows(
-  engine: Engine,
+  engine: SettingsEngine,
   tenant: TenantId,
   { after, limit }: { readonly after: number; readonly limit: number },
 ): Promise<({ readonly kind: "events" } & TrailReading) | Trouble> {

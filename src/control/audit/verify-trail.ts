@@ -3,7 +3,7 @@ import { type Gap, type Head, headOf, oldestKept, type Seal } from "../../domain
 import { type Break, judgeSeal, unreadableSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Trouble } from "../caller.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { SettingsEngine } from "../engine/engine.ts";
 import { sealTrail } from "./seal-trail.ts";
 import { type FoundSeal, readRows, readSeals, type SealPage, trailTerms } from "./seals.ts";
 
@@ -60,7 +60,7 @@ type VerifyRequest = {
 
 /** Seals what is new first, then compares all that is kept. */
 export async function verifyTrail(
-  engine: Engine,
+  engine: SettingsEngine,
   { tenant, expect }: VerifyRequest,
 ): Promise<TrailVerdict | Trouble> {
   const expected = seek(expect);
@@ -93,7 +93,7 @@ export async function verifyTrail(
 }
 
 async function compare(
-  engine: Engine,
+  engine: SettingsEngine,
   tenant: TenantId,
   { from, stored }: FoundSeal,
   progress: Progress,

@@ -5,7 +5,7 @@ import { type Policies, platformTenant, type TenantSettings } from "../../domain
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import { troubleOf } from "../caller.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { SettingsEngine } from "../engine/engine.ts";
 import { changeScope, type ScopeDecision } from "../policies/policies.ts";
 
 /** One document each, owned by the platform, changed only as it was last read. */
@@ -17,7 +17,11 @@ type AdvanceAnswer =
   | Trouble;
 
 /** Until it runs or is over; what other processes do meanwhile is taken as it is. */
-export async function advanceCanary(engine: Engine, id: string, actor: string): Promise<AdvanceAnswer> {
+export async function advanceCanary(
+  engine: SettingsEngine,
+  id: string,
+  actor: string,
+): Promise<AdvanceAnswer> {
   for (let steps = 1; ; steps += 1) {
     const kept = await readCanary(engine, id);
     if (kept.kind !== "canary") return kept;
@@ -44,7 +48,7 @@ type Next = Pick<Canary, "state"> & Partial<Pick<Canary, "reason" | "endedAtMs">
 
 /** The rollout is changed first, and its state saved after: a crash in between repeats what changes nothing. */
 async function changeRollout(
-  engine: Engine,
+  engine: SettingsEngine,
   canary: Canary,
   actor: string,
 ): Promise<{ readonly kind: "next"; readonly next: Next } | Trouble> {
@@ -112,7 +116,7 @@ function holds(settings: TenantSettings, policies: Partial<Policies>): boolean {
   return Object.entries(policies).every(([name, value]) => set[name] === value);
 }
 
-export function noteEnd({ ports }: Pick<Engine, "ports">, { id, state, reason = "" }: Canary): void {
+export function noteEnd({ ports }: Pick<SettingsEngine, "ports">, { id, state, reason = "" }: Canary): void {
   if (state !== "kept" && state !== "rolled_back" && state !== "stopped") return;
   ports.metrics.count("canary_verdicts_total", { verdict: state });
   ports.log.info(`canary ${state.replace("_", " ")}`, { canary: id, because: reason });
@@ -126,7 +130,7 @@ export type CanaryDecision = {
 
 /** Ends a canary by a verdict, of the judge or of a person: the decision is saved first, and then carried out. The first holds: one that comes later gives what became of the canary. */
 export async function decideCanary(
-  engine: Engine,
+  engine: SettingsEngine,
   id: string,
   { state, reason, actor }: CanaryDecision,
 ): Promise<AdvanceAnswer> {
@@ -151,7 +155,7 @@ const documents = { tenant: platformTenant, collection: "canary" } as const;
 const endedMax = 20;
 const listedMax = 1_000;
 
-export async function readCanary(engine: Engine, id: string): Promise<AdvanceAnswer> {
+export async function readCanary(engine: SettingsEngine, id: string): Promise<AdvanceAnswer> {
   const answer = await ask(engine, "getDocument", { ...documents, id });
   if (answer.kind === "not_found") return { kind: "canary_not_found" };
   if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
@@ -161,7 +165,7 @@ export async function readCanary(engine: Engine, id: string): Promise<AdvanceAns
 
 /** The latest first. */
 export async function readCanaries(
-  engine: Engine,
+  engine: SettingsEngine,
 ): Promise<{ readonly kind: "listed"; readonly canaries: readonly KeptCanary[] } | Trouble> {
   const request = { ...documents, after: "", limit: listedMax };
   const answer = await ask(engine, "listDocuments", request);
@@ -175,7 +179,7 @@ export async function readCanaries(
 
 /** Revision 0 is a new one. Its row in the audit trail tells the state. */
 export async function saveCanary(
-  engine: Engine,
+  engine: SettingsEngine,
   { canary, revision }: KeptCanary,
   actor: string,
 ): Promise<{ readonly kind: "saved"; readonly revision: number } | { readonly kind: "conflict" } | Trouble> {
@@ -195,7 +199,7 @@ export async function saveCanary(
 
 /** Best effort: what cannot be removed now is removed by the next start. */
 export async function forgetOldCanaries(
-  engine: Engine,
+  engine: SettingsEngine,
   canaries: readonly KeptCanary[],
   actor: string,
 ): Promise<void> {

@@ -13,7 +13,7 @@ import type { PolicyName } from "../../domain/policy.ts";
 import { orderedUnique } from "../../domain/run.ts";
 import type { Policies, TenantId } from "../../domain/tenant.ts";
 import type { Trouble } from "../caller.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { SettingsEngine } from "../engine/engine.ts";
 import { isKnown, recordOf } from "../policies/policies.ts";
 import { readRecord } from "../tenants/tenants.ts";
 import {
@@ -60,7 +60,7 @@ type StartCanaryAnswer =
   | { readonly kind: "rollout_exists"; readonly rollout: string; readonly detail: string }
   | Trouble;
 
-async function startCanary(engine: Engine, request: StartCanaryRequest): Promise<StartCanaryAnswer> {
+async function startCanary(engine: SettingsEngine, request: StartCanaryRequest): Promise<StartCanaryAnswer> {
   const answer = await start(engine, request);
   tellChanged(engine);
   return answer;
@@ -68,7 +68,7 @@ async function startCanary(engine: Engine, request: StartCanaryRequest): Promise
 
 /** The latest first. */
 async function listCanaries(
-  engine: Engine,
+  engine: SettingsEngine,
 ): Promise<{ readonly kind: "listed"; readonly canaries: readonly Canary[] } | Trouble> {
   const answer = await readCanaries(engine);
   if (answer.kind !== "listed") return answer;
@@ -76,7 +76,7 @@ async function listCanaries(
 }
 
 async function getCanary(
-  engine: Engine,
+  engine: SettingsEngine,
   { id }: { readonly id: string },
 ): Promise<Shown | NotFound | Trouble> {
   const answer = await readCanary(engine, id);
@@ -90,20 +90,20 @@ type EndCanaryRequest = {
 };
 
 function rollBackCanary(
-  engine: Engine,
+  engine: SettingsEngine,
   { actor, id, reason = "rolled back by hand" }: EndCanaryRequest,
 ): Promise<EndCanaryAnswer> {
   return endCanary(engine, id, { state: "rolling_back", reason, actor });
 }
 
 function keepCanary(
-  engine: Engine,
+  engine: SettingsEngine,
   { actor, id, reason = "kept by hand" }: EndCanaryRequest,
 ): Promise<EndCanaryAnswer> {
   return endCanary(engine, id, { state: "keeping", reason, actor });
 }
 
-async function start(engine: Engine, request: StartCanaryRequest): Promise<StartCanaryAnswer> {
+async function start(engine: SettingsEngine, request: StartCanaryRequest): Promise<StartCanaryAnswer> {
   const { actor, tenant, policies, forMs, guards } = request;
   const known = await isKnown(engine, tenant);
   if (known.kind !== "tenant") return known;
@@ -154,7 +154,11 @@ type EndCanaryAnswer =
   | { readonly kind: "canary_ended"; readonly state: CanaryState; readonly detail: string }
   | Trouble;
 
-async function endCanary(engine: Engine, id: string, decision: CanaryDecision): Promise<EndCanaryAnswer> {
+async function endCanary(
+  engine: SettingsEngine,
+  id: string,
+  decision: CanaryDecision,
+): Promise<EndCanaryAnswer> {
   const answer = await decideCanary(engine, id, decision);
   tellChanged(engine);
   if (answer.kind !== "canary") return answer;
@@ -164,14 +168,14 @@ async function endCanary(engine: Engine, id: string, decision: CanaryDecision): 
   return { kind: "canary", status: statusOf(engine, answer.canary) };
 }
 
-function statusOf(engine: Engine, canary: Canary): CanaryStatus {
+function statusOf(engine: SettingsEngine, canary: Canary): CanaryStatus {
   const book = bookOf(engine, canary);
   const nowMs = engine.storeTime.nowMs();
   return { canary, book, standings: standings(canary, book), missing: missing(canary, book), nowMs };
 }
 
 /** What this process knows, or what was kept when it knows less. */
-function bookOf(engine: Engine, { id, totals }: Canary): CanaryBook {
+function bookOf(engine: SettingsEngine, { id, totals }: Canary): CanaryBook {
   const book = engine.collected.of(id);
   if (totals === undefined) return book;
   const amount = ({ totals: { canary, control } }: CanaryBook) =>

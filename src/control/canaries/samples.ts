@@ -11,7 +11,7 @@ import {
 } from "../../domain/canary-guard.ts";
 import type { AssignedPolicies, RolloutArm } from "../../domain/policy.ts";
 import type { Metrics } from "../../ports/ports.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { SettingsEngine } from "../engine/engine.ts";
 
 /** What a result tells of itself. */
 type ResultNotes = {
@@ -255,7 +255,7 @@ export function createCollectedSamples(): CollectedSamples {
 /** What processes tell each other: samples of a window that is over, or that a canary was started or ended. */
 export type CanaryNews = { readonly samples?: WindowSamples; readonly changed?: true };
 
-export function tellChanged({ collected, bus }: Pick<Engine, "collected" | "bus">): void {
+export function tellChanged({ collected, bus }: Pick<SettingsEngine, "collected" | "bus">): void {
   collected.changed();
   bus.announce("canaries", JSON.stringify({ changed: true } satisfies CanaryNews));
 }

@@ -2,7 +2,7 @@
 import { type Canary, judgeCanary } from "../../domain/canary.ts";
 import type { ArmSamples } from "../../domain/canary-guard.ts";
 import type { Consumer } from "../../ports/bus.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { Engine, SettingsEngine } from "../engine/engine.ts";
 import { recordOf } from "../policies/policies.ts";
 import { readRecord } from "../tenants/tenants.ts";
 import {
@@ -32,7 +32,7 @@ const checkpointEveryMs = 3_600_000;
 /** In records and rows, for what no person did. */
 const judge = "canary";
 
-export function watchCanaries(engine: Engine, { judges }: { readonly judges: boolean }): Consumer {
+export function watchCanaries(engine: SettingsEngine, { judges }: { readonly judges: boolean }): Consumer {
   const { bus, samples, collected, storeTime } = engine;
   const { clock, log } = engine.ports;
   const stopped = new AbortController();
@@ -98,7 +98,7 @@ export function watchCanaries(engine: Engine, { judges }: { readonly judges: boo
 }
 
 /** Its own samples count once here, and once in every other process that hears of them. */
-function tellEnded({ samples, collected, bus }: Engine, nowMs: number): void {
+function tellEnded({ samples, collected, bus }: Engine<never>, nowMs: number): void {
   for (const ended of samples.takeEnded(nowMs)) {
     collected.add(ended);
     bus.announce("canaries", JSON.stringify({ samples: ended } satisfies CanaryNews));
@@ -106,7 +106,11 @@ function tellEnded({ samples, collected, bus }: Engine, nowMs: number): void {
 }
 
 /** Gives how many run. */
-async function lookAtAll(engine: Engine, canaries: readonly KeptCanary[], beganMs: number): Promise<number> {
+async function lookAtAll(
+  engine: SettingsEngine,
+  canaries: readonly KeptCanary[],
+  beganMs: number,
+): Promise<number> {
   let running = 0;
   for (const kept of canaries) {
     const { id, state, startedAtMs } = kept.canary;
@@ -123,7 +127,7 @@ async function lookAtAll(engine: Engine, canaries: readonly KeptCanary[], beganM
   return running;
 }
 
-async function judgeOne(engine: Engine, kept: KeptCanary, beganMs: number): Promise<void> {
+async function judgeOne(engine: SettingsEngine, kept: KeptCanary, beganMs: number): Promise<void> {
   const { canary } = kept;
   const { collected, storeTime } = engine;
   if (canary.totals !== undefined) collected.beginWith(canary.id, canary.totals.arms);
@@ -143,7 +147,7 @@ async function judgeOne(engine: Engine, kept: KeptCanary, beganMs: number): Prom
 }
 
 /** Somebody has removed or replaced it: what is measured now says nothing about it. */
-async function hasLostRollout(engine: Engine, { id, tenant }: Canary): Promise<boolean> {
+async function hasLostRollout(engine: SettingsEngine, { id, tenant }: Canary): Promise<boolean> {
   const scope = recordOf(tenant);
   if (engine.tenants.recall(scope)?.rollout?.id === id) return false;
   const record = await readRecord(engine, scope);
@@ -152,7 +156,7 @@ async function hasLostRollout(engine: Engine, { id, tenant }: Canary): Promise<b
   return record.record.settings.rollout?.id !== id;
 }
 
-async function stop(engine: Engine, { canary, revision }: KeptCanary): Promise<void> {
+async function stop(engine: SettingsEngine, { canary, revision }: KeptCanary): Promise<void> {
   const reason = "its rollout was removed or replaced by hand";
   const stopped: Canary = { ...canary, state: "stopped", reason, endedAtMs: engine.storeTime.nowMs() };
   const saved = await saveCanary(engine, { canary: stopped, revision }, judge);
@@ -160,7 +164,11 @@ async function stop(engine: Engine, { canary, revision }: KeptCanary): Promise<v
 }
 
 /** At most once an hour, since each is a row of the audit trail; by a process that knows more than the last one did. */
-async function checkpoint(engine: Engine, { canary, revision }: KeptCanary, nowMs: number): Promise<void> {
+async function checkpoint(
+  engine: SettingsEngine,
+  { canary, revision }: KeptCanary,
+  nowMs: number,
+): Promise<void> {
   if (nowMs - (canary.totals?.atMs ?? canary.startedAtMs) < checkpointEveryMs) return;
   const { totals: arms } = engine.collected.of(canary.id);
   const amount = ({ results, starts }: ArmSamples) => results + starts;

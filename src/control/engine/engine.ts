@@ -5,7 +5,14 @@ import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Bus } from "../../ports/bus.ts";
 import type { CancelTimer, Clock, DefinitionJudge, Log, Ports } from "../../ports/ports.ts";
-import { type Execute, executeOn, type Store, storeFrom } from "../../ports/store.ts";
+import {
+  type Execute,
+  executeOn,
+  type Store,
+  type StoreGroup,
+  type StoreOf,
+  storeFrom,
+} from "../../ports/store.ts";
 import {
   createSlotHolders,
   createTenantCache,
@@ -46,9 +53,9 @@ import { createJudgeHere } from "../workflows/workflows.ts";
 import { createRunCache, type RunCache } from "./after-commit.ts";
 import { deliverEntry } from "./deliver-entry.ts";
 
-/** `Uses` is the part of the store that a flow uses, such as `StoreOf<"locks">`: all of it unless the flow says which. */
-export type Engine<Uses = Store> = {
-  readonly ports: Ports<Uses>;
+/** `Groups` are those of the store's operations that a flow uses, such as `Engine<"documents">`: all unless it says which. */
+export type Engine<Groups extends StoreGroup = StoreGroup> = {
+  readonly ports: Ports<StoreOf<Groups>>;
   readonly bus: Bus;
   readonly config: Config;
   readonly terms: EngineTerms;
@@ -82,6 +89,9 @@ export type Engine<Uses = Store> = {
   readonly seals: SealBook;
   readonly slotHolders: SlotHolders;
 };
+
+/** What the flows of settings, keys, audit trails and canaries use: all of it is kept in the tenant's record and in documents. */
+export type SettingsEngine = Engine<"tenants" | "documents">;
 
 /** What the settings say of calls, commits and locks: worked out once, when the process starts. */
 type EngineTerms = {

@@ -237,7 +237,7 @@ export type Source<Row> = {
 /** Who reads: the one that all clients share, or a client for itself because it is behind. */
 type Reader = "tail" | "client";
 
-export type Reads = Pick<Engine, "ports" | "config" | "terms">;
+export type Reads = Pick<Engine<"tenants" | "runs">, "ports" | "config" | "terms">;
 
 /** No row has this number: a read after it only tells where the rows end. */
 export const readAfterAll = Number.MAX_SAFE_INTEGER;
@@ -285,7 +285,7 @@ export function runSource(
   };
 }
 
-function count({ metrics }: Ports, stream: "tenant" | "run", reader: Reader): void {
+function count({ metrics }: Pick<Ports, "metrics">, stream: "tenant" | "run", reader: Reader): void {
   if (reader === "tail") metrics.count("event_tail_reads_total", { stream });
   else metrics.count("event_catch_up_reads_total", { stream });
 }

@@ -160,7 +160,7 @@ type Rhythm = { readonly everyMs: number; readonly signal: AbortSignal; readonly
 
 /** Repeats the work until the signal. A failure ends nothing: the work is done again, sooner than the interval says. */
 async function repeat(
-  { clock, log, random }: Ports,
+  { clock, log, random }: Pick<Ports, "clock" | "log" | "random">,
   { everyMs, signal, about }: Rhythm,
   work: () => Promise<void>,
 ): Promise<void> {

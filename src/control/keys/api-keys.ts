@@ -26,7 +26,7 @@ import {
   type WriteTrouble,
   writeTroubleOf,
 } from "../caller.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { SettingsEngine } from "../engine/engine.ts";
 import { changeSettings, readRecord } from "../tenants/tenants.ts";
 
 export const keyFlows = { authenticate, createKey, getKey, describeKeys, listKeys, revokeKey };
@@ -60,7 +60,7 @@ const lineageTooLong = {
 
 /** The text is shown once; only its hash is kept. */
 async function createKey(
-  engine: Engine,
+  engine: SettingsEngine,
   { by, tenant, ...options }: CreateKeyRequest,
 ): Promise<CreateKeyAnswer> {
   const { ports, storeTime } = engine;
@@ -102,7 +102,7 @@ function lineageOf(by: Acting): readonly string[] | undefined {
 }
 
 async function getKey(
-  engine: Engine,
+  engine: SettingsEngine,
   { tenant, keyId }: { readonly tenant: TenantId; readonly keyId: string },
 ): Promise<
   { readonly kind: "key"; readonly key: ApiKeyRecord } | { readonly kind: "api_key_not_found" } | Trouble
@@ -121,7 +121,7 @@ type ListKeysRequest = {
 
 /** By id; the first 1,000 unless a page is named. */
 async function listKeys(
-  engine: Engine,
+  engine: SettingsEngine,
   { tenant, after = "", limit = 1_000 }: ListKeysRequest,
 ): Promise<{ readonly kind: "listed"; readonly keys: readonly ApiKeyRecord[] } | Trouble> {
   const request = { tenant, collection: "apiKey", after, limit } as const;
@@ -132,7 +132,7 @@ async function listKeys(
 
 /** First the list that operations check, so that the key is refused at once; then the record that caches read again. */
 async function revokeKey(
-  engine: Engine,
+  engine: SettingsEngine,
   { by, tenant, keyId }: { readonly by: Acting; readonly tenant: TenantId; readonly keyId: string },
 ): Promise<{ readonly kind: "revoked" } | { readonly kind: "api_key_not_found" } | WriteTrouble> {
   const { keys } = engine;
@@ -156,7 +156,7 @@ async function revokeKey(
 
 /** All at once, page by page, until none is left: of a tenant that is removed, so that none is made meanwhile. */
 export async function revokeAllKeys(
-  engine: Engine,
+  engine: SettingsEngine,
   { by, tenant }: { readonly by: Acting; readonly tenant: TenantId },
 ): Promise<{ readonly kind: "revoked" } | WriteTrouble> {
   for (;;) {
@@ -191,7 +191,7 @@ const describedMax = 100;
 
 /** Who these keys belong to, of those that still exist. */
 async function describeKeys(
-  engine: Engine,
+  engine: SettingsEngine,
   { keyIds }: { readonly keyIds: readonly string[] },
 ): Promise<ReadonlyMap<string, ApiKeyRecord>> {
   const found = await Promise.all(
@@ -247,7 +247,7 @@ type AuthenticateAnswer =
 
 /** Good keys are remembered for 4 s; the store's own check refuses a revoked one at once. */
 async function authenticate(
-  engine: Engine,
+  engine: SettingsEngine,
   { text, from = "memory" }: AuthenticateRequest,
 ): Promise<AuthenticateAnswer> {
   const { keys, storeTime } = engine;
@@ -269,7 +269,7 @@ async function authenticate(
   return judgeExpiry(key, storeTime.nowMs());
 }
 
-function readKey(engine: Engine, { tenant, keyId }: Pick<KeyText, "tenant" | "keyId">) {
+function readKey(engine: SettingsEngine, { tenant, keyId }: Pick<KeyText, "tenant" | "keyId">) {
   const request = { tenant, collection: "apiKey", id: keyId } as const;
   return ask(engine, "getDocument", request);
 }

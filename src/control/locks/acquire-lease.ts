@@ -8,7 +8,7 @@ import {
   waitDelayMs,
 } from "../../domain/lock.ts";
 import type { Ports } from "../../ports/ports.ts";
-import type { Answer } from "../../ports/store.ts";
+import type { Answer, StoreOf } from "../../ports/store.ts";
 import { instantOf, type LeaseTarget, type LeaseTerms, logFields } from "./lease-terms.ts";
 import { releaseLease } from "./release-lease.ts";
 
@@ -27,7 +27,7 @@ export type NotAcquired =
   | { readonly kind: "cancelled" };
 
 export async function acquireLease(
-  ports: Ports,
+  ports: Ports<StoreOf<"locks">>,
   target: LeaseTarget,
   terms: LeaseTerms,
   signal: AbortSignal | undefined,
@@ -44,7 +44,7 @@ export async function acquireLease(
 }
 
 async function tryUntilDecided(
-  ports: Ports,
+  ports: Ports<StoreOf<"locks">>,
   target: LeaseTarget,
   terms: LeaseTerms,
   signal: AbortSignal | undefined,

@@ -15,7 +15,10 @@ import { countRelease, countRenewal } from "./release-lease.ts";
 export const lockFlows = { breakLock, inspectLock, listAllLocks, listLocks, releaseLock, renewLock };
 
 /** What these flows use of the engine. */
-export type LockEngine = Pick<Engine, "ports" | "config" | "terms" | "background" | "lockWaiters" | "bus">;
+export type LockEngine = Pick<
+  Engine<"locks" | "documents">,
+  "ports" | "config" | "terms" | "background" | "lockWaiters" | "bus"
+>;
 
 export type ReleaseLockRequest = {
   readonly tenant: TenantId;

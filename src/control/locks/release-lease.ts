@@ -3,7 +3,7 @@
 import type { LockNamespace, LockToken } from "../../domain/lock.ts";
 import { errors } from "../../errors.ts";
 import type { Metrics, Ports } from "../../ports/ports.ts";
-import type { Answer } from "../../ports/store.ts";
+import type { Answer, StoreOf } from "../../ports/store.ts";
 import { askUntilKnown } from "../ask-until-known.ts";
 import { type LeaseTarget, logFields } from "./lease-terms.ts";
 
@@ -17,7 +17,7 @@ type ReleaseExpectation =
 
 /** A release that stays unknown is left to the lock's ttl. */
 export async function releaseLease(
-  ports: Ports,
+  ports: Ports<StoreOf<"locks">>,
   target: LeaseTarget,
   token: LockToken,
   expectation: ReleaseExpectation,

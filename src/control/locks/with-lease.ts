@@ -12,7 +12,7 @@ import {
 } from "../../domain/lock.ts";
 import { errors, InterlockError } from "../../errors.ts";
 import type { CancelTimer, Ports } from "../../ports/ports.ts";
-import { type Answer, executeOn, type OperationName, type RequestOf } from "../../ports/store.ts";
+import type { Answer, OperationName, RequestOf, StoreMethods, StoreOf } from "../../ports/store.ts";
 import { type Acquisition, acquireLease, type NotAcquired } from "./acquire-lease.ts";
 import { instantOf, type LeaseTarget, type LeaseTerms, logFields } from "./lease-terms.ts";
 import { countRenewal, releaseLease } from "./release-lease.ts";
@@ -21,6 +21,9 @@ import { countRenewal, releaseLease } from "./release-lease.ts";
 type GuardedOperation = {
   [Name in OperationName]: RequestOf<Name> extends { readonly guard: Guard } ? Name : never;
 }[OperationName];
+
+/** What a lease uses: the locks, and what may be written under one. */
+type LeasePorts = Ports<StoreOf<"locks" | "admission" | "inbox">>;
 
 /** A lock as the work under it sees it. Only `withLease` makes one. */
 export type Lease = {
@@ -46,7 +49,7 @@ export type LeaseOutcome<Value> =
   | NotAcquired;
 
 export async function withLease<Value>(
-  ports: Ports,
+  ports: LeasePorts,
   target: LeaseTarget,
   terms: LeaseTerms,
   work: (lease: Lease) => Promise<Value>,
@@ -58,7 +61,7 @@ export async function withLease<Value>(
 
 /** The same for a lock that another operation has already taken. */
 export async function holdLease<Value>(
-  ports: Ports,
+  ports: LeasePorts,
   target: LeaseTarget,
   terms: LeaseTerms,
   acquired: Acquisition,
@@ -105,7 +108,7 @@ class HeldLease implements Lease {
   /** The last write released the lock in the same operation. */
   givenBack = false;
 
-  readonly #ports: Ports;
+  readonly #ports: LeasePorts;
   readonly #target: LeaseTarget;
   readonly #terms: LeaseTerms;
   readonly #working = new AbortController();
@@ -119,7 +122,7 @@ class HeldLease implements Lease {
   #cancelDeadline: CancelTimer = () => {};
 
   constructor(
-    ports: Ports,
+    ports: LeasePorts,
     target: LeaseTarget,
     terms: LeaseTerms,
     grant: Acquisition,
@@ -165,7 +168,8 @@ class HeldLease implements Lease {
     // A repeat may only confirm what the first try did: the lock counts from then.
     const sent = this.#firstSent.get(request) ?? instantOf(this.#ports.clock);
     this.#firstSent.set(request, sent);
-    const answer = await executeOn(this.#ports.store)(name, guarded, { deadlineMs: boundedMs });
+    const operation = this.#ports.store[name] as StoreMethods[Name];
+    const answer = await operation(guarded, { deadlineMs: boundedMs });
     // A commit that comes after the successor's is refused by its version before anybody looks at its fence.
     if (answer.kind === "stale_fence" || answer.kind === "stale_version")
       this.#ports.metrics.count("stale_write_refused_total", { operation: name });

@@ -7,7 +7,7 @@ import type { Engine } from "../engine/engine.ts";
 
 /** Without the tenant's settings those of the platform and of the process apply. */
 export async function assignPolicies(
-  { config, platform }: Pick<Engine, "config" | "platform">,
+  { config, platform }: Pick<Engine<"tenants">, "config" | "platform">,
   tenant: TenantSettings | undefined,
   runId: RunId,
 ): Promise<AssignedPolicies> {

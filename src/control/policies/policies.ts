@@ -19,7 +19,7 @@ import {
 import type { Trouble } from "../caller.ts";
 import { troubleOf } from "../caller.ts";
 import { tellChanged } from "../canaries/samples.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { SettingsEngine } from "../engine/engine.ts";
 import { changeSettings, getTenant, readRecord, type SettingsChange } from "../tenants/tenants.ts";
 import { processPolicies } from "./assign-policies.ts";
 
@@ -53,7 +53,7 @@ type CanaryRunning = { readonly kind: "canary_running"; readonly canary: string;
 type PolicyChanges = { readonly [Name in PolicyName]?: PolicyValue | undefined };
 
 function setPolicies(
-  engine: Engine,
+  engine: SettingsEngine,
   { actor, tenant, changes }: PolicyScope & { readonly actor: string; readonly changes: PolicyChanges },
 ) {
   return changePolicies<CanaryRunning>(engine, actor, tenant, ({ rollout }) => {
@@ -70,7 +70,7 @@ type RollOutRequest = PolicyScope & { readonly actor: string } & Pick<Rollout, "
  * Gives policies to a share of the runs. At 100 percent they become settings. The same policies with another percentage are
  * the same rollout: it only adds or takes runs.
  */
-function rollOut(engine: Engine, { actor, tenant, policies, percent }: RollOutRequest) {
+function rollOut(engine: SettingsEngine, { actor, tenant, policies, percent }: RollOutRequest) {
   return changePolicies<CanaryRunning>(engine, actor, tenant, ({ rollout }) => {
     if (rollout?.canary !== undefined) return canaryRunning(rollout);
     if (percent >= 100) {
@@ -85,7 +85,7 @@ function rollOut(engine: Engine, { actor, tenant, policies, percent }: RollOutRe
 }
 
 /** The rollback knob: never refused while there is a rollout. A canary that used it is stopped. */
-function removeRollout(engine: Engine, { actor, tenant }: PolicyScope & { readonly actor: string }) {
+function removeRollout(engine: SettingsEngine, { actor, tenant }: PolicyScope & { readonly actor: string }) {
   return changePolicies<{ readonly kind: "rollout_not_found" }>(engine, actor, tenant, ({ rollout }) =>
     rollout === undefined
       ? { kind: "refuse", refusal: { kind: "rollout_not_found" } }
@@ -94,7 +94,7 @@ function removeRollout(engine: Engine, { actor, tenant }: PolicyScope & { readon
 }
 
 async function changePolicies<Refusal>(
-  engine: Engine,
+  engine: SettingsEngine,
   actor: string,
   tenant: TenantId | undefined,
   decide: (settings: TenantSettings) => ScopeDecision<Refusal>,
@@ -119,13 +119,13 @@ function isSame(one: Partial<Policies>, other: Partial<Policies>): boolean {
 }
 
 /** The platform is always there. */
-export async function isKnown(engine: Engine, tenant: TenantId | undefined) {
+export async function isKnown(engine: SettingsEngine, tenant: TenantId | undefined) {
   if (tenant === undefined) return { kind: "tenant" } as const;
   return getTenant(engine, { tenant });
 }
 
 /** What holds on which layer. */
-async function getPolicies(engine: Engine, { tenant }: PolicyScope): Promise<PolicyAnswer> {
+async function getPolicies(engine: SettingsEngine, { tenant }: PolicyScope): Promise<PolicyAnswer> {
   const known = await isKnown(engine, tenant);
   if (known.kind !== "tenant") return known;
   const platform = await readRecord(engine, recordOf(undefined));
@@ -177,7 +177,7 @@ type ScopeAnswer<Refusal> =
  * store: what it finds was read after the settings, which are saved only if nobody changed them since.
  */
 export async function changeScope<Refusal>(
-  engine: Engine,
+  engine: SettingsEngine,
   actor: string,
   tenant: TenantId | undefined,
   decide: (settings: TenantSettings) => ScopeDecision<Refusal> | Promise<ScopeDecision<Refusal> | Trouble>,

@@ -47,7 +47,7 @@ type NamedByTenant = OfTenant & { readonly name: string };
 type NamedByCaller = { readonly caller: Caller; readonly name: string };
 
 async function listPools(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   { tenant }: OfTenant,
 ): Promise<{ readonly kind: "listed"; readonly pools: readonly PoolInfo[] } | Trouble> {
   const settings = await readSettings(engine, tenant);
@@ -61,7 +61,7 @@ async function listPools(
 type Pool = { readonly kind: "pool"; readonly pool: PoolInfo };
 
 async function getPool(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   { tenant, name }: NamedByTenant,
 ): Promise<Pool | { readonly kind: "pool_not_found" } | Trouble> {
   const settings = await readSettings(engine, tenant);
@@ -79,7 +79,7 @@ type NotChanged =
 
 /** Sets a pool's limits, also of one that nobody has seen yet; `draining` stays as it is. */
 function setPool(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   { caller, name, limits }: NamedByCaller & { readonly limits: Pick<PoolLimits, "maxRunning" | "topics"> },
 ): Promise<Pool | NotChanged> {
   return changePools(engine, caller, name, (pool) => ({
@@ -97,7 +97,7 @@ export type PoolChanges = {
 
 /** Changes a pool that is known: it has limits, workers, or is the default. */
 async function changePool(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   { caller, name, changes }: NamedByCaller & { readonly changes: PoolChanges },
 ): Promise<Pool | { readonly kind: "pool_not_found" } | NotChanged> {
   const settings = await readSettings(engine, caller.tenant);
@@ -107,7 +107,7 @@ async function changePool(
 }
 
 /** Removes its limits; workers of it may go on. */
-function removePool(engine: Engine, { caller, name }: NamedByCaller) {
+function removePool(engine: Engine<"tenants" | "jobs">, { caller, name }: NamedByCaller) {
   return removeFrom(engine, caller, "pool_not_found", (settings) => {
     if (poolLimits(settings, name) === undefined) return undefined;
     return { pools: without(settings.pools, name) };
@@ -117,7 +117,10 @@ function removePool(engine: Engine, { caller, name }: NamedByCaller) {
 type NamedTopic = NamedByCaller & { readonly topic: string };
 
 /** From the first topic on the pool gets no others. */
-function addPoolTopic(engine: Engine, { caller, name, topic }: NamedTopic): Promise<Pool | NotChanged> {
+function addPoolTopic(
+  engine: Engine<"tenants" | "jobs">,
+  { caller, name, topic }: NamedTopic,
+): Promise<Pool | NotChanged> {
   return changePools(engine, caller, name, (pool) => ({
     ...pool,
     topics: [...new Set([...(pool?.topics ?? []), topic])],
@@ -125,7 +128,7 @@ function addPoolTopic(engine: Engine, { caller, name, topic }: NamedTopic): Prom
 }
 
 /** Without its last one the pool gets no jobs; `changePool` lifts the restriction. */
-function removePoolTopic(engine: Engine, { caller, name, topic }: NamedTopic) {
+function removePoolTopic(engine: Engine<"tenants" | "jobs">, { caller, name, topic }: NamedTopic) {
   return removeFrom(engine, caller, "pool_not_found", (settings) => {
     const pool = poolLimits(settings, name);
     if (pool?.topics?.includes(topic) !== true) return undefined;
@@ -135,7 +138,7 @@ function removePoolTopic(engine: Engine, { caller, name, topic }: NamedTopic) {
 }
 
 async function listTopics(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   { tenant }: OfTenant,
 ): Promise<{ readonly kind: "listed"; readonly topics: readonly TopicInfo[] } | Trouble> {
   const settings = await readSettings(engine, tenant);
@@ -147,7 +150,7 @@ async function listTopics(
 }
 
 async function setTopic(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   { caller, name, maxRunning }: NamedByCaller & { readonly maxRunning: number },
 ): Promise<{ readonly kind: "topic"; readonly topic: TopicInfo } | NotChanged> {
   const saved = await save(engine, caller, (settings) => ({
@@ -159,7 +162,7 @@ async function setTopic(
   return { kind: "topic", topic: topics[0] ?? { name, running: 0, waiting: 0, workers: [] } };
 }
 
-function removeTopic(engine: Engine, { caller, name }: NamedByCaller) {
+function removeTopic(engine: Engine<"tenants" | "jobs">, { caller, name }: NamedByCaller) {
   return removeFrom(engine, caller, "topic_not_found", (settings) => {
     if (topicLimits(settings, name) === undefined) return undefined;
     return { topics: without(settings.topics, name) };
@@ -177,7 +180,7 @@ type Change = {
 };
 
 async function changePools(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   caller: Caller,
   name: string,
   decide: (pool: PoolLimits | undefined) => PoolLimits,
@@ -190,7 +193,11 @@ async function changePools(
 }
 
 /** Refused before anything is written; what was changed meanwhile by others is decided anew. */
-async function save(engine: Engine, caller: Caller, decide: (settings: TenantSettings) => Change) {
+async function save(
+  engine: Engine<"tenants" | "jobs">,
+  caller: Caller,
+  decide: (settings: TenantSettings) => Change,
+) {
   const { tenant } = caller;
   const current = await readSettings(engine, tenant);
   if (current.kind !== "settings") return current;
@@ -203,7 +210,7 @@ async function save(engine: Engine, caller: Caller, decide: (settings: TenantSet
 
 /** `decide` gives nothing when there is nothing to remove. */
 async function removeFrom<Missing extends "pool_not_found" | "topic_not_found">(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   caller: Caller,
   missing: Missing,
   decide: (settings: TenantSettings) => Change | undefined,
@@ -241,13 +248,18 @@ function compact(limits: { readonly [Name in keyof PoolLimits]: PoolLimits[Name]
 }
 
 /** A name that nobody has set, seen or is the default is most likely mistyped. */
-function isKnown(engine: Engine, tenant: TenantId, settings: TenantSettings, name: string): boolean {
+function isKnown(
+  engine: Engine<"tenants" | "jobs">,
+  tenant: TenantId,
+  settings: TenantSettings,
+  name: string,
+): boolean {
   if (name === defaultPool || poolLimits(settings, name) !== undefined) return true;
   return engine.sharedWorkers.list(tenant).some(({ pool }) => pool === name);
 }
 
 async function readSettings(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   tenant: TenantId,
 ): Promise<{ readonly kind: "settings"; readonly settings: TenantSettings } | Trouble> {
   const answer = await readRecord(engine, tenant);
@@ -255,7 +267,7 @@ async function readSettings(
 }
 
 async function poolAnswer(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   tenant: TenantId,
   settings: TenantSettings,
   name: string,
@@ -267,7 +279,7 @@ async function poolAnswer(
 }
 
 async function describePools(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   tenant: TenantId,
   settings: TenantSettings,
   names: readonly string[],
@@ -288,7 +300,7 @@ async function describePools(
 }
 
 async function describeTopics(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   tenant: TenantId,
   settings: TenantSettings,
   names: readonly string[],
@@ -308,7 +320,7 @@ function namesOf(workers: readonly WorkerInfo[]): readonly string[] {
 }
 
 async function count(
-  engine: Engine,
+  engine: Engine<"tenants" | "jobs">,
   tenant: TenantId,
   names: { readonly topics: readonly string[]; readonly pools: readonly string[] },
 ) {

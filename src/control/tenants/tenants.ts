@@ -22,7 +22,7 @@ import {
   type WriteTrouble,
   writeTroubleOf,
 } from "../caller.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { Engine, SettingsEngine } from "../engine/engine.ts";
 
 export const tenantFlows = { changeTenant, createTenant, getTenant, listTenants, streamsMax };
 
@@ -37,7 +37,7 @@ type CreateTenantRequest = {
  * written first: a creation that dies half-way can be repeated, and never leaves a listed tenant without its limit.
  */
 async function createTenant(
-  engine: Engine,
+  engine: SettingsEngine,
   { actor, tenant, settings }: CreateTenantRequest,
 ): Promise<{ readonly kind: "created" } | { readonly kind: "tenant_exists" } | Trouble> {
   const { ports } = engine;
@@ -71,7 +71,7 @@ type TenantAnswer =
   | Trouble;
 
 export async function getTenant(
-  engine: Engine,
+  engine: SettingsEngine,
   { tenant }: { readonly tenant: TenantId },
 ): Promise<TenantAnswer> {
   const request = { tenant: platformTenant, collection: "tenant", id: tenant } as const;
@@ -87,7 +87,7 @@ export async function getTenant(
 }
 
 export async function listTenants(
-  engine: Engine,
+  engine: SettingsEngine,
   page: { readonly after: string; readonly limit: number },
 ): Promise<{ readonly kind: "listed"; readonly tenants: readonly TenantId[] } | Trouble> {
   const request = { tenant: platformTenant, collection: "tenant", ...page } as const;
@@ -106,7 +106,7 @@ type ChangeTenantRequest = {
 };
 
 async function changeTenant(
-  engine: Engine,
+  engine: SettingsEngine,
   { actor, tenant, changes, expectedVersion }: ChangeTenantRequest,
 ): Promise<SettingsAnswer | { readonly kind: "tenant_not_found" }> {
   const known = await getTenant(engine, { tenant });
@@ -146,7 +146,7 @@ type SettingsOwner = {
 
 /** Tries again when somebody else changed the tenant meanwhile, unless the caller named the version it saw. */
 export async function changeSettings(
-  engine: Engine,
+  engine: Engine<"tenants">,
   { by, tenant, expectedVersion }: SettingsOwner,
   decide: (settings: TenantSettings) => SettingsChange,
 ): Promise<SettingsAnswer> {
@@ -176,7 +176,7 @@ export async function changeSettings(
 
 /** Also of a tenant that is in no list. */
 export async function readRecord(
-  engine: Engine,
+  engine: Engine<"tenants">,
   tenant: TenantId,
 ): Promise<{ readonly kind: "tenant"; readonly record: TenantRecord } | Trouble> {
   const answer = await ask(engine, "getTenant", { tenant });
@@ -207,7 +207,10 @@ export function processQuotas(config: Config): Quotas {
  * How many streams of the tenant one process serves at once. Without an answer of the store the number for every tenant
  * holds: streams are counted here, not there.
  */
-async function streamsMax(engine: Engine, { tenant }: { readonly tenant: TenantId }): Promise<number> {
+async function streamsMax(
+  engine: Engine<"tenants">,
+  { tenant }: { readonly tenant: TenantId },
+): Promise<number> {
   const settings = await settingsOf(engine, tenant);
   return quotaOf(settings ?? {}, processQuotas(engine.config), "streams");
 }

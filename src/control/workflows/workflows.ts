@@ -28,7 +28,7 @@ type SaveWorkflowAnswer =
 
 /** The definition is stored once per content, and then the name that points to it, with a revision. */
 async function saveWorkflow(
-  engine: Engine,
+  engine: Engine<"documents">,
   { caller, definition }: { readonly caller: Caller; readonly definition: SentDefinition },
 ): Promise<SaveWorkflowAnswer> {
   const { tenant, actor } = caller;
@@ -79,7 +79,7 @@ type ValidateAnswer =
 
 /** Reads a definition as `saveWorkflow` would, and stores nothing; warns of workflows that do not exist yet. */
 async function validateWorkflow(
-  engine: Engine,
+  engine: Engine<"documents">,
   { tenant, definition }: { readonly tenant: TenantId; readonly definition: SentDefinition },
 ): Promise<ValidateAnswer> {
   const verdict = await engine.judge.judge(tenant, definition);
@@ -94,7 +94,7 @@ async function validateWorkflow(
 const lookedUpMax = 50;
 
 async function missingWorkflows(
-  engine: Engine,
+  engine: Engine<"documents">,
   tenant: TenantId,
   named: (Verdict & { readonly kind: "valid" })["runs"],
 ): Promise<{ readonly kind: "warnings"; readonly problems: readonly LocatedProblem[] } | Trouble> {
@@ -121,7 +121,7 @@ export type WorkflowInfo = {
 };
 
 async function getWorkflow(
-  engine: Engine,
+  engine: Engine<"documents">,
   { tenant, id }: { readonly tenant: TenantId; readonly id: string },
 ): Promise<
   | { readonly kind: "workflow"; readonly workflow: WorkflowInfo }
@@ -138,7 +138,7 @@ async function getWorkflow(
 }
 
 async function listWorkflows(
-  engine: Engine,
+  engine: Engine<"documents">,
   { tenant, ...page }: { readonly tenant: TenantId; readonly after: string; readonly limit: number },
 ): Promise<{ readonly kind: "listed"; readonly workflows: readonly WorkflowInfo[] } | Trouble> {
   const answer = await ask(engine, "listDocuments", { tenant, collection: "workflow", ...page });
@@ -154,7 +154,7 @@ async function listWorkflows(
 
 /** Runs that are pinned to its definition keep it. */
 async function removeWorkflow(
-  engine: Engine,
+  engine: Engine<"documents">,
   { caller, id }: { readonly caller: Caller; readonly id: string },
 ): Promise<{ readonly kind: "removed" } | { readonly kind: "workflow_not_found" } | WriteTrouble> {
   const { tenant, actor } = caller;
@@ -170,7 +170,7 @@ type Text =
   | { readonly kind: "workflow_not_found" }
   | Trouble;
 
-async function readText(engine: Engine, tenant: TenantId, contentHash: string): Promise<Text> {
+async function readText(engine: Engine<"documents">, tenant: TenantId, contentHash: string): Promise<Text> {
   const request = { tenant, collection: "definition", id: contentHash } as const;
   const answer = await ask(engine, "getDocument", request);
   if (answer.kind === "document")
