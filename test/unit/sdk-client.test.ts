@@ -142,7 +142,11 @@ describe("lists", () => {
     expect((await platform.tenants.list({ limit: 1 }).take(10)).map(({ id }) => id)).toEqual(
       expect.arrayContaining(["acme", "globex"]),
     );
-    expect((await platform.keys.list({ tenant: "acme" })).length).toBeGreaterThan(3);
+    const keys = await platform.keys.list({ tenant: "acme" });
+    expect(keys.length).toBeGreaterThan(3);
+    for (const { id } of keys.slice(0, 2))
+      expect(await platform.keys.get(id)).toEqual(keys.find((key) => key.id === id));
+    await expect(admin.keys.get("acme.nobody")).rejects.toMatchObject({ code: "api_key_not_found" });
   });
 });
 

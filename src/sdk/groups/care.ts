@@ -76,6 +76,8 @@ export type Keys = {
   list(options?: Common & Query<"listKeys">): Promise<Success<"listKeys">["items"]>;
   /** The answer shows the key once. A lost answer is not repeated: it would make a second key. */
   create(key: Body<"createKey">, options?: Common): Promise<Success<"createKey">>;
+  /** Whose it is, its role and its end; never the key itself. */
+  get(id: string, options?: Common & Query<"getKey">): Promise<Success<"getKey">>;
   revoke(id: string, options?: Common & Query<"revokeKey">): Promise<void>;
 };
 
@@ -86,6 +88,10 @@ export function keysOf(caller: Caller): Keys {
       return (await caller.call("listKeys", { query, ...rest })).items;
     },
     create: (body, options) => caller.call("createKey", { body, ...options }),
+    get(id, options) {
+      const { query, ...rest } = apart(options);
+      return caller.call("getKey", { params: { id }, query, ...rest });
+    },
     async revoke(id, options) {
       const { query, ...rest } = apart(options);
       await caller.call("revokeKey", { params: { id }, query, ...rest });
