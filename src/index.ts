@@ -4,7 +4,7 @@ export type { StartAnswer, StartRequest, StartWorkflowRequest } from "./control/
 export type { DecideAnswer, DecideRequest } from "./control/approvals/decide-approval.ts";
 export type { Caller, Trouble, WriteTrouble } from "./control/caller.ts";
 export type { ControlApi } from "./control/create-api.ts";
-export type { CancelAnswer } from "./control/engine/cancel-run.ts";
+export type { CancelAnswer } from "./control/engine/deliver-entry.ts";
 export {
   type InProcessJob,
   type InProcessWorker,

@@ -209,7 +209,7 @@ describe("what is read together", () => {
     "src/adapters/system/system-log.ts",
     "src/api/audit-routes.ts",
     "src/control/jobs/hear-results.ts",
-    "src/control/engine/sweeper.ts",
+    "src/control/control-process.ts",
     "src/drills/admission-burst/crowd-thread.ts",
     "src/drills/catalogue.ts",
     "src/testing/run-in-bursts.ts",

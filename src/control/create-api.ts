@@ -9,7 +9,7 @@ import { canaryFlows } from "./canaries/canaries.ts";
 import { deadLetterFlows } from "./dead-letters/dead-letters.ts";
 import { inspectDeadLetter } from "./dead-letters/inspect-dead-letter.ts";
 import { retryDeadLetter } from "./dead-letters/retry-dead-letter.ts";
-import { cancelRun, deleteRun } from "./engine/cancel-run.ts";
+import { cancelRun, deleteRun } from "./engine/deliver-entry.ts";
 import type { Engine } from "./engine/engine.ts";
 import { followEvents, followRun, readEvents } from "./events/event-feeds.ts";
 import { pollJobs } from "./jobs/poll-jobs.ts";

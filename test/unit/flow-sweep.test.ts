@@ -1,8 +1,8 @@
 // The sweep in every process: all partitions, each by itself, whatever becomes of the others, until the process stops.
 import { describe, expect, test } from "vitest";
 import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
+import { startSweeper } from "../../src/control/control-process.ts";
 import { createEngine } from "../../src/control/engine/engine.ts";
-import { startSweeper } from "../../src/control/engine/sweeper.ts";
 import type { Partition } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import type { Store } from "../../src/ports/store.ts";

@@ -2,7 +2,7 @@
 
 import type { DecideAnswer } from "../../../src/control/approvals/decide-approval.ts";
 import type { RetryAnswer } from "../../../src/control/dead-letters/retry-dead-letter.ts";
-import type { CancelAnswer } from "../../../src/control/engine/cancel-run.ts";
+import type { CancelAnswer } from "../../../src/control/engine/deliver-entry.ts";
 import type { ReportAnswer } from "../../../src/control/jobs/report-result.ts";
 import type { Decision } from "../../../src/domain/approval.ts";
 import { parseJobId } from "../../../src/domain/job.ts";

@@ -1,17 +1,16 @@
-// Delivers an entry to a run: decided in advance and applied at once, appended for the run's owner, or drained here as its new owner.
-
+// Delivers an entry to a run: decided in advance and applied at once, appended for the run's owner, or drained here; and cancels runs.
 import type { Approval } from "../../domain/approval.ts";
 import { type Applied, apply } from "../../domain/engine/apply.ts";
 import { isItemResult } from "../../domain/engine/keys.ts";
 import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
 import type { LockToken } from "../../domain/lock.ts";
-import type { RunId } from "../../domain/run.ts";
+import { isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { DeliveryRefused, Proposal } from "../../ports/run-operations.ts";
 import type { Answer } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
-import { type Trouble, troubleOf } from "../caller.ts";
+import { type Caller, credentialIn, type Trouble, troubleOf, type WriteTrouble } from "../caller.ts";
 import type { Preclaim } from "../jobs/offers.ts";
 import { instantOf } from "../locks/lease-terms.ts";
 import { afterCommit, type CachedRun, countFate, remember } from "./after-commit.ts";
@@ -187,4 +186,71 @@ function waitingForm(entry: NewEntry): InboxEntry {
     case "timer":
       return entry;
   }
+}
+
+export type CancelAnswer =
+  | { readonly kind: "cancelling" }
+  | { readonly kind: "run_ended"; readonly runStatus: TerminalStatus }
+  | { readonly kind: "run_not_found" }
+  | WriteTrouble;
+
+type NamedRun = { readonly caller: Caller; readonly runId: RunId };
+
+export async function cancelRun(
+  engine: Engine,
+  { caller, runId, reason }: NamedRun & { readonly reason: string },
+): Promise<CancelAnswer> {
+  const { tenant, actor, credential } = caller;
+  const entry = { kind: "cancel", entryId: `cancel:${engine.ports.random.token()}`, actor, reason } as const;
+  const request = { tenant, runId, entry, ...(credential === undefined ? {} : { credential }) };
+  const answer = await deliverEntry(engine, request);
+  if (answer.kind === "accepted" || answer.kind === "already_cancelling") return { kind: "cancelling" };
+  if (answer.kind !== "run_ended") return answer;
+  const run = await ask(engine, "loadRun", { tenant, runId, records: [] });
+  if (run.kind === "not_found") return { kind: "run_not_found" };
+  if (run.kind !== "run") return { kind: run.kind, cause: run.cause };
+  return isTerminal(run.header.status)
+    ? { kind: "run_ended", runStatus: run.header.status }
+    : { kind: "unavailable", cause: "the run changed meanwhile" };
+}
+
+/** How long a delete waits for the end of a run that it had to cancel first. */
+const endWaitMs = 3_000;
+
+/** Cancels first if needed and waits a few seconds for the end; `run_not_ended` when that was not enough. */
+export async function deleteRun(
+  engine: Engine,
+  { caller, runId }: NamedRun,
+): Promise<
+  | { readonly kind: "deleted" }
+  | { readonly kind: "run_not_found" }
+  | { readonly kind: "run_not_ended" }
+  | WriteTrouble
+> {
+  const { clock } = engine.ports;
+  const endMs = clock.monotonicMs() + endWaitMs;
+  for (let cancelled = false; ; ) {
+    const answer = await removePart(engine, caller, runId);
+    if (answer.kind === "deleted") return { kind: "deleted" };
+    if (answer.kind === "not_found") return { kind: "run_not_found" };
+    if (answer.kind === "unauthenticated") return { kind: "unauthenticated" };
+    if (answer.kind === "unknown" || answer.kind === "unavailable") {
+      return { kind: answer.kind, cause: answer.cause };
+    }
+    if (answer.kind === "more") continue;
+    if (clock.monotonicMs() > endMs) return { kind: "run_not_ended" };
+    if (!cancelled) {
+      const cancel = await cancelRun(engine, { caller, runId, reason: "deleted" });
+      if (cancel.kind !== "cancelling" && cancel.kind !== "run_ended" && cancel.kind !== "run_not_found")
+        return cancel;
+      cancelled = true;
+    }
+    await clock.sleep(20);
+  }
+}
+
+function removePart(engine: Engine, caller: Caller, runId: RunId) {
+  const { tenant, actor } = caller;
+  const request = { tenant, runId, actor, ...credentialIn(tenant, caller) };
+  return ask(engine, "deleteRun", request);
 }

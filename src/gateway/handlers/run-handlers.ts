@@ -2,7 +2,7 @@
 import type { z } from "zod";
 import type { explanation } from "../../api/explanation-schemas.ts";
 import type { StartAnswer } from "../../control/admission/start-run.ts";
-import type { CancelAnswer } from "../../control/engine/cancel-run.ts";
+import type { CancelAnswer } from "../../control/engine/deliver-entry.ts";
 import type { DryRunAnswer } from "../../control/runs/dry-run.ts";
 import type { DryRunStep } from "../../domain/engine/dry-run.ts";
 import type { StepStatus } from "../../domain/engine/records.ts";
