@@ -1,7 +1,7 @@
 // npm run backup -- <file>: copies the embedded data of a stopped server into one file.
 import { parseArgs } from "node:util";
 import { processEnvironment } from "../load-config.ts";
-import { backUp } from "./commands/data.ts";
+import { backUp } from "./commands/config.ts";
 import { runProgram, UsageError } from "./run-program.ts";
 import { fromTyped } from "./terminal.ts";
 

@@ -1,7 +1,7 @@
 // npm run restore -- <file> [--replace]: puts a backup in place of the embedded data of a stopped server.
 import { parseArgs } from "node:util";
 import { processEnvironment } from "../load-config.ts";
-import { restoreFrom } from "./commands/data.ts";
+import { restoreFrom } from "./commands/config.ts";
 import { runProgram, UsageError } from "./run-program.ts";
 import { fromTyped } from "./terminal.ts";
 

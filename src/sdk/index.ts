@@ -44,7 +44,16 @@ export {
   memoryFenceStore,
 } from "./fence.ts";
 export type { Followed, FollowOptions, StreamedEvent, TenantEvent, TimelineEvent } from "./follow.ts";
-export type { AnyLock, Approval, AuditRecord, AuditVerdict, DeadLetter, HeldLock } from "./groups/care.ts";
+export type {
+  AnyLock,
+  Approval,
+  AuditRecord,
+  AuditVerdict,
+  DeadLetter,
+  HeldLock,
+  Listing,
+  Page,
+} from "./groups/care.ts";
 export type {
   Definition,
   DryRun,
@@ -55,7 +64,6 @@ export type {
   Step,
   Workflow,
 } from "./groups/runs.ts";
-export type { Listing, Page } from "./pages.ts";
 export { hasEnded, type Run, type WaitOptions, WaitTimeout } from "./wait-for-run.ts";
 export { type Lease, LockLost, type LockOptions, withLock } from "./with-lock.ts";
 export { type Handler, type Job, JobFailed, JobStopped, type StopReason } from "./worker/job.ts";

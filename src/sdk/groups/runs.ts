@@ -10,9 +10,8 @@ import {
   type TenantEvent,
   type TimelineEvent,
 } from "../follow.ts";
-import { type Listing, listing } from "../pages.ts";
 import { type Run, type WaitOptions, waitForRun } from "../wait-for-run.ts";
-import { apart } from "./care.ts";
+import { apart, type Listing, listing } from "./care.ts";
 
 /** An object as JSON, a text as YAML. What `defineWorkflow` gives is an object, too. */
 export type Definition = object | string;
