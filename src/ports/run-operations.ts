@@ -138,7 +138,7 @@ type Named<Name extends string> = Name extends string ? { readonly kind: Name } 
 export type InboxOperations = {
   /**
    * Appends one entry to a run's inbox after its own check-and-set, and takes the run lock if it is free. With `whenBusy: refuse`
-   * nothing happens to a busy run. A repeat (same entry id) answers by ownership: whoever holds the lock processes it.
+   * nothing happens to a busy run. A repeat (same entry id) answers by ownership: the holder of the lock processes it.
    * A letter is retried once; a retry that was still waiting when its run ended did not happen, and may be asked for again.
    */
   deliver: {

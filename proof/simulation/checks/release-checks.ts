@@ -1,5 +1,5 @@
 // What is given back is given back by its owner and once: slots and places (INV-4); a parked run keeps its one slot (INV-28).
-import { orderedNumber, type RunState } from "../../../src/adapters/operations/records.ts";
+import { orderedNumber, type StoredRun } from "../../../src/adapters/operations/records.ts";
 import { isTerminal, type RunId } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
@@ -89,6 +89,6 @@ function judgePlace(
   );
 }
 
-function isOpen(run: RunState | undefined): boolean {
+function isOpen(run: StoredRun | undefined): boolean {
   return run !== undefined && !isTerminal(run.status);
 }

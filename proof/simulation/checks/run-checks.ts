@@ -1,6 +1,6 @@
 // Every change of a run is a legal one: statuses, versions, timeline and inbox, and nothing after the end (INV-17, INV-23).
 
-import { orderedNumber, type RunState } from "../../../src/adapters/operations/records.ts";
+import { orderedNumber, type StoredRun } from "../../../src/adapters/operations/records.ts";
 import { drainsMax, type InboxEntry } from "../../../src/domain/inbox.ts";
 import { type ChildRun, isTerminal, type RunId, type RunStatus } from "../../../src/domain/run.ts";
 import { partitionLabel, partitionOf } from "../../../src/domain/tenant.ts";
@@ -136,12 +136,12 @@ export class RunChecks {
     );
   }
 
-  #isDue({ tenant, runId }: RunState, atMs: number): boolean {
+  #isDue({ tenant, runId }: StoredRun, atMs: number): boolean {
     const member = `${orderedNumber(atMs)} attention ${tenant} ${runId}`;
     return this.#records.get("due", partitionLabel(partitionOf(tenant)), member) !== undefined;
   }
 
-  #create(execution: StoreExecution, state: RunState): void {
+  #create(execution: StoreExecution, state: StoredRun): void {
     const { name, request, caller } = execution;
     if (state.parent !== undefined) {
       this.#createChild(execution, state);
@@ -180,7 +180,7 @@ export class RunChecks {
   }
 
   /** Only the commit of its parent can have made it, and only once. */
-  #createChild(execution: StoreExecution, state: RunState): void {
+  #createChild(execution: StoreExecution, state: StoredRun): void {
     const { name } = execution;
     const { runId, tenant, actor, workflow, parent } = state;
     const asked = childrenOf(execution).find((child) => child.runId === runId);
@@ -200,7 +200,7 @@ export class RunChecks {
   #change(
     execution: StoreExecution,
     run: KnownRun,
-    { before, after }: { readonly before: RunState; readonly after: RunState },
+    { before, after }: { readonly before: StoredRun; readonly after: StoredRun },
   ): void {
     const { name } = execution;
     const what = () =>
@@ -240,7 +240,7 @@ export class RunChecks {
   }
 
   /** The one way back: the retry of a dead letter. */
-  #reopen(execution: StoreExecution, run: KnownRun, after: RunState): void {
+  #reopen(execution: StoreExecution, run: KnownRun, after: StoredRun): void {
     const same = after.version === run.version && after.status === "running";
     mustHold(
       same && mayReopen(execution, run, this.#known),
@@ -271,7 +271,7 @@ export class RunChecks {
   }
 
   /** What is left of a removed run keeps its place for a minute, so that a late start finds it; then the sweep takes it. */
-  #clearGrave({ name }: StoreExecution, member: string, after: RunState | undefined): void {
+  #clearGrave({ name }: StoreExecution, member: string, after: StoredRun | undefined): void {
     const legal = name === "sweep" && (after === undefined || after.deleted === true);
     mustHold(legal, "INV-17", () => `${name} touched run ${member}, which was removed`);
   }
@@ -303,7 +303,7 @@ type ChildEnded = InboxEntry & { readonly kind: "child_ended" };
 
 type NewRun = Pick<KnownRun, "runId" | "tenant" | "actor" | "workflow" | "key" | "parent">;
 
-function newRun(run: NewRun, { admittedAtMs }: RunState): KnownRun {
+function newRun(run: NewRun, { admittedAtMs }: StoredRun): KnownRun {
   return {
     ...run,
     admittedAtMs,
@@ -327,7 +327,7 @@ function childrenOf({ name, request }: StoreExecution): readonly ChildRun[] {
 }
 
 /** From being there to not being there, whatever is left of it. */
-export function isRemoval(before: RunState | undefined, after: RunState | undefined): boolean {
+export function isRemoval(before: StoredRun | undefined, after: StoredRun | undefined): boolean {
   return (
     before !== undefined && before.deleted === undefined && (after === undefined || after.deleted === true)
   );
@@ -346,7 +346,7 @@ function fixedPart({
   actor,
   admittedAtMs,
   reservation,
-}: RunState): string {
+}: StoredRun): string {
   return [runId, tenant, workflow, definition, actor, admittedAtMs, reservation].join("\n");
 }
 

@@ -13,7 +13,7 @@ import { tellParent } from "./children.ts";
 import { saveDeadLetter } from "./documents.ts";
 import { attentionOf, clearDue, setDue } from "./due.ts";
 import { createJob, readJob, releaseJob, settleJob } from "./jobs.ts";
-import { type Context, nowMs, orderedNumber, type RunState } from "./records.ts";
+import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 import { putReservation, readReservation } from "./reservations.ts";
 import { giveLettersBack } from "./retries.ts";
 import { activeMember, scopeOf } from "./run-records.ts";
@@ -25,9 +25,9 @@ import { appendEvent } from "./tenants.ts";
  */
 export function applyChange(
   context: Context,
-  state: RunState,
+  state: StoredRun,
   commit: { readonly commitId: string; readonly change: RunChange },
-): RunState {
+): StoredRun {
   const { tenant, runId } = state;
   const { change } = commit;
   const version = state.version + 1;
@@ -48,7 +48,7 @@ export function applyChange(
 }
 
 /** One event row per commit; the admission writes its own. */
-export function appendRunEvent(context: Context, state: RunState): void {
+export function appendRunEvent(context: Context, state: StoredRun): void {
   const { tenant, runId, status, version } = state;
   const type = isTerminal(status) ? "run_ended" : "run_changed";
   const detail = isTerminal(status) ? status : `${version} ${status}`;
@@ -60,7 +60,7 @@ export function commitAt(context: Context, tenant: TenantId, runId: RunId, versi
   return context.records.get("timeline", scopeOf(tenant, runId), orderedNumber(version))?.commitId;
 }
 
-export function clearTimer(context: Context, { tenant, runId }: RunState, timerId: string): void {
+export function clearTimer(context: Context, { tenant, runId }: StoredRun, timerId: string): void {
   const scope = scopeOf(tenant, runId);
   const timer = context.records.get("timer", scope, timerId);
   if (timer === undefined) return;
@@ -72,7 +72,7 @@ function timerOf(tenant: TenantId, runId: RunId, timerId: string) {
   return { kind: "timer", tenant, subject: `${runId} ${timerId}` } as const;
 }
 
-function setTimer(context: Context, state: RunState, { timerId, dueAtMs }: TimerRequest): void {
+function setTimer(context: Context, state: StoredRun, { timerId, dueAtMs }: TimerRequest): void {
   const { tenant, runId } = state;
   clearTimer(context, state, timerId);
   context.records.put("timer", scopeOf(tenant, runId), timerId, { dueAtMs });
@@ -85,7 +85,7 @@ function voidJob(context: Context, tenant: TenantId, jobId: RunChange["voidJobs"
     settleJob(context, tenant, job, { state: "voided" });
 }
 
-function putApproval(context: Context, { tenant, runId }: RunState, request: ApprovalRequest): void {
+function putApproval(context: Context, { tenant, runId }: StoredRun, request: ApprovalRequest): void {
   const approval = { ...request, runId, state: "pending", requestedAtMs: nowMs(context) } as const;
   context.records.put("approval", tenant, request.approvalId, approval);
 }
@@ -102,7 +102,7 @@ function closeApproval(
 
 function putTimelineRow(
   context: Context,
-  { tenant, runId }: RunState,
+  { tenant, runId }: StoredRun,
   row: { readonly version: number; readonly commitId: string; readonly body: string },
 ): void {
   const { version, commitId, body } = row;
@@ -113,7 +113,7 @@ function putTimelineRow(
 }
 
 /** Frees the slot, starts the retention of the key and of the run, drops what still waited, and tells the parent. */
-function endRun(context: Context, state: RunState, status: TerminalStatus): RunState {
+function endRun(context: Context, state: StoredRun, status: TerminalStatus): StoredRun {
   const { tenant, runId, attentionAtMs, retryLetters: _retryLetters, ...rest } = state;
   const endedAtMs = nowMs(context);
   context.records.erase("active", tenant, activeMember(state));
@@ -127,7 +127,7 @@ function endRun(context: Context, state: RunState, status: TerminalStatus): RunS
   return { ...rest, tenant, runId, endedAtMs, removeAtMs, entriesWaiting: 0 };
 }
 
-function retainKey(context: Context, state: RunState, status: TerminalStatus): void {
+function retainKey(context: Context, state: StoredRun, status: TerminalStatus): void {
   const { tenant, runId } = state;
   const digest = state.reservation as ReservationDigest;
   const reservation = readReservation(context, tenant, digest);
@@ -137,7 +137,7 @@ function retainKey(context: Context, state: RunState, status: TerminalStatus): v
   putReservation(context, tenant, digest, { ...reservation, finalStatus: status, ...expiry });
 }
 
-function discardEntries(context: Context, state: RunState): void {
+function discardEntries(context: Context, state: StoredRun): void {
   const scope = scopeOf(state.tenant, state.runId);
   for (let waiting = state.entriesWaiting; waiting > 0; waiting -= 1) {
     context.records.erase("inbox", scope, orderedNumber(state.entriesAppended - waiting + 1));

@@ -6,12 +6,12 @@ import {
   type RunId,
   type TerminalStatus,
 } from "../../domain/run.ts";
-import { type Context, nowMs, orderedNumber, type RunState } from "./records.ts";
+import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 import { appendEntry, putState, scopeOf } from "./run-records.ts";
 import { appendEvent } from "./tenants.ts";
 
 /** Whether the tree keeps within its limit with these children. A root that was removed counts no longer. */
-export function fitsTree(context: Context, state: RunState, { children }: RunChange): boolean {
+export function fitsTree(context: Context, state: StoredRun, { children }: RunChange): boolean {
   if (children.length === 0) return true;
   const root = rootOf(context, state);
   if (root === undefined) return true;
@@ -19,7 +19,7 @@ export function fitsTree(context: Context, state: RunState, { children }: RunCha
 }
 
 /** Creates the children of a change and cancels those that are no longer wanted. Stores the run, which may be the root. */
-export function changeTree(context: Context, state: RunState, change: RunChange): RunState {
+export function changeTree(context: Context, state: StoredRun, change: RunChange): StoredRun {
   const created = newChildren(context, state, change.children);
   for (const child of created) insertChild(context, state, child);
   const next = created.length === 0 ? state : countRuns(context, state, created.length);
@@ -28,7 +28,7 @@ export function changeTree(context: Context, state: RunState, change: RunChange)
 }
 
 /** A child's end is an entry of its parent's inbox, unless nobody would apply it any more. */
-export function tellParent(context: Context, state: RunState, status: TerminalStatus): void {
+export function tellParent(context: Context, state: StoredRun, status: TerminalStatus): void {
   const { tenant, runId, parent } = state;
   if (parent === undefined) return;
   const waiting = context.records.get("run", tenant, parent.runId);
@@ -44,14 +44,14 @@ export function tellParent(context: Context, state: RunState, status: TerminalSt
 /** One that exists is left alone, also when only its grave is left. */
 function newChildren(
   context: Context,
-  { tenant }: RunState,
+  { tenant }: StoredRun,
   children: readonly ChildRun[],
 ): readonly ChildRun[] {
   return children.filter(({ runId }) => context.records.get("run", tenant, runId) === undefined);
 }
 
 /** It shares the slot of its root and has no key: only its parent's commit can have created it. */
-function insertChild(context: Context, state: RunState, child: ChildRun): void {
+function insertChild(context: Context, state: StoredRun, child: ChildRun): void {
   const { tenant } = state;
   const { runId, workflow, definition, step, attempt, records } = child;
   const admittedAtMs = nowMs(context);
@@ -63,7 +63,7 @@ function insertChild(context: Context, state: RunState, child: ChildRun): void {
     atMs: admittedAtMs,
     body: admittedRow,
   });
-  const empty: RunState = {
+  const empty: StoredRun = {
     runId,
     tenant,
     workflow,
@@ -90,7 +90,7 @@ function insertChild(context: Context, state: RunState, child: ChildRun): void {
 /** The first timeline row of a child: its parent's commit has no row for it. */
 const admittedRow = '[{"type":"run_admitted"}]';
 
-function cancelChild(context: Context, { tenant, runId: actor, version }: RunState, runId: RunId): void {
+function cancelChild(context: Context, { tenant, runId: actor, version }: StoredRun, runId: RunId): void {
   const child = context.records.get("run", tenant, runId);
   if (child === undefined || child.deleted || isTerminal(child.status)) return;
   if (child.cancelRequested !== undefined) return;
@@ -104,7 +104,7 @@ function cancelChild(context: Context, { tenant, runId: actor, version }: RunSta
 const cancelReason = "parent run ended";
 
 /** Runs that ended count as well: what is bounded is how many a tree ever starts. */
-function countRuns(context: Context, state: RunState, created: number): RunState {
+function countRuns(context: Context, state: StoredRun, created: number): StoredRun {
   const root = rootOf(context, state);
   if (root === undefined) return state;
   const counted = { ...root, treeSize: sizeOf(root) + created };
@@ -112,16 +112,16 @@ function countRuns(context: Context, state: RunState, created: number): RunState
   return root === state ? counted : state;
 }
 
-function rootOf(context: Context, state: RunState): RunState | undefined {
+function rootOf(context: Context, state: StoredRun): StoredRun | undefined {
   if (state.parent === undefined) return state;
   const root = context.records.get("run", state.tenant, state.parent.root);
   return root?.deleted ? undefined : root;
 }
 
-function rootIdOf({ runId, parent }: RunState): RunId {
+function rootIdOf({ runId, parent }: StoredRun): RunId {
   return parent?.root ?? runId;
 }
 
-function sizeOf({ treeSize = 1 }: RunState): number {
+function sizeOf({ treeSize = 1 }: StoredRun): number {
   return treeSize;
 }

@@ -13,7 +13,7 @@ import { markRetried, revisionOf, saveDeadLetter } from "./documents.ts";
 import { claimsGranted, markChecked, readJob, settleJob } from "./jobs.ts";
 import { endGrant, grantLock, holderOf, judgeGuard, retakeLock } from "./locks.ts";
 import { freedBy } from "./places.ts";
-import { type Context, type Grant, nowMs, orderedNumber, type RunState } from "./records.ts";
+import { type Context, type Grant, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 import { forgetApplied, hasRoomForRetry, judgeReopening, rememberRetry, reopenRun } from "./retries.ts";
 import {
   appendEntry,
@@ -125,9 +125,9 @@ type EntryVerdict =
   /** As many retries wait as may. */
   | { readonly kind: "full" }
   /** `accept` does the entry's own check-and-set and gives the run as it is then. */
-  | { readonly kind: "accepted"; readonly entry: InboxEntry; accept(state: RunState): RunState };
+  | { readonly kind: "accepted"; readonly entry: InboxEntry; accept(state: StoredRun): StoredRun };
 
-function judgeEntry(context: Context, state: RunState, entry: NewEntry): EntryVerdict {
+function judgeEntry(context: Context, state: StoredRun, entry: NewEntry): EntryVerdict {
   switch (entry.kind) {
     case "result":
       return judgeResult(context, state, entry);
@@ -146,7 +146,7 @@ function judgeEntry(context: Context, state: RunState, entry: NewEntry): EntryVe
 
 function judgeResult(
   context: Context,
-  state: RunState,
+  state: StoredRun,
   entry: Extract<NewEntry, { kind: "result" }>,
 ): EntryVerdict {
   const { tenant, runId } = state;
@@ -172,7 +172,7 @@ function judgeResult(
 
 function judgeApprovalDecision(
   context: Context,
-  state: RunState,
+  state: StoredRun,
   entry: Extract<NewEntry, { kind: "decision" }>,
 ): EntryVerdict {
   const verdict = judgeDecision(context, state, entry);
@@ -191,7 +191,7 @@ function judgeApprovalDecision(
 
 function judgeCancel(
   context: Context,
-  state: RunState,
+  state: StoredRun,
   entry: Extract<NewEntry, { kind: "cancel" }>,
 ): EntryVerdict {
   if (state.cancelRequested === entry.entryId) return { kind: "repeat" };
@@ -215,7 +215,7 @@ function judgeCancel(
 
 function judgeTimer(
   context: Context,
-  state: RunState,
+  state: StoredRun,
   entry: Extract<NewEntry, { kind: "timer" }>,
 ): EntryVerdict {
   if (isTerminal(state.status)) return { kind: "run_ended" };
@@ -234,7 +234,7 @@ function judgeTimer(
 /** A letter is retried once: its second revision says that it was. */
 function judgeRetry(
   context: Context,
-  state: RunState,
+  state: StoredRun,
   entry: Extract<NewEntry, { kind: "retry" }>,
 ): EntryVerdict {
   const { entryId, letterId, jobId, actor } = entry;
@@ -258,7 +258,7 @@ function judgeRetry(
 /** A verdict counts when its job still waits for one and its sender holds the job's lock: the first one that settles it is the last. */
 function judgeDispatch(
   context: Context,
-  state: RunState,
+  state: StoredRun,
   entry: Extract<NewEntry, { kind: "dispatch" }>,
 ): EntryVerdict {
   const { tenant, runId } = state;
@@ -285,7 +285,7 @@ function judgeDispatch(
 type Taking = { readonly take: TakeTerms; readonly records: readonly string[] };
 
 /** Takes a free run. After five owners in a row without a commit, the next one finds the head entry set aside. */
-function takeOwnership(context: Context, state: RunState, taking: Taking): OwnedRun {
+function takeOwnership(context: Context, state: StoredRun, taking: Taking): OwnedRun {
   const { tenant, runId } = state;
   const poisoned = state.drains >= drainsMax ? poisonHead(context, state) : state;
   const drains = poisoned === state ? state.drains + 1 : 1;
@@ -297,7 +297,7 @@ function takeOwnership(context: Context, state: RunState, taking: Taking): Owned
   return owned(context, next, holder, taking);
 }
 
-function poisonHead(context: Context, state: RunState): RunState {
+function poisonHead(context: Context, state: StoredRun): StoredRun {
   const scope = scopeOf(state.tenant, state.runId);
   const member = orderedNumber(state.entriesAppended - state.entriesWaiting + 1);
   const head = context.records.get("inbox", scope, member);
@@ -313,7 +313,7 @@ function poisonHead(context: Context, state: RunState): RunState {
   return { ...state, drains: 0 };
 }
 
-function owned(context: Context, state: RunState, holder: Grant, { records }: Taking): OwnedRun {
+function owned(context: Context, state: StoredRun, holder: Grant, { records }: Taking): OwnedRun {
   const scope = scopeOf(state.tenant, state.runId);
   return {
     kind: "owned",
@@ -327,7 +327,7 @@ function owned(context: Context, state: RunState, holder: Grant, { records }: Ta
   };
 }
 
-function firstEntries(context: Context, state: RunState): readonly InboxEntry[] {
+function firstEntries(context: Context, state: StoredRun): readonly InboxEntry[] {
   const scope = scopeOf(state.tenant, state.runId);
   const first = state.entriesAppended - state.entriesWaiting + 1;
   const amount = Math.min(drainEntriesMax, state.entriesWaiting);
@@ -338,7 +338,7 @@ function firstEntries(context: Context, state: RunState): readonly InboxEntry[] 
   });
 }
 
-function consumeEntries(context: Context, state: RunState, consumed: number): RunState {
+function consumeEntries(context: Context, state: StoredRun, consumed: number): StoredRun {
   const amount = Math.min(consumed, state.entriesWaiting);
   const first = state.entriesAppended - state.entriesWaiting + 1;
   for (let index = 0; index < amount; index += 1) {
@@ -349,12 +349,12 @@ function consumeEntries(context: Context, state: RunState, consumed: number): Ru
 
 type Commit = Pick<Proposal, "expectedVersion" | "commitId">;
 
-function isRepeat(context: Context, { tenant, runId }: RunState, commit: Commit): boolean {
+function isRepeat(context: Context, { tenant, runId }: StoredRun, commit: Commit): boolean {
   return commitAt(context, tenant, runId, commit.expectedVersion + 1) === commit.commitId;
 }
 
 /** What was decided for a run that has ended says nothing about the one that is opened again. */
-function mayApply(context: Context, state: RunState, proposal: Proposal): boolean {
+function mayApply(context: Context, state: StoredRun, proposal: Proposal): boolean {
   const { expectedVersion, expectedCommitId, change } = proposal;
   if (state.version !== expectedVersion || isTerminal(state.status)) return false;
   const { tenant, runId } = state;
@@ -363,7 +363,7 @@ function mayApply(context: Context, state: RunState, proposal: Proposal): boolea
   return isSameCommit && fitsTree(context, state, change);
 }
 
-function applied(context: Context, state: RunState, proposal: Proposal): OutcomeOf<"deliver"> {
+function applied(context: Context, state: StoredRun, proposal: Proposal): OutcomeOf<"deliver"> {
   const granted = claimsGranted(context, state.tenant, proposal.change.jobs);
   return { kind: "applied", version: proposal.expectedVersion + 1, status: state.status, claims: granted };
 }

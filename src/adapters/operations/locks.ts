@@ -1,17 +1,19 @@
-// The lock operations: acquire, renew, release, inspect, break, and the guard that every write under a lock passes.
+// The operations on locks: acquiring, renewing, releasing, breaking and listing them, and what guards a write under one.
 import {
   breakDetail,
+  dueLookedAtMax,
   type Fence,
   type Guard,
   grantMemoryMs,
   type LockName,
   type LockNamespace,
   type LockToken,
+  locksLookedAtMax,
 } from "../../domain/lock.ts";
 import { partitionLabel, partitionOf, quotaOf, type TenantId } from "../../domain/tenant.ts";
 import type { HeldLock, LockGrant } from "../../ports/lock-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { setDue } from "./due.ts";
+import { readDueMember, setDue } from "./due.ts";
 import { type Context, type Grant, nowMs, type Ticket } from "./records.ts";
 import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
 import {
@@ -134,7 +136,7 @@ export function breakLock(context: Context, request: RequestOf<"breakLock">): Ou
 }
 
 /** What people see of a held lock. The fence began as the time of the grant: it says since when. */
-export function describeHolder(
+function describeHolder(
   context: Context,
   { tenant, lock }: { readonly tenant: TenantId; readonly lock: LockName },
   holder: Grant,
@@ -327,7 +329,7 @@ export function lockMember(lock: LockName): string {
   return `${lock.namespace}/${lock.name}`;
 }
 
-export function lockOfMember(member: string): LockName {
+function lockOfMember(member: string): LockName {
   const slash = member.indexOf("/");
   return { namespace: member.slice(0, slash) as LockNamespace, name: member.slice(slash + 1) };
 }
@@ -339,4 +341,51 @@ export function nextFence(context: Context, tenant: TenantId): Fence {
   const fence = Math.max(last + 1, context.nowUs);
   context.records.put("fence", scope, "last", { last: fence });
   return fence as Fence;
+}
+
+type Listed = OutcomeOf<"listLocks">["locks"][number];
+
+/** Every other namespace comes before it. */
+const firstRunLock = "run/";
+
+export function listLocks(context: Context, request: RequestOf<"listLocks">): OutcomeOf<"listLocks"> {
+  const { tenant, after, limit } = request;
+  const rows = after < firstRunLock ? context.records.scan("lock", tenant, after, locksLookedAtMax) : [];
+  const others = rows.map(({ member }) => member).filter((member) => member < firstRunLock);
+  const locks: Listed[] = [];
+  for (const member of others) {
+    if (locks.length === limit) break;
+    locks.push(...heldLock(context, tenant, member));
+  }
+  const lastSeen = others.at(-1);
+  const isCutShort = others.length === locksLookedAtMax && lastSeen !== undefined;
+  if (isCutShort && locks.length < limit) return { kind: "listed", locks, next: lastSeen };
+  for (const member of locks.length < limit ? drainedRuns(context, tenant, after) : []) {
+    if (locks.length === limit) break;
+    locks.push(...heldLock(context, tenant, member));
+  }
+  const last = locks.at(-1);
+  if (locks.length < limit || last === undefined) return { kind: "listed", locks };
+  return { kind: "listed", locks, next: lockMember(last.lock) };
+}
+
+/**
+ * A run that is drained has entries waiting, so the sweep will visit it soon: it is among what is due next. No list of run locks
+ * is kept, since every delivery and every commit would have to write it. In a partition with more things due than are
+ * looked at, the runs behind them are not shown.
+ */
+function drainedRuns(context: Context, tenant: TenantId, after: string): readonly string[] {
+  return context.records
+    .scan("due", partitionLabel(partitionOf(tenant)), "", dueLookedAtMax)
+    .map(({ member }) => readDueMember(member).thing)
+    .filter((thing) => thing.kind === "attention" && thing.tenant === tenant)
+    .map(({ subject }) => firstRunLock + subject)
+    .filter((member) => member > after)
+    .sort();
+}
+
+function heldLock(context: Context, tenant: TenantId, member: string): readonly Listed[] {
+  const lock = lockOfMember(member);
+  const holder = holderOf(context, tenant, lock);
+  return holder === undefined ? [] : [{ lock, ...describeHolder(context, { tenant, lock }, holder) }];
 }

@@ -4,8 +4,7 @@ import { getApproval, listApprovals } from "./approvals.ts";
 import { countUsage, getDocument, listDocuments, putDocument, removeDocument } from "./documents.ts";
 import { commit, deliver, takeRun } from "./inbox.ts";
 import { claimJobs, countJobs, getJob, heartbeatJobs, listReadyJobs } from "./jobs.ts";
-import { listLocks } from "./lock-listing.ts";
-import { acquireLock, breakLock, inspectLock, releaseLock, renewLock } from "./locks.ts";
+import { acquireLock, breakLock, inspectLock, listLocks, releaseLock, renewLock } from "./locks.ts";
 import { type Context, nowMs } from "./records.ts";
 import { cancelReservation, inspectReservation, reserve } from "./reservations.ts";
 import {

@@ -34,7 +34,7 @@ export type Ticket = {
 };
 
 /** A run's header with what only the store needs to know. */
-export type RunState = RunHeader & {
+export type StoredRun = RunHeader & {
   /** Entries appended so far, and how many of them still wait. */
   readonly entriesAppended: number;
   readonly entriesWaiting: number;
@@ -78,7 +78,7 @@ export type RecordKinds = {
     readonly changeId: string;
     readonly eventSequence: number;
   };
-  run: RunState;
+  run: StoredRun;
   runRecord: { readonly body: string };
   /** Members are the number of the entry in 16 digits. */
   inbox: InboxEntry;

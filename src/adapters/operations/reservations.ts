@@ -72,7 +72,7 @@ export function inspectReservation(
   if (reservation === undefined) return { kind: "idempotency_key_unbound" };
   const { runId } = reservation;
   if (reservation.state === "pending") {
-    // A dead owner's reservation binds nobody: whoever asks must not be told of a run that will never exist.
+    // A dead owner's reservation binds nobody: the answer must not name a run that will never exist.
     const alive = reservation.token === holderToken(context, request.tenant, admissionLock);
     return alive ? { kind: "pending", runId } : { kind: "idempotency_key_unbound" };
   }

@@ -5,7 +5,7 @@ import { type NewEntry, retriesWaitingMax } from "../../domain/inbox.ts";
 import type { DeliveryRefused } from "../../ports/run-operations.ts";
 import { reopenLetter } from "./documents.ts";
 import { clearDue, scheduleProof } from "./due.ts";
-import type { Context, RunState } from "./records.ts";
+import type { Context, StoredRun } from "./records.ts";
 import { putReservation, readReservation } from "./reservations.ts";
 import { activeMember } from "./run-records.ts";
 import { appendEvent, readTenant, slots } from "./tenants.ts";
@@ -13,7 +13,7 @@ import { appendEvent, readTenant, slots } from "./tenants.ts";
 /** Why an ended run stays as it is. A child's end has reached its parent, which has continued since. */
 export function judgeReopening(
   context: Context,
-  state: RunState,
+  state: StoredRun,
 ): DeliveryRefused<"retry">["kind"] | undefined {
   const { tenant, status } = state;
   if (state.removing) return "run_not_found";
@@ -28,9 +28,9 @@ export function judgeReopening(
 /** Takes back what the run's end did. The caller stores the state. */
 export function reopenRun(
   context: Context,
-  state: RunState,
+  state: StoredRun,
   { actor, letterId }: Extract<NewEntry, { kind: "retry" }>,
-): RunState {
+): StoredRun {
   const { endedAtMs: _endedAtMs, removeAtMs, ...rest } = state;
   const { tenant, runId } = state;
   clearDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
@@ -41,7 +41,7 @@ export function reopenRun(
 }
 
 /** The key is the run's again for as long as it is open, unless it has expired and may be another run's by now. */
-function keepKey(context: Context, state: RunState): RunState {
+function keepKey(context: Context, state: StoredRun): StoredRun {
   const { reservation, fingerprint: _fingerprint, ...keyless } = state;
   if (reservation === undefined) return state;
   const digest = reservation as ReservationDigest;
@@ -52,19 +52,19 @@ function keepKey(context: Context, state: RunState): RunState {
   return state;
 }
 
-export function hasRoomForRetry({ retryLetters = [] }: RunState): boolean {
+export function hasRoomForRetry({ retryLetters = [] }: StoredRun): boolean {
   return retryLetters.length < retriesWaitingMax;
 }
 
 /** Of the entry that was appended last. The caller stores the state. */
-export function rememberRetry(state: RunState, entry: NewEntry): RunState {
+export function rememberRetry(state: StoredRun, entry: NewEntry): StoredRun {
   if (entry.kind !== "retry") return state;
   const waits = { entry: state.entriesAppended, letterId: entry.letterId };
   return { ...state, retryLetters: [...(state.retryLetters ?? []), waits] };
 }
 
 /** After entries were consumed: a retry that was applied is none that waits. */
-export function forgetApplied(state: RunState): RunState {
+export function forgetApplied(state: StoredRun): StoredRun {
   const { retryLetters, ...rest } = state;
   if (retryLetters === undefined) return state;
   const applied = state.entriesAppended - state.entriesWaiting;
@@ -73,6 +73,6 @@ export function forgetApplied(state: RunState): RunState {
 }
 
 /** Nobody will apply these any more: the retry can be requested again. */
-export function giveLettersBack(context: Context, { tenant, retryLetters = [] }: RunState): void {
+export function giveLettersBack(context: Context, { tenant, retryLetters = [] }: StoredRun): void {
   for (const { letterId } of retryLetters) reopenLetter(context, tenant, letterId);
 }

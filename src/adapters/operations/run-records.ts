@@ -4,7 +4,7 @@ import type { LockName } from "../../domain/lock.ts";
 import type { RunHeader, RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { attentionOf, clearDue, setDue } from "./due.ts";
-import { type Context, nowMs, orderedNumber, type RunState } from "./records.ts";
+import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 
 export function scopeOf(tenant: TenantId, runId: RunId): string {
   return `${tenant}/${runId}`;
@@ -18,11 +18,11 @@ export function activeMember({ admittedAtMs, runId }: RunHeader): string {
   return `${orderedNumber(admittedAtMs)} ${runId}`;
 }
 
-export function putState(context: Context, state: RunState): void {
+export function putState(context: Context, state: StoredRun): void {
   context.records.put("run", state.tenant, state.runId, state);
 }
 
-export function headerOf(state: RunState): RunHeader {
+export function headerOf(state: StoredRun): RunHeader {
   const {
     entriesAppended: _appended,
     entriesWaiting: _waiting,
@@ -40,7 +40,7 @@ export function headerOf(state: RunState): RunHeader {
 }
 
 /** Appends an entry and puts the run where the sweep finds it. The caller stores the state. */
-export function appendEntry(context: Context, state: RunState, entry: InboxEntry): RunState {
+export function appendEntry(context: Context, state: StoredRun, entry: InboxEntry): StoredRun {
   const entriesAppended = state.entriesAppended + 1;
   const scope = scopeOf(state.tenant, state.runId);
   context.records.put("inbox", scope, orderedNumber(entriesAppended), entry);
@@ -51,7 +51,7 @@ export function appendEntry(context: Context, state: RunState, entry: InboxEntry
 }
 
 /** Plans the sweep's next visit. The caller stores the state. */
-export function withAttention(context: Context, state: RunState, afterMs: number): RunState {
+export function withAttention(context: Context, state: StoredRun, afterMs: number): StoredRun {
   const { tenant, runId } = state;
   const attentionAtMs = nowMs(context) + afterMs;
   clearDue(context, attentionOf(tenant, runId), state.attentionAtMs);
@@ -59,7 +59,7 @@ export function withAttention(context: Context, state: RunState, afterMs: number
   return { ...state, attentionAtMs };
 }
 
-export function withoutAttention(context: Context, state: RunState): RunState {
+export function withoutAttention(context: Context, state: StoredRun): StoredRun {
   const { attentionAtMs, ...rest } = state;
   clearDue(context, attentionOf(state.tenant, state.runId), attentionAtMs);
   return rest;

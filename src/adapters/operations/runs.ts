@@ -18,7 +18,7 @@ import {
   nowMs,
   orderedNumber,
   type RecordKind,
-  type RunState,
+  type StoredRun,
 } from "./records.ts";
 import { hasRoomForKey, judgeKey, makeRoomForKey, putReservation, readReservation } from "./reservations.ts";
 import { activeMember, appendEntry, headerOf, putState, runLock, scopeOf } from "./run-records.ts";
@@ -152,10 +152,10 @@ function judgeStart(context: Context, tenant: TenantId, run: NewRun): StartRefus
     : undefined;
 }
 
-function insertRun(context: Context, tenant: TenantId, run: NewRun): RunState {
+function insertRun(context: Context, tenant: TenantId, run: NewRun): StoredRun {
   const { runId, workflow, definition, actor, key } = run;
   const admittedAtMs = nowMs(context);
-  const empty: RunState = {
+  const empty: StoredRun = {
     runId,
     tenant,
     workflow,
@@ -190,7 +190,7 @@ function bindKey(
   putReservation(context, tenant, digest, { state: "bound", runId, fingerprint });
 }
 
-function admitted(context: Context, state: RunState, run: NewRun) {
+function admitted(context: Context, state: StoredRun, run: NewRun) {
   const { runId, status, tenant } = state;
   const claims = claimsGranted(context, tenant, run.change.jobs);
   return { kind: "admitted", runId, status, ...slots(context, tenant), claims } as const;
@@ -218,7 +218,7 @@ export function deleteRun(context: Context, request: RequestOf<"deleteRun">): Ou
  */
 const graveMs = 60_000;
 
-function bury(context: Context, state: RunState, removeAtMs: number): void {
+function bury(context: Context, state: StoredRun, removeAtMs: number): void {
   const { tenant, runId } = state;
   putState(context, { ...state, deleted: true, removeAtMs, entriesWaiting: 0 });
   setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
@@ -230,7 +230,7 @@ const partMax = 500;
 const belongings: readonly RecordKind[] = ["runRecord", "inbox", "timeline", "timer", "job"];
 
 /** The run itself goes last, so that a part left over is found again. */
-export function removePart(context: Context, state: RunState): "removed" | "more" {
+export function removePart(context: Context, state: StoredRun): "removed" | "more" {
   const { tenant, runId } = state;
   const scope = scopeOf(tenant, runId);
   let room = partMax;
@@ -259,7 +259,7 @@ export function removePart(context: Context, state: RunState): "removed" | "more
   return "removed";
 }
 
-function forgetJobLocks(context: Context, { tenant }: RunState, jobId: JobId): void {
+function forgetJobLocks(context: Context, { tenant }: StoredRun, jobId: JobId): void {
   forgetLock(context, tenant, { namespace: "job", name: jobId });
   forgetLock(context, tenant, { namespace: "approval", name: jobId });
 }

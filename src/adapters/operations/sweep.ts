@@ -10,7 +10,7 @@ import { removeExpiredLetter } from "./documents.ts";
 import { type DueKind, planProof, readDueMember, setDue } from "./due.ts";
 import { hintOf, readJob, republishJob, settleJob } from "./jobs.ts";
 import { holderOf, visitLock } from "./locks.ts";
-import { type Context, nowMs, type RunState } from "./records.ts";
+import { type Context, nowMs, type StoredRun } from "./records.ts";
 import { putReservation, readReservation, trimKeys } from "./reservations.ts";
 import { appendEntry, putState, runLock, scopeOf, withAttention } from "./run-records.ts";
 import { removePart } from "./runs.ts";
@@ -144,7 +144,7 @@ function proveTenant(context: Context, tenant: TenantId, _subject: string, found
   }
 }
 
-function restoreKey(context: Context, state: RunState): boolean {
+function restoreKey(context: Context, state: StoredRun): boolean {
   const { tenant, runId, reservation, fingerprint } = state;
   if (reservation === undefined || fingerprint === undefined) return false;
   const digest = reservation as ReservationDigest;
