@@ -34,6 +34,7 @@ export default defineConfig({
     // For a test that hangs, not for one that is slow: a loaded machine takes five times as long as an idle one.
     testTimeout: 120_000,
     hookTimeout: 120_000,
+    expect: { poll: { timeout: 30_000 } },
     passWithNoTests: false,
     allowOnly: false,
   },

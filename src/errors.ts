@@ -277,7 +277,7 @@ export const errors = {
   concurrency_gate_unavailable: passing(
     503,
     "workflow concurrency gate unavailable",
-    "Repeat after Retry-After; if it lasts, check the store and the admission lock.",
+    "Repeat after Retry-After; if it lasts, GET /readyz says what is wrong with the store. With the strategy lock, see who holds the admission lock.",
     asAdmission,
   ),
   outcome_unknown: passing(

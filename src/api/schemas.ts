@@ -272,7 +272,8 @@ export const resultAnswer = z
   .object({
     job_id: z.string(),
     kind: z.enum(["accepted", "duplicate", "refused", "retry"]).meta({
-      description: "accepted and duplicate are durable; refused is final; retry asks to report again.",
+      description:
+        "accepted is durable, also for the same report sent again; duplicate: this claim has reported something else, which counts, and this report does not; refused is final; retry asks to report again.",
     }),
     because: z.string().exactOptional(),
     retry_after_ms: z.number().exactOptional(),
@@ -345,6 +346,7 @@ export const keyBinding = z
 export const status = z
   .object({
     status: z.enum(["ready", "unavailable"]),
+    detail: z.string().exactOptional().meta({ description: "What is wrong, when it is unavailable." }),
     version: z.string(),
     instance: z.string(),
     tenant: z.string(),

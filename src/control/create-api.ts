@@ -1,6 +1,5 @@
 // The table of everything that may be asked of a control plane. Its types are those of the flows; an area's file lists its own.
 
-import { platformTenant } from "../domain/tenant.ts";
 import { startWorkflow } from "./admission/start-run.ts";
 import { approvalFlows } from "./approvals/decide-approval.ts";
 import { readTrail, recordRefusals } from "./audit/read-trail.ts";
@@ -20,6 +19,7 @@ import { acquireLock } from "./locks/acquire-public-lock.ts";
 import { lockFlows } from "./locks/public-locks.ts";
 import { policyFlows } from "./policies/policies.ts";
 import { poolFlows } from "./pools/pools.ts";
+import type { Ready } from "./readiness.ts";
 import { dryRun } from "./runs/dry-run.ts";
 import { explainRun } from "./runs/explain-run.ts";
 import { readFlows } from "./runs/read-run.ts";
@@ -66,9 +66,7 @@ export function createApi(engine: Engine): ControlApi {
   return Object.fromEntries(bound) as ControlApi;
 }
 
-/** Whether the store answers now. */
-async function ready({ ports, config }: Engine): Promise<boolean> {
-  const deadlineMs = config["store.callTimeoutMs"];
-  const answer = await ports.store.getTenant({ tenant: platformTenant }, { deadlineMs });
-  return answer.kind === "tenant";
+/** Whether the store takes changes now. */
+function ready(engine: Engine): Promise<Ready> {
+  return engine.readiness.check();
 }

@@ -124,9 +124,7 @@ describe.each(storeNames)("%s", (store) => {
       decision: "approved" as const,
     });
     for (const attempt of [1, 2, 3]) {
-      await expect
-        .poll(async () => (await here.api.decideApproval(ask(attempt))).kind, { timeout: 10_000 })
-        .toBe("decided");
+      await expect.poll(async () => (await here.api.decideApproval(ask(attempt))).kind).toBe("decided");
       const again = await here.api.decideApproval({ ...ask(attempt), decision: "rejected" });
       expect(again.kind).toMatch(/already_decided|run_ended/);
     }

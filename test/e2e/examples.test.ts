@@ -143,7 +143,7 @@ test("an example that is interrupted ends all that it has started", async () => 
   expect([started.length, started.every(isAlive)]).toEqual([3, true]);
   example.process.kill("SIGINT");
   expect(await example.ended).toBe(130);
-  await expect.poll(() => started.filter(isAlive), { timeout: 10_000 }).toEqual([]);
+  await expect.poll(() => started.filter(isAlive)).toEqual([]);
 });
 
 function processesNamedIn(output: string): number[] {
@@ -172,7 +172,7 @@ test("09-worker-without-sdk.ts does the jobs of a running server", async () => {
     const { body } = await client.post<{ run_id: string }>("/workflows/hello/runs", { name: "Ada" });
     const read = async () => (await client.get<object>(`/workflow-runs/${body.run_id}`)).body;
     await expect
-      .poll(read, { timeout: 20_000 })
+      .poll(read)
       .toMatchObject({ status: "succeeded", steps: { greet: { output: { hello: { name: "Ada" } } } } });
   } finally {
     await server.kill();

@@ -159,11 +159,46 @@ describe("a store that", () => {
       expectProblem(row, answer, ["store_unavailable", "concurrency_gate_unavailable"]);
       expect(answer.text).not.toContain("redis://");
     }
+    await expect.poll(async () => (await world.ask("GET", "/readyz")).status).toBe(503);
     expectProblem(undefined, await world.ask("GET", "/readyz"), "store_unavailable");
     expect((await world.ask("GET", "/livez")).status).toBe(200);
     const logged = world.logged.join("\n");
     expect(logged).toContain("store down");
     expect(logged).not.toContain("canary-password");
+  });
+
+  test("whose disk is full is not ready, and neither polls nor starts hide it; with room again all goes on", async () => {
+    const world = await openWorld(quick);
+    await makeThings(world);
+    const poll = (poll_id: string) =>
+      world.ask("POST", "/api/v1/jobs/poll", {
+        key: world.acme.worker,
+        body: { worker_id: "w", poll_id, topics: ["t"], wait_ms: 100 },
+      });
+    const start = () =>
+      world.ask("POST", "/api/v1/workflows/one-step/runs", { key: world.acme.operator, body: {} });
+    const definition = { id: "one-step", steps: { only: { topic: "t" } } };
+    await world.ask("POST", "/api/v1/workflows", { key: world.acme.admin, body: definition });
+    expect((await start()).status).toBe(200);
+    world.setStore("full");
+    const ready = () => world.ask("GET", "/readyz");
+    await expect.poll(async () => (await ready()).status).toBe(503);
+    expect((await ready()).json).toMatchObject({
+      code: "store_unavailable",
+      detail: expect.stringContaining("disk is full"),
+    });
+    const status = await world.ask("GET", "/api/v1/status", { key: world.acme.viewer });
+    expect(status.json).toMatchObject({
+      status: "unavailable",
+      detail: expect.stringContaining("disk is full"),
+    });
+    expectProblem(undefined, await poll("first"), "store_unavailable");
+    const refused = await start();
+    expectProblem(undefined, refused, "concurrency_gate_unavailable");
+    expect(refused.text).toContain("/readyz");
+    world.setStore("answering");
+    await expect.poll(async () => (await ready()).status).toBe(200);
+    expect((await poll("second")).json.jobs).toHaveLength(1);
   });
 
   test("does not answer in time leaves the outcome open, and says so", async () => {

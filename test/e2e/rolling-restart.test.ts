@@ -125,7 +125,7 @@ async function engineThatOwns(runId: string): Promise<ServerProcess> {
     owner = cluster.engines.find(({ pid }) => value?.includes(`:${pid}:`));
     return owner?.name;
   };
-  await expect.poll(look, { timeout: 10_000, interval: 2 }).toBeDefined();
+  await expect.poll(look, { interval: 2 }).toBeDefined();
   return owner as ServerProcess;
 }
 
@@ -278,7 +278,7 @@ async function noneActive(): Promise<void> {
   const platform = createClusterClient(urlsOf(cluster.gateways), cluster.keys.platform);
   const active = async () =>
     (await platform.get<{ active_runs: number }>("/tenants/default")).body.active_runs;
-  await expect.poll(active, { timeout: 20_000, interval: 50 }).toBe(0);
+  await expect.poll(active, { interval: 50 }).toBe(0);
 }
 
 /** Follows the tenant's events from gateway to gateway: every number once, none missing. */
@@ -314,7 +314,7 @@ function watchEvents() {
   })();
   return {
     async untilRunsEnded(runs: number) {
-      await expect.poll(() => ended.size, { timeout: 20_000, interval: 50 }).toBe(runs);
+      await expect.poll(() => ended.size, { interval: 50 }).toBe(runs);
       isOver = true;
       await following;
       const gaps = ids.filter((id, index) => index > 0 && id !== (ids[index - 1] ?? 0) + 1);

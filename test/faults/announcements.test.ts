@@ -95,7 +95,7 @@ test("the workers that one process sees are listed by the other, by name once", 
   const polled = p.api.pollJobs(poll, left.signal);
   const named = async () =>
     (await q.api.listWorkers({ tenant })).filter(({ worker }) => worker === "seen by p");
-  await expect.poll(named, { timeout: 15_000 }).toMatchObject([{ topics: ["t"], places: 1 }]);
+  await expect.poll(named).toMatchObject([{ topics: ["t"], places: 1 }]);
   left.abort();
   await polled;
 });

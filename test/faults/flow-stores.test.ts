@@ -83,7 +83,7 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
       ),
     );
     expect(answers.filter(({ kind }) => kind === "accepted")).toHaveLength(amount);
-    await expect.poll(statusOf(tenant, runId), { timeout: 15_000 }).toBe("succeeded");
+    await expect.poll(statusOf(tenant, runId)).toBe("succeeded");
     expect(metrics.total("lock_busy_retries_total")).toBe(before);
     const timeline = await store.readTimeline(
       { tenant, runId, after: 0, limit: 1_000 },
@@ -118,7 +118,7 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
       }
     });
     expect(new Set(await Promise.all(reports))).toEqual(new Set(["accepted"]));
-    await expect.poll(statusOf(tenant, runId), { timeout: 15_000 }).toBe("succeeded");
+    await expect.poll(statusOf(tenant, runId)).toBe("succeeded");
   });
 
   test("a run goes on in the next process: delay, approval, job, in the order of its steps", async () => {
@@ -134,7 +134,7 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
     const approvalId = `${runId}:work@1`.replace("work", "ok");
     const caller = { tenant, actor: "ben" };
     const decide = () => next.api.decideApproval({ caller, approvalId, decision: "approved" });
-    await expect.poll(async () => (await decide()).kind, { timeout: 10_000 }).toMatch(/decided|repeated/);
+    await expect.poll(async () => (await decide()).kind).toMatch(/decided|repeated/);
     const worker = next.startWorker({
       tenant,
       name: "w",
@@ -142,7 +142,7 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
       concurrency: 1,
       handler: () => ({ done: true }),
     });
-    await expect.poll(statusOf(tenant, runId), { timeout: 10_000 }).toBe("succeeded");
+    await expect.poll(statusOf(tenant, runId)).toBe("succeeded");
     await worker.stop();
   });
 });

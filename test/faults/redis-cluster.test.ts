@@ -97,7 +97,7 @@ describe("durability replicated", () => {
         (await store.admit({ tenant, run }, call)).kind;
       for (const harness of [quiet, other] as Harness[]) {
         const run = harness.newRun();
-        await expect.poll(() => start(harness, run), { timeout: 10_000 }).toBe("admitted");
+        await expect.poll(() => start(harness, run)).toBe("admitted");
       }
       replicas[0]?.pause();
       expect(await start(quiet as Harness, (quiet as Harness).newRun())).toBe("unknown");

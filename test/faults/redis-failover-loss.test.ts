@@ -64,7 +64,7 @@ function startLoad(harness: Harness) {
     /** Waits until the phase has seen so many answers of one of the kinds. */
     async until(count: number, ...kinds: string[]) {
       const seen = () => kinds.reduce((sum, kind) => sum + inPhase(kind).length, 0);
-      await expect.poll(seen, { timeout: 15_000, interval: 10 }).toBeGreaterThanOrEqual(count);
+      await expect.poll(seen, { interval: 10 }).toBeGreaterThanOrEqual(count);
     },
     async stop() {
       going = false;
@@ -102,7 +102,7 @@ async function failOver(group: RedisGroup, harness: Harness, durability: Durabil
 
 async function untilAnswering(harness: Harness): Promise<void> {
   const read = async () => (await harness.store.countActive({ tenant: harness.tenant }, { deadlineMs })).kind;
-  await expect.poll(read, { timeout: 15_000, interval: 20 }).toBe("counted");
+  await expect.poll(read, { interval: 20 }).toBe("counted");
 }
 
 async function survivors({ store, tenant }: Harness): Promise<ReadonlySet<string>> {

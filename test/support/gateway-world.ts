@@ -45,7 +45,7 @@ export type GatewayWorld = {
   /** Everything logged so far, as JSON lines. */
   readonly logged: string[];
   /** How the store answers from now on. */
-  setStore(mode: "answering" | "unavailable" | "unknown"): void;
+  setStore(mode: StoreMode): void;
   ask(method: string, path: string, sent?: Sent): Promise<Received>;
   close(): Promise<void>;
 };
@@ -94,14 +94,19 @@ export async function openGatewayWorld(
 const canaryPassword = "canary-password";
 
 /** A store that can be told to fail, as one across a network would. */
+/** `full`: it can be read, and takes no change, as SQLite on a full disk. */
+type StoreMode = "answering" | "unavailable" | "unknown" | "full";
+
 function switchableStore(base: Store): { readonly store: Store; setStore: GatewayWorld["setStore"] } {
   const execute = executeOn(base);
-  let mode: "answering" | "unavailable" | "unknown" = "answering";
+  let mode: StoreMode = "answering";
   const store = storeFrom(
     async (name, request, options) => {
       if (mode === "unavailable")
         return { kind: "unavailable", cause: `redis://:${canaryPassword}@store down` };
       if (mode === "unknown") return { kind: "unknown", cause: "no answer", notAfterMs: 0 };
+      if (mode === "full" && !/^(get|list|load|read|count|inspect)/.test(name))
+        return { kind: "unavailable", cause: "disk full: database or disk is full" };
       return execute(name, request, options);
     },
     () => base.close(),

@@ -47,6 +47,7 @@ import { createLockWaiters, type LockWaiters } from "../locks/lock-waiters.ts";
 import { createPlatformSettings, type PlatformSettings } from "../policies/platform-settings.ts";
 import { createFullLimits, type FullLimits } from "../pools/full-limits.ts";
 import { noticePlaces } from "../pools/places.ts";
+import { createReadiness, type Readiness } from "../readiness.ts";
 import { createDefinitions, type Definitions } from "../workflows/definitions.ts";
 import { createTurns, type Turns } from "../workflows/turns.ts";
 import { createJudgeHere } from "../workflows/workflows.ts";
@@ -88,6 +89,7 @@ export type Engine<Groups extends StoreGroup = StoreGroup> = {
   readonly lockWaiters: LockWaiters;
   readonly seals: SealBook;
   readonly slotHolders: SlotHolders;
+  readonly readiness: Readiness;
 };
 
 /** What the flows of settings, keys, audit trails and canaries use: all of it is kept in the tenant's record and in documents. */
@@ -170,6 +172,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     lockWaiters: createLockWaiters(ports, config["locks.public.waitersMax"]),
     seals: createSealBook(ports.anchors),
     slotHolders: createSlotHolders({ ports, config }),
+    readiness: createReadiness({ ports, config }),
   };
   return engine;
 }

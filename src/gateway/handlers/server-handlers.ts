@@ -17,10 +17,13 @@ export const serverHandlers: ServerHandlers = {
   },
 
   async getStatus({ api, ports, version }, { key }) {
+    const ready = await api.ready();
     return {
       status: 200,
       body: {
-        status: (await api.ready()) ? "ready" : "unavailable",
+        ...(ready.kind === "ready"
+          ? { status: "ready" as const }
+          : { status: "unavailable" as const, detail: ready.detail }),
         version,
         instance: ports.instance,
         tenant: key.tenant,
@@ -40,7 +43,8 @@ export const serverHandlers: ServerHandlers = {
 
   async ready({ api, isDraining }) {
     if (isDraining()) return { kind: "draining" };
-    return (await api.ready()) ? { status: 200, body: { status: "ready" } } : { kind: "store_unavailable" };
+    const ready = await api.ready();
+    return ready.kind === "ready" ? { status: 200, body: { status: "ready" } } : ready;
   },
 
   async metrics(service) {
