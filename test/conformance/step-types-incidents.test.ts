@@ -239,7 +239,7 @@ describe.each(storeNames)("%s", (store) => {
         caller: here.caller,
         definition: { id, steps: { it: work() } },
       });
-      expect(saved, id).toMatchObject({ kind: "invalid", problems: [{ path: "id" }] });
+      expect(saved, id).toMatchObject({ kind: "workflow_invalid", problems: [{ path: "id" }] });
     }
     for (const id of ["all", "status:running", "*", "run_00_*"] as RunId[]) {
       const { api, caller, tenant } = here;

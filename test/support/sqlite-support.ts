@@ -35,9 +35,9 @@ export function openCoreIn(directory: string, clock = standingClock): Promise<Sq
   return openSqliteCore({ file: fileIn(directory), settings, clock, log: silentLog });
 }
 
-/** The system clock, but for the wall's time: the caller sets it. */
-export function clockAt(wallMs: () => number) {
-  return { ...systemClock, wallMs };
+/** The system's timers, and time as the caller lets it pass. */
+export function clockAt(nowMs: () => number) {
+  return { ...systemClock, wallMs: nowMs, monotonicMs: nowMs };
 }
 
 /** Runs SQL on the file of a closed store, as an operator could. */
