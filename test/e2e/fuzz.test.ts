@@ -17,6 +17,13 @@ test("the same on Redis, where every text goes through a script", async () => {
   }
 });
 
+/** The operations that were never answered so. */
+function without({ byOperation }: Summary, status: string): readonly string[] {
+  return fuzzOperations.map(({ name }) => name).filter((name) => !byOperation.get(name)?.has(status));
+}
+
+const idleIn = (summary: Summary) => without(summary, "2xx");
+
 describe("requests made from the OpenAPI document", () => {
   /** Every operation comes up about forty times. */
   const requests = 2_600;
@@ -25,24 +32,23 @@ describe("requests made from the OpenAPI document", () => {
 
   beforeAll(async () => {
     world = await openFuzzWorld();
-    summary = await fuzz(world, { seed: 1, goesOn: ({ requests: done }) => done < requests });
+    // Some operations need what others have made: a canary that goes on, for instance. Luck may take a little longer.
+    const goesOn = (soFar: Summary) =>
+      soFar.requests < requests || (idleIn(soFar).length > 0 && soFar.requests < 3 * requests);
+    summary = await fuzz(world, { seed: 1, goesOn });
   });
 
   afterAll(() => world.close());
 
   test("are answered as the document says, and refusals change nothing", () => {
     expect(summary.findings.map(findingText)).toEqual([]);
-    expect(summary.requests).toBe(requests);
+    expect(summary.requests).toBeGreaterThanOrEqual(requests);
     expect(summary.refusedWritesCompared).toBeGreaterThan(10);
   });
 
   test("reach every operation: each has done what it is for, and refused what it does not take", () => {
-    const timesOf = (name: string, classes: readonly string[]) =>
-      classes.reduce((sum, each) => sum + (summary.byOperation.get(name)?.get(each) ?? 0), 0);
-    const idle = fuzzOperations.filter(({ name }) => timesOf(name, ["2xx"]) === 0);
-    expect(idle.map(({ name }) => name)).toEqual([]);
-    const lenient = fuzzOperations.filter(({ name }) => timesOf(name, ["4xx"]) === 0);
-    expect(lenient.map(({ name }) => name)).toEqual([]);
+    expect(idleIn(summary)).toEqual([]);
+    expect(without(summary, "4xx")).toEqual([]);
   });
 
   test("leave a server that still answers, with nothing under way and no failure of its own in the log", async () => {
