@@ -144,7 +144,7 @@ async function openScript() {
 async function openCommit(folder: string) {
   const store = await openSqliteStore({
     directory: folder,
-    settings: defaultStoreSettings,
+    settings: { ...defaultStoreSettings, quotas: { ...defaultStoreSettings.quotas, locks: 10_000_000 } },
     clock: systemClock,
     log: createSystemLog("error"),
   });
