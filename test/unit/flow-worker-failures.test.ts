@@ -45,6 +45,17 @@ describe("a store call that throws", () => {
 
   const leaseMs = loadConfig().config["jobs.leaseMs"];
 
+  test("with a result does not lose it: the work is not done again", async () => {
+    const { flow, plane, breakNext } = await setUp();
+    const { handler, ends } = slowly(plane, 100);
+    startWorker(plane, handler);
+    const runId = await plane.start("one");
+    await flow.pass(10);
+    breakNext("deliver");
+    expect(await flow.ended(runId, leaseMs / 2)).toBe("succeeded");
+    expect(ends).toEqual(["finished"]);
+  });
+
   test.each(["heartbeatJobs", "listReadyJobs"] as const)(
     "does not end a worker: %s is tried again before a claim is lost",
     async (name) => {
@@ -79,16 +90,5 @@ describe("a store call that throws", () => {
     expect(Math.max(...gaps)).toBeGreaterThan(leaseMs / 12);
     expect(tries.length).toBeLessThan(20 * 30);
     await flow.finish(worker.stop());
-  });
-
-  test("with a result does not lose it: the work is not done again", async () => {
-    const { flow, plane, breakNext } = await setUp();
-    const { handler, ends } = slowly(plane, 100);
-    startWorker(plane, handler);
-    const runId = await plane.start("one");
-    await flow.pass(10);
-    breakNext("deliver");
-    expect(await flow.ended(runId, leaseMs / 2)).toBe("succeeded");
-    expect(ends).toEqual(["finished"]);
   });
 });
