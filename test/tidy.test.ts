@@ -207,9 +207,6 @@ describe("what is read together", () => {
   const smallFiles: readonly string[] = [
     "src/adapters/judge-thread.ts",
     "src/adapters/system/system-log.ts",
-    "src/api/audit-routes.ts",
-    "src/control/jobs/hear-results.ts",
-    "src/control/control-process.ts",
     "src/drills/admission-burst/crowd-thread.ts",
     "src/drills/catalogue.ts",
     "src/testing/run-in-bursts.ts",

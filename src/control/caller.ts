@@ -10,7 +10,7 @@ export type Caller = {
   readonly credential?: string;
   /** Who is behind the key; without one only actors are compared. */
   readonly person?: Person;
-  /** What an approval keeps of whoever decides it. */
+  /** What an approval keeps of the person who decides it. */
   readonly decider?: Decider;
 };
 

@@ -95,7 +95,7 @@ function loadOf(operation: Operation): Load {
   return waiting.has(operation) ? "poll" : "request";
 }
 
-/** Gives its places back and counts it; once, whoever comes first. */
+/** Gives its places back and counts it; once, whichever comes first. */
 export function finish(traffic: Traffic, exchange: Exchange, reply: HttpReply): HttpReply {
   if (exchange.state === "finished") return reply;
   leave(traffic, exchange);
@@ -162,7 +162,7 @@ export function failUnrouted(traffic: Traffic, headers: RequestHeaders, failure:
   return failureReply(traffic.service, failure, requestIdOf(traffic, headers));
 }
 
-/** Aborts when the caller goes away. A start goes on when the server stops; whoever waits has nothing to lose. */
+/** Aborts when the caller goes away. A start goes on when the server stops; a caller that waits has nothing to lose. */
 export function signalOf(traffic: Traffic, exchange: Exchange): AbortSignal {
   if (exchange.load === "request") return exchange.head.connection();
   if (exchange.waiting !== undefined) return exchange.waiting.signal;

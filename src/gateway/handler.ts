@@ -79,7 +79,7 @@ type Handler<Name extends Operation> = (
 /** One per operation: a missing one does not compile. */
 export type Handlers = { readonly [Name in Operation]: Handler<Name> };
 
-/** The key stands for whoever uses it: in records, in rows, and in the store's own check for revoked ones. */
+/** The key stands for its user: in records, in rows, and in the store's own check for revoked ones. */
 export function callerOf(key: ApiKeyRecord): Caller {
   const { tenant, keyId, role, createdBy } = key;
   const person = personOf(key);

@@ -113,7 +113,7 @@ const prepared = Object.fromEntries(
 async function check(traffic: Traffic, exchange: Exchange): Promise<HttpReply | undefined> {
   const { service, inFlight, failures } = traffic;
   const { route, schemas } = prepared[exchange.operation];
-  // Whoever watches the process must still learn that it lives.
+  // Health checks must still learn that it lives.
   if (route.access !== "open" && service.isDraining()) return fail(traffic, exchange, { kind: "draining" });
   if (inFlight.enter(exchange.load) === "overloaded") return fail(traffic, exchange, { kind: "overloaded" });
   exchange.state = "entered";
@@ -148,7 +148,7 @@ async function check(traffic: Traffic, exchange: Exchange): Promise<HttpReply | 
   return undefined;
 }
 
-/** Others go on: whoever looks after the process, with a platform key, too. */
+/** Others go on, operators with a platform key among them. */
 const aboveShare: Failure = {
   kind: "overloaded",
   detail: "the server is late, and this tenant has used more than its share of it: retry after Retry-After",

@@ -279,7 +279,7 @@ function send(reply: FastifyReply, { status, headers, body, stream }: HttpReply)
   if (stream !== undefined) void stream(sinkOf(raw));
 }
 
-/** Whoever keeps the connection open must look for another process. */
+/** A client that keeps the connection open must look for another process. */
 function withDraining(reply: HttpReply, service: Service): HttpReply {
   return service.isDraining() ? { ...reply, headers: { ...reply.headers, connection: "close" } } : reply;
 }

@@ -83,7 +83,7 @@ function attemptView({ attempt, turn }: Job) {
   return { attempt: attempt - turn.attemptsBefore, iteration: Number(turn.path.split(".").at(-1)) };
 }
 
-/** The claim token is left out: whoever knows it may report. */
+/** The claim token is left out: anyone who knows it may report. */
 export function jobView(job: Job): View<typeof schemas.job> {
   const { claim, progress } = job;
   return {

@@ -97,8 +97,8 @@ export const plantedBusBugs: readonly TextPatch[] = [
     },
   ),
   bug(
-    "bus-untold-jobs-forgotten",
-    "a hint that the bus did not take is not told again: others hear of the job from the sweep",
+    "bus-pending-publications-forgotten",
+    "a hint that the bus did not take is not published again: others learn of the job from the sweep",
     outage,
     {
       file: "src/control/jobs/hints.ts",

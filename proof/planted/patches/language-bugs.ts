@@ -92,7 +92,7 @@ export const plantedLanguageBugs: readonly TextPatch[] = [
   bug(
     {
       name: "retry-asks-workers-for-anything",
-      what: "the retry of a dead letter puts up a job also for a step that no worker does",
+      what: "the retry of a dead letter enqueues a job also for a step that no worker does",
       file: "src/domain/engine/try-again.ts",
       find: '  return type === "delay" || type === "approval" ? "begin" : undefined;',
       replace: '  return "put up";',

@@ -27,7 +27,7 @@ export const plantedProcessBugs: readonly TextPatch[] = [
     tests: ["test/unit/public-lock-queue.test.ts"],
   },
   {
-    name: "changes-untold",
+    name: "changes-not-announced",
     what: "other processes are not told which tenants have changed: their streams wait for a poll",
     edits: [
       {

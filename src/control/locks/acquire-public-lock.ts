@@ -111,7 +111,7 @@ function quotaReached({ kind, quota }: QuotaRefusal): AcquireLockAnswer {
 
 type QuotaRefusal = Extract<Answer<"acquireLock">, { readonly quota: number }>;
 
-/** What a try tells of a grant, whoever made it. */
+/** What a try reports of a grant, whichever request made it. */
 type Grant = Pick<Handover, "fence" | "expiresInMs" | "since" | "storeTimeMs">;
 
 /** One request for a lock, from its first try to its answer. */
@@ -167,7 +167,7 @@ class Acquisition {
     }
   }
 
-  /** Before the first try: whoever releases the lock right after it must find this waiter. */
+  /** Before the first try: a release right after it must find this waiter. */
   #joinWaiters(): boolean {
     if (this.#request.waitMs === 0) return true;
     this.#waiter?.leave();
@@ -328,7 +328,7 @@ class Acquisition {
     return { kind: "request_cancelled" };
   }
 
-  /** The answer waits for the release: whoever reads it may ask again with the same token at once. */
+  /** The answer waits for the release: its reader may ask again with the same token at once. */
   async #giveUp(decidedAtMs: number): Promise<AcquireLockAnswer | undefined> {
     this.#waiter?.leave();
     if (!this.#mayHold || (await this.#giveBack(decidedAtMs)) === "given_back") return undefined;

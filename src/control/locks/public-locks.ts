@@ -226,7 +226,7 @@ export function publicLock(resource: string): LockName {
   return { namespace: "public", name: resource };
 }
 
-/** The one way in which a public lock is given back: whoever it goes to is told at once. */
+/** The one way in which a public lock is given back: its next holder is notified at once. */
 async function releaseAndHandOver(
   engine: LockEngine,
   target: LeaseTarget,

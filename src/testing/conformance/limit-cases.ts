@@ -219,7 +219,7 @@ export const limitCases: readonly ConformanceCase[] = [
     },
   },
   {
-    name: "the place of a reported or called-off job goes to one that its own commit puts up",
+    name: "the place of a reported or called-off job goes to one that its own commit enqueues",
     async check(harness) {
       await harness.set({ topics: { shell: { maxRunning: 2 } } });
       const { runId, jobIds } = await runWith(harness, 2);
