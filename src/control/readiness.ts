@@ -11,7 +11,7 @@ export type Ready =
 
 export type Readiness = { check(): Promise<Ready> };
 
-/** However often it is asked, and whoever asks, the store is asked once in this time. */
+/** However many requests ask, the store is asked once in this time. */
 const shareMs = 1_000;
 
 type Probing = Pick<Ports<StoreOf<"locks" | "tenants">>, "clock" | "random" | "store" | "instance">;
@@ -28,12 +28,12 @@ export function createReadiness({ ports, config }: { ports: Probing; config: Con
   };
 }
 
-/** Takes a lock and gives it back: the smallest change that leaves nothing behind. */
+/** Takes a lock and gives it back, also when nobody knows whether it was taken: a lock that is left ends with its ttl. */
 async function probe({ random, store, instance }: Probing, deadlineMs: number): Promise<Ready> {
   const lock = { namespace: "public", name: `readiness/${instance}` } as const;
   const own = { tenant: platformTenant, lock, token: random.token() as LockToken };
   const taken = await store.acquireLock({ ...own, instance, ttlMs: deadlineMs }, { deadlineMs });
-  if (taken.kind === "acquired") await store.releaseLock(own, { deadlineMs });
+  if (taken.kind === "acquired" || taken.kind === "unknown") await store.releaseLock(own, { deadlineMs });
   if (taken.kind !== "unavailable" && taken.kind !== "unknown") return { kind: "ready" };
   const { cause } = taken;
   const read = await store.getTenant({ tenant: platformTenant }, { deadlineMs });
