@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { judgeRequirements, readRequirements } from "./requirements.mjs";
 import { compileProduct } from "./setup/compile-product.mjs";
 import { ensureNode, NEWEST_NODE, NODE_VERSIONS } from "./setup/node-versions.mjs";
 import { runCommand } from "./setup/run-command.mjs";
@@ -124,7 +125,14 @@ async function runVitest({ paths, workers }, env) {
     const report = readReport(reportPath);
     const counts = countTests(report, exitCode);
     for (const problem of counts.problems) console.log(`FAILED: ${problem}`);
-    failures.push(...counts.problems, ...failedTests(report));
+    const tests = testsIn(report);
+    ran.push(...tests);
+    failures.push(
+      ...counts.problems,
+      ...tests
+        .filter(({ status }) => status === "failed")
+        .map(({ file, fullName }) => `${file}: ${fullName}`),
+    );
     return { ...counts, stopped: stopCode !== null };
   } finally {
     rmSync(folder, { recursive: true, force: true });
@@ -134,12 +142,29 @@ async function runVitest({ paths, workers }, env) {
 /** Of all stages, for the end of the output: a log that is cut there still names what failed. */
 const failures = [];
 
-function failedTests(report) {
+/** Every test of every stage, for the page of requirements. */
+const ran = [];
+
+function testsIn(report) {
   return (report?.testResults ?? []).flatMap(({ name, assertionResults }) =>
-    assertionResults
-      .filter(({ status }) => status === "failed")
-      .map(({ fullName }) => `${relative(ROOT, name)}: ${fullName}`),
+    assertionResults.map(({ fullName, status }) => ({ file: relative(ROOT, name), fullName, status })),
   );
+}
+
+/** Counts as one test: every row of the page whose stages have run names tests that passed in this run. */
+function checkRequirements(stages) {
+  const rows = readRequirements(readFileSync(join(ROOT, "docs/guide/requirements.md"), "utf8"));
+  const { judged, problems } = judgeRequirements(rows, { stages, tests: ran });
+  if (judged === 0 && rows.length > 0) return undefined;
+  const wrong = new Set(problems.map((problem) => problem.slice(0, "R000-00".length)));
+  console.log("\n== requirements ==");
+  for (const problem of problems) console.log(`FAILED: ${problem}`);
+  const others = rows.length - judged;
+  console.log(
+    `${judged - wrong.size} of ${judged} requirements checked${others > 0 ? `; ${others} need stages that were not run` : ""}`,
+  );
+  failures.push(...problems);
+  return problems.length === 0 ? { passed: 1, failed: 0, seconds: 0 } : { passed: 0, failed: 1, seconds: 0 };
 }
 
 function readReport(path) {
@@ -234,6 +259,8 @@ async function main() {
   for (let round = 1; round <= rounds && complete; round += 1) {
     complete = await runRound(runs, rounds > 1 ? ` (round ${round} of ${rounds})` : "", totals);
   }
+  const requirements = complete ? checkRequirements(runs.map(({ name }) => name)) : undefined;
+  if (requirements !== undefined) totals.set("requirements", requirements);
   printSummary(totals);
   if (!complete) console.log("The run was stopped by a signal before its end.");
   const sum = (key) => [...totals.values()].reduce((all, total) => all + total[key], 0);

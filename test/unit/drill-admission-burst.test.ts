@@ -307,6 +307,18 @@ describe("tables, plots and raw data", () => {
     expect(lockPlots(goodBursts).map(({ series }) => series.length)).toEqual([3, 3]);
   });
 
+  test("measures P50, P95 and the shares of 429 and 503 of every variant", () => {
+    const { columns, rows } = burstTable(goodBursts);
+    const cell = (row: number, name: string) => rows[row]?.[columns.indexOf(name)];
+    const told = ["variant", "P50 ms", "P95 ms", "200", "429", "503 gate"].map((name) => cell(0, name));
+    expect(told).toEqual(["lock-fixed", 200, 2_000, 2, "25.0 %", "25.0 %"]);
+    expect(["variant", "429", "503 gate"].map((name) => cell(2, name))).toEqual([
+      "atomic",
+      "50.0 %",
+      "0.0 %",
+    ]);
+  });
+
   test("raw data keeps every try and every arrival on one line", () => {
     const gate = { busyRetries: 1, arrivalsMs: [0, 0.4, 2.1], dueMs: [1.5] };
     const raw = rawOf(burstOf("atomic", [yes(12.4), full(3)], { gate }));

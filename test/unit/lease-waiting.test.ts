@@ -50,6 +50,15 @@ describe("waiting for a busy lock", () => {
     expect(await isIdle(scenario.kernel)).toBe(true);
   });
 
+  test("every try that finds the lock busy has a token of its own", async () => {
+    const scenario = setUp();
+    await occupy(scenario);
+    await hold(scenario, jobTerms, neverReached);
+    const tokens = tokensOf(scenario.callsOf("acquireLock"));
+    expect(tokens.length).toBeGreaterThan(50);
+    expect(new Set(tokens).size).toBe(tokens.length);
+  });
+
   test("with a budget of zero tries exactly once", async () => {
     const scenario = setUp();
     await occupy(scenario, runTarget);

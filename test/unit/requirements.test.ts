@@ -1,6 +1,7 @@
-// docs/guide/requirements.md is complete and true: ids without a gap, and everything that it names is there.
-import { existsSync } from "node:fs";
+// docs/guide/requirements.md is complete: ids without a gap, everything that it names is there, and every row names its checks.
+import { existsSync, readdirSync } from "node:fs";
 import { join, normalize } from "node:path";
+import { pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
 import { createProgram } from "../../src/cli/main.ts";
 import { processTerminal } from "../../src/cli/terminal.ts";
@@ -9,17 +10,32 @@ import { catalogue } from "../../src/drills/catalogue.ts";
 import { metrics } from "../../src/metrics.ts";
 import { root, textOf } from "../support/packaging.ts";
 
+type Requirement = {
+  readonly id: string;
+  readonly claim: string;
+  readonly where: string;
+  readonly checks: ReadonlyArray<{ readonly file: string; readonly title: string; readonly drill?: string }>;
+  readonly unread: string;
+};
+type Ran = { readonly file: string; readonly fullName: string; readonly status: string };
+type Requirements = {
+  readRequirements(page: string): Requirement[];
+  judgeRequirements(
+    rows: readonly Requirement[],
+    ran: { readonly stages: readonly string[]; readonly tests: readonly Ran[] },
+  ): { readonly judged: number; readonly problems: readonly string[] };
+};
+const { readRequirements, judgeRequirements } = (await import(
+  pathToFileURL(join(root, "scripts/requirements.mjs")).href
+)) as Requirements;
+
 const page = textOf("docs/guide/requirements.md");
-const rows = [...page.matchAll(/^\| (R(\d{3})-(\d{2})) \| (.+) \| (.+) \|$/gm)].map(
-  ([, id = "", document = "", number = "", claim = "", where = ""]) => ({
-    id,
-    document,
-    number: Number(number),
-    claim,
-    where,
-  }),
-);
-const documents = ["000", "001", "002", "003", "004"];
+const rows = readRequirements(page).map((row) => ({
+  ...row,
+  document: row.id.slice(1, 4),
+  number: Number(row.id.slice(5)),
+}));
+const documents = ["000"];
 const invariants = textOf("docs/invariants.md");
 const alerts = textOf("deploy/prometheus/alerts.yml");
 
@@ -36,7 +52,7 @@ describe("docs/guide/requirements.md", () => {
   });
 
   test("has no row of another kind, and none twice", () => {
-    expect(page.match(/^\| R\d/gm)).toHaveLength(rows.length);
+    expect(page.match(/^\| R000/gm)).toHaveLength(rows.length);
     expect(new Set(rows.map(({ claim, document }) => `${document} ${claim}`)).size).toBe(rows.length);
   });
 
@@ -45,6 +61,30 @@ describe("docs/guide/requirements.md", () => {
     const isSetting = (where: string) => namesIn(where).some((name) => Object.hasOwn(settings, name));
     const vague = rows.filter(({ where }) => !kinds.test(where) && !isSetting(where));
     expect(vague.map(({ id }) => id)).toEqual([]);
+  });
+
+  test("says of every requirement which tests or drills check it, and nothing else in that place", () => {
+    expect(rows.filter(({ checks }) => checks.length === 0).map(({ id }) => id)).toEqual([]);
+    expect(rows.filter(({ unread }) => unread !== "").map(({ id, unread }) => `${id}: ${unread}`)).toEqual(
+      [],
+    );
+  });
+
+  test("names only tests whose titles are in their files, and drills that there are", () => {
+    const absent = rows.flatMap(({ id, checks }) =>
+      checks
+        .filter(({ file, title, drill }) =>
+          drill === undefined ? !sourceOf(file).includes(title) : !Object.hasOwn(catalogue, drill),
+        )
+        .map(({ file, title }) => `${id}: ${title} (${file})`),
+    );
+    expect(absent).toEqual([]);
+  });
+
+  test("names only choices that a setting has, where a row holds with one alone", () => {
+    const named = namesIn(page).filter((name) => /^[a-z]+\.[a-zA-Z.]+=/.test(name));
+    expect(named.length).toBeGreaterThan(10);
+    expect(named.filter((name) => !isChoice(name))).toEqual([]);
   });
 
   test("links only to files that are there", () => {
@@ -81,6 +121,74 @@ describe("docs/guide/requirements.md", () => {
   });
 });
 
+describe("rows that are advice are written where people look for them", () => {
+  test.each([
+    [
+      "R000-27: the page of the admission lock names the drills to run before its numbers are changed",
+      "docs/runbooks/locks/admission.md",
+      /## Before you change its numbers\n[^#]*`interlock drill admission-burst --sweep`[^#]*`interlock drill key-survives-429`/,
+    ],
+    [
+      "R000-41: the page of the admission lock says that both budgets are tuned together",
+      "docs/runbooks/locks/admission.md",
+      /Wait budget and client retry budget belong together/,
+    ],
+  ])("%s", (_row, path, said) => {
+    expect(textOf(path)).toMatch(said);
+  });
+});
+
+describe("the rows after a run of the tests", () => {
+  const [row, drilled] = readRequirements(
+    [
+      '| R000-01 | It holds. | somewhere | [one](../../test/unit/one.test.ts) "holds", [two](../../test/e2e/two.test.ts) "too" |',
+      "| R000-02 | It is drilled. | `interlock drill failover` | `drill failover` |",
+    ].join("\n"),
+  ) as [Requirement, Requirement];
+  const one = { file: "test/unit/one.test.ts", fullName: "the claim holds on sqlite", status: "passed" };
+  const two = { file: "test/e2e/two.test.ts", fullName: "holds too", status: "passed" };
+  const stages = ["unit", "e2e"];
+
+  test("are checked when each of their tests ran and passed", () => {
+    expect(judgeRequirements([row], { stages, tests: [one, two] })).toEqual({ judged: 1, problems: [] });
+  });
+
+  test("are not when a test did not run, ran elsewhere, or failed once", () => {
+    const problemsOf = (tests: readonly Ran[]) => judgeRequirements([row], { stages, tests }).problems;
+    const absent = ['R000-01: no test "holds" ran in test/unit/one.test.ts'];
+    expect(problemsOf([two])).toEqual(absent);
+    expect(problemsOf([two, { ...one, file: "test/unit/other.test.ts" }])).toEqual(absent);
+    const failed = { ...one, fullName: "the claim holds on redis", status: "failed" };
+    expect(problemsOf([one, two, failed])).toEqual(['R000-01: "holds" in test/unit/one.test.ts failed']);
+  });
+
+  test("are not judged when a stage that they name was not run", () => {
+    const tests = [{ ...one, status: "failed" }];
+    expect(judgeRequirements([row], { stages: ["unit"], tests })).toEqual({ judged: 0, problems: [] });
+  });
+
+  test("need a drill to be met on both kinds of instance", () => {
+    const fullName = "drills on embedded failover meets its expectation";
+    const tests = [{ file: "test/drills/embedded.test.ts", fullName, status: "passed" }];
+    const { problems } = judgeRequirements([drilled], { stages: ["drills"], tests });
+    expect(problems).toEqual([
+      'R000-02: no test "failover meets its expectation" ran in test/drills/cluster.test.ts',
+    ]);
+  });
+
+  test("are not checked by what cannot be read as a check", () => {
+    const [vague, none] = readRequirements(
+      '| R000-03 | A. | b | [one](../../test/unit/one.test.ts) "holds", by hand |\n| R000-04 | A. | b | - |',
+    ) as [Requirement, Requirement];
+    const { problems } = judgeRequirements([vague, none], { stages, tests: [one] });
+    expect(problems).toEqual([
+      "R000-03: by hand is neither a test with its title nor a drill",
+      "R000-04 names no check",
+      "R000-04: - is neither a test with its title nor a drill",
+    ]);
+  });
+});
+
 describe("docs/guide/operating.md", () => {
   const operating = textOf("docs/guide/operating.md");
 
@@ -108,6 +216,21 @@ describe("docs/guide/operating.md", () => {
     expect(calls.filter((call) => !isCommand(call))).toEqual([]);
   });
 });
+
+/** Where the title of a test stands: its file, or the cases that all files of conformance share. */
+function sourceOf(file: string): string {
+  const cases = "src/testing/conformance";
+  const shared = file.startsWith("test/conformance/") ? readdirSync(join(root, cases)) : [];
+  return [file, ...shared.map((name) => `${cases}/${name}`)].map(textOf).join("\n");
+}
+
+/** `setting=choice`. */
+function isChoice(name: string): boolean {
+  const [setting = "", choice = ""] = name.split("=");
+  if (!Object.hasOwn(settings, setting)) return false;
+  const row = settings[setting as keyof typeof settings];
+  return row.kind === "choice" && (row.choices as readonly string[]).includes(choice);
+}
 
 /** The words lead to a command, and every option after them is one of it. */
 function isCommand(call: string): boolean {

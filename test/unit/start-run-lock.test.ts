@@ -83,6 +83,19 @@ describe("the gate", () => {
     expect(scenario.kernel.nowMs()).toBe(1_010);
   });
 
+  test("seed 000: a longer budget admits a caller that a shorter one refuses, and holds it up for longer", async () => {
+    const seen = [];
+    for (const waitMs of [2_000, 3_000]) {
+      const waiting = { "admission.wait": "fixed", "locks.admission.waitMs": waitMs } as const;
+      const scenario = setUp({ overrides: { ...overrides, ...waiting } });
+      await occupyAdmission(scenario);
+      scenario.kernel.after(2_505, () => void leaveAdmission(scenario));
+      const answer = await scenario.kernel.complete(scenario.start({ key }));
+      seen.push(`${statusOf(answer)} after ${scenario.kernel.nowMs()} ms`);
+    }
+    expect(seen).toEqual(["503 after 2000 ms", "200 after 2510 ms"]);
+  });
+
   test.each(["getTenant", "acquireLock", "reserve", "countActive", "createRun"] as const)(
     "seed 000: an unavailable store at %s is answered 503, and leaves nothing behind",
     async (operation) => {
