@@ -1,6 +1,7 @@
 // What a planted bug is: a text patch, applied to a copy of the source, or a part that is swapped in a simulated world.
 import type { Operations } from "../../src/adapters/operations/perform.ts";
 import type { Database } from "../../src/adapters/sqlite/driver.ts";
+import type { createStoreClock } from "../../src/adapters/system/store-clock.ts";
 import type { startRun } from "../../src/control/admission/start-run.ts";
 import type { Bus } from "../../src/ports/bus.ts";
 import type { Ports } from "../../src/ports/ports.ts";
@@ -39,6 +40,8 @@ export type Swap = {
   readonly wrapStore?: (store: Store) => Store;
   /** Whose answers wait until what they tell of is durable. */
   readonly holdsBack?: HoldsBack;
+  /** What makes the time of an embedded store. */
+  readonly storeClock?: typeof createStoreClock;
   /** Goes around the ports of every single flow. */
   readonly wrapPorts?: (ports: Ports) => Ports;
   /** What the locks protect takes every write. */

@@ -62,6 +62,7 @@ export function startChaos(world: World): void {
   startProcessFaults(world, all);
   startCallFaults(world, all);
   startStoreLosses(world);
+  startWallClockSteps(world);
   startRollingRestart(world, processes);
   startBusIncidents(world, () => all.map(({ current }) => current.process));
 }
@@ -212,6 +213,22 @@ function startStoreLosses(world: World): void {
     // A disk that hung, or a replica that was away, may also just come back.
     if (stallMs > 0 && random.chance(0.2)) return;
     kernel.after(stallMs, () => lose(world, random));
+  });
+}
+
+/** Of the machine whose process has the store in it. */
+const wallStepsMs = [-3_600_000, -2_000, 500, 5_000, 1_200_000];
+
+function startWallClockSteps(world: World): void {
+  const { kernel, server, swarm, faults } = world;
+  const { embedded } = swarm;
+  if (embedded === undefined) return;
+  const random = kernel.random.stream("wall clock steps");
+  again(world, random, embedded.stepEveryMs, () => server.jumpClock(random.pick(wallStepsMs)));
+  again(world, random, embedded.restartEveryMs, () => {
+    const downMs = Math.min(random.integer(downMsMin, embedded.downMsMax), swarm.chaosMs - kernel.nowMs());
+    faults.hit("embedded store restart");
+    server.goDown({ downMs, clockMs: random.pick([0, ...wallStepsMs]) });
   });
 }
 

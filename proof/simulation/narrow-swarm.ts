@@ -88,3 +88,10 @@ export function losingDay(swarm: Swarm): Swarm {
   } as const;
   return { ...busyDay(swarm), losses };
 }
+
+/** A store inside a process, on a machine whose wall clock is set again and again. */
+export function unsteadyWallClock(swarm: Swarm): Swarm {
+  const { losses: _none, ...rest } = busyDay(swarm);
+  const embedded = { stepEveryMs: 400, restartEveryMs: 2_000, downMsMax: 300 };
+  return { ...rest, embedded, faults: { ...swarm.faults, clockJumpRate: 0 } };
+}

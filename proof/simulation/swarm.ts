@@ -6,7 +6,7 @@ import { defaultStoreSettings, type StoreSettings } from "../../src/ports/store.
 import type { SeededRandom } from "../../src/testing/seeded-random.ts";
 import { noStoreFaults, type StoreFaults } from "../../src/testing/store-link.ts";
 import { type BusFaults, noBusFaults } from "./bus/simulated-bus.ts";
-import { drawHarderFaults, drawTail, type HarderFaults } from "./faults/loss-faults.ts";
+import { drawEmbedded, drawHarderFaults, drawTail, type HarderFaults } from "./faults/loss-faults.ts";
 import { type Narrowing, narrowSwarm } from "./narrow-swarm.ts";
 
 export type Swarm = UsualSwarm & HarderFaults & Narrowing;
@@ -105,7 +105,20 @@ export function drawSwarm(random: SeededRandom): Swarm {
     processFaults: calm ? noProcessFaults : drawProcessFaults(random, longestTtlMs),
     ...(calm ? {} : drawHarderFaults(random.stream("harder"), longestTtlMs)),
   });
-  return narrowSwarm(random.stream("narrow"), drawn);
+  return narrowSwarm(random.stream("narrow"), embedSome(random.stream("embedded"), drawn));
+}
+
+/** Only where a jump of days would be noticed: what is kept for seconds must not end by the clock that the store is opened with. */
+function embedSome(random: SeededRandom, swarm: Swarm): Swarm {
+  const { calm, losses, storeSettings, workflows } = swarm;
+  const { runRetentionMs, keyRetentionMs = dayMs } = storeSettings;
+  const keepsLong = Math.min(runRetentionMs, keyRetentionMs) >= dayMs && !workflows?.deleters;
+  return calm || losses !== undefined || !keepsLong ? swarm : asEmbedded(swarm, drawEmbedded(random));
+}
+
+function asEmbedded(swarm: Swarm, drawn: Pick<Swarm, "embedded">): Swarm {
+  if (drawn.embedded === undefined) return swarm;
+  return { ...swarm, ...drawn, faults: { ...swarm.faults, clockJumpRate: 0 } };
 }
 
 /** What is left of a deleted run keeps its place for a minute: no start takes longer, unless the clock jumps over it. */

@@ -1,5 +1,6 @@
 // Puts one simulated system together: kernel, store, checks, and gateways that can be started again after a crash.
 
+import { createStoreClock } from "../../src/adapters/system/store-clock.ts";
 import type { Gate } from "../../src/control/admission/start-run.ts";
 import { createTenantCache } from "../../src/control/admission/tenant-cache.ts";
 import { engineTerms } from "../../src/control/engine/engine.ts";
@@ -114,6 +115,7 @@ export function createWorld(seed: number, options: WorldOptions): World {
   const checks = createChecks({
     ...{ kernel, swarm, records, marks, faults, processes, bug },
     storeTimeMs: () => server.timeMs(),
+    storeJumpedMs: () => server.jumpedMs(),
   });
   const { known, grants, history, actions, predicted, failClosed, busChecks, stream, hooks } = checks;
   const createStore = parts?.createStore ?? createSimulatedStore;
@@ -123,6 +125,7 @@ export function createWorld(seed: number, options: WorldOptions): World {
     faults: swarm.faults,
     faultCounts: faults,
     ...(bug?.table === undefined ? {} : { table: bug.table }),
+    ...(swarm.embedded === undefined ? {} : { embeddedClock: bug?.storeClock ?? createStoreClock }),
     ...hooks,
     onOperation: (execution) => {
       operations += 1;

@@ -1,6 +1,7 @@
 // The store as simulated processes reach it: one memory state behind a network that delays, loses, repeats and breaks off.
 import { MemoryRecords } from "../adapters/memory-store.ts";
 import { type Operations, operations, perform } from "../adapters/operations/perform.ts";
+import type { createStoreClock, StoreClock } from "../adapters/system/store-clock.ts";
 import {
   type Answer,
   defaultStoreSettings,
@@ -22,7 +23,10 @@ export type SimulatedStore = {
   connect(process: SimulatedProcess): Store;
   /** The store's own clock, which never goes back. */
   timeMs(): number;
+  /** How far the store's clock has jumped ahead of true time, as it may: a server's with its wall clock, an embedded one's only when it is opened. */
+  jumpedMs(): number;
   setFaults(faults: StoreFaults): void;
+  /** Sets the wall clock of the store's machine; that of an embedded store may also be set back. */
   jumpClock(ms: number): void;
   /** From now on, and for this long, nobody reaches the store. */
   goUnreachable(ms: number): void;
@@ -48,6 +52,8 @@ export type SimulatedStoreOptions = {
   /** The operations to perform; planted bugs swap one. */
   readonly table?: Operations;
   readonly faults?: StoreFaults;
+  /** For a store inside a process: what makes its time of the clocks of its machine. Without it the time is that of a server's wall clock. */
+  readonly embeddedClock?: typeof createStoreClock;
   /** Called for every fault that hits. */
   readonly faultCounts?: FaultCounts;
   /** Called when a flow makes a call, at that very moment. */
@@ -99,7 +105,13 @@ class StoreServer implements SimulatedStore {
   readonly options: SimulatedStoreOptions;
   faults: StoreFaults;
   #links: Link[] = [];
-  #jumpedMs = 0;
+  /** How far the wall clock is off. */
+  #wallOffsetMs = 0;
+  #storeClock: StoreClock | undefined;
+  /** The last time of an embedded store before it was closed, when that was, and how far it has jumped by being opened. */
+  #storedMs = wallEpochMs;
+  #closedAtMs = 0;
+  #openedAheadMs = 0;
   #unreachableUntilMs = 0;
   #downUntilMs = 0;
 
@@ -127,11 +139,17 @@ class StoreServer implements SimulatedStore {
     this.faults = faults;
   }
 
+  jumpedMs(): number {
+    return this.options.embeddedClock === undefined ? this.#wallOffsetMs : this.#openedAheadMs;
+  }
+
   jumpClock(ms: number): void {
-    if (ms < 0) throw new Error("the store's clock never goes back");
+    if (ms < 0 && this.options.embeddedClock === undefined) {
+      throw new Error("the store's clock never goes back");
+    }
     this.kernel.note("store clock jumped by", ms);
     this.hit("store clock jump");
-    this.#jumpedMs += ms;
+    this.#wallOffsetMs += ms;
   }
 
   goUnreachable(ms: number): void {
@@ -141,9 +159,10 @@ class StoreServer implements SimulatedStore {
   }
 
   goDown({ downMs, clockMs }: DownTerms): void {
-    if (clockMs <= -downMs) throw new Error("the store's clock never goes back");
+    if (this.options.embeddedClock !== undefined) this.#closeEmbedded();
+    else if (clockMs <= -downMs) throw new Error("the store's clock never goes back");
     this.kernel.note("store down for", downMs, "its clock off by", clockMs);
-    this.#jumpedMs += clockMs;
+    this.#wallOffsetMs += clockMs;
     this.#downUntilMs = Math.max(this.#downUntilMs, this.kernel.nowMs() + downMs);
     for (const link of this.#links) link.breakAll();
   }
@@ -173,7 +192,7 @@ class StoreServer implements SimulatedStore {
     const settings = this.options.settings ?? defaultStoreSettings;
     const context = { records: this.records, nowUs: this.#timeUs(), settings };
     const answer = perform(this.options.table ?? operations, context, call);
-    const performed = { ...call, answer, wallMs: this.#wallMs() };
+    const performed = { ...call, answer, wallMs: this.#nowMs() };
     this.options.twin?.performed(performed as unknown as PerformedCall);
     const storeTimeMs = this.timeMs();
     this.kernel.note("store", call.caller, call.name, answer.kind, storeTimeMs);
@@ -184,11 +203,33 @@ class StoreServer implements SimulatedStore {
   }
 
   #timeUs(): number {
-    return Math.floor(this.#wallMs() * 1000);
+    return Math.floor(this.#nowMs() * 1000);
+  }
+
+  #nowMs(): number {
+    const { embeddedClock } = this.options;
+    if (embeddedClock === undefined) return this.#wallMs();
+    if (this.isDown()) return this.#storedMs;
+    this.#storeClock ??= this.#openEmbedded(embeddedClock);
+    return this.#storeClock.nowMs();
   }
 
   #wallMs(): number {
-    return wallEpochMs + this.kernel.nowMs() + this.#jumpedMs;
+    return wallEpochMs + this.kernel.nowMs() + this.#wallOffsetMs;
+  }
+
+  #openEmbedded(createClock: typeof createStoreClock): StoreClock {
+    const clock = { monotonicMs: () => this.kernel.nowMs(), wallMs: () => this.#wallMs() };
+    const opened = createClock({ clock, storedMs: this.#storedMs });
+    const closedForMs = this.kernel.nowMs() - this.#closedAtMs;
+    this.#openedAheadMs += opened.nowMs() - this.#storedMs - closedForMs;
+    return opened;
+  }
+
+  #closeEmbedded(): void {
+    this.#storedMs = this.#nowMs();
+    if (!this.isDown()) this.#closedAtMs = this.kernel.nowMs();
+    this.#storeClock = undefined;
   }
 }
 

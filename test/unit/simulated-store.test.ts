@@ -1,5 +1,6 @@
 // The simulated store: its network's faults, one by one, and the answers that callers get.
 import { describe, expect, test } from "vitest";
+import { createStoreClock } from "../../src/adapters/system/store-clock.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Store } from "../../src/ports/store.ts";
@@ -104,6 +105,30 @@ describe("the simulated store", () => {
     server.jumpClock(60_000);
     expect((await kernel.complete(acquire(store))).kind).toBe("acquired");
     expect(executions.map(({ outcome }) => outcome.kind)).toEqual(["unavailable", "acquired"]);
+  });
+
+  test("an embedded store goes on at the pace of real time when its wall clock is set, also over a restart", async () => {
+    const kernel = createKernel(1);
+    const server = createSimulatedStore(kernel, { embeddedClock: createStoreClock });
+    const startMs = server.timeMs();
+    for (const [stepMs, slewMs] of [
+      [-3_600_000, -10],
+      [2 * 3_600_000, 10],
+    ] as const) {
+      server.jumpClock(stepMs);
+      const beforeMs = server.timeMs();
+      await kernel.run({ untilMs: kernel.nowMs() + 1_000 });
+      expect(server.timeMs() - beforeMs).toBe(1_000 + slewMs);
+    }
+    expect(server.jumpedMs()).toBe(0);
+    // Opened with a wall clock in its past, it goes on from what it had stored; opened with a later one, it begins there.
+    server.goDown({ downMs: 100, clockMs: -2 * 3_600_000 });
+    await kernel.run({ untilMs: kernel.nowMs() + 100 });
+    expect(server.timeMs() - startMs).toBe(2_000);
+    server.goDown({ downMs: 100, clockMs: 2 * 3_600_000 });
+    await kernel.run({ untilMs: kernel.nowMs() + 100 });
+    expect(server.timeMs() - startMs).toBe(3_600_000 + 2_200);
+    expect(server.jumpedMs()).toBe(3_600_000);
   });
 
   test("a time that the caller has set is kept", async () => {

@@ -1,4 +1,5 @@
 // Ports with one mistake each about time. They go around one flow at a time: what they remember is about one lease.
+import type { createStoreClock } from "../../../src/adapters/system/store-clock.ts";
 import type { Clock, Ports } from "../../../src/ports/ports.ts";
 import { executeOn, storeFrom } from "../../../src/ports/store.ts";
 
@@ -56,3 +57,14 @@ export function timersByTheWallClock(ports: Ports): Ports {
   );
   return { ...ports, store: deaf };
 }
+
+/** The time of an embedded store is the wall clock's, and stands still while that is in its past. */
+export const laterOfWallAndStored: typeof createStoreClock = ({ clock, storedMs }) => {
+  let latestMs = storedMs;
+  return {
+    nowMs() {
+      latestMs = Math.max(latestMs, clock.wallMs());
+      return latestMs;
+    },
+  };
+};

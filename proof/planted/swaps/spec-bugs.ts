@@ -5,8 +5,9 @@ import { type JobId, parseJobId } from "../../../src/domain/job.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
 import type { Ports } from "../../../src/ports/ports.ts";
 import type { Store } from "../../../src/ports/store.ts";
-import { busyDay } from "../../simulation/narrow-swarm.ts";
+import { busyDay, unsteadyWallClock } from "../../simulation/narrow-swarm.ts";
 import type { Swap } from "../planted-bug.ts";
+import { laterOfWallAndStored } from "./broken-clocks.ts";
 import { mapping } from "./broken-records.ts";
 
 /** As a counter that is decremented once more. */
@@ -175,6 +176,18 @@ export const swappedSpec: Readonly<Record<string, Swap>> = {
     caughtBy: ["INV-12"],
     seedsMax: 500,
     table: guardIgnoresExpiry,
+  },
+  store_time_jumps: {
+    what: "the time of an embedded store is the later of wall clock and stored: a step forward takes locks from living holders",
+    caughtBy: ["INV-14"],
+    swarm: unsteadyWallClock,
+    storeClock: laterOfWallAndStored,
+  },
+  store_time_stands_still: {
+    what: "the time of an embedded store is the later of wall clock and stored: after a step back no lock ends, no timer fires",
+    caughtBy: ["INV-15", "INV-20", "liveness"],
+    swarm: unsteadyWallClock,
+    storeClock: laterOfWallAndStored,
   },
   admits_without_the_store: {
     what: "a gateway that does not reach the store admits by itself",

@@ -30,8 +30,9 @@ type ChecksParts = {
   readonly faults: FaultCounts;
   readonly processes: ReadonlyMap<string, SimulatedProcess>;
   readonly bug: Swap | undefined;
-  /** The store's own clock. */
+  /** The store's own clock, and how far it has jumped. */
   readonly storeTimeMs: () => number;
+  readonly storeJumpedMs: () => number;
 };
 
 export function createChecks(parts: ChecksParts) {
@@ -44,8 +45,12 @@ export function createChecks(parts: ChecksParts) {
   const known = new KnownState();
   const grants = new GrantChecks(
     {
-      nowMs: () => stream?.replaying()?.atMs ?? kernel.nowMs(),
       storeTimeMs: () => stream?.replaying()?.execution.storeTimeMs ?? parts.storeTimeMs(),
+      // What an embedded store's clock does besides is its own doing: it must take nothing from a holder.
+      clockOffsetMs: (storeTimeMs) =>
+        swarm.embedded === undefined
+          ? storeTimeMs - (stream?.replaying()?.atMs ?? kernel.nowMs())
+          : parts.storeJumpedMs(),
       isPaused: (instance) => processes.get(instance)?.state() === "paused",
       settingsOf: (tenant) => known.tenant(tenant).settings,
     },

@@ -27,8 +27,9 @@ type Picture = LockReference & {
 
 /** What only the simulator can see. */
 type GrantContext = {
-  nowMs(): number;
   storeTimeMs(): number;
+  /** How far the store's clock is ahead of true time by jumps that it may make. */
+  clockOffsetMs(storeTimeMs: number): number;
   isPaused(instance: string): boolean;
   settingsOf(tenant: TenantId): TenantSettings;
 };
@@ -179,7 +180,7 @@ export class GrantChecks {
     if (mine === undefined || mine.forgotten || mine.committed) return;
     if (mine.shaken) return;
     const storeTimeMs = this.#context.storeTimeMs();
-    if (storeTimeMs - this.#context.nowMs() - mine.clockOffsetMs > 2) return;
+    if (this.#context.clockOffsetMs(storeTimeMs) - mine.clockOffsetMs > 2) return;
     const last = this.#lastOf(target);
     mustHold(
       last === mine && last.token === grant.token && isHeld(last, storeTimeMs),
@@ -359,7 +360,7 @@ export class GrantChecks {
   #extend(picture: Picture, storeTimeMs: number, ttlMs: number): void {
     picture.shaken = false;
     picture.expiresAtMs = storeTimeMs + ttlMs;
-    picture.clockOffsetMs = storeTimeMs - this.#context.nowMs();
+    picture.clockOffsetMs = this.#context.clockOffsetMs(storeTimeMs);
   }
 
   #lastOf(target: LockReference): Picture | undefined {

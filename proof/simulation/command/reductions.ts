@@ -40,7 +40,7 @@ const prefixes: Readonly<Record<FaultGroup, string>> = {
 };
 
 /** Faults that a swarm has or has not as a whole. */
-const wholeGroups = ["losses", "callFaults", "rolling"] as const;
+const wholeGroups = ["losses", "callFaults", "rolling", "embedded"] as const;
 
 type FaultField = { readonly name: string; readonly group: FaultGroup; readonly field: string };
 

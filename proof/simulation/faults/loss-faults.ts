@@ -38,7 +38,16 @@ type RollingFaults = {
   readonly graceMs: number;
 };
 
+/** The store is inside a process: its machine's wall clock is set, also while it is away, and it takes its time from the product's own clock. */
+type EmbeddedFaults = {
+  /** Mean time between two steps of the wall clock, and between two restarts of the store. */
+  readonly stepEveryMs: number;
+  readonly restartEveryMs: number;
+  readonly downMsMax: number;
+};
+
 export type HarderFaults = {
+  readonly embedded?: EmbeddedFaults;
   readonly losses?: LossFaults;
   readonly callFaults?: CallFaults;
   readonly rolling?: RollingFaults;
@@ -93,6 +102,18 @@ function drawRolling(random: SeededRandom): HarderFaults {
 export function drawTail(random: SeededRandom, longestTtlMs: number): { readonly tail?: LatencyTail } {
   if (!random.chance(0.25)) return {};
   return { tail: { alpha: random.pick([0.9, 1.2, 1.8]), msMax: 2 * longestTtlMs } };
+}
+
+/** Nothing is lost here, and what is kept for seconds only must not end by a step of the clock over a restart. */
+export function drawEmbedded(random: SeededRandom): HarderFaults {
+  if (!random.chance(0.3)) return {};
+  return {
+    embedded: {
+      stepEveryMs: random.pick([200, 700, 2_000]),
+      restartEveryMs: random.pick([700, 2_000, 10_000]),
+      downMsMax: random.pick([50, 300, 1_500]),
+    },
+  };
 }
 
 export type HoldsBack = (level: DurabilityLevel, call: StoreCall) => boolean;

@@ -67,6 +67,8 @@ export const lockInvariants = {
       "deadline_after_reply",
       "guard_ignores_expiry",
       "timers_by_wall_clock",
+      "store_time_jumps",
+      "store_time_stands_still",
     ],
   },
 } satisfies Readonly<Record<string, Invariant>>;
