@@ -1,6 +1,6 @@
 // The dashboard's row of what runs are built on: the store, the bus, the process itself and the audit trail.
 import type { PanelRow } from "./dashboard-panels.ts";
-import { percentiles, perMinute, perSecond } from "./dashboard-queries.ts";
+import { percentiles, perMinute, perSecond, series } from "./dashboard-queries.ts";
 
 export const infrastructure: PanelRow = {
   title: "Store, bus, server and audit",
@@ -11,6 +11,12 @@ export const infrastructure: PanelRow = {
       unit: "cpm",
       limit: 6,
       queries: [perMinute("unknown_outcomes_total", { by: ["operation"] })],
+    },
+    {
+      title: "Store's time ahead of the wall clock",
+      about: "By process. A jump: somebody set a wall clock, or another Redis server took over.",
+      unit: "s",
+      queries: [{ expr: series("store_clock_ahead_seconds"), legend: "{{instance}}" }],
     },
     {
       title: "Longest block of the event loop",

@@ -165,6 +165,16 @@ export const metrics = {
     labels: ["operation"],
     help: "Store calls whose outcome was not known in time.",
   },
+  store_clock_ahead_seconds: {
+    kind: "gauge",
+    labels: [],
+    help: "How far the store's time is ahead of this process's wall clock; negative when it is behind. Delays, claims and locks go by the store's time.",
+  },
+  store_clock_steps_total: {
+    kind: "counter",
+    labels: [],
+    help: "Times that this difference changed by 5 s and more at once: a wall clock was set, or another Redis server took over.",
+  },
   inbox_entries_total: {
     kind: "counter",
     labels: ["kind", "fate"],

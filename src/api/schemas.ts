@@ -347,6 +347,10 @@ export const status = z
   .object({
     status: z.enum(["ready", "unavailable"]),
     detail: z.string().exactOptional().meta({ description: "What is wrong, when it is unavailable." }),
+    store_ahead_ms: z.number().exactOptional().meta({
+      description:
+        "How far the store's time is ahead of this server's wall clock; negative when it is behind. Delays, claims and locks go by the store's time.",
+    }),
     version: z.string(),
     instance: z.string(),
     tenant: z.string(),

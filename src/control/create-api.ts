@@ -47,7 +47,7 @@ const flows = {
   ...keyFlows,
   ...{ readEvents, followEvents, followRun },
   ...{ readTrail, verifyTrail, recordRefusals },
-  ready,
+  ...{ ready, storeAheadMs },
 };
 
 /** A flow as its caller sees it: the engine is given. */
@@ -69,4 +69,9 @@ export function createApi(engine: Engine): ControlApi {
 /** Whether the store takes changes now. */
 function ready(engine: Engine): Promise<Ready> {
   return engine.readiness.check();
+}
+
+/** How far the store's time is ahead of this machine's wall clock. */
+function storeAheadMs({ storeTime }: Engine): number | undefined {
+  return storeTime.aheadMs();
 }

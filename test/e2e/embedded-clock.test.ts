@@ -2,6 +2,7 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, onTestFailed, test } from "vitest";
+import { typeCommand } from "../support/command-line.ts";
 import { createHttpClient, type HttpClient } from "../support/http-client.ts";
 import { type Program, servedBy, startProgram } from "../support/program.ts";
 import { diskFolder } from "../support/stores.ts";
@@ -28,7 +29,9 @@ function setWallClock(offsetMs: number): void {
   writeFileSync(join(directory, "wall-clock-offset"), String(offsetMs));
 }
 
-async function serve(): Promise<Record<"admin" | "worker", HttpClient>> {
+type Served = Record<"admin" | "worker", HttpClient> & { doctor(): Promise<string> };
+
+async function serve(): Promise<Served> {
   const faked = new URL("../support/faked-wall-clock.mjs", import.meta.url);
   faked.searchParams.set("file", join(directory, "wall-clock-offset"));
   server = startProgram("serve.ts", {
@@ -38,7 +41,11 @@ async function serve(): Promise<Record<"admin" | "worker", HttpClient>> {
   const { url } = await servedBy(server);
   const keys = JSON.parse(readFileSync(join(directory, "keys.json"), "utf8")) as Record<string, string>;
   const clientOf = (role: string) => createHttpClient(() => url, keys[role] as string);
-  return { admin: clientOf("admin"), worker: clientOf("worker") };
+  const doctor = async () => {
+    const env = { INTERLOCK_URL: url, INTERLOCK_API_KEY: keys.admin as string };
+    return (await typeCommand(directory, ["doctor"], { env })).stdout;
+  };
+  return { admin: clientOf("admin"), worker: clientOf("worker"), doctor };
 }
 
 async function saveWorkflows(admin: HttpClient): Promise<void> {
@@ -116,11 +123,14 @@ test(
   "a wall clock that is set forward an hour takes no lock from its holder, and is logged",
   async () => {
     onTestFailed(() => console.log(server.output().slice(-5_000)));
-    const { admin } = await serve();
+    const { admin, doctor } = await serve();
     const held = await acquire(admin, "held", 60_000);
     expect(held.status).toBe(200);
     setWallClock(hourMs);
     await server.shows(/the wall clock/);
+    const aheadMs = async () => (await admin.get<{ store_ahead_ms: number }>("/status")).body.store_ahead_ms;
+    await expect.poll(aheadMs, patience).toBeLessThan(-hourMs / 2);
+    expect(await doctor()).toMatch(/store's time: .* behind the server's wall clock/);
     expect((await acquire(admin, "held", 60_000)).body).toMatchObject({ code: "lock_unavailable" });
     const renewed = await admin.post("/locks/renew", {
       ...{ resource: "held", token: held.body.token, ttl_ms: 60_000 },

@@ -172,7 +172,7 @@ async function statusFindings(
   keyFrom: string,
 ): Promise<readonly Finding[]> {
   try {
-    const { status, version, tenant, role } = await client.call("getStatus");
+    const { status, version, tenant, role, store_ahead_ms } = await client.call("getStatus");
     const ours = product().version;
     return [
       { subject: "key", level: "ok", message: `${role} of ${tenant} (${keyFrom})` },
@@ -184,6 +184,7 @@ async function statusFindings(
             message: "does not answer the server",
             remedy: "Look at the server's log and at what is said of Redis.",
           },
+      ...storeClockFindings(store_ahead_ms),
       version === ours
         ? { subject: "version", level: "ok", message: `${version}, the same as this command` }
         : {
@@ -205,6 +206,21 @@ async function statusFindings(
       ];
     return [{ subject, level: "fail", message: error instanceof Error ? error.message : String(error) }];
   }
+}
+
+/** A restart takes an embedded store to a wall clock that is ahead of it, and never back. */
+function storeClockFindings(aheadMs = 0): readonly Finding[] {
+  if (Math.abs(aheadMs) <= clockToleranceMs) return [];
+  const direction = aheadMs < 0 ? "behind" : "ahead of";
+  return [
+    {
+      subject: "store's time",
+      level: "warn",
+      message: `${duration(Math.abs(aheadMs))} ${direction} the server's wall clock: delays and locks take their full time, but dates differ`,
+      remedy:
+        "Set the wall clocks of the server and of Redis right; an embedded store follows by 1 %, see docs/guide/durability.md.",
+    },
+  ];
 }
 
 /** Each tenant costs a question: those beyond are not looked at. */

@@ -53,6 +53,7 @@ import { createTurns, type Turns } from "../workflows/turns.ts";
 import { createJudgeHere } from "../workflows/workflows.ts";
 import { createRunCache, type RunCache } from "./after-commit.ts";
 import { deliverEntry } from "./deliver-entry.ts";
+import { createStoreTime, type StoreTime } from "./store-time.ts";
 
 /** `Groups` are those of the store's operations that a flow uses, such as `Engine<"documents">`: all unless it says which. */
 export type Engine<Groups extends StoreGroup = StoreGroup> = {
@@ -121,7 +122,7 @@ export function engineTerms(config: Config): EngineTerms {
 }
 
 export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
-  const storeTime = createStoreTime(given.clock);
+  const storeTime = createStoreTime(given.clock, given.metrics);
   const wakes = createWakes();
   const announcer = createChangeAnnouncer(given.clock, bus);
   const changed = (tenant: TenantId) => {
@@ -193,26 +194,6 @@ function observingAnswers(
     return answer;
   };
   return storeFrom(learn, () => store.close());
-}
-
-/** The store's time as this process knows it: due times are counted by it, whatever the wall clock says. */
-type StoreTime = {
-  learn(storeTimeMs: number): void;
-  nowMs(): number;
-};
-
-function createStoreTime(clock: Clock): StoreTime {
-  let known: { readonly storeTimeMs: number; readonly atMs: number } | undefined;
-  const nowMs = () =>
-    known === undefined
-      ? Math.floor(clock.wallMs())
-      : known.storeTimeMs + Math.floor(clock.monotonicMs() - known.atMs);
-  return {
-    learn(storeTimeMs) {
-      known = { storeTimeMs, atMs: clock.monotonicMs() };
-    },
-    nowMs,
-  };
 }
 
 /** Work that goes on after its caller has been answered: counted, so that a stop can wait for it. */

@@ -18,12 +18,14 @@ export const serverHandlers: ServerHandlers = {
 
   async getStatus({ api, ports, version }, { key }) {
     const ready = await api.ready();
+    const aheadMs = api.storeAheadMs();
     return {
       status: 200,
       body: {
         ...(ready.kind === "ready"
           ? { status: "ready" as const }
           : { status: "unavailable" as const, detail: ready.detail }),
+        ...(aheadMs === undefined ? {} : { store_ahead_ms: Math.round(aheadMs) }),
         version,
         instance: ports.instance,
         tenant: key.tenant,
