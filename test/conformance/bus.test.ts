@@ -8,19 +8,23 @@ import { createKernel } from "../../src/testing/kernel.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 describe("in-process", () => {
-  test.each(busCases)("by virtual time: $name", async ({ check }) => {
-    const kernel = createKernel(1);
-    const { clock } = kernel.process("bus");
-    const bus = createInProcessBus({ clock, log: silentLog });
-    await kernel.complete(check(new BusHarness(bus, clock)));
-  });
+  for (const { name, check } of busCases) {
+    test(`by virtual time: ${name}`, async () => {
+      const kernel = createKernel(1);
+      const { clock } = kernel.process("bus");
+      const bus = createInProcessBus({ clock, log: silentLog });
+      await kernel.complete(check(new BusHarness(bus, clock)));
+    });
+  }
 
   /** The cases that wait seconds for a second try are left to virtual time. */
   const quick = busCases.filter(({ name }) => !name.includes("cannot be given up"));
 
-  test.concurrent.each(quick)("by the real clock: $name", async ({ check }) => {
-    const bus = createInProcessBus({ clock: systemClock, log: silentLog });
-    await check(new BusHarness(bus, systemClock));
-    await bus.close();
-  });
+  for (const { name, check } of quick) {
+    test.concurrent(`by the real clock: ${name}`, async () => {
+      const bus = createInProcessBus({ clock: systemClock, log: silentLog });
+      await check(new BusHarness(bus, systemClock));
+      await bus.close();
+    });
+  }
 });

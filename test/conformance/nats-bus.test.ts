@@ -40,12 +40,13 @@ async function checkOnNats({ check }: BusCase, signingKeys: readonly string[] = 
 }
 
 describe("nats", () => {
-  test.concurrent.each([...busCases, ...betweenProcessesCases])("$name", (one) => checkOnNats(one));
+  for (const one of [...busCases, ...betweenProcessesCases])
+    test.concurrent(one.name, () => checkOnNats(one));
 });
 
 describe("nats with signed messages", () => {
   const some = [...busCases, ...betweenProcessesCases].filter(({ name }) =>
     /any characters|announcement|under one id|after its delay/.test(name),
   );
-  test.concurrent.each(some)("$name", (one) => checkOnNats(one, ["a key that nobody else has"]));
+  for (const one of some) test.concurrent(one.name, () => checkOnNats(one, ["a key that nobody else has"]));
 });

@@ -164,6 +164,11 @@ describe("a guard", () => {
     expect(verdict("start_unavailable<=1%", good)).toBe("unknown");
   });
 
+  test("of results looks at p95 and p99 of the wait for a run, unless others are given", () => {
+    const guards = withDefaultGuards([], ["results"]).map(guardText);
+    expect(guards).toEqual(expect.arrayContaining(["lock_wait_p95<=1.25x", "lock_wait_p99<=1.5x"]));
+  });
+
   test("given by hand replaces the usual one of its measure and no other", () => {
     const read = readGuard("result_latency_p95<=9x");
     const guards = withDefaultGuards(read.kind === "guard" ? [read.guard] : [], ["results"]).map(guardText);

@@ -34,13 +34,23 @@ describe("under the approval lock", () => {
     only(await decide(scene, "approved"), "repeated");
   });
 
+  test("a release that fails is logged, and the decision stands", async () => {
+    const scene = await waiting({ overrides });
+    scene.plane.member.fail({ releaseLock: "unavailable" });
+    only(await decide(scene, "approved"), "decided");
+    expect((await approval(scene)).state).toBe("approved");
+    expect(scene.plane.member.lines.map(({ message }) => message)).toContain(
+      "lock release failed: left to its ttl",
+    );
+  });
+
   test("a refused decision gives the lock back, too", async () => {
     const scene = await waiting({ overrides });
     expect(await decide(scene, "approved", { hash: "other" })).toMatchObject({ kind: "approval_changed" });
     expect(await lockState(scene)).toBe("free");
   });
 
-  test("a busy lock is waited for 2 s, and then answered as busy with a time to come back", async () => {
+  test("a busy lock is asked for every 25 ms for 2 s, and then answered as busy with a time to come back", async () => {
     const scene = await waiting({ overrides });
     await hold(scene, 60_000);
     const startedMs = scene.flow.nowMs();
@@ -48,6 +58,11 @@ describe("under the approval lock", () => {
     expect(answer.retryAfterSeconds).toBeGreaterThanOrEqual(1);
     expect(scene.flow.nowMs() - startedMs).toBeLessThanOrEqual(2_000);
     expect(scene.flow.nowMs() - startedMs).toBeGreaterThan(1_900);
+    const times = scene.plane.member.callsOf("acquireLock").map(({ atMs }) => atMs);
+    const gaps = times.slice(1).map((atMs, index) => atMs - (times[index] ?? 0));
+    expect(gaps.length).toBeGreaterThan(60);
+    // 25 ms with 30 % around it, and the way there and back.
+    expect(gaps.filter((gapMs) => gapMs < 17 || gapMs > 34)).toEqual([]);
     expect((await approval(scene)).state).toBe("pending");
     expect(scene.plane.member.callsOf("deliver")).toEqual([]);
     expect(scene.plane.member.lines.map(({ message }) => message)).toContain("approval lock busy");

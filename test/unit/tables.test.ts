@@ -43,6 +43,7 @@ describe("errors", () => {
     expect(errors.concurrency_gate_unavailable.message).toBe("workflow concurrency gate unavailable");
     expect(errors.lock_not_owned.message).toBe("lock not owned");
     expect(errors.lock_token_required.message).toBe("lock token required");
+    expect(errors.approval_lock_busy.message).toBe("approval lock busy");
   });
 
   test("an error carries its code, its detail and what caused it", () => {

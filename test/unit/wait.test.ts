@@ -1,6 +1,7 @@
 // How long contenders wait: the bounds of every policy and shape, proved for all inputs.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { settings } from "../../src/config.ts";
 import { retryAfterSeconds, type WaitShape, waitDelayMs } from "../../src/domain/lock.ts";
 
 // Fixed, so that a green change stays green.
@@ -67,6 +68,7 @@ describe("jitter around an interval", () => {
   });
 
   test("with the greatest fraction allowed, a half, is 250 to 750 ms", () => {
+    expect(settings["results.retry.jitterFraction"].max).toBe(0.5);
     const wide: WaitShape = { kind: "around", baseMs: 500, jitterFraction: 0.5 };
     expect(waitDelayMs("jitter", wide, 0, 0)).toBe(250);
     expect(waitDelayMs("jitter", wide, 0, almostOne)).toBeCloseTo(750, 9);
