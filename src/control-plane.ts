@@ -61,7 +61,8 @@ export type ControlPlaneOptions = ConfigSources & {
 export async function createControlPlane(options: ControlPlaneOptions = {}): Promise<ControlPlane> {
   const { config: loaded } = loadConfig(options);
   const config = options.dispatchCheck === undefined ? loaded : withDispatchCheck(loaded);
-  const log = options.ports?.log ?? createSystemLog("warn");
+  const own = await createProcessPorts(config, options.ports);
+  const { log } = own;
   const onFatal =
     options.onFatal ??
     ((error: InterlockError) => {
@@ -71,22 +72,17 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     });
   const opened = options.ports?.store ?? (await openStore(config, { log, onFatal }));
   const store = options.around?.store?.(opened) ?? opened;
+  const openedBus = options.bus ?? (await openBus(config, { ...own, store }));
+  const bus = options.around?.bus?.(openedBus) ?? openedBus;
   const judge = options.ports?.store === undefined ? await openJudge(config, log) : undefined;
   const ports: Ports = {
     ...(judge === undefined ? {} : { judge }),
-    clock: systemClock,
-    random: systemRandom,
-    metrics: new MemoryMetrics(config["metrics.tenantLabelsMax"]),
-    tracer: options.ports?.tracer ?? (await openTracer()),
-    instance: systemInstance(),
     // A store that was handed over is anchored by its owner.
     ...(options.ports?.store === undefined ? anchorsOf(config, log) : {}),
     ...options.ports,
-    log,
+    ...own,
     store,
   };
-  const openedBus = options.bus ?? (await openBus(config, ports));
-  const bus = options.around?.bus?.(openedBus) ?? openedBus;
   const check = options.dispatchCheck ?? checkBehindUrl(config);
   const roles = options.engine === "stopped" ? new Set<Role>() : rolesOf(config);
   const running = startControlProcess({ ports, bus, config }, { roles, check });
@@ -111,6 +107,20 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
       await store.close();
       await ports.anchors?.close();
     },
+  };
+}
+
+/** What a process has before it has a store. */
+export type ProcessPorts = Pick<Ports, "clock" | "random" | "log" | "metrics" | "tracer" | "instance">;
+
+export async function createProcessPorts(config: Config, given: Partial<Ports> = {}): Promise<ProcessPorts> {
+  return {
+    clock: given.clock ?? systemClock,
+    random: given.random ?? systemRandom,
+    log: given.log ?? createSystemLog("warn"),
+    metrics: given.metrics ?? new MemoryMetrics(config["metrics.tenantLabelsMax"]),
+    tracer: given.tracer ?? (await openTracer()),
+    instance: given.instance ?? systemInstance(),
   };
 }
 
@@ -195,7 +205,7 @@ async function openTracer(): Promise<Tracer> {
 }
 
 /** When there is no bus the store is given back: a process that cannot start holds nothing. */
-async function openBus(config: Config, ports: Ports): Promise<Bus> {
+async function openBus(config: Config, ports: ProcessPorts & Pick<Ports, "store">): Promise<Bus> {
   if (config["bus.kind"] === "in-process") return createInProcessBus(ports);
   try {
     const { openNatsBus } = await import("./adapters/nats/nats-bus.ts");

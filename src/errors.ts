@@ -294,7 +294,7 @@ export const errors = {
   store_unavailable: passing(
     503,
     "the store cannot be reached",
-    "Repeat after Retry-After; an operator should check the store.",
+    "An operator should check that the store's server runs and can be reached. A request may be repeated after Retry-After.",
   ),
   overloaded: passing(503, "the server is overloaded", "Repeat after Retry-After."),
   draining: passing(
@@ -349,7 +349,7 @@ export const errors = {
   store_unsuitable: lasting(
     500,
     "the store's server is not suitable",
-    "Change the server setting that the detail names.",
+    "Change what the detail names: a setting of the server, or one of ours.",
   ),
   bus_unavailable: lasting(
     500,

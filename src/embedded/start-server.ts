@@ -7,6 +7,7 @@ import {
   type ControlPlane,
   type ControlPlaneOptions,
   createControlPlane,
+  createProcessPorts,
   createShownMetrics,
   embeddedData,
 } from "../control-plane.ts";
@@ -26,6 +27,7 @@ import {
   writeKeys,
   writeOwnerNote,
 } from "./data-folder.ts";
+import { openWhenPossible } from "./wait-for-servers.ts";
 
 export type Server = {
   readonly url: string;
@@ -51,26 +53,32 @@ export type ServerOptions = ConfigSources &
       | { readonly whenTaken: "next"; onTaken(port: number): void };
   };
 
-export async function startServer(options: ServerOptions): Promise<Server> {
+/** With a signal it waits for servers that are away; what was wrong last is thrown when the signal is aborted meanwhile. */
+export async function startServer(options: ServerOptions, signal?: AbortSignal): Promise<Server> {
   const { config } = loadConfig(options);
   const directory = config["store.kind"] === "sqlite" ? config["store.dataDirectory"] : undefined;
   if (directory !== undefined) await refuseLostData(directory);
   const shown = await createShownMetrics(config);
   const metrics = options.watchMetrics === undefined ? shown : both(shown, options.watchMetrics);
-  const plane = await whoHasIt(config["store.dataDirectory"], () =>
-    createControlPlane({
-      ...options,
-      ports: { metrics, ...(options.log === undefined ? {} : { log: options.log }) },
-    }),
+  const given = options.log === undefined ? { metrics } : { metrics, log: options.log };
+  const ports = await createProcessPorts(config, given);
+  const isGateway = rolesOf(config).has("gateway");
+  const served = {
+    metricsText: () => shown.text(),
+    serves: isGateway ? ("everything" as const) : ("health" as const),
+  };
+  const waitingConfig: Config = { ...config, "gateway.lingerMs": 0, "audit.refusals": "no" };
+  const { value, port } = await openWhenPossible(
+    {
+      ...{ config, ports, signal },
+      listen: (api) => listen({ api, ports, config: waitingConfig, ...served }, options.port),
+    },
+    () => openPlane({ ...options, ports }, isGateway, directory),
   );
+  const { plane, keys } = value;
   try {
-    const isGateway = rolesOf(config).has("gateway");
-    const keys: KeysFound = isGateway
-      ? await findKeys(plane.api, { keys: options.keys, ...(directory === undefined ? {} : { directory }) })
-      : { kind: "elsewhere" };
-    const metricsText = () => shown.text();
-    const serves = isGateway ? "everything" : "health";
-    const { gateway, url } = await listen({ ...plane, metricsText, serves }, options.port);
+    const at = port === undefined ? config : { ...config, "gateway.port": port };
+    const { gateway, url } = await listen({ ...plane, config: at, ...served }, options.port);
     if (directory !== undefined) writeOwnerNote(directory, { pid: process.pid, url });
     return {
       url,
@@ -84,6 +92,22 @@ export async function startServer(options: ServerOptions): Promise<Server> {
         await plane.close();
       },
     };
+  } catch (error) {
+    await plane.close();
+    throw error;
+  }
+}
+
+async function openPlane(
+  options: ControlPlaneOptions & Pick<KeysOptions, "keys">,
+  isGateway: boolean,
+  directory: string | undefined,
+): Promise<{ readonly plane: ControlPlane; readonly keys: KeysFound }> {
+  const plane = await whoHasIt(directory ?? "", () => createControlPlane(options));
+  if (!isGateway) return { plane, keys: { kind: "elsewhere" } };
+  try {
+    const where = directory === undefined ? {} : { directory };
+    return { plane, keys: await findKeys(plane.api, { keys: options.keys, ...where }) };
   } catch (error) {
     await plane.close();
     throw error;

@@ -291,6 +291,9 @@ describe("an encrypted connection", () => {
       () => options({ urls: [server.url.replace("nats:", "tls:")] }),
     ],
   ])("is not made with %s", async (_title, given) => {
-    await expect(openNatsBus(given())).rejects.toMatchObject({ code: "bus_unavailable" });
+    await expect(openNatsBus(given())).rejects.toMatchObject({
+      code: "bus_unsuitable",
+      detail: expect.stringMatching(/bus\.(tls|natsUrls)/),
+    });
   });
 });

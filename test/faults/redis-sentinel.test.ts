@@ -99,7 +99,7 @@ describe("three Sentinels", () => {
   test("a name that they do not know is refused, with the setting", async () => {
     const detail = expect.stringMatching(/No such master with that name: set store\.redisMaster/);
     const opening = open(group, { masterName: "another" });
-    await expect(opening).rejects.toMatchObject({ code: "store_unavailable", detail });
+    await expect(opening).rejects.toMatchObject({ code: "store_unsuitable", detail });
   });
 
   test("the address of a server in place of a Sentinel's is refused, with the mode", async () => {
@@ -108,7 +108,7 @@ describe("three Sentinels", () => {
       "it is no Sentinel: store.redisMode sentinel needs their addresses",
     );
     const opening = open(group, { urls: [url] });
-    await expect(opening).rejects.toMatchObject({ code: "store_unavailable", detail });
+    await expect(opening).rejects.toMatchObject({ code: "store_unsuitable", detail });
   });
 
   test("a server that they name, but that says it is a replica, is not used", async () => {

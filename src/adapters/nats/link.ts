@@ -1,11 +1,13 @@
 // The connection to the NATS servers: who we are there, whether their version suits us, and whether we are connected just now.
 import { readFileSync } from "node:fs";
+import { createConnection } from "node:net";
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import {
   connect,
   credsAuthenticator,
   type NatsConnection,
   type NodeConnectionOptions,
+  TimeoutError,
 } from "@nats-io/transport-node";
 import { InterlockError } from "../../errors.ts";
 import type { Clock, Log, Metrics, Random } from "../../ports/ports.ts";
@@ -50,6 +52,7 @@ const requestWithinMs = 5_000;
 /** A server that hangs is noticed after three of these; until then calls end by their own deadlines. */
 const pingEveryMs = 3_000;
 const closeWithinMs = 2_000;
+const defaultPort = 4222;
 const reconnectAfterMs = { first: 100, most: 2_000 };
 
 export async function openLink(access: NatsAccess, names: BusNames, ports: LinkPorts): Promise<Link> {
@@ -99,13 +102,64 @@ async function connectTo(access: NatsAccess, connecting: Connecting): Promise<Na
   try {
     return await connect(options);
   } catch (error) {
-    const cause = error instanceof Error ? error.message : String(error);
-    const where = access.urls.map(showAddress).join(", ");
-    const refused = /authorization|authentication|credentials/i.test(cause);
-    throw new InterlockError(refused ? "bus_unsuitable" : "bus_unavailable", `${where}: ${cause}`, {
-      cause: error,
-    });
+    throw await connectingError(access, error);
   }
+}
+
+const encryptionCodes = /^(ERR_TLS|ERR_SSL|CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO)/;
+
+/** What will be the same however long we wait, and what to do about it. */
+const lastingRefusals: readonly (readonly [pattern: RegExp, advice: string])[] = [
+  [
+    /authorization|authentication|credentials/i,
+    "correct bus.natsUser and bus.natsPassword, the user and password in bus.natsUrls, or bus.credentialsFile",
+  ],
+  [encryptionCodes, "correct bus.tlsCaFile, or address the server by a name that its certificate holds"],
+  [/doesn't exist/, "correct the bus.tls* setting that names it"],
+  [/does not support 'tls'/, "use nats:// in bus.natsUrls without bus.tls* files, or turn on TLS there"],
+];
+
+/** `bus_unsuitable` where waiting cannot help, `bus_unavailable` where it may. */
+async function connectingError({ urls }: NatsAccess, error: unknown): Promise<InterlockError> {
+  const message = error instanceof Error ? error.message : String(error);
+  const code = codeOf(error) ?? codeOf(error instanceof Error ? error.cause : undefined) ?? "";
+  const trouble = `${urls.map(showAddress).join(", ")}: ${message}`;
+  const refused = lastingRefusals.find(([pattern]) => pattern.test(message) || pattern.test(code));
+  if (refused !== undefined)
+    return new InterlockError("bus_unsuitable", `${trouble}: ${refused[1]}`, { cause: error });
+  // The client keeps such a connection for ever, so that each further try would leave one more behind.
+  if (error instanceof TimeoutError && (await acceptsConnections(urls))) {
+    const detail = `${trouble}: the connection was accepted, and then nothing came: restart the server, or set bus.tls* if it expects a certificate`;
+    return new InterlockError("bus_unsuitable", detail, { cause: error });
+  }
+  return new InterlockError("bus_unavailable", trouble, { cause: error });
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error ? String(error.code) : undefined;
+}
+
+const acceptWithinMs = 1_000;
+
+async function acceptsConnections(urls: readonly string[]): Promise<boolean> {
+  const tries = urls.map((url) => {
+    const { hostname, port } = new URL(url);
+    return new Promise<boolean>((resolve) => {
+      const socket = createConnection({
+        host: hostname.replaceAll(/[[\]]/g, ""),
+        port: Number(port || defaultPort),
+        timeout: acceptWithinMs,
+      });
+      const settle = (accepted: boolean) => {
+        socket.destroy();
+        resolve(accepted);
+      };
+      socket.once("connect", () => settle(true));
+      socket.once("timeout", () => settle(false));
+      socket.once("error", () => settle(false));
+    });
+  });
+  return (await Promise.all(tries)).includes(true);
 }
 
 function reconnectDelayMs(attempts: number, random: Random): number {

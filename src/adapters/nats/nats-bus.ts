@@ -1,5 +1,6 @@
 // The bus on NATS JetStream: hints to every process, notices, checks and results to one, announcements to the others.
-import type { Msg } from "@nats-io/transport-node";
+import { JetStreamApiCodes, JetStreamApiError } from "@nats-io/jetstream";
+import { type Msg, TimeoutError } from "@nats-io/transport-node";
 import { InterlockError } from "../../errors.ts";
 import {
   type Bus,
@@ -59,9 +60,19 @@ async function makeStreams(link: Link, streams: Streams): Promise<void> {
   } catch (error) {
     await link.close();
     if (error instanceof InterlockError) throw error;
-    const cause = error instanceof Error ? error.message : String(error);
-    throw new InterlockError("bus_unsuitable", `the streams cannot be made: ${cause}`, { cause: error });
+    const detail = `the streams cannot be made: ${causeOf(error)}`;
+    throw new InterlockError(isPassing(error) ? "bus_unavailable" : "bus_unsuitable", detail, {
+      cause: error,
+    });
   }
+}
+
+/** A cluster that has no leader, or too few servers for `bus.replicas`, or that does not answer. */
+function isPassing(error: unknown): boolean {
+  if (error instanceof TimeoutError) return true;
+  const isOff =
+    error instanceof JetStreamApiError && error.code === JetStreamApiCodes.JetStreamNotEnabledForAccount;
+  return error instanceof JetStreamApiError && error.status === 503 && !isOff;
 }
 
 /** A server takes milliseconds to make a consumer; one that hangs must not hold up who publishes. */

@@ -2,6 +2,7 @@
 import { allPartitions, type Partition, partitionCount, partitionLabel } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
 import { Connection, type ConnectionPorts, type Delivery } from "./connection.ts";
+import { openingError } from "./connection-trouble.ts";
 import { type ServerAddress, sameClusterAddress } from "./server-address.ts";
 import { describeDelivery, type Redirection, type Topology } from "./topology.ts";
 
@@ -71,7 +72,7 @@ export class ClusterTopology implements Topology {
       const trouble = delivery.kind === "reply" ? "some slots have no master" : describeDelivery(delivery);
       troubles.push(`${seed.name}: ${trouble}`);
     }
-    throw new InterlockError("store_unavailable", troubles.join("; "));
+    throw openingError(troubles.join("; "));
   }
 
   async close(): Promise<void> {

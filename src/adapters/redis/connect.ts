@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { InterlockError } from "../../errors.ts";
 import { ClusterTopology } from "./cluster-topology.ts";
 import { Connection, type ConnectionPorts } from "./connection.ts";
+import { openingError } from "./connection-trouble.ts";
 import { openWithinMs, type RedisMode } from "./opening.ts";
 import { SentinelTopology } from "./sentinel-topology.ts";
 import {
@@ -97,7 +98,7 @@ async function connectOne(address: ServerAddress, ports: ConnectionPorts): Promi
   if (connection.isReady) return singleServer(connection);
   const { trouble } = connection;
   await connection.close();
-  throw new InterlockError("store_unavailable", `${address.name}: ${trouble}`);
+  throw openingError(`${address.name}: ${trouble}`);
 }
 
 async function lookedUp<Found extends Topology & { lookUp(withinMs: number): Promise<void> }>(

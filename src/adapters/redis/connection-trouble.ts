@@ -1,5 +1,6 @@
 // Says what is wrong with a connection in words that help: the errors of encryption name neither our settings nor a way out.
 import { ConnectionTimeoutError, SocketClosedUnexpectedlyError } from "@redis/client";
+import { InterlockError } from "../../errors.ts";
 
 /** By the code that Node or OpenSSL gives the error. */
 const adviceByCode: Readonly<Record<string, string>> = {
@@ -56,6 +57,27 @@ export function describeFirstTrouble(error: unknown, { isEncrypted }: { isEncryp
     return `${trouble}: if this port does not speak TLS, use its TLS port, or redis:// in store.redisUrls`;
   }
   return trouble;
+}
+
+const ownLogin =
+  "correct store.redisUser and store.redisPassword, or the user and password in store.redisUrls";
+const rights = "give its user the rights that docs/guide/redis.md lists";
+
+/** What a server says that will say the same again, however long we wait, and what to do about it where it does not say so itself. */
+const lastingRefusals: readonly (readonly [pattern: RegExp, advice: string])[] = [
+  [/sentinel [^;]*(WRONGPASS|NOAUTH)/, "correct the Sentinel's own user and password in store.redisUrls"],
+  [/WRONGPASS|NOAUTH|called without any password configured/, ownLogin],
+  [/NOPERM|can't run this command/, rights],
+  [/cluster support disabled/, "set store.redisMode to standalone or sentinel"],
+  [/set store\.redisMaster to|it is no Sentinel/, ""],
+];
+
+/** Why the store cannot be opened: `store_unsuitable` where waiting cannot help, `store_unavailable` where it may. */
+export function openingError(trouble: string): InterlockError {
+  const isEncryption = Object.values(adviceByCode).some((advice) => trouble.includes(advice));
+  const advice = isEncryption ? "" : lastingRefusals.find(([pattern]) => pattern.test(trouble))?.[1];
+  if (advice === undefined) return new InterlockError("store_unavailable", trouble);
+  return new InterlockError("store_unsuitable", advice === "" ? trouble : `${trouble}: ${advice}`);
 }
 
 /** OpenSSL's messages are a source line, an error number and a line break. */

@@ -3,6 +3,7 @@ import { allPartitions, type Partition, partitionCount, partitionLabel } from ".
 import { InterlockError } from "../../errors.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { Connection } from "./connection.ts";
+import { openingError } from "./connection-trouble.ts";
 import type { Durability } from "./durability.ts";
 import type { Keys } from "./keys.ts";
 import { scriptCommands } from "./least-rights.ts";
@@ -119,7 +120,7 @@ async function ask(
   const delivery = await runScript(topology, clock, { partition, script, operands, withinMs: openWithinMs });
   if (delivery.kind === "reply") return delivery.reply as Reply;
   const server = topology.connectionFor(partition).address.name;
-  throw new InterlockError("store_unavailable", `${server}: ${describeDelivery(delivery)}`);
+  throw openingError(`${server}: ${describeDelivery(delivery)}`);
 }
 
 export class StoreTimes {

@@ -2,6 +2,7 @@
 import { InterlockError } from "../../errors.ts";
 import type { CancelTimer } from "../../ports/ports.ts";
 import { Connection, type ConnectionPorts, type Delivery } from "./connection.ts";
+import { openingError } from "./connection-trouble.ts";
 import { type ServerAccess, type ServerAddress, serverAddress } from "./server-address.ts";
 import { describeDelivery, type Topology } from "./topology.ts";
 
@@ -78,7 +79,7 @@ export class SentinelTopology implements Topology {
   async lookUp(withinMs: number): Promise<void> {
     await Promise.all(this.#sentinels.map((sentinel) => sentinel.untilTried(withinMs)));
     const trouble = await this.#lookUpOnce(withinMs);
-    if (trouble !== undefined) throw new InterlockError("store_unavailable", trouble);
+    if (trouble !== undefined) throw openingError(trouble);
     this.#askLater();
   }
 

@@ -1,7 +1,7 @@
 // Which server holds a partition, and what a server says of itself. Sentinels and a Cluster have files of their own.
 import type { Partition } from "../../domain/tenant.ts";
-import { InterlockError } from "../../errors.ts";
 import type { Connection, Delivery } from "./connection.ts";
+import { openingError } from "./connection-trouble.ts";
 
 export type Topology = {
   connectionFor(partition: Partition): Connection;
@@ -56,8 +56,7 @@ export async function readInfo(
 ): Promise<ServerInfo> {
   const delivery = await server.send(["INFO", ...sections], withinMs);
   if (delivery.kind !== "reply") {
-    const trouble = `${server.address.name}: ${describeDelivery(delivery)}`;
-    throw new InterlockError("store_unavailable", trouble);
+    throw openingError(`${server.address.name}: ${describeDelivery(delivery)}`);
   }
   const text = String(delivery.reply);
   return (field) => new RegExp(`^${field}:(.*?)\\r?$`, "m").exec(text)?.[1];

@@ -30,6 +30,8 @@ type ServeOptions = { readonly roles?: string; readonly port?: number; readonly 
 async function serve(context: Context, { roles, port, newKeys }: ServeOptions): Promise<void> {
   const { output, terminal, options } = context;
   const stopping = stopSignal();
+  const stopped = new AbortController();
+  void stopping.then(() => stopped.abort());
   const sources = configSources(terminal, options);
   const overrides: Partial<Config> = {
     ...sources.overrides,
@@ -38,12 +40,15 @@ async function serve(context: Context, { roles, port, newKeys }: ServeOptions): 
   };
   // Loaded here alone: the server takes half a second that no other command should.
   const { startServer } = await import("../../embedded/start-server.ts");
-  const server = await startServer({
-    ...sources,
-    overrides,
-    keys: newKeys === true ? "renew" : "keep",
-    port: { whenTaken: "refuse" },
+  const keys = newKeys === true ? "renew" : "keep";
+  const starting = startServer(
+    { ...sources, overrides, keys, port: { whenTaken: "refuse" } },
+    stopped.signal,
+  );
+  const server = await starting.catch((error: unknown) => {
+    if (!stopped.signal.aborted) throw error;
   });
+  if (server === undefined) return;
   const isForPeople = terminal.stdout.isTty && !output.isJson;
   if (isForPeople) output.line(...welcomeLines(context, server));
   else terminal.stdout.write(`${JSON.stringify(readyLine(server))}\n`);
