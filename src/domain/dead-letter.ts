@@ -168,12 +168,11 @@ function aboutNoStep({ reason }: Letter): string {
     : "the entry is about the run as a whole and about none of its steps";
 }
 
-function whyRunStays({ status, parent, cancelRequested }: RunHeader): string | undefined {
+export function whyRunStays({ status, cancelRequested }: RunHeader): string | undefined {
   if (!isTerminal(status)) return cancelRequested === undefined ? undefined : "its run is being cancelled";
   if (status === "succeeded") return "its run has succeeded without it";
   if (cancelRequested !== undefined || status === "cancelled") return "its run was cancelled";
   if (status === "denied") return "its run was denied by a person";
-  if (parent !== undefined) return `its run was started by run ${parent.runId}, which has gone on without it`;
   return undefined;
 }
 

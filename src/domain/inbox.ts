@@ -79,7 +79,14 @@ export type InboxEntry =
     }
   | { readonly kind: "cancel"; readonly entryId: string; readonly actor: string; readonly reason: string }
   | { readonly kind: "timer"; readonly entryId: string; readonly timerId: string }
-  | { readonly kind: "retry"; readonly entryId: string; readonly jobId: JobId; readonly actor: string }
+  | {
+      readonly kind: "retry";
+      readonly entryId: string;
+      readonly jobId: JobId;
+      readonly actor: string;
+      /** The step started this run, which a retry has opened again: the step waits for its end once more. */
+      readonly childRunId?: RunId;
+    }
   | {
       readonly kind: "dispatch";
       readonly entryId: string;

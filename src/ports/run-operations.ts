@@ -113,7 +113,7 @@ type RefusalsOf = {
   decision: "approval_not_found";
   cancel: "already_cancelling";
   timer: "timer_not_due";
-  /** Not retryable: its run ended in a way that no retry can mend, or belongs to a parent run. The last two: opening the run again needs a slot. */
+  /** Not retryable: its run, or one above it, ended in a way that no retry can mend. The last two: opening the run again needs a slot. */
   retry:
     | "dead_letter_not_found"
     | "dead_letter_not_retryable"
@@ -140,6 +140,7 @@ export type InboxOperations = {
    * Appends one entry to a run's inbox after its own check-and-set, and takes the run lock if it is free. With `whenBusy: refuse`
    * nothing happens to a busy run. A repeat (same entry id) answers by ownership: the holder of the lock processes it.
    * A letter is retried once; a retry that was still waiting when its run ended did not happen, and may be asked for again.
+   * The retry of a run that has ended opens it, and the runs above it that ended: each gets an entry that names the run below it.
    */
   deliver: {
     request: {
@@ -173,7 +174,7 @@ export type InboxOperations = {
         }
       /**
        * Nothing happened: somebody owns the run and `whenBusy` is `refuse`; or, for a retry, `retriesWaitingMax` others wait
-       * already (the instance is empty when nobody owns the run). Ask again when they are applied.
+       * already, or a run above that goes on is busy (the instance is empty when nobody owns the run). Ask again when they are applied.
        */
       | { readonly kind: "run_busy"; readonly instance: string }
       | DeliveryRefused;

@@ -158,6 +158,48 @@ describe.each(["memory", "sqlite", "redis"] as const)("on %s", (name) => {
     await untilStatus(holder, "cancelled");
   });
 
+  test("a letter of a run inside runs is retried with all of them: what they had done is not done again", async () => {
+    const calls = (id: string) => ({ type: "subworkflow", input: { workflow_id: id } });
+    const outer = {
+      id: "outer",
+      steps: { call: calls("middle"), end: { topic: "shaky", depends_on: ["call"] } },
+    };
+    const middle = {
+      id: "middle",
+      steps: { before: { topic: "shaky" }, call: { ...calls("inner"), depends_on: ["before"] } },
+    };
+    const inner = {
+      id: "inner",
+      steps: { paid: { topic: "shaky" }, sent: { topic: "shaky", depends_on: ["paid"] } },
+    };
+    for (const body of [inner, middle, outer]) {
+      expect((await world.ask("POST", "/api/v1/workflows", { key: world.acme.admin, body })).status).toBe(
+        201,
+      );
+    }
+    const started = await operator("POST", "/api/v1/workflows/outer/runs", { order: 7 });
+    const root = String(started.json.run_id);
+    await report(await takeJob(), { status: "succeeded" });
+    await report(await takeJob(), { status: "succeeded" });
+    const broken = await takeJob();
+    await report(broken, { status: "failed", error: { message: "no carrier" } });
+    await untilStatus(root, "failed");
+    const shown = await operator("GET", letterPath(broken.job_id));
+    expect(shown.json).toMatchObject({ workflow_id: "inner", run_status: "failed", retryable: true });
+
+    const retried = await operator("POST", `${letterPath(broken.job_id)}/retry`, {});
+    expect(retried.json).toMatchObject({ job_id: broken.job_id, status: "retrying", already: false });
+    const again = await takeJob();
+    expect(again.job_id).toBe(broken.job_id.replace("@1", "@2"));
+    await report(again, { status: "succeeded" });
+    const last = await takeJob();
+    expect(last.job_id).toBe(`${root}:end@1`);
+    await report(last, { status: "succeeded" });
+    await untilStatus(root, "succeeded");
+    const repeated = await operator("POST", `${letterPath(broken.job_id)}/retry`, {});
+    expect([repeated.status, repeated.json.already]).toEqual([200, true]);
+  });
+
   test("a letter whose run was deleted says so, and its retry is 409", async () => {
     const { runId, id } = await failedRun();
     await world.ask("DELETE", `/api/v1/workflow-runs/${runId}`, { key: world.acme.admin });

@@ -140,6 +140,7 @@ describe("a retry", () => {
       what: "of a child run that has not ended",
       given: { header: { ...header, status: "waiting", parent }, step },
     },
+    { what: "of a child run that failed", given: { header: { ...header, parent }, step } },
   ] as const)("$what can be made", ({ given }) => {
     expect(judgeRetry({ letter, ...given })).toEqual({ kind: "retryable" });
   });
@@ -154,7 +155,6 @@ describe("a retry", () => {
       given: { header: { ...header, status: "running", cancelRequested: "c" }, step },
       because: "is being cancelled",
     },
-    { given: { header: { ...header, parent }, step }, because: "started by run run_07_parent00" },
     { given: { header }, because: "its step has never begun" },
     {
       given: { header, step: { ...step, attempt: 4 } },

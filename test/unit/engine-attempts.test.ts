@@ -331,4 +331,14 @@ describe("poisoned entries", () => {
     const applied = apply(world.compiled, view, [poison("not json")], world.nowMs);
     expect(applied).toMatchObject({ kind: "applied", consumed: 1, change: { status: "failed" } });
   });
+
+  test("a retry that opened a run for which no step waits any more calls that run off", () => {
+    const world = new World(define({ a: {} }));
+    world.result("a@1", "failed");
+    world.drain();
+    const childRunId = "run_00_below" as never;
+    const view = { runId, tenant, actor: "key_1", version: 2, records: new Map(world.records) };
+    const applied = apply(world.compiled, view, [{ ...retryOf("a@1"), childRunId }], world.nowMs);
+    expect(applied).toMatchObject({ kind: "applied", change: { cancelChildren: [childRunId] } });
+  });
 });

@@ -56,6 +56,56 @@ describe("a run that another one has started", () => {
     expect(flow.nowMs() - startedMs).toBeLessThan(50);
   });
 
+  test("and its root are opened again by the retry of its letter; the root then takes that of another child", async () => {
+    const { flow, plane } = await open({
+      leaf: { it: work() },
+      top: { one: calls("leaf"), two: calls("leaf") },
+    });
+    const runId = await plane.start("top");
+    const children = [await childOf(flow, runId, "one"), await childOf(flow, runId, "two")];
+    for (const child of children) {
+      await flow.until(async () => (await flow.step(child, "it")).status === "running");
+    }
+    for (const job of await plane.poll({ waitMs: 1_000 })) await plane.fail(job, "failed_retryable");
+    expect(await flow.ended(runId)).toBe("failed");
+    for (const child of children) {
+      const answer = await flow.finish(plane.api.retryDeadLetter({ caller: ann, id: `${child}:it@1` }));
+      expect(answer).toMatchObject({ kind: "retrying", already: false });
+      // Until the sweep has let the root apply it: while something waits there, a second one is told to come again.
+      await flow.pass(10_000);
+    }
+    for (const job of await plane.poll({ waitMs: 1_000 })) await plane.report(job);
+    expect(await flow.ended(runId)).toBe("succeeded");
+    for (const [step, child] of [
+      ["one", children[0]],
+      ["two", children[1]],
+    ] as const) {
+      const kept = { status: "succeeded", attempt: 1, childRunId: child };
+      expect(await flow.step(runId, step)).toMatchObject(kept);
+    }
+  });
+
+  test("stays ended when its failure was handled above: the retry of its letter says so", async () => {
+    const { flow, plane } = await open({
+      leaf: { it: work() },
+      top: { one: calls("leaf", { on_error: "mend" }), mend: work() },
+    });
+    const runId = await plane.start("top");
+    const job = single(await plane.poll({ waitMs: 1_000 }));
+    await plane.fail(job, "failed_retryable");
+    const retry = () => flow.finish(plane.api.retryDeadLetter({ caller: ann, id: job.job.jobId }));
+    const mend = single(await plane.poll({ waitMs: 1_000 }));
+    const above = `run ${runId}, which started it,`;
+    expect(await retry()).toEqual({
+      kind: "dead_letter_not_retryable",
+      detail: `${above} has gone on without it`,
+    });
+    await plane.report(mend);
+    expect(await flow.ended(runId)).toBe("succeeded");
+    expect(await retry()).toMatchObject({ detail: expect.stringContaining(`${above} stays as it is`) });
+    expect((await flow.header(job.job.runId)).status).toBe("failed");
+  });
+
   test("that was refused by a person is not started again: a refusal uses up no retries", async () => {
     const { flow, plane } = await open({
       child: { ask: { type: "approval" } },

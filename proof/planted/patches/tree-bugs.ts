@@ -6,7 +6,7 @@ const inbox = "src/adapters/operations/inbox.ts";
 const children = "src/adapters/operations/children.ts";
 const reopening = "src/adapters/operations/retries.ts";
 const retriesLua = "src/adapters/redis/lua/commit.lua";
-const reopeningLua = "src/adapters/redis/lua/deliver.lua";
+const reopeningLua = "src/adapters/redis/lua/parts/reopen-runs.lua";
 
 function bug(name: string, what: string, file: string, find: string, replace: string): TextPatch {
   return { name, what, edits: [{ file, find, replace }], tests: [conformance] };
@@ -86,15 +86,15 @@ export const plantedTreeBugs: readonly TextPatch[] = [
     "reopened-without-a-slot",
     "a run is opened again whatever the tenant's limit says",
     reopening,
-    `  return limit !== undefined && active >= limit ? "max_concurrent_runs_reached" : undefined;`,
-    `  return limit !== undefined && active < 0 ? "max_concurrent_runs_reached" : undefined;`,
+    `  if (limit !== undefined && active >= limit) return`,
+    `  if (limit !== undefined && active < 0) return`,
   ),
   bug(
     "reopened-without-a-slot-lua",
     "the same in the Redis script",
     reopeningLua,
-    `elseif limit and redis.call("ZCARD", activeKey) >= limit then`,
-    `elseif limit and redis.call("ZCARD", activeKey) < 0 then`,
+    `limit and redis.call("ZCARD", activeKey) >= limit then`,
+    `limit and redis.call("ZCARD", activeKey) < 0 then`,
   ),
   bug(
     "reopened-run-is-removed",
@@ -109,6 +109,27 @@ export const plantedTreeBugs: readonly TextPatch[] = [
     reopening,
     `  putReservation(context, state.tenant, digest, { state: "bound", runId, fingerprint });`,
     `  putReservation(context, state.tenant, digest, { ...bound, runId, fingerprint });`,
+  ),
+  bug(
+    "child-reopened-without-its-parent",
+    "the retry of a child's letter opens the child alone: nobody waits for its end",
+    reopening,
+    `    putState(context, appendEntry(context, open, waits));`,
+    `    if (run === open) putState(context, appendEntry(context, open, waits));`,
+  ),
+  bug(
+    "child-reopened-without-its-parent-lua",
+    "the same in the Redis script",
+    reopeningLua,
+    `      writes[#writes + 1] = run.waits`,
+    `      writes[#writes + 1] = run.attention`,
+  ),
+  bug(
+    "retry-behind-what-may-end-the-parent",
+    "a child is opened again while its parent has something else to apply, which may end it: nobody waits for the child",
+    reopening,
+    `    return isBusy ? { kind: "busy" } : { kind: "possible", above };`,
+    `    return isBusy && above.length === 0 ? { kind: "busy" } : { kind: "possible", above };`,
   ),
   bug(
     "letter-retried-twice",

@@ -55,8 +55,8 @@ export const plantedWhyBugs: readonly TextPatch[] = [
     "test/unit/flow-dead-letters.test.ts",
     {
       file: "src/control/dead-letters/inspect-dead-letter.ts",
-      find: `if (foreseen.kind !== "late") return judged;`,
-      replace: `if (foreseen.kind !== "open") return judged;`,
+      find: `  return foreseen.kind === "late" ? {`,
+      replace: `  return foreseen.kind === "open" ? {`,
     },
   ),
   bug(

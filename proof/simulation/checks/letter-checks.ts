@@ -56,12 +56,16 @@ function isLetter(change: Change): change is ChangeOf<"document"> {
   return change.kind === "document" && change.scope.endsWith("/deadLetter");
 }
 
-/** Whether the operation may open this run again: as ADR 15 says, and only with a slot. */
+/** Whether the operation may open this run again: as ADR 15 says, a root only with a slot, and a parent only with its child. */
 export function mayReopen({ name, request }: StoreExecution, run: KnownRun, known: KnownState): boolean {
-  if (name !== "deliver" || request.entry.kind !== "retry" || request.runId !== run.runId) return false;
+  if (name !== "deliver" || request.entry.kind !== "retry") return false;
+  let named = known.run(request.runId);
+  while (named !== undefined && named !== run) named = known.run(named.parent?.runId ?? "");
+  if (named === undefined) return false;
   const { settings, unfinished } = known.tenant(run.tenant);
   const failed = run.status === "failed" || run.status === "timed_out";
-  const isFree = unfinished.size < (settings.maxConcurrentRuns ?? Number.POSITIVE_INFINITY);
-  const isAlone = run.parent === undefined && run.cancelRequested === undefined && !run.removed;
-  return failed && isAlone && isFree && settings.stopped !== true;
+  const limit = settings.maxConcurrentRuns ?? Number.POSITIVE_INFINITY;
+  const isFree = run.parent !== undefined || unfinished.size < limit;
+  const isWanted = run.cancelRequested === undefined && !run.removed;
+  return failed && isWanted && isFree && settings.stopped !== true;
 }

@@ -248,7 +248,7 @@ export class RunChecks {
       () => `${execution.name} opened ${run.runId} again, which was ${run.status}`,
     );
     Object.assign(run, { status: after.status, endedBy: undefined, endedAtMs: undefined, takes: 0 });
-    this.#known.tenant(run.tenant).unfinished.add(run.runId);
+    if (run.parent === undefined) this.#known.tenant(run.tenant).unfinished.add(run.runId);
     this.#marks.hit("run_reopened");
   }
 

@@ -14,7 +14,7 @@ import { claimsGranted, markChecked, readJob, settleJob } from "./jobs.ts";
 import { endGrant, grantLock, holderOf, judgeGuard, retakeLock } from "./locks.ts";
 import { freedBy } from "./places.ts";
 import { type Context, type Grant, nowMs, orderedNumber, type StoredRun } from "./records.ts";
-import { forgetApplied, hasRoomForRetry, judgeReopening, rememberRetry, reopenRun } from "./retries.ts";
+import { forgetApplied, hasRoomForRetry, judgeReopening, rememberRetry, reopenWith } from "./retries.ts";
 import {
   appendEntry,
   headerOf,
@@ -122,7 +122,7 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
 type EntryVerdict =
   | { readonly kind: "repeat" }
   | DeliveryRefused
-  /** As many retries wait as may. */
+  /** As many retries wait as may, or a run above that goes on is busy. */
   | { readonly kind: "full" }
   /** `accept` does the entry's own check-and-set and gives the run as it is then. */
   | { readonly kind: "accepted"; readonly entry: InboxEntry; accept(state: StoredRun): StoredRun };
@@ -242,15 +242,15 @@ function judgeRetry(
   if (revision === undefined) return { kind: "dead_letter_not_found" };
   if (revision > 1) return { kind: "repeat" };
   if (!hasRoomForRetry(state)) return { kind: "full" };
-  const ended = isTerminal(state.status);
-  const because = ended ? judgeReopening(context, state) : undefined;
-  if (because !== undefined) return { kind: because };
+  const reopening = isTerminal(state.status) ? judgeReopening(context, state) : undefined;
+  if (reopening?.kind === "refused") return { kind: reopening.because };
+  if (reopening?.kind === "busy") return { kind: "full" };
   return {
     kind: "accepted",
     entry: { kind: "retry", entryId, jobId, actor },
     accept(current) {
       markRetried(context, state.tenant, letterId);
-      return ended ? reopenRun(context, current, entry) : current;
+      return reopening === undefined ? current : reopenWith(context, current, reopening.above, entry);
     },
   };
 }

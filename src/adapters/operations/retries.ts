@@ -2,31 +2,81 @@
 
 import type { ReservationDigest } from "../../domain/fingerprint.ts";
 import { type NewEntry, retriesWaitingMax } from "../../domain/inbox.ts";
+import { makeJobId } from "../../domain/job.ts";
+import { isTerminal } from "../../domain/run.ts";
 import type { DeliveryRefused } from "../../ports/run-operations.ts";
 import { reopenLetter } from "./documents.ts";
 import { clearDue, scheduleProof } from "./due.ts";
+import { holderOf } from "./locks.ts";
 import type { Context, StoredRun } from "./records.ts";
 import { putReservation, readReservation } from "./reservations.ts";
-import { activeMember } from "./run-records.ts";
+import { activeMember, appendEntry, putState, runLock } from "./run-records.ts";
 import { appendEvent, readTenant, slots } from "./tenants.ts";
 
-/** Why an ended run stays as it is. A child's end has reached its parent, which has continued since. */
-export function judgeReopening(
+type Reopening =
+  /** `above`: those that started the run, the nearest first, up to the first that goes on or to the root. */
+  | { readonly kind: "possible"; readonly above: readonly StoredRun[] }
+  | { readonly kind: "refused"; readonly because: DeliveryRefused<"retry">["kind"] }
+  /** A run above it goes on, and has something else to apply first. */
+  | { readonly kind: "busy" };
+
+/** Whether an ended run may be opened again, and with it those above it that ended because of it. */
+export function judgeReopening(context: Context, state: StoredRun): Reopening {
+  const { tenant } = state;
+  const above: StoredRun[] = [];
+  let run = state;
+  for (; isTerminal(run.status); run = above.at(-1) as StoredRun) {
+    if (run.removing) return refused(run === state ? "run_not_found" : "dead_letter_not_retryable");
+    if (!hasFailed(run)) return refused("dead_letter_not_retryable");
+    if (run.parent === undefined) break;
+    const parent = context.records.get("run", tenant, run.parent.runId);
+    if (parent === undefined || parent.deleted) return refused("dead_letter_not_retryable");
+    above.push(parent);
+  }
+  if (readTenant(context, tenant).settings.stopped === true) return refused("tenant_stopped");
+  if (!isTerminal(run.status)) {
+    if (run.cancelRequested !== undefined) return refused("dead_letter_not_retryable");
+    // What waits there may end it, and the entry of this retry with it.
+    const isBusy = run.entriesWaiting > 0 || holderOf(context, tenant, runLock(run.runId)) !== undefined;
+    return isBusy ? { kind: "busy" } : { kind: "possible", above };
+  }
+  const { active, limit } = slots(context, tenant);
+  if (limit !== undefined && active >= limit) return refused("max_concurrent_runs_reached");
+  return { kind: "possible", above };
+}
+
+function refused(because: DeliveryRefused<"retry">["kind"]): Reopening {
+  return { kind: "refused", because };
+}
+
+function hasFailed({ status, cancelRequested }: StoredRun): boolean {
+  const failed = status === "failed" || status === "timed_out";
+  return failed && cancelRequested === undefined;
+}
+
+/** Opens a run and those above it: the step that started each waits for it again. The caller stores the run itself. */
+export function reopenWith(
   context: Context,
   state: StoredRun,
-): DeliveryRefused<"retry">["kind"] | undefined {
-  const { tenant, status } = state;
-  if (state.removing) return "run_not_found";
-  const failed = status === "failed" || status === "timed_out";
-  if (!failed || state.parent !== undefined || state.cancelRequested !== undefined)
-    return "dead_letter_not_retryable";
-  if (readTenant(context, tenant).settings.stopped === true) return "tenant_stopped";
-  const { active, limit } = slots(context, tenant);
-  return limit !== undefined && active >= limit ? "max_concurrent_runs_reached" : undefined;
+  above: readonly StoredRun[],
+  entry: Extract<NewEntry, { kind: "retry" }>,
+): StoredRun {
+  const { entryId, actor } = entry;
+  const opened = reopenRun(context, state, entry);
+  let child = state;
+  for (const run of above) {
+    const { step = "", attempt = 0 } = child.parent ?? {};
+    const open = isTerminal(run.status) ? reopenRun(context, run, entry) : run;
+    const jobId = makeJobId({ runId: run.runId, step, attempt });
+    const waits = { kind: "retry", entryId, jobId, actor, childRunId: child.runId } as const;
+    putState(context, appendEntry(context, open, waits));
+    child = run;
+  }
+  return opened;
 }
 
 /** Takes back what the run's end did. The caller stores the state. */
-export function reopenRun(
+function reopenRun(
   context: Context,
   state: StoredRun,
   { actor, letterId }: Extract<NewEntry, { kind: "retry" }>,
@@ -34,8 +84,10 @@ export function reopenRun(
   const { endedAtMs: _endedAtMs, removeAtMs, ...rest } = state;
   const { tenant, runId } = state;
   clearDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
-  context.records.put("active", tenant, activeMember(state), {});
-  scheduleProof(context, tenant);
+  if (state.parent === undefined) {
+    context.records.put("active", tenant, activeMember(state), {});
+    scheduleProof(context, tenant);
+  }
   appendEvent(context, tenant, { type: "run_reopened", subject: runId, actor, detail: letterId });
   return keepKey(context, { ...rest, status: "running" });
 }

@@ -317,7 +317,10 @@ function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
     case "timer":
       return [entry.timerId];
     case "retry":
-      return [entry.letterId, entry.actor, String(proveEveryMs), String(retriesWaitingMax)];
+      return [
+        ...[entry.letterId, entry.actor, String(proveEveryMs), String(retriesWaitingMax)],
+        ...[JSON.stringify(entry.entryId), JSON.stringify(entry.actor), entry.entryId],
+      ];
     case "dispatch": {
       const { jobId, guard } = entry;
       return [jobId, opaqueWord("token", guard.token), String(guard.fence), ...verdictWords(entry)];

@@ -1,10 +1,17 @@
 // Shows a dead letter with all that is known of it: its error, the job's input, its run, and whether it can be retried.
-import { errorOf, judgeRetry, type Letter, type RetryVerdict, readLetter } from "../../domain/dead-letter.ts";
+import {
+  errorOf,
+  judgeRetry,
+  type Letter,
+  type RetryVerdict,
+  readLetter,
+  whyRunStays,
+} from "../../domain/dead-letter.ts";
 import { apply } from "../../domain/engine/apply.ts";
 import { jobInputKey, parseOutsideKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readError, readStepRecord } from "../../domain/engine/records.ts";
-import type { JobId } from "../../domain/job.ts";
-import type { RunHeader } from "../../domain/run.ts";
+import { type JobId, makeJobId } from "../../domain/job.ts";
+import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
@@ -59,12 +66,37 @@ async function checkVerdict(
   judged: RetryVerdict,
 ): Promise<RetryVerdict | Trouble> {
   if (judged.kind !== "retryable" || letter.jobId === undefined) return judged;
-  const foreseen = await foreseeRetry(engine, header, letter.jobId);
+  const foreseen = await foreseeRetry(engine, header, { jobId: letter.jobId });
   if (foreseen.kind === "unknown" || foreseen.kind === "unavailable") return foreseen;
-  if (foreseen.kind !== "late") return judged;
   const because =
     "its run has gone on without it: the failure was handled, or what waited for the step ended otherwise";
-  return { kind: "not_retryable", because };
+  return foreseen.kind === "late" ? { kind: "not_retryable", because } : checkAbove(engine, header, judged);
+}
+
+/** A run that was started by another is opened with it: every step above must be able to wait again. */
+async function checkAbove(
+  engine: Engine,
+  header: RunHeader,
+  judged: RetryVerdict,
+): Promise<RetryVerdict | Trouble> {
+  const { tenant } = header;
+  for (let child = header; isTerminal(child.status) && child.parent !== undefined; ) {
+    const { runId, step, attempt } = child.parent;
+    const loaded = await ask(engine, "loadRun", { tenant, runId, records: [] });
+    if (loaded.kind === "unknown" || loaded.kind === "unavailable") return { ...loaded };
+    const above = `run ${runId}, which started it,`;
+    if (loaded.kind === "not_found") return { kind: "not_retryable", because: `${above} is gone` };
+    const because = whyRunStays(loaded.header);
+    if (because !== undefined)
+      return { kind: "not_retryable", because: `${above} stays as it is: ${because}` };
+    const entry = { jobId: makeJobId({ runId, step, attempt }), childRunId: child.runId };
+    const foreseen = await foreseeRetry(engine, loaded.header, entry);
+    if (foreseen.kind === "unknown" || foreseen.kind === "unavailable") return foreseen;
+    if (foreseen.kind === "late")
+      return { kind: "not_retryable", because: `${above} has gone on without it` };
+    child = loaded.header;
+  }
+  return judged;
 }
 
 /** `open`: not to be known in advance; the run itself decides. */
@@ -80,14 +112,18 @@ const roundsMax = 4;
 /**
  * Asks the engine in advance what it would do with a retry: only it knows who handled a failure, and who went on without a step.
  */
-async function foreseeRetry(engine: Engine, header: RunHeader, jobId: JobId): Promise<Foreseen> {
+async function foreseeRetry(
+  engine: Engine,
+  header: RunHeader,
+  retry: { readonly jobId: JobId; readonly childRunId?: RunId },
+): Promise<Foreseen> {
   const { tenant, runId, actor, version, parent } = header;
   const pinned = await engine.definitions.pinned(tenant, header.definition);
   if (pinned.kind === "unknown" || pinned.kind === "unavailable") return pinned;
   if (pinned.kind === "missing") return { kind: "late" };
   const records = new Map<string, string | undefined>();
   const view = { runId, tenant, actor, version, records, ...(parent === undefined ? {} : { parent }) };
-  const entry = { kind: "retry", entryId: "foreseen", jobId, actor } as const;
+  const entry = { kind: "retry", entryId: "foreseen", actor, ...retry } as const;
   for (let round = 0; round < roundsMax; round += 1) {
     const applied = apply(pinned.definition, view, [entry], engine.storeTime.nowMs(), engine.terms.commit);
     if (applied.kind === "applied") return { kind: applied.fates[0]?.fate ?? "open" };

@@ -2,7 +2,7 @@
 import type { InboxEntry } from "../inbox.ts";
 import { beginCallOff, conclude, continueCallOff } from "./advance.ts";
 import { listed } from "./begin-job.ts";
-import { bodyOf, clearTimer, type Draft, putPayload, stepOf } from "./draft.ts";
+import { bodyOf, cancelChild, clearTimer, type Draft, putPayload, stepOf } from "./draft.ts";
 import { recordsFor } from "./foresee.ts";
 import {
   type AttemptName,
@@ -290,13 +290,23 @@ function applyRetry(draft: Draft, entry: InboxEntry & { readonly kind: "retry" }
   const name = attemptOf(draft.runId, entry.jobId);
   const step = name === undefined ? undefined : stepNamed(draft.compiled, name.step);
   const record = step === undefined ? undefined : stepOf(draft, step.id);
-  if (step === undefined || record === undefined) return "late";
-  if (!hasFailed(record.status) || record.attempt !== name?.attempt || draft.run.callOff !== undefined)
-    return "late";
-  if (!revive(draft, { step, record })) return "late";
+  const { childRunId } = entry;
+  const isExpected =
+    record !== undefined &&
+    hasFailed(record.status) &&
+    record.attempt === name?.attempt &&
+    (childRunId === undefined || record.childRunId === childRunId);
+  if (step === undefined || !isExpected || draft.run.callOff !== undefined) return lateRetry(draft, entry);
+  if (!revive(draft, { step, record }, childRunId)) return lateRetry(draft, entry);
   reopen(draft.run);
   draft.events.push({ type: "run_retried", step: step.id, actor: entry.actor });
   return "applied";
+}
+
+/** Nobody waits for the run that was opened again. */
+function lateRetry(draft: Draft, { childRunId }: InboxEntry & { readonly kind: "retry" }): Fate {
+  if (childRunId !== undefined) cancelChild(draft, childRunId);
+  return "late";
 }
 
 /** The step that the entry was about fails; where no open step can be blamed, the run does. */

@@ -1,7 +1,7 @@
 // What the end of an attempt means: its output is applied, or the step gets another attempt; and how a failed step is revived.
 import type { JsonValue } from "../fingerprint.ts";
 import { makeJobId } from "../job.ts";
-import type { DeadLetterReason } from "../run.ts";
+import type { DeadLetterReason, RunId } from "../run.ts";
 import type { CompiledStep, RetryPolicy } from "../workflow/compiled.ts";
 import { enqueueJob, listed } from "./begin-job.ts";
 import { countedAs } from "./children.ts";
@@ -25,6 +25,7 @@ import {
   type StepInHand,
   setTimeLimit,
   succeed,
+  wait,
 } from "./settle-step.ts";
 import { startChild } from "./subworkflow.ts";
 
@@ -205,8 +206,11 @@ export function reopen(run: RunProgress): void {
   delete run.endedAtMs;
 }
 
-/** False when there is nothing to go on with: somebody handled the failure, or the steps around it did without this one. */
-export function revive(draft: Draft, inHand: StepInHand): boolean {
+/**
+ * False when there is nothing to go on with: somebody handled the failure, or the steps around it did without this one. A step
+ * whose run was opened again waits for that run; every other one begins its next attempt.
+ */
+export function revive(draft: Draft, inHand: StepInHand, childRunId?: RunId): boolean {
   const { step, record } = inHand;
   const way = wayOf(step);
   const failed = way === undefined ? undefined : failedWith(draft, inHand);
@@ -216,14 +220,18 @@ export function revive(draft: Draft, inHand: StepInHand): boolean {
     goOn(draft, controller, (failed[index - 1]?.record ?? record).status as FailedStatus);
   }
   putStep(draft, step.id, { ...fresh, status: "pending" });
-  if (way === "enqueue") enqueueAttempt(draft, { step, record: { ...fresh, status: "pending" } });
+  if (childRunId !== undefined) {
+    wait(draft, { step, record: fresh }, "child_run");
+    setTimeLimit(draft, { step, record: fresh });
+  } else if (way === "enqueue") enqueueAttempt(draft, { step, record: { ...fresh, status: "pending" } });
   else draft.queue.push({ kind: "begin", step: step.id, fresh: false });
   const top = failed.at(-1) ?? inHand;
   forgetFailure(draft, top.step.id);
   for (const { step: revived } of [inHand, ...failed]) {
     draft.queue.push({ kind: "restore", step: revived.id, from: 0 });
   }
-  draft.events.push({ type: "step_retried", step: step.id, attempt: record.attempt + 1 });
+  const attempt = childRunId === undefined ? record.attempt + 1 : record.attempt;
+  draft.events.push({ type: "step_retried", step: step.id, attempt });
   return true;
 }
 

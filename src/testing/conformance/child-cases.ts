@@ -20,7 +20,6 @@ import {
   picture,
   refusal,
   resultOf,
-  retryOf,
   runLock,
   runWithClaim,
   take,
@@ -285,21 +284,6 @@ export const childCases: readonly ConformanceCase[] = [
       assert.deepEqual(only(loaded, "run").records, records);
       const { runs } = only(await store.listRuns({ tenant, limit: 500 }, call), "listed");
       assert.equal(runs.filter(({ parent }) => parent !== undefined).length, 128);
-    },
-  },
-  {
-    name: "a child that failed is not opened again: its parent has gone on",
-    async check(harness) {
-      const { child } = await family(harness);
-      const { jobId } = jobOf(child);
-      const letter = { id: jobId, reason: "retries_exhausted", body: "{}" } as const;
-      await harness.commit(child, { status: "failed", deadLetters: [letter] });
-      const before = await picture(harness, child);
-      assert.equal(
-        await refusal(deliver(harness, child, retryOf(harness, jobId))),
-        "dead_letter_not_retryable",
-      );
-      assert.deepEqual(await picture(harness, child), before);
     },
   },
 ];

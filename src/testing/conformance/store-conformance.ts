@@ -22,7 +22,7 @@ import { quotaCases } from "./quota-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
 import { sweepCases, treeSweepCases } from "./sweep-cases.ts";
-import { waitingRetryCases } from "./waiting-retry-cases.ts";
+import { treeRetryCases, waitingRetryCases } from "./waiting-retry-cases.ts";
 
 const { keyRetentionMs: _keyRetentionMs, ...keysForEver } = defaultStoreSettings;
 
@@ -56,6 +56,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...childCases,
       ...retryCases,
       ...waitingRetryCases,
+      ...treeRetryCases,
       ...jobCases,
       ...dispatchCases,
       ...limitCases,

@@ -1,4 +1,5 @@
-// What every store must do with retries that wait: one that a run's end discards gives its letter back, one that was applied does not.
+// What every store must do with retries that wait (one that a run's end discards gives its letter back, one that was applied does
+// not), and with those of child runs, which open the runs above them.
 import assert from "node:assert/strict";
 import { retriesWaitingMax } from "../../domain/inbox.ts";
 import type { JobId } from "../../domain/job.ts";
@@ -10,6 +11,7 @@ import {
   activeRuns,
   applyAll,
   cancelOf,
+  childOf,
   commit,
   commitOf,
   deliver,
@@ -20,9 +22,12 @@ import {
   headerOf,
   jobOf,
   picture,
+  refusal,
   resultOf,
   retryOf,
+  runLock,
   runWithClaim,
+  take,
 } from "./run-steps.ts";
 
 /** Texts that a store could take for more than one, or for none. */
@@ -224,6 +229,112 @@ export const waitingRetryCases: readonly ConformanceCase[] = [
       await end(harness, next, 0);
       const given = letters.map((_, index) => (index === 0 ? 2 : 1));
       assert.deepEqual(await revisions(harness, letters), given);
+    },
+  },
+];
+
+/** A root, its child and the child of that, with the letter of the last one, which has failed. */
+async function failedTree(harness: Harness) {
+  const { parent: root, child } = await family(harness, { step: "call it", attempt: 3 });
+  const below = childOf(harness, { step: "deeper", attempt: 2 });
+  await applyAll(harness, child, { children: [below] });
+  const grandchild = below.runId;
+  const { jobId } = jobOf(grandchild);
+  await harness.commit(grandchild, { status: "failed", deadLetters: [letterOf(jobId)] });
+  return { root, child, grandchild, jobId };
+}
+
+/** What waits in the inbox of a run that nobody owns. */
+async function waitingIn(harness: Harness, runId: RunId) {
+  return only(await take(harness, runId), "owned").entries;
+}
+
+export const treeRetryCases: readonly ConformanceCase[] = [
+  {
+    name: "the retry of a child's letter opens all runs above it that ended, and each waits for the one below",
+    async check(harness) {
+      const { store, tenant } = harness;
+      const { root, child, grandchild, jobId } = await failedTree(harness);
+      await applyAll(harness, child, { status: "timed_out" });
+      await applyAll(harness, root, { status: "failed" });
+      const { events } = only(await store.readEvents({ tenant, after: 0, limit: 99 }, call), "events");
+      const retry = retryOf(harness, jobId, { entryId: 'retry "it"\n', actor: 'dora "d"' });
+      const { entryId, actor } = retry;
+      const request = deliveryOf(harness, grandchild, retry);
+      const owned = only(only(await store.deliver(request, call), "delivered").run, "owned");
+      assert.deepEqual(owned.entries, [{ kind: "retry", entryId, jobId, actor }]);
+      const opened = [grandchild, child, root];
+      for (const runId of opened) {
+        const { status, endedAtMs } = await headerOf(harness, runId);
+        assert.deepEqual([status, endedAtMs], ["running", undefined]);
+      }
+      assert.deepEqual(await activeRuns(harness), [root]);
+      const read = await store.readEvents({ tenant, after: events.length, limit: 9 }, call);
+      assert.deepEqual(
+        only(read, "events").events.map(({ type, subject, detail }) => [type, subject, detail]),
+        opened.map((runId) => ["run_reopened", runId, jobId]),
+      );
+      only(await store.deliver(request, call), "delivered");
+      const waits = { kind: "retry", entryId, actor };
+      const inChild = { ...waits, jobId: `${child}:deeper@2`, childRunId: grandchild };
+      assert.deepEqual(await waitingIn(harness, child), [inChild]);
+      const inRoot = { ...waits, jobId: `${root}:call it@3`, childRunId: child };
+      assert.deepEqual(await waitingIn(harness, root), [inRoot]);
+      assert.equal(await letterRevision(harness, jobId), 2);
+    },
+  },
+  {
+    name: "a run above that goes on is told of the retry; while it has something else to apply, nothing happens",
+    async check(harness) {
+      const { root, child, grandchild, jobId } = await failedTree(harness);
+      const before = await picture(harness, grandchild);
+      const retry = () => deliver(harness, grandchild, retryOf(harness, jobId));
+      assert.equal(only(await retry(), "run_busy").instance, "");
+      const guard = await harness.acquire(runLock(child), 60_000);
+      const { version } = await headerOf(harness, child);
+      assert.equal((await retry()).kind, "run_busy");
+      assert.deepEqual(await picture(harness, grandchild), before);
+      only(await commit(harness, child, guard, { consumed: 9, expectedVersion: version }), "committed");
+      only(await retry(), "delivered");
+      const [entry, ...more] = await waitingIn(harness, child);
+      assert.deepEqual([entry?.kind, more.length], ["retry", 0]);
+      assert.deepEqual(
+        [(await headerOf(harness, child)).status, await activeRuns(harness)],
+        ["running", [root]],
+      );
+    },
+  },
+  {
+    name: "a child stays ended when a run above it succeeded, was cancelled or is gone, or its root finds no slot",
+    async check(harness) {
+      const { store, tenant } = harness;
+      for (const status of ["succeeded", "denied", "cancelled"] as const) {
+        const { root, child, grandchild, jobId } = await failedTree(harness);
+        await applyAll(harness, child, { status: "failed" });
+        await applyAll(harness, root, { status });
+        const before = await picture(harness, grandchild);
+        const refused = await refusal(deliver(harness, grandchild, retryOf(harness, jobId)));
+        assert.equal(refused, "dead_letter_not_retryable", status);
+        assert.deepEqual(await picture(harness, grandchild), before);
+      }
+      const { root, child, grandchild, jobId } = await failedTree(harness);
+      await deliverAndOwn(harness, child, cancelOf(harness)).then(({ guard }) => harness.release(guard));
+      const retry = () => refusal(deliver(harness, grandchild, retryOf(harness, jobId)));
+      assert.equal(await retry(), "dead_letter_not_retryable");
+      const other = await failedTree(harness);
+      await applyAll(harness, other.child, { status: "failed" });
+      await applyAll(harness, other.root, { status: "failed" });
+      const again = () => refusal(deliver(harness, other.grandchild, retryOf(harness, other.jobId)));
+      await harness.set({ maxConcurrentRuns: 1 });
+      assert.deepEqual(await activeRuns(harness), [root]);
+      assert.equal(await again(), "max_concurrent_runs_reached");
+      await harness.set({ stopped: true });
+      assert.equal(await again(), "tenant_stopped");
+      await harness.set({ stopped: false });
+      const removal = { tenant, runId: other.root, actor: "tester" };
+      assertOutcome(await store.deleteRun(removal, call), { kind: "deleted" });
+      assert.equal(await again(), "dead_letter_not_retryable");
+      assert.equal(await letterRevision(harness, other.jobId), 1);
     },
   },
 ];

@@ -22,7 +22,8 @@
   result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason,
   ARGV[25] detail of its event row, ARGV[26] who decided as JSON, or "", ARGV[27] "unless_separate" or ""
-  cancel: entryId, actor, reason; timer: timerId; retry: letterId, actor, proveEveryMs, retriesMax
+  cancel: entryId, actor, reason; timer: timerId
+  retry: letterId, actor, proveEveryMs, retriesMax, entryId as JSON, actor as JSON, entryId
   dispatch: jobId, token of the job's lock, its fence, what the word of the verdict begins with, and its middle
   ARGV[28] number of fields wanted
   ARGV from 29 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
@@ -89,7 +90,8 @@ end
 --@include terminal
 local ended = terminal[run[1]]
 local fields, writes, dueGone, dueAdded = {}, {}, {}, {}
-local event, reportedJob, decidedApproval, checkedJob, checkedText, refusal, again, full, waitingRetry
+local rows = {} -- Event rows: type, subject, actor, detail.
+local reportedJob, decidedApproval, checkedJob, checkedText, refusal, again, full, waitingRetry
 if kind == "result" then
   local state, claim, claimToken, report, rest = string.match(run[7] or "",
     "^([^ ]+) ([^ ]+ ([^ ]+) [^ ]+ [^ ]+ [^ ]+ [^ ]+) ([^ ]+) (.*)$")
@@ -124,7 +126,7 @@ elseif kind == "decision" then
   end
   if ended and not again and not refusal then refusal = "run_ended" end
   decidedApproval = subject
-  event = { "approval_decided", subject, ARGV[22], ARGV[25] }
+  rows[1] = { "approval_decided", subject, ARGV[22], ARGV[25] }
   writes[1] = { "HSET", KEYS[11], "state", ARGV[21], "decidedAt", now, "decidedBy", ARGV[22], "decisionId", ARGV[19] }
   if ARGV[23] ~= "" then writes[2] = { "HSET", KEYS[11], "reason", ARGV[24] } end
   if ARGV[26] ~= "" then writes[#writes + 1] = { "HSET", KEYS[11], "decider", ARGV[26] } end
@@ -133,7 +135,7 @@ elseif kind == "cancel" then
   elseif ended then refusal = "run_ended"
   elseif run[3] then refusal = "already_cancelling" end
   fields[1], fields[2] = "cancel", subject
-  event = { "cancel_requested", runId, ARGV[19], ARGV[20] }
+  rows[1] = { "cancel_requested", runId, ARGV[19], ARGV[20] }
 elseif kind == "dispatch" then
   local head, said, tail = string.match(run[7] or "", "^(" .. string.rep("[^ ]+ ", 8) .. ")([^ ]+)( .*)$")
   local state, verdict = string.match(head or "", "^[^ ]+"), string.match(said or "", '^%["(%a+)"')
@@ -159,38 +161,7 @@ elseif kind == "retry" then
     full = #waitingRetries >= tonumber(ARGV[21])
   end
   if ended and not refusal and not again then
-    -- Whether a run that has ended may be opened again, and what that writes: it takes back what the run's end did.
-    local past = redis.call("HMGET", runKey, "removing", "parent", "cancel", "admittedAt", "reservation")
-    local settings = redis.call("HMGET", KEYS[1], "stopped", "limit")
-    local limit = tonumber(settings[2] or "")
-    local failed = run[1] == "failed" or run[1] == "timed_out"
-    if past[1] then refusal = "run_not_found"
-    elseif not failed or past[2] or past[3] then refusal = "dead_letter_not_retryable"
-    elseif settings[1] == "true" then refusal = "tenant_stopped"
-    elseif limit and redis.call("ZCARD", activeKey) >= limit then refusal = "max_concurrent_runs_reached"
-    else
-      redis.call("ZCARD", activeKey) -- Refuses a key of another type while nothing is written yet.
-      event = { "run_reopened", runId, actor, subject }
-      fields[#fields + 1] = "status"
-      fields[#fields + 1] = "running"
-      dueGone[#dueGone + 1] = "retention " .. tenant .. " " .. runId
-      writes[#writes + 1] = { "HDEL", runKey, "endedAt" }
-      writes[#writes + 1] = { "ZADD", activeKey, past[4], runId }
-      writes[#writes + 1] = { "ZADD", dueKey, "LT", string.format("%.0f", nowMs + proveEveryMs), "proof " .. tenant .. " " }
-      if past[5] then
-        -- The key is the run's again for as long as it is open, unless it has expired and may be another run's by now.
-        local reservationKey = start .. "wf:run:idempotency:" .. tenant .. ":" .. past[5]
-        local owner, fingerprint = string.match(redis.call("GET", reservationKey) or "", "^bound ([^ ]+) ([^ ]+)")
-        if owner == runId then
-          local keyedKey = start .. "keyed:" .. tenant
-          redis.call("ZCARD", keyedKey)
-          writes[#writes + 1] = { "SET", reservationKey, "bound " .. runId .. " " .. fingerprint }
-          writes[#writes + 1] = { "ZADD", keyedKey, "9007199254740991", past[5] }
-        else
-          writes[#writes + 1] = { "HDEL", runKey, "reservation", "fingerprint" }
-        end
-      end
-    end
+    --@include reopen-runs
   end
   writes[#writes + 1] = { "HSET", lettersKey, "meta:" .. subject, "2" .. (rest or "") }
 else
@@ -205,6 +176,13 @@ if revokedCaller and not again then refusal = "unauthenticated" end
 if refusal then return { refusal, now } end
 if again then return { "delivered", now, freed, approvalNow() } end
 if full or (lock and ARGV[9] == "refuse") then return { "run_busy", now, "instance", holderInstance or "" } end
+
+local function addRows()
+  for _, row in ipairs(rows) do
+    redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
+      "at", now, "type", row[1], "subject", row[2], "actor", row[3], "detail", row[4])
+  end
+end
 
 local waiting = redis.call("LLEN", inboxKey)
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
@@ -223,10 +201,7 @@ if version and not lock and waiting == 0 and run[2] == versionText and isSameCom
     end
     --@include plan-change
     -- The rows go first: they are the only writes that Redis can refuse, and before them nothing has happened.
-    if event then
-      redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
-        "at", now, "type", event[1], "subject", event[2], "actor", event[3], "detail", event[4])
-    end
+    addRows()
     redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
       "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
       "detail", ends and status or nextVersion .. " " .. status)
@@ -243,23 +218,17 @@ end
 local drains = run[4]
 if not lock then
   --@include plan-take
-  if event then
-    redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
-      "at", now, "type", event[1], "subject", event[2], "actor", event[3], "detail", event[4])
-  end
-  if dueGone[1] then redis.call("ZREM", dueKey, dueGone[1]) end
+  addRows()
+  if dueGone[1] then redis.call("ZREM", dueKey, unpack(dueGone)) end
   redis.call("RPUSH", inboxKey, entry)
   --@include write-take
   --@include owned-run
   return { "delivered", now, freed, approvalNow(), takenFence, values, entries }
 end
-if event then
-  redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
-    "at", now, "type", event[1], "subject", event[2], "actor", event[3], "detail", event[4])
-end
+addRows()
 for _, write in ipairs(writes) do redis.call(unpack(write)) end
 if fields[1] then redis.call("HSET", runKey, unpack(fields)) end
-if dueGone[1] then redis.call("ZREM", dueKey, dueGone[1]) end
+if dueGone[1] then redis.call("ZREM", dueKey, unpack(dueGone)) end
 redis.call("RPUSH", inboxKey, entry)
 redis.call("ZADD", dueKey, "NX", string.format("%.0f", nowMs + attentionMs), "attention " .. tenant .. " " .. runId)
 return { "delivered", now, freed, approvalNow() }

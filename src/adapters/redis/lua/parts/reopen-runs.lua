@@ -1,0 +1,72 @@
+#!lua
+--[[
+  Whether a run that has ended may be opened again, and with it the runs above it that ended because of it; and what that
+  writes: it takes back what their ends did, and each step that started one of them waits for it again. Writes nothing.
+  Reads: start, tenant, runId, subject (the letter), actor, proveEveryMs, attentionMs, activeKey, dueKey, terminal, now, nowMs,
+  KEYS[1] (tenant), ARGV[22] and ARGV[23] (the entry's id and the actor as JSON), ARGV[24] (the entry's id), writes, dueGone,
+  rows (it adds to these three lists)
+  Sets: refusal, full (a run above goes on and has something else to apply first)
+]]
+local settings = redis.call("HMGET", KEYS[1], "stopped", "limit")
+local limit, soon = tonumber(settings[2] or ""), string.format("%.0f", nowMs + attentionMs)
+local opened, name, child = {}, runId, nil
+while not refusal do
+  local key = start .. "run:" .. tenant .. ":" .. name
+  local past = redis.call("HMGET", key, "status", "removing", "parent", "cancel", "admittedAt", "reservation")
+  local status, failed = past[1], past[1] == "failed" or past[1] == "timed_out"
+  if child and status then
+    local inbox = start .. "inbox:" .. tenant .. ":" .. name
+    local step, attempt = string.match(child.parent, '^[^ ]+ "([^ ]*)" ([^ ]+)')
+    child.waits = { "RPUSH", inbox, 'retry {"kind":"retry","entryId":' .. ARGV[22]
+      .. ',"jobId":"' .. name .. ":" .. string.gsub(step, "\1", " ") .. "@" .. attempt .. '","actor":' .. ARGV[23]
+      .. ',"childRunId":"' .. child.name .. '"}\n' .. ARGV[24] }
+    child.attention = { "ZADD", dueKey, "NX", soon, "attention " .. tenant .. " " .. name }
+    local waits = redis.call("LLEN", inbox)
+    if not terminal[status] then
+      if settings[1] == "true" then refusal = "tenant_stopped"
+      elseif past[4] then refusal = "dead_letter_not_retryable"
+      -- What waits there may end it, and the entry of this retry with it.
+      else full = full or waits > 0 or redis.call("GET", start .. "wf:run:lock:" .. tenant .. ":" .. name) end
+      break
+    end
+  end
+  if past[2] then refusal = child and "dead_letter_not_retryable" or "run_not_found"
+  elseif not failed or past[4] then refusal = "dead_letter_not_retryable" end
+  opened[#opened + 1] = { name = name, key = key, parent = past[3], admittedAt = past[5], reservation = past[6] }
+  child = opened[#opened]
+  if not past[3] then
+    if not refusal and settings[1] == "true" then refusal = "tenant_stopped"
+    elseif not refusal and limit and redis.call("ZCARD", activeKey) >= limit then refusal = "max_concurrent_runs_reached" end
+    break
+  end
+  name = string.match(past[3], "^[^ ]+")
+end
+if not refusal then
+  redis.call("ZCARD", activeKey) -- Refuses a key of another type while nothing is written yet.
+  for _, run in ipairs(opened) do
+    rows[#rows + 1] = { "run_reopened", run.name, actor, subject }
+    dueGone[#dueGone + 1] = "retention " .. tenant .. " " .. run.name
+    writes[#writes + 1] = { "HDEL", run.key, "endedAt" }
+    writes[#writes + 1] = { "HSET", run.key, "status", "running" }
+    if run.waits then
+      writes[#writes + 1] = run.waits
+      writes[#writes + 1] = run.attention
+    else
+      writes[#writes + 1] = { "ZADD", activeKey, run.admittedAt, run.name }
+      writes[#writes + 1] = { "ZADD", dueKey, "LT", string.format("%.0f", nowMs + proveEveryMs), "proof " .. tenant .. " " }
+    end
+    if run.reservation then
+      -- The key is the run's again for as long as it is open, unless it has expired and may be another run's by now.
+      local reservationKey = start .. "wf:run:idempotency:" .. tenant .. ":" .. run.reservation
+      local owner, fingerprint = string.match(redis.call("GET", reservationKey) or "", "^bound ([^ ]+) ([^ ]+)")
+      if owner == run.name then
+        local keyedKey = start .. "keyed:" .. tenant
+        redis.call("ZCARD", keyedKey)
+        writes[#writes + 1] = { "SET", reservationKey, "bound " .. run.name .. " " .. fingerprint }
+        writes[#writes + 1] = { "ZADD", keyedKey, "9007199254740991", run.reservation }
+      else
+        writes[#writes + 1] = { "HDEL", run.key, "reservation", "fingerprint" }
+      end
+    end
+  end
+end
