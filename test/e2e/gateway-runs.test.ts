@@ -1,12 +1,24 @@
 // Runs over HTTP beyond start and end: trying out, lists of items, reruns.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type GatewayWorld, makeThings, openGatewayWorld, type Things } from "../support/gateway-world.ts";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
+import { admissionLock, type LockToken } from "../../src/domain/lock.ts";
+import { defaultStoreSettings } from "../../src/ports/store.ts";
+import {
+  acme,
+  type GatewayWorld,
+  makeThings,
+  openGatewayWorld,
+  type Things,
+} from "../support/gateway-world.ts";
+import { readMetrics } from "../support/metrics-text.ts";
 
+const store = createMemoryStore({ clock: systemClock, settings: defaultStoreSettings });
 let world: GatewayWorld;
 let things: Things;
 
 beforeAll(async () => {
-  world = await openGatewayWorld();
+  world = await openGatewayWorld({}, store);
   things = await makeThings(world);
 });
 afterAll(() => world.close());
@@ -69,4 +81,29 @@ test("a rerun says first what it would do, then does it once per key", async () 
   const other = await world.ask("POST", path, { ...operator(), body: { from_step: "two" } });
   expect([other.status, other.json.code]).toEqual([409, "rerun_not_possible"]);
   expect(other.json.detail).toContain("no such step");
+});
+
+test("a client that goes away ends the wait of its start for the admission lock", async () => {
+  const strategy = { key: world.platform, body: { admission_strategy: "lock" } };
+  expect((await world.ask("PATCH", "/api/v1/tenants/acme", strategy)).status).toBe(200);
+  const held = { tenant: acme, lock: admissionLock, token: "somebody-else-0000" as LockToken };
+  await store.acquireLock({ ...held, instance: "elsewhere", ttlMs: 60_000 }, { deadlineMs: 1_000 });
+  const counted = async (name: string, labels: Readonly<Record<string, string>>) => {
+    const { samples } = readMetrics((await world.ask("GET", "/metrics", { key: world.platform })).text);
+    const fits = (sample: (typeof samples)[number]) =>
+      sample.name === name &&
+      Object.entries(labels).every(([label, value]) => sample.labels[label] === value);
+    return samples.filter(fits).reduce((sum, { value }) => sum + value, 0);
+  };
+  const gone = new AbortController();
+  const path = "/api/v1/workflows/simple/runs";
+  const waiting = world.ask("POST", path, { ...operator(), body: {}, signal: gone.signal });
+  await expect
+    .poll(() => counted("interlock_lock_busy_retries_total", { path: "admission" }))
+    .toBeGreaterThan(0);
+  gone.abort();
+  await expect(waiting).rejects.toThrow();
+  const outcome = (name: string) => counted("interlock_admission_decisions_total", { outcome: name });
+  await expect.poll(() => outcome("cancelled")).toBe(1);
+  expect(await outcome("gate_unavailable")).toBe(0);
 });

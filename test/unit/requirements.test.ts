@@ -121,6 +121,25 @@ describe("docs/guide/requirements.md", () => {
   });
 });
 
+test("the defaults that rows name are those of the settings", () => {
+  const named = {
+    "admission.strategy": "atomic",
+    "admission.wait": "jitter",
+    "admission.keyRetentionDays": 7,
+    "results.strategy": "handoff",
+    "results.retry.wait": "jitter",
+    "results.retry.baseMs": 500,
+    "results.retry.jitterFraction": 0.3,
+    "results.deliveriesMax": 100,
+    "approvals.strategy": "atomic",
+    "locks.renewalPolicy": "by_risk",
+    "locks.run.handoffTtlMs": 5_000,
+    "dispatch.checkUrl": "",
+  } as const;
+  const names = Object.keys(named) as ReadonlyArray<keyof typeof named>;
+  expect(Object.fromEntries(names.map((name) => [name, settings[name].default]))).toEqual(named);
+});
+
 describe("rows that are advice are written where people look for them", () => {
   test.each([
     [

@@ -25,6 +25,30 @@ export const plantedDocumentBugs: readonly TextPatch[] = [
     tests: [links],
   },
   {
+    name: "requirement-without-its-test",
+    what: "a test is renamed, and the row of the requirement that it checks still has its old title",
+    edits: [
+      {
+        file: "docs/guide/requirements.md",
+        find: '"a paused worker wakes up and is refused by the tool"',
+        replace: '"a worker that was paused is refused by the tool"',
+      },
+    ],
+    tests: ["test/unit/requirements.test.ts"],
+  },
+  {
+    name: "requirement-checked-by-nothing",
+    what: "a row counts as checked although none of its tests ran",
+    edits: [
+      {
+        file: "scripts/requirements.mjs",
+        find: "if (found.length === 0) return [",
+        replace: "if (found.length === 0) return []; if (found === title) return [",
+      },
+    ],
+    tests: ["test/unit/requirements.test.ts"],
+  },
+  {
     name: "runbook-of-another-bound",
     what: "the runbook of an alert states another bound than its rule",
     edits: [{ file: "docs/runbooks/alerts.md", find: "is above 2 s for", replace: "is above 3 s for" }],

@@ -7,6 +7,27 @@ const fuzz = "test/e2e/fuzz.test.ts";
 
 export const plantedGatewayBugs: readonly TextPatch[] = [
   {
+    name: "start-deaf-to-its-client",
+    what: "a start waits on for the admission lock although its client has gone",
+    edits: [
+      {
+        file: "src/gateway/handlers/run-handlers.ts",
+        find: `      signal(),
+    );
+    return replyTo(answer);
+  },
+
+  async dryRunWorkflow`,
+        replace: `    );
+    return replyTo(answer);
+  },
+
+  async dryRunWorkflow`,
+      },
+    ],
+    tests: ["test/e2e/gateway-runs.test.ts"],
+  },
+  {
     name: "broken-bytes-answer-first",
     what: "bytes that are no request are answered before the start they came behind: a start that was made looks refused",
     edits: [

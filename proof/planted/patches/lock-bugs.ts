@@ -5,6 +5,19 @@ const conformance = "test/conformance/store.test.ts";
 
 export const plantedLockBugs: readonly TextPatch[] = [
   {
+    name: "one-token-for-all-tries",
+    what: "a contender keeps its token from try to try: its lease counts from the first one, long before the grant",
+    edits: [
+      {
+        file: "src/control/locks/acquire-lease.ts",
+        find: "const attempt = unresolved ?? { token: random.token() as LockToken, since: instantOf(ports.clock) };",
+        replace:
+          "const attempt = unresolved ?? { token: `try-${startedMs}` as LockToken, since: instantOf(ports.clock) };",
+      },
+    ],
+    tests: ["test/unit/lease-waiting.test.ts"],
+  },
+  {
     name: "overtake-queue",
     what: "the first to ask takes a lock that has expired: those who queue for it are overtaken",
     edits: [
