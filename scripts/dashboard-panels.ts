@@ -36,6 +36,19 @@ const admission: PanelRow = {
       queries: percentiles("admission_wait_seconds", [0.5, 0.95, 0.99], { by: ["strategy"] }),
     },
     {
+      title: "Wait for the admission lock by tenant, p95",
+      about:
+        "Under the lock strategy, the ten tenants that wait longest; the limit of a wait is 2 s. Empty while every start is atomic.",
+      unit: "s",
+      limit: 1,
+      queries: [
+        {
+          expr: `topk(10, histogram_quantile(0.95, sum by (tenant, le) (${rate("admission_lock_wait_seconds_bucket")})))`,
+          legend: "{{tenant}}",
+        },
+      ],
+    },
+    {
       title: "Decisions",
       about:
         "What became of start requests. limit_reached and key_quota_reached are 429; gate_unavailable and outcome_unknown are 503.",

@@ -36,7 +36,7 @@ export const metrics = {
   admission_wait_seconds: {
     kind: "histogram",
     labels: ["tenant", "endpoint", "strategy", "outcome"],
-    help: "Time from a start request to its decision.",
+    help: "Time from a start request to its decision; endpoint start_run or rerun_run.",
   },
   admission_decisions_total: {
     kind: "counter",
@@ -46,6 +46,11 @@ export const metrics = {
       strategy: ["atomic", "lock"],
       outcome: Object.values(admissionOutcomes),
     },
+  },
+  admission_lock_wait_seconds: {
+    kind: "histogram",
+    labels: ["tenant", "outcome"],
+    help: "Time that a start waited for its tenant's admission lock (lock strategy): acquired, busy (gave up), cancelled, unknown, unavailable.",
   },
   run_starts_total: { kind: "counter", labels: [], help: "Runs admitted (replays not counted)." },
   active_runs: {
@@ -68,8 +73,8 @@ export const metrics = {
   idempotency_cleanup_failures_total: {
     kind: "counter",
     labels: ["context"],
-    help: "Reservations that could not be given back (lock strategy): count_failed, limit, create_failed, cancelled.",
-    values: { context: ["count_failed", "limit", "create_failed", "cancelled"] },
+    help: "Reservations that could not be given back (lock strategy): count_failed, limit (no free slot), stopped (the tenant is), refused (for another reason), create_failed, cancelled.",
+    values: { context: ["count_failed", "limit", "stopped", "refused", "create_failed", "cancelled"] },
   },
   lock_acquire_seconds: {
     kind: "histogram",

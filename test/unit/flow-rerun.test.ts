@@ -1,5 +1,6 @@
 // A rerun takes over what was done and does the rest again; a dry run does nothing at all.
 import { describe, expect, test } from "vitest";
+import type { Fingerprint } from "../../src/domain/fingerprint.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { acme, ann, FlowWorld } from "../support/flow-world.ts";
 
@@ -43,6 +44,19 @@ describe("a rerun", () => {
     expect(await flow.ended(again)).toBe("succeeded");
     expect((await flow.step(again, "gather")).status).toBe("succeeded");
     expect((await flow.header(again)).definition).toBe((await flow.header(runId)).definition);
+    await plane.close();
+  });
+
+  test("is told from a start by the endpoint of its decision, also when only its key is looked up", async () => {
+    const { flow, plane, runId } = await failedRun();
+    const decided = (endpoint: string) =>
+      plane.metrics.observed("admission_wait_seconds", { endpoint }).length;
+    expect([decided("start_run"), decided("rerun_run")]).toEqual([1, 0]);
+    const key = { text: "k", fingerprint: "f" as Fingerprint };
+    for (const fromStep of ["review", "nowhere"]) {
+      await flow.finish(plane.api.rerunRun({ caller: ann, runId, fromStep, key }));
+    }
+    expect([decided("start_run"), decided("rerun_run")]).toEqual([1, 2]);
     await plane.close();
   });
 

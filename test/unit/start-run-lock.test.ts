@@ -1,6 +1,7 @@
 // The lock strategy's own paths: the wait for the lock, the reservation, and giving the key back whatever goes wrong.
 import { describe, expect, test } from "vitest";
 import { digestOf } from "../../src/domain/fingerprint.ts";
+import type { TenantSettings } from "../../src/domain/tenant.ts";
 import {
   acme,
   byLock,
@@ -23,6 +24,21 @@ const overrides = byLock;
 const key = "k";
 
 describe("the way of a start under the lock", () => {
+  test("how long a start waited for the lock is measured by tenant", async () => {
+    const scenario = setUp({ overrides });
+    await scenario.kernel.complete(scenario.start({ key }));
+    const labels = { tenant: acme, outcome: "acquired" };
+    expect(scenario.metrics.observed("admission_lock_wait_seconds", labels)).toHaveLength(1);
+    await occupyAdmission(scenario);
+    await scenario.kernel.complete(scenario.start({ key: "other" }));
+    const waited = scenario.metrics.observed("admission_lock_wait_seconds", {
+      tenant: acme,
+      outcome: "busy",
+    });
+    expect(waited).toHaveLength(1);
+    expect(waited[0]).toBeGreaterThan(1);
+  });
+
   test("seed 002: reserve comes before count, count before create, and the lock goes last", async () => {
     const scenario = setUp({ overrides });
     await setTenant(scenario, { maxConcurrentRuns: 1 });
@@ -122,19 +138,31 @@ describe("the gate", () => {
 });
 
 describe("giving the key back (seed 002)", () => {
-  const paths: ReadonlyArray<{ context: string; failing: Fates; limit?: number; kind: string }> = [
+  const paths: ReadonlyArray<{ context: string; failing: Fates; settings?: TenantSettings; kind: string }> = [
     {
       context: "count_failed",
       failing: { countActive: "unavailable" },
       kind: "concurrency_gate_unavailable",
     },
-    { context: "limit", failing: {}, limit: 0, kind: "max_concurrent_runs_reached" },
+    {
+      context: "limit",
+      failing: {},
+      settings: { maxConcurrentRuns: 0 },
+      kind: "max_concurrent_runs_reached",
+    },
+    { context: "stopped", failing: {}, settings: { stopped: true }, kind: "tenant_stopped" },
+    {
+      context: "refused",
+      failing: {},
+      settings: { quotas: { active_runs: 0 } },
+      kind: "quota_reached",
+    },
     { context: "create_failed", failing: { createRun: "unavailable" }, kind: "concurrency_gate_unavailable" },
   ];
 
-  test.each(paths)("after $context the key is free at once", async ({ failing, limit, kind }) => {
+  test.each(paths)("after $context the key is free at once", async ({ failing, settings, kind }) => {
     const scenario = setUp({ overrides, failing });
-    if (limit !== undefined) await setTenant(scenario, { maxConcurrentRuns: limit });
+    if (settings !== undefined) await setTenant(scenario, settings);
     const answer = await scenario.kernel.complete(scenario.start({ key }));
     expect(answer.kind).toBe(kind);
     expect(scenario.callsOf("cancelReservation").map((call) => call.answer)).toEqual(["cancelled"]);
@@ -147,9 +175,9 @@ describe("giving the key back (seed 002)", () => {
   for (const trouble of ["unavailable", "request_lost"] as const) {
     test.each(paths)(
       `a cleanup after $context that fails (${trouble}) is counted by context and logged`,
-      async ({ context, failing, limit, kind }) => {
+      async ({ context, failing, settings, kind }) => {
         const scenario = setUp({ overrides, failing: { ...failing, cancelReservation: trouble } });
-        if (limit !== undefined) await setTenant(scenario, { maxConcurrentRuns: limit });
+        if (settings !== undefined) await setTenant(scenario, settings);
         const answer = await scenario.kernel.complete(scenario.start({ key }));
         expect(answer.kind).toBe(kind);
         const { metrics, lines } = scenario;
@@ -165,9 +193,9 @@ describe("giving the key back (seed 002)", () => {
 
     test.each(paths)(
       `a key whose cleanup after $context failed (${trouble}) is not poisoned`,
-      async ({ failing, limit }) => {
+      async ({ failing, settings }) => {
         const scenario = setUp({ overrides, failing: { ...failing, cancelReservation: trouble } });
-        if (limit !== undefined) await setTenant(scenario, { maxConcurrentRuns: limit });
+        if (settings !== undefined) await setTenant(scenario, settings);
         await scenario.kernel.complete(scenario.start({ key }));
         expect(pendingReservations(scenario)).toBe(1);
         expect(await keyState(scenario, key)).toBe("idempotency_key_unbound");
@@ -180,7 +208,7 @@ describe("giving the key back (seed 002)", () => {
     );
   }
 
-  test.each(paths)("after $context goes on although the caller has gone", async ({ failing, limit }) => {
+  test.each(paths)("after $context goes on although the caller has gone", async ({ failing, settings }) => {
     const caller = new AbortController();
     const scenario = setUp({
       overrides,
@@ -189,7 +217,7 @@ describe("giving the key back (seed 002)", () => {
         if (call.name === "cancelReservation") caller.abort();
       },
     });
-    if (limit !== undefined) await setTenant(scenario, { maxConcurrentRuns: limit });
+    if (settings !== undefined) await setTenant(scenario, settings);
     await scenario.kernel.complete(scenario.start({ key }, caller.signal));
     expect(caller.signal.aborted).toBe(true);
     expect(await keyState(scenario, key)).toBe("idempotency_key_unbound");

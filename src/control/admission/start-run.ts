@@ -137,7 +137,8 @@ export async function startPinned(
       ...(key === undefined ? {} : { key: reservationOf(key) }),
     };
     const asked = { tenant, run, ...(credential === undefined ? {} : { credential }) };
-    const answer = await admit(engine, { asked, assigned, notes, traceparent }, signal);
+    const endpoint = request.rerun === undefined ? "start_run" : "rerun_run";
+    const answer = await admit(engine, { asked, assigned, notes, traceparent, endpoint }, signal);
     span?.note({ tenant, outcome: admissionOutcomes[answer.kind] });
     if (answer.kind === "max_concurrent_runs_reached") {
       const runs = await engine.slotHolders.of(tenant);
@@ -193,11 +194,15 @@ export type Admission = {
   /** Where a canary's samples go. */
   readonly notes: StartNotes | undefined;
   readonly traceparent: string | undefined;
+  readonly endpoint: Endpoint;
 };
+
+/** What was asked for, as metrics name it. */
+type Endpoint = "start_run" | "rerun_run";
 
 /** Asks for the run by the strategy that its policies name, and measures what was decided. */
 async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Promise<AdmissionAnswer> {
-  const { asked, assigned, notes, traceparent } = admission;
+  const { asked, assigned, notes, traceparent, endpoint } = admission;
   const { tenant, run } = asked;
   const { clock, metrics, tracer } = gate.ports;
   const startedMs = clock.monotonicMs();
@@ -209,7 +214,7 @@ async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Pr
   else answer = answerOf(await ask(gate, "admit", asked, gate.terms.admission), run.runId);
   const outcome = admissionOutcomes[answer.kind];
   const waitMs = clock.monotonicMs() - startedMs;
-  const labels = { tenant, endpoint: "start_run", strategy, outcome };
+  const labels = { tenant, endpoint, strategy, outcome };
   metrics.observe("admission_wait_seconds", labels, waitMs / 1000);
   metrics.count("admission_decisions_total", { strategy, outcome });
   if ("active" in answer) metrics.set("active_runs", { tenant }, answer.active);
@@ -258,6 +263,8 @@ export type StartRequest = Omit<NewRun, "runId" | "key"> & {
   readonly credential?: string;
   /** Of the request that asks: its admission becomes a child of it. */
   readonly traceparent?: string;
+  /** `start_run` when absent. */
+  readonly endpoint?: Endpoint;
 };
 
 /** For runs that are made without the engine: they follow the tenant's policies like any other. */
@@ -266,7 +273,7 @@ export async function startRun(
   request: StartRequest,
   signal?: AbortSignal,
 ): Promise<AdmissionAnswer> {
-  const { tenant, key, credential, traceparent, ...run } = request;
+  const { tenant, key, credential, traceparent, endpoint = "start_run", ...run } = request;
   checkRecords(gate.config, run.change.records);
   // A caller that has already gone is answered without a call.
   const settings = signal?.aborted ? {} : await settingsOf(gate, tenant);
@@ -278,7 +285,7 @@ export async function startRun(
     run: { ...run, runId, ...(key === undefined ? {} : { key: reservationOf(key) }) },
     ...(credential === undefined ? {} : { credential }),
   };
-  return admit(gate, { asked, assigned, notes: undefined, traceparent }, signal);
+  return admit(gate, { asked, assigned, notes: undefined, traceparent, endpoint }, signal);
 }
 
 /** Bounds what one admission writes, so that it never holds the store for long. */
@@ -306,7 +313,7 @@ function checkRecords(config: Config, records: readonly RunRecord[]): void {
  */
 export async function replayOr<Refusal>(
   engine: Engine,
-  { caller, workflow, key, traceparent }: Omit<StartWorkflowRequest, "input">,
+  { caller, workflow, key, traceparent, endpoint }: Replay,
   refusal: Refusal,
   signal: AbortSignal | undefined,
 ): Promise<AdmissionAnswer | Refusal> {
@@ -317,10 +324,13 @@ export async function replayOr<Refusal>(
     ...{ tenant, actor, workflow, revision: 0, definition: "", change, start: "applied", key },
     ...(credential === undefined ? {} : { credential }),
     ...(traceparent === undefined ? {} : { traceparent }),
+    ...(endpoint === undefined ? {} : { endpoint }),
   };
   const answer = await startRun(engine, request, signal);
   return unboundKinds.has(answer.kind) ? refusal : answer;
 }
+
+type Replay = Omit<StartWorkflowRequest, "input"> & Pick<StartRequest, "endpoint">;
 
 /** What the store answers when the key is bound to nothing. */
 const unboundKinds: ReadonlySet<AdmissionAnswer["kind"]> = new Set([

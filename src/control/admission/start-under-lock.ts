@@ -51,7 +51,7 @@ type Pipeline = {
 };
 
 /** Where the pipeline stopped after it had reserved the key: the `context` label of the cleanup failures. */
-type CleanupContext = "count_failed" | "limit" | "create_failed" | "cancelled";
+type CleanupContext = "count_failed" | "limit" | "stopped" | "refused" | "create_failed" | "cancelled";
 
 async function admitHolding(pipeline: Pipeline): Promise<AdmissionAnswer> {
   const { gate, asked } = pipeline;
@@ -63,7 +63,7 @@ async function admitHolding(pipeline: Pipeline): Promise<AdmissionAnswer> {
   const counted = await ask(gate, "countActive", { tenant }, gate.terms.admission);
   if (counted.kind !== "counted") return giveBack(pipeline, "count_failed", unavailable(counted.cause));
   const { active, limit, stopped } = counted;
-  if (stopped) return giveBack(pipeline, "limit", { kind: "tenant_stopped" });
+  if (stopped) return giveBack(pipeline, "stopped", { kind: "tenant_stopped" });
   if (limit !== undefined && active >= limit) {
     return giveBack(pipeline, "limit", { kind: "max_concurrent_runs_reached", limit, active });
   }
@@ -99,8 +99,13 @@ async function createRun(pipeline: Pipeline): Promise<AdmissionAnswer> {
     return giveBack(pipeline, "create_failed", unavailable(answer.kind));
   }
   if (answer.kind === "unavailable") return giveBack(pipeline, "create_failed", unavailable(answer.cause));
-  return giveBack(pipeline, "limit", answer);
+  return giveBack(pipeline, refusedContexts[answer.kind] ?? "refused", answer);
 }
+
+const refusedContexts: { readonly [Kind in AdmissionAnswer["kind"]]?: CleanupContext } = {
+  max_concurrent_runs_reached: "limit",
+  tenant_stopped: "stopped",
+};
 
 /** Returns the decision after giving the key back; goes on although the caller may have gone. */
 async function giveBack(

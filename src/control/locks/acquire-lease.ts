@@ -37,6 +37,10 @@ export async function acquireLease(
   const seconds = (ports.clock.monotonicMs() - startedMs) / 1000;
   const lock = target.lock.namespace;
   ports.metrics.observe("lock_acquire_seconds", { lock, outcome: outcome.kind }, seconds);
+  if (lock === "admission") {
+    const labels = { tenant: target.tenant, outcome: outcome.kind };
+    ports.metrics.observe("admission_lock_wait_seconds", labels, seconds);
+  }
   if (outcome.kind === "busy") {
     ports.log.info(`${lock} lock busy`, { ...logFields(target), holder: outcome.instance });
   }

@@ -64,7 +64,8 @@ export async function rerunRun(
   if (plan.kind === "store_unavailable") return plan;
   if (plan.kind !== "ready") {
     // A key that is bound answers with its run, whatever became of the run that it went on from.
-    const asked = { caller, workflow: "", ...(key === undefined ? {} : { key }) };
+    const replay = { caller, workflow: "", endpoint: "rerun_run" } as const;
+    const asked = { ...replay, ...(key === undefined ? {} : { key }) };
     return replayOr(engine, asked, plan, signal);
   }
   const { header, definition, input } = plan;
