@@ -13,10 +13,22 @@ export const infrastructure: PanelRow = {
       queries: [perMinute("unknown_outcomes_total", { by: ["operation"] })],
     },
     {
+      title: "Connections to store and bus",
+      about:
+        "By process: 1 is connected. At 0 it serves nothing without the store, and a little slower without the bus.",
+      unit: "short",
+      queries: [
+        { expr: `min by (instance) (${series("store_connected")})`, legend: "store {{instance}}" },
+        { expr: `min by (instance) (${series("bus_connected")})`, legend: "bus {{instance}}" },
+      ],
+    },
+    {
       title: "Store's time ahead of the wall clock",
       about: "By process. A jump: somebody set a wall clock, or another Redis server took over.",
       unit: "s",
-      queries: [{ expr: series("store_clock_ahead_seconds"), legend: "{{instance}}" }],
+      queries: [
+        { expr: `min by (instance) (${series("store_clock_ahead_seconds")})`, legend: "{{instance}}" },
+      ],
     },
     {
       title: "Longest block of the event loop",
@@ -31,6 +43,12 @@ export const infrastructure: PanelRow = {
       about: "Of 100 ms and more (gateway.eventLoopBlockMs).",
       unit: "cpm",
       queries: [perMinute("event_loop_blocks_total", { legend: "blocks" })],
+    },
+    {
+      title: "Log lines held back per minute",
+      about: "The same line again, more than three times a minute: the log tells the number once a minute.",
+      unit: "cpm",
+      queries: [perMinute("log_repeats_total", { by: ["level"] })],
     },
     {
       title: "HTTP answers",

@@ -6,11 +6,12 @@ import { createInProcessBus } from "./adapters/in-process-bus.ts";
 import { MemoryMetrics } from "./adapters/memory-metrics.ts";
 import { createMemoryStore } from "./adapters/memory-store.ts";
 import type { PrometheusMetrics } from "./adapters/prometheus-metrics.ts";
+import type { ServersState } from "./adapters/redis/watch-servers.ts";
 import type { Copy, Restored, RestoreOptions } from "./adapters/sqlite/backup.ts";
 import type { FoundData } from "./adapters/sqlite/sqlite-store.ts";
 import { openAnchorsFile } from "./adapters/system/anchors-file.ts";
 import { systemClock, systemInstance, systemRandom } from "./adapters/system/system.ts";
-import { createSystemLog } from "./adapters/system/system-log.ts";
+import { createSystemLog, limitRepeats, repeatsClock } from "./adapters/system/system-log.ts";
 import type { Config } from "./config.ts";
 import { type AdmissionAnswer, type StartRequest, startRun } from "./control/admission/start-run.ts";
 import type { Computing } from "./control/computing.ts";
@@ -70,7 +71,16 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
       // Not an orderly exit: closing the file would write into it once more, after the disk has failed.
       process.kill(process.pid, "SIGKILL");
     });
-  const opened = options.ports?.store ?? (await openStore(config, { log, onFatal }));
+  own.metrics.set("store_connected", {}, 0);
+  own.metrics.set("bus_connected", {}, 0);
+  let storeTrouble: string | undefined;
+  const watch = ({ isConnected, trouble }: ServersState) => {
+    own.metrics.set("store_connected", {}, isConnected ? 1 : 0);
+    storeTrouble = trouble;
+  };
+  const opened = options.ports?.store ?? (await openStore(config, { log, onFatal, watch }));
+  if (opened === options.ports?.store || config["store.kind"] !== "redis")
+    watch({ isConnected: true, trouble: undefined });
   const store = options.around?.store?.(opened) ?? opened;
   const openedBus = options.bus ?? (await openBus(config, { ...own, store }));
   const bus = options.around?.bus?.(openedBus) ?? openedBus;
@@ -82,6 +92,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     ...options.ports,
     ...own,
     store,
+    storeTrouble: () => storeTrouble,
   };
   const check = options.dispatchCheck ?? checkBehindUrl(config);
   const roles = options.engine === "stopped" ? new Set<Role>() : rolesOf(config);
@@ -114,11 +125,12 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
 export type ProcessPorts = Pick<Ports, "clock" | "random" | "log" | "metrics" | "tracer" | "instance">;
 
 export async function createProcessPorts(config: Config, given: Partial<Ports> = {}): Promise<ProcessPorts> {
+  const metrics = given.metrics ?? new MemoryMetrics(config["metrics.tenantLabelsMax"]);
   return {
     clock: given.clock ?? systemClock,
     random: given.random ?? systemRandom,
-    log: given.log ?? createSystemLog("warn"),
-    metrics: given.metrics ?? new MemoryMetrics(config["metrics.tenantLabelsMax"]),
+    log: given.log ?? limitRepeats(createSystemLog("warn"), { clock: repeatsClock, metrics }),
+    metrics,
     tracer: given.tracer ?? (await openTracer()),
     instance: given.instance ?? systemInstance(),
   };
@@ -163,10 +175,14 @@ function checkBehindUrl(config: Config): DispatchCheck | undefined {
   return url === "" ? undefined : createHttpDispatchCheck({ url, token: config["dispatch.token"] });
 }
 
-type StoreDependencies = { readonly log: Ports["log"]; readonly onFatal: (error: InterlockError) => void };
+type StoreDependencies = {
+  readonly log: Ports["log"];
+  readonly onFatal: (error: InterlockError) => void;
+  readonly watch: (state: ServersState) => void;
+};
 
 /** Adapters are loaded when they are needed, so that the embedded start does not pay for the Redis client. */
-async function openStore(config: Config, { log, onFatal }: StoreDependencies): Promise<Store> {
+async function openStore(config: Config, { log, onFatal, watch }: StoreDependencies): Promise<Store> {
   const settings = storeSettings(config);
   const clock = systemClock;
   switch (config["store.kind"]) {
@@ -178,7 +194,7 @@ async function openStore(config: Config, { log, onFatal }: StoreDependencies): P
     }
     case "redis": {
       const { openRedisStore } = await import("./adapters/redis/redis-store.ts");
-      return openRedisStore({ ...redisOptions(config), settings, clock, log });
+      return openRedisStore({ ...redisOptions(config), settings, clock, log, watch });
     }
   }
 }
@@ -206,7 +222,10 @@ async function openTracer(): Promise<Tracer> {
 
 /** When there is no bus the store is given back: a process that cannot start holds nothing. */
 async function openBus(config: Config, ports: ProcessPorts & Pick<Ports, "store">): Promise<Bus> {
-  if (config["bus.kind"] === "in-process") return createInProcessBus(ports);
+  if (config["bus.kind"] === "in-process") {
+    ports.metrics.set("bus_connected", {}, 1);
+    return createInProcessBus(ports);
+  }
   try {
     const { openNatsBus } = await import("./adapters/nats/nats-bus.ts");
     return await openNatsBus({ ...natsOptions(config), ...ports });

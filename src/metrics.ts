@@ -273,6 +273,12 @@ export const metrics = {
     help: "Slots and keys that the sweep had to repair; more than none is a bug or damaged data.",
     values: { kind: ["slot_freed", "reservation_restored"] },
   },
+  log_repeats_total: {
+    kind: "counter",
+    labels: ["level"],
+    help: "Log lines that were not written because the same line had been written three times within a minute; one line a minute tells how many.",
+    values: { level: ["info", "warn", "error"] },
+  },
   connections: { kind: "gauge", labels: [], help: "Connections open in this process." },
   connections_ended_total: {
     kind: "counter",
@@ -323,6 +329,16 @@ export const metrics = {
     labels: ["status"],
     help: "Verifications of an audit trail by what they found: intact, incomplete, broken.",
     values: { status: ["intact", "incomplete", "broken"] },
+  },
+  store_connected: {
+    kind: "gauge",
+    labels: [],
+    help: "Whether this process is connected to every master of its store: 1 or 0. The embedded store is always connected.",
+  },
+  bus_connected: {
+    kind: "gauge",
+    labels: [],
+    help: "Whether this process is connected to NATS: 1 or 0. The bus of one process is always connected.",
   },
   bus_publish_total: {
     kind: "counter",

@@ -14,7 +14,10 @@ export type Readiness = { check(): Promise<Ready> };
 /** However many requests ask, the store is asked once in this time. */
 const shareMs = 1_000;
 
-type Probing = Pick<Ports<StoreOf<"locks" | "tenants">>, "clock" | "random" | "store" | "instance">;
+type Probing = Pick<
+  Ports<StoreOf<"locks" | "tenants">>,
+  "clock" | "random" | "store" | "storeTrouble" | "instance"
+>;
 
 export function createReadiness({ ports, config }: { ports: Probing; config: Config }): Readiness {
   let latest: { readonly atMs: number; readonly answer: Promise<Ready> } | undefined;
@@ -29,7 +32,12 @@ export function createReadiness({ ports, config }: { ports: Probing; config: Con
 }
 
 /** Takes a lock and gives it back, also when nobody knows whether it was taken: a lock that is left ends with its ttl. */
-async function probe({ random, store, instance }: Probing, deadlineMs: number): Promise<Ready> {
+async function probe({ random, store, storeTrouble, instance }: Probing, deadlineMs: number): Promise<Ready> {
+  const unsuitable = storeTrouble?.();
+  if (unsuitable !== undefined) {
+    const detail = `the store's server is not set up as it must be: ${unsuitable}`;
+    return { kind: "store_unavailable", cause: unsuitable, detail };
+  }
   const lock = { namespace: "public", name: `readiness/${instance}` } as const;
   const own = { tenant: platformTenant, lock, token: random.token() as LockToken };
   const taken = await store.acquireLock({ ...own, instance, ttlMs: deadlineMs }, { deadlineMs });

@@ -18,6 +18,8 @@ export type Ports<Uses = Store> = {
   readonly judge?: DefinitionJudge;
   /** Names this process to operators: it stands in every lock it holds. */
   readonly instance: string;
+  /** What is wrong with the settings of the store's server although it answers, in words for everybody. */
+  readonly storeTrouble?: () => string | undefined;
   /** Absent where nothing outlives the process: what it has sealed itself is remembered all the same. */
   readonly anchors?: AuditAnchors;
 };

@@ -220,9 +220,12 @@ function watchLink(connection: NatsConnection, manager: JetStreamManager, ports:
   let lastError = "";
   let downSinceMs = 0;
 
+  const show = () => ports.metrics?.set("bus_connected", {}, state === "up" ? 1 : 0);
+  show();
   const become = (next: LinkState) => {
     if (next === state) return;
     state = next;
+    show();
     if (!closing) tell();
     for (const changed of watchers) changed(next);
   };

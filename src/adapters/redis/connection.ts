@@ -44,7 +44,7 @@ export class Connection {
   #client: Client | undefined;
   #waits: ReplicaWaits;
   #closed = false;
-  #wasReady = false;
+  #timesReady = 0;
   #underWay = 0;
   #lastAnswerMs = 0;
   #notReadySinceMs: number;
@@ -60,6 +60,11 @@ export class Connection {
 
   get isReady(): boolean {
     return this.#client?.isReady === true;
+  }
+
+  /** How often it was made: a server that was lost and found again may be another one. */
+  get timesReady(): number {
+    return this.#timesReady;
   }
 
   /** Why the connection is not ready, as far as is known. */
@@ -111,7 +116,7 @@ export class Connection {
     if (client !== this.#client) return;
     if (this.#trouble !== undefined) this.#ports.log.info("store connection ready", this.#fields());
     this.#trouble = undefined;
-    this.#wasReady = true;
+    this.#timesReady += 1;
     this.#wake();
   }
 
@@ -124,7 +129,7 @@ export class Connection {
 
   #describe(error: Error): string {
     const isEncrypted = this.address.access.tls !== undefined;
-    return this.#wasReady ? describeTrouble(error) : describeFirstTrouble(error, { isEncrypted });
+    return this.#timesReady > 0 ? describeTrouble(error) : describeFirstTrouble(error, { isEncrypted });
   }
 
   #onLost(trouble: string): void {

@@ -13,6 +13,7 @@ import {
   describeDelivery,
   isTooOld,
   readInfo,
+  type ServerInfo,
   type Topology,
   versionMin,
   wantReplicasCommand,
@@ -30,33 +31,49 @@ const schemaVersion = 2;
 /** The script that brings a partition from the version at its index to the next one. */
 const migrations: readonly string[] = ["migrate-from-0", "migrate-from-1"];
 
-type ServerNeeds = { readonly mode: RedisMode; readonly durability: Durability };
+export type ServerNeeds = { readonly mode: RedisMode; readonly durability: Durability };
 
 export async function checkServers(masters: readonly Connection[], needs: ServerNeeds): Promise<void> {
   await Promise.all(masters.map((master) => checkServer(master, needs)));
 }
 
-async function checkServer(server: Connection, { mode, durability }: ServerNeeds): Promise<void> {
+async function checkServer(server: Connection, needs: ServerNeeds): Promise<void> {
   // A node of a Cluster that was only just heard of may still be connecting: a start waits longer for it than a call would.
   await server.untilTried(openWithinMs);
   const info = await readInfo(server, ["server", "memory", "replication"], openWithinMs);
+  const problems = problemsOf(server, info, needs);
+  if (problems.length === 0) return;
+  const told = problems.map(({ what, remedy }) => (remedy === undefined ? what : `${what}: ${remedy}`));
+  throw new InterlockError("store_unsuitable", `${server.address.name}: ${told.join("; ")}`);
+}
+
+export type ServerProblem = { readonly what: string; readonly remedy?: string };
+
+export function problemsOf(
+  server: Connection,
+  info: ServerInfo,
+  { mode, durability }: ServerNeeds,
+): readonly ServerProblem[] {
   const reported = (field: string) => info(field) ?? "unknown";
   const modeWanted = mode === "cluster" ? "cluster" : "standalone";
-  const problems = [
-    isTooOld(info) && `redis_version is ${reported("redis_version")}, and must be at least ${versionMin}`,
+  return [
+    isTooOld(info) && {
+      what: `redis_version is ${reported("redis_version")}, and must be at least ${versionMin}`,
+    },
     // Any other policy evicts locks and runs when memory is short.
-    reported("maxmemory_policy") !== "noeviction" &&
-      `maxmemory_policy is ${reported("maxmemory_policy")}, and must be noeviction`,
-    reported("redis_mode") !== modeWanted &&
-      `redis_mode is ${reported("redis_mode")}, but store.redisMode is ${mode}`,
+    reported("maxmemory_policy") !== "noeviction" && {
+      what: `maxmemory_policy is ${reported("maxmemory_policy")}, and must be noeviction`,
+    },
+    reported("redis_mode") !== modeWanted && {
+      what: `redis_mode is ${reported("redis_mode")}, but store.redisMode is ${mode}`,
+    },
     // A master that nobody copies any more would go on answering, each time after a WAIT in vain.
     durability === "replicated" &&
-      !wantsReplicas(info) &&
-      `min-replicas-to-write is 0, and store.durability replicated needs 1: ${wantReplicasCommand(server)}`,
+      !wantsReplicas(info) && {
+        what: "min-replicas-to-write is 0, and store.durability replicated needs 1",
+        remedy: wantReplicasCommand(server),
+      },
   ].filter((problem) => problem !== false);
-  if (problems.length > 0) {
-    throw new InterlockError("store_unsuitable", `${server.address.name}: ${problems.join("; ")}`);
-  }
 }
 
 type Opening = {

@@ -31,6 +31,7 @@ import {
   type Scripts,
 } from "./scripts.ts";
 import type { Topology } from "./topology.ts";
+import { type ServersState, watchServers } from "./watch-servers.ts";
 
 export type RedisStoreOptions = RedisPlace & {
   readonly prefix: string;
@@ -40,6 +41,8 @@ export type RedisStoreOptions = RedisPlace & {
   readonly settings: StoreSettings;
   readonly clock: Clock;
   readonly log: Log;
+  /** Told at the opening and about once a second what is known of the servers. */
+  readonly watch?: (state: ServersState) => void;
   /** Lua sources in place of an operation's own: tests plant bugs with them. */
   readonly scripts?: ScriptOverrides;
 };
@@ -59,7 +62,12 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<Store>
   }
   const replicas = durability === "replicated" ? { replicaWaitMs } : {};
   const parts = { topology, clock, keys, times, scripts, settings, replicas };
-  return storeFrom(executeWith(parts), () => topology.close());
+  const tell = options.watch ?? (() => {});
+  const stopWatching = watchServers({ topology, needs: { mode, durability }, clock, log, tell });
+  return storeFrom(executeWith(parts), () => {
+    stopWatching();
+    return topology.close();
+  });
 }
 
 type Parts = {

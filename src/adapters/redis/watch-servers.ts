@@ -1,0 +1,81 @@
+// Looks at the masters once a second: whether they are connected, and whether one that is new suits us, since a failover may bring any.
+import { InterlockError } from "../../errors.ts";
+import type { Clock, Log } from "../../ports/ports.ts";
+import type { Connection } from "./connection.ts";
+import { problemsOf, type ServerNeeds, type ServerProblem } from "./opening.ts";
+import { readInfo, type Topology } from "./topology.ts";
+
+export type ServersState = {
+  /** To every master. */
+  readonly isConnected: boolean;
+  /** What is wrong with the settings of a server that answers, without its name. */
+  readonly trouble: string | undefined;
+};
+
+const lookEveryMs = 1_000;
+
+type Looking = {
+  readonly topology: Topology;
+  readonly needs: ServerNeeds;
+  readonly clock: Clock;
+  readonly log: Log;
+  tell(state: ServersState): void;
+};
+
+/** Gives what ends it. Costs nothing while the connections stay the same: only a new one is asked. */
+export function watchServers({ topology, needs, clock, log, tell }: Looking): () => void {
+  /** By connection, how often it had been made when its server was found to suit. */
+  const suits = new WeakMap<Connection, number>(
+    topology.masters().map((master) => [master, master.timesReady]),
+  );
+  let known: string | undefined;
+  let cancel = () => {};
+  let stopped = false;
+
+  async function look(): Promise<void> {
+    const masters = topology.masters();
+    const troubles: ServerProblem[] = [];
+    for (const master of masters) {
+      const { timesReady } = master;
+      if (!master.isReady || suits.get(master) === timesReady) continue;
+      const problems = await problemsNow(master, needs);
+      // Without an answer the next look asks again.
+      if (problems?.length === 0) suits.set(master, timesReady);
+      else troubles.push(...(problems ?? []));
+    }
+    if (stopped) return;
+    const trouble = troubles.length === 0 ? undefined : troubles.map(({ what }) => what).join("; ");
+    if (trouble !== known && trouble !== undefined) {
+      const remedy = troubles.flatMap((problem) => problem.remedy ?? []).join("; ");
+      log.error("the store's server is not set up as it must be", { trouble, remedy });
+    } else if (trouble !== known) log.warn("the store's server is set up as it must be again", {});
+    known = trouble;
+    tell({ isConnected: masters.every((master) => master.isReady), trouble });
+  }
+  const again = () => {
+    cancel = clock.timer(lookEveryMs, () => {
+      void look().then(() => {
+        if (!stopped) again();
+      });
+    });
+  };
+  tell({ isConnected: true, trouble: undefined });
+  again();
+  return () => {
+    stopped = true;
+    cancel();
+  };
+}
+
+async function problemsNow(
+  server: Connection,
+  needs: ServerNeeds,
+): Promise<readonly ServerProblem[] | undefined> {
+  try {
+    const info = await readInfo(server, ["server", "memory", "replication"], lookEveryMs);
+    return problemsOf(server, info, needs);
+  } catch (error) {
+    if (error instanceof InterlockError) return undefined;
+    throw error;
+  }
+}
