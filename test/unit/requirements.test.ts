@@ -281,11 +281,12 @@ describe("docs/guide/operating.md", () => {
   });
 });
 
-/** Where the title of a test stands: its file, or the cases that all files of conformance share. */
+/** Where the title of a test stands: its file, the list beside it, or the cases that all files of conformance share. */
 function sourceOf(file: string): string {
   const cases = "src/testing/conformance";
   const shared = file.startsWith("test/conformance/") ? readdirSync(join(root, cases)) : [];
-  return [file, ...shared.map((name) => `${cases}/${name}`)].map(textOf).join("\n");
+  const beside = [file.replace(".test.ts", ".json")].filter((path) => existsSync(join(root, path)));
+  return [file, ...beside, ...shared.map((name) => `${cases}/${name}`)].map(textOf).join("\n");
 }
 
 /** `setting=choice`. */
