@@ -201,6 +201,20 @@ const idempotency: PanelRow = {
       queries: [perSecond("idempotency_reservations_total", { by: ["outcome"] })],
     },
     {
+      title: "Idempotency keys used",
+      about:
+        "Of admission.keysPerTenantMax, by tenant. At 100 % keys give way before their time; evicted counts those.",
+      unit: "percentunit",
+      limit: 0.8,
+      queries: [
+        {
+          expr: `topk(10, max by (tenant) (${series("idempotency_keys_used_ratio")}))`,
+          legend: "{{tenant}}",
+        },
+        perMinute("idempotency_keys_evicted_total", { legend: "evicted per minute" }),
+      ],
+    },
+    {
       title: "Cleanup failures per 1,000 starts",
       about:
         "Keys that could not be given back under the lock strategy, over an hour. They come free with the admission lock.",

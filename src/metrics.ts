@@ -70,6 +70,16 @@ export const metrics = {
     help: "What a request with an idempotency key found: new, replayed, key_reused, in_flight.",
     values: { outcome: ["new", "replayed", "key_reused", "in_flight"] },
   },
+  idempotency_keys_used_ratio: {
+    kind: "gauge",
+    labels: ["tenant"],
+    help: "Idempotency keys that the tenant had at its last start with one, of admission.keysPerTenantMax. At 1 the oldest keys of ended runs give way.",
+  },
+  idempotency_keys_evicted_total: {
+    kind: "counter",
+    labels: [],
+    help: "Idempotency keys that gave way to new ones before their retention was over: a repeat of such a start makes a second run.",
+  },
   idempotency_cleanup_failures_total: {
     kind: "counter",
     labels: ["context"],

@@ -54,7 +54,17 @@ export const quotas = z
 export const tenantReference = z.object({ id: z.string() }).meta({ id: "TenantReference" });
 
 export const tenant = z
-  .object({ id: z.string(), version: z.number(), active_runs: z.number(), quotas, ...optionalSettings })
+  .object({
+    id: z.string(),
+    version: z.number(),
+    active_runs: z.number(),
+    idempotency_keys: z.object({ limit: z.number(), used: z.number() }).meta({
+      description:
+        "At the limit the oldest key of an ended run gives way to a new one, also before its time.",
+    }),
+    quotas,
+    ...optionalSettings,
+  })
   .meta({ id: "Tenant", description: "A setting that is absent is the process's own." });
 
 export const newTenantBody = z

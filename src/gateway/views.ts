@@ -148,7 +148,7 @@ export function approvalView(approval: Approval): View<typeof schemas.approval> 
 export function tenantView(
   id: TenantId,
   { record: { settings, version }, used }: TenantFacts,
-  defaults: Quotas,
+  defaults: Quotas & { readonly idempotency_keys: number },
 ): View<typeof tenantSchemas.tenant> {
   const quotas = quotaNames.map((name) => {
     const limit = quotaOf(settings, defaults, name);
@@ -156,6 +156,7 @@ export function tenantView(
   });
   return {
     ...{ id, version, active_runs: used?.active_runs ?? 0, ...settingsView(settings) },
+    idempotency_keys: { limit: defaults.idempotency_keys, used: used?.idempotency_keys ?? 0 },
     quotas: Object.fromEntries(quotas) as View<typeof tenantSchemas.quotas>,
   };
 }

@@ -84,7 +84,12 @@ type Admitted = {
   readonly limit?: number;
   /** Jobs of its first steps that were born claimed. */
   readonly claims: readonly ClaimGrant[];
-};
+  /** Idempotency keys that the tenant has now; only with a key. */
+  readonly keysKept?: number;
+} & KeyEvicted;
+
+/** A key of an ended run gave way to this one before its retention was over. */
+type KeyEvicted = { readonly evictedEarly?: true };
 
 /** Refused without effect. Here and in every other operation a failure is named by its error code. */
 export type StartRefusal =
@@ -123,7 +128,7 @@ export type AdmissionOperations = {
       readonly runId: RunId;
       readonly key: KeyRequest;
     };
-    outcome: { readonly kind: "reserved" } | Replayed | KeyTaken | StaleFence;
+    outcome: ({ readonly kind: "reserved" } & KeyEvicted) | Replayed | KeyTaken | StaleFence;
   };
   /** Gives a pending reservation back; never touches a bound one or another owner's. */
   cancelReservation: {

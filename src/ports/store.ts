@@ -140,7 +140,7 @@ export type StoreSettings = {
 export const defaultStoreSettings: StoreSettings = {
   eventsPerTenantMax: 10_000,
   timelineRowsMax: 1_000,
-  keysPerTenantMax: 100_000,
+  keysPerTenantMax: 500_000,
   keyRetentionMs: 604_800_000,
   runRetentionMs: 604_800_000,
   deadLetterRetentionMs: 2_592_000_000,

@@ -5,6 +5,24 @@ const conformance = "test/conformance/store.test.ts";
 
 export const plantedQuotaBugs: readonly TextPatch[] = [
   {
+    name: "keys-forgotten-before-their-time",
+    what: "the default quota of idempotency keys is less than the documented load needs: from day 3 on a repeat makes a second run",
+    edits: [{ file: "src/settings/admission.ts", find: "500_000", replace: "100_000" }],
+    tests: ["test/unit/key-retention.test.ts"],
+  },
+  {
+    name: "early-eviction-untold",
+    what: "a key that gives way before its time is counted nowhere",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/parts/insert-run.lua",
+        find: 'if tonumber(first[2]) >= nowMs then early = "1" end',
+        replace: "",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
     name: "quota-counts-replaced-documents",
     what: "at the quota a document that exists cannot be replaced",
     edits: [

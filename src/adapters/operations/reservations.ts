@@ -39,7 +39,7 @@ export function reserve(context: Context, request: RequestOf<"reserve">): Outcom
   if (verdict.kind === "ours") return { kind: "reserved" };
   if (verdict.kind !== "unbound") return verdict;
   if (guardVerdict === "retake") retakeLock(context, tenant, guard);
-  makeRoomForKey(context, tenant, key.digest);
+  const evicted = makeRoomForKey(context, tenant, key.digest);
   putReservation(context, tenant, key.digest, {
     state: "pending",
     runId,
@@ -48,7 +48,7 @@ export function reserve(context: Context, request: RequestOf<"reserve">): Outcom
     // Dead as soon as the lock is: twice its ttl only bounds how long the dead record stays.
     expiresAtMs: nowMs(context) + 2 * guard.ttlMs,
   });
-  return { kind: "reserved" };
+  return { kind: "reserved", ...evicted };
 }
 
 export function cancelReservation(
@@ -118,12 +118,18 @@ export function hasRoomForKey(context: Context, tenant: TenantId): "room" | "evi
   return oldest !== undefined && expiryOf(oldest.member) < neverMs ? "evict" : "full";
 }
 
-/** Before a key is put: forgets the one that would end first if there is no room. Without one to forget, nothing happens. */
-export function makeRoomForKey(context: Context, tenant: TenantId, digest: ReservationDigest): void {
+/** Before a key is put: forgets the one that would end first if there is no room, and says if that was before its time. */
+export function makeRoomForKey(
+  context: Context,
+  tenant: TenantId,
+  digest: ReservationDigest,
+): { readonly evictedEarly?: true } {
   const known = context.records.get("reservation", tenant, digest) !== undefined;
-  if (known || hasRoomForKey(context, tenant) !== "evict") return;
+  if (known || hasRoomForKey(context, tenant) !== "evict") return {};
   const [oldest] = context.records.scan("keyed", tenant, "", 1);
-  if (oldest !== undefined) eraseReservation(context, tenant, digestOfMember(oldest.member));
+  if (oldest === undefined) return {};
+  eraseReservation(context, tenant, digestOfMember(oldest.member));
+  return expiryOf(oldest.member) >= nowMs(context) ? { evictedEarly: true } : {};
 }
 
 /** Forgets keys that have expired, at most `limit`; gives when the next one does. */

@@ -35,7 +35,7 @@ export function admit(context: Context, request: RequestOf<"admit">): OutcomeOf<
   }
   const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
-  return admitted(context, insertRun(context, tenant, run), run);
+  return admittedNow(context, tenant, run);
 }
 
 export function createRun(context: Context, request: RequestOf<"createRun">): OutcomeOf<"createRun"> {
@@ -57,7 +57,7 @@ export function createRun(context: Context, request: RequestOf<"createRun">): Ou
   const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
   if (guardVerdict === "retake") retakeLock(context, tenant, guard);
-  return admitted(context, insertRun(context, tenant, run), run);
+  return admittedNow(context, tenant, run);
 }
 
 export function countActive(context: Context, request: RequestOf<"countActive">): OutcomeOf<"countActive"> {
@@ -152,6 +152,11 @@ function judgeStart(context: Context, tenant: TenantId, run: NewRun): StartRefus
     : undefined;
 }
 
+function admittedNow(context: Context, tenant: TenantId, run: NewRun) {
+  const evicted = run.key === undefined ? {} : makeRoomForKey(context, tenant, run.key.digest);
+  return { ...admitted(context, insertRun(context, tenant, run), run), ...evicted };
+}
+
 function insertRun(context: Context, tenant: TenantId, run: NewRun): StoredRun {
   const { runId, workflow, definition, actor, key } = run;
   const admittedAtMs = nowMs(context);
@@ -171,7 +176,10 @@ function insertRun(context: Context, tenant: TenantId, run: NewRun): StoredRun {
     ...(key === undefined ? {} : { reservation: key.digest, fingerprint: key.fingerprint }),
   };
   context.records.put("active", tenant, activeMember(empty), {});
-  if (key !== undefined) bindKey(context, tenant, { runId, ...key });
+  if (key !== undefined) {
+    const { digest, fingerprint } = key;
+    putReservation(context, tenant, digest, { state: "bound", runId, fingerprint });
+  }
   scheduleProof(context, tenant);
   const applied = applyChange(context, empty, { commitId: runId, change: run.change });
   const state =
@@ -181,19 +189,11 @@ function insertRun(context: Context, tenant: TenantId, run: NewRun): StoredRun {
   return changeTree(context, state, run.change);
 }
 
-function bindKey(
-  context: Context,
-  tenant: TenantId,
-  { runId, digest, fingerprint }: { readonly runId: RunId } & NonNullable<NewRun["key"]>,
-): void {
-  makeRoomForKey(context, tenant, digest);
-  putReservation(context, tenant, digest, { state: "bound", runId, fingerprint });
-}
-
 function admitted(context: Context, state: StoredRun, run: NewRun) {
   const { runId, status, tenant } = state;
   const claims = claimsGranted(context, tenant, run.change.jobs);
-  return { kind: "admitted", runId, status, ...slots(context, tenant), claims } as const;
+  const kept = run.key === undefined ? {} : { keysKept: context.records.size("keyed", tenant) };
+  return { kind: "admitted", runId, status, ...slots(context, tenant), claims, ...kept } as const;
 }
 
 export function deleteRun(context: Context, request: RequestOf<"deleteRun">): OutcomeOf<"deleteRun"> {

@@ -178,6 +178,7 @@ export const admissionCalls: ScriptCalls<keyof StoreOf<"admission">> = {
       key.digest,
       String(settings.keysPerTenantMax),
     ],
+    read: { reserved: ([, early]) => (early === undefined ? {} : { evictedEarly: true }) },
   },
   cancelReservation: {
     keys: (keys, { digest }) => [keys.reservation(digest), keys.keyed],
@@ -223,12 +224,14 @@ function runArgs(
 }
 
 function parseAdmitted(fields: Fields, { run }: { readonly run: NewRun }) {
-  const [status, active, limit, claims] = fields;
+  const [status, active, limit, claims, keysKept, early] = fields;
   return {
     runId: run.runId,
     status: status as RunStatus,
     ...slots(active, limit),
     claims: parseClaims(claims as readonly string[]),
+    ...(keysKept === "" ? {} : { keysKept: Number(keysKept) }),
+    ...(early === "" ? {} : { evictedEarly: true as const }),
   };
 }
 

@@ -235,7 +235,8 @@ async function quotaFindings(context: Context): Promise<readonly Finding[]> {
   try {
     const { items } = await client.call("listTenants", { query: { limit: tenantsAsked } });
     for (const { id } of items) {
-      const { quotas } = await client.call("getTenant", { params: { id } });
+      const { quotas, idempotency_keys } = await client.call("getTenant", { params: { id } });
+      if (isNearlySpent(idempotency_keys)) findings.push(keysFinding(id, idempotency_keys));
       findings.push(
         ...Object.entries(quotas ?? {}).flatMap(([name, quota]) => quotaFinding(id, name, quota)),
       );
@@ -246,6 +247,19 @@ async function quotaFindings(context: Context): Promise<readonly Finding[]> {
     if (error instanceof InterlockApiError || error instanceof InterlockConnectionError) return findings;
     throw error;
   }
+}
+
+function keysFinding(
+  tenant: string,
+  { limit, used }: { readonly limit: number; readonly used: number },
+): Finding {
+  return {
+    subject: `idempotency keys of ${tenant}`,
+    level: "warn",
+    message: `${used} of ${limit}: at the limit keys are forgotten before admission.keyRetentionDays is over`,
+    remedy:
+      "Raise admission.keysPerTenantMax, or shorten the retention; docs/guide/limits-and-idempotency.md.",
+  };
 }
 
 function quotaFinding(

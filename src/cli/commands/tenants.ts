@@ -160,10 +160,11 @@ async function showTenant(context: Context, id: string): Promise<void> {
 }
 
 function tenantLines({ output }: Context, tenant: Tenant): string[] {
-  const { id, version, active_runs, stopped, quotas, ...more } = tenant;
+  const { id, version, active_runs, idempotency_keys, stopped, quotas, ...more } = tenant;
   return output.facts([
     ["tenant", id],
     ["active runs", active_runs],
+    ["idempotency keys", quotaCell(idempotency_keys)],
     ["stopped", stopped === true ? { text: "yes: no run starts, no job is claimed", tone: "bad" } : "no"],
     ...Object.entries(more).map(([name, value]) => [name.replaceAll("_", " "), String(value)] as const),
     ...Object.entries(quotas ?? {}).map(

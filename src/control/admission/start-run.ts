@@ -218,7 +218,7 @@ async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Pr
   metrics.observe("admission_wait_seconds", labels, waitMs / 1000);
   metrics.count("admission_decisions_total", { strategy, outcome });
   if ("active" in answer) metrics.set("active_runs", { tenant }, answer.active);
-  if (answer.kind === "admitted") metrics.count("run_starts_total", {});
+  if (answer.kind === "admitted") noteAdmitted(gate, tenant, answer);
   const found = answer.kind === "admitted" ? "new" : outcome;
   if (run.key !== undefined && keyOutcomes.has(found)) {
     metrics.count("idempotency_reservations_total", { outcome: found });
@@ -228,6 +228,17 @@ async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Pr
   if (answer.kind !== "request_cancelled") notes?.decided({ waitMs, isUnavailable });
   span?.end(isUnavailable ? "failed" : undefined);
   return answer;
+}
+
+function noteAdmitted({ config, ports: { metrics } }: Gate, tenant: TenantId, answer: Admitted): void {
+  metrics.count("run_starts_total", {});
+  if (answer.evictedEarly) metrics.count("idempotency_keys_evicted_total", {});
+  if (answer.keysKept === undefined) return;
+  metrics.set(
+    "idempotency_keys_used_ratio",
+    { tenant },
+    answer.keysKept / config["admission.keysPerTenantMax"],
+  );
 }
 
 const keyOutcomes: ReadonlySet<string> = new Set(metricRows.idempotency_reservations_total.values.outcome);

@@ -80,7 +80,10 @@ async function reserveKey(
   const answer = await askUntilKnown(gate.ports, "reserve", gate.terms.admission, (deadlineMs) =>
     lease.write("reserve", request, deadlineMs),
   );
-  if (answer.kind === "reserved") return undefined;
+  if (answer.kind === "reserved") {
+    if (answer.evictedEarly) gate.ports.metrics.count("idempotency_keys_evicted_total", {});
+    return undefined;
+  }
   if (answer.kind === "stale_fence") return unavailable(answer.kind);
   // No run was asked for yet, so this is definite; a reservation that did arrive dies with the lock.
   if (answer.kind === "unavailable" || answer.kind === "unknown") return unavailable(answer.cause);

@@ -1,6 +1,7 @@
 // Tenants and API keys over HTTP. Platform keys see to all of them, an admin to the keys of its own tenant.
 import type { z } from "zod";
 import type { tenantChangesBody } from "../../api/tenant-schemas.ts";
+import type { Config } from "../../config.ts";
 import { processQuotas } from "../../control/tenants/tenants.ts";
 import { type ApiKeyRecord, isPlatformKey, isPlatformRole, tenantOfKey } from "../../domain/api-key.ts";
 import { parseTime } from "../../domain/engine/rfc3339.ts";
@@ -49,7 +50,7 @@ export const tenantHandlers: TenantHandlers = {
     if (answer.kind !== "created") return answer;
     const found = await api.getTenant({ tenant });
     if (found.kind === "tenant") {
-      return { status: 201, body: tenantView(tenant, found, processQuotas(config)) };
+      return { status: 201, body: tenantView(tenant, found, limitsOf(config)) };
     }
     return found.kind === "tenant_not_found" ? { kind: "effect_unknown" } : found;
   },
@@ -59,7 +60,7 @@ export const tenantHandlers: TenantHandlers = {
     if (tenant === undefined) return unknownTenant;
     const answer = await api.getTenant({ tenant });
     if (answer.kind !== "tenant") return answer;
-    return { status: 200, body: tenantView(tenant, answer, processQuotas(config)) };
+    return { status: 200, body: tenantView(tenant, answer, limitsOf(config)) };
   },
 
   async changeTenant({ api, config }, { params, body, key }) {
@@ -76,7 +77,7 @@ export const tenantHandlers: TenantHandlers = {
     const found = await api.getTenant({ tenant });
     const used = found.kind === "tenant" ? found.used : undefined;
     const { record } = answer;
-    return { status: 200, body: tenantView(tenant, { record, used }, processQuotas(config)) };
+    return { status: 200, body: tenantView(tenant, { record, used }, limitsOf(config)) };
   },
 
   async removeTenant({ api }, { params, key }) {
@@ -86,6 +87,10 @@ export const tenantHandlers: TenantHandlers = {
     return answer.kind === "removed" ? { status: 204, body: undefined } : answer;
   },
 };
+
+function limitsOf(config: Config) {
+  return { ...processQuotas(config), idempotency_keys: config["admission.keysPerTenantMax"] };
+}
 
 function customer(text: string): TenantId | undefined {
   const tenant = parseTenantId(text);

@@ -124,9 +124,29 @@ export const keyQuotaCases: readonly ConformanceCase[] = [
       const guard = await harness.acquire(admissionLock, 10_000);
       const run = harness.newRun({ key: key("d") });
       const reserved = await store.reserve({ tenant, guard, runId: run.runId, key: key("d") }, call);
-      assertOutcome(reserved, { kind: "reserved" });
+      assertOutcome(reserved, { kind: "reserved", evictedEarly: true });
       assert.equal((await store.createRun({ tenant, guard, run }, call)).kind, "admitted");
       assert.equal(await boundKeys(harness, ["a", "b", "c", "d"]), "bcd");
+    },
+  },
+  {
+    name: "a start says how many keys the tenant has, and when one gave way before its time",
+    async check(harness) {
+      const { tenant, store } = harness;
+      const start = async (text?: string) => {
+        const run = harness.newRun(text === undefined ? {} : { key: key(text) });
+        const answer = only(await store.admit({ tenant, run }, call), "admitted");
+        return { runId: run.runId, told: [answer.keysKept, answer.evictedEarly], run };
+      };
+      assert.deepEqual((await start()).told, [undefined, undefined]);
+      const first = await start("a");
+      assert.deepEqual(first.told, [1, undefined]);
+      const again = only(await store.admit({ tenant, run: first.run }, call), "admitted");
+      assert.deepEqual([again.keysKept, again.evictedEarly], [1, undefined]);
+      await start("b");
+      assert.deepEqual((await start("c")).told, [3, undefined]);
+      await harness.end(first.runId);
+      assert.deepEqual((await start("d")).told, [3, true]);
     },
   },
   {

@@ -40,7 +40,7 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       assertOutcome(counted, { kind: "counted", active: 0, limit: 1, stopped: false });
       const created = {
         ...{ kind: "admitted", runId: run.runId, status: "pending" },
-        ...{ active: 1, limit: 1, claims: [] },
+        ...{ active: 1, limit: 1, claims: [], keysKept: 1 },
       };
       assertOutcome(await create(harness, guard, run), created);
       assertOutcome(await inspect(harness), { kind: "bound", runId: run.runId });
@@ -59,7 +59,8 @@ export const lockStrategyCases: readonly ConformanceCase[] = [
       }
       const run = harness.newRun({ key: key("k") });
       await reserve(harness, guard, run);
-      const created = { kind: "admitted", runId: run.runId, status: "pending", active: 1, claims: [] };
+      const { runId } = run;
+      const created = { kind: "admitted", runId, status: "pending", active: 1, claims: [], keysKept: 1 };
       assertOutcome(await create(harness, guard, run), created);
       assertOutcome(await create(harness, guard, run), created);
     },

@@ -81,7 +81,15 @@ export const runCases: readonly ConformanceCase[] = [
       const run = harness.newRun({ key: key("k"), change: { status: "succeeded" } });
       const admitted = await harness.store.admit({ tenant: harness.tenant, run }, call);
       const { runId } = run;
-      const expected = { kind: "admitted", runId, status: "succeeded", active: 0, limit: 1, claims: [] };
+      const expected = {
+        kind: "admitted",
+        runId,
+        status: "succeeded",
+        active: 0,
+        limit: 1,
+        claims: [],
+        keysKept: 1,
+      };
       assertOutcome(admitted, expected);
       const replay = await harness.store.admit(
         { tenant: harness.tenant, run: harness.newRun({ key: key("k") }) },

@@ -16,7 +16,7 @@
   ARGV[11] fingerprint  ARGV[12] quota of keys  ARGV[13] the entry that starts the run, or ""  ARGV[14] attentionMs
   ARGV[15] quota of active runs
   ARGV from 16 on: the change, as parts/plan-change.lua describes it
-  Returns {"admitted", now, status, active, limit, claims}, {"replayed", now, "runId", id, "status", status} or {"too_late", now}, or an
+  Returns {"admitted", now, status, active, limit, claims, keysKept, early}, {"replayed", now, "runId", id, "status", status} or {"too_late", now}, or an
   error code with its fields: {"idempotency_key_reused", now}, {"idempotency_key_in_flight", now}, {"tenant_stopped", now},
   {"unauthenticated", now}, {"version_conflict", now}, {"max_concurrent_runs_reached", now, "limit", n, "active", n},
   {"quota_reached", now, "quota", "active_runs", "limit", n}, {"idempotency_quota_reached", now, "quota", n}
@@ -31,7 +31,7 @@ local current = run[1] or run[2]
 local active = redis.call("ZCARD", KEYS[3])
 if current then
   --@include granted-claims
-  return { "admitted", now, current, active, limit, granted }
+  return { "admitted", now, current, active, limit, granted, KEYS[8] and redis.call("ZCARD", KEYS[9]) or "", "" }
 end
 if ARGV[5] ~= "" and string.find(settings[3] or "", " " .. ARGV[5] .. " ", 1, true) then
   return { "unauthenticated", now }
@@ -71,4 +71,4 @@ local reservationKey, keyedKey, digest, fingerprint, quota = KEYS[8], KEYS[9], A
 local workflow, definition, actor, eventsMax = ARGV[6], ARGV[8], ARGV[9], ARGV[3]
 local started, attentionMs, retake = ARGV[13], ARGV[14], nil
 --@include insert-run
-return { "admitted", now, status, active, limit, claims }
+return { "admitted", now, status, active, limit, claims, keysKept, early }

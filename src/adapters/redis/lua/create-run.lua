@@ -19,7 +19,7 @@
   ARGV[16] fingerprint  ARGV[17] quota of keys  ARGV[18] the entry that starts the run, or ""  ARGV[19] attentionMs
   ARGV[20] quota of active runs
   ARGV from 21 on: the change, as parts/plan-change.lua describes it
-  Returns {"admitted", now, status, active, limit, claims}, {"reservation_lost", now} or {"too_late", now}, or an error code
+  Returns {"admitted", now, status, active, limit, claims, keysKept, early}, {"reservation_lost", now} or {"too_late", now}, or an error code
   with its fields: {"stale_fence", now}, {"tenant_stopped", now}, {"unauthenticated", now}, {"version_conflict", now},
   {"max_concurrent_runs_reached", now, "limit", n, "active", n}, {"quota_reached", now, "quota", "active_runs", "limit", n},
   {"idempotency_quota_reached", now, "quota", n}
@@ -34,7 +34,7 @@ local current = run[1] or run[2]
 local active = redis.call("ZCARD", KEYS[3])
 if current then
   --@include granted-claims
-  return { "admitted", now, current, active, limit, granted }
+  return { "admitted", now, current, active, limit, granted, KEYS[10] and redis.call("ZCARD", KEYS[11]) or "", "" }
 end
 
 local lock = redis.call("GET", KEYS[8])
@@ -75,4 +75,4 @@ local reservationKey, keyedKey, digest, fingerprint, quota = KEYS[10], KEYS[11],
 local workflow, definition, actor, eventsMax = ARGV[11], ARGV[13], ARGV[14], ARGV[8]
 local started, attentionMs = ARGV[18], ARGV[19]
 --@include insert-run
-return { "admitted", now, status, active, limit, claims }
+return { "admitted", now, status, active, limit, claims, keysKept, early }

@@ -12,7 +12,7 @@
   ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
   ARGV[7] runId  ARGV[8] fingerprint  ARGV[9] reservationMs  ARGV[10] tenant  ARGV[11] key's digest
   ARGV[12] quota of keys
-  Returns {"reserved", now}, {"replayed", now, "runId", id, "status", status}, {"idempotency_key_reused", now},
+  Returns {"reserved", now[, "evictedEarly", 1]}, {"replayed", now, "runId", id, "status", status}, {"idempotency_key_reused", now},
   {"idempotency_key_in_flight", now}, {"stale_fence", now} or {"too_late", now}
 ]]
 --@include clock
@@ -40,11 +40,14 @@ if reservation then
 end
 
 redis.call("ZCARD", KEYS[7]) -- Refuses a key of another type while nothing is written yet.
-local evicted = false
+local evicted, early = false, false
 if redis.call("ZCARD", KEYS[6]) >= tonumber(ARGV[12]) and not redis.call("ZSCORE", KEYS[6], ARGV[11]) then
   local oldest = redis.call("ZRANGE", KEYS[6], 0, 0, "WITHSCORES")
   evicted = oldest[1] and oldest[2] ~= "9007199254740991" and oldest[1]
-  if evicted then redis.call("GET", KEYS[8] .. evicted) end
+  if evicted then
+    redis.call("GET", KEYS[8] .. evicted)
+    early = tonumber(oldest[2]) >= nowMs
+  end
 end
 if retake then
   redis.call("SET", KEYS[1], value, "PX", ARGV[5])
@@ -57,4 +60,5 @@ end
 redis.call("SET", KEYS[3], "pending " .. ARGV[7] .. " " .. ARGV[8] .. " " .. ARGV[2], "PX", ARGV[9])
 redis.call("ZADD", KEYS[6], string.format("%.0f", nowMs + ARGV[9]), ARGV[11])
 redis.call("ZADD", KEYS[7], "LT", string.format("%.0f", nowMs + ARGV[9] + 1), "proof " .. ARGV[10] .. " ")
+if early then return { "reserved", now, "evictedEarly", 1 } end
 return { "reserved", now }

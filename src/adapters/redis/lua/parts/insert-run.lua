@@ -5,7 +5,7 @@
   reservationKey and keyedKey (false without a key), held (the reservation now, or false), digest, fingerprint, quota,
   active, workflow, actor, definition, started (the entry that starts the run, or ""), attentionMs, eventsMax, stopped, revoked, limits,
   retake (nil, or a list of commands that take the guard's lock again), time, nowMs, now
-  Sets: status, claims, active (as it is then)
+  Sets: status, claims, active (as it is then), keysKept ("" without a key), early ("1" when a key gave way before its time)
 ]]
 local version, reservation, dueChecked, reportedJob, decidedApproval, cancelling = 0, false, true, nil, nil, false
 local checkedJob, checkedText = nil, nil
@@ -14,7 +14,7 @@ local fields = { "workflow", workflow, "definition", definition, "actor", actor,
 local writes, dueGone, dueAdded = retake or {}, {}, {}
 -- Most admissions find the tenant's proof planned already.
 local planned = redis.call("ZSCORE", dueKey, "proof " .. tenant .. " ")
-local evicted, oldest = false, nil
+local evicted, oldest, early, keysKept = false, nil, "", ""
 if reservationKey then
   if redis.call("ZCARD", keyedKey) >= tonumber(quota) and not held then
     local first = redis.call("ZRANGE", keyedKey, 0, 0, "WITHSCORES")
@@ -23,6 +23,7 @@ if reservationKey then
     end
     if not redis.call("ZSCORE", keyedKey, digest) then
       oldest = first[1]
+      if tonumber(first[2]) >= nowMs then early = "1" end
       evicted = start .. "wf:run:idempotency:" .. tenant .. ":" .. oldest
       redis.call("GET", evicted) -- Refuses a key of another type while nothing is written yet.
     end
@@ -61,6 +62,7 @@ if evicted then
   redis.call("ZREM", keyedKey, oldest)
 end
 --@include write-change
+if reservationKey then keysKept = redis.call("ZCARD", keyedKey) end
 redis.call("ZADD", runsKey, 0, runId)
 if not ends then
   redis.call("ZADD", activeKey, now, runId)
