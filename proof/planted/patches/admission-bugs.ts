@@ -98,8 +98,8 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
         file: "src/adapters/operations/runs.ts",
         find: `  const refusal = judgeStart(context, tenant, run);
   if (refusal !== undefined) return refusal;
-  return admitted(`,
-        replace: `  return admitted(`,
+  return admittedNow(`,
+        replace: `  return admittedNow(`,
       },
     ],
     tests: ["test/unit", conformance],
