@@ -6,11 +6,12 @@ import type { Route } from "../src/api/route.ts";
 import { routes } from "../src/api/routes.ts";
 import { bounds, settings } from "../src/config.ts";
 import { type ErrorRow, errors } from "../src/errors.ts";
-import { type MetricRow, metrics } from "../src/metrics.ts";
+import { type MetricName, type MetricRow, metrics } from "../src/metrics.ts";
 import type { Setting } from "../src/settings/kinds.ts";
 import { commandPage } from "./command-page.ts";
 import { dashboardText } from "./dashboard.ts";
 import { asCode, invariantsPage } from "./invariants-page.ts";
+import { metricNeeds } from "./metric-needs.ts";
 
 export type ReferencePage = { readonly path: string; readonly text: string };
 
@@ -68,7 +69,7 @@ function metricsPage(): string {
     `\`interlock_${name}\``,
     row.kind,
     row.labels.map((label) => `\`${label}\``).join(" "),
-    row.help,
+    row.help + onlyWith(name),
   ]);
   return page(
     "Metrics",
@@ -76,6 +77,11 @@ function metricsPage(): string {
     ["metric", "kind", "labels", "meaning"],
     rows,
   );
+}
+
+function onlyWith(name: string): string {
+  const needs = metricNeeds[name as MetricName];
+  return needs === undefined || !("length" in needs) ? "" : ` Only with \`${needs.join("` or `")}\`.`;
 }
 
 function scriptsPage(): string {

@@ -58,6 +58,9 @@ const policies = z
     process: z.object(values).meta({ description: "The settings of the process that answers." }),
     platform: layer,
     own: layer.exactOptional().meta({ description: "The tenant's; absent when none was asked about." }),
+    warnings: z.array(z.string()).exactOptional().meta({
+      description: "Policies that are set and do nothing now, and why; absent when all of them act.",
+    }),
   })
   .meta({ id: "Policies" });
 

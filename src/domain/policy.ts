@@ -66,6 +66,46 @@ export function policiesFor(runId: string, { process, platform, tenant }: Policy
   };
 }
 
+type Need = { readonly name: PolicyName; readonly value: PolicyValue };
+
+/** Policies that only runs under one value of another look at. */
+export const policyNeeds: { readonly [Name in PolicyName]?: Need } = {
+  "admission.wait": { name: "admission.strategy", value: "lock" },
+  "results.wait": { name: "results.strategy", value: "retry" },
+  "renewal.policy": { name: "results.strategy", value: "retry" },
+};
+
+/** What one layer sets and no run looks at: none follows the policy that would make it act. */
+export function idlePolicies(
+  layer: TenantSettings,
+  layers: PolicyLayers,
+): ReadonlyArray<{ readonly name: PolicyName; readonly needs: Need }> {
+  const { rollout: _own, ...tenant } = layers.tenant;
+  const { rollout: _shared, ...platform } = layers.platform;
+  const forAll = policiesFor("", { ...layers, platform, tenant }).policies;
+  const set = policiesSet(layer);
+  const own = policiesSet(tenant);
+  return policyNames.flatMap((name) => {
+    const needs = policyNeeds[name];
+    if (needs === undefined) return [];
+    const shared = layers.platform.rollout?.policies[needs.name];
+    const followed = [
+      ...(layer.rollout?.policies[name] === undefined
+        ? []
+        : [layer.rollout.policies[needs.name] ?? forAll[needs.name]]),
+      ...(set[name] === undefined
+        ? []
+        : [
+            forAll[needs.name],
+            layers.tenant.rollout?.policies[needs.name],
+            own[needs.name] === undefined ? shared : undefined,
+          ]),
+    ];
+    const isIdle = followed.length > 0 && !followed.includes(needs.value);
+    return isIdle ? [{ name, needs }] : [];
+  });
+}
+
 /** The policies that settings hold for all runs. */
 export function policiesSet(settings: TenantSettings): Partial<Policies> {
   const set = policyNames.flatMap((name) => {

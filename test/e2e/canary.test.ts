@@ -56,7 +56,25 @@ describe("the commands", () => {
       'results.strategy must be one of handoff, retry, unset, not "often"',
     );
     expect((await type("policy", "set", "result.strategy=retry")).stderr).toContain("there is no policy");
-    await ok("policy", "set", "admission.wait=fixed", ...of);
+    const idle = await ok(
+      "policy",
+      "set",
+      "renewal.policy=continue",
+      "admission.wait=fixed",
+      ...of,
+      "--json",
+    );
+    const why = "and no run of this tenant follows that";
+    expect(idle.json()).toMatchObject({
+      warnings: [
+        `admission.wait does nothing now: it needs admission.strategy=lock, ${why}`,
+        `renewal.policy does nothing now: it needs results.strategy=retry, ${why}`,
+      ],
+    });
+    const acting = await ok("policy", "set", "results.strategy=retry", "renewal.policy=unset", ...of);
+    expect(acting.stderr).toContain("Warning: admission.wait does nothing now");
+    expect(acting.stderr).not.toContain("renewal.policy");
+    await ok("policy", "set", "results.strategy=unset", ...of);
     const cleared = await ok("policy", "set", "admission.wait=unset", ...of, "--json");
     expect(cleared.json()).toMatchObject({ own: { policies: {} } });
   });

@@ -326,7 +326,9 @@ describe("every command", () => {
     const advice = "Run `interlock drill key-survives-429`";
     expect((await set("--max-runs", "500")).stderr).toContain(advice);
     expect((await set("--unset", "max-runs")).stderr).toContain(advice);
-    expect((await ok(["policy", "set", "admission.wait=fixed"])).stderr).toContain(advice);
+    const idle = await ok(["policy", "set", "admission.wait=fixed"]);
+    expect(idle.stderr).toContain(advice);
+    expect(idle.stderr).toContain("admission.wait does nothing now: it needs admission.strategy=lock");
     expect((await ok(["policy", "set", "admission.wait=unset"])).stderr).toContain(advice);
     expect((await set("--separate-duties", "no")).stderr).toBe("");
     expect((await set("--max-runs", "500", "--json")).stderr).toBe("");

@@ -8,7 +8,11 @@ export type Recorded = ReadonlyMap<string, readonly string[]>;
 
 export type Selector = {
   readonly name: string;
-  readonly matchers: ReadonlyArray<{ readonly label: string; readonly values: readonly string[] }>;
+  readonly matchers: ReadonlyArray<{
+    readonly label: string;
+    readonly operator: string;
+    readonly values: readonly string[];
+  }>;
 };
 
 const names = /(?<![\w:$"])(interlock[_:][\w:]+|up|ALERTS)(?:\{([^}]*)\})?/g;
@@ -20,6 +24,7 @@ export function selectorsIn(expr: string): readonly Selector[] {
     matchers: [...inner.matchAll(/(\w+)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"/g)].map(
       ([, label = "", operator = "", text = ""]) => ({
         label,
+        operator,
         values: operator.endsWith("~") ? text.split("|") : [text],
       }),
     ),

@@ -1,10 +1,12 @@
 // Policies as whole flows: shares of the runs, the platform's settings, and results measured once however often they are tried.
 import { describe, expect, test } from "vitest";
+import { metricNeeds } from "../../scripts/metric-needs.ts";
 import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import { armOf } from "../../src/domain/policy.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { platformTenant, type Rollout } from "../../src/domain/tenant.ts";
 import { loadConfig } from "../../src/load-config.ts";
+import { metrics as metricRows } from "../../src/metrics.ts";
 import {
   acme,
   ann,
@@ -300,5 +302,47 @@ describe("setting policies", () => {
     await plane.save("one", { a: work() });
     await flow.finish(api.startWorkflow({ caller: ann, workflow: "one", input: {} }));
     expect(plane.metrics.total("admission_decisions_total", { strategy: "lock" })).toBe(1);
+  });
+});
+
+describe("series that need other settings than the defaults", () => {
+  /** A start, a result for a busy run, and an approval that two people decide at once. */
+  async function used(overrides: Overrides) {
+    const scene = await claimedRun(overrides);
+    const { flow, plane, runId, job } = scene;
+    const { release } = await flow.occupy(runId);
+    await plane.report(job);
+    await release();
+    await plane.report(job);
+    await plane.save("asks", { ok: { type: "approval", input: {} } });
+    const asking = await plane.start("asks");
+    const approvalId = `${asking}:ok@1`;
+    await flow.finish(plane.api.decideApproval({ caller: ann, approvalId, decision: "approved" }));
+    return plane.metrics;
+  }
+
+  const movedIn = (metrics: FlowPlane["metrics"]) =>
+    Object.entries(metricNeeds).flatMap(([name, needs]) => {
+      if (metricRows[name as keyof typeof metricNeeds].kind === "gauge") return [];
+      const series = metricRows[name as keyof typeof metricNeeds].kind === "histogram" ? "observed" : "total";
+      const count = (labels: object) =>
+        series === "total"
+          ? metrics.total(name as "run_lock_acquired_total", labels)
+          : metrics.observed(name as "run_lock_wait_seconds", labels).length;
+      if ("length" in needs) return count({}) > 0 ? [name] : [];
+      const idle = Object.entries(needs.values).filter(([, settings]) => settings.length > 0);
+      return idle.flatMap(([value]) => (count({ [needs.label]: value }) > 0 ? [`${name} ${value}`] : []));
+    });
+
+  test("stand still with the defaults", async () => {
+    expect(movedIn(await used({}))).toEqual([]);
+  });
+
+  test.each([
+    [{ "admission.strategy": "lock" }, ["admission_lock_wait_seconds", "lock_acquire_seconds admission"]],
+    [retry, ["lock_busy_retries_total gateway", "run_lock_wait_seconds", "run_lock_acquired_total"]],
+    [{ "approvals.strategy": "lock" }, ["lock_acquire_seconds approval"]],
+  ] as const)("move with %j", async (overrides, expected) => {
+    expect(movedIn(await used(overrides))).toEqual(expected);
   });
 });

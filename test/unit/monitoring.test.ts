@@ -4,9 +4,11 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { dashboardRows } from "../../scripts/dashboard-panels.ts";
+import { metricNeeds } from "../../scripts/metric-needs.ts";
 import { bucketsOf } from "../../src/adapters/prometheus-metrics.ts";
+import { settings } from "../../src/config.ts";
 import { type MetricRow, metrics } from "../../src/metrics.ts";
-import { labelsLeftBy, problemsIn, rowOf, selectorsIn } from "../support/promql.ts";
+import { labelsLeftBy, problemsIn, rowOf, type Selector, selectorsIn } from "../support/promql.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const textOf = (path: string) => readFileSync(join(root, path), "utf8");
@@ -147,6 +149,58 @@ describe("the alert rules", () => {
     }
   });
 
+  /** The series that a rule counts, as it is exported: the first one that it names. */
+  function countedBy(expr: string, above: Selector["matchers"] = []): Selector {
+    const [first] = selectorsIn(expr);
+    if (first === undefined) throw new Error(`${expr} names nothing`);
+    const matchers = [...first.matchers, ...above];
+    const rule = rules.find(({ record }) => record === first.name);
+    return rule === undefined ? { name: first.name, matchers } : countedBy(rule.expr, matchers);
+  }
+
+  /** The settings of which one lets the alert fire; none when it can fire as it is. */
+  function needsOf(expr: string): readonly string[] {
+    const { name, matchers } = countedBy(expr);
+    const needs = metricNeeds[(rowOf(name)?.metric ?? "") as keyof typeof metricNeeds] ?? [];
+    if ("length" in needs) return needs;
+    const asked = matchers.filter(({ label }) => label === needs.label);
+    const possible = Object.entries(needs.values).filter(([value]) =>
+      asked.every(({ values, operator }) => values.includes(value) !== operator.startsWith("!")),
+    );
+    const isFree = possible.some(([, settings]) => settings.length === 0);
+    return isFree ? [] : [...new Set(possible.flatMap(([, settings]) => settings))];
+  }
+
+  test("the page lists the alerts that cannot fire with the default settings, and what lets them", () => {
+    const section = textOf("docs/runbooks/alerts.md").split("\n## Which cannot fire\n")[1]?.split("\n## ")[0];
+    const rows = [...(section ?? "").matchAll(/^\| \[`(\w+)`\]\(#(\w+)\) \| (.*) \|$/gm)];
+    for (const [, alert = "", anchor] of rows) expect(anchor).toBe(alert.toLowerCase());
+    const listed = rows.map(([, alert, , settings = ""]) => [
+      alert,
+      [...settings.matchAll(/`([^`]+)`/g)].map(([, setting]) => setting).sort(),
+    ]);
+    const idle = alerts.filter(({ expr }) => needsOf(expr).length > 0);
+    expect(idle.length).toBeGreaterThan(8);
+    expect(listed).toEqual(idle.map(({ alert, expr }) => [alert, [...needsOf(expr)].sort()]));
+  });
+
+  test("what a series needs are settings, and other values than their defaults", () => {
+    const needs = Object.values(metricNeeds).flatMap((each) =>
+      "length" in each ? each : Object.values(each.values).flat(),
+    );
+    for (const need of needs) {
+      const [name = "", value] = need.split("=");
+      const setting = settings[name as keyof typeof settings] as {
+        default: unknown;
+        choices?: readonly string[];
+      };
+      expect(setting, name).toBeDefined();
+      if (value === undefined) expect(setting.default).toBe("");
+      else expect(setting.choices).toContain(value);
+      expect(setting.default).not.toBe(value);
+    }
+  });
+
   test("every alert is tested both ways: it fires, and it does not", () => {
     const { tests } = parse(textOf("deploy/prometheus/alerts.test.yml")) as {
       readonly tests: ReadonlyArray<{
@@ -179,7 +233,7 @@ describe("the dashboard", () => {
     expect(selectorsIn(expr).length).toBeGreaterThan(0);
     expect(problemsIn(expr)).toEqual([]);
     for (const { matchers } of selectorsIn(expr)) {
-      expect(matchers[0]).toEqual({ label: "job", values: ["$job"] });
+      expect(matchers[0]).toEqual({ label: "job", operator: "=~", values: ["$job"] });
     }
     for (const [, label = ""] of legend.matchAll(/\{\{(\w+)\}\}/g))
       expect(labelsLeftBy(expr)).toContain(label);

@@ -1,8 +1,17 @@
 // Which policies a run follows: shares by hash that are stable and grow, and the order of the layers.
+import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { renewalRuleBy, renewalRuleFor } from "../../src/domain/lock.ts";
-import { armOf, policiesFor, policiesSet, policyNames, settingsFor } from "../../src/domain/policy.ts";
+import {
+  armOf,
+  idlePolicies,
+  policiesFor,
+  policiesSet,
+  policyNames,
+  policyNeeds,
+  settingsFor,
+} from "../../src/domain/policy.ts";
 import type { Policies, Rollout, TenantSettings } from "../../src/domain/tenant.ts";
 
 const process: Policies = {
@@ -168,5 +177,57 @@ describe("the renewal policy", () => {
     expect(renewalRuleBy("continue", "standard")).toEqual(renewalRuleFor("low"));
     expect(renewalRuleBy("continue", "high")).toEqual(renewalRuleFor("high"));
     expect(renewalRuleBy("fence", "high")).toEqual(renewalRuleFor("high"));
+  });
+});
+
+describe("a policy that depends on another", () => {
+  const idle = (tenant: TenantSettings, platform: TenantSettings = {}, own = tenant) =>
+    idlePolicies(own, { process, platform, tenant }).map(
+      ({ name, needs }) => `${name} needs ${needs.name}=${needs.value}`,
+    );
+
+  test.each([
+    [{ admissionWait: "fixed" }, ["admission.wait needs admission.strategy=lock"]],
+    [{ resultsWait: "fixed" }, ["results.wait needs results.strategy=retry"]],
+    [{ renewalPolicy: "continue" }, ["renewal.policy needs results.strategy=retry"]],
+    [{ rollout: forAll({ "renewal.policy": "fence" }) }, ["renewal.policy needs results.strategy=retry"]],
+  ] as const)("does nothing while no run follows that one: %j", (settings, expected) => {
+    expect(idle(settings)).toEqual(expected);
+    expect(idle({}, settings, settings)).toEqual(expected);
+  });
+
+  test.each([
+    [{}, {}],
+    [{ admissionStrategy: "lock", resultsStrategy: "handoff" }, {}],
+    [{ admissionStrategy: "lock", admissionWait: "fixed" }, {}],
+    [{ renewalPolicy: "continue" }, { resultsStrategy: "retry" }],
+    [{ resultsWait: "fixed", rollout: forNone(retry) }, {}],
+    [{ resultsWait: "fixed" }, { rollout: forNone(retry) }],
+    [{ rollout: forNone({ ...retry, "results.wait": "fixed" }) }, {}],
+  ] as const)("acts where a run does, or comes to: %j on %j", (tenant, platform) => {
+    expect(idle(tenant, platform)).toEqual([]);
+  });
+
+  test.each([
+    [
+      { renewalPolicy: "continue", resultsStrategy: "handoff" },
+      { resultsStrategy: "retry", rollout: forAll(retry) },
+    ],
+    [
+      {
+        rollout: forAll({ "renewal.policy": "fence", "results.strategy": "handoff" }),
+        resultsStrategy: "retry",
+      },
+      {},
+    ],
+  ] as const)("does nothing where only other runs follow that one: %j on %j", (tenant, platform) => {
+    expect(idle(tenant, platform)).toEqual(["renewal.policy needs results.strategy=retry"]);
+  });
+
+  test("is listed in the guide with what it needs", () => {
+    const guide = readFileSync("docs/guide/policies.md", "utf8");
+    const listed = [...guide.matchAll(/^\| `([\w.]+)` \| `([\w.]+)` `(\w+)` \|$/gm)];
+    const needed = Object.entries(policyNeeds).map(([name, needs]) => [name, needs?.name, needs?.value]);
+    expect(listed.map(([, ...row]) => row)).toEqual(needed);
   });
 });

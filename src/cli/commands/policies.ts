@@ -42,7 +42,7 @@ const scopeOf = ({ tenant }: Scope) => (tenant === undefined ? {} : { tenant });
 
 async function showPolicies(context: Context, options: Scope): Promise<void> {
   const shown = await context.client("platform").call("getPolicies", { query: scopeOf(options) });
-  context.output.answer(shown, () => policyLines(context, shown));
+  showAnswer(context, shown);
 }
 
 async function setPolicies(
@@ -54,15 +54,20 @@ async function setPolicies(
   const share = percent === undefined ? {} : { percent };
   const body = { ...scopeOf(options), policies, ...share };
   const shown = await context.client("platform").call("setPolicies", { body });
-  context.output.answer(shown, () => policyLines(context, shown));
+  showAnswer(context, shown);
   context.output.note("Every process follows within 5 s.");
   adviseDrill(context, Object.keys(policies));
 }
 
 async function rollBack(context: Context, options: Scope): Promise<void> {
   const shown = await context.client("platform").call("removeRollout", { query: scopeOf(options) });
-  context.output.answer(shown, () => policyLines(context, shown));
+  showAnswer(context, shown);
   context.output.note("Every process follows within 5 s.");
+}
+
+function showAnswer(context: Context, shown: PoliciesShown): void {
+  context.output.answer(shown, () => policyLines(context, shown));
+  context.output.note(...(shown.warnings ?? []).map((warning) => `Warning: ${warning}.`));
 }
 
 /** `name=value`, each checked here so that a mistake is named with what could have been meant. */

@@ -1,5 +1,6 @@
 // Policies as operators see and set them: on the tenant's record or on the platform's, for all runs or for a share.
 import {
+  idlePolicies,
   type PolicyName,
   type PolicySource,
   type PolicyValue,
@@ -40,6 +41,8 @@ export type PolicyView = {
   readonly platform: PolicyLayer;
   /** Absent when no tenant was asked about. */
   readonly own?: PolicyLayer;
+  /** What is set there and does nothing now, in sentences. */
+  readonly warnings: readonly string[];
 };
 
 type PolicyAnswer =
@@ -148,8 +151,20 @@ async function getPolicies(engine: SettingsEngine, { tenant }: PolicyScope): Pro
       process,
       platform: layerOf(platform.record.settings),
       ...(own === undefined ? {} : { own: layerOf(own.record.settings) }),
+      warnings: warningsOf(process, platform.record.settings, own?.record.settings),
     },
   };
+}
+
+function warningsOf(process: Policies, platform: TenantSettings, own: TenantSettings | undefined): string[] {
+  const idle = idlePolicies(own ?? platform, { process, platform, tenant: own ?? {} });
+  const whose =
+    own === undefined
+      ? "no run follows that unless its tenant says so"
+      : "no run of this tenant follows that";
+  return idle.map(
+    ({ name, needs }) => `${name} does nothing now: it needs ${needs.name}=${needs.value}, and ${whose}`,
+  );
 }
 
 function layerOf(settings: TenantSettings): PolicyLayer {

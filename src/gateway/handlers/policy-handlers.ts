@@ -69,13 +69,14 @@ function scopeOf(text: string | undefined): Scope {
     : { kind: "scope", tenant };
 }
 
-function policiesView({ tenant, effective, process, platform, own }: PolicyView) {
+function policiesView({ tenant, effective, process, platform, own, warnings }: PolicyView) {
   return {
     ...(tenant === undefined ? {} : { tenant: tenant as string }),
     effective,
     process,
     platform: layerView(platform),
     ...(own === undefined ? {} : { own: layerView(own) }),
+    ...(warnings.length === 0 ? {} : { warnings: [...warnings] }),
   };
 }
 
