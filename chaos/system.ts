@@ -115,6 +115,7 @@ async function startAll(
     ...settings,
     REDIS_MASTER: redis.masterName,
     STORE_DURABILITY: durability,
+    DATA_DIRECTORY: folder,
     DISPATCH_CHECK_URL: `${outsideUrl}/check`,
   };
   const launch = (kind: ProductKind, number: number) =>

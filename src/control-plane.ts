@@ -1,4 +1,5 @@
 // The composition root: the only file that names adapters. It puts a store, a bus, the system's clock and the flows together.
+import { hash } from "node:crypto";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { createHttpDispatchCheck } from "./adapters/http-dispatch-check.ts";
@@ -142,6 +143,7 @@ export function storeSettings(config: Config): StoreSettings {
   const keyDays = config["admission.keyRetentionDays"];
   return {
     eventsPerTenantMax: config["store.eventsPerTenantMax"],
+    auditRecordsPerTenantMax: config["audit.recordsPerTenantMax"],
     timelineRowsMax: config["retention.timelineRowsMax"],
     keysPerTenantMax: config["admission.keysPerTenantMax"],
     ...(keyDays === 0 ? {} : { keyRetentionMs: keyDays * dayMs }),
@@ -157,7 +159,7 @@ export function storeSettings(config: Config): StoreSettings {
   };
 }
 
-/** Beside the embedded data unless a file is named; the data of a memory store has no life of its own to anchor. */
+/** In the data folder unless a file is named; the data of a memory store has no life of its own to anchor. */
 function anchorsOf(config: Config, log: Ports["log"]): Pick<Ports, "anchors"> {
   const path = anchorsPath(config);
   return path === undefined ? {} : { anchors: openAnchorsFile(path, log) };
@@ -165,9 +167,20 @@ function anchorsOf(config: Config, log: Ports["log"]): Pick<Ports, "anchors"> {
 
 const anchorsFileName = "audit-heads.json";
 
+/** Servers have a file each: the heads of one say nothing about another. */
 function anchorsPath(config: Config): string | undefined {
   if (config["audit.anchorsFile"] !== "") return config["audit.anchorsFile"];
-  return config["store.kind"] === "sqlite" ? join(config["store.dataDirectory"], anchorsFileName) : undefined;
+  const inFolder = (name: string) => join(config["store.dataDirectory"], name);
+  switch (config["store.kind"]) {
+    case "memory":
+      return undefined;
+    case "sqlite":
+      return inFolder(anchorsFileName);
+    case "redis": {
+      const server = `${config["store.redisUrls"]} ${config["store.prefix"]}`;
+      return inFolder(`audit-heads-${hash("sha256", server).slice(0, 8)}.json`);
+    }
+  }
 }
 
 function checkBehindUrl(config: Config): DispatchCheck | undefined {

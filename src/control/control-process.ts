@@ -76,26 +76,17 @@ function startRoles(
       hearPlaces(engine),
       sharedWorkers.start(),
     ],
-    engine: () => [
-      startSweeper(engine, partitions),
-      hearResults(engine),
-      hearNotices(engine),
-      ...sealing(engine, wanted),
-    ],
+    engine: () => [startSweeper(engine, partitions), hearResults(engine), hearNotices(engine)],
     // Without a check no job is held.
     scheduler: () => (check === undefined ? [] : [startScheduler(engine, check)]),
   };
   // A process that handles starts or results measures them; one process may have both roles.
   const measures = wanted.has("gateway") || wanted.has("engine");
   const watching = measures ? [watchCanaries(engine, { judges: wanted.has("engine") })] : [];
+  // Who adds audit records seals them.
+  const sealer = measures ? startSealer(engine) : undefined;
+  if (sealer !== undefined) watching.push(sealer);
   return [...roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]()), ...watching];
-}
-
-/** A sealing process listens to the changes of others, as a gateway does anyway. */
-function sealing(engine: Engine, wanted: ReadonlySet<Role>): readonly Consumer[] {
-  const sealer = startSealer(engine);
-  if (sealer === undefined) return [];
-  return wanted.has("gateway") ? [sealer] : [sealer, hearChanges(engine.bus, engine.wakes)];
 }
 
 type Sweeper = { stop(): Promise<void> };

@@ -31,7 +31,7 @@ export type Head = { readonly sequence: number; readonly hash: string };
 export const sealedRowsMax = 250;
 
 export function firstHash(chain: Chain): string {
-  return hashOf(chain, ["interlock audit trail 1", chain.tenant]);
+  return hashOf(chain, ["interlock audit trail 2", chain.tenant]);
 }
 
 /** The hash of a record: over the one before it and every field of the row. */
@@ -151,6 +151,8 @@ export const eventTypes = [
   "document_saved",
   "document_removed",
   "lock_broken",
+  "letter_retried",
+  "records_dropped",
 ] as const;
 export type EventType = (typeof eventTypes)[number];
 

@@ -221,6 +221,7 @@ function particulars({ type, subject, detail }: EventRow): Partial<EventView> {
     case "run_deleted":
       return { run_id: subject, ...versionAndStatus(detail) };
     case "cancel_requested":
+    case "letter_retried":
       return { run_id: subject };
     case "approval_decided": {
       const runId = parseJobId(subject)?.runId;
@@ -238,6 +239,7 @@ function particulars({ type, subject, detail }: EventRow): Partial<EventView> {
     }
     case "tenant_changed":
     case "lock_broken":
+    case "records_dropped":
       return {};
   }
 }

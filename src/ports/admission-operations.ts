@@ -35,8 +35,13 @@ export type TenantOperations = {
     outcome: { readonly kind: "counted"; readonly used: Usage };
   };
   readEvents: {
-    /** Rows with a sequence greater than `after`, at most `limit`. */
-    request: { readonly tenant: TenantId; readonly after: number; readonly limit: number };
+    /** Rows of the feed with a sequence greater than `after`, at most `limit`; or records of the audit trail. */
+    request: {
+      readonly tenant: TenantId;
+      readonly after: number;
+      readonly limit: number;
+      readonly of?: "trail";
+    };
     outcome: {
       readonly kind: "events";
       readonly events: readonly EventRow[];
@@ -45,6 +50,11 @@ export type TenantOperations = {
       /** The number of the newest row; 0 before the first. */
       readonly last: number;
     };
+  };
+  /** Removes the audit records below a number, and adds the one that says so unless there is none left. */
+  dropTrail: {
+    request: { readonly tenant: TenantId; readonly below: number; readonly actor: string };
+    outcome: { readonly kind: "dropped" };
   };
 };
 

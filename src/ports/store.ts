@@ -35,7 +35,7 @@ const namesByGroup: {
     listLocks: true,
     breakLock: true,
   },
-  tenants: { getTenant: true, setTenant: true, countUsage: true, readEvents: true },
+  tenants: { getTenant: true, setTenant: true, countUsage: true, readEvents: true, dropTrail: true },
   admission: {
     admit: true,
     reserve: true,
@@ -116,6 +116,8 @@ export type Execute = <Name extends OperationName>(
 export type StoreSettings = {
   /** Event rows kept per tenant; older ones are dropped as new ones are added. */
   readonly eventsPerTenantMax: number;
+  /** Audit records kept per tenant, whatever their age: the bound of what they take. */
+  readonly auditRecordsPerTenantMax: number;
   readonly timelineRowsMax: number;
   /** Idempotency records kept per tenant; the oldest of an ended run gives way. */
   readonly keysPerTenantMax: number;
@@ -139,6 +141,7 @@ export type StoreSettings = {
 
 export const defaultStoreSettings: StoreSettings = {
   eventsPerTenantMax: 10_000,
+  auditRecordsPerTenantMax: 1_000_000,
   timelineRowsMax: 1_000,
   keysPerTenantMax: 500_000,
   keyRetentionMs: 604_800_000,

@@ -269,6 +269,22 @@ export const auditSettings = {
     ["yes", "no"],
     "Whether refused changes are counted into the audit trails: one record per tenant for each minute with refusals.",
   ),
+  "audit.keepDays": amount(
+    "AUDIT_KEEP_DAYS",
+    "days",
+    400,
+    0,
+    36_500,
+    "How long audit records are kept; older ones are dropped by whole days, and a record says so. 0: until there are too many.",
+  ),
+  "audit.recordsPerTenantMax": amount(
+    "AUDIT_RECORDS_PER_TENANT_MAX",
+    "records",
+    1_000_000,
+    10_000,
+    10_000_000,
+    "Audit records kept per tenant, whatever their age: the oldest goes when there are more. About 300 bytes each.",
+  ),
   "audit.anchorsFile": optionalText(
     "AUDIT_ANCHORS_FILE",
     /./,

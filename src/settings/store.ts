@@ -77,7 +77,7 @@ export const storeSettings = {
     10_000,
     100,
     1_000_000,
-    "Audit rows kept per tenant; more costs space, fewer forgets sooner.",
+    "Rows of the event feed kept per tenant; more costs space, fewer forgets sooner.",
   ),
   "retention.runDays": amount(
     "RETENTION_RUN_DAYS",

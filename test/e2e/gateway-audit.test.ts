@@ -179,10 +179,10 @@ describe("one byte", () => {
     };
     const row = (sequence: number) => `scope = 'acme' AND json_extract(value, '$.sequence') = ${sequence}`;
     const flipped = await change(
-      `UPDATE event SET value = replace(value, '"atMs":1', '"atMs":2') WHERE ${row(6)}`,
+      `UPDATE trail SET value = replace(value, '"atMs":1', '"atMs":2') WHERE ${row(6)}`,
     );
     expect(flipped).toMatchObject({ status: "broken", first_broken: { sequence: 6, why: "row_changed" } });
-    const gone = await change(`DELETE FROM event WHERE ${row(3)}`);
+    const gone = await change(`DELETE FROM trail WHERE ${row(3)}`);
     expect(gone).toMatchObject({ status: "broken", first_broken: { sequence: 3, why: "row_missing" } });
   });
 
@@ -200,7 +200,7 @@ describe("one byte", () => {
     expect(await first.api.verifyTrail({ tenant: acme })).toMatchObject({ status: "intact" });
     await first.close();
     const database = (await loadDriver())(join(directory, "interlock.db"), { readOnly: false });
-    database.exec("UPDATE event SET value = replace(value, '\"ann\"', '\"eve\"')");
+    database.exec("UPDATE trail SET value = replace(value, '\"ann\"', '\"eve\"')");
     database.exec("DELETE FROM document WHERE scope = 'acme/seal'");
     database.close();
     const later = await open();
@@ -216,7 +216,7 @@ describe("one byte", () => {
     await saveWorkflows(world, 5);
     const intact = await verify(world);
     expect(intact).toMatchObject({ status: "intact" });
-    const [stream = ""] = await redis.command<string[]>("KEYS", "audited:*events:acme");
+    const [stream = ""] = await redis.command<string[]>("KEYS", "audited:*trail:acme");
     // A stream's rows cannot be changed: who wants to writes the whole stream again.
     const rows = await redis.command<Array<[string, string[]]>>("XRANGE", stream, "-", "+");
     await redis.command("DEL", stream);

@@ -87,7 +87,7 @@ async function makeFurther({ url, acme }: GatewayWorld): Promise<Omit<FrozenWorl
   const asleep = await client.runs.start("asleep", {});
   const described = await client.runs.start("described", { email: "ada@example.com" });
   await eventually("the whole trail is sealed", async () => {
-    const { last } = await client.events.page({ limit: 1 });
+    const { last } = await client.call("readAudit", { query: { limit: 1 } });
     const { status, sealed_to } = await client.audit.verify();
     return status === "intact" && sealed_to === last;
   });

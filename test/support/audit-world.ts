@@ -45,10 +45,10 @@ export async function sealedTo(flow: FlowWorld, tenant: TenantId = acme): Promis
 export function tamper(flow: FlowWorld, sequence: number, change: Partial<EventRow> | "remove"): void {
   const { records } = flow.world;
   const member = orderedNumber(sequence);
-  const row = records.get("event", acme, member);
+  const row = records.get("trail", acme, member);
   if (row === undefined) throw new Error(`there is no record ${sequence}`);
-  if (change === "remove") records.erase("event", acme, member);
-  else records.put("event", acme, member, { ...row, ...change });
+  if (change === "remove") records.erase("trail", acme, member);
+  else records.put("trail", acme, member, { ...row, ...change });
 }
 
 export function changeSeal(flow: FlowWorld, id: string, change: (body: string) => string): void {
@@ -58,4 +58,4 @@ export function changeSeal(flow: FlowWorld, id: string, change: (body: string) =
   records.put("document", `${acme}/seal`, id, { ...document, body: change(document.body) });
 }
 
-export const sealId = (from: number) => String(from).padStart(12, "0");
+export const sealId = (from: number) => `t${String(from).padStart(12, "0")}`;

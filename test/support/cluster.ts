@@ -1,5 +1,7 @@
 // The product as people run it at scale: gateways, engines and schedulers as processes of their own on real Redis and NATS servers.
-
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { startRedisCluster } from "../../proof/servers/redis-cluster.ts";
 import {
   type NatsServer,
@@ -118,7 +120,10 @@ async function startServers(
   const nats = await startNatsServer({ config: natsConfig });
   undo.push(() => nats.stop());
   const args = [...appendOnly, ...redisArgs];
-  const common = { STORE: "redis", BUS: "nats", NATS_URLS: nats.url };
+  // Heads of audit trails are noted there, by the addresses of the servers.
+  const folder = mkdtempSync(join(tmpdir(), "interlock-cluster-"));
+  undo.push(async () => rmSync(folder, { recursive: true, force: true }));
+  const common = { STORE: "redis", BUS: "nats", NATS_URLS: nats.url, DATA_DIRECTORY: folder };
   if (store === "redis") {
     const server = await startRedisServer(args);
     undo.push(() => server.stop());

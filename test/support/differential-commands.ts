@@ -111,7 +111,8 @@ const weights: { readonly [Name in OperationName]: number } = {
   sweep: 8,
   listActive: 1,
   inspectReservation: 2,
-  readEvents: 2,
+  readEvents: 4,
+  dropTrail: 1,
 };
 
 /** Of a tree: what starts, ends, cancels and opens runs again, and what shows it. */
@@ -131,7 +132,8 @@ const treeWeights: Partial<Record<OperationName, number>> = {
   sweep: 2,
   listActive: 3,
   inspectReservation: 2,
-  readEvents: 3,
+  readEvents: 4,
+  dropTrail: 1,
 };
 
 /** Of held jobs: their locks, the verdicts, and who gets them then. */

@@ -173,7 +173,11 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
   sweep: ({ tenant }) => ({ partition: partitionOf(tenant) }),
   listActive: ({ tenant, command }) => ({ tenant, limit: 10, describe: command.page }),
   inspectReservation: (scene) => ({ tenant: scene.tenant, digest: keyOf(scene).digest }),
-  readEvents: ({ tenant, command }) => ({ tenant, after: command.consumed, limit: 1 + command.page }),
+  readEvents: ({ tenant, command }) => ({
+    ...{ tenant, after: command.consumed, limit: 1 + command.page },
+    ...(command.proposes ? { of: "trail" } : {}),
+  }),
+  dropTrail: ({ tenant, command }) => ({ tenant, below: 1 + command.consumed, actor: "a" }),
 };
 
 const admission: LockName = { namespace: "admission", name: "" };

@@ -12,6 +12,7 @@ import { type StoreHost, startStoreHost, storeNames } from "./stores.ts";
 /** Few are kept, so that old ones are dropped within a sequence; what becomes due does so at once, on every store. */
 const settings: StoreSettings = {
   eventsPerTenantMax: 5,
+  auditRecordsPerTenantMax: 4,
   timelineRowsMax: 3,
   keysPerTenantMax: 2,
   keyRetentionMs: 600_000,

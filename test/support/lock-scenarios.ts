@@ -55,7 +55,15 @@ export const lockPreparations: { readonly [Name in LockOperationName]: Preparati
   async breakLock(harness, keys, remove) {
     const { fence } = await heldWithQueue(harness, keys, remove);
     const { endings } = keys.queue(lock);
-    const writes = [...grantWrites(keys), keys.locks, keys.due, ...queueWrites(keys), endings, keys.events];
+    const writes = [
+      ...grantWrites(keys),
+      keys.locks,
+      keys.due,
+      ...queueWrites(keys),
+      endings,
+      keys.events,
+      keys.trail,
+    ];
     return { request: { ...breaking(harness), fence }, writes, kind: "broken" };
   },
 };
@@ -83,7 +91,7 @@ export const lockVariants = {
   },
   async "breakLock: nobody queues"(harness, keys) {
     const { fence } = await harness.acquire(lock, 60_000);
-    const writes = [keys.lock(lock), keys.grant(lock), keys.locks, keys.held, keys.events];
+    const writes = [keys.lock(lock), keys.grant(lock), keys.locks, keys.held, keys.events, keys.trail];
     return { request: { ...breaking(harness), fence }, writes, kind: "broken" };
   },
 } satisfies Record<

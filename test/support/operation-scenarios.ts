@@ -84,7 +84,7 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
       changeId: "second",
       actor: "tester",
     };
-    return { request, writes: [keys.tenant, keys.events], kind: "saved" };
+    return { request, writes: [keys.tenant, keys.events, keys.trail], kind: "saved" };
   },
   async reserve(harness, keys, remove) {
     const removes = await fillQuota(harness, keys);
@@ -135,6 +135,11 @@ const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
   async readEvents(harness) {
     await harness.admit();
     return { request: { tenant: harness.tenant, after: 0, limit: 10 }, writes: [], kind: "events" };
+  },
+  async dropTrail(harness, keys) {
+    await harness.set({ maxConcurrentRuns: 3 });
+    const request = { tenant: harness.tenant, below: 2, actor: "tester" };
+    return { request, writes: [keys.events, keys.trail], kind: "dropped" };
   },
 };
 

@@ -95,7 +95,7 @@ export const placeVariants = {
     // So that the one place is not the last: the set itself stays.
     const other = await harness.admit();
     await harness.commit(other, { jobs: bornCounted(harness, other) });
-    const writes = [keys.run(runId), keys.runs, keys.events, keys.due, keys.running];
+    const writes = [keys.run(runId), keys.runs, keys.events, keys.trail, keys.due, keys.running];
     return { request: { tenant: harness.tenant, runId, actor: "tester" }, writes, kind: "deleted" };
   },
 } satisfies Record<

@@ -33,6 +33,7 @@ type RunOperationName = Exclude<
       | "listActive"
       | "inspectReservation"
       | "readEvents"
+      | "dropTrail"
     )
 >;
 
@@ -78,7 +79,7 @@ export const runPreparations: { readonly [Name in RunOperationName]: Preparation
     ];
     for (const lock of locks) await harness.acquire(lock, 60_000);
     const writes = [
-      ...[keys.run(runId), keys.runs, keys.events, keys.due, keys.approvals],
+      ...[keys.run(runId), keys.runs, keys.events, keys.trail, keys.due, keys.approvals],
       ...[keys.approval(approvalOf(runId).approvalId)],
       ...locks.flatMap((lock) => [keys.lock(lock), keys.grant(lock)]),
     ];
@@ -161,7 +162,8 @@ export const runPreparations: { readonly [Name in RunOperationName]: Preparation
   async removeDocument(harness, keys) {
     await saveLetter(harness);
     const base = { tenant: harness.tenant, collection: "deadLetter", id: "letter" } as const;
-    return { request: { ...base, actor: "tester" }, writes: letterWrites(keys), kind: "removed" };
+    const writes = [...letterWrites(keys), keys.trail];
+    return { request: { ...base, actor: "tester" }, writes, kind: "removed" };
   },
   async sweep(harness, keys) {
     const runId = harness.runId();
@@ -182,13 +184,17 @@ export const runVariants = {
     const runId = await poisonedRun(harness);
     const request = deliveryOf(harness, runId, decisionOf(harness, approvalOf(runId).approvalId));
     const approval = keys.approval(approvalOf(runId).approvalId);
-    return { request, writes: [...takeWrites(keys, runId), keys.events, approval], kind: "delivered" };
+    return {
+      request,
+      writes: [...takeWrites(keys, runId), keys.events, keys.trail, approval],
+      kind: "delivered",
+    };
   },
   async "deliver: a cancel for a busy run"(harness, keys) {
     const { runId } = await richRun(harness);
     await harness.acquire(runLock(runId), 60_000);
     const request = deliveryOf(harness, runId, cancelOf(harness));
-    const writes = [keys.run(runId), keys.inbox(runId), keys.events, keys.due];
+    const writes = [keys.run(runId), keys.inbox(runId), keys.events, keys.trail, keys.due];
     return { request, writes, kind: "delivered" };
   },
   async "commit: the end of a run, with an entry left over"(harness, keys) {
@@ -247,12 +253,17 @@ export const runVariants = {
     const lock = runLock(runId);
     const writes = [
       ...[keys.run(runId), keys.active, keys.reservation(key("k").digest), keys.keyed, keys.events],
-      ...[keys.documents("deadLetter"), keys.inbox(runId), keys.due, keys.fence],
+      ...[keys.trail, keys.documents("deadLetter"), keys.inbox(runId), keys.due, keys.fence],
       ...[keys.lock(lock), keys.grant(lock)],
     ];
     return { request, writes, kind: "delivered" };
   },
-} satisfies Record<string, Preparation<"deliver"> | Preparation<"commit">>;
+  async "putDocument: one that is audited"({ tenant }, keys) {
+    const name = { tenant, collection: "workflow", id: "w" } as const;
+    const writes = [keys.documents("workflow"), keys.documentIds("workflow"), keys.events, keys.trail];
+    return { request: { ...name, body: "{}", changeId: "c", actor: "tester" }, writes, kind: "saved" };
+  },
+} satisfies Record<string, Preparation<"deliver"> | Preparation<"commit"> | Preparation<"putDocument">>;
 
 const letter = { id: "letter", reason: "claims_lost", body: "{}" } as const;
 

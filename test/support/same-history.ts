@@ -205,6 +205,7 @@ async function everything({ store, tenant, runs }: Scene): Promise<readonly unkn
   }
   found.push(await store.listApprovals({ tenant, limit: 100 }, call));
   found.push(await store.readEvents({ tenant, after: 0, limit: 1_000 }, call));
+  found.push(await store.readEvents({ tenant, after: 0, limit: 1_000, of: "trail" }, call));
   found.push(await store.countActive({ tenant }, call));
   return found;
 }

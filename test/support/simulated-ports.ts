@@ -11,6 +11,7 @@ import {
   type OperationName,
   type RequestOf,
   type Store,
+  type StoreSettings,
   storeFrom,
 } from "../../src/ports/store.ts";
 import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
@@ -62,15 +63,21 @@ export type WorldOptions = Pick<SimulatedStoreOptions, "table" | "onOperation"> 
   readonly seed?: number;
   /** Up to this long one way, drawn by seed; 0 by default, so that times are exact. */
   readonly travelMsMax?: number;
+  readonly settings?: Partial<StoreSettings>;
 };
 
 export function createWorld(options: WorldOptions = {}): World {
   const { seed = 1, travelMsMax = 0, ...hooks } = options;
+  const settings = { ...defaultStoreSettings, ...options.settings };
   const kernel = createKernel(seed);
-  const server = createSimulatedStore(kernel, { faults: { ...noStoreFaults, travelMsMax }, ...hooks });
+  const server = createSimulatedStore(kernel, {
+    faults: { ...noStoreFaults, travelMsMax },
+    ...hooks,
+    settings,
+  });
   const { clock } = kernel.process("observer");
   const { records } = server;
-  const store = createMemoryStore({ clock, settings: defaultStoreSettings, records });
+  const store = createMemoryStore({ clock, settings, records });
   return { kernel, server, records, store };
 }
 

@@ -57,6 +57,7 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "proof":
     case "keyed":
     case "event":
+    case "trail":
       return tenant === undefined || scope === tenant;
   }
 }

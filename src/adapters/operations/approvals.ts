@@ -7,7 +7,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { DeliveryRefused } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { type Context, lastMember, nowMs } from "./records.ts";
-import { appendEvent } from "./tenants.ts";
+import { appendAudited } from "./tenants.ts";
 
 export function getApproval(context: Context, request: RequestOf<"getApproval">): OutcomeOf<"getApproval"> {
   const approval = context.records.get("approval", request.tenant, request.approvalId);
@@ -79,7 +79,7 @@ export function putDecision(
     ...(decider === undefined ? {} : { decider }),
     ...(reason === undefined ? {} : { reason }),
   });
-  appendEvent(context, tenant, {
+  appendAudited(context, tenant, {
     type: "approval_decided",
     subject: approval.approvalId,
     actor: decidedBy,

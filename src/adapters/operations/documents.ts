@@ -10,7 +10,7 @@ import {
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { clearDue, setDue } from "./due.ts";
 import { type Context, nowMs } from "./records.ts";
-import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
+import { appendAudited, appendEvent, isRevoked, readTenant } from "./tenants.ts";
 import { countHoldings } from "./tickets.ts";
 
 export function putDocument(context: Context, request: RequestOf<"putDocument">): OutcomeOf<"putDocument"> {
@@ -33,7 +33,9 @@ export function putDocument(context: Context, request: RequestOf<"putDocument">)
   context.records.put("document", scope, id, { body, revision: next, savedAtMs: nowMs(context), changeId });
   if (isEventful(collection)) {
     const subject = `${collection}/${id}`;
-    appendEvent(context, tenant, { type: "document_saved", subject, actor, detail: changeId });
+    // A letter is written by the system itself; its removal and its retry are what a person does.
+    const append = collection === "deadLetter" ? appendEvent : appendAudited;
+    append(context, tenant, { type: "document_saved", subject, actor, detail: changeId });
   }
   return { kind: "saved", revision: next };
 }
@@ -85,7 +87,7 @@ export function removeDocument(
   context.records.erase("document", scope, id);
   if (isEventful(collection)) {
     const subject = `${collection}/${id}`;
-    appendEvent(context, tenant, {
+    appendAudited(context, tenant, {
       type: "document_removed",
       subject,
       actor,

@@ -24,7 +24,7 @@ import {
   withAttention,
   withoutAttention,
 } from "./run-records.ts";
-import { appendEvent, isRevoked } from "./tenants.ts";
+import { appendAudited, isRevoked } from "./tenants.ts";
 
 export function deliver(context: Context, request: RequestOf<"deliver">): OutcomeOf<"deliver"> {
   const outcome = deliverEntry(context, request);
@@ -202,7 +202,7 @@ function judgeCancel(
     entry,
     accept(current) {
       const { actor, reason } = entry;
-      appendEvent(context, state.tenant, {
+      appendAudited(context, state.tenant, {
         type: "cancel_requested",
         subject: state.runId,
         actor,
@@ -250,7 +250,10 @@ function judgeRetry(
     entry: { kind: "retry", entryId, jobId, actor },
     accept(current) {
       markRetried(context, state.tenant, letterId);
-      return reopening === undefined ? current : reopenWith(context, current, reopening.above, entry);
+      if (reopening !== undefined) return reopenWith(context, current, reopening.above, entry);
+      const { tenant, runId: subject } = state;
+      appendAudited(context, tenant, { type: "letter_retried", subject, actor, detail: letterId });
+      return current;
     },
   };
 }

@@ -15,7 +15,7 @@ import type { HeldLock, LockGrant } from "../../ports/lock-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { readDueMember, setDue } from "./due.ts";
 import { type Context, type Grant, nowMs, type Ticket } from "./records.ts";
-import { appendEvent, isRevoked, readTenant } from "./tenants.ts";
+import { appendAudited, isRevoked, readTenant } from "./tenants.ts";
 import {
   clearQueue,
   dropSilent,
@@ -127,7 +127,7 @@ export function breakLock(context: Context, request: RequestOf<"breakLock">): Ou
   if (!isHeld(last, now)) return { kind: "free" };
   if (last.fence !== fence) return { kind: "superseded", fence: last.fence };
   const subject = lockMember(lock);
-  appendEvent(context, tenant, { type: "lock_broken", subject, actor, detail: breakDetail(reason) });
+  appendAudited(context, tenant, { type: "lock_broken", subject, actor, detail: breakDetail(reason) });
   putGrant(context, tenant, lock, { ...last, expiresAtMs: now, broken: true });
   const granted = handOver(context, tenant, lock);
   if (granted === undefined) return { kind: "broken" };

@@ -18,7 +18,7 @@ import {
   readTimeline,
 } from "./runs.ts";
 import { sweep } from "./sweep.ts";
-import { getTenant, readEvents, setTenant } from "./tenants.ts";
+import { dropTrail, getTenant, readEvents, setTenant } from "./tenants.ts";
 
 export type Operations = {
   readonly [Name in OperationName]: (context: Context, request: RequestOf<Name>) => OutcomeOf<Name>;
@@ -61,6 +61,7 @@ export const operations: Operations = {
   listActive,
   inspectReservation,
   readEvents,
+  dropTrail,
 };
 
 /** Runs one operation, unless its time has passed: then it is refused before any effect. */

@@ -77,6 +77,8 @@ export type RecordKinds = {
     readonly version: number;
     readonly changeId: string;
     readonly eventSequence: number;
+    /** Of the newest audit record; absent before the first. */
+    readonly auditSequence?: number;
   };
   run: StoredRun;
   runRecord: { readonly body: string };
@@ -110,6 +112,8 @@ export type RecordKinds = {
   reservation: Reservation;
   /** Members are the sequence in 16 digits. */
   event: EventRow;
+  /** The audit records among the events, with numbers of their own. */
+  trail: EventRow;
 };
 
 export type RecordKind = keyof RecordKinds;
@@ -138,6 +142,7 @@ export const recordKinds = Object.keys({
   active: 0,
   reservation: 0,
   event: 0,
+  trail: 0,
 } satisfies Record<RecordKind, 0>) as readonly RecordKind[];
 
 export type Records = {

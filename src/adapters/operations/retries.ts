@@ -11,7 +11,7 @@ import { holderOf } from "./locks.ts";
 import type { Context, StoredRun } from "./records.ts";
 import { putReservation, readReservation } from "./reservations.ts";
 import { activeMember, appendEntry, putState, runLock } from "./run-records.ts";
-import { appendEvent, readTenant, slots } from "./tenants.ts";
+import { appendAudited, readTenant, slots } from "./tenants.ts";
 
 type Reopening =
   /** `above`: those that started the run, the nearest first, up to the first that goes on or to the root. */
@@ -88,7 +88,7 @@ function reopenRun(
     context.records.put("active", tenant, activeMember(state), {});
     scheduleProof(context, tenant);
   }
-  appendEvent(context, tenant, { type: "run_reopened", subject: runId, actor, detail: letterId });
+  appendAudited(context, tenant, { type: "run_reopened", subject: runId, actor, detail: letterId });
   return keepKey(context, { ...rest, status: "running" });
 }
 

@@ -22,7 +22,7 @@ import {
 } from "./records.ts";
 import { hasRoomForKey, judgeKey, makeRoomForKey, putReservation, readReservation } from "./reservations.ts";
 import { activeMember, appendEntry, headerOf, putState, runLock, scopeOf } from "./run-records.ts";
-import { appendEvent, isRevoked, readTenant, slots } from "./tenants.ts";
+import { appendAudited, appendEvent, isRevoked, readTenant, slots } from "./tenants.ts";
 
 export function admit(context: Context, request: RequestOf<"admit">): OutcomeOf<"admit"> {
   const { tenant, run, credential } = request;
@@ -208,7 +208,7 @@ export function deleteRun(context: Context, request: RequestOf<"deleteRun">): Ou
   }
   const graveUntilMs = state.admittedAtMs + graveMs;
   if (nowMs(context) < graveUntilMs) bury(context, state, graveUntilMs);
-  appendEvent(context, tenant, { type: "run_deleted", subject: runId, actor, detail: state.status });
+  appendAudited(context, tenant, { type: "run_deleted", subject: runId, actor, detail: state.status });
   return { kind: "deleted" };
 }
 

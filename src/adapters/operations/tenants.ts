@@ -1,4 +1,4 @@
-// The tenant's record: its settings, its slots, and the number of its last event row.
+// The tenant's record: its settings, its slots, and the numbers of its last event row and its last audit record.
 import type { EventRow } from "../../domain/audit.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
@@ -33,16 +33,14 @@ export function setTenant(context: Context, request: RequestOf<"setTenant">): Ou
   if (current.version !== expectedVersion) return { kind: "version_conflict", version: current.version };
   const version = expectedVersion + 1;
   context.records.put("tenant", tenant, "record", { ...current, settings, version, changeId });
-  appendEvent(context, tenant, { type: "tenant_changed", subject: tenant, actor, detail: changeId });
+  appendAudited(context, tenant, { type: "tenant_changed", subject: tenant, actor, detail: changeId });
   return { kind: "saved", version };
 }
 
-/** Adds the next row and drops the one that falls out of the kept number. */
-export function appendEvent(
-  context: Context,
-  tenant: TenantId,
-  event: Pick<EventRow, "type" | "subject" | "actor" | "detail">,
-): void {
+type NewRow = Pick<EventRow, "type" | "subject" | "actor" | "detail">;
+
+/** Adds the next row of the feed and drops the one that falls out of the kept number. */
+export function appendEvent(context: Context, tenant: TenantId, event: NewRow): void {
   const current = readTenant(context, tenant);
   const sequence = current.eventSequence + 1;
   const { records, settings } = context;
@@ -52,11 +50,38 @@ export function appendEvent(
   if (dropped > 0) records.erase("event", tenant, orderedNumber(dropped));
 }
 
+/** What a reviewer asks for is kept for long: a row of the audit trail as well as one of the feed. */
+export function appendAudited(context: Context, tenant: TenantId, event: NewRow): void {
+  appendEvent(context, tenant, event);
+  const current = readTenant(context, tenant);
+  const sequence = (current.auditSequence ?? 0) + 1;
+  const { records, settings } = context;
+  records.put("tenant", tenant, "record", { ...current, auditSequence: sequence });
+  records.put("trail", tenant, orderedNumber(sequence), { sequence, atMs: nowMs(context), ...event });
+  const dropped = sequence - settings.auditRecordsPerTenantMax;
+  if (dropped > 0) records.erase("trail", tenant, orderedNumber(dropped));
+}
+
+/** Nothing is dropped without the record that says so, and nothing twice: the record itself has the number `below` or a later one. */
+export function dropTrail(context: Context, request: RequestOf<"dropTrail">): OutcomeOf<"dropTrail"> {
+  const { tenant, below, actor } = request;
+  const { first, last } = readEvents(context, { tenant, after: 0, limit: 1, of: "trail" });
+  if (first >= below || below > last + 1) return { kind: "dropped" };
+  const detail = `${first} to ${below - 1}`;
+  appendAudited(context, tenant, { type: "records_dropped", subject: tenant, actor, detail });
+  for (let sequence = first; sequence < below; sequence += 1) {
+    context.records.erase("trail", tenant, orderedNumber(sequence));
+  }
+  return { kind: "dropped" };
+}
+
 export function readEvents(context: Context, request: RequestOf<"readEvents">): OutcomeOf<"readEvents"> {
-  const { tenant, after, limit } = request;
-  const rows = context.records.scan("event", tenant, orderedNumber(after), limit);
-  const last = readTenant(context, tenant).eventSequence;
-  const [oldest] = context.records.scan("event", tenant, "", 1);
+  const { tenant, after, limit, of } = request;
+  const kind = of === "trail" ? "trail" : "event";
+  const rows = context.records.scan(kind, tenant, orderedNumber(after), limit);
+  const { eventSequence, auditSequence = 0 } = readTenant(context, tenant);
+  const last = of === "trail" ? auditSequence : eventSequence;
+  const [oldest] = context.records.scan(kind, tenant, "", 1);
   return {
     kind: "events",
     events: rows.map((row) => row.value),

@@ -30,8 +30,8 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
     },
   },
   setTenant: {
-    keys: (keys) => [keys.tenant, keys.events],
-    args({ tenant, settings, expectedVersion, changeId, actor, credential }, { eventsPerTenantMax }) {
+    keys: (keys) => [keys.tenant, keys.events, keys.trail],
+    args({ tenant, settings, expectedVersion, changeId, actor, credential }, store) {
       const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped } = settings;
       const { revokedKeyIds = [], quotas = {} } = settings;
       return [
@@ -39,7 +39,7 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
         String(expectedVersion),
         changeId,
         actor,
-        String(eventsPerTenantMax),
+        String(store.eventsPerTenantMax),
         maxConcurrentRuns === undefined ? "" : String(maxConcurrentRuns),
         admissionStrategy ?? "",
         admissionWait ?? "",
@@ -49,16 +49,17 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
         limitsText(settings),
         credentialWord(credential),
         settings.removed === true ? "true" : "",
+        String(store.auditRecordsPerTenantMax),
         ...storeQuotaNames.flatMap((name) => [`quota:${name}`, String(quotas[name] ?? "")]),
       ];
     },
   },
   readEvents: {
-    keys: (keys) => [keys.events],
-    args: ({ after, limit }, { eventsPerTenantMax }) => [
+    keys: (keys, { of }) => [of === "trail" ? keys.trail : keys.events],
+    args: ({ after, limit, of }, { eventsPerTenantMax, auditRecordsPerTenantMax }) => [
       String(after),
       String(limit),
-      String(eventsPerTenantMax),
+      String(of === "trail" ? auditRecordsPerTenantMax : eventsPerTenantMax),
     ],
     read: {
       events: ([rows, first, last]) => ({
@@ -67,6 +68,16 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
         last: Number(last),
       }),
     },
+  },
+  dropTrail: {
+    keys: (keys) => [keys.events, keys.trail],
+    args: ({ tenant, below, actor }, { eventsPerTenantMax, auditRecordsPerTenantMax }) => [
+      tenant,
+      String(below),
+      actor,
+      String(eventsPerTenantMax),
+      String(auditRecordsPerTenantMax),
+    ],
   },
   countUsage: {
     keys: (keys) => [

@@ -35,6 +35,8 @@ const promises: { readonly [Name in OperationName]: "always" | "public locks" | 
   removeDocument: "always",
   // It may answer with the run that the key already has: that is the start's answer, and nobody asks for it again.
   reserve: "always",
+  // The retention of records: a replica that lost it keeps them longer, and the sealer drops them again.
+  dropTrail: "never",
   // Steps on the way to one of the above, repeated or made up for when they are lost.
   cancelReservation: "never",
   takeRun: "never",

@@ -133,6 +133,7 @@ export const documentCalls: ScriptCalls<keyof StoreOf<"documents">> = {
       collection === "deadLetter" ? wholeMs("deadLetterRetentionMs", settings.deadLetterRetentionMs) : "",
       credentialWord(credential),
       ...quotaArgs(collection, settings),
+      String(settings.auditRecordsPerTenantMax),
     ],
   },
   getDocument: {
@@ -149,13 +150,14 @@ export const documentCalls: ScriptCalls<keyof StoreOf<"documents">> = {
   },
   removeDocument: {
     keys: (keys, { collection }) => writtenKeys(keys, collection),
-    args: ({ tenant, collection, id, actor, credential }, { eventsPerTenantMax }) => [
+    args: ({ tenant, collection, id, actor, credential }, settings) => [
       tenant,
       collection,
       id,
       actor,
-      String(eventsPerTenantMax),
+      String(settings.eventsPerTenantMax),
       credentialWord(credential),
+      String(settings.auditRecordsPerTenantMax),
     ],
   },
 };
@@ -166,7 +168,8 @@ function quotaArgs(collection: Collection, { quotas }: StoreSettings): readonly 
 }
 
 function writtenKeys(keys: TenantKeys, collection: Collection): string[] {
-  return [keys.documents(collection), keys.documentIds(collection), keys.events, keys.due, keys.tenant];
+  const documents = [keys.documents(collection), keys.documentIds(collection)];
+  return [...documents, keys.events, keys.due, keys.tenant, keys.trail];
 }
 
 /** The meta text is `<revision> <savedAt> <change>`. */

@@ -28,6 +28,7 @@ export type TenantKeys = PartitionKeys & {
   readonly active: string;
   readonly runs: string;
   readonly events: string;
+  readonly trail: string;
   /** The tenant's idempotency records by when they end. */
   readonly keyed: string;
   readonly approvals: string;
@@ -109,6 +110,7 @@ function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
     active: `${start}active:${owner}`,
     runs: `${start}runs:${owner}`,
     events: `${start}events:${owner}`,
+    trail: `${start}trail:${owner}`,
     keyed: `${start}keyed:${owner}`,
     approvals: `${start}approvals:${owner}`,
     runPrefix,

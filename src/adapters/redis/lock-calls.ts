@@ -103,8 +103,8 @@ export const lockCalls: ScriptCalls<keyof StoreOf<"locks">> = {
     },
   },
   breakLock: {
-    keys: (keys, { lock }) => [...grantKeys(keys, lock), keys.events, ...queueKeys(keys, lock)],
-    args: ({ tenant, lock, fence, actor, reason, credential }, { eventsPerTenantMax }) => [
+    keys: (keys, { lock }) => [...grantKeys(keys, lock), keys.events, keys.trail, ...queueKeys(keys, lock)],
+    args: ({ tenant, lock, fence, actor, reason, credential }, settings) => [
       String(fence),
       grantMemory,
       stoppable(lock),
@@ -113,8 +113,9 @@ export const lockCalls: ScriptCalls<keyof StoreOf<"locks">> = {
       nameOf(lock),
       actor,
       breakDetail(reason),
-      String(eventsPerTenantMax),
+      String(settings.eventsPerTenantMax),
       credentialWord(credential),
+      String(settings.auditRecordsPerTenantMax),
     ],
     read: { broken: parseGranted },
   },

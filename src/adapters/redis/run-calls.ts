@@ -89,13 +89,14 @@ export const runCalls: ScriptCalls<keyof StoreOf<"runs">> = {
     },
   },
   deleteRun: {
-    keys: (keys, { runId }) => [keys.start, keys.run(runId), keys.events, keys.due, keys.tenant],
-    args: ({ tenant, runId, actor, credential }, { eventsPerTenantMax }) => [
+    keys: (keys, { runId }) => [keys.start, keys.run(runId), keys.events, keys.due, keys.tenant, keys.trail],
+    args: ({ tenant, runId, actor, credential }, { eventsPerTenantMax, auditRecordsPerTenantMax }) => [
       tenant,
       runId,
       actor,
       String(eventsPerTenantMax),
       credentialWord(credential),
+      String(auditRecordsPerTenantMax),
     ],
   },
   getApproval: {
@@ -157,6 +158,7 @@ export const inboxCalls: ScriptCalls<keyof StoreOf<"inbox">> = {
         keys.due,
         keys.inbox(runId),
         keys.start,
+        keys.trail,
         ...(entry.kind === "decision" ? [keys.approval(entry.approvalId)] : []),
         ...(entry.kind === "dispatch" ? [keys.lock({ namespace: "job", name: entry.jobId })] : []),
       ];
@@ -178,6 +180,7 @@ export const inboxCalls: ScriptCalls<keyof StoreOf<"inbox">> = {
         packEntry(entryToKeep(entry)),
         proposal === undefined ? "" : baseWords(proposal),
         ...entryArgs(entry, settings),
+        String(settings.auditRecordsPerTenantMax),
         String(headerFields.length + records.length),
         ...wantedFields(records),
         ...(proposal === undefined ? [] : changeArgs(proposal.commitId, proposal.change, settings)),

@@ -19,6 +19,7 @@ const migrations: ReadonlyArray<(database: Database) => void> = [
   addLockQueues,
   addPlaces,
   addHoldings,
+  addTrail,
 ];
 
 const schemaVersion = migrations.length;
@@ -93,6 +94,8 @@ const lockQueueKinds = ["ticket", "ending"] as const satisfies readonly RecordKi
 
 const placeKinds = ["running"] as const satisfies readonly RecordKind[];
 
+const trailKinds = ["trail"] as const satisfies readonly RecordKind[];
+
 const holdingKinds = ["holding"] as const satisfies readonly RecordKind[];
 
 function createAdmissionTables(database: Database): void {
@@ -112,6 +115,7 @@ function addRuns(database: Database): void {
     ...lockQueueKinds,
     ...placeKinds,
     ...holdingKinds,
+    ...trailKinds,
   ];
   createRecordTables(
     database,
@@ -152,6 +156,11 @@ function addPlaces(database: Database): void {
 /** Version 5 knew no quotas: locks that were held then are counted from their next renewal on. */
 function addHoldings(database: Database): void {
   createRecordTables(database, holdingKinds);
+}
+
+/** Version 6 had no audit trail of its own: it begins here, and older rows stay in the feed. */
+function addTrail(database: Database): void {
+  createRecordTables(database, trailKinds);
 }
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */

@@ -6,18 +6,38 @@ import type { Head } from "../../domain/audit.ts";
 import { InterlockError } from "../../errors.ts";
 import type { AuditAnchors, Log } from "../../ports/ports.ts";
 
-/** One write at a time: heads that are noted meanwhile are written together by the next one. */
+/**
+ * One write at a time: heads that are noted meanwhile are written together by the next one. Processes of one machine may share
+ * the file: a head that another one has noted since is not written over, but taken on, so that the next sealing compares
+ * the trail with it.
+ */
 export function openAnchorsFile(path: string, log: Log): AuditAnchors {
-  const heads = new Map(Object.entries(readHeads(path)));
+  const heads = readHeads(path);
+  let inFile: ReadonlyMap<string, Head> = new Map(heads);
+  const noted = new Set<string>();
   let writing: Promise<void> | undefined;
-  let isChanged = false;
+  let isFailing = false;
+  const merge = () => {
+    const merged = readHeads(path);
+    for (const tenant of noted) {
+      const [mine, found] = [heads.get(tenant), merged.get(tenant)];
+      if (found !== undefined && found.hash !== inFile.get(tenant)?.hash) heads.set(tenant, found);
+      else if (mine !== undefined) merged.set(tenant, mine);
+    }
+    noted.clear();
+    return merged;
+  };
   const write = async () => {
-    while (isChanged) {
-      isChanged = false;
+    while (noted.size > 0) {
       try {
-        await writeHeads(path, heads);
+        const merged = merge();
+        await writeHeads(path, merged);
+        inFile = merged;
+        isFailing = false;
       } catch (error) {
-        log.error("the heads of audit trails could not be written", { path, cause: String(error) });
+        if (!isFailing)
+          log.error("the heads of audit trails could not be written", { path, cause: String(error) });
+        isFailing = true;
       }
     }
     writing = undefined;
@@ -27,18 +47,24 @@ export function openAnchorsFile(path: string, log: Log): AuditAnchors {
     note(tenant, head) {
       if (heads.get(tenant)?.hash === head.hash) return;
       heads.set(tenant, head);
-      isChanged = true;
+      noted.add(tenant);
       writing ??= write();
     },
     close: async () => writing,
   };
 }
 
+/** Heads without this mark are of versions whose trail was the event feed: they say nothing about this one. */
+const format = 2;
+
+type AnchorsFile = { readonly format?: unknown; readonly heads?: Record<string, Head> };
+
 /** A file that cannot be read is not taken for an empty one: that would forget what it anchors. */
-function readHeads(path: string): Record<string, Head> {
-  if (!existsSync(path)) return {};
+function readHeads(path: string): Map<string, Head> {
+  if (!existsSync(path)) return new Map();
   try {
-    return JSON.parse(readFileSync(path, "utf8")) as Record<string, Head>;
+    const file = JSON.parse(readFileSync(path, "utf8")) as AnchorsFile;
+    return new Map(file.format === format ? Object.entries(file.heads ?? {}) : []);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new InterlockError("config_invalid", `audit.anchorsFile ${path} cannot be read: ${why}`);
@@ -50,7 +76,7 @@ async function writeHeads(path: string, heads: ReadonlyMap<string, Head>): Promi
   const partial = `${path}.partial-${process.pid}`;
   const file = await open(partial, "w", 0o600);
   try {
-    await file.writeFile(`${JSON.stringify(Object.fromEntries(heads), null, 1)}\n`);
+    await file.writeFile(`${JSON.stringify({ format, heads: Object.fromEntries(heads) }, null, 1)}\n`);
     await file.sync();
   } finally {
     await file.close();

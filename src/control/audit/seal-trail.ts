@@ -26,6 +26,8 @@ export type SealBook = {
   /** The newest head that was sealed or found in place. It only moves on to heads that contain it. */
   anchor(tenant: TenantId): Head | undefined;
   advance(tenant: TenantId, head: Head): void;
+  /** Heads that have moved since the last time this was asked: what is written to the log. */
+  takeMoved(): ReadonlyMap<TenantId, Head>;
   /** Tenants whose anchor was found missing, which is logged once. */
   readonly lost: Set<TenantId>;
 };
@@ -38,11 +40,21 @@ const tenantsMax = 10_000;
 
 export function createSealBook(anchors: AuditAnchors = createMemoryAnchors()): SealBook {
   const known = new Map<TenantId, Seen>();
+  let moved = new Map<TenantId, Head>();
   return {
     recall: (tenant) => known.get(tenant) ?? unseen,
     learn: (tenant, seen) => remember(known, tenant, seen),
     anchor: (tenant) => anchors.read(tenant),
-    advance: (tenant, head) => anchors.note(tenant, head),
+    advance(tenant, head) {
+      if (anchors.read(tenant)?.hash === head.hash) return;
+      remember(moved, tenant, head);
+      anchors.note(tenant, head);
+    },
+    takeMoved() {
+      const taken = moved;
+      moved = new Map();
+      return taken;
+    },
     lost: new Set(),
   };
 }
@@ -95,14 +107,16 @@ async function sealOnce(
 ): Promise<SealAnswer | { readonly kind: "conflict" }> {
   const { metrics } = engine.ports;
   const { secret } = trailTerms(engine.config, tenant);
-  const rowsKept = engine.config["store.eventsPerTenantMax"];
+  const rowsKept = engine.config["audit.recordsPerTenantMax"];
+  // Before the newest seal is read: another process may note a newer head meanwhile.
+  const anchor = book.anchor(tenant);
   const found = await newestSeal(engine, book, tenant);
   if (found.kind !== "newest") return found;
   let { newest } = found;
-  const holding = await holdsAnchor(engine, book, tenant, newest?.found.seal);
+  const holding = await holdsAnchor(engine, tenant, anchor, newest?.found.seal);
   if (typeof holding === "object") return holding;
   if (holding === "lost" && !book.lost.has(tenant)) {
-    const from = book.anchor(tenant)?.sequence ?? 0;
+    const from = anchor?.sequence ?? 0;
     alarm(engine, "the audit trail does not contain the head that was noted outside the store", tenant, from);
     book.lost.add(tenant);
   }
@@ -141,11 +155,10 @@ async function sealOnce(
  */
 async function holdsAnchor(
   engine: SettingsEngine,
-  book: SealBook,
   tenant: TenantId,
+  anchor: Head | undefined,
   newest: Seal | undefined,
 ): Promise<"held" | "lost" | Trouble> {
-  const anchor = book.anchor(tenant);
   if (anchor === undefined) return "held";
   if (newest === undefined || anchor.sequence > headOf(newest).sequence) return "lost";
   const found = newest.hashes[anchor.sequence - newest.from];
@@ -177,7 +190,7 @@ async function begun(engine: SettingsEngine, tenant: TenantId, seal: Seal): Prom
 }
 
 /** Nothing is added to a seal that somebody has changed: that would make it genuine again. The chain goes on in the next one. */
-async function newestSeal(
+export async function newestSeal(
   engine: SettingsEngine,
   book: SealBook,
   tenant: TenantId,
@@ -199,7 +212,7 @@ async function newestSeal(
   return { kind: "newest", newest: { found: { ...document, seal }, state } };
 }
 
-function alarm({ ports }: Engine<never>, message: string, tenant: TenantId, from: number): void {
+export function alarm({ ports }: Engine<never>, message: string, tenant: TenantId, from: number): void {
   ports.metrics.count("audit_seals_total", { outcome: "refused" });
   ports.log.error(message, { tenant, from });
 }

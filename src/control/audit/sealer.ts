@@ -1,12 +1,13 @@
-// Seals the audit trails of tenants that this process has changed, or has heard of; and now and then those of all.
+// Seals the audit trails of tenants to which this process has added records; and every hour those of all.
 import { redacted } from "../../domain/excerpt.ts";
 import { platformTenant, type TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { SettingsEngine } from "../engine/engine.ts";
 import { listTenants } from "../tenants/tenants.ts";
+import { dropExpired } from "./drop-expired.ts";
 import { type SealBook, sealTrail } from "./seal-trail.ts";
 
-/** Changes of one tenant that are not left waiting for their time: at 5,000 a second 10,000 kept rows last for two seconds. */
+/** Records of one tenant that are not left waiting for their time. */
 const changesMax = 1_000;
 /** Tenants that are sealed at the same time. */
 const atOnceMax = 4;
@@ -22,6 +23,7 @@ export function startSealer(engine: SettingsEngine): Consumer | undefined {
   const stopped = new AbortController();
   const book = engine.seals;
   const changes = new Map<TenantId, number>();
+  const aging = new Set<TenantId>();
   let resting = new AbortController();
   let isUrgent = false;
   const note = (tenant: TenantId) => {
@@ -31,7 +33,7 @@ export function startSealer(engine: SettingsEngine): Consumer | undefined {
     isUrgent = true;
     resting.abort();
   };
-  const unwatch = engine.wakes.watchAll(note);
+  const unwatch = engine.wakes.watchAudited(note);
 
   async function sealAgainAndAgain(): Promise<void> {
     while (!stopped.signal.aborted) {
@@ -39,9 +41,11 @@ export function startSealer(engine: SettingsEngine): Consumer | undefined {
       // Processes that heard of the same change do not seal it together.
       if (!isUrgent) await clock.sleep(everyMs * (0.5 + random.fraction() / 2), resting.signal);
       isUrgent = false;
-      await sealChanged(engine, book, { changes, isStopping: () => stopped.signal.aborted });
+      await sealChanged(engine, book, { changes, aging, isStopping: () => stopped.signal.aborted });
     }
-    await sealChanged(engine, book, { changes, isStopping: () => true });
+    aging.clear();
+    await sealChanged(engine, book, { changes, aging, isStopping: () => true });
+    logHeads(engine, book);
   }
 
   async function goRound(): Promise<void> {
@@ -50,11 +54,15 @@ export function startSealer(engine: SettingsEngine): Consumer | undefined {
       for (let after: string | undefined = ""; after !== undefined && !stopped.signal.aborted; ) {
         const page = await listTenants(engine, { after, limit: tenantsPerPage });
         const tenants: readonly TenantId[] = page.kind === "listed" ? page.tenants : [];
-        for (const tenant of after === "" ? [platformTenant, ...tenants] : tenants) note(tenant);
+        for (const tenant of after === "" ? [platformTenant, ...tenants] : tenants) {
+          aging.add(tenant);
+          note(tenant);
+        }
         after = tenants.length < tenantsPerPage ? undefined : tenants.at(-1);
         if (after !== undefined) await clock.sleep(everyMs, stopped.signal);
       }
       await clock.sleep(roundEveryMs, stopped.signal);
+      logHeads(engine, book);
     }
   }
 
@@ -70,13 +78,24 @@ export function startSealer(engine: SettingsEngine): Consumer | undefined {
   };
 }
 
-type Waiting = { readonly changes: Map<TenantId, number>; isStopping(): boolean };
+/** The second place outside the store: whoever collects logs can compare them with the trail. */
+function logHeads({ ports }: SettingsEngine, book: SealBook): void {
+  for (const [tenant, { sequence, hash }] of book.takeMoved())
+    ports.log.info("head of an audit trail", { tenant, head: `${sequence}:${hash}` });
+}
+
+type Waiting = {
+  readonly changes: Map<TenantId, number>;
+  /** Those whose old records are looked for as well. */
+  readonly aging: Set<TenantId>;
+  isStopping(): boolean;
+};
 
 /** Those that could not be sealed stay noted. A process that stops does not wait for a store that gives no answers. */
 async function sealChanged(
   engine: SettingsEngine,
   book: SealBook,
-  { changes, isStopping }: Waiting,
+  { changes, aging, isStopping }: Waiting,
 ): Promise<void> {
   const queue = [...changes.keys()];
   changes.clear();
@@ -84,7 +103,7 @@ async function sealChanged(
   let cause = "";
   const work = async () => {
     for (let tenant = queue.shift(); tenant !== undefined; tenant = queue.shift()) {
-      const trouble = await sealOne(engine, book, tenant);
+      const trouble = await sealOne(engine, book, tenant, aging.delete(tenant));
       if (trouble === undefined) continue;
       failed.push(tenant);
       cause = trouble;
@@ -104,10 +123,13 @@ async function sealOne(
   engine: SettingsEngine,
   book: SealBook,
   tenant: TenantId,
+  isAging: boolean,
 ): Promise<string | undefined> {
   try {
     const answer = await sealTrail(engine, book, tenant);
-    return answer.kind === "sealed" ? undefined : answer.cause;
+    if (answer.kind !== "sealed") return answer.cause;
+    const dropped = isAging ? await dropExpired(engine, book, tenant) : undefined;
+    return dropped === undefined || dropped.kind === "done" ? undefined : dropped.cause;
   } catch (error) {
     return error instanceof Error ? (error.stack ?? error.message) : String(error);
   }

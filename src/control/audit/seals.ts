@@ -1,6 +1,6 @@
 // Reads and writes the seals of a tenant's audit trail: documents, named by the number of their first record.
 import type { Config } from "../../config.ts";
-import { headOf, type Seal, type TrailReading } from "../../domain/audit.ts";
+import { headOf, type Seal, sealedRowsMax, type TrailReading } from "../../domain/audit.ts";
 import { readSeal, type StoredSeal, type TrailTerms, writeSeal } from "../../domain/audit-verdict.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
@@ -32,9 +32,12 @@ export type SealPage = {
   readonly next?: string;
 };
 
+/** What sorts before all seals: earlier versions sealed the rows of the feed, and named seals by the number alone. */
+const firstPlace = "t";
+
 /** The place of seals whose first record has this number or a later one. */
 export function placeOf(from: number): string {
-  return from <= 1 ? "" : idOf(from - 1);
+  return from <= 1 ? firstPlace : idOf(from - 1);
 }
 
 /** Seals after a place, in order. What has no number for a name is not one. */
@@ -48,8 +51,8 @@ export async function readSeals(
   if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
   const { documents } = answer;
   const seals = documents
-    .filter(({ id }) => /^\d{12}$/.test(id))
-    .map(({ id, revision, body }) => ({ from: Number(id), revision, stored: storedIn(id, body) }));
+    .filter(({ id }) => /^t\d{12}$/.test(id))
+    .map(({ id, revision, body }) => ({ from: numberOf(id), revision, stored: storedIn(id, body) }));
   const last = documents.length < sealsPerRead ? undefined : documents.at(-1)?.id;
   return { kind: "seals", seals, ...(last === undefined ? {} : { next: last }) };
 }
@@ -57,7 +60,7 @@ export async function readSeals(
 /** A seal under another number than its own is none. */
 function storedIn(id: string, body: string): StoredSeal | undefined {
   const stored = readSeal(body);
-  return stored?.seal.from === Number(id) ? stored : undefined;
+  return stored?.seal.from === numberOf(id) ? stored : undefined;
 }
 
 /** The last one from a number on. */
@@ -76,6 +79,23 @@ export async function lastSealFrom(
   }
 }
 
+/** The seal of a record, if it is sealed, and the one before it. */
+export async function sealAround(
+  engine: SettingsEngine,
+  tenant: TenantId,
+  sequence: number,
+): Promise<
+  | { readonly kind: "found"; readonly stored: StoredSeal | undefined; readonly before: Seal | undefined }
+  | Trouble
+> {
+  const page = await readSeals(engine, tenant, placeOf(sequence - 2 * sealedRowsMax));
+  if (page.kind !== "seals") return page;
+  const index = page.seals.findLastIndex(({ from }) => from <= sequence);
+  const stored = page.seals[index]?.stored;
+  const holds = stored !== undefined && headOf(stored.seal).sequence >= sequence;
+  return { kind: "found", stored: holds ? stored : undefined, before: page.seals[index - 1]?.stored?.seal };
+}
+
 export async function putSeal(
   engine: SettingsEngine,
   { tenant, secret }: { readonly tenant: TenantId; readonly secret: string },
@@ -92,7 +112,7 @@ export async function putSeal(
     body: writeSeal({ tenant, secret }, seal),
     expectedRevision,
     // Two processes that seal up to the same record write the same hashes: both may believe that they were first.
-    changeId: `${sequence}:${hash}`,
+    changeId: `${sequence}:${hash}:${seal.keptFrom}`,
     actor: engine.ports.instance,
   } as const;
   const answer = await ask(engine, "putDocument", request);
@@ -106,7 +126,7 @@ export async function dropOldSeals(
   keptFrom: number,
 ): Promise<void> {
   const { ports, config } = engine;
-  const page = await readSeals(engine, tenant, "");
+  const page = await readSeals(engine, tenant, placeOf(1));
   if (page.kind !== "seals") return;
   for (const [index, { from }] of page.seals.entries()) {
     const next = page.seals[index + 1];
@@ -117,17 +137,39 @@ export async function dropOldSeals(
   }
 }
 
+/** Of versions that sealed the rows of the feed: nothing compares with them any more. */
+export async function dropFormerSeals(engine: SettingsEngine, tenant: TenantId): Promise<void> {
+  const { ports, config } = engine;
+  for (;;) {
+    const request = { tenant, collection: "seal", after: "", limit: sealsPerRead } as const;
+    const answer = await ask(engine, "listDocuments", request);
+    const former = answer.kind === "listed" ? answer.documents.filter(({ id }) => /^\d{12}$/.test(id)) : [];
+    if (former.length === 0) return;
+    for (const { id } of former) {
+      const removal = { tenant, collection: "seal", id, actor: ports.instance } as const;
+      const removed = await ports.store.removeDocument(removal, {
+        deadlineMs: config["store.callTimeoutMs"],
+      });
+      if (removed.kind === "unknown" || removed.kind === "unavailable") return;
+    }
+  }
+}
+
 /** Rows after a number, with where the rows begin and end. */
 export async function readRows(
   engine: SettingsEngine,
   tenant: TenantId,
   { after, limit }: { readonly after: number; readonly limit: number },
 ): Promise<({ readonly kind: "events" } & TrailReading) | Trouble> {
-  const answer = await ask(engine, "readEvents", { tenant, after, limit });
+  const answer = await ask(engine, "readEvents", { tenant, after, limit, of: "trail" });
   return answer.kind === "events" ? answer : { kind: answer.kind, cause: answer.cause };
 }
 
 /** In the order of numbers, up to 10^12 - 1 of them. */
 function idOf(sequence: number): string {
-  return String(sequence).padStart(12, "0");
+  return `${firstPlace}${String(sequence).padStart(12, "0")}`;
+}
+
+function numberOf(id: string): number {
+  return Number(id.slice(firstPlace.length));
 }

@@ -5,7 +5,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { Trouble } from "../caller.ts";
 import type { SettingsEngine } from "../engine/engine.ts";
 import { sealTrail } from "./seal-trail.ts";
-import { type FoundSeal, readRows, readSeals, type SealPage, trailTerms } from "./seals.ts";
+import { type FoundSeal, placeOf, readRows, readSeals, type SealPage, trailTerms } from "./seals.ts";
 
 export type TrailVerdict = {
   readonly kind: "verified";
@@ -63,21 +63,38 @@ export async function verifyTrail(
   engine: SettingsEngine,
   { tenant, expect }: VerifyRequest,
 ): Promise<TrailVerdict | Trouble> {
-  const expected = seek(expect);
   // What was anchored before: sealing moves the anchor on to what is new.
-  const anchored = seek(engine.seals.anchor(tenant));
-  const sealed = await sealTrail(engine, engine.seals, tenant);
-  if (sealed.kind !== "sealed") return sealed;
-  const progress: Progress = {
-    before: undefined,
-    // What had been dropped when the newest seal was made is gone for all of them.
-    keptFrom: sealed.keptFrom,
-    compared: 0,
-    gaps: [],
-    firstBroken: undefined,
-    sought: [expected, anchored].filter((one) => one !== undefined),
-  };
-  for (let place: string | undefined = ""; place !== undefined; ) {
+  const anchor = engine.seals.anchor(tenant);
+  let sealed = await sealTrail(engine, engine.seals, tenant);
+  for (;;) {
+    if (sealed.kind !== "sealed") return sealed;
+    const [expected, anchored] = [seek(expect), seek(anchor)];
+    const sought = [expected, anchored].filter((one) => one !== undefined);
+    const progress = await compareAll(engine, tenant, { keptFrom: sealed.keptFrom, sought });
+    if ("kind" in progress) return progress;
+    const hasSecret = trailTerms(engine.config, tenant).secret !== "";
+    const verdict = verdictOf(progress, { expected, anchored, hasSecret });
+    const { why } = verdict.firstBroken ?? {};
+    if (why === "row_missing" || why === "seal_missing") {
+      const { keptFrom } = sealed;
+      sealed = await sealTrail(engine, engine.seals, tenant);
+      // What was dropped by age while it was being compared is not missing.
+      if (sealed.kind === "sealed" && sealed.keptFrom !== keptFrom) continue;
+    }
+    engine.ports.metrics.count("audit_verifications_total", { status: verdict.status });
+    return verdict;
+  }
+}
+
+async function compareAll(
+  engine: SettingsEngine,
+  tenant: TenantId,
+  // What had been dropped when the newest seal was made is gone for all of them.
+  { keptFrom, sought }: Pick<Progress, "keptFrom" | "sought">,
+): Promise<Progress | Trouble> {
+  const begin = { before: undefined, compared: 0, gaps: [], firstBroken: undefined };
+  const progress: Progress = { ...begin, keptFrom, sought };
+  for (let place: string | undefined = placeOf(1); place !== undefined; ) {
     const page: SealPage | Trouble = await readSeals(engine, tenant, place);
     if (page.kind !== "seals") return page;
     for (const found of page.seals) {
@@ -86,10 +103,7 @@ export async function verifyTrail(
     }
     place = page.next;
   }
-  const hasSecret = trailTerms(engine.config, tenant).secret !== "";
-  const verdict = verdictOf(progress, { expected, anchored, hasSecret });
-  engine.ports.metrics.count("audit_verifications_total", { status: verdict.status });
-  return verdict;
+  return progress;
 }
 
 async function compare(
@@ -102,7 +116,7 @@ async function compare(
   const limit = seal.hashes.length;
   const reading = await readRows(engine, tenant, { after: seal.from - 1, limit });
   if (reading.kind !== "events") return reading;
-  const rowsKept = engine.config["store.eventsPerTenantMax"];
+  const rowsKept = engine.config["audit.recordsPerTenantMax"];
   progress.keptFrom = oldestKept(progress.keptFrom, reading.last, rowsKept);
   const { keptFrom, before } = progress;
   const found: Break | undefined =

@@ -33,6 +33,7 @@ import {
   type ChangeAnnouncer,
   createChangeAnnouncer,
   createWakes,
+  isAudited,
   isChange,
   type Wakes,
 } from "../events/wakes.ts";
@@ -125,8 +126,9 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
   const storeTime = createStoreTime(given.clock, given.metrics);
   const wakes = createWakes();
   const announcer = createChangeAnnouncer(given.clock, bus);
-  const changed = (tenant: TenantId) => {
+  const changed: Observed = (tenant, audited) => {
     wakes.changed(tenant);
+    if (audited) wakes.audited(tenant);
     announcer.changed(tenant);
   };
   const ports = { ...given, store: observingAnswers(given.store, storeTime, changed, () => engine) };
@@ -178,18 +180,21 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
   return engine;
 }
 
+type Observed = (tenant: TenantId, audited: boolean) => void;
+
 /** Learns the store's time from every answer, and wakes the watchers of a changed tenant. */
 function observingAnswers(
   store: Store,
   storeTime: StoreTime,
-  changed: (tenant: TenantId) => void,
+  changed: Observed,
   engine: () => Engine,
 ): Store {
   const execute = executeOn(store);
   const learn: Execute = async (name, request, options) => {
     const answer = await execute(name, request, options);
     if ("storeTimeMs" in answer) storeTime.learn(answer.storeTimeMs);
-    if ("tenant" in request && isChange(name, request, answer)) changed(request.tenant);
+    if ("tenant" in request && isChange(name, request, answer))
+      changed(request.tenant, isAudited(name, request));
     noticePlaces(engine(), name, request, answer);
     return answer;
   };

@@ -9,16 +9,17 @@ export type Wakes = {
   changed(tenant: TenantId): void;
   /** Calls back at every change until the returned function is called. */
   watch(tenant: TenantId, callback: () => void): () => void;
-  /** The same for every tenant. It stands in the way of every change: the callback may only take note. */
-  watchAll(callback: (tenant: TenantId) => void): () => void;
+  /** This process has added an audit record. */
+  audited(tenant: TenantId): void;
+  /** Calls back at every audit record of this process: it may only take note. */
+  watchAudited(callback: (tenant: TenantId) => void): () => void;
 };
 
 export function createWakes(): Wakes {
   const watchers = new Map<TenantId, Set<() => void>>();
-  const watchersOfAll = new Set<(tenant: TenantId) => void>();
+  const auditWatchers = new Set<(tenant: TenantId) => void>();
   return {
     changed(tenant) {
-      for (const callback of watchersOfAll) callback(tenant);
       for (const callback of watchers.get(tenant) ?? []) callback();
     },
     watch(tenant, callback) {
@@ -29,9 +30,12 @@ export function createWakes(): Wakes {
         if (callbacks.size === 0 && watchers.get(tenant) === callbacks) watchers.delete(tenant);
       };
     },
-    watchAll(callback) {
-      watchersOfAll.add(callback);
-      return () => void watchersOfAll.delete(callback);
+    audited(tenant) {
+      for (const callback of auditWatchers) callback(tenant);
+    },
+    watchAudited(callback) {
+      auditWatchers.add(callback);
+      return () => void auditWatchers.delete(callback);
     },
   };
 }
@@ -47,6 +51,7 @@ const changing: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf<Nam
   putDocument: ["saved"],
   removeDocument: ["removed"],
   breakLock: ["broken"],
+  dropTrail: ["dropped"],
 };
 
 export function isChange<Name extends OperationName>(
@@ -57,6 +62,14 @@ export function isChange<Name extends OperationName>(
   const kinds: readonly string[] | undefined = changing[name];
   if (kinds?.includes(answer.kind) !== true) return false;
   return !("collection" in request) || isEventful(request.collection);
+}
+
+const unaudited: ReadonlySet<OperationName> = new Set<OperationName>(["admit", "createRun", "commit"]);
+const auditedEntries: ReadonlySet<string> = new Set(["decision", "cancel", "retry"]);
+
+/** Whether a change may have added an audit record: starts, results and commits never do. */
+export function isAudited<Name extends OperationName>(name: Name, request: RequestOf<Name>): boolean {
+  return "entry" in request ? auditedEntries.has(request.entry.kind) : !unaudited.has(name);
 }
 
 /** Changes within this time share one announcement: at most 100 a second, however many runs move. */

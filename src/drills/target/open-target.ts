@@ -216,9 +216,11 @@ async function startOwnServers(redis: "single" | "sentinel"): Promise<StartedSer
     await Promise.all(undo.splice(0).map((step) => step()));
   };
   try {
+    const folder = mkdtempSync(join(tmpdir(), "interlock-drill-"));
+    undo.push(async () => rmSync(folder, { recursive: true, force: true }));
     const nats = await startNatsServer();
     undo.push(() => nats.stop());
-    const bus = { BUS: "nats", NATS_URLS: nats.url };
+    const bus = { BUS: "nats", NATS_URLS: nats.url, DATA_DIRECTORY: folder };
     if (redis === "single") {
       const server = await startRedisServer(persistent);
       undo.push(() => server.stop());

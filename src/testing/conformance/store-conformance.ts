@@ -22,6 +22,7 @@ import { quotaCases } from "./quota-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
 import { sweepCases, treeSweepCases } from "./sweep-cases.ts";
+import { trailCases, trailTrimmingCases } from "./trail-cases.ts";
 import { treeRetryCases, waitingRetryCases } from "./waiting-retry-cases.ts";
 
 const { keyRetentionMs: _keyRetentionMs, ...keysForEver } = defaultStoreSettings;
@@ -63,6 +64,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...approvalCases,
       ...documentCases,
       ...listingCases,
+      ...trailCases,
       ...lateCases,
     ],
   },
@@ -96,7 +98,10 @@ export const storeConformance: readonly ConformanceSuite[] = [
   { name: "keys kept for ever", settings: keysForEver, cases: keysForEverCases },
   {
     name: "few of everything",
-    settings: { ...defaultStoreSettings, keysPerTenantMax: 3, timelineRowsMax: 3, eventsPerTenantMax: 5 },
-    cases: [...keyQuotaCases, ...trimmingCases],
+    settings: {
+      ...defaultStoreSettings,
+      ...{ keysPerTenantMax: 3, timelineRowsMax: 3, eventsPerTenantMax: 5, auditRecordsPerTenantMax: 4 },
+    },
+    cases: [...keyQuotaCases, ...trimmingCases, ...trailTrimmingCases],
   },
 ];

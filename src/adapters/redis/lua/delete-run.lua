@@ -1,17 +1,20 @@
 #!lua flags=allow-oom
 --[[
-  Removes an ended run and all that belongs to it, a bounded part at a time, and adds an event row with the last part.
+  Removes an ended run and all that belongs to it, a bounded part at a time, and adds an audited row with the last part.
   KEYS[1] what every key of the partition begins with: the run's jobs and approvals are only known here
   KEYS[2] run: hash of the header's fields, and of "record:<key>", "job:<id>" and "row:<version>"
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ")
+  KEYS[6] trail: stream of the audit records, with ids "0-<sequence>"
   ARGV[2] tenant  ARGV[3] runId  ARGV[4] actor  ARGV[5] eventsMax
-  ARGV[6] credential's word or ""
+  ARGV[6] credential's word or ""  ARGV[7] trailMax
   Returns {"deleted", now}, {"more", now}, {"not_found", now}, {"not_ended", now}, {"unauthenticated", now}
   or {"too_late", now}
 ]]
 --@include clock
+local eventsKey, trailKey, eventsMax, trailMax = KEYS[3], KEYS[6], ARGV[5], ARGV[7]
+--@include add-audited
 
 --@include terminal
 --@include encode-name
@@ -32,8 +35,6 @@ if plan.more then
   return { "more", now }
 end
 
--- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
-redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[5], "0-*",
-  "at", now, "type", "run_deleted", "subject", ARGV[3], "actor", ARGV[4], "detail", status)
+addAudited("run_deleted", ARGV[3], ARGV[4], status)
 removePlanned(plan)
 return { "deleted", now }

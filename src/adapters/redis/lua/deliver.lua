@@ -12,7 +12,8 @@
   KEYS[8] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[9] inbox: list of the entries that wait, "<kind> <json>", a line feed and the id
   KEYS[10] start of all keys of the partition: most of what a change writes is only known here
-  KEYS[11] for a decision the approval: hash of run, state, hash, requester and the rest of what it says; for a verdict of the
+  KEYS[11] trail: stream of the audit records, with ids "0-<sequence>"
+  KEYS[12] for a decision the approval: hash of run, state, hash, requester and the rest of what it says; for a verdict of the
            dispatch check the job's lock: "<token> <instance> <fence>[ <owner>]"; absent for all others
   ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] token  ARGV[6] instance
   ARGV[7] ttlMs  ARGV[8] grantMemoryMs  ARGV[9] "append" or "refuse"  ARGV[10] eventsMax  ARGV[11] attentionMs
@@ -25,8 +26,8 @@
   cancel: entryId, actor, reason; timer: timerId
   retry: letterId, actor, proveEveryMs, retriesMax, entryId as JSON, actor as JSON, entryId
   dispatch: jobId, token of the job's lock, its fence, what the word of the verdict begins with, and its middle
-  ARGV[28] number of fields wanted
-  ARGV from 29 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
+  ARGV[28] trailMax  ARGV[29] number of fields wanted
+  ARGV from 30 on: the names of the run's fields wanted, header fields first; then the proposal's change, as
   parts/plan-change.lua describes it
   Returns {"delivered", now, freed, approval[, fence, values, entries]}, with the run if it is ours;
   {"applied", now, version, status, claims, freed, approval}, {"run_busy", now, "instance", text}, {"too_late", now}, or why
@@ -38,12 +39,13 @@ local runKey, activeKey, eventsKey, lockKey, grantKey = KEYS[2], KEYS[3], KEYS[4
 local fenceKey, dueKey, inboxKey, start = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local tenant, runId, token, instance, ttlMs, grantMemoryMs = ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local eventsMax, attentionMs, drainsMax, entriesMax, letterMs = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
-local wantedFirst, wantedLast = 29, 28 + ARGV[28]
+local trailKey, trailMax = KEYS[11], ARGV[28]
+local wantedFirst, wantedLast = 30, 29 + ARGV[29]
 local at = wantedLast + 1
 local kind, subject, entry = ARGV[15], ARGV[18], ARGV[16]
 
 local function approvalNow()
-  return kind == "decision" and redis.call("HGETALL", KEYS[11]) or {}
+  return kind == "decision" and redis.call("HGETALL", KEYS[12]) or {}
 end
 
 local revokedCaller = false
@@ -58,6 +60,7 @@ local run = redis.call("HMGET", runKey,
   "row:" .. versionText)
 if not run[1] then return { revokedCaller and "unauthenticated" or "run_not_found", now } end
 local runningKey, limits = start .. "running:" .. tenant, nil
+--@include add-audited
 --@include worker-word
 --@include places
 -- Where the job of a result runs, or ran, if it is counted: only then is there a bracket in front of a space.
@@ -90,7 +93,7 @@ end
 --@include terminal
 local ended = terminal[run[1]]
 local fields, writes, dueGone, dueAdded = {}, {}, {}, {}
-local rows = {} -- Event rows: type, subject, actor, detail.
+local rows = {} -- Audited rows: type, subject, actor, detail.
 local reportedJob, decidedApproval, checkedJob, checkedText, refusal, again, full, waitingRetry
 if kind == "result" then
   local state, claim, claimToken, report, rest = string.match(run[7] or "",
@@ -111,7 +114,7 @@ if kind == "result" then
     end
   end
 elseif kind == "decision" then
-  local approval = redis.call("HMGET", KEYS[11],
+  local approval = redis.call("HMGET", KEYS[12],
     "state", "decisionId", "hash", "expiresAt", "separateDuties", "requester", "run")
   local own = approval[5] == "true" and approval[6] == ARGV[22] and ARGV[21] == "approved"
   if approval[7] ~= runId then refusal = "approval_not_found"
@@ -127,9 +130,9 @@ elseif kind == "decision" then
   if ended and not again and not refusal then refusal = "run_ended" end
   decidedApproval = subject
   rows[1] = { "approval_decided", subject, ARGV[22], ARGV[25] }
-  writes[1] = { "HSET", KEYS[11], "state", ARGV[21], "decidedAt", now, "decidedBy", ARGV[22], "decisionId", ARGV[19] }
-  if ARGV[23] ~= "" then writes[2] = { "HSET", KEYS[11], "reason", ARGV[24] } end
-  if ARGV[26] ~= "" then writes[#writes + 1] = { "HSET", KEYS[11], "decider", ARGV[26] } end
+  writes[1] = { "HSET", KEYS[12], "state", ARGV[21], "decidedAt", now, "decidedBy", ARGV[22], "decisionId", ARGV[19] }
+  if ARGV[23] ~= "" then writes[2] = { "HSET", KEYS[12], "reason", ARGV[24] } end
+  if ARGV[26] ~= "" then writes[#writes + 1] = { "HSET", KEYS[12], "decider", ARGV[26] } end
 elseif kind == "cancel" then
   if run[3] == subject then again = true
   elseif ended then refusal = "run_ended"
@@ -144,7 +147,7 @@ elseif kind == "dispatch" then
   elseif state ~= "held" then refusal = "job_not_held"
   elseif verdict and verdict ~= "hold" then refusal = "duplicate"
   else
-    local lockToken, lockFence = string.match(redis.call("GET", KEYS[11]) or "", "^([^ ]+) [^ ]+ ([^ ]+)")
+    local lockToken, lockFence = string.match(redis.call("GET", KEYS[12]) or "", "^([^ ]+) [^ ]+ ([^ ]+)")
     if lockToken ~= ARGV[19] or lockFence ~= ARGV[20] then refusal = "stale_fence" end
     checkedJob, checkedText = subject, head .. ARGV[21] .. ARGV[22] .. "," .. now .. "]" .. tail
     fields[1], fields[2] = "job:" .. subject, checkedText
@@ -155,6 +158,7 @@ elseif kind == "retry" then
   if not revision then refusal = "dead_letter_not_found"
   elseif revision ~= "1" then again = true
   else
+    if not ended then rows[1] = { "letter_retried", runId, actor, subject } end
     local retries = redis.call("HGET", runKey, "retries") or ""
     --@include waiting-retries
     waitingRetry = function(place) return retries .. retryText(place, subject) end
@@ -178,10 +182,7 @@ if again then return { "delivered", now, freed, approvalNow() } end
 if full or (lock and ARGV[9] == "refuse") then return { "run_busy", now, "instance", holderInstance or "" } end
 
 local function addRows()
-  for _, row in ipairs(rows) do
-    redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
-      "at", now, "type", row[1], "subject", row[2], "actor", row[3], "detail", row[4])
-  end
+  for _, row in ipairs(rows) do addAudited(unpack(row)) end
 end
 
 local waiting = redis.call("LLEN", inboxKey)

@@ -1,19 +1,23 @@
 #!lua
 --[[
-  Saves a document if it is at the expected revision, and adds an event row unless it is a seal of such rows. A dead
-  letter is removed after its time. A tenant that is removed gets no more keys.
+  Saves a document if it is at the expected revision, and adds an event row: none for a seal, and for a dead letter,
+  which is removed after its time, one of the feed only. All others are audited. A tenant that is removed gets no more keys.
   KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ") and removed ("true" or not), quota:<name>
+  KEYS[6] trail: stream of the audit records, with ids "0-<sequence>"
   ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] body  ARGV[6] expectedRevision, or ""
   ARGV[7] changeId  ARGV[8] actor  ARGV[9] eventsMax  ARGV[10] retentionMs, or "" for ever
   ARGV[11] credential's word or ""  ARGV[12] field of the quota of this collection, or ""  ARGV[13] quota where it is not set
+  ARGV[14] trailMax
   Returns {"saved", now, "revision", n}, {"revision_conflict", now, "revision", n}, {"unauthenticated", now},
   {"tenant_removed", now}, {"quota_reached", now, "quota", n} or {"too_late", now}
 ]]
 --@include clock
+local eventsKey, trailKey, eventsMax, trailMax = KEYS[3], KEYS[6], ARGV[9], ARGV[14]
+--@include add-audited
 
 local meta = redis.call("HGET", KEYS[1], "meta:" .. ARGV[4])
 local revision, change = string.match(meta or "0 0 ", "^([0-9]+) [0-9]+ (.*)$")
@@ -32,9 +36,12 @@ if not meta and ARGV[12] ~= "" then
 end
 
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
-if ARGV[3] ~= "seal" then
-  redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[9], "0-*", "at", now, "type", "document_saved",
-    "subject", ARGV[3] .. "/" .. ARGV[4], "actor", ARGV[8], "detail", ARGV[7])
+local subject = ARGV[3] .. "/" .. ARGV[4]
+if ARGV[3] == "deadLetter" then
+  redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
+    "at", now, "type", "document_saved", "subject", subject, "actor", ARGV[8], "detail", ARGV[7])
+elseif ARGV[3] ~= "seal" then
+  addAudited("document_saved", subject, ARGV[8], ARGV[7])
 end
 -- Letters have two revisions: one that is written again is a new letter, and the second says that it was retried.
 local nextRevision = ARGV[10] == "" and string.format("%.0f", revision + 1) or "1"

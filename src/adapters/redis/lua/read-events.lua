@@ -1,9 +1,9 @@
 #!lua flags=no-writes
 --[[
-  Reads the event rows after a sequence number, in order. The stream drops rows in whole nodes (dropping each one
+  Reads the rows of the event feed or of the audit trail after a sequence number, in order. The stream drops rows in whole nodes (dropping each one
   exactly made an admission a sixth slower), so that rows beyond the number to keep may still be there: they are hidden.
-  KEYS[1] events: stream with ids "0-<sequence>" and the fields at, type, subject, actor, detail
-  ARGV[2] after  ARGV[3] limit  ARGV[4] eventsMax
+  KEYS[1] events or trail: stream with ids "0-<sequence>" and the fields at, type, subject, actor, detail
+  ARGV[2] after  ARGV[3] limit  ARGV[4] eventsMax or trailMax
   Returns {"events", now, rows as XRANGE gives them, first number kept, last number} or {"too_late", now}
 ]]
 --@include clock

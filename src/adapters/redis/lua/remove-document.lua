@@ -1,16 +1,19 @@
 #!lua flags=allow-oom
 --[[
-  Removes a document and adds an event row, unless it is a seal of such rows.
+  Removes a document and adds an audited row, unless it is a seal of such rows.
   KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[5] tenant: hash with revoked (" <credential> <credential> ")
+  KEYS[6] trail: stream of the audit records, with ids "0-<sequence>"
   ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] actor  ARGV[6] eventsMax
-  ARGV[7] credential's word or ""
+  ARGV[7] credential's word or ""  ARGV[8] trailMax
   Returns {"removed", now}, {"not_found", now}, {"unauthenticated", now} or {"too_late", now}
 ]]
 --@include clock
+local eventsKey, trailKey, eventsMax, trailMax = KEYS[3], KEYS[6], ARGV[6], ARGV[8]
+--@include add-audited
 
 local meta = redis.call("HGET", KEYS[1], "meta:" .. ARGV[4])
 if not meta then return { "not_found", now } end
@@ -20,10 +23,8 @@ end
 redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
 redis.call("ZCARD", KEYS[4])
 
--- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
 if ARGV[3] ~= "seal" then
-  redis.call("XADD", KEYS[3], "MAXLEN", "~", ARGV[6], "0-*", "at", now, "type", "document_removed",
-    "subject", ARGV[3] .. "/" .. ARGV[4], "actor", ARGV[5], "detail", string.match(meta, "^[0-9]+"))
+  addAudited("document_removed", ARGV[3] .. "/" .. ARGV[4], ARGV[5], string.match(meta, "^[0-9]+"))
 end
 redis.call("HDEL", KEYS[1], "meta:" .. ARGV[4], "body:" .. ARGV[4])
 redis.call("ZREM", KEYS[2], ARGV[4])

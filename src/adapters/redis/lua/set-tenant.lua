@@ -1,18 +1,22 @@
 #!lua
 --[[
-  Replaces a tenant's settings if nobody changed them since the expected version, and adds an event row.
+  Replaces a tenant's settings if nobody changed them since the expected version, and adds an audited row.
   KEYS[1] tenant: hash with limit, strategy, wait, stopped, revoked, limits, removed, quota:<name> ("" means not set), settings,
   version, change
   KEYS[2] events: stream with ids "0-<sequence>"
+  KEYS[3] trail: stream of the audit records, with ids "0-<sequence>"
   ARGV[2] tenant  ARGV[3] expectedVersion  ARGV[4] changeId  ARGV[5] actor  ARGV[6] eventsMax
   ARGV[7] limit  ARGV[8] strategy  ARGV[9] wait  ARGV[10] stopped
   ARGV[11] revoked keys, each between two spaces  ARGV[12] all settings as JSON
   ARGV[13] limits of topics and pools, as parts/places.lua describes them
   ARGV[14] credential's word or ""  ARGV[15] "true" when the tenant is removed, or ""
-  ARGV from 16 on: names and values of the tenant's own quotas, "" for those that it does not have
+  ARGV[16] trailMax
+  ARGV from 17 on: names and values of the tenant's own quotas, "" for those that it does not have
   Returns {"saved", now, "version", n}, {"version_conflict", now, "version", n}, {"unauthenticated", now} or {"too_late", now}
 ]]
 --@include clock
+local eventsKey, trailKey, eventsMax, trailMax = KEYS[2], KEYS[3], ARGV[6], ARGV[16]
+--@include add-audited
 
 local tenant = redis.call("HMGET", KEYS[1], "version", "change", "revoked")
 local version = tenant[1] or "0"
@@ -23,10 +27,8 @@ if ARGV[14] ~= "" and string.find(tenant[3] or "", " " .. ARGV[14] .. " ", 1, tr
 end
 if version ~= ARGV[3] then return { "version_conflict", now, "version", tonumber(version) } end
 
--- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
-redis.call("XADD", KEYS[2], "MAXLEN", "~", ARGV[6], "0-*",
-  "at", now, "type", "tenant_changed", "subject", ARGV[2], "actor", ARGV[5], "detail", ARGV[4])
+addAudited("tenant_changed", ARGV[2], ARGV[5], ARGV[4])
 redis.call("HSET", KEYS[1], "version", nextVersion, "change", ARGV[4],
   "limit", ARGV[7], "strategy", ARGV[8], "wait", ARGV[9], "stopped", ARGV[10], "revoked", ARGV[11],
-  "settings", ARGV[12], "limits", ARGV[13], "removed", ARGV[15], unpack(ARGV, 16))
+  "settings", ARGV[12], "limits", ARGV[13], "removed", ARGV[15], unpack(ARGV, 17))
 return { "saved", now, "version", tonumber(nextVersion) }
