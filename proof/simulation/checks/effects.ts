@@ -1,6 +1,7 @@
 // Which answers may have had an effect, where an operation may write, and how many audit rows its changes call for.
 
-import { isTerminal } from "../../../src/domain/run.ts";
+import type { EventRow, EventType } from "../../../src/domain/audit.ts";
+import { isTerminal, parseRunId } from "../../../src/domain/run.ts";
 import { partitionLabel, partitionOf, type TenantId } from "../../../src/domain/tenant.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
 import type { Change } from "./journaled-records.ts";
@@ -62,9 +63,28 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
   }
 }
 
-/** One row for every commit, decision, cancellation, deletion, document, setting and broken lock, and none besides. */
+const audited: ReadonlySet<EventType> = new Set<EventType>([
+  ...(["approval_decided", "cancel_requested", "tenant_changed", "lock_broken", "run_deleted"] as const),
+  ...(["letter_retried", "run_reopened", "document_saved", "document_removed", "records_dropped"] as const),
+]);
+
+/** What a person does, or what changes the rules: not what runs do, nor letters that the system writes. */
+export function isAudited({ type, actor, subject }: EventRow): boolean {
+  if (!audited.has(type) || parseRunId(actor) !== undefined) return false;
+  return type !== "document_saved" || !subject.startsWith("deadLetter/");
+}
+
+/** One row for every commit, decision, cancellation, retry, deletion, document, setting and broken lock, and none besides. */
 export function eventsWanted({ name }: StoreExecution, changes: readonly Change[]): number {
   let wanted = 0;
+  const reopens = changes.some(
+    ({ kind, before, after }) =>
+      kind === "run" &&
+      before !== undefined &&
+      after !== undefined &&
+      isTerminal(before.status) &&
+      !isTerminal(after.status),
+  );
   for (const change of changes) {
     if (change.kind === "run") {
       const { before, after } = change;
@@ -85,6 +105,8 @@ export function eventsWanted({ name }: StoreExecution, changes: readonly Change[
       wanted += 1;
     }
     if (change.kind === "document" && (name === "putDocument" || name === "removeDocument")) wanted += 1;
+    if (change.kind === "document" && name === "deliver" && change.after?.revision === 2 && !reopens)
+      wanted += 1;
     if (change.kind === "lock" && name === "breakLock" && change.before?.broken === undefined) wanted += 1;
     if (change.kind === "tenant" && change.after?.version !== (change.before?.version ?? 0)) wanted += 1;
   }

@@ -39,6 +39,7 @@ type KnownTenant = {
   readonly active: Set<RunId>;
   readonly boundKeys: Map<string, BoundKey>;
   lastEvent: number;
+  lastRecord: number;
   /** Slots of runs that do not exist, as after a failover that lost them: the sweep must find each. */
   readonly phantoms: Set<string>;
 };
@@ -62,7 +63,7 @@ export class KnownState {
     if (known === undefined) {
       const boundKeys = new Map<string, BoundKey>();
       const sets = { unfinished: new Set<RunId>(), active: new Set<RunId>(), phantoms: new Set<string>() };
-      known = { settings: {}, version: 0, ...sets, boundKeys, lastEvent: 0 };
+      known = { settings: {}, version: 0, ...sets, boundKeys, lastEvent: 0, lastRecord: 0 };
       this.#tenants.set(tenant, known);
     }
     return known;

@@ -7,7 +7,7 @@ import type { Marks } from "../invariants/marks.ts";
 import { mustHold } from "../invariants/violation.ts";
 import type { AnsweredActions } from "./answered-actions.ts";
 import { ApprovalChecks } from "./approval-checks.ts";
-import { eventsWanted, isWithin, mayHaveEffect } from "./effects.ts";
+import { eventsWanted, isAudited, isWithin, mayHaveEffect } from "./effects.ts";
 import type { GrantChecks } from "./grant-checks.ts";
 import { JobChecks } from "./job-checks.ts";
 import type { Change, ChangeOf, JournaledRecords } from "./journaled-records.ts";
@@ -163,6 +163,9 @@ export class StateChecks {
       case "event":
         this.#judgeEvent(change);
         return;
+      case "trail":
+        this.#judgeRecord(change);
+        return;
       case "runRecord":
         if (!this.#predicted.repeats(runOfScope(change.scope), change.member.slice("step/".length)))
           judgeStep(execution, change, this.#retried(execution, change.scope));
@@ -227,6 +230,17 @@ export class StateChecks {
     known.lastEvent = after.sequence;
   }
 
+  #judgeRecord({ scope, before, after }: ChangeOf<"trail">): void {
+    if (after === undefined) return;
+    const known = this.#known.tenant(scope as TenantId);
+    mustHold(
+      before === undefined && after.sequence === known.lastRecord + 1,
+      "INV-17",
+      () => `audit record ${after.sequence} of ${scope} follows record ${known.lastRecord}`,
+    );
+    known.lastRecord = after.sequence;
+  }
+
   #checkEvents(execution: StoreExecution, changes: readonly Change[]): void {
     const rows = changes.filter(({ kind, after }) => kind === "event" && after !== undefined).length;
     const wanted = eventsWanted(execution, changes);
@@ -235,6 +249,15 @@ export class StateChecks {
       "INV-17",
       () =>
         `${execution.name} answered ${execution.outcome.kind} and wrote ${rows} events instead of ${wanted}`,
+    );
+    const subjects = (of: "event" | "trail") =>
+      changes.flatMap(({ kind, after }) =>
+        kind === of && after !== undefined && (of === "trail" || isAudited(after)) ? [after.subject] : [],
+      );
+    mustHold(
+      subjects("trail").join() === subjects("event").join(),
+      "INV-17",
+      () => `${execution.name} recorded ${subjects("trail")} for the audit instead of ${subjects("event")}`,
     );
   }
 
