@@ -87,6 +87,19 @@ describe("docs/guide/requirements.md", () => {
     expect(named.filter((name) => !isChoice(name))).toEqual([]);
   });
 
+  test("says of an alert that cannot fire by default with which setting it can", () => {
+    const [, list = ""] = textOf("docs/runbooks/alerts.md").split("\n## Which cannot fire\n");
+    const needs = [...(list.split("\n## ")[0] ?? "").matchAll(/^\| \[`(\w+)`\]\S+ \| (.+) \|$/gm)];
+    expect(needs.length).toBeGreaterThan(5);
+    const silent = needs.flatMap(([, alert = "", settingsOf = ""]) =>
+      rows
+        .filter(({ where }) => where.includes(`[\`${alert}\`]`))
+        .filter(({ where }) => !namesIn(settingsOf).some((setting) => where.includes(setting)))
+        .map(({ id }) => `${id}: ${alert}`),
+    );
+    expect(silent).toEqual([]);
+  });
+
   test("links only to files that are there", () => {
     const absent = [...new Set(linksIn(page))]
       .map((link) => link.split("#")[0] ?? "")
