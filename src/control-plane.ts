@@ -18,16 +18,17 @@ import { type AdmissionAnswer, type StartRequest, startRun } from "./control/adm
 import type { Computing } from "./control/computing.ts";
 import { type Role, rolesOf, startControlProcess } from "./control/control-process.ts";
 import type { ControlApi } from "./control/create-api.ts";
-import { withDispatchCheck } from "./control/engine/engine.ts";
+import { engineTerms, withDispatchCheck } from "./control/engine/engine.ts";
 import {
   type InProcessWorker,
   type InProcessWorkerOptions,
   startInProcessWorker,
 } from "./control/jobs/in-process-worker.ts";
+import { joinProcesses, recordOf } from "./control/processes.ts";
 import { processQuotas } from "./control/tenants/tenants.ts";
 import type { InterlockError } from "./errors.ts";
-import { type ConfigSources, loadConfig } from "./load-config.ts";
-import type { Bus } from "./ports/bus.ts";
+import { type ConfigSources, loadConfig, product } from "./load-config.ts";
+import type { Bus, Consumer } from "./ports/bus.ts";
 import type { DefinitionJudge, DispatchCheck, Finding, Ports, Tracer } from "./ports/ports.ts";
 import type { Store, StoreSettings } from "./ports/store.ts";
 
@@ -85,6 +86,12 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
   const store = options.around?.store?.(opened) ?? opened;
   const openedBus = options.bus ?? (await openBus(config, { ...own, store }));
   const bus = options.around?.bus?.(openedBus) ?? openedBus;
+  const check = options.dispatchCheck ?? checkBehindUrl(config);
+  const roles = options.engine === "stopped" ? new Set<Role>() : rolesOf(config);
+  const joined =
+    opened === options.ports?.store || config["store.kind"] !== "redis"
+      ? undefined
+      : await joinOthers(config, { ports: { ...own, store }, bus, roles });
   const judge = options.ports?.store === undefined ? await openJudge(config, log) : undefined;
   const ports: Ports = {
     ...(judge === undefined ? {} : { judge }),
@@ -95,8 +102,6 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     store,
     storeTrouble: () => storeTrouble,
   };
-  const check = options.dispatchCheck ?? checkBehindUrl(config);
-  const roles = options.engine === "stopped" ? new Set<Role>() : rolesOf(config);
   const running = startControlProcess({ ports, bus, config }, { roles, check });
   const { engine, api } = running;
   const inProcess = new Set<InProcessWorker>();
@@ -114,12 +119,31 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     async close() {
       await Promise.all([...inProcess].map((worker) => worker.stop()));
       await running.stop();
+      await joined?.stop();
       await ports.judge?.close();
       await bus.close();
       await store.close();
       await ports.anchors?.close();
     },
   };
+}
+
+type Joining = {
+  readonly ports: ProcessPorts & Pick<Ports, "store">;
+  readonly bus: Bus;
+  readonly roles: ReadonlySet<Role>;
+};
+
+/** Only Redis can have several processes. One that may not go on beside the others holds nothing. */
+async function joinOthers(config: Config, { ports, bus, roles }: Joining): Promise<Consumer> {
+  const who = { instance: ports.instance, version: product().version, roles: [...roles] };
+  try {
+    return await joinProcesses({ ports, terms: engineTerms(config) }, recordOf(config, who));
+  } catch (error) {
+    await bus.close();
+    await ports.store.close();
+    throw error;
+  }
 }
 
 /** What a process has before it has a store. */

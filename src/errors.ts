@@ -321,6 +321,11 @@ export const errors = {
     "the configuration is not valid",
     "Correct every line of the detail; docs/reference/settings.md lists all settings.",
   ),
+  config_conflict: lasting(
+    500,
+    "another process on this store is configured otherwise",
+    "Give every process the same setting. To change it, stop all of them first; one that was killed counts for half a minute more.",
+  ),
   store_in_use: lasting(
     500,
     "another process has the data folder open",

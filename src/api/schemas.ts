@@ -356,6 +356,24 @@ export const status = z
     tenant: z.string(),
     role: z.enum(keyRoles),
     key_id: z.string(),
+    processes: z
+      .array(
+        z.object({
+          instance: z.string(),
+          version: z.string(),
+          roles: z.array(z.string()),
+          seen_ms_ago: z.number(),
+        }),
+      )
+      .exactOptional()
+      .meta({ description: "For platform keys: the processes that live on this store." }),
+    findings: z
+      .array(z.object({ level: z.enum(["warn", "fail"]), message: z.string(), remedy: z.string() }))
+      .exactOptional()
+      .meta({
+        description:
+          "For platform keys: what is wrong with these processes, such as settings in which they do not agree, or no engine.",
+      }),
   })
   .meta({ id: "Status" });
 

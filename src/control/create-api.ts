@@ -19,6 +19,7 @@ import { acquireLock } from "./locks/acquire-public-lock.ts";
 import { lockFlows } from "./locks/public-locks.ts";
 import { policyFlows } from "./policies/policies.ts";
 import { poolFlows } from "./pools/pools.ts";
+import { livingProcesses } from "./processes.ts";
 import type { Ready } from "./readiness.ts";
 import { dryRun } from "./runs/dry-run.ts";
 import { explainRun } from "./runs/explain-run.ts";
@@ -47,7 +48,7 @@ const flows = {
   ...keyFlows,
   ...{ readEvents, followEvents, followRun },
   ...{ readTrail, verifyTrail, recordRefusals },
-  ...{ ready, storeAheadMs },
+  ...{ ready, storeAheadMs, livingProcesses },
 };
 
 /** A flow as its caller sees it: the engine is given. */

@@ -186,11 +186,12 @@ const collections = [
   "seal",
   "refusal",
   "canary",
+  "process",
 ] as const;
 export type Collection = (typeof collections)[number];
 
-/** Changes of these are no events: seals are about events, and each would call for the next. */
-const uneventful: ReadonlySet<Collection> = new Set<Collection>(["seal"]);
+/** Changes of these are no events: seals are about events, and each would call for the next; processes write every ten seconds. */
+const uneventful: ReadonlySet<Collection> = new Set<Collection>(["seal", "process"]);
 
 export function isEventful(collection: Collection): boolean {
   return !uneventful.has(collection);

@@ -1,4 +1,5 @@
 // What doctor says of Redis servers: each thing that is wrong is found on a real server, with what to do about it.
+import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ExamineOptions, examineRedis, knownFlaw } from "../../src/adapters/redis/examine.ts";
 import { leastRights } from "../../src/adapters/redis/least-rights.ts";
@@ -97,6 +98,33 @@ describe("what is wrong", () => {
     expect(about(await examine(replicated), /no replica copies it/)?.level).toBe("fail");
     await server.command("CONFIG", "SET", "min-replicas-to-write", "0");
     await server.command("ACL", "SETUSER", "copier", "on");
+  });
+
+  test("a replica that is connected and acknowledges nothing is named, as a failure where answers wait for it", async () => {
+    await group.untilReplicated();
+    const replica = await group.replica();
+    replica.pause();
+    try {
+      const silent = /^replica 127\.0\.0\.1:\d+ is connected, but has acknowledged nothing for \d+ s/;
+      const look = async (durability: "process" | "replicated") => {
+        for (;;) {
+          const found = about(await examine({ ...least, durability }), silent);
+          if (found !== undefined) return found;
+          await wait(100);
+        }
+      };
+      await server.command("CONFIG", "SET", "min-replicas-to-write", "1");
+      expect(await look("replicated")).toMatchObject({
+        level: "fail",
+        message: expect.stringMatching(/changes are answered as unknown$/),
+        remedy: expect.stringContaining(String(replica.port)),
+      });
+      expect(await look("process")).toMatchObject({ level: "warn" });
+    } finally {
+      replica.resume();
+      await server.command("CONFIG", "SET", "min-replicas-to-write", "0");
+      await group.untilReplicated();
+    }
   });
 
   test("a replica in place of a master, and a server that is not there", async () => {

@@ -61,8 +61,8 @@ export const plantedAuditBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/put-document.lua",
-        find: `if ARGV[3] ~= "seal" then`,
-        replace: `if ARGV[3] ~= "" then`,
+        find: `ARGV[3] ~= "seal"`,
+        replace: `ARGV[3] ~= ""`,
       },
     ],
     tests: [conformance],

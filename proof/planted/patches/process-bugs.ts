@@ -1,4 +1,4 @@
-// Planted bugs in the announcements between processes.
+// Planted bugs in what processes tell each other, and in how they meet servers that are away.
 import type { TextPatch } from "../planted-bug.ts";
 
 export const plantedProcessBugs: readonly TextPatch[] = [
@@ -37,5 +37,53 @@ export const plantedProcessBugs: readonly TextPatch[] = [
       },
     ],
     tests: ["test/faults/announcements.test.ts"],
+  },
+  {
+    name: "start-without-a-bus-given-up",
+    what: "a process that is started while NATS is away ends instead of waiting",
+    edits: [
+      {
+        file: "src/embedded/wait-for-servers.ts",
+        find: 'code === "bus_unavailable" ||',
+        replace: 'code === "bus_unsuitable" ||',
+      },
+    ],
+    tests: ["test/e2e/start-in-outage.test.ts"],
+  },
+  {
+    name: "other-audit-secret-starts",
+    what: "a process with another audit secret starts beside the first one: each takes the other's seals for tampering",
+    edits: [
+      {
+        file: "src/domain/process-record.ts",
+        find: 'new Set(["bus.kind", "audit.secret"])',
+        replace: 'new Set(["bus.kind"])',
+      },
+    ],
+    tests: ["test/unit/process-record.test.ts"],
+  },
+  {
+    name: "new-master-not-asked",
+    what: "a master that took over without min-replicas-to-write is used as if it had it",
+    edits: [
+      {
+        file: "src/adapters/redis/watch-servers.ts",
+        find: "suits.get(master) === timesReady",
+        replace: "timesReady > 0",
+      },
+    ],
+    tests: ["test/faults/server-standing.test.ts"],
+  },
+  {
+    name: "repeats-by-message-alone",
+    what: "a log line is taken for a repeat although it is about something else",
+    edits: [
+      {
+        file: "src/adapters/system/system-log.ts",
+        find: "JSON.stringify([level, message, texts])",
+        replace: "JSON.stringify([level, message, texts.slice(9)])",
+      },
+    ],
+    tests: ["test/unit/log-repeats.test.ts"],
   },
 ];

@@ -99,6 +99,7 @@ function examineServer(facts: ServerFacts, options: ExamineOptions): Finding[] {
     ...aboutMemory(facts),
     ...aboutPersistence(facts),
     ...aboutReplicas(facts, options),
+    ...aboutSilentReplicas(facts, options),
     ...aboutClock(facts),
     ...aboutEncryption(facts),
     ...aboutRights(facts, options),
@@ -180,6 +181,35 @@ function aboutReplicas({ info, server }: ServerFacts, { durability, mode }: Exam
     return [{ level: "warn", message, remedy: "Run a second replica." }];
   }
   return [{ level: "ok", message: `${good} replicas copy it, and it wants them` }];
+}
+
+/** Replicas acknowledge every second. One that hangs stays connected for a minute, and counts as good for ten seconds. */
+const silentAfterSeconds = 3;
+
+function aboutSilentReplicas({ info }: ServerFacts, { durability }: ExamineOptions): Remark[] {
+  const replicas = replicasIn(info);
+  const silent = replicas.filter(({ lagSeconds }) => lagSeconds >= silentAfterSeconds);
+  const isNeeded = durability === "replicated" && silent.length === replicas.length;
+  return silent.map(({ name, lagSeconds }) => ({
+    level: isNeeded ? "fail" : "warn",
+    message: `replica ${name} is connected, but has acknowledged nothing for ${lagSeconds} s: ${
+      isNeeded ? "changes are answered as unknown" : "a failover to it would lose changes"
+    }`,
+    remedy: `Look at the replica ${name}: whether its process runs, its log, its disk and the network to it; or restart it.`,
+  }));
+}
+
+type Replica = { readonly name: string; readonly lagSeconds: number };
+
+/** As `INFO replication` has them: `slave0:ip=10.0.0.6,port=6379,state=online,offset=4711,lag=0`. */
+function replicasIn(info: ServerInfo): readonly Replica[] {
+  const replicas: Replica[] = [];
+  for (let line = info("slave0"); line !== undefined; line = info(`slave${replicas.length}`)) {
+    const fields = new Map(line.split(",").map((field) => field.split("=", 2) as [string, string]));
+    const lagSeconds = Number(fields.get("lag") ?? 0);
+    replicas.push({ name: `${fields.get("ip")}:${fields.get("port")}`, lagSeconds });
+  }
+  return replicas;
 }
 
 function aboutClock({ aheadMs, uncertaintyMs }: ServerFacts): Remark[] {

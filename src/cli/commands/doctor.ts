@@ -28,6 +28,7 @@ async function doctor(context: Context): Promise<void> {
     ...(config === undefined ? [] : certificateFindings(context.terminal, config)),
     ...(config === undefined ? [] : await serverFindings(context)),
     ...(config === undefined ? [] : await quotaFindings(context)),
+    ...(config === undefined ? [] : await processFindings(context)),
     ...(config === undefined ? [] : await surroundingFindings(config)),
   ];
   const count = (level: Finding["level"]) => findings.filter((finding) => finding.level === level).length;
@@ -260,6 +261,27 @@ function keysFinding(
     remedy:
       "Raise admission.keysPerTenantMax, or shorten the retention; docs/guide/limits-and-idempotency.md.",
   };
+}
+
+/** For platform keys, as quotas. */
+async function processFindings(context: Context): Promise<readonly Finding[]> {
+  const { url, apiKey } = context.found("platform");
+  if (apiKey === undefined) return [];
+  const subject = "processes";
+  try {
+    const client = createClient({ url, apiKey, retry: { attemptsMax: 1 }, timeoutMs: 5_000 });
+    const { processes, findings = [] } = await client.call("getStatus");
+    if (processes === undefined) return [];
+    const engines = processes.filter(({ roles }) => roles.includes("engine")).length;
+    const message = `${processes.length} alive on this store, ${engines} of them with the role engine`;
+    return [
+      ...findings.map((finding) => ({ subject, ...finding })),
+      ...(engines === 0 ? [] : [{ subject, level: "ok" as const, message }]),
+    ];
+  } catch (error) {
+    if (error instanceof InterlockApiError || error instanceof InterlockConnectionError) return [];
+    throw error;
+  }
 }
 
 function quotaFinding(

@@ -1,5 +1,7 @@
 // What the server tells about itself, and which run an idempotency key maps to.
 import { openApiText } from "../../api/openapi.ts";
+import type { LivingProcesses } from "../../control/processes.ts";
+import { isPlatformKey } from "../../domain/api-key.ts";
 import type { Handlers } from "../handler.ts";
 
 type ServerHandlers = Pick<Handlers, "lookUpKey" | "getStatus" | "openApi" | "live" | "ready" | "metrics">;
@@ -18,6 +20,7 @@ export const serverHandlers: ServerHandlers = {
 
   async getStatus({ api, ports, version }, { key }) {
     const ready = await api.ready();
+    const living = isPlatformKey(key) ? await api.livingProcesses({ version }) : undefined;
     const aheadMs = api.storeAheadMs();
     return {
       status: 200,
@@ -31,6 +34,7 @@ export const serverHandlers: ServerHandlers = {
         tenant: key.tenant,
         role: key.role,
         key_id: key.keyId,
+        ...(living?.kind === "processes" ? processesOf(living) : {}),
       },
     };
   },
@@ -55,3 +59,15 @@ export const serverHandlers: ServerHandlers = {
     return { status: 200, body: text, rendered: { mediaType, text } };
   },
 };
+
+function processesOf({ processes, findings }: LivingProcesses) {
+  return {
+    processes: processes.map(({ instance, version, roles, seenMsAgo }) => ({
+      instance,
+      version,
+      roles: [...roles],
+      seen_ms_ago: seenMsAgo,
+    })),
+    findings: [...findings],
+  };
+}

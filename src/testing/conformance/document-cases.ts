@@ -107,6 +107,18 @@ export const documentCases: readonly ConformanceCase[] = [
     },
   },
   {
+    name: "a process writes and removes its record without an event: it does so every few seconds",
+    async check(harness) {
+      const collection = "process" as const;
+      for (const changeId of ["1", "2"])
+        await put(harness, "host:1", { collection, changeId, body: changeId });
+      assert.equal(await get(harness, "host:1", collection), "2 2");
+      const request = { tenant: harness.tenant, collection, id: "host:1", actor: "host:1" };
+      assertOutcome(await harness.store.removeDocument(request, call), { kind: "removed" });
+      assert.deepEqual(await events(harness), []);
+    },
+  },
+  {
     name: "documents are listed in the order of their ids, page by page, per collection and tenant",
     async check(harness) {
       for (const id of ["b", "a", "a-1", "B", "a.1", "10", "2"]) await put(harness, id);

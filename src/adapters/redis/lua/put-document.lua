@@ -1,7 +1,7 @@
 #!lua
 --[[
-  Saves a document if it is at the expected revision, and adds an event row: none for a seal, and for a dead letter,
-  which is removed after its time, one of the feed only. All others are audited. A tenant that is removed gets no more keys.
+  Saves a document if it is at the expected revision, and adds an event row: none for a seal or the record of a process,
+  and for a dead letter, which is removed after its time, one of the feed only. All others are audited. A tenant that is removed gets no more keys.
   KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
@@ -40,7 +40,7 @@ local subject = ARGV[3] .. "/" .. ARGV[4]
 if ARGV[3] == "deadLetter" then
   redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
     "at", now, "type", "document_saved", "subject", subject, "actor", ARGV[8], "detail", ARGV[7])
-elseif ARGV[3] ~= "seal" then
+elseif ARGV[3] ~= "seal" and ARGV[3] ~= "process" then
   addAudited("document_saved", subject, ARGV[8], ARGV[7])
 end
 -- Letters have two revisions: one that is written again is a new letter, and the second says that it was retried.

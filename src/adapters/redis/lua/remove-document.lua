@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  Removes a document and adds an audited row, unless it is a seal of such rows.
+  Removes a document and adds an audited row, unless it is a seal of such rows or the record of a process.
   KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
@@ -23,7 +23,7 @@ end
 redis.call("ZCARD", KEYS[2]) -- Refuses a key of another type while nothing is written yet.
 redis.call("ZCARD", KEYS[4])
 
-if ARGV[3] ~= "seal" then
+if ARGV[3] ~= "seal" and ARGV[3] ~= "process" then
   addAudited("document_removed", ARGV[3] .. "/" .. ARGV[4], ARGV[5], string.match(meta, "^[0-9]+"))
 end
 redis.call("HDEL", KEYS[1], "meta:" .. ARGV[4], "body:" .. ARGV[4])
