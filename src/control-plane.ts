@@ -26,7 +26,7 @@ import {
 } from "./control/jobs/in-process-worker.ts";
 import { joinProcesses, recordOf } from "./control/processes.ts";
 import { processQuotas } from "./control/tenants/tenants.ts";
-import type { InterlockError } from "./errors.ts";
+import { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig, product } from "./load-config.ts";
 import type { Bus, Consumer } from "./ports/bus.ts";
 import type { DefinitionJudge, DispatchCheck, Finding, Ports, Tracer } from "./ports/ports.ts";
@@ -348,7 +348,14 @@ export const embeddedData = {
   },
   async backUp(directory: string, target: string): Promise<Copy> {
     const { backUpDatabase } = await import("./adapters/sqlite/backup.ts");
-    return backUpDatabase(directory, target);
+    try {
+      return await backUpDatabase(directory, target);
+    } catch (error) {
+      if (!(error instanceof InterlockError) || error.code !== "store_in_use") throw error;
+      const { databaseFile } = await import("./adapters/sqlite/sqlite-store.ts");
+      const { backUpRunning } = await import("./adapters/sqlite/running-backup.ts");
+      return backUpRunning(databaseFile(directory), target, error);
+    }
   },
   async restore(source: string, directory: string, options: RestoreOptions): Promise<Restored> {
     const { restoreDatabase } = await import("./adapters/sqlite/backup.ts");

@@ -1,4 +1,4 @@
-// npm run backup -- <file>: copies the embedded data of a stopped server into one file.
+// npm run backup -- <file>: copies the embedded data into one file, also of a running server.
 import { parseArgs } from "node:util";
 import { processEnvironment } from "../load-config.ts";
 import { backUp } from "./commands/config.ts";

@@ -1,4 +1,4 @@
-// Backup and restore of the embedded data: whole, checked, only for a stopped server, and never a half-replaced file.
+// Backup and restore of the embedded data: whole, checked, also of a running server, and never a half-replaced file.
 import {
   copyFileSync,
   existsSync,
@@ -12,7 +12,9 @@ import {
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { backUpDatabase, removeDatabase, restoreDatabase } from "../../src/adapters/sqlite/backup.ts";
+import { backUpRunning } from "../../src/adapters/sqlite/running-backup.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
+import { InterlockError } from "../../src/errors.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { createHttpClient } from "../support/http-client.ts";
 import { type Program, servedBy, startProgram } from "../support/program.ts";
@@ -169,43 +171,111 @@ describe("of a closed store", () => {
   });
 });
 
-test("the commands: refused while the server runs, then a copy with all it answered before a SIGKILL, and back", async () => {
-  const programs: Program[] = [];
-  const run = (name: string, ...args: string[]) => {
-    const settings = { DATA_DIRECTORY: "data", GATEWAY_PORT: "0" };
-    const program = startProgram(name, { args, settings, cwd: folder });
-    programs.push(program);
-    return program;
-  };
-  try {
-    mkdirSync(data, { mode: 0o700 });
-    const first = run("serve.ts");
-    const { url } = await servedBy(first);
-    const refused = run("backup.ts", "copy.db");
-    expect(await refused.ended).toBe(1);
-    expect(refused.output()).toContain(`process ${first.process.pid}, which serves ${url}, has data open`);
-    const keys = JSON.parse(readFileSync(join(data, "keys.json"), "utf8")) as { readonly admin: string };
-    const admin = createHttpClient(() => url, keys.admin);
-    await admin.post("/workflows", { id: "wait", steps: { ask: { type: "approval" } } });
-    const started = await admin.post<{ run_id: string }>("/workflows/wait/runs", {});
-    await first.kill();
+const programs: Program[] = [];
+afterEach(() => Promise.all(programs.splice(0).map((program) => program.kill())));
 
-    const made = run("backup.ts", "copy.db");
+/** A command in the test's folder, on the data of this folder of it. */
+function runOn(directory: string, name: string, ...args: string[]): Program {
+  const settings = { DATA_DIRECTORY: directory, GATEWAY_PORT: "0" };
+  const program = startProgram(name, { args, settings, cwd: folder });
+  programs.push(program);
+  return program;
+}
+
+type Acknowledged = { readonly key: string; readonly runId: string };
+
+test("a backup of a running server has every start that was answered before it began, while starts go on", async () => {
+  mkdirSync(data, { mode: 0o700 });
+  const { url } = await servedBy(runOn("data", "serve.ts"));
+  const keys = JSON.parse(readFileSync(join(data, "keys.json"), "utf8")) as { readonly admin: string };
+  const admin = createHttpClient(() => url, keys.admin);
+  await admin.post("/workflows", { id: "wait", steps: { ask: { type: "approval" } } });
+  const acknowledged: Acknowledged[] = [];
+  const others = new Set<number>();
+  let isOver = false;
+  const starters = Array.from({ length: 4 }, async (_, starter) => {
+    for (let index = 0; !isOver; index += 1) {
+      const key = `${starter}-${index}`;
+      const headers = { "idempotency-key": key };
+      const answer = await admin.post<{ run_id: string }>("/workflows/wait/runs", { index }, headers);
+      if (answer.status === 200) acknowledged.push({ key, runId: answer.body.run_id });
+      else others.add(answer.status);
+    }
+  });
+  try {
+    await expect.poll(() => acknowledged.length, { timeout: 60_000 }).toBeGreaterThan(50);
+    const before = [...acknowledged];
+    const made = runOn("data", "backup.ts", "copy.db");
     expect(await made.ended, made.output()).toBe(0);
     expect(made.output()).toMatch(/copy\.db: \d+ bytes, schema version \d+, checked/);
-    const again = run("restore.ts", "copy.db");
-    expect(await again.ended).toBe(1);
-    expect(again.output()).toContain("say --replace");
-    const restored = run("restore.ts", "copy.db", "--replace");
-    expect(await restored.ended, restored.output()).toBe(0);
+    expect(acknowledged.length).toBeGreaterThan(before.length);
+    await expect.poll(() => acknowledged.length, { timeout: 60_000 }).toBeGreaterThan(before.length + 20);
+    isOver = true;
+    await Promise.all(starters);
+    expect([...others]).toEqual([]);
+    expect(statSync(join(folder, "copy.db")).mode & 0o777).toBe(0o600);
+    expect(readdirSync(data).filter((name) => name.includes("backup"))).toEqual([]);
 
-    const second = run("serve.ts");
-    const { url: newUrl } = await servedBy(second);
-    const found = await createHttpClient(() => newUrl, keys.admin).get(
-      `/workflow-runs/${started.body.run_id}`,
-    );
-    expect(found.body).toMatchObject({ status: "waiting", workflow_id: "wait" });
+    const restored = join(folder, "restored");
+    const back = runOn("restored", "restore.ts", "copy.db");
+    expect(await back.ended, back.output()).toBe(0);
+    await withStore(restored, async (store) => {
+      const own = "default" as typeof tenant;
+      const active = await store.listActive({ tenant: own, limit: 100_000 }, call);
+      const usage = await store.countUsage({ tenant: own }, call);
+      if (active.kind !== "listed" || usage.kind !== "counted") throw new Error("the store does not answer");
+      expect(active.runIds).toEqual(expect.arrayContaining(before.map(({ runId }) => runId)));
+      const { active_runs: runs, idempotency_keys: bound } = usage.used;
+      expect([runs, bound]).toEqual([active.runIds.length, active.runIds.length]);
+    });
+    copyFileSync(join(data, "keys.json"), join(restored, "keys.json"));
+    const { url: newUrl } = await servedBy(runOn("restored", "serve.ts"));
+    const again = createHttpClient(() => newUrl, keys.admin);
+    for (const { key, runId } of before.slice(-5)) {
+      const answer = await again.post(
+        "/workflows/wait/runs",
+        { index: Number(key.split("-")[1]) },
+        { "idempotency-key": key },
+      );
+      expect(answer).toMatchObject({ status: 200, body: { run_id: runId } });
+    }
   } finally {
-    await Promise.all(programs.map((program) => program.kill()));
+    isOver = true;
+    await Promise.all(starters);
   }
+});
+
+test("a backup that the owner of the data does not take up is refused, and leaves nothing behind", async () => {
+  await withStore(data, (store) => admit(store, 1));
+  const inUse = new InterlockError("store_in_use", "another process has it");
+  const asked = backUpRunning(fileIn(data), copy, inUse, { takenWithinMs: 100 });
+  await expect(asked).rejects.toBe(inUse);
+  expect(existsSync(copy)).toBe(false);
+  expect(readdirSync(data)).toEqual(["interlock.db"]);
+});
+
+test("the commands: a copy with all that the server answered before a SIGKILL, and back", async () => {
+  const run = (name: string, ...args: string[]) => runOn("data", name, ...args);
+  mkdirSync(data, { mode: 0o700 });
+  const first = run("serve.ts");
+  const { url } = await servedBy(first);
+  const keys = JSON.parse(readFileSync(join(data, "keys.json"), "utf8")) as { readonly admin: string };
+  const admin = createHttpClient(() => url, keys.admin);
+  await admin.post("/workflows", { id: "wait", steps: { ask: { type: "approval" } } });
+  const started = await admin.post<{ run_id: string }>("/workflows/wait/runs", {});
+  await first.kill();
+
+  const made = run("backup.ts", "copy.db");
+  expect(await made.ended, made.output()).toBe(0);
+  expect(made.output()).toMatch(/copy\.db: \d+ bytes, schema version \d+, checked/);
+  const again = run("restore.ts", "copy.db");
+  expect(await again.ended).toBe(1);
+  expect(again.output()).toContain("say --replace");
+  const restored = run("restore.ts", "copy.db", "--replace");
+  expect(await restored.ended, restored.output()).toBe(0);
+
+  const second = run("serve.ts");
+  const { url: newUrl } = await servedBy(second);
+  const found = await createHttpClient(() => newUrl, keys.admin).get(`/workflow-runs/${started.body.run_id}`);
+  expect(found.body).toMatchObject({ status: "waiting", workflow_id: "wait" });
 });

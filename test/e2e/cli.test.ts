@@ -374,9 +374,12 @@ describe("as a real process", () => {
     expect(await statusOf(runId)).toBe("waiting");
   });
 
-  test("backup and restore, once the server has stopped", async () => {
+  test("backup of the running server; restore, once it has stopped", async () => {
     const data = ["--data", ".interlock"];
-    const busy = await type(["backup", "copy.db", ...data]);
+    expect((await ok(["backup", "running.db", ...data, "--json"])).json()).toMatchObject({
+      bytes: expect.any(Number),
+    });
+    const busy = await type(["restore", "running.db", "--replace", ...data]);
     expect(busy.code).toBe(1);
     expect(busy.stderr).toMatch(/has .* open[\s\S]*store_in_use/);
     server.process.kill("SIGTERM");

@@ -1,4 +1,4 @@
-// Copies the embedded data into one file, puts such a copy in place, and removes the data: all with nobody else at it.
+// Copies the embedded data into one file, puts such a copy in place, and removes the data: with nobody else at it.
 import {
   chmodSync,
   closeSync,
@@ -42,6 +42,24 @@ export async function backUpDatabase(directory: string, target: string): Promise
     return { file: target, bytes: statSync(target).size, schemaVersion };
   } catch (error) {
     throw explained(error, file);
+  } finally {
+    rmSync(partial, { force: true });
+  }
+}
+
+/** A copy that a running server has made: checked under its own name, then under the one that was asked for. */
+export async function putCopyInPlace(copy: string, target: string): Promise<Copy> {
+  const open = await loadDriver();
+  mkdirSync(dirname(target), { recursive: true });
+  const partial = `${target}.partial-${process.pid}`;
+  try {
+    copyFileSync(copy, partial);
+    chmodSync(partial, 0o600);
+    const schemaVersion = checkBackup(open, partial, copy);
+    putInPlace(partial, target);
+    return { file: target, bytes: statSync(target).size, schemaVersion };
+  } catch (error) {
+    throw explained(error, target);
   } finally {
     rmSync(partial, { force: true });
   }

@@ -6,6 +6,7 @@ import type { StoreSettings } from "../../ports/store.ts";
 import { type Operations, operations } from "../operations/perform.ts";
 import { systemClock } from "../system/system.ts";
 import { messageOf } from "./driver.ts";
+import { createBackupServer } from "./running-backup.ts";
 import { type Call, openSqliteCore, type Reply, type SqliteCore } from "./sqlite-core.ts";
 
 export type ThreadData = {
@@ -48,7 +49,11 @@ async function main(port: MessagePort, data: ThreadData): Promise<void> {
   try {
     const table = await loadOperations(data.operationsModule);
     const core = await openSqliteCore({ ...data, clock: systemClock, log, table });
-    port.on("message", (message: ToThread) => handle(core, port, send, message));
+    const serveBackup = createBackupServer(core.database, data.file, systemClock, log);
+    port.on("message", (message: ToThread) => {
+      handle(core, port, send, message);
+      if (message.kind === "perform" && core.broken === undefined) serveBackup();
+    });
     send({ kind: "opened", storeTimeMs: core.storeTimeMs });
   } catch (error) {
     const refusal =

@@ -1,4 +1,4 @@
-// interlock config, backup, restore: the effective settings and their origins; the data of a stopped embedded server as one file.
+// interlock config, backup, restore: the effective settings and their origins; the data of an embedded server as one file.
 
 import { resolve } from "node:path";
 import { type SettingName, settings } from "../../config.ts";
@@ -110,7 +110,7 @@ function problemsOf(load: () => unknown): readonly string[] {
 export function addDataCommands({ program, does }: Cli): void {
   program
     .command("backup")
-    .description("copy the data of a stopped embedded server into one file")
+    .description("copy the data of an embedded server into one file, while it runs or after it has stopped")
     .argument("<file>", "it must not exist")
     .action(does(backup));
   program
