@@ -3,6 +3,30 @@ import type { TextPatch } from "../planted-bug.ts";
 
 export const plantedMetricBugs: readonly TextPatch[] = [
   {
+    name: "rerun-counted-as-a-start",
+    what: "the decision of a rerun is measured as that of a start",
+    edits: [
+      {
+        file: "src/control/admission/start-run.ts",
+        find: `const endpoint = request.rerun === undefined ? "start_run" : "rerun_run";`,
+        replace: `const endpoint = request.rerun === undefined ? "start_run" : "start_run";`,
+      },
+    ],
+    tests: ["test/unit/flow-rerun.test.ts"],
+  },
+  {
+    name: "every-refusal-is-the-limit",
+    what: "whatever refused a start, a key that was not given back counts as one at the limit",
+    edits: [
+      {
+        file: "src/control/admission/start-under-lock.ts",
+        find: `refusedContexts[answer.kind] ?? "refused"`,
+        replace: `refusedContexts[answer.kind] ?? "limit"`,
+      },
+    ],
+    tests: ["test/unit/start-run-lock.test.ts"],
+  },
+  {
     name: "unanswered-renewals-uncounted",
     what: "renewals without an answer are not counted: the objective looks kept while the store is away",
     edits: [

@@ -3,6 +3,18 @@ import type { TextPatch } from "../planted-bug.ts";
 
 export const plantedPolicyBugs: readonly TextPatch[] = [
   {
+    name: "idle-policy-looks-used",
+    what: "a policy that no run looks at is taken for one that acts, because another tenant's runs do",
+    edits: [
+      {
+        file: "src/domain/policy.ts",
+        find: `own[needs.name] === undefined ? shared : undefined,`,
+        replace: `own[name] === undefined ? undefined : shared,`,
+      },
+    ],
+    tests: ["test/unit/policy.test.ts"],
+  },
+  {
     name: "rollout-redrawn",
     what: "who is in a rollout depends on its percentage: raising it takes runs out again",
     edits: [

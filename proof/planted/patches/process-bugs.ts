@@ -86,4 +86,16 @@ export const plantedProcessBugs: readonly TextPatch[] = [
     ],
     tests: ["test/unit/log-repeats.test.ts"],
   },
+  {
+    name: "backup-without-the-log",
+    what: "the backup of a running server is a copy of its file: what is still in the log is missing",
+    edits: [
+      {
+        file: "src/adapters/sqlite/running-backup.ts",
+        find: "  database.exec(`VACUUM INTO '${names.copy.replaceAll(\"'\", \"''\")}'`);",
+        replace: `  writeFileSync(names.copy, readFileSync(names.made.slice(0, -".backup".length)));`,
+      },
+    ],
+    tests: ["test/e2e/backup.test.ts"],
+  },
 ];
