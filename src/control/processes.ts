@@ -18,6 +18,8 @@ import { type Engine, holdsHighRisk } from "./engine/engine.ts";
 /** Stores, sweeps and retention follow the settings of whichever process happens to do them. */
 const compared = [
   "store.eventsPerTenantMax",
+  "audit.keepDays",
+  "audit.recordsPerTenantMax",
   "retention.runDays",
   "retention.deadLetterDays",
   "retention.timelineRowsMax",

@@ -31,7 +31,10 @@ export async function openWhenPossible<Value>(
   waiting: Waiting,
   open: () => Promise<Value>,
 ): Promise<Opened<Value>> {
-  const { config, ports, signal } = waiting;
+  const { config, ports } = waiting;
+  const hasServers = config["store.kind"] === "redis" || config["bus.kind"] === "nats";
+  // An embedded start takes no time, and is stopped in good order when it is done.
+  const signal = hasServers ? waiting.signal : undefined;
   const { log, clock, random } = ports;
   let listening: Listening | undefined;
   let trouble: InterlockError | undefined;
