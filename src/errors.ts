@@ -148,7 +148,7 @@ export const errors = {
   ),
   lock_token_used: lasting(
     409,
-    "the token was granted this lock before and has given it back",
+    "the token has had its turn: its lock has ended, or it was released while it waited",
     "Acquire with a new token, or with none.",
   ),
   lock_superseded: lasting(

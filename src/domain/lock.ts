@@ -33,6 +33,12 @@ export type Guard = {
 /** How long the store remembers the last grant of a lock after it ended: repeats and `continue` need it. */
 export const grantMemoryMs = 600_000;
 
+/**
+ * And the grants of public locks before the last, with what left their queues: no call is under way for longer, so that no
+ * repeat and no late duplicate of it can come.
+ */
+export const endingMemoryMs = 60_000;
+
 /** Live tickets in the queue of one lock; further callers get `busy` and may ask again. */
 export const ticketsMax = 1_000;
 

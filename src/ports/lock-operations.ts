@@ -6,7 +6,7 @@ export type LockOperations = {
   /**
    * Takes a free lock, or finds that this token already holds it (without extending it). With `ticketMs` it queues: the token
    * keeps its place while it asks again in time, and only the first in the queue may take the lock. Without it nobody overtakes
-   * a queue. The locks of runs have no queue: drains take them, and nobody waits for them.
+   * a queue, and a token that cannot have the lock gives up its place. The locks of runs have no queue: nobody waits for them.
    */
   acquireLock: {
     request: {
@@ -39,7 +39,10 @@ export type LockOperations = {
       | { readonly kind: "lock_quota_reached"; readonly quota: number }
       /** As many tickets of the tenant wait for public locks as may; this token has none here. */
       | { readonly kind: "ticket_quota_reached"; readonly quota: number }
-      /** This token was granted before and given back: a late duplicate must not lock anybody out. */
+      /**
+       * This token had the lock and its grant has ended, or it was released while it waited: a late duplicate must not lock anybody
+       * out. The last grant of a lock is remembered for ten minutes; of a public one the last thousand, for one minute.
+       */
       | { readonly kind: "already_released" };
   };
   renewLock: {

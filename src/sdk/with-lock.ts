@@ -50,8 +50,8 @@ export async function acquireLock(runtime: Runtime, caller: Caller, terms: LockT
       return { token, fence: granted.fence, since, leftMs: granted.expires_in_ms };
     } catch (error) {
       mayHold ||= effectOf(error) === "unknown";
-      if (isSpent(error) && leftMs > waitMsMax) {
-        // The server's longest wait is over, ours is not: a refused token has lost its place and is not used again.
+      if (isOver(error) || (isSpent(error) && leftMs > waitMsMax)) {
+        // The server's longest wait is over, ours is not; or an answer was lost for longer than the grant lasted.
         token = runtime.token();
         mayHold = false;
         continue;
@@ -77,6 +77,11 @@ function effectOf(error: unknown): "none" | "unknown" {
 
 function isSpent(error: unknown): boolean {
   return error instanceof InterlockApiError && error.code === "lock_unavailable";
+}
+
+/** The token had the lock while nobody heard of it. */
+function isOver(error: unknown): boolean {
+  return error instanceof InterlockApiError && error.code === "lock_token_used";
 }
 
 /** Undefined when another try cannot help. */

@@ -1,4 +1,5 @@
 // Public locks over HTTP: what holders, waiters and operators see, and what nobody else learns.
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { LockToken } from "../../src/domain/lock.ts";
 import { expectProblem, type Row, rows } from "../support/gateway-requests.ts";
@@ -45,6 +46,8 @@ async function eventually(what: string, isSo: () => Promise<boolean>): Promise<v
 
 const queued = (resource: string, count: number) =>
   eventually(`${count} queue for ${resource}`, async () => (await show(resource)).json.waiting === count);
+
+type Times = { readonly waited_ms: number; readonly expires_in_ms: number };
 
 describe("a lock", () => {
   test("is acquired, shown, renewed and released", async () => {
@@ -166,6 +169,39 @@ describe("a caller that waits", () => {
     await post("release", { resource: "queue", token: first.json.token });
     await Promise.all(waiting);
     expect(order).toEqual(["a", "b", "c"]);
+  });
+
+  test("knows by the guide's rule when its lock ends: never too late, and early by what was under way alone", async () => {
+    const guide = readFileSync("docs/guide/locks.md", "utf8");
+    expect(guide).toContain("a lock ends `waited_ms` + `expires_in_ms` after you sent the acquire");
+    const first = await post("acquire", { resource: "timed", ttl_ms: 60_000 });
+    const sentMs = performance.now();
+    const waiting = post("acquire", { resource: "timed", wait_ms: 20_000, ttl_ms: 60_000 });
+    await eventually("it has waited for long", async () => performance.now() - sentMs > 500);
+    const releasedMs = performance.now();
+    await post("release", { resource: "timed", token: first.json.token });
+    const releaseMs = performance.now() - releasedMs;
+    const { waited_ms: waitedMs, expires_in_ms: expiresInMs } = (await waiting).json as Times;
+    const underWayMs = performance.now() - sentMs - waitedMs + releaseMs;
+    const endsMs = sentMs + waitedMs + expiresInMs;
+    const lookedMs = performance.now();
+    const { expires_in_ms: leftMs } = (await show("timed")).json as Times;
+    expect(endsMs).toBeLessThanOrEqual(performance.now() + leftMs + 1);
+    expect(endsMs).toBeGreaterThanOrEqual(lookedMs + leftMs - underWayMs - 3);
+  });
+
+  test("twice with one token waits in both, and both are told of the same grant", async () => {
+    const first = await post("acquire", { resource: "twice", ttl_ms: 60_000 });
+    const body = { resource: "twice", token: "agent-7-order-43-attempt-1", wait_ms: 20_000 };
+    const waiting = [post("acquire", body), post("acquire", body)];
+    await eventually("both wait", async () => {
+      const { text } = await world.ask("GET", "/metrics", { key: world.metrics });
+      return /lock_waiters(\{\})? 2\n/.test(text);
+    });
+    await post("release", { resource: "twice", token: first.json.token });
+    const [one, other] = await Promise.all(waiting);
+    expect(one?.status).toBe(200);
+    expect(other?.json).toMatchObject({ token: body.token, fence: one?.json.fence });
   });
 
   test("and goes away leaves the queue", async () => {

@@ -27,10 +27,10 @@ export function requestOf(
 
 const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<Name> } = {
   acquireLock: (scene) => ({
-    ...{ tenant: scene.tenant, lock: lockOf(scene), token: `token${scene.command.token}` as LockToken },
+    ...{ tenant: scene.tenant, lock: lockOf(scene), token: newTokenOf(scene) },
     ...{ instance: "host:1", ttlMs: ttlOf(scene), ...credential(scene) },
     ...(scene.command.proposes ? { owner: 'an "owner" %' } : {}),
-    ...(scene.command.queues ? ticketOf(scene) : {}),
+    ...(scene.command.queues ? ticketOf(scene) : scene.command.inbox ? { token: ticketOf(scene).token } : {}),
   }),
   renewLock: (scene) => ({ ...lockRequest(scene), ttlMs: ttlOf(scene) }),
   releaseLock: (scene) => ({
@@ -217,6 +217,13 @@ function ttlOf({ command }: Scene): number {
 function ownerOf({ command, known, tenant }: Scene, lock: LockName): LockToken {
   const owner = command.stranger ? undefined : known.owner(tenant, lock);
   return (owner ?? `token${command.token}`) as LockToken;
+}
+
+/** Tokens that had a public lock are refused from then on: new ones come up, more slowly than those of tickets. */
+function newTokenOf(scene: Scene): LockToken {
+  const { command, step } = scene;
+  const turn = lockOf(scene).namespace === "public" ? ` ${Math.floor(step / 16)}` : "";
+  return `token${command.token}${turn}` as LockToken;
 }
 
 function guardOf(scene: Scene, lock: LockName): Guard {

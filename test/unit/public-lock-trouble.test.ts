@@ -35,7 +35,7 @@ describe("a wait", () => {
     });
     const asked = p.callsOf("acquireLock").map(({ atMs }) => atMs);
     expect(asked).toEqual([0, 250, 500, 750, 1_000]);
-    expect(p.callsOf("releaseLock").map(({ answer: kind }) => kind)).toEqual(["released"]);
+    expect(p.callsOf("releaseLock")).toEqual([]);
     expect(await leave()).toEqual({ kind: "released", storeTimeMs: expect.any(Number) });
     expect((await held(world)).kind).toBe("free");
     expect(await isIdle(world.kernel)).toBe(true);
@@ -59,31 +59,49 @@ describe("a wait", () => {
   test("that cannot give its place back says that it does not know, and names the token", async () => {
     const world = lockWorld();
     await occupied(world);
-    const p = world.process("p", { failing: { releaseLock: "request_lost" } });
-    const answer = await world.kernel.complete(p.acquire({ waitMs: 100, token: mine }));
+    const p = world.process("p");
+    const waiting = p.acquire({ waitMs: 100, token: mine });
+    await until(world, 50);
+    p.fail({ acquireLock: "request_lost" });
+    const answer = await world.kernel.complete(waiting);
     expect(answer).toEqual({
       kind: "lock_outcome_unknown",
       resource: "report",
       cause: expect.any(String),
       token: mine,
     });
-    expect(world.kernel.nowMs()).toBeLessThanOrEqual(2_200);
+    expect(world.kernel.nowMs()).toBeLessThanOrEqual(4_100);
   });
+
+  test.each(["acquireLock", "releaseLock"])(
+    "whose last %s arrives late takes nothing from its caller, who never heard of its end and asked again",
+    async (name) => {
+      const world = lockWorld();
+      const leave = await occupied(world);
+      const p = world.process("p");
+      const first = p.acquire({ waitMs: 1_000, token: mine });
+      await until(world, 999);
+      // Whatever it sends at its end gets no answer at once, and arrives when the caller has the lock elsewhere.
+      p.fail({ [name]: [{ requestAfterMs: 600, resetAfterMs: 10 }] });
+      expect(await world.kernel.complete(first)).toMatchObject({ kind: "lock_unavailable" });
+      await leave();
+      const again = acquired(await world.kernel.complete(world.process("q").acquire({ token: mine })));
+      await until(world, 5_000);
+      expect(await held(world)).toMatchObject({ kind: "held", fence: again.fence });
+    },
+  );
 
   test("that ends in a paused process takes nothing from a caller who asks elsewhere with the same token", async () => {
     const world = lockWorld();
     const leave = await occupied(world);
-    // Stopped between its decision to give the place back and the call that does.
-    const p = world.process("p", {
-      onSend: ({ name }) => {
-        if (name === "releaseLock" && p.process.state() === "running") p.process.pause(6_000);
-      },
-    });
+    const p = world.process("p");
     const first = p.acquire({ waitMs: 1_000, token: mine });
+    await until(world, 999);
+    p.process.pause(6_000);
     await until(world, 5_000);
     await leave();
     const again = acquired(await world.kernel.complete(world.process("q").acquire({ token: mine })));
-    expect(await world.kernel.complete(first)).toMatchObject({ kind: "lock_outcome_unknown", token: mine });
+    expect(await world.kernel.complete(first)).toMatchObject({ kind: "acquired", fence: again.fence });
     expect(await held(world)).toMatchObject({ kind: "held", fence: again.fence });
   });
 
@@ -204,20 +222,75 @@ describe("a token of the caller's own", () => {
     expect((await held(world)).kind).toBe("free");
   });
 
-  test("that asks a second time takes over from the first, which is told so and gives nothing back", async () => {
+  test("that asks a second time waits beside the first, and both are told of the one grant", async () => {
     const world = lockWorld();
-    const leave = await occupied(world);
     const p = world.process("p");
+    const holder = acquired(await world.kernel.complete(p.acquire()));
     const first = p.acquire({ token: mine });
     await until(world, 100);
     const second = p.acquire({ token: mine });
-    expect(await world.kernel.complete(first)).toEqual({ kind: "request_cancelled" });
-    expect(world.kernel.nowMs()).toBe(100);
-    await leave();
-    expect(acquired(await world.kernel.complete(second)).token).toBe(mine);
-    expect(p.callsOf("releaseLock")).toEqual([]);
+    await until(world, 200);
+    await world.kernel.complete(p.release(holder.token));
+    const [one, other] = await world.kernel.complete(Promise.all([first, second]));
+    expect(acquired(one)).toMatchObject({ token: mine, waitedMs: 200 });
+    expect(acquired(other)).toMatchObject({ token: mine, waitedMs: 100, fence: acquired(one).fence });
+    expect(p.callsOf("releaseLock")).toHaveLength(1);
     expect(p.metrics.total("lock_waiters")).toBe(0);
   });
+
+  test.each([0, 500])(
+    "in an older copy whose wait of %i ms ends first leaves the newer its place",
+    async (waitMs) => {
+      const world = lockWorld();
+      const leave = await occupied(world);
+      const p = world.process("p");
+      const newer = p.acquire({ token: mine });
+      await until(world, 10);
+      const behind = world.process("q").acquire();
+      await until(world, 20);
+      expect(await world.kernel.complete(p.acquire({ token: mine, waitMs }))).toMatchObject({
+        kind: "lock_unavailable",
+      });
+      await leave();
+      expect(acquired(await world.kernel.complete(newer)).token).toBe(mine);
+      await world.kernel.complete(p.release(mine));
+      expect(await world.kernel.complete(behind)).toMatchObject({ kind: "acquired" });
+    },
+  );
+
+  test("in an older copy elsewhere, whose wait ends first, does not end the newer request", async () => {
+    const world = lockWorld();
+    const leave = await occupied(world);
+    const older = world.process("p").acquire({ token: mine, waitMs: 500 });
+    await until(world, 10);
+    const newer = world.process("q").acquire({ token: mine });
+    expect(await world.kernel.complete(older)).toMatchObject({ kind: "lock_unavailable" });
+    await until(world, 1_000);
+    await leave();
+    expect(acquired(await world.kernel.complete(newer)).token).toBe(mine);
+  });
+
+  test.each([0, 5_000])(
+    "that had the lock, however it ended, gets it no more: a wait of %i ms",
+    async (waitMs) => {
+      const world = lockWorld();
+      const p = world.process("p");
+      const other = "another-token-0000000001" as LockToken;
+      await world.kernel.complete(p.acquire({ token: mine, waitMs, ttlMs: 1_000 }));
+      await until(world, 1_002);
+      const used = { kind: "lock_token_used" };
+      expect(await world.kernel.complete(p.acquire({ token: mine, waitMs }))).toEqual(used);
+      await world.kernel.complete(p.acquire({ token: other, waitMs }));
+      await world.kernel.complete(p.release(other));
+      await world.kernel.complete(
+        p.release(acquired(await world.kernel.complete(p.acquire({ waitMs }))).token),
+      );
+      for (const token of [mine, other]) {
+        expect(await world.kernel.complete(p.acquire({ token, waitMs }))).toEqual(used);
+      }
+      expect((await held(world)).kind).toBe("free");
+    },
+  );
 
   test("that is released while it waits stops waiting", async () => {
     const world = lockWorld();
@@ -226,7 +299,8 @@ describe("a token of the caller's own", () => {
     const waiting = p.acquire({ token: mine });
     await until(world, 100);
     expect(await world.kernel.complete(p.release(mine))).toEqual({ kind: "released" });
-    expect(await world.kernel.complete(waiting)).toEqual({ kind: "request_cancelled" });
+    expect(await world.kernel.complete(waiting)).toEqual({ kind: "lock_token_used" });
+    expect(world.kernel.nowMs()).toBe(100);
     expect(await held(world)).toMatchObject({ waiting: 0 });
   });
 });

@@ -1,7 +1,7 @@
 // Known mistakes about messages, dead letters, reruns, queues of locks and followed events, put in on purpose.
 
 import { type Operations, operations } from "../../../src/adapters/operations/perform.ts";
-import type { Ticket } from "../../../src/adapters/operations/records.ts";
+import type { Context, Ticket } from "../../../src/adapters/operations/records.ts";
 import type { Bus, ConsumerTerms, Handlers } from "../../../src/ports/bus.ts";
 import type { Store } from "../../../src/ports/store.ts";
 import { asBaseline, busyDay, crowdedLocks } from "../../simulation/narrow-swarm.ts";
@@ -48,17 +48,22 @@ const emptyResultsTakenOver: Operations = {
 
 const whoLeavesKeepsItsPlace: Operations = {
   ...operations,
-  releaseLock: (context, request) => {
-    const { records } = context;
-    const kept = over(context, {
-      erase: (kind, scope, member) => {
-        const ticket = kind === "ticket" ? records.get("ticket", scope, member) : undefined;
-        if (ticket?.token !== request.token) records.erase(kind, scope, member);
-      },
-    });
-    return operations.releaseLock(kept, request);
+  acquireLock: (context, request) => {
+    const leaves = request.ticketMs === undefined;
+    return operations.acquireLock(leaves ? keepingTicket(context, request.token) : context, request);
   },
+  releaseLock: (context, request) => operations.releaseLock(keepingTicket(context, request.token), request),
 };
+
+function keepingTicket(context: Context, token: string): Context {
+  const { records } = context;
+  return over(context, {
+    erase: (kind, scope, member) => {
+      const ticket = kind === "ticket" ? records.get("ticket", scope, member) : undefined;
+      if (ticket?.token !== token) records.erase(kind, scope, member);
+    },
+  });
+}
 
 /** A ticket that nobody shows any more is as good as another. */
 const silentTicketsWin: Operations = {

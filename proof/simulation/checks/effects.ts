@@ -15,15 +15,19 @@ const effects = new Set([
   ...["delivered", "applied", "owned", "committed", "deleted", "more", "swept"],
 ]);
 
-export function mayHaveEffect({ name, outcome }: StoreExecution): boolean {
+export function mayHaveEffect({ name, request, outcome }: StoreExecution): boolean {
   if (name === "claimJobs" && outcome.kind === "judged") {
     return outcome.answers.some(({ kind }) => kind === "claimed");
   }
   if (name === "heartbeatJobs" && outcome.kind === "judged") {
     return outcome.answers.some(({ kind }) => kind === "extended");
   }
-  // A caller that is told its place in a queue may have got it just now.
-  if (name === "acquireLock" && outcome.kind === "busy") return outcome.ahead !== undefined;
+  // A caller that is told its place in a queue may have got it just now; one that asks for none may have given its own up.
+  if (name === "acquireLock" && outcome.kind === "busy") {
+    return (
+      outcome.ahead !== undefined || (request.lock.namespace === "public" && request.ticketMs === undefined)
+    );
+  }
   return effects.has(outcome.kind);
 }
 

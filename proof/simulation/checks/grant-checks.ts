@@ -231,7 +231,7 @@ export class GrantChecks {
       this.#queues.busy(execution);
     }
     if (outcome.kind === "already_released") {
-      const isLast = last?.token === request.token && last.released;
+      const isLast = last?.token === request.token && !held;
       mustHold(isLast || this.#queues.hasEnded(request), "INV-15", () => `${where} was not released`);
     }
     if (outcome.kind !== "acquired") return;
@@ -282,6 +282,10 @@ export class GrantChecks {
     mustHold(!held, "INV-12", () => `${where} was granted although ${describe(last, storeTimeMs)}`);
     this.observeFence(tenant, fence, where);
     const expired = last !== undefined && !last.released;
+    if (last !== undefined && lock.namespace === "public") {
+      this.#queues.ended(last, last.released && !last.forgotten ? "given" : "over", storeTimeMs);
+      this.#queues.mustBeNew(request, storeTimeMs);
+    }
     if (expired && this.#context.isPaused(last.instance)) this.#marks.hit("lock_taken_from_paused_holder");
     const picture = {
       tenant,
@@ -323,10 +327,10 @@ export class GrantChecks {
     const isWaiting = !isOwn && this.#queues.hasTicket(execution);
     if (outcome.kind === "not_owned") mustHold(!isOwn && !isWaiting, "INV-13", what);
     if (outcome.kind !== "released") return;
-    const isRepeat = (isLast && last.released) || this.#queues.hasEnded(request);
+    const isRepeat = (isLast && last.released) || this.#queues.wasGivenBack(request);
     mustHold(isOwn || isWaiting || isRepeat, "INV-13", what);
     if (isOwn) this.#handOn(execution, last);
-    else if (isWaiting && !(isLast && last.released)) this.#queues.left(request);
+    else if (isWaiting && !(isLast && last.released)) this.#queues.left(request, storeTimeMs);
   }
 
   /** INV-13: an operator takes away the grant that was seen, and no other. */

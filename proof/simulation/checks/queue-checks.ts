@@ -1,5 +1,5 @@
 // The queues of locks, by what was answered and when: first come, first served, and nobody gets a lock who has left (ADR 16).
-import { ticketLifeMs, ticketsMax } from "../../../src/domain/lock.ts";
+import { endingMemoryMs, ticketLifeMs, ticketsMax } from "../../../src/domain/lock.ts";
 import type { TenantId, TenantSettings } from "../../../src/domain/tenant.ts";
 import type { LockGrant } from "../../../src/ports/lock-operations.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
@@ -23,8 +23,8 @@ export class QueueChecks {
   readonly #marks: Marks;
   readonly #settingsOf: (tenant: TenantId) => TenantSettings;
   readonly #queues = new Map<string, Ticket[]>();
-  /** Tokens whose grant was given back or taken away, and tokens that left a queue. */
-  readonly #ended = new Set<string>();
+  /** Tokens whose grant has ended, and tokens that were released while they waited. */
+  readonly #ended = new Map<string, { readonly how: "given" | "over"; readonly atMs: number }>();
 
   constructor(marks: Marks, settingsOf: (tenant: TenantId) => TenantSettings) {
     this.#marks = marks;
@@ -42,8 +42,23 @@ export class QueueChecks {
     return first !== undefined && first.token !== request.token;
   }
 
-  hasEnded(request: Named): boolean {
-    return this.#ended.has(`${keyOf(request)} ${request.token}`);
+  hasEnded(named: Named): boolean {
+    return this.#ended.has(`${keyOf(named)} ${named.token}`);
+  }
+
+  wasGivenBack(named: Named): boolean {
+    return this.#ended.get(`${keyOf(named)} ${named.token}`)?.how === "given";
+  }
+
+  /** A token that has had its turn neither gets the lock again nor queues for it, as long as that is remembered. */
+  mustBeNew(named: Named, storeTimeMs: number): void {
+    const key = keyOf(named);
+    const { atMs } = this.#ended.get(`${key} ${named.token}`) ?? { atMs: Number.NEGATIVE_INFINITY };
+    mustHold(
+      storeTimeMs > atMs + endingMemoryMs,
+      "queue",
+      () => `${named.token} comes for ${key} again, and had its turn`,
+    );
   }
 
   hasTicket({ request, storeTimeMs }: ExecutionOf<"releaseLock">): boolean {
@@ -59,17 +74,19 @@ export class QueueChecks {
     const index = live.findIndex(({ token }) => token === request.token);
     const queues = request.ticketMs !== undefined && request.lock.namespace !== "run";
     const isFull = index === -1 && live.length >= ticketsMax;
-    const place = index === -1 ? (queues && !isFull ? live.length : undefined) : index;
+    const place = !queues || isFull ? undefined : index === -1 ? live.length : index;
     mustHold(
       outcome.ahead === place,
       "queue",
       () => `${request.token} is told that ${outcome.ahead} are ahead of it for ${key}, and it is ${place}`,
     );
-    if (!queues || place === undefined) return;
+    // Who asks without a ticket gives up its place.
+    if (!queues) this.#drop(key, request.token);
+    if (place === undefined) return;
     const { token, instance, ttlMs, ticketMs = 0, credential } = request;
     live[place] = { token, instance, ttlMs, untilMs: storeTimeMs + ticketLifeMs(ticketMs), credential };
     this.#queues.set(key, live);
-    this.#ended.delete(`${key} ${token}`);
+    this.mustBeNew(request, storeTimeMs);
     this.#marks.hit("public_lock_queued");
   }
 
@@ -85,16 +102,23 @@ export class QueueChecks {
     this.#drop(key, request.token);
   }
 
-  left(request: Named): void {
-    this.#drop(keyOf(request), request.token);
-    this.#ended.add(`${keyOf(request)} ${request.token}`);
+  left(named: Named, storeTimeMs: number): void {
+    this.#drop(keyOf(named), named.token);
+    this.ended(named, "given", storeTimeMs);
+  }
+
+  ended(named: Named, how: "given" | "over", atMs: number): void {
+    this.#ended.set(`${keyOf(named)} ${named.token}`, { how, atMs });
   }
 
   /** A lock that its holder gave back, or that was taken from it, goes to the first who is there and may have it. */
   handedOn(execution: Ended, endedToken: string): (Ticket & { readonly fence: number }) | undefined {
     const { name, request, storeTimeMs } = execution;
     const key = keyOf(request);
-    this.#ended.add(`${key} ${endedToken}`);
+    this.#ended.set(`${key} ${endedToken}`, {
+      how: name === "breakLock" ? "over" : "given",
+      atMs: storeTimeMs,
+    });
     const granted = grantedBy(execution);
     const heir = this.#heir(request, storeTimeMs);
     mustHold(

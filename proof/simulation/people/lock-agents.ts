@@ -1,9 +1,10 @@
 // Agents that take public locks with the product's SDK and change something outside under them; and an operator who breaks locks.
 
+import type { Trouble } from "../../../src/control/caller.ts";
 import type { ApiKeyRecord } from "../../../src/domain/api-key.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import { errors } from "../../../src/errors.ts";
-import type { Service } from "../../../src/gateway/handler.ts";
+import { type Failure, failureIn, type Service } from "../../../src/gateway/handler.ts";
 import { lockHandlers } from "../../../src/gateway/handlers/lock-handlers.ts";
 import type { Caller } from "../../../src/sdk/caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../../../src/sdk/client-errors.ts";
@@ -141,7 +142,7 @@ function agentCaller(
     const reply = await callRemotely(world, process, gateway, withinMs, () =>
       handle(gateway, operation, { body, key, signal: aborted.signal }),
     );
-    if (!("kind" in reply)) return readReply(operation, reply);
+    if (!("kind" in reply) || reply.kind !== "no_answer") return readReply(operation, reply);
     // The connection is gone: the gateway may notice.
     if (random.chance(0.5)) gateway.process.deliver(random.integer(1, 200), () => aborted.abort());
     throw new InterlockConnectionError({
@@ -185,11 +186,7 @@ type Request = {
   readonly signal: AbortSignal;
 };
 
-type Reply = {
-  readonly body?: unknown;
-  readonly code?: keyof typeof errors;
-  readonly more?: Readonly<Record<string, unknown>>;
-};
+type Reply = { readonly body: unknown } | Failure | Trouble;
 
 /** What the gateway has read and authenticated by then. */
 function handle(
@@ -204,11 +201,12 @@ function handle(
   return lockHandlers[operation](service, asked as never) as Promise<Reply>;
 }
 
-function readReply(operation: LockOperation, { body, code, more = {} }: Reply): unknown {
-  if (code === undefined) return body;
+function readReply(operation: LockOperation, reply: Reply): unknown {
+  if (!("kind" in reply)) return reply.body;
+  const { kind: code } = failureIn(reply, "write");
   const { status, retryable, message, remedy } = errors[code];
-  const problem = { status, code, title: message, detail: remedy, retryable, ...more };
-  const isUnknown = more.outcome === "unknown" || code.endsWith("_unknown") || code === "request_cancelled";
+  const problem = { status, code, title: message, detail: remedy, retryable };
+  const isUnknown = code.endsWith("_unknown") || code === "request_cancelled";
   const seen = { asked: operation, retryAfterMs: undefined, requestId: undefined };
   throw new InterlockApiError(problem, { ...seen, effect: isUnknown ? "unknown" : "none" });
 }

@@ -20,8 +20,8 @@ import {
   clearQueue,
   dropSilent,
   dropTicket,
-  forgetEnding,
   type HoldingScope,
+  hasEnded,
   hasRoom,
   heirOf,
   isEnded,
@@ -45,8 +45,10 @@ export function acquireLock(context: Context, request: RequestOf<"acquireLock">)
     return { kind: "acquired", fence: holder.fence, expiresInMs: holder.expiresAtMs - now };
   }
   const queues = isQueueing(request);
-  if (last?.token === token && hasGivenUp(last)) return { kind: "already_released" };
-  if (queues && isEnded(context, tenant, lock, `given ${token}`)) return { kind: "already_released" };
+  // The control plane's own tokens are used for one try each: of these only the last is remembered.
+  const remembers = queues || lock.namespace === "public";
+  if (last?.token === token) return { kind: "already_released" };
+  if (remembers && hasEnded(context, tenant, lock, token)) return { kind: "already_released" };
   if (isRevoked(context, tenant, request.credential)) return { kind: "unauthenticated" };
   if (isStopped(context, tenant, lock)) return { kind: "tenant_stopped" };
   const queue = queueOf(context, tenant, lock);
@@ -54,16 +56,16 @@ export function acquireLock(context: Context, request: RequestOf<"acquireLock">)
   if (holder === undefined && (head === undefined || head.token === token)) {
     const quota = quotaSpent(context, tenant, lock, "locks");
     if (quota !== undefined) return { kind: "lock_quota_reached", quota };
-    if (queues && last?.released) noteEnding(context, tenant, lock, `given ${last.token}`);
-    if (queues) forgetEnding(context, tenant, lock, `left ${token}`);
+    if (remembers && last !== undefined) {
+      noteEnding(context, tenant, lock, `${last.released ? "given" : "over"} ${last.token}`);
+    }
     return { kind: "acquired", ...grantInTurn(context, request, request, { queue, ticket: head }) };
   }
-  const isNew = queues && !queue.live.some((ticket) => ticket.token === token);
-  const quota = isNew ? quotaSpent(context, tenant, lock, "lock_tickets") : undefined;
+  const own = queue.live.find((ticket) => ticket.token === token);
+  const quota = queues && own === undefined ? quotaSpent(context, tenant, lock, "lock_tickets") : undefined;
   if (quota !== undefined) return { kind: "ticket_quota_reached", quota };
-  const ahead = queues
-    ? keepTicket(context, request, queue)
-    : placeOf(queue.live.findIndex((ticket) => ticket.token === token));
+  if (!queues && own !== undefined) dropTicket(context, queue, own);
+  const ahead = queues ? keepTicket(context, request, queue) : undefined;
   const { instance, freeInMs } =
     holder === undefined
       ? { instance: head?.instance ?? "", freeInMs: 0 }
@@ -99,12 +101,10 @@ export function releaseLock(context: Context, request: RequestOf<"releaseLock">)
   const ticket = queue.live.find((each) => each.token === token);
   if (ticket !== undefined) {
     dropTicket(context, queue, ticket);
-    noteEnding(context, tenant, lock, `left ${token}`);
+    noteEnding(context, tenant, lock, `given ${token}`);
     return { kind: "released" };
   }
-  const isRepeat =
-    isEnded(context, tenant, lock, `given ${token}`) || isEnded(context, tenant, lock, `left ${token}`);
-  return { kind: isRepeat ? "released" : "not_owned" };
+  return { kind: isEnded(context, tenant, lock, `given ${token}`) ? "released" : "not_owned" };
 }
 
 export function inspectLock(context: Context, request: RequestOf<"inspectLock">): OutcomeOf<"inspectLock"> {
@@ -132,6 +132,7 @@ export function breakLock(context: Context, request: RequestOf<"breakLock">): Ou
   const granted = handOver(context, tenant, lock);
   if (granted === undefined) return { kind: "broken" };
   noteEnding(context, tenant, lock, `broken ${fence}`);
+  noteEnding(context, tenant, lock, `over ${last.token}`);
   return { kind: "broken", granted };
 }
 
@@ -266,10 +267,6 @@ const visitAfterMs = grantMemoryMs + 1;
 
 function visitOf(tenant: TenantId, lock: LockName) {
   return { kind: "lock", tenant, subject: lockMember(lock) } as const;
-}
-
-function placeOf(index: number): number | undefined {
-  return index === -1 ? undefined : index;
 }
 
 /** The sweep's visit: forgets a lock that nobody has used for as long as grants are remembered, and its queue. */

@@ -1,5 +1,12 @@
 // The queue of a lock: tickets in the order in which they came, what has ended lately, and how many a tenant may hold.
-import { type Fence, type LockName, type LockToken, ticketLifeMs, ticketsMax } from "../../domain/lock.ts";
+import {
+  endingMemoryMs,
+  type Fence,
+  type LockName,
+  type LockToken,
+  ticketLifeMs,
+  ticketsMax,
+} from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { RequestOf } from "../../ports/store.ts";
 import { type Context, nowMs, orderedNumber, type Ticket } from "./records.ts";
@@ -48,12 +55,11 @@ export function keepTicket(
   request: RequestOf<"acquireLock">,
   queue: LockQueue,
 ): number | undefined {
-  const { tenant, lock, token, instance, ttlMs, ticketMs, owner, credential } = request;
+  const { token, instance, ttlMs, ticketMs, owner, credential } = request;
   const { scope, live, silent } = queue;
   const index = live.findIndex((ticket) => ticket.token === token);
   if (index === -1 && live.length >= ticketsMax) return undefined;
   dropSilent(context, queue);
-  if (index === -1) forgetEnding(context, tenant, lock, `left ${token}`);
   const expiresAtMs = nowMs(context) + ticketLifeMs(ticketMs ?? 0);
   const last = Math.max(Number(live.at(-1)?.place ?? 0), Number(silent.at(-1)?.place ?? 0));
   noteWaiting(context, queue, token, { from: live[index]?.expiresAtMs, to: expiresAtMs });
@@ -108,21 +114,15 @@ export function isStopped(context: Context, tenant: TenantId, lock: LockName): b
 }
 
 /**
- * What has ended on a lock lately, and would leave no trace otherwise: a token gave its grant back and another one followed, a
- * token left the queue, an operator broke a grant and another one followed.
+ * What has ended on a lock lately, and would leave no trace otherwise: a token gave back its place, or its grant and another one
+ * followed; a grant expired or was broken and another one followed; which grant an operator broke.
  */
-type Ending = `given ${LockToken}` | `left ${LockToken}` | `broken ${Fence}`;
+type Ending = `given ${LockToken}` | `over ${LockToken}` | `broken ${Fence}`;
 
 /** Endings remembered per lock; the one that would be forgotten first makes room. */
 const endingsMax = 1_000;
 
-/** No call is under way for longer than a minute: after that no repeat and no late duplicate of it can come. */
-const endingMs = 60_000;
-
-/**
- * Repeats are answered by it as the first time; and a late duplicate of an ask does not queue for somebody who has had the
- * lock, since nobody would use it then.
- */
+/** Repeats are answered by it as the first time; and a late duplicate of an ask is neither granted the lock nor queues for it. */
 export function noteEnding(context: Context, tenant: TenantId, lock: LockName, ending: Ending): void {
   const { records } = context;
   const scope = queueScope(tenant, lock);
@@ -133,7 +133,7 @@ export function noteEnding(context: Context, tenant: TenantId, lock: LockName, e
     const { untilMs, ending: oldest } = readByTime(member);
     if (now > untilMs || (isFull && index === 0)) forgetEnding(context, tenant, lock, oldest);
   }
-  const untilMs = now + endingMs;
+  const untilMs = now + endingMemoryMs;
   records.put("ending", scope, byName + ending, { untilMs });
   records.put("ending", scope, `${byTime}${orderedNumber(untilMs)} ${ending}`, { untilMs });
 }
@@ -145,7 +145,12 @@ export function isEnded(context: Context, tenant: TenantId, lock: LockName, endi
   return found !== undefined && nowMs(context) <= found.untilMs;
 }
 
-export function forgetEnding(context: Context, tenant: TenantId, lock: LockName, ending: Ending): void {
+/** Whether this token has had its turn: nobody would use what it got now. */
+export function hasEnded(context: Context, tenant: TenantId, lock: LockName, token: LockToken): boolean {
+  return isEnded(context, tenant, lock, `given ${token}`) || isEnded(context, tenant, lock, `over ${token}`);
+}
+
+function forgetEnding(context: Context, tenant: TenantId, lock: LockName, ending: Ending): void {
   const { records } = context;
   const scope = queueScope(tenant, lock);
   if (records.size("ending", scope) === 0) return;

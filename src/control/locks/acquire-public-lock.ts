@@ -50,14 +50,14 @@ export type AcquireLockAnswer =
       readonly holder?: HeldLock;
       readonly waitedMs: number;
     }
-  /** The caller's token was granted and given back before: it can own nothing again. */
+  /** The caller's token had the lock before, or was released while it waited: it can own nothing again. */
   | { readonly kind: "lock_token_used" }
   | { readonly kind: "unauthenticated" }
   | { readonly kind: "tenant_stopped" }
   /** As many callers wait in this process as may. */
   | { readonly kind: "overloaded"; readonly detail: string }
   | QuotaReached
-  /** The caller went away, or asked again with the same token. */
+  /** The caller went away. */
   | { readonly kind: "request_cancelled" }
   | { readonly kind: "unavailable"; readonly cause: string }
   /** The lock may be this token's, now or soon: ask again with it, or release it. */
@@ -109,6 +109,7 @@ function quotaReached({ kind, quota }: QuotaRefusal): AcquireLockAnswer {
   };
 }
 
+type Busy = Extract<Answer<"acquireLock">, { readonly kind: "busy" }>;
 type QuotaRefusal = Extract<Answer<"acquireLock">, { readonly quota: number }>;
 
 /** What a try reports of a grant, whichever request made it. */
@@ -196,11 +197,11 @@ class Acquisition {
         return this.#startAfresh();
       case "unauthenticated":
       case "tenant_stopped":
-        if (this.#mayHold) await this.#giveBack(answer.storeTimeMs);
+        await this.#giveBackOurs();
         return { kind: answer.kind };
       case "lock_quota_reached":
       case "ticket_quota_reached":
-        if (this.#mayHold) await this.#giveBack(answer.storeTimeMs);
+        await this.#giveBackOurs();
         return quotaReached(answer);
       case "unknown":
         this.#mayHold = true;
@@ -213,7 +214,7 @@ class Acquisition {
 
   async #ask(): Promise<Answer<"acquireLock">> {
     const { ports, config } = this.#engine;
-    const { caller, ttlMs, wait, waitMs } = this.#request;
+    const { caller, ttlMs } = this.#request;
     const { credential } = caller;
     const answer = await ports.store.acquireLock(
       {
@@ -222,7 +223,7 @@ class Acquisition {
         instance: ports.instance,
         ttlMs,
         owner: this.#owner,
-        ...(wait === "queue" && waitMs > 0 ? { ticketMs: config["locks.public.ticketMs"] } : {}),
+        ...(this.#keepsPlace() ? { ticketMs: config["locks.public.ticketMs"] } : {}),
         ...(credential === undefined ? {} : { credential }),
       },
       { deadlineMs: this.#callTimeoutMs() },
@@ -244,43 +245,32 @@ class Acquisition {
     const expiresInMs = leaseLeftMs(grant, this.#now());
     if (expiresInMs <= 0) {
       this.#mayHold = true;
-      if (this.#leftMs() <= 0) return this.#grantedTooLate(grant.storeTimeMs);
+      if (this.#leftMs() <= 0) return this.#grantedTooLate();
       await this.#rest(this.#pace.retry.baseMs);
       return undefined;
     }
     if (this.#request.wait === "queue" && this.#retries > 0) metrics.count("lock_handovers_total", { way });
     const expiresAtMs = grant.storeTimeMs + grant.expiresInMs;
-    const { fence } = grant;
-    const waitedMs = this.#waitedMs();
-    return {
-      kind: "acquired",
-      token: this.#token,
-      fence,
-      owner: this.#owner,
-      expiresAtMs,
-      expiresInMs,
-      waitedMs,
-    };
+    const times = { expiresAtMs, expiresInMs, waitedMs: this.#waitedMs() };
+    return { kind: "acquired", token: this.#token, fence: grant.fence, owner: this.#owner, ...times };
   }
 
   /**
    * A caller's own token may have got the lock elsewhere, while this process slept: what looks like an old grant of ours is
    * then what the caller works under, and only its end or its ttl may free it.
    */
-  async #grantedTooLate(decidedAtMs: number): Promise<AcquireLockAnswer> {
-    if (this.#request.token === undefined) return (await this.#giveUp(decidedAtMs)) ?? tooLate;
+  async #grantedTooLate(): Promise<AcquireLockAnswer> {
     this.#waiter?.leave();
-    return this.#unknown(tooLate.cause);
+    const isGivenBack = this.#isOurs() && (await this.#giveBackOurs()) === "given_back";
+    return isGivenBack ? tooLate : this.#unknown(tooLate.cause);
   }
 
-  async #busy(
-    found: Extract<Answer<"acquireLock">, { kind: "busy" }>,
-  ): Promise<AcquireLockAnswer | undefined> {
+  async #busy(found: Busy): Promise<AcquireLockAnswer | undefined> {
     const { ports } = this.#engine;
     const { wait } = this.#request;
     this.#mayHold = found.ahead !== undefined || this.#openUntilMs !== undefined;
     const leftMs = this.#leftMs();
-    if (leftMs <= 0) return (await this.#giveUp(found.storeTimeMs)) ?? (await this.#refusal(found.instance));
+    if (leftMs <= 0) return this.#waitIsOver(found);
     const terms = { wait, pace: this.#pace };
     const chance = { retry: this.#retries, fraction: ports.random.fraction() };
     // The last try is at the very end: somebody may have handed the lock on since the one before.
@@ -292,6 +282,16 @@ class Acquisition {
     const handover = this.#waiter?.take();
     if (handover === undefined || this.#isOver()) return undefined;
     return this.#grantedBy("handover", handover);
+  }
+
+  /**
+   * The last ask gives the place up, by not keeping it: a release could come late, and take the lock from a caller who never
+   * heard of this end and asked again with the same token. What may still arrive is waited for, and then asked about.
+   */
+  async #waitIsOver({ ahead, instance, storeTimeMs }: Busy): Promise<AcquireLockAnswer | undefined> {
+    if (this.#isShared() || !this.#mayHold) return this.#refusal(instance);
+    if (ahead === undefined) await this.#rest(1 + (this.#openUntilMs ?? storeTimeMs) - storeTimeMs);
+    return undefined;
   }
 
   /** Asks again for a while, since most trouble passes; then what is not known is said to be unknown. */
@@ -306,11 +306,11 @@ class Acquisition {
     return undefined;
   }
 
-  /** A token that was granted and given back owns nothing again. A caller's own is spent; ours is replaced. */
+  /** A token that has had its turn owns nothing again. A caller's own is spent; ours is replaced. */
   #startAfresh(): AcquireLockAnswer | undefined {
     this.#mayHold = false;
     this.#openUntilMs = undefined;
-    if (this.#request.token !== undefined) return { kind: "lock_token_used" };
+    if (!this.#isOurs()) return { kind: "lock_token_used" };
     if (this.#leftMs() < 0) return tooLate;
     this.#token = this.#engine.ports.random.token() as LockToken;
     return this.#joinWaiters() ? undefined : tooManyWaiters;
@@ -321,27 +321,33 @@ class Acquisition {
    * token may be under way again, here or elsewhere: to give it back could take a lock from a caller who was told it holds it.
    */
   #cancel(): AcquireLockAnswer {
-    const isOurs = this.#request.token === undefined;
-    if (this.#mayHold && isOurs && this.#waiter?.dismissed() !== true) {
-      this.#engine.background.run("giving a lock back", () => this.#giveBack());
-    }
+    if (this.#mayHold) this.#engine.background.run("giving a lock back", () => this.#giveBackOurs());
     return { kind: "request_cancelled" };
-  }
-
-  /** The answer waits for the release: its reader may ask again with the same token at once. */
-  async #giveUp(decidedAtMs: number): Promise<AcquireLockAnswer | undefined> {
-    this.#waiter?.leave();
-    if (!this.#mayHold || (await this.#giveBack(decidedAtMs)) === "given_back") return undefined;
-    return this.#unknown("the place in the queue could not be given back");
   }
 
   #unknown(cause: string): AcquireLockAnswer {
     return { kind: "lock_outcome_unknown", resource: this.#request.resource, cause, token: this.#token };
   }
 
-  #giveBack(decidedAtMs?: number): Promise<"given_back" | "unknown"> {
-    const bound = decidedAtMs === undefined || this.#request.token === undefined ? {} : { decidedAtMs };
-    return giveBack(this.#engine, this.#target, this.#token, { openUntilMs: this.#openUntilMs, ...bound });
+  /** A caller's own token is left alone: its place lapses unless it is asked for again. */
+  async #giveBackOurs(): Promise<"given_back" | "unknown"> {
+    if (!this.#mayHold || !this.#isOurs()) return "given_back";
+    return giveBack(this.#engine, this.#target, this.#token, this.#openUntilMs);
+  }
+
+  #isOurs(): boolean {
+    return this.#request.token === undefined;
+  }
+
+  /** Whether a copy of this request waits here, too. */
+  #isShared(): boolean {
+    const own = this.#waiter === undefined ? 0 : 1;
+    return this.#engine.lockWaiters.count(this.#target, this.#token) > own;
+  }
+
+  /** Until its wait is over; and then for a copy that goes on waiting. */
+  #keepsPlace(): boolean {
+    return this.#request.wait === "queue" && (this.#leftMs() > 0 || this.#isShared());
   }
 
   /** Names the holder if the store says who it is: without it the refusal only says less. */
@@ -374,7 +380,7 @@ class Acquisition {
   }
 
   #isOver(): boolean {
-    return this.#signal?.aborted === true || this.#waiter?.dismissed() === true;
+    return this.#signal?.aborted === true;
   }
 
   #leftMs(): number {

@@ -19,18 +19,17 @@ export type Waiter = {
   wake(): void;
   /** The grant that was handed over, once. */
   take(): Handover | undefined;
-  /** The same token asks again, or was released: what it gets belongs to somebody else from now on. */
-  dismissed(): boolean;
   leave(): void;
 };
 
 /** A wake-up from another process is only ever a hint: the waiter whose turn it may be asks the store. */
 export type LockWaiters = {
-  /** An earlier waiter with the same token is dismissed. */
+  /** Copies of one request have the same token: they wait together, and what one gets they all get. */
   join(target: LeaseTarget, token: LockToken): Waiter | "full";
   /** Whether the new owner waits here; otherwise it finds out when it asks again. */
   handOver(target: LeaseTarget, token: LockToken, handover: Handover): boolean;
-  dismiss(target: LeaseTarget, token: LockToken): void;
+  /** How many wait here with this token. */
+  count(target: LeaseTarget, token: LockToken): number;
   /** Those who wait for this lock and whose token is meant stop resting and ask again. */
   wake(target: LeaseTarget, isMeant: (token: LockToken) => boolean): void;
 };
@@ -39,40 +38,38 @@ export function createLockWaiters(
   { clock, metrics }: Pick<Ports, "clock" | "metrics">,
   waitersMax: number,
 ): LockWaiters {
-  const waiting = new Map<string, OneWaiter>();
-  const show = () => metrics.set("lock_waiters", {}, waiting.size);
-  const dismiss = (target: LeaseTarget, token: LockToken) => {
-    const waiter = waiting.get(keyOf(target, token));
-    if (waiter === undefined) return;
-    waiter.dismiss();
-    waiter.leave();
+  const waiting = new Map<string, Set<OneWaiter>>();
+  let size = 0;
+  const show = (change: number) => {
+    size += change;
+    metrics.set("lock_waiters", {}, size);
   };
   return {
     join(target, token) {
-      dismiss(target, token);
-      if (waiting.size >= waitersMax) return "full";
+      if (size >= waitersMax) return "full";
       const key = keyOf(target, token);
+      const copies = waiting.get(key) ?? new Set();
       const waiter = new OneWaiter(clock, () => {
-        // A later one of the same token may have its place by now.
-        if (waiting.get(key) === waiter) waiting.delete(key);
-        show();
+        if (!copies.delete(waiter)) return;
+        if (copies.size === 0) waiting.delete(key);
+        show(-1);
       });
-      waiting.set(key, waiter);
-      show();
+      waiting.set(key, copies.add(waiter));
+      show(1);
       return waiter;
     },
     handOver(target, token, handover) {
-      const waiter = waiting.get(keyOf(target, token));
-      waiter?.give(handover);
-      return waiter !== undefined;
+      const copies = waiting.get(keyOf(target, token));
+      for (const waiter of copies ?? []) waiter.give(handover);
+      return copies !== undefined;
     },
-    dismiss,
+    count: (target, token) => waiting.get(keyOf(target, token))?.size ?? 0,
     wake(target, isMeant) {
       const prefix = keyOf(target, "" as LockToken).slice(0, -2);
-      for (const [key, waiter] of waiting) {
+      for (const [key, copies] of waiting) {
         if (!key.startsWith(prefix)) continue;
         const [, , , token] = JSON.parse(key) as [string, string, string, LockToken];
-        if (isMeant(token)) waiter.wake();
+        if (isMeant(token)) for (const waiter of copies) waiter.wake();
       }
     },
   };
@@ -83,7 +80,6 @@ class OneWaiter implements Waiter {
   readonly #clock: Clock;
   #resting: AbortController | undefined;
   #handover: Handover | undefined;
-  #dismissed = false;
 
   constructor(clock: Clock, leave: () => void) {
     this.#clock = clock;
@@ -91,7 +87,7 @@ class OneWaiter implements Waiter {
   }
 
   async rest(ms: number): Promise<void> {
-    if (this.#handover !== undefined || this.#dismissed) return;
+    if (this.#handover !== undefined) return;
     const resting = new AbortController();
     this.#resting = resting;
     await this.#clock.sleep(ms, resting.signal);
@@ -110,15 +106,6 @@ class OneWaiter implements Waiter {
     const handover = this.#handover;
     this.#handover = undefined;
     return handover;
-  }
-
-  dismiss(): void {
-    this.#dismissed = true;
-    this.wake();
-  }
-
-  dismissed(): boolean {
-    return this.#dismissed;
   }
 }
 

@@ -62,10 +62,10 @@ async function releaseLock(
   { tenant, resource, token }: ReleaseLockRequest,
 ): Promise<ReleaseLockAnswer> {
   const target = { tenant, lock: publicLock(resource) };
-  // A waiter with this token would take its place in the queue again.
-  engine.lockWaiters.dismiss(target, token);
   const answer = await releaseAndHandOver(engine, target, token, engine.terms.store);
   countRelease(engine.ports.metrics, target.lock.namespace, answer);
+  // Those who wait with this token ask at once, and hear that it is spent.
+  engine.lockWaiters.wake(target, (waiting) => waiting === token);
   if (answer.kind === "not_owned") return notOwned(engine, target, "release");
   return answer.kind === "released" ? { kind: "released" } : { kind: answer.kind, cause: answer.cause };
 }
@@ -231,15 +231,13 @@ async function releaseAndHandOver(
   engine: LockEngine,
   target: LeaseTarget,
   token: LockToken,
-  /** Past `notAfterMs`, in store time, the store refuses it. */
-  { notAfterMs, ...limits }: AskLimits & { readonly notAfterMs?: number },
+  limits: AskLimits,
 ): Promise<Answer<"releaseLock">> {
   const { ports } = engine;
   let since = instantOf(ports.clock);
   const answer = await askUntilKnown(ports, "releaseLock", limits, (deadlineMs) => {
     since = instantOf(ports.clock);
-    const bound = notAfterMs === undefined ? {} : { notAfterMs };
-    return ports.store.releaseLock({ ...target, token }, { deadlineMs, ...bound });
+    return ports.store.releaseLock({ ...target, token }, { deadlineMs });
   });
   if (answer.kind === "released") handOn(engine, target, answer.granted, { ...answer, since });
   return answer;
@@ -258,36 +256,25 @@ function handOn(
   if (!isHere) announceHandover(bus, target, token);
 }
 
-type GiveBackTerms = {
-  /** Store time until which a try without an answer may still arrive: what it gets then must be given back as well. */
-  readonly openUntilMs: number | undefined;
-  /**
-   * Store time at which it was decided, for a token that its caller knows: a caller who waited in vain for the answer asks
-   * again with it, and a release that comes after a pause would take away what it then got.
-   */
-  readonly decidedAtMs?: number;
-};
-
 /**
- * Gives back what a wait may have left in the store: its place in the queue, or a grant that nobody uses. When the outcome
- * stays unknown, the place lapses by itself and a grant ends with its ttl.
+ * Gives back what a wait may have left in the store: its place in the queue, or a grant that nobody uses. Only for a token that
+ * no caller knows: a caller may ask again with its own, and a release that is late would take away what it then got. When the
+ * outcome stays unknown, the place lapses by itself and a grant ends with its ttl.
  */
 export async function giveBack(
   engine: LockEngine,
   target: LeaseTarget,
   token: LockToken,
-  { openUntilMs, decidedAtMs }: GiveBackTerms,
+  /** Store time until which a try without an answer may still arrive: what it gets then must be given back as well. */
+  openUntilMs: number | undefined,
 ): Promise<"given_back" | "unknown"> {
   const { ports, config } = engine;
   const budgetMs = config["locks.public.releaseTimeoutMs"];
-  const release = (fromMs: number | undefined) => {
-    const bound = fromMs === undefined ? {} : { notAfterMs: fromMs + Math.floor(budgetMs / 2) };
-    return releaseAndHandOver(engine, target, token, { callTimeoutMs: budgetMs / 2, budgetMs, ...bound });
-  };
-  let answer = await release(decidedAtMs);
+  const release = () => releaseAndHandOver(engine, target, token, { callTimeoutMs: budgetMs / 2, budgetMs });
+  let answer = await release();
   if (openUntilMs !== undefined && "storeTimeMs" in answer && answer.storeTimeMs <= openUntilMs) {
     await ports.clock.sleep(openUntilMs - answer.storeTimeMs + 1);
-    answer = await release(decidedAtMs === undefined ? undefined : Math.max(decidedAtMs, openUntilMs));
+    answer = await release();
   }
   if (answer.kind === "released" || answer.kind === "not_owned") return "given_back";
   ports.log.warn("lock release failed: left to its ttl", { ...logFields(target), cause: answer.cause });

@@ -134,29 +134,37 @@ export const lockQueueCases: readonly ConformanceCase[] = [
     },
   },
   {
-    name: "the head may take a free lock without asking for its ticket again, and others with a ticket learn their place",
+    name: "who asks without a ticket takes a free lock as the head of its queue, and else gives up its place, not its turn",
     async check(harness) {
       const { token } = await harness.acquire(lock, 10_000);
-      const [head, last] = [await queued(harness, 0), await queued(harness, 1)];
+      const head = await queued(harness, 0);
+      const [leaving, last] = [await queued(harness, 1), await queued(harness, 2)];
+      for (let times = 0; times < 2; times += 1) {
+        assert.equal("ahead" in only(await acquire(harness, leaving), "busy"), false);
+      }
+      assert.equal(only(await inspect(harness), "held").waiting, 2);
+      assert.equal(only(await queue(harness, last), "busy").ahead, 1);
+      assert.equal(only(await queue(harness, leaving), "busy").ahead, 2);
       await expire(harness, token);
-      assert.equal(only(await acquire(harness, last), "busy").ahead, 1);
       only(await acquire(harness, head), "acquired");
+      assert.equal(await heirOf(harness, head), last);
     },
   },
   {
-    name: "a waiter that leaves loses its place, its repeats are told the same, and it comes last when it asks again",
+    name: "a waiter that is released loses its place, its repeats are told the same, and its token gets no other",
     async check(harness) {
       const { token } = await harness.acquire(lock, 10_000);
       const [leaving, staying] = [await queued(harness, 0), await queued(harness, 1)];
       for (let times = 0; times < 2; times += 1)
         assertOutcome(await release(harness, leaving), { kind: "released" });
       assert.equal(only(await queue(harness, staying), "busy").ahead, 0);
-      assert.equal(only(await queue(harness, leaving), "busy").ahead, 1);
+      for (const ask of [queue, acquire]) {
+        assertOutcome(await ask(harness, leaving), { kind: "already_released" });
+      }
       assert.equal(await heirOf(harness, token), staying);
-      const { granted } = only(await release(harness, staying), "released");
-      assert.equal(granted?.token, leaving);
-      await expire(harness, leaving);
-      assertOutcome(await release(harness, leaving), { kind: "not_owned" });
+      assertOutcome(await release(harness, staying), { kind: "released" });
+      assertOutcome(await acquire(harness, leaving), { kind: "already_released" });
+      assertOutcome(await release(harness, leaving), { kind: "released" });
     },
   },
   {
@@ -224,14 +232,34 @@ export const lockQueueCases: readonly ConformanceCase[] = [
     },
   },
   {
-    name: "an owner whose lock has expired comes last when it asks again, and its release is the end of that ticket",
+    name: "a token that had the lock until it was released, expired or was broken never gets it again, however many follow",
     async check(harness) {
-      const { token } = await harness.acquire(lock, 10_000);
-      await queued(harness, 0);
-      await expire(harness, token);
-      assert.equal(only(await queue(harness, token), "busy").ahead, 1);
-      assertOutcome(await release(harness, token), { kind: "released" });
-      assert.equal(only(await queue(harness, harness.token()), "busy").ahead, 1);
+      const { store, tenant } = harness;
+      for (const ask of [queue, acquire]) {
+        const [released, expired] = [harness.token(), harness.token()];
+        const [broken, next] = [harness.token(), harness.token()];
+        only(await ask(harness, released), "acquired");
+        await release(harness, released);
+        only(await ask(harness, expired), "acquired");
+        await expire(harness, expired);
+        assertOutcome(await ask(harness, expired), { kind: "already_released" });
+        const { fence } = only(await ask(harness, broken), "acquired");
+        only(await queue(harness, next), "busy");
+        const operator = { actor: "ops", reason: "in the way" };
+        only(await store.breakLock({ tenant, lock, fence, ...operator }, call), "broken");
+        for (const old of [released, expired, broken]) {
+          assertOutcome(await ask(harness, old), { kind: "already_released" });
+        }
+        await release(harness, next);
+        for (const old of [released, expired, broken, next]) {
+          assertOutcome(await queue(harness, old), { kind: "already_released" });
+          assertOutcome(await acquire(harness, old), { kind: "already_released" });
+        }
+        for (const old of [expired, broken])
+          assertOutcome(await release(harness, old), { kind: "not_owned" });
+        assertOutcome(await release(harness, released), { kind: "released" });
+        assertOutcome(await inspect(harness), { kind: "free" });
+      }
     },
   },
   {

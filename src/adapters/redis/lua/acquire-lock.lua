@@ -1,7 +1,7 @@
 #!lua
 --[[
   Takes a free lock, or finds that this token already holds it (without extending it). With ticketMs it keeps its place in
-  the queue of a lock that it cannot have yet: only the first in the queue may take a free lock.
+  the queue of a lock that it cannot have yet, without it gives it up: only the first in the queue may take a free lock.
   KEYS[1] lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
   KEYS[2] grant: "<token> <instance> <fence>[ <owner>] held|released|broken", outlives the lock: repeats are recognised
   KEYS[3] fence: the partition's last fence, never expires
@@ -41,9 +41,11 @@ if lock then
   if holder == token then return { "acquired", now, "fence", tonumber(fence), "expiresInMs", leftMs } end
 end
 local lastToken, lastState = string.match(grant or "", "^([^ ]+) [^ ]+ [^ ]+.- ([^ ]+)$")
-if lastToken == token and lastState ~= "held" then return { "already_released", now } end
+if lastToken == token then return { "already_released", now } end
 --@include lock-queue
-if queues and isEnded("given " .. token) then return { "already_released", now } end
+-- The control plane's own tokens are used for one try each: of these only the last is remembered.
+local remembers = queues or heldKey
+if remembers and (isEnded("given " .. token) or isEnded("over " .. token)) then return { "already_released", now } end
 local settings = {}
 if credential ~= "" or stoppable ~= "" then
   settings = redis.call("HMGET", tenantKey, "stopped", "revoked", "quota:locks", "quota:lock_tickets")
@@ -61,12 +63,11 @@ if not lock and (not head or head == token) then
   end
   local newToken, newInstance, newTtlMs, newOwner = token, instance, ttlMs, owner
   --@include plan-grant
-  local follows = queues and lastState == "released"
+  local follows = remembers and lastToken
   if follows then planEnding() end
   if head then redis.call("HLEN", ticketsKey) end -- Refuses a key of another type while nothing is written yet.
   if head and waitingKey then redis.call("ZCARD", waitingKey) end
-  if follows then writeEnding("given " .. lastToken) end
-  if queues then redis.call("ZREM", endingsKey, "left " .. token) end
+  if follows then writeEnding((lastState == "released" and "given " or "over ") .. lastToken) end
   if head then writeDrop(token) end
   --@include write-grant
   return { "acquired", now, "fence", tonumber(nextFence), "expiresInMs", tonumber(ttlMs) }
@@ -75,15 +76,12 @@ end
 if not lock then holderInstance = string.match(redis.call("HGET", ticketsKey, head) or "", "^[^ ]+ ([^ ]+)") or "" end
 local place = queued > #silent and not isSilent[token] and redis.call("ZSCORE", queueKey, token)
 if not queues then
-  local busy = { "busy", now, "instance", holderInstance, "freeInMs", leftMs }
   if place then
-    local ahead = 0
-    for _, each in ipairs(redis.call("ZRANGE", queueKey, "-inf", "(" .. place, "BYSCORE")) do
-      if not isSilent[each] then ahead = ahead + 1 end
-    end
-    busy[7], busy[8] = "ahead", ahead
+    redis.call("HLEN", ticketsKey) -- Refuses a key of another type while nothing is written yet, as does the next line.
+    if waitingKey then redis.call("ZCARD", waitingKey) end
+    writeDrop(token)
   end
-  return busy
+  return { "busy", now, "instance", holderInstance, "freeInMs", leftMs }
 end
 if not place and waitingKey then
   local quota = tonumber(settings[4] or "") or tonumber(ARGV[14])
@@ -101,7 +99,6 @@ if comes then
   local last = redis.call("ZRANGE", queueKey, -1, -1, "WITHSCORES")
   place = string.format("%.0f", (last[2] or 0) + 1)
 end
-if comes then redis.call("ZREM", endingsKey, "left " .. token) end
 if #silent > 0 then writeDrop(table.remove(silent)) end
 redis.call("ZADD", queueKey, place, token)
 redis.call("ZADD", endsKey, string.format("%.0f", nowMs + ticketMs), token)

@@ -33,7 +33,7 @@ local eventsKey, trailKey, eventsMax, trailMax = KEYS[5], KEYS[6], ARGV[10], ARG
 local grantMemoryMs, stoppable, tenant, listed = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lock = redis.call("GET", lockKey)
 local grant = redis.call("GET", grantKey)
-local value, fence, state = string.match(grant or "", "^([^ ]+ [^ ]+ ([^ ]+).-) ([^ ]+)$")
+local value, token, fence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+).-) ([^ ]+)$")
 if fence == ARGV[2] and state == "broken" then return { "broken", now } end
 --@include lock-queue
 if queueKey and grant and fence ~= ARGV[2] and isEnded("broken " .. ARGV[2]) then return { "broken", now } end
@@ -50,6 +50,7 @@ if newToken then planEnding() end
 addAudited("lock_broken", ARGV[7], ARGV[8], ARGV[9])
 if newToken then
   writeEnding("broken " .. fence)
+  writeEnding("over " .. token)
   writeDrop(newToken)
   --@include write-grant
   return { "broken", now, newToken, nextFence, tonumber(newTtlMs) }

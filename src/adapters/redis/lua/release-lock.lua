@@ -35,14 +35,13 @@ if not lock or token ~= ARGV[2] then
   if not queueKey then return { "not_owned", now } end
   local hasTicket = queued > #silent and not isSilent[ARGV[2]] and redis.call("ZSCORE", queueKey, ARGV[2])
   if not hasTicket then
-    local again = isEnded("given " .. ARGV[2]) or isEnded("left " .. ARGV[2])
-    return { again and "released" or "not_owned", now }
+    return { isEnded("given " .. ARGV[2]) and "released" or "not_owned", now }
   end
   redis.call("HLEN", ticketsKey) -- Refuses a key of another type while nothing is written yet.
   if waitingKey then redis.call("ZCARD", waitingKey) end
   planEnding()
   writeDrop(ARGV[2])
-  writeEnding("left " .. ARGV[2])
+  writeEnding("given " .. ARGV[2])
   return { "released", now }
 end
 

@@ -1,8 +1,9 @@
 #!lua
 --[[
   The queue of a lock. Nothing is written before one of the functions whose name begins with "write" is called; by then
-  every key that they write has been read, so that none of them can fail. Endings are "given <token>": gave its grant back,
-  and another followed; "left <token>": left the queue; "broken <fence>": that grant was broken, and another followed.
+  every key that they write has been read, so that none of them can fail. Endings are "given <token>": gave its place back,
+  or its grant and another followed; "over <token>": its grant expired or was broken, and another followed;
+  "broken <fence>": that grant was broken, and another followed.
   Reads: queueKey, ticketsKey, endsKey, endingsKey (nil for a lock without a queue), waitingKey (nil unless the tickets of
   this lock are counted), listed, now, nowMs
   Sets: queued (tickets, also silent ones), silent (tokens that nobody asked for in time), isSilent (the same, by token),
