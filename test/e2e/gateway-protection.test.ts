@@ -167,7 +167,7 @@ describe("a store that", () => {
     expect(logged).not.toContain("canary-password");
   });
 
-  test("whose disk is full is not ready, and a start names where to look; with room again all goes on", async () => {
+  test("whose disk is full is not ready, and neither polls nor starts hide it; with room again all goes on", async () => {
     const world = await openWorld(quick);
     await makeThings(world);
     const poll = (poll_id: string) =>
@@ -192,12 +192,13 @@ describe("a store that", () => {
       status: "unavailable",
       detail: expect.stringContaining("disk is full"),
     });
+    expectProblem(undefined, await poll("first"), "store_unavailable");
     const refused = await start();
     expectProblem(undefined, refused, "concurrency_gate_unavailable");
     expect(refused.text).toContain("/readyz");
     world.setStore("answering");
     await expect.poll(async () => (await ready()).status).toBe(200);
-    expect((await poll("then")).json.jobs).toHaveLength(1);
+    expect((await poll("second")).json.jobs).toHaveLength(1);
   });
 
   test("does not answer in time leaves the outcome open, and says so", async () => {

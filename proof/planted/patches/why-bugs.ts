@@ -75,8 +75,8 @@ export const plantedWhyBugs: readonly TextPatch[] = [
     "test/unit/flow-polls.test.ts",
     {
       file: "src/control/jobs/claim-jobs.ts",
-      find: `if (!isWorthAnother) return { granted };`,
-      replace: `if (granted >= 0) return { granted };`,
+      find: `if (!isWorthAnother) return {`,
+      replace: `if (granted >= 0) return {`,
     },
   ),
 ];

@@ -5,6 +5,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { ClaimAnswer } from "../../ports/job-operations.ts";
 import type { Ports } from "../../ports/ports.ts";
+import type { Unavailable } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -16,7 +17,12 @@ const batchMax = 64;
 /** Why no job may be claimed at all. */
 type ClaimRefusal = "tenant_stopped" | "unauthenticated";
 
-type Claims = { readonly granted: number; readonly refusal?: ClaimRefusal };
+type Claims = {
+  readonly granted: number;
+  readonly refusal?: ClaimRefusal;
+  /** The store took no claim, and surely none had an effect. */
+  readonly trouble?: Unavailable;
+};
 
 /** Matches what is remembered for these topics and claims it. Says why nothing could be claimed, if so. */
 export async function claimMatches(
@@ -28,12 +34,14 @@ export async function claimMatches(
   for (;;) {
     const left = batches(engine.offers.match(tenant, topics));
     let refusal: ClaimRefusal | undefined;
+    let trouble: Unavailable | undefined;
     let isWorthAnother = false;
     try {
       for (let batch = left[0]; batch !== undefined; batch = left[0]) {
         const claimed = await claimBatch(engine, tenant, batch);
         left.shift();
         refusal = claimed.refusal ?? refusal;
+        trouble = claimed.trouble ?? trouble;
         granted += claimed.granted;
         isWorthAnother ||= claimed.isWorthAnother;
       }
@@ -42,7 +50,7 @@ export async function claimMatches(
       for (const match of left.flat()) takeBack(engine, { tenant, match });
     }
     if (refusal !== undefined) return { granted, refusal };
-    if (!isWorthAnother) return { granted };
+    if (!isWorthAnother) return { granted, ...(trouble === undefined ? {} : { trouble }) };
   }
 }
 
@@ -88,7 +96,8 @@ async function claimBatch(engine: Engine, tenant: TenantId, batch: readonly Matc
   }
   // Only now: a worker whose other places are free again may wait for more.
   for (const give of given) give();
-  return { refusal, granted, isWorthAnother: answer.kind === "judged" && granted < batch.length };
+  const trouble = answer.kind === "unavailable" ? answer : undefined;
+  return { refusal, trouble, granted, isWorthAnother: answer.kind === "judged" && granted < batch.length };
 }
 
 type Unclaimed = {

@@ -67,8 +67,10 @@ async function pollOnce(engine: Engine, request: PollRequest, signal: AbortSigna
     if (known === undefined) engine.background.run("asking for limits", () => poll.learnLimits());
     const found = await discoverJobs(engine, poll.offer);
     if (found.kind !== "found") return found;
-    const { refusal } = await claimMatches(engine, tenant, request.topics);
+    const { refusal, trouble } = await claimMatches(engine, tenant, request.topics);
     if (refusal !== undefined && poll.jobs.length === 0) return { kind: refusal };
+    // There are jobs, and none can be claimed: an empty answer would say that there are none.
+    if (trouble !== undefined && poll.jobs.length === 0) return trouble;
     await poll.wait(signal);
     if (poll.jobs.length > 0) engine.polledBatches.keep(request, poll.jobs);
     return { kind: "jobs", jobs: poll.jobs, ...(poll.isDraining() ? { draining: true } : {}) };
