@@ -31,7 +31,9 @@ const expiry = {
   expires_at: time.meta({ description: "By the store's clock." }),
   expires_in_ms: z
     .number()
-    .meta({ description: "At the least, when the answer was sent: count it from when you asked." }),
+    .meta({
+      description: "At the least, when the answer was sent: count it from when you asked, plus waited_ms.",
+    }),
 };
 
 const fence = z
@@ -73,7 +75,9 @@ export const acquiredLock = z
       .meta({ description: "Proof of ownership: renew and release carry it. Shown to nobody else." }),
     fence,
     ...expiry,
-    waited_ms: z.number(),
+    waited_ms: z
+      .number()
+      .meta({ description: "How long the request waited for the lock, after it had arrived." }),
   })
   .meta({ id: "AcquiredLock" });
 

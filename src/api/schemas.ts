@@ -275,6 +275,10 @@ export const resultAnswer = z
       description:
         "accepted is durable, also for the same report sent again; duplicate: this claim has reported something else, which counts, and this report does not; refused is final; retry asks to report again.",
     }),
+    applied: z
+      .literal(false)
+      .exactOptional()
+      .meta({ description: "With duplicate: what was reported now has no effect, whatever it says." }),
     because: z.string().exactOptional(),
     retry_after_ms: z.number().exactOptional(),
   })

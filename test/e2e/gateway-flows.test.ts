@@ -230,7 +230,11 @@ describe("a worker", () => {
     const back = { ...claim(job), status: "handed_back" };
     expect((await report([back])).json.results).toEqual([{ job_id: job.job_id, kind: "accepted" }]);
     const again = await report([back, { ...claim(job), status: "succeeded" }]);
-    expect(again.json.results).toMatchObject([{ kind: "accepted" }, { kind: "duplicate" }]);
+    expect(again.json.results).toMatchObject([
+      { kind: "accepted" },
+      { kind: "duplicate", applied: false, because: "reported_otherwise" },
+    ]);
+    expect(again.json.results).not.toMatchObject([{ applied: false }, {}]);
     const next = await pollOne();
     expect(next.job_id).toBe(job.job_id.replace(/@1$/, "@2"));
     await report([{ ...claim(next), status: "succeeded", output: 7 }]);

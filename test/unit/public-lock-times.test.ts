@@ -1,6 +1,7 @@
 // How long a public lock is said to last: never longer than it does, whatever is slow, lost or paused.
 import { describe, expect, test } from "vitest";
-import { acquired, held, lockWorld, until } from "../support/public-locks.ts";
+import type { LockToken } from "../../src/domain/lock.ts";
+import { acme, acquired, held, lockWorld, report, until } from "../support/public-locks.ts";
 
 describe("the time that a lock is told to last", () => {
   test("of a handover counts from when the release was sent, though its answer came later", async () => {
@@ -85,6 +86,19 @@ describe("the time that a lock is told to last", () => {
     expect(p.callsOf("acquireLock").map(({ answer }) => answer)).toEqual([
       ...["acquired", "already_released", "acquired"],
     ]);
+  });
+
+  test("of a caller's own grant that comes too late stays as it is: the caller may work under it by now", async () => {
+    const world = lockWorld();
+    const token = "my-own-token-0000000001" as LockToken;
+    const p = world.process("p", { failing: { acquireLock: { replyAfterMs: 1_500 } } });
+    const first = p.acquire({ token, ttlMs: 1_000, waitMs: 0 });
+    const q = world.process("q");
+    const { fence } = acquired(await world.kernel.complete(q.acquire({ token, waitMs: 0 })));
+    await world.kernel.complete(q.api.renewLock({ tenant: acme, resource: report, token, ttlMs: 60_000 }));
+    expect(await world.kernel.complete(first)).toMatchObject({ kind: "lock_outcome_unknown", token });
+    await world.kernel.run({});
+    expect(await held(world)).toMatchObject({ kind: "held", fence });
   });
 
   test("of a grant that always comes too late is told to nobody", async () => {

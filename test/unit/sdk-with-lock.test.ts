@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createClientIn } from "../../src/sdk/client.ts";
 import { type Lease, LockLost, withLock } from "../../src/sdk/index.ts";
+import { type Runtime, runtime as system } from "../../src/sdk/runtime.ts";
 import { withLockIn } from "../../src/sdk/with-lock.ts";
 import { testRuntime } from "../support/sdk-runtime.ts";
 import { eventually, openSdkWorld, type SdkWorld } from "../support/sdk-world.ts";
@@ -102,6 +103,25 @@ describe("under a lock", () => {
     expect(await withLock(world.through, "lost-acquire", () => "done")).toBe("done");
     await lost;
     expect(await isFree("lost-acquire")).toBe(true);
+  });
+
+  test("an acquire whose lock had ended before its answer could come goes on with a new token", async () => {
+    const resource = "late-acquire";
+    const lost = world.proxy.swallowNextReply((text) => text.startsWith("POST /api/v1/locks/acquire"));
+    let unheard: number | undefined;
+    // The pause before the acquire is repeated.
+    const sleep: Runtime["sleep"] = async (ms, signal) => {
+      if (unheard === undefined) {
+        unheard = (await world.admin.locks.get(resource)).fence;
+        const seen = { namespace: "public", name: resource, fence: unheard } as const;
+        await world.admin.locks.break({ ...seen, reason: "nobody heard of it" });
+      }
+      await system.sleep(ms, signal);
+    };
+    const work = ({ fence }: Lease) => fence;
+    const fence = await withLockIn({ ...system, sleep }, world.through, { resource, work, options: {} });
+    await lost;
+    expect(fence).toBeGreaterThan(unheard ?? Number.POSITIVE_INFINITY);
   });
 
   test("a caller that stops waiting gives back what it may have got", async () => {

@@ -1,6 +1,7 @@
 // The worker against a real gateway: claims, places, results, progress, failures and stopping.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { JobFailed, stopOnSignals, type WorkerTrouble } from "../../src/sdk/index.ts";
+import type { Body } from "../../src/sdk/contract.ts";
+import { type Client, JobFailed, stopOnSignals, type WorkerTrouble } from "../../src/sdk/index.ts";
 import { eventually, openSdkWorld, type SdkWorld } from "../support/sdk-world.ts";
 
 let world: SdkWorld;
@@ -206,7 +207,32 @@ describe("when answers are lost", () => {
     await worker.stop();
     expect(troubles.filter(({ kind }) => kind !== "server_unreachable")).toEqual([]);
   });
+
+  test("a result is not taken when the claim has reported something else, and the worker is told", async () => {
+    const troubles: WorkerTrouble[] = [];
+    const runId = await world.start("other-result");
+    const worker = world.work({
+      client: reportingFirst(world.through, "first"),
+      topics: { "other-result": () => "second" },
+      onTrouble: (trouble) => troubles.push(trouble),
+    });
+    expect((await ended(runId)).steps.only?.output).toBe("first");
+    await worker.stop();
+    expect(troubles).toMatchObject([{ kind: "result_refused", because: "reported_otherwise" }]);
+  });
 });
+
+/** Before the worker's own result it reports this output for the same claim. */
+function reportingFirst(client: Client, output: string): Client {
+  const call = async (operation: "reportResults", options: { readonly body: Body<"reportResults"> }) => {
+    if (operation === "reportResults") {
+      const results = options.body.results.map((result) => ({ ...result, output }));
+      await client.call("reportResults", { body: { ...options.body, results } });
+    }
+    return client.call(operation, options);
+  };
+  return Object.create(client, { call: { value: call } });
+}
 
 describe("stopping", () => {
   test("of an idle worker does not wait for its poll", async () => {

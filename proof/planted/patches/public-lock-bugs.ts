@@ -13,8 +13,8 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     edits: [
       {
         file: acquire,
-        find: "if (this.#mayHold && isOurs &&",
-        replace: "if (this.#mayHold && (isOurs || true) &&",
+        find: `if (!this.#mayHold || !this.#isOurs()) return "given_back";`,
+        replace: `if (!this.#mayHold) return "given_back";`,
       },
     ],
     tests: [trouble],
@@ -25,11 +25,11 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     edits: [
       {
         file: acquire,
-        find: "if (this.#request.token === undefined) return (await this.#giveUp(decidedAtMs)) ?? tooLate;",
-        replace: "if (this.#mayHold) return (await this.#giveUp(decidedAtMs)) ?? tooLate;",
+        find: `this.#isOurs() && (await this.#giveBackOurs()) === "given_back";`,
+        replace: `(await giveBack(this.#engine, this.#target, this.#token, this.#openUntilMs)) === "given_back";`,
       },
     ],
-    tests: ["test/simulation/regressions.test.ts", "test/simulation/store-losses.test.ts"],
+    tests: [times],
   },
   {
     name: "place-left-in-queue",
@@ -37,8 +37,13 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     edits: [
       {
         file: acquire,
-        find: "if (!this.#mayHold || (await this.#giveBack(decidedAtMs))",
-        replace: "if (this.#mayHold || (await this.#giveBack(decidedAtMs))",
+        find: `if (this.#isShared() || !this.#mayHold) return`,
+        replace: `if (this.#isShared() || this.#mayHold || !this.#mayHold) return`,
+      },
+      {
+        file: acquire,
+        find: "(this.#leftMs() > 0 || this.#isShared())",
+        replace: "(this.#request.waitMs > 0 || this.#isShared())",
       },
     ],
     tests: [trouble],
@@ -49,7 +54,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     edits: [
       {
         file: acquire,
-        find: `      this.#engine.background.run("giving a lock back", () => this.#giveBack());
+        find: `    if (this.#mayHold) this.#engine.background.run("giving a lock back", () => this.#giveBackOurs());
 `,
         replace: "",
       },
@@ -117,15 +122,81 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
     tests: [trouble],
   },
   {
-    name: "place-given-back-after-a-pause",
-    what: "a release that comes after a pause takes the lock from a caller who asked again with the same token",
+    name: "wait-ends-with-a-release",
+    what: "a wait gives its place back by a release, which comes late and takes the lock from a caller who asked again with the same token",
     edits: [
       {
-        file: "src/control/locks/public-locks.ts",
-        find: "fromMs === undefined ? {}",
-        replace: "fromMs !== -1 ? {}",
+        file: acquire,
+        find: `if (this.#isShared() || !this.#mayHold) return`,
+        replace: `if (this.#mayHold) await giveBack(this.#engine, this.#target, this.#token, this.#openUntilMs);
+    if (this.#mayHold || !this.#mayHold) return`,
+      },
+      {
+        file: acquire,
+        find: "(this.#leftMs() > 0 || this.#isShared())",
+        replace: "(this.#request.waitMs > 0 || this.#isShared())",
       },
     ],
     tests: [trouble],
+  },
+  {
+    name: "older-copy-ends-the-place",
+    what: "a copy of a request whose wait is over gives up the place of the one that goes on waiting beside it",
+    edits: [
+      {
+        file: acquire,
+        find: "this.#engine.lockWaiters.count(this.#target, this.#token) > own;",
+        replace: "this.#engine.lockWaiters.count(this.#target, this.#token) < own;",
+      },
+    ],
+    tests: [trouble],
+  },
+  {
+    name: "copies-not-told-together",
+    what: "of two requests with one token only the later hears of a grant at once",
+    edits: [
+      {
+        file: "src/control/locks/lock-waiters.ts",
+        find: "const copies = waiting.get(key) ?? new Set();",
+        replace: "const copies = new Set<OneWaiter>();",
+      },
+    ],
+    tests: [trouble],
+  },
+  {
+    name: "expired-token-granted-again",
+    what: "a late copy of an acquire gets the lock again after its grant has expired",
+    edits: [
+      {
+        file: "src/adapters/operations/locks.ts",
+        find: `if (last?.token === token) return { kind: "already_released" };`,
+        replace: `if (last?.token === token && hasGivenUp(last)) return { kind: "already_released" };`,
+      },
+    ],
+    tests: [trouble],
+  },
+  {
+    name: "only-the-last-token-remembered",
+    what: "a late copy of an acquire gets the lock again when somebody else has had it since",
+    edits: [
+      {
+        file: "src/adapters/operations/locks.ts",
+        find: "if (remembers && hasEnded(context, tenant, lock, token))",
+        replace: "if (!remembers && hasEnded(context, tenant, lock, token))",
+      },
+    ],
+    tests: [trouble],
+  },
+  {
+    name: "only-the-last-token-remembered-lua",
+    what: "in Redis a late copy of an acquire gets the lock again when somebody else has had it since",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/acquire-lock.lua",
+        find: "local follows = remembers and lastToken",
+        replace: "local follows = queues and lastToken",
+      },
+    ],
+    tests: ["test/conformance/store.test.ts"],
   },
 ];

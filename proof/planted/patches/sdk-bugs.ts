@@ -128,6 +128,18 @@ export const plantedSdkBugs: readonly TextPatch[] = [
     tests: ["test/unit/sdk-fence.test.ts"],
   },
   {
+    name: "sdk-duplicate-as-accepted",
+    what: "a worker takes a result that was not applied, since its claim had reported something else, for accepted",
+    edits: [
+      {
+        file: "src/sdk/worker/results.ts",
+        find: `} else if (verdict.kind === "accepted") item.end`,
+        replace: `} else if (verdict.kind !== "refused") item.end`,
+      },
+    ],
+    tests: ["test/unit/sdk-worker.test.ts"],
+  },
+  {
     name: "sdk-half-a-result",
     what: "what a handler returns after the worker has stopped it is reported: half of the work counts as all of it",
     edits: [

@@ -166,7 +166,8 @@ const retryAfterMs = 1_000;
 
 function resultView(answer: ReportAnswer): Omit<ResultView, "job_id"> {
   const { kind } = answer;
-  if (kind === "accepted" || kind === "duplicate") return { kind };
+  if (kind === "accepted") return { kind };
+  if (kind === "duplicate") return { kind, applied: false, because: "reported_otherwise" };
   if (kind === "run_busy")
     return { kind: "retry", because: kind, retry_after_ms: Math.ceil(answer.retryAfterMs) };
   if (kind === "unavailable" || kind === "unknown")

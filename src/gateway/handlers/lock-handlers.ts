@@ -106,7 +106,7 @@ function acquireReply(
 ): Reply<"acquireLock"> {
   if (answer.kind === "acquired") {
     const { owner, token, fence } = answer;
-    const times = { ...expiryView(ttl_ms, answer), waited_ms: Math.round(answer.waitedMs) };
+    const times = { ...expiryView(ttl_ms, answer), waited_ms: Math.floor(answer.waitedMs) };
     return { status: 200, body: { resource, owner, token, fence: Number(fence), ...times } };
   }
   if (answer.kind === "lock_unavailable") {

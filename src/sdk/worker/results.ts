@@ -85,9 +85,9 @@ export function createResults(runtime: Runtime, caller: Caller, worker: { readon
       const because = verdict?.because ?? "no verdict";
       if (isTooLate(item)) item.end({ kind: "given_up", error: new Error(because) });
       else put(item, (verdict?.retry_after_ms ?? 1_000) * (1 + runtime.fraction() / 4));
-    } else if (verdict.kind !== "refused") item.end({ kind: "accepted" });
+    } else if (verdict.kind === "accepted") item.end({ kind: "accepted" });
     else if (verdict.because === "payload_too_large") put(tooLarge(item), 0);
-    else item.end({ kind: "refused", because: verdict.because ?? "refused" });
+    else item.end({ kind: "refused", because: verdict.because ?? verdict.kind });
   }
 
   async function sendAgain(batch: readonly Waiting[], attempt: number, error: unknown): Promise<void> {
@@ -199,7 +199,7 @@ export type WorkerTrouble =
   | { readonly kind: "not_wanted"; readonly jobId: string }
   /** The attempt was reported as failed. */
   | { readonly kind: "handler_failed"; readonly jobId: string; readonly error: unknown }
-  /** The server has another attempt's result, or wants none. */
+  /** The server has another attempt's result, or another one of this attempt, or wants none. */
   | { readonly kind: "result_refused"; readonly jobId: string; readonly because: string }
   /** No answer until long after the claim had run out. */
   | { readonly kind: "result_given_up"; readonly jobId: string; readonly error: unknown }
