@@ -213,6 +213,7 @@ export const swappedBus: Readonly<Record<string, Swap>> = {
     what: "a dead letter that was retried can be retried again",
     caughtBy: ["letters"],
     seedsMax: 500,
+    swarm: busyDay,
     table: letterStaysOpen,
   },
   reopened_past_the_limit: {
