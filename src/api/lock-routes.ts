@@ -29,11 +29,9 @@ const ttlMs = z.number().int().min(100).max(3_600_000).default(30_000);
 const expiry = {
   ttl_ms: z.number(),
   expires_at: time.meta({ description: "By the store's clock." }),
-  expires_in_ms: z
-    .number()
-    .meta({
-      description: "At the least, when the answer was sent: count it from when you asked, plus waited_ms.",
-    }),
+  expires_in_ms: z.number().meta({
+    description: "At the least, when the answer was sent: count it from when you asked, plus waited_ms.",
+  }),
 };
 
 const fence = z

@@ -109,9 +109,8 @@ export const plantedLockBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/acquire-lock.lua",
-        find: `if queues and isEnded("given " .. token) then return { "already_released", now } end
-`,
-        replace: "",
+        find: `if remembers and (isEnded("given " .. token) or`,
+        replace: "if remembers and (",
       },
     ],
     tests: [conformance],

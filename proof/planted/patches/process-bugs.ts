@@ -20,8 +20,8 @@ export const plantedProcessBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/locks/lock-waiters.ts",
-        find: "if (isMeant(token)) waiter.wake();",
-        replace: "if (isMeant(token) || token !== undefined) waiter.wake();",
+        find: "if (isMeant(token)) for",
+        replace: "if (isMeant(token) || token !== undefined) for",
       },
     ],
     tests: ["test/unit/public-lock-queue.test.ts"],

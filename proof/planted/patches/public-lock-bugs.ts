@@ -4,6 +4,7 @@ import type { TextPatch } from "../planted-bug.ts";
 const acquire = "src/control/locks/acquire-public-lock.ts";
 const queue = "test/unit/public-lock-queue.test.ts";
 const trouble = "test/unit/public-lock-trouble.test.ts";
+const tokens = "test/unit/public-lock-tokens.test.ts";
 const times = "test/unit/public-lock-times.test.ts";
 
 export const plantedPublicLockBugs: readonly TextPatch[] = [
@@ -149,7 +150,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
         replace: "this.#engine.lockWaiters.count(this.#target, this.#token) < own;",
       },
     ],
-    tests: [trouble],
+    tests: [tokens],
   },
   {
     name: "copies-not-told-together",
@@ -161,7 +162,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
         replace: "const copies = new Set<OneWaiter>();",
       },
     ],
-    tests: [trouble],
+    tests: [tokens],
   },
   {
     name: "expired-token-granted-again",
@@ -173,7 +174,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
         replace: `if (last?.token === token && hasGivenUp(last)) return { kind: "already_released" };`,
       },
     ],
-    tests: [trouble],
+    tests: [tokens],
   },
   {
     name: "only-the-last-token-remembered",
@@ -185,7 +186,7 @@ export const plantedPublicLockBugs: readonly TextPatch[] = [
         replace: "if (!remembers && hasEnded(context, tenant, lock, token))",
       },
     ],
-    tests: [trouble],
+    tests: [tokens],
   },
   {
     name: "only-the-last-token-remembered-lua",
