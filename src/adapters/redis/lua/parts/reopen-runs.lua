@@ -2,9 +2,9 @@
 --[[
   Whether a run that has ended may be opened again, and with it the runs above it that ended because of it; and what that
   writes: it takes back what their ends did, and each step that started one of them waits for it again. Writes nothing.
-  Reads: start, tenant, runId, subject (the letter), actor, proveEveryMs, attentionMs, activeKey, dueKey, terminal, now, nowMs,
-  KEYS[1] (tenant), ARGV[22] and ARGV[23] (the entry's id and the actor as JSON), ARGV[24] (the entry's id), writes, dueGone,
-  rows (it adds to these three lists)
+  ARGV[22] and ARGV[23] are the entry's id and the actor as JSON, ARGV[24] is the entry's id.
+  Reads: start, tenant, runId, subject (the letter), actor, proveEveryMs, attentionMs, activeKey, dueKey, terminal, nowMs,
+  KEYS[1] (tenant), writes, dueGone, rows (it adds to these three lists)
   Sets: refusal, full (a run above goes on and has something else to apply first)
 ]]
 local settings = redis.call("HMGET", KEYS[1], "stopped", "limit")
