@@ -177,6 +177,7 @@ export function storeSettings(config: Config): StoreSettings {
     republishAfterMaxMs: 600_000,
     sweepEveryMs: config["sweep.everyMs"],
     attentionMs: config["locks.run.handoffTtlMs"],
+    setAsideAfterMs: config["engine.setAsideAfterMs"],
     proveEveryMs: 60_000,
     runsPerRootMax: config["runs.perRootMax"],
     quotas: processQuotas(config),

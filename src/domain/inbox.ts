@@ -108,7 +108,7 @@ export type InboxEntry =
   /** Takes the place of an entry that five owners in a row could not apply; `was` went to the dead letters. */
   | { readonly kind: "poisoned"; readonly entryId: string; readonly was: string };
 
-/** Five owners in a row that took the run and committed nothing: its head entry is set aside. */
+/** Five owners in a row that took the run and committed nothing, over some time: its head entry is set aside. */
 export const drainsMax = 5;
 
 /** One drain returns at most this much; larger work continues in the next commit. */

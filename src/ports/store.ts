@@ -131,6 +131,8 @@ export type StoreSettings = {
   readonly sweepEveryMs: number;
   /** How long after a visit a run with entries is visited again. */
   readonly attentionMs: number;
+  /** An entry is set aside only when owners have tried in vain for so long: slow ones are not to blame. */
+  readonly setAsideAfterMs: number;
   /** How often a tenant's slots and keys are proved. */
   readonly proveEveryMs: number;
   /** Runs in one tree: a root, its children, their children. */
@@ -151,6 +153,8 @@ export const defaultStoreSettings: StoreSettings = {
   republishAfterMaxMs: 600_000,
   sweepEveryMs: 500,
   attentionMs: 5_000,
+  // What is tested with it; a process has engine.setAsideAfterMs.
+  setAsideAfterMs: 0,
   proveEveryMs: 60_000,
   runsPerRootMax: 1_000,
   quotas: {

@@ -64,6 +64,13 @@ export const runsSettings = {
     1_000_000,
     "Unclaimed jobs that a process remembers; others are found through the store.",
   ),
+  "engine.setAsideAfterMs": milliseconds(
+    "ENGINE_SET_ASIDE_AFTER_MS",
+    120_000,
+    0,
+    86_400_000,
+    "An entry that five owners in a row took without a commit is set aside only if they have tried for so long: on a busy machine owners are slow. Shorter ends a crash loop sooner.",
+  ),
   "engine.cachedRunsMax": amount(
     "ENGINE_CACHED_RUNS_MAX",
     "runs",

@@ -21,6 +21,7 @@ const settings: StoreSettings = {
   republishAfterMs: 0,
   republishAfterMaxMs: 0,
   sweepEveryMs: 0,
+  setAsideAfterMs: 0,
   attentionMs: 0,
   proveEveryMs: 0,
   runsPerRootMax: 4,

@@ -287,12 +287,19 @@ function judgeDispatch(
 
 type Taking = { readonly take: TakeTerms; readonly records: readonly string[] };
 
-/** Takes a free run. After five owners in a row without a commit, the next one finds the head entry set aside. */
+/** Takes a free run. After five owners in a row without a commit, for some time, the next one finds the head entry set aside. */
 function takeOwnership(context: Context, state: StoredRun, taking: Taking): OwnedRun {
   const { tenant, runId } = state;
-  const poisoned = state.drains >= drainsMax ? poisonHead(context, state) : state;
-  const drains = poisoned === state ? state.drains + 1 : 1;
-  const next = withAttention(context, { ...poisoned, drains }, context.settings.attentionMs);
+  const { attentionMs, setAsideAfterMs } = context.settings;
+  const now = nowMs(context);
+  const sinceMs = (state.drains > 0 ? state.drainsSinceMs : undefined) ?? now;
+  const inVain = state.drains >= drainsMax && now - sinceMs >= setAsideAfterMs;
+  const poisoned = inVain ? poisonHead(context, state) : state;
+  const counted =
+    poisoned === state
+      ? { drains: state.drains + 1, drainsSinceMs: sinceMs }
+      : { drains: 1, drainsSinceMs: now };
+  const next = withAttention(context, { ...poisoned, ...counted }, attentionMs);
   putState(context, next);
   grantLock(context, tenant, runLock(runId), taking.take);
   const holder = holderOf(context, tenant, runLock(runId));

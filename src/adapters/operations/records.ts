@@ -40,6 +40,8 @@ export type StoredRun = RunHeader & {
   readonly entriesWaiting: number;
   /** Owners that took the run since its last commit. */
   readonly drains: number;
+  /** When the first of them took it; what an older version has stored has none. */
+  readonly drainsSinceMs?: number;
   /** The dead letters whose retries wait, oldest first, each with the number of its entry; absent when none does. */
   readonly retryLetters?: ReadonlyArray<{ readonly entry: number; readonly letterId: string }>;
   /** When the sweep visits the run because entries wait. */

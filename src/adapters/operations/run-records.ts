@@ -27,6 +27,7 @@ export function headerOf(state: StoredRun): RunHeader {
     entriesAppended: _appended,
     entriesWaiting: _waiting,
     drains: _drains,
+    drainsSinceMs: _drainsSince,
     retryLetters: _retryLetters,
     attentionAtMs: _attention,
     removeAtMs: _remove,

@@ -267,6 +267,50 @@ async function deadLetters(harness: Harness) {
   return only(await harness.store.listDocuments(request, call), "listed").documents;
 }
 
+/** For a store that sets entries aside after 100 ms. */
+export const slowOwnerCases: readonly ConformanceCase[] = [
+  {
+    name: "owners that take an entry in vain are not blamed before the time is over, however many they are",
+    async check(harness) {
+      const begunMs = await harness.now();
+      const runId = await harness.admit(harness.newRun({ start: "inbox" }));
+      let owners = 0;
+      let kinds: readonly string[] = ["started"];
+      while (kinds[0] === "started") {
+        kinds = await failToApply(harness, runId);
+        owners += 1;
+      }
+      assert.ok((await harness.now()) - begunMs >= 100, `set aside after ${owners} owners`);
+      assert.ok(owners > 5);
+      assert.equal((await deadLetters(harness)).length, 1);
+      only(
+        await harness.store.takeRun(
+          { tenant: harness.tenant, runId, take: harness.take(), records: [] },
+          call,
+        ),
+        "owned",
+      );
+    },
+  },
+  {
+    name: "after a commit the time begins again with the first owner",
+    async check(harness) {
+      const runId = await harness.admit(harness.newRun({ start: "inbox" }));
+      await failToApply(harness, runId);
+      const owned = await deliverAndOwn(harness, runId, cancelOf(harness));
+      only(await commit(harness, runId, owned.guard, { consumed: 1 }), "committed");
+      await harness.release(owned.guard);
+      await harness.untilAfter((await harness.now()) + 100);
+      const begunMs = await harness.now();
+      for (let owner = 1; owner <= 6; owner += 1) {
+        const kinds = await failToApply(harness, runId);
+        const isOver = (await harness.now()) - begunMs >= 100;
+        assert.ok(isOver || kinds[0] === "cancel", `owner ${owner}`);
+      }
+    },
+  },
+];
+
 export const poisonCases: readonly ConformanceCase[] = [
   {
     name: "after five owners in a row without a commit the sixth finds the head entry set aside",

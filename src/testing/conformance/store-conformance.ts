@@ -8,7 +8,7 @@ import { dispatchCases, heldSweepCases } from "./dispatch-cases.ts";
 import { documentCases } from "./document-cases.ts";
 import type { ConformanceSuite } from "./harness.ts";
 import { hastyLimitCases, hastySweepCases } from "./hasty-sweep-cases.ts";
-import { inboxCases, poisonCases } from "./inbox-cases.ts";
+import { inboxCases, poisonCases, slowOwnerCases } from "./inbox-cases.ts";
 import { jobCases } from "./job-cases.ts";
 import { keyQuotaCases, keyRetentionCases, keysForEverCases, lateCases } from "./key-cases.ts";
 import { limitCases } from "./limit-cases.ts";
@@ -78,6 +78,11 @@ export const storeConformance: readonly ConformanceSuite[] = [
     name: "three runs in a tree",
     settings: { ...defaultStoreSettings, runsPerRootMax: 3 },
     cases: treeLimitCases,
+  },
+  {
+    name: "entries set aside after 100 ms",
+    settings: { ...defaultStoreSettings, setAsideAfterMs: 100 },
+    cases: slowOwnerCases,
   },
   {
     name: "keys kept for 60 ms",

@@ -17,7 +17,7 @@
            dispatch check the job's lock: "<token> <instance> <fence>[ <owner>]"; absent for all others
   ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] token  ARGV[6] instance
   ARGV[7] ttlMs  ARGV[8] grantMemoryMs  ARGV[9] "append" or "refuse"  ARGV[10] eventsMax  ARGV[11] attentionMs
-  ARGV[12] drainsMax  ARGV[13] entriesMax  ARGV[14] deadLetterRetentionMs  ARGV[15] kind of the entry
+  ARGV[12] "<drainsMax> <setAsideAfterMs>"  ARGV[13] entriesMax  ARGV[14] deadLetterRetentionMs  ARGV[15] kind of the entry
   ARGV[16] the entry as the inbox keeps it
   ARGV[17] expectedVersion of the proposal, and behind a space the word of the commit that made it, if known; "" without one
   result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
@@ -57,7 +57,7 @@ local version = tonumber(versionText)
 local proposed = version and string.format("%.0f", version + 1) or "-"
 local run = redis.call("HMGET", runKey,
   "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject, "parent", "treeSize",
-  "row:" .. versionText)
+  "row:" .. versionText, "drainsSince")
 if not run[1] then return { revokedCaller and "unauthenticated" or "run_not_found", now } end
 local runningKey, limits = start .. "running:" .. tenant, nil
 --@include add-audited
@@ -216,7 +216,7 @@ if waitingRetry then
   fields[#fields + 1] = "retries"
   fields[#fields + 1] = waitingRetry(waiting + 1)
 end
-local drains = run[4]
+local drains, drainsSince = run[4], run[11]
 if not lock then
   --@include plan-take
   addRows()

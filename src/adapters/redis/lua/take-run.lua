@@ -9,7 +9,7 @@
   KEYS[6] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[7] start of all keys of the partition
   ARGV[2] tenant  ARGV[3] runId  ARGV[4] token  ARGV[5] instance  ARGV[6] ttlMs
-  ARGV[7] grantMemoryMs  ARGV[8] attentionMs  ARGV[9] drainsMax  ARGV[10] entriesMax  ARGV[11] deadLetterRetentionMs
+  ARGV[7] grantMemoryMs  ARGV[8] attentionMs  ARGV[9] "<drainsMax> <setAsideAfterMs>"  ARGV[10] entriesMax  ARGV[11] deadLetterRetentionMs
   ARGV from 12 on: the names of the run's fields wanted; header fields come first
   Returns {"owned", now, fence, values, entries}, {"handed_over", now}, {"empty", now},
   {"not_found", now} or {"too_late", now}
@@ -21,7 +21,7 @@ local dueKey, start = KEYS[6], KEYS[7]
 local tenant, runId, token, instance, ttlMs, grantMemoryMs = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local attentionMs, drainsMax, entriesMax, letterMs = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 local wantedFirst, wantedLast = 12, #ARGV
-local run = redis.call("HMGET", runKey, "status", "drains")
+local run = redis.call("HMGET", runKey, "status", "drains", "drainsSince")
 if not run[1] then return { "not_found", now } end
 local lock = redis.call("GET", lockKey)
 local waiting = redis.call("LLEN", inboxKey)
@@ -36,7 +36,7 @@ if lock then
 end
 if waiting == 0 then return { "empty", now } end
 
-local drains, entry, fields, writes, dueAdded = run[2], nil, {}, {}, {}
+local drains, drainsSince, entry, fields, writes, dueAdded = run[2], run[3], nil, {}, {}, {}
 redis.call("ZCARD", dueKey) -- Refuses a key of another type while nothing is written yet.
 --@include plan-take
 --@include write-take

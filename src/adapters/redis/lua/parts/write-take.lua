@@ -6,6 +6,8 @@
 for _, write in ipairs(writes) do redis.call(unpack(write)) end
 fields[#fields + 1] = "drains"
 fields[#fields + 1] = string.format("%.0f", drainsNow)
+fields[#fields + 1] = "drainsSince"
+fields[#fields + 1] = sinceNow
 redis.call("HSET", runKey, unpack(fields))
 if setAside then redis.call("LSET", inboxKey, 0, setAside) end
 dueAdded[#dueAdded + 1] = string.format("%.0f", nowMs + attentionMs)
