@@ -104,7 +104,8 @@ export type RecordKinds = {
   };
   /** What becomes due in a partition: members are `<atMs, 16 digits> <what>`. */
   due: Record<string, never>;
-  sweepMark: { readonly atMs: number };
+  /** `after`: up to where the last round has looked, while more was due than it could take. */
+  sweepMark: { readonly atMs: number; readonly after?: string };
   /** When the tenant's slots and keys are proved next, and from which slot on. */
   proof: { readonly atMs: number; readonly after: string };
   /** The tenant's idempotency records by when they end: members are `<expiresAtMs, 16 digits> <digest>`. */

@@ -1,4 +1,4 @@
-// The sweep of one partition: handles what is due, at most 100 things, and says what a process must do next.
+// The sweep of one partition: handles what is due, at most 100 things shared between tenants, and says what a process must do next.
 
 import type { Fingerprint, ReservationDigest } from "../../domain/fingerprint.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
@@ -26,24 +26,58 @@ type Findings = {
 
 const thingsMax = 100;
 
+/**
+ * Looked at besides, while more is due than one round takes: with a backlog of N things of one tenant, a neighbour's is
+ * handled within N / 1,000 rounds and one more. An index by tenant would do it in one, and every writer would keep two.
+ */
+const lookedAtMax = 1_000;
+
 export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<"sweep"> {
   const scope = partitionLabel(request.partition);
   const { records } = context;
-  const rows = records.scan("due", scope, "", thingsMax);
   const now = nowMs(context);
-  const things = rows.map(({ member }) => ({ member, ...readDueMember(member) }));
-  const due = things.filter(({ atMs }) => atMs <= now);
+  const due = dueAfter(context, scope, "", thingsMax);
   const found: Findings = { waiting: new Map(), unclaimed: [], repairs: [], lostClaims: 0 };
   if (due.length > 0) {
     const last = records.get("sweepMark", scope, "last");
     if (last !== undefined && now - last.atMs < context.settings.sweepEveryMs) return { kind: "not_due" };
-    records.put("sweepMark", scope, "last", { atMs: now });
-    for (const { member, thing } of due) {
+    const { round, after } =
+      due.length < thingsMax ? { round: due } : shareRound(context, scope, due, last?.after);
+    records.put("sweepMark", scope, "last", { atMs: now, ...(after === undefined ? {} : { after }) });
+    for (const { member, thing } of round) {
       records.erase("due", scope, member);
       handlers[thing.kind](context, thing.tenant, thing.subject, found);
     }
   }
   return { kind: "swept", ...found, waiting: [...found.waiting.values()] };
+}
+
+type DueRow = { readonly member: string } & ReturnType<typeof readDueMember>;
+
+function dueAfter(context: Context, scope: string, after: string, limit: number): readonly DueRow[] {
+  const rows = context.records.scan("due", scope, after, limit);
+  const things = rows.map(({ member }) => ({ member, ...readDueMember(member) }));
+  return things.filter(({ atMs }) => atMs <= nowMs(context));
+}
+
+type Round = { readonly round: readonly DueRow[]; readonly after?: string };
+
+/** More is due than one round takes: the tenants take turns, each with what is due longest. */
+function shareRound(context: Context, scope: string, front: readonly DueRow[], lookedAt = ""): Round {
+  const end = front.at(-1)?.member ?? "";
+  const further = dueAfter(context, scope, lookedAt > end ? lookedAt : end, lookedAtMax);
+  const byTenant = new Map<TenantId, DueRow[]>();
+  for (const row of [...front, ...further]) {
+    const own = byTenant.get(row.thing.tenant) ?? [];
+    own.push(row);
+    byTenant.set(row.thing.tenant, own);
+  }
+  const round: DueRow[] = [];
+  for (let turn = 0; round.length < thingsMax; turn += 1) {
+    for (const own of byTenant.values()) round.push(...own.slice(turn, turn + 1));
+  }
+  const after = further.length < lookedAtMax ? undefined : further.at(-1)?.member;
+  return { round: round.slice(0, thingsMax), ...(after === undefined ? {} : { after }) };
 }
 
 type Handler = (context: Context, tenant: TenantId, subject: string, found: Findings) => void;

@@ -21,7 +21,7 @@ import { proposalCases } from "./proposal-cases.ts";
 import { quotaCases } from "./quota-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
-import { sweepCases, treeSweepCases } from "./sweep-cases.ts";
+import { sharedSweepCases, sweepCases, treeSweepCases } from "./sweep-cases.ts";
 import { trailCases, trailTrimmingCases } from "./trail-cases.ts";
 import { treeRetryCases, waitingRetryCases } from "./waiting-retry-cases.ts";
 
@@ -72,7 +72,13 @@ export const storeConformance: readonly ConformanceSuite[] = [
   {
     name: "swept in haste",
     settings: hasty,
-    cases: [...hastySweepCases, ...treeSweepCases, ...heldSweepCases, ...hastyLimitCases],
+    cases: [
+      ...hastySweepCases,
+      ...sharedSweepCases,
+      ...treeSweepCases,
+      ...heldSweepCases,
+      ...hastyLimitCases,
+    ],
   },
   {
     name: "three runs in a tree",

@@ -1,6 +1,6 @@
 // What every store must do when it is swept at the usual pace: how often, how much at once, and which tenants.
 import assert from "node:assert/strict";
-import type { RunId } from "../../domain/run.ts";
+import { makeRunId, type RunId } from "../../domain/run.ts";
 import { partitionCount, partitionOf, type TenantId } from "../../domain/tenant.ts";
 import { assertOutcome, type ConformanceCase, call, key, only } from "./harness.ts";
 import { endedRun } from "./retry-cases.ts";
@@ -21,6 +21,46 @@ import {
   sweepUntilRemoved,
   take,
 } from "./run-steps.ts";
+
+const backlog = 10_000;
+
+/** For a store that is swept in haste. */
+export const sharedSweepCases: readonly ConformanceCase[] = [
+  {
+    name: "a neighbour's timer behind 10,000 due ones of one tenant is fired within 11 rounds",
+    async check(harness) {
+      const { store, tenant, partition } = harness;
+      const perRun = 1_000;
+      for (let run = 0; run < backlog / perRun; run += 1) {
+        const timers = Array.from({ length: perRun }, (_, index) => ({
+          ...{ timerId: `t${index}`, dueAtMs: 1 + run * perRun + index },
+        }));
+        await harness.admit(harness.newRun({ change: { timers } }));
+      }
+      const neighbour = neighbourOf(tenant, harness.id("n"));
+      const timers = [{ timerId: "late", dueAtMs: backlog + 1 }];
+      const run = { ...harness.newRun({ change: { timers } }), runId: makeRunId(neighbour, harness.id("r")) };
+      only(await store.admit({ tenant: neighbour, run }, call), "admitted");
+      const isNeighbours = ({ runId }: { readonly runId: RunId }) => runId === run.runId;
+      let rounds = 0;
+      for (let found = false; !found; ) {
+        const answer = await store.sweep({ partition }, call);
+        if (answer.kind !== "swept") continue;
+        rounds += 1;
+        assert.ok(rounds <= backlog / 1_000 + 1, `not fired in ${rounds - 1} rounds`);
+        found = answer.waiting.some(isNeighbours);
+      }
+    },
+  },
+];
+
+/** Another tenant of the same partition. */
+function neighbourOf(tenant: TenantId, unique: string): TenantId {
+  for (let number = 0; ; number += 1) {
+    const id = `${unique}-${number}` as TenantId;
+    if (partitionOf(id) === partitionOf(tenant)) return id;
+  }
+}
 
 /** For a store with the usual settings: swept at most every half second, attention after five seconds. */
 export const sweepCases: readonly ConformanceCase[] = [

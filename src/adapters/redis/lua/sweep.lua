@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 --[[
-  Handles what is due in one partition, at most 100 things, and says what a process must do next. Writes nothing when
-  nothing is due. Each thing is a transition of its own: its handler reads everything first, so that one which meets a
+  Handles what is due in one partition, at most 100 things, and says what a process must do next. While more is due, the
+  tenants among the first 100 and the next 1,000 to look at take turns. Writes nothing when nothing is due. Each thing is a transition of its own: its handler reads everything first, so that one which meets a
   key of a wrong type has written nothing. Such a thing is put off by attentionMs and does not stop the others. What
   would take too long stays due: a removal or a proof may cost as much as ten other things.
   KEYS[1] what every key of the partition begins with: tenants and runs are only known here
   KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
-  KEYS[3] swept: when the sweep last handled something
+  KEYS[3] swept: when the sweep last handled something; while more was due, " <time> <thing>" up to which it has looked
   ARGV[2] sweepEveryMs  ARGV[3] attentionMs  ARGV[4] republishAfterMs  ARGV[5] republishAfterMaxMs
   ARGV[6] deadLetterRetentionMs  ARGV[7] proveEveryMs
   Returns {"swept", now, lostClaims, waiting, unclaimed, repairs}, {"not_due", now} or {"too_late", now}; waiting holds {tenant, run} of each, unclaimed {tenant, job id, job's text}, repairs {tenant,
@@ -249,11 +249,51 @@ local function handle(member)
   end
 end
 
+local lookedAtMax = 1000
+
+-- More is due than one round takes: the tenants take turns, each with what is due longest. Gives the round, and up to where
+-- it has looked.
+local function shareRound(front, lookedAtMs, lookedAt)
+  local first = #front
+  if lookedAt ~= "" then
+    local rank = redis.call("ZRANK", dueKey, lookedAt)
+    first = math.max(first, rank and rank + 1 or redis.call("ZCOUNT", dueKey, "-inf", "(" .. lookedAtMs))
+  end
+  local further = redis.call("ZRANGE", dueKey, first, first + lookedAtMax - 1, "WITHSCORES")
+  local tenants, byTenant, looked = {}, {}, 0
+  local function add(member)
+    local tenant = string.match(member, "^[^ ]+ ([^ ]+)")
+    if not byTenant[tenant] then
+      byTenant[tenant] = {}
+      tenants[#tenants + 1] = tenant
+    end
+    local own = byTenant[tenant]
+    own[#own + 1] = member
+  end
+  for _, member in ipairs(front) do add(member) end
+  for index = 1, #further, 2 do
+    if tonumber(further[index + 1]) > nowMs then break end
+    add(further[index])
+    looked = looked + 1
+  end
+  local round, turn = {}, 1
+  while #round < #front do
+    for _, tenant in ipairs(tenants) do
+      if #round < #front then round[#round + 1] = byTenant[tenant][turn] end
+    end
+    turn = turn + 1
+  end
+  if looked < lookedAtMax then return round, "" end
+  return round, " " .. string.format("%.0f", further[2 * looked]) .. " " .. further[2 * looked - 1]
+end
+
 local due = redis.call("ZRANGE", dueKey, "-inf", now, "BYSCORE", "LIMIT", "0", "100")
 if #due > 0 then
-  local swept = tonumber(redis.call("GET", KEYS[3]) or "")
+  local swept, lookedAtMs, lookedAt = string.match(redis.call("GET", KEYS[3]) or "", "^(%d+) ?(%d*) ?(.*)$")
   if swept and nowMs - swept < tonumber(ARGV[2]) then return { "not_due", now } end
-  redis.call("SET", KEYS[3], now)
+  local lookedUpTo = ""
+  if #due == 100 then due, lookedUpTo = shareRound(due, lookedAtMs, lookedAt or "") end
+  redis.call("SET", KEYS[3], now .. lookedUpTo)
   for _, member in ipairs(due) do
     handle(member)
     if found.work > workMax then break end
