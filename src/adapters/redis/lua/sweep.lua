@@ -289,7 +289,7 @@ end
 
 local due = redis.call("ZRANGE", dueKey, "-inf", now, "BYSCORE", "LIMIT", "0", "100")
 if #due > 0 then
-  local swept, lookedAtMs, lookedAt = string.match(redis.call("GET", KEYS[3]) or "", "^(%d+) ?(%d*) ?(.*)$")
+  local swept, lookedAtMs, lookedAt = string.match(redis.call("GET", KEYS[3]) or "", "^([0-9]+) ?([0-9]*) ?(.*)$")
   if swept and nowMs - swept < tonumber(ARGV[2]) then return { "not_due", now } end
   local lookedUpTo = ""
   if #due == 100 then due, lookedUpTo = shareRound(due, lookedAtMs, lookedAt or "") end
