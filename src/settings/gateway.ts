@@ -288,7 +288,7 @@ export const auditSettings = {
   "audit.anchorsFile": optionalText(
     "AUDIT_ANCHORS_FILE",
     /./,
-    "Where this process notes the newest head of every trail, outside the store, so that verify notices a rewritten store. Embedded: audit-heads.json beside the data. One file per process; best on a disk that the store's people cannot write to.",
+    "Where this process notes the newest head of every trail, outside the store, so that verify notices a rewritten store. By default audit-heads.json in store.dataDirectory, with Redis audit-heads-<server>.json. Processes of one machine may share it; best on a disk that the store's people cannot write to.",
   ),
   "audit.secret": secretText(
     "AUDIT_SECRET",

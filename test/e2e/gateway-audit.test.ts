@@ -209,6 +209,35 @@ describe("one byte", () => {
     await later.close();
   });
 
+  test("of a row on a Redis server whose seals were removed is found after a restart, with no setting for it", async () => {
+    const directory = join(folder, "beside-redis");
+    const overrides = {
+      "store.kind": "redis",
+      "store.redisUrls": redis.url,
+      "store.prefix": "anchored",
+    } as const;
+    const open = () =>
+      createControlPlane({
+        overrides: { ...overrides, "store.dataDirectory": directory },
+        ports: { log: silentLog },
+        engine: "stopped",
+      });
+    const first = await open();
+    for (const id of ["a", "b"])
+      await first.api.saveWorkflow({ caller: { tenant: acme, actor: "ann" }, definition: workflow(id) });
+    expect(await first.api.verifyTrail({ tenant: acme })).toMatchObject({ status: "intact" });
+    await first.close();
+    const [stream = ""] = await redis.command<string[]>("KEYS", "anchored:*trail:acme");
+    const rows = await redis.command<Array<[string, string[]]>>("XRANGE", stream, "-", "+");
+    await redis.command("DEL", stream, ...(await redis.command<string[]>("KEYS", "anchored:*acme:seal*")));
+    for (const [id, fields] of rows)
+      await redis.command("XADD", stream, id, ...fields.map((text) => text.replace("ann", "eve")));
+    const later = await open();
+    const verdict = await later.api.verifyTrail({ tenant: acme });
+    expect(verdict).toMatchObject({ status: "broken", anchored: { sequence: 4, state: "different" } });
+    await later.close();
+  });
+
   test("of a row on a Redis server is found while the server runs, and so is a row that is gone", async () => {
     const options = { urls: [redis.url], mode: "standalone", prefix: "audited" } as const;
     const base = { clock: systemClock, log: silentLog, settings: defaultStoreSettings };

@@ -4,6 +4,7 @@ import type { TextPatch } from "../planted-bug.ts";
 const chain = "test/unit/audit-chain.test.ts";
 const trail = "test/unit/audit-trail.test.ts";
 const conformance = "test/conformance/store.test.ts";
+const retention = "test/unit/audit-retention.test.ts";
 const refusals = "test/unit/gateway-refusals.test.ts";
 
 export const plantedAuditBugs: readonly TextPatch[] = [
@@ -39,6 +40,78 @@ export const plantedAuditBugs: readonly TextPatch[] = [
         file: "src/control/audit/verify-trail.ts",
         find: "oldestKept(progress.keptFrom, reading.last",
         replace: "oldestKept(Math.max(progress.keptFrom, reading.first), reading.last",
+      },
+    ],
+    tests: [trail],
+  },
+  {
+    name: "audit-record-forgotten",
+    what: "a lock that is broken by force is in the event feed only: no reviewer hears of it",
+    edits: [
+      {
+        file: "src/adapters/operations/locks.ts",
+        find: "  appendAudited(context, tenant, {",
+        replace: "  appendEvent(context, tenant, {",
+      },
+      {
+        file: "src/adapters/operations/locks.ts",
+        find: "import { appendAudited,",
+        replace: "import { appendEvent,",
+      },
+    ],
+    tests: [conformance],
+  },
+  {
+    name: "audit-dropped-without-kept-from",
+    what: "records are dropped by age before a seal says so: the trail is broken by its own retention",
+    edits: [
+      {
+        file: "src/control/audit/drop-expired.ts",
+        find: "{ ...seal, keptFrom: expired.below }",
+        replace: "{ ...seal, keptFrom: seal.keptFrom }",
+      },
+      {
+        file: "src/control/audit/drop-expired.ts",
+        find: `  // After a conflict the newest seal is read again.
+  return { kind: "more" };`,
+        replace: `  await ask(engine, "dropTrail", { tenant, below: expired.below, actor: engine.ports.instance });
+  return { kind: "done" };`,
+      },
+    ],
+    tests: [retention],
+  },
+  {
+    name: "audit-dropped-unseen",
+    what: "records are dropped by the age that they show, whether or not they are the ones that were sealed",
+    edits: [
+      {
+        file: "src/control/audit/drop-expired.ts",
+        find: "if (broken === undefined) return {",
+        replace: "if (broken !== null) return {",
+      },
+    ],
+    tests: [retention],
+  },
+  {
+    name: "audit-anchor-written-over",
+    what: "a process writes its head over one that another has noted: a rewritten trail passes by the process that started before",
+    edits: [
+      {
+        file: "src/adapters/system/anchors-file.ts",
+        find: "if (found !== undefined && found.hash !== inFile.get(tenant)?.hash)",
+        replace: "if (found !== undefined && found.hash === undefined)",
+      },
+    ],
+    tests: [retention],
+  },
+  {
+    name: "audit-anchors-not-compared",
+    what: "verify does not look for the head that was noted outside the store",
+    edits: [
+      {
+        file: "src/control/audit/verify-trail.ts",
+        find: "const [expected, anchored] = [seek(expect), seek(anchor)];",
+        replace: "const [expected, anchored] = [seek(expect), seek(anchor && undefined)];",
       },
     ],
     tests: [trail],

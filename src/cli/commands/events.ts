@@ -13,7 +13,7 @@ import { wholeNumber } from "../values.ts";
 export function addEventCommands({ program, does }: Cli): void {
   program
     .command("events")
-    .description("print the tenant's audit trail, oldest first, or follow it")
+    .description("print what changed in the tenant, oldest first, or follow it")
     .option("-f, --follow", "keep printing new events; Ctrl-C ends it")
     .option("--after <number>", "begin after the event of this number", wholeNumber)
     .option("--run <run>", "only those about this run")
@@ -110,7 +110,7 @@ function printEvent({ output }: Context, event: TenantEvent): void {
 }
 
 export function addAuditCommands({ program, does }: Cli): void {
-  const audit = program.command("audit").description("the audit trail: who changed what, chained by hashes");
+  const audit = program.command("audit").description("the audit trail: what people decided, granted, limited, stopped and changed, chained by hashes");
   withListOptions(audit.command("list", { isDefault: true }).description("list audit records, oldest first"))
     .option("--after <number>", "begin after the record of this number", wholeNumber)
     .addOption(new Option("--type <type>", "only records of this type").choices(eventTypes))
@@ -201,9 +201,10 @@ const reasons: Readonly<Record<NonNullable<AuditVerdict["first_broken"]>["why"],
 
 const doubts: Readonly<Record<AuditVerdict["not_ruled_out"][number], string>> = {
   rewritten_unanchored:
-    "somebody changed the store and had it sealed again, before the server noted a head (--expect, audit.anchorsFile)",
-  rewritten_after_anchor: "the same for records that are newer than the head that is known",
-  recomputed_without_secret: "hashes computed by somebody else: set audit.secret",
+    "somebody changed records and removed their seals: this server has noted no head yet (--expect names one)",
+  rewritten_after_anchor:
+    "somebody changed records that are newer than the head that is known, and removed their seals",
+  recomputed_without_secret: "somebody computed genuine hashes for changed records: set audit.secret",
 };
 
 const tones = { intact: "good", incomplete: "busy", broken: "bad" } as const;
@@ -221,6 +222,9 @@ function verdictLines({ output }: Context, verdict: AuditVerdict): readonly stri
       ["noted outside", verdict.anchored && `record ${verdict.anchored.sequence}: ${verdict.anchored.state}`],
       ["head", verdict.head ?? undefined],
     ]),
+    ...(verdict.anchored?.state === "same"
+      ? [`Ruled out: a change of any record up to ${verdict.anchored.sequence}, also by removing seals.`]
+      : []),
     ...verdict.not_ruled_out.map((doubt) => output.paint("quiet", `Not ruled out: ${doubts[doubt]}.`)),
     ...(broken === undefined
       ? []
