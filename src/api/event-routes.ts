@@ -17,6 +17,12 @@ export const event = z
     workflow_id: z.string().exactOptional(),
     version: z.number().exactOptional().meta({ description: "The run's, after the change." }),
     status: z.enum(runStatuses).exactOptional().meta({ description: "The run's, after the change." }),
+    step_ids: z
+      .array(z.string())
+      .exactOptional()
+      .meta({ description: "Steps that the change named in `detail`; at most four." }),
+    approval_id: z.string().exactOptional().meta({ description: "Of an approval that is asked for." }),
+    step_id: z.string().exactOptional().meta({ description: "The step that waits for the approval." }),
     decision: z.string().exactOptional(),
     /** Of what was shown to the approver. */
     hash: z.string().exactOptional(),

@@ -146,6 +146,7 @@ export const eventTypes = [
   "run_deleted",
   "run_reopened",
   "cancel_requested",
+  "approval_requested",
   "approval_decided",
   "tenant_changed",
   "document_saved",

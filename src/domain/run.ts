@@ -109,6 +109,8 @@ export type RunChange = {
   readonly cancelChildren: readonly RunId[];
   /** The timeline row of this commit: opaque to the store. */
   readonly timeline: string;
+  /** What the event row of this commit says besides version and status: which steps changed, and how. */
+  readonly news?: string;
 };
 
 /** A run started by a step. It is created with the record that waits for it, in one commit: never twice, never unheard of. */

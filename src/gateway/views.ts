@@ -219,10 +219,14 @@ function particulars({ type, subject, detail }: EventRow): Partial<EventView> {
     case "run_ended":
     case "run_reopened":
     case "run_deleted":
-      return { run_id: subject, ...versionAndStatus(detail) };
+      return { run_id: subject, ...versionAndStatus(detail), ...stepsIn(detail) };
     case "cancel_requested":
     case "letter_retried":
       return { run_id: subject };
+    case "approval_requested": {
+      const { runId, step } = parseJobId(subject) ?? {};
+      return { ...present("run_id", runId), approval_id: subject, ...present("step_id", step) };
+    }
     case "approval_decided": {
       const runId = parseJobId(subject)?.runId;
       const [decision = "", hash] = detail.split(" ");
@@ -244,9 +248,15 @@ function particulars({ type, subject, detail }: EventRow): Partial<EventView> {
   }
 }
 
-/** `<version> <status>`, or the status alone. */
+/** Those that the row of a commit names. */
+function stepsIn(detail: string): Pick<Partial<EventView>, "step_ids"> {
+  const steps = [...detail.matchAll(/(?:^|[ ,])step (\S+):/g)].map(([, step = ""]) => step);
+  return steps.length === 0 ? {} : { step_ids: [...new Set(steps)] };
+}
+
+/** `<version> <status>`, or the status alone, and then perhaps which steps changed. */
 function versionAndStatus(detail: string): Pick<Partial<EventView>, "version" | "status"> {
-  const [, version, status = ""] = /^(?:(\d+) )?(\w+)$/.exec(detail) ?? [];
+  const [, version, status = ""] = /^(?:(\d+) )?(\w+)(?: |$)/.exec(detail) ?? [];
   return {
     ...(version === undefined ? {} : { version: Number(version) }),
     ...(isRunStatus(status) ? { status } : {}),

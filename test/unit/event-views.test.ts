@@ -15,6 +15,21 @@ describe("an event row", () => {
   test.each<readonly [EventType, string, string, object]>([
     ["run_admitted", run, "deploy", { run_id: run, workflow_id: "deploy", version: 1 }],
     ["run_changed", run, "3 waiting", { run_id: run, version: 3, status: "waiting" }],
+    [
+      "run_changed",
+      run,
+      "4 running step a: completed, step b[2].c: dispatched and 3 more",
+      { run_id: run, version: 4, status: "running", step_ids: ["a", "b[2].c"] },
+    ],
+    ["run_ended", run, "failed step a: failed", { run_id: run, status: "failed", step_ids: ["a"] }],
+    [
+      "approval_requested",
+      `${run}:ok@1`,
+      "step ok",
+      { run_id: run, approval_id: `${run}:ok@1`, step_id: "ok" },
+    ],
+    ["letter_retried", run, `${run}:ok@1`, { run_id: run }],
+    ["records_dropped", "acme", "1 to 250", {}],
     ["run_ended", run, "failed", { run_id: run, status: "failed" }],
     ["run_ended", run, "9 timed_out", { run_id: run, version: 9, status: "timed_out" }],
     ["run_reopened", run, "some words", { run_id: run }],

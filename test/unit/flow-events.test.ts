@@ -60,11 +60,18 @@ test("every row that a process writes is shown there at once", async () => {
     "start: run_admitted",
     "result: run_ended",
     "delete: run_deleted",
-    "start: run_admitted",
+    "start: run_admitted approval_requested",
     "approve: approval_decided run_changed",
     "cancel: cancel_requested run_ended",
     "key: document_saved",
     "remove: document_removed",
+  ]);
+  const told = rows.filter(({ type }) => /^(run_changed|run_ended|approval_requested)$/.test(type));
+  expect(told.map(({ detail }) => detail)).toEqual([
+    "succeeded step one: completed",
+    "step ok",
+    "2 running step ok: approved, step ok: completed, step two: dispatched",
+    "cancelled run cancelled, step one: cancelled",
   ]);
   await plane.close();
   await watching.over;

@@ -108,6 +108,8 @@ export function eventsWanted({ name }: StoreExecution, changes: readonly Change[
     if (change.kind === "approval" && change.after?.decisionId !== undefined && change.before !== undefined) {
       wanted += 1;
     }
+    // One that is asked for; written again under its id it is asked for again.
+    if (change.kind === "approval" && change.before === undefined && change.after !== undefined) wanted += 1;
     if (change.kind === "document" && (name === "putDocument" || name === "removeDocument")) wanted += 1;
     if (change.kind === "document" && name === "deliver" && change.after?.revision === 2 && !reopens)
       wanted += 1;

@@ -48,10 +48,11 @@ export function applyChange(
 }
 
 /** One event row per commit; the admission writes its own. */
-export function appendRunEvent(context: Context, state: StoredRun): void {
+export function appendRunEvent(context: Context, state: StoredRun, { news }: RunChange): void {
   const { tenant, runId, status, version } = state;
   const type = isTerminal(status) ? "run_ended" : "run_changed";
-  const detail = isTerminal(status) ? status : `${version} ${status}`;
+  const words = [...(isTerminal(status) ? [] : [version]), status, ...(news === undefined ? [] : [news])];
+  const detail = words.join(" ");
   appendEvent(context, tenant, { type, subject: runId, actor: "engine", detail });
 }
 

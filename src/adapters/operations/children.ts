@@ -18,8 +18,15 @@ export function fitsTree(context: Context, state: StoredRun, { children }: RunCh
   return sizeOf(root) + newChildren(context, state, children).length <= context.settings.runsPerRootMax;
 }
 
-/** Creates the children of a change and cancels those that are no longer wanted. Stores the run, which may be the root. */
+/**
+ * Says which approvals a change asks for, creates its children and cancels those that are no longer wanted: their rows follow
+ * the change's own. Stores the run, which may be the root.
+ */
 export function changeTree(context: Context, state: StoredRun, change: RunChange): StoredRun {
+  for (const { approvalId: subject, step } of change.approvals) {
+    const row = { type: "approval_requested", subject, actor: "engine", detail: `step ${step}` } as const;
+    appendEvent(context, state.tenant, row);
+  }
   const created = newChildren(context, state, change.children);
   for (const child of created) insertChild(context, state, child);
   const next = created.length === 0 ? state : countRuns(context, state, created.length);

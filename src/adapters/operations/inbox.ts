@@ -61,7 +61,7 @@ function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeO
   if (proposal !== undefined && free && mayApply(context, state, proposal)) {
     const next = applyChange(context, accepted, proposal);
     putState(context, next);
-    appendRunEvent(context, next);
+    appendRunEvent(context, next, proposal.change);
     changeTree(context, next, proposal.change);
     return applied(context, next, proposal);
   }
@@ -105,7 +105,7 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
   if (!fitsTree(context, state, request.change)) return { kind: "tree_full" };
   const left = consumeEntries(context, state, consumed);
   const changed = applyChange(context, left, request);
-  appendRunEvent(context, changed);
+  appendRunEvent(context, changed, request.change);
   const next = changeTree(context, changed, request.change);
   const version = next.version;
   if (next.entriesWaiting === 0) {

@@ -155,11 +155,11 @@ export function parseApproval(approvalId: ApprovalId, flat: readonly string[]): 
 
 /** Most admissions and many commits write records only: the rest is left out then. */
 export function changeArgs(commitId: string, change: RunChange, settings: StoreSettings): string[] {
-  const { records, status, timeline } = change;
+  const { records, status, timeline, news } = change;
   const extent = extentOf(change);
   const args = [
     status,
-    isTerminal(status) ? "ends" : "",
+    `${isTerminal(status) ? "ends" : "goes"}${news === undefined ? "" : ` ${news}`}`,
     jsonWord(commitId),
     timeline,
     String(records.length),

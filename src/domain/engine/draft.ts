@@ -323,5 +323,24 @@ export function toChange(draft: Draft, effect: "some" | "none"): RunChange {
     children: draft.children,
     cancelChildren: draft.cancelChildren,
     timeline: JSON.stringify(draft.events),
+    ...newsOf(draft.events),
   };
+}
+
+/** Named in one row; a fan-out of thousands is a number. */
+const newsMax = 4;
+
+/** `step refund: completed, step ship: dispatched`: the timeline's events in short, for those who watch a whole tenant. */
+function newsOf(events: readonly TimelineEvent[]): Pick<RunChange, "news"> {
+  if (events.length === 0) return { news: "bookkeeping only" };
+  // The status of the row says that the run has ended, and how.
+  const told = events.filter(({ type }) => type !== "run_completed");
+  if (told.length === 0) return {};
+  const words = told.map(({ type, step }) => {
+    const what = type.replace(/^step_/, "").replaceAll("_", " ");
+    return step === undefined ? what : `step ${step}: ${what}`;
+  });
+  const more = words.length - newsMax;
+  const named = words.slice(0, newsMax).join(", ");
+  return { news: more > 0 ? `${named} and ${more} more` : named };
 }

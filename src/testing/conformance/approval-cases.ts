@@ -58,7 +58,7 @@ export const approvalCases: readonly ConformanceCase[] = [
       assert.deepEqual(decided, { ...pending, requestedAtMs, state: "rejected", ...how });
       assert.ok(decidedAtMs >= requestedAtMs);
       const { tenant } = harness;
-      const rows = only(await harness.store.readEvents({ tenant, after: 1, limit: 9 }, call), "events");
+      const rows = only(await harness.store.readEvents({ tenant, after: 2, limit: 9 }, call), "events");
       assert.deepEqual(
         rows.events.map(({ type, subject, actor, detail }) => [type, subject, actor, detail]),
         [["approval_decided", approvalId, "bob", `rejected ${approval.hash}`]],
@@ -115,7 +115,7 @@ export const approvalCases: readonly ConformanceCase[] = [
       const decided = decisionOf(harness, approvalId, { decision: "approved" });
       await deliverAndOwn(harness, runId, { ...decided, decider });
       assert.deepEqual((await read(harness, approvalId)).decider, decider);
-      const request = { tenant: harness.tenant, after: 1, limit: 9 };
+      const request = { tenant: harness.tenant, after: 2, limit: 9 };
       const [row] = only(await harness.store.readEvents(request, call), "events").events;
       const who = String.raw`by="Ada \"of\" acme" role=approver made_by=root`;
       assert.equal(row?.detail, `approved ${approval.hash} ${who}`);

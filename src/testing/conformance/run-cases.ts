@@ -1,8 +1,19 @@
 // What every store must do with runs that end, tenants' settings and the audit trail.
 import assert from "node:assert/strict";
+import type { ApprovalId, ApprovalRequest } from "../../domain/approval.ts";
 import type { EventRow } from "../../domain/audit.ts";
 import { assertOutcome, type ConformanceCase, call, type Harness, key, only } from "./harness.ts";
-import { commit, commitOf, deliver, picture, refusal, resultOf, runLock, runWithClaim } from "./run-steps.ts";
+import {
+  approvalOf,
+  commit,
+  commitOf,
+  deliver,
+  picture,
+  refusal,
+  resultOf,
+  runLock,
+  runWithClaim,
+} from "./run-steps.ts";
 
 async function events(harness: Harness, after = 0, limit = 100): Promise<readonly EventRow[]> {
   const answer = await harness.store.readEvents({ tenant: harness.tenant, after, limit }, call);
@@ -200,6 +211,29 @@ export const runCases: readonly ConformanceCase[] = [
         (await events(harness, 1, 1)).map(({ sequence }) => sequence),
         [2],
       );
+    },
+  },
+  {
+    name: "the event of a commit says what is new in it, and each approval that it asks for has a row after it",
+    async check(harness) {
+      const runId = harness.runId();
+      const [first, second] = ["one", "two"].map((step) =>
+        approvalOf(runId, { approvalId: `${runId}:${step}@1` as ApprovalId, step }),
+      ) as [ApprovalRequest, ApprovalRequest];
+      await harness.admit(harness.newRun({ runId, change: { approvals: [first] } }));
+      await harness.commit(runId, { approvals: [second], news: "step one: completed, step two: waiting" });
+      await harness.commit(runId);
+      await harness.commit(runId, { status: "succeeded", news: "step two: completed" });
+      const rows = (await events(harness)).map(({ type, actor, detail }) => [type, actor, detail]);
+      assert.deepEqual(rows, [
+        ["run_admitted", "tester", "deploy"],
+        ["approval_requested", "engine", "step one"],
+        ["run_changed", "engine", "2 running step one: completed, step two: waiting"],
+        ["approval_requested", "engine", "step two"],
+        ["run_changed", "engine", "3 running"],
+        ["run_ended", "engine", "succeeded step two: completed"],
+      ]);
+      assert.equal((await events(harness))[1]?.subject, first.approvalId);
     },
   },
 ];

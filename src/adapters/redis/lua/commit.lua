@@ -67,7 +67,7 @@ if retries then
       discarded[#discarded + 1] = "meta:" .. retry.letter
     end
   end
-  if ARGV[at + 1] == "ends" and #discarded > 0 then
+  if string.sub(ARGV[at + 1], 1, 4) == "ends" and #discarded > 0 then
     local lettersKey = start .. "documents:" .. tenant .. ":deadLetter"
     for index, meta in ipairs(redis.call("HMGET", lettersKey, unpack(discarded))) do
       local rest = string.match(meta or "", "^2( .*)$")
@@ -94,7 +94,7 @@ end
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
 redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
   "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
-  "detail", ends and status or nextVersion .. " " .. status)
+  "detail", (ends and status or nextVersion .. " " .. status) .. news)
 --@include add-tree-rows
 --@include write-change
 if releases then

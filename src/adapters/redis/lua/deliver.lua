@@ -205,7 +205,7 @@ if version and not lock and waiting == 0 and run[2] == versionText and isSameCom
     addRows()
     redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
       "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
-      "detail", ends and status or nextVersion .. " " .. status)
+      "detail", (ends and status or nextVersion .. " " .. status) .. news)
     --@include add-tree-rows
     --@include write-change
     return { "applied", now, nextVersion, status, claims, freed, approvalNow() }

@@ -1,6 +1,6 @@
 #!lua
 --[[
-  Adds the event rows of the children that a change starts or cancels, after the change's own row.
+  Adds the event rows of the approvals that a change asks for and of the children that it starts or cancels, after its own row.
   Reads: treeRows, eventsKey, eventsMax, now
 ]]
 for _, row in ipairs(treeRows) do

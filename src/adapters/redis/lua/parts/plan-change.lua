@@ -1,7 +1,7 @@
 #!lua
 --[[
   Reads a run's change from the arguments and decides what it writes; writes nothing. `write-change` writes it.
-  The change: status, "ends" or "", the commit's word, the timeline's body, number of records, "more", "tree" or "",
+  The change: status, "ends" or "goes" and behind it what its event row says besides, the commit's word, the timeline's body, number of records, "more", "tree" or "",
   timelineRowsMax, runRetentionMs, keyRetentionMs ("" for ever), proveEveryMs, fields and bodies of the records; then, only
   after "more" or "tree", the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close, dead letters and jobs to release,
   republishAfterMs, deadLetterRetentionMs, and the groups themselves in this order:
@@ -16,12 +16,13 @@
   what the entry of this very call settles, or nil), checkedJob, checkedText (the held job that it brings a verdict of, as it
   is then, or nil), dueChecked (whether dueKey was read), fields (of the run: names and values; it adds to this list and
   to the next three), writes (commands), dueGone (members), dueAdded (scores and members)
-  Sets: status, ends, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt, treeRows
+  Sets: status, ends, news, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt, treeRows
 ]]
-local status, ends = ARGV[at], ARGV[at + 1] == "ends"
+local status, ends, news = ARGV[at], string.sub(ARGV[at + 1], 1, 4) == "ends", string.sub(ARGV[at + 1], 5)
 local nextVersion = string.format("%.0f", version + 1)
 local fence, claims = false, {}
 local bound, boundKey, keepMs, proofAt = false, false, "", false
+local treeRows = {} -- Event rows that follow the change's own: type, subject, actor, detail.
 -- Asking for its size refuses a key of another type while nothing is written yet.
 if not dueChecked and (ends or ARGV[at + 5] ~= "") then redis.call("ZCARD", dueKey) end
 if ARGV[at + 5] ~= "" then
@@ -143,6 +144,7 @@ if ARGV[at + 5] ~= "" then
     redis.call("HLEN", key)
     redis.call("ZCARD", start .. "approvals:" .. tenant)
     asked[id] = true
+    treeRows[#treeRows + 1] = { "approval_requested", id, "engine", "step " .. step }
     local row = {
       "HSET", key, "run", runId, "step", step, "hash", hash, "payloadKey", payloadKey, "requester", requester,
       "separateDuties", separateDuties, "state", "pending", "requestedAt", now,
@@ -173,8 +175,7 @@ if ARGV[at + 5] ~= "" then
     end
   end
 end
--- What starting and cancelling children writes. `treeRows` are event rows: type, subject, actor, detail.
-local treeRows = {}
+-- What starting and cancelling children writes.
 if treeAt then
   local soon = string.format("%.0f", nowMs + attentionMs)
   local depth = parent and string.match(parent, "([0-9]+)$") + 1 or 1
