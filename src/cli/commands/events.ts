@@ -110,7 +110,11 @@ function printEvent({ output }: Context, event: TenantEvent): void {
 }
 
 export function addAuditCommands({ program, does }: Cli): void {
-  const audit = program.command("audit").description("the audit trail: what people decided, granted, limited, stopped and changed, chained by hashes");
+  const audit = program
+    .command("audit")
+    .description(
+      "the audit trail: what people decided, granted, limited, stopped and changed, chained by hashes",
+    );
   withListOptions(audit.command("list", { isDefault: true }).description("list audit records, oldest first"))
     .option("--after <number>", "begin after the record of this number", wholeNumber)
     .addOption(new Option("--type <type>", "only records of this type").choices(eventTypes))
