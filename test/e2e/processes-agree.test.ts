@@ -80,7 +80,7 @@ test("doctor fails while no engine is alive, and says so no more when one is", a
     startProgram("interlock.ts", { args: ["serve", "--roles", roles, "--port", "0"], settings });
   const gateway = serve("gateway");
   try {
-    const [line] = await gateway.shows(/^\{"url".*\}$/m);
+    const [line] = await gateway.shows(/^\{"url".*\}$/m, 60_000);
     const { url, keys } = JSON.parse(line) as { url: string; keys: { platform: string } };
     const doctor = async () => {
       const program = startProgram("interlock.ts", {
@@ -95,7 +95,7 @@ test("doctor fails while no engine is alive, and says so no more when one is", a
     expect(without.exit).toBe(1);
     const engine = serve("engine");
     try {
-      await engine.shows(/^\{"url".*\}$/m);
+      await engine.shows(/^\{"url".*\}$/m, 60_000);
       expect((await doctor()).output).toMatch(
         /ok +processes: 2 alive on this store, 1 of them with the role engine/,
       );

@@ -39,6 +39,9 @@ const key = makeKeyText({ keyId: "default.0123456789abcdef", secret: "0123456789
 
 const ask = (url: string, path: string) => fetch(`${url}${path}`, { headers: { "x-api-key": key } });
 
+/** Seven programs start at once, and share the machine with other tests. */
+const patienceMs = 90_000;
+
 /** What it waits for, as its log says. */
 const waiting = /"msg":"this process cannot start yet: it waits"/;
 
@@ -86,7 +89,7 @@ describe("waits, not ready, and becomes ready by itself", () => {
     const outage = await begin();
     const { program, url } = await serve(outage.settings);
     try {
-      await program.shows(waiting);
+      await program.shows(waiting, patienceMs);
       expect((await ask(url, "/livez")).status).toBe(200);
       const notReady = await ask(url, "/readyz");
       expect(notReady.status).toBe(503);
@@ -96,7 +99,7 @@ describe("waits, not ready, and becomes ready by itself", () => {
       expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
       expect(program.output()).not.toContain('{"url"');
       await outage.mend();
-      await program.shows(/^\{"url".*\}$/m);
+      await program.shows(/^\{"url".*\}$/m, patienceMs);
       expect((await ask(url, "/readyz")).status).toBe(200);
       expect(program.output().match(new RegExp(waiting, "g"))).toHaveLength(1);
       program.process.kill("SIGTERM");
@@ -112,7 +115,7 @@ describe("waits, not ready, and becomes ready by itself", () => {
     await gone.stop();
     const { program } = await serve({ REDIS_URLS: gone.url });
     try {
-      await program.shows(waiting);
+      await program.shows(waiting, patienceMs);
       program.process.kill("SIGTERM");
       expect(await program.ended).toBe(0);
       expect(program.output()).not.toContain("store_unavailable");

@@ -68,8 +68,8 @@ export const plantedProcessBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/watch-servers.ts",
-        find: "suits.get(master) === timesReady",
-        replace: "timesReady > 0",
+        find: "if (!master.isReady || suits) continue;",
+        replace: "if (!master.isReady || timesReady > 0) continue;",
       },
     ],
     tests: ["test/faults/server-standing.test.ts"],

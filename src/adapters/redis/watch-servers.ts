@@ -22,11 +22,13 @@ type Looking = {
   tell(state: ServersState): void;
 };
 
+/** What a server said last, and how often it had been connected by then. */
+type Asked = { readonly timesReady: number; readonly problems: readonly ServerProblem[] };
+
 /** Gives what ends it. Costs nothing while the connections stay the same: only a new one is asked. */
 export function watchServers({ topology, needs, clock, log, tell }: Looking): () => void {
-  /** By connection, how often it had been made when its server was found to suit. */
-  const suits = new WeakMap<Connection, number>(
-    topology.masters().map((master) => [master, master.timesReady]),
+  const asked = new WeakMap<Connection, Asked>(
+    topology.masters().map((master) => [master, { timesReady: master.timesReady, problems: [] }]),
   );
   let known: string | undefined;
   let cancel = () => {};
@@ -34,16 +36,17 @@ export function watchServers({ topology, needs, clock, log, tell }: Looking): ()
 
   async function look(): Promise<void> {
     const masters = topology.masters();
-    const troubles: ServerProblem[] = [];
     for (const master of masters) {
       const { timesReady } = master;
-      if (!master.isReady || suits.get(master) === timesReady) continue;
+      const last = asked.get(master);
+      const suits = last?.timesReady === timesReady && last.problems.length === 0;
+      if (!master.isReady || suits) continue;
       const problems = await problemsNow(master, needs);
-      // Without an answer the next look asks again.
-      if (problems?.length === 0) suits.set(master, timesReady);
-      else troubles.push(...(problems ?? []));
+      // Without an answer the last one stands, and the next look asks again.
+      if (problems !== undefined) asked.set(master, { timesReady, problems });
     }
     if (stopped) return;
+    const troubles = masters.flatMap((master) => asked.get(master)?.problems ?? []);
     const trouble = troubles.length === 0 ? undefined : troubles.map(({ what }) => what).join("; ");
     if (trouble !== known && trouble !== undefined) {
       const remedy = troubles.flatMap((problem) => problem.remedy ?? []).join("; ");
