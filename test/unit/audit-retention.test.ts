@@ -29,6 +29,49 @@ async function trail(flow: FlowWorld) {
   return only(await flow.world.store.readEvents(request, call), "events");
 }
 
+describe("heads outside the store", () => {
+  const folder = mkdtempSync(join(tmpdir(), "interlock-anchors-"));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  test("are written to the log every hour and at a stop, once for each that moved", async () => {
+    const { flow, plane } = await opened();
+    const heads = () => plane.member.lines.filter(({ message }) => message === "head of an audit trail");
+    await flow.pass(1.1 * hourMs);
+    const before = heads().length;
+    expect(before).toBeGreaterThan(0);
+    expect(heads().at(-1)).toMatchObject({
+      level: "info",
+      fields: { head: expect.stringMatching(/^\d+:.{43}$/) },
+    });
+    await flow.pass(3 * hourMs);
+    expect(heads().length).toBe(before);
+    await plane.save("one", { a: { type: "worker", topic: "work" } });
+    await plane.close();
+    expect(heads().length).toBe(before + 1);
+  });
+
+  test("of a process that shares its file are not written over: they are taken on", async () => {
+    const path = join(folder, "shared.json");
+    const head = (sequence: number) => ({ sequence, hash: String(sequence).repeat(4) });
+    const [one, other] = [openAnchorsFile(path, silentLog), openAnchorsFile(path, silentLog)];
+    one.note(acme, head(600));
+    await one.close();
+    // It started before: a trail that was rewritten meanwhile must not pass by it.
+    other.note(acme, head(900));
+    await other.close();
+    expect(other.read(acme)).toEqual(head(600));
+    other.note(acme, head(601));
+    await other.close();
+    expect(openAnchorsFile(path, silentLog).read(acme)).toEqual(head(601));
+  });
+
+  test("of an earlier version, whose trail was the event feed, say nothing about this one", async () => {
+    const path = join(folder, "former.json");
+    writeFileSync(path, JSON.stringify({ [acme]: { sequence: 7, hash: "x".repeat(43) } }));
+    expect(openAnchorsFile(path, silentLog).read(acme)).toBeUndefined();
+  });
+});
+
 describe("records that are older than audit.keepDays", () => {
   test("are dropped by whole days, a record says which, and the trail stays intact", async () => {
     const { flow, plane } = await opened();
@@ -94,48 +137,5 @@ describe("records that are older than audit.keepDays", () => {
     expect((await seals(flow)).map(({ id }) => id)).toEqual([sealId(1)]);
     expect(await verify(flow, plane)).toMatchObject({ status: "intact", keptFrom: 1 });
     await plane.close();
-  });
-});
-
-describe("heads outside the store", () => {
-  const folder = mkdtempSync(join(tmpdir(), "interlock-anchors-"));
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-  test("are written to the log every hour and at a stop, once for each that moved", async () => {
-    const { flow, plane } = await opened();
-    const heads = () => plane.member.lines.filter(({ message }) => message === "head of an audit trail");
-    await flow.pass(1.1 * hourMs);
-    const before = heads().length;
-    expect(before).toBeGreaterThan(0);
-    expect(heads().at(-1)).toMatchObject({
-      level: "info",
-      fields: { head: expect.stringMatching(/^\d+:.{43}$/) },
-    });
-    await flow.pass(3 * hourMs);
-    expect(heads().length).toBe(before);
-    await plane.save("one", { a: { type: "worker", topic: "work" } });
-    await plane.close();
-    expect(heads().length).toBe(before + 1);
-  });
-
-  test("of a process that shares its file are not written over: they are taken on", async () => {
-    const path = join(folder, "shared.json");
-    const head = (sequence: number) => ({ sequence, hash: String(sequence).repeat(4) });
-    const [one, other] = [openAnchorsFile(path, silentLog), openAnchorsFile(path, silentLog)];
-    one.note(acme, head(600));
-    await one.close();
-    // It started before: a trail that was rewritten meanwhile must not pass by it.
-    other.note(acme, head(900));
-    await other.close();
-    expect(other.read(acme)).toEqual(head(600));
-    other.note(acme, head(601));
-    await other.close();
-    expect(openAnchorsFile(path, silentLog).read(acme)).toEqual(head(601));
-  });
-
-  test("of an earlier version, whose trail was the event feed, say nothing about this one", async () => {
-    const path = join(folder, "former.json");
-    writeFileSync(path, JSON.stringify({ [acme]: { sequence: 7, hash: "x".repeat(43) } }));
-    expect(openAnchorsFile(path, silentLog).read(acme)).toBeUndefined();
   });
 });

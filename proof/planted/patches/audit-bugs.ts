@@ -67,15 +67,12 @@ export const plantedAuditBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/audit/drop-expired.ts",
-        find: "{ ...seal, keptFrom: expired.below }",
-        replace: "{ ...seal, keptFrom: seal.keptFrom }",
-      },
-      {
-        file: "src/control/audit/drop-expired.ts",
-        find: `  // After a conflict the newest seal is read again.
-  return { kind: "more" };`,
-        replace: `  await ask(engine, "dropTrail", { tenant, below: expired.below, actor: engine.ports.instance });
-  return { kind: "done" };`,
+        find: `  if (expired.below === keptFrom) return { kind: "done" };`,
+        replace: `  if (expired.below === keptFrom) return { kind: "done" };
+  if (keptFrom > 0) {
+    await ask(engine, "dropTrail", { tenant, below: expired.below, actor: engine.ports.instance });
+    return { kind: "done" };
+  }`,
       },
     ],
     tests: [retention],
