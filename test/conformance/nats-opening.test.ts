@@ -187,6 +187,7 @@ test("an examination says what is well, what is missing, and what to do about it
   ]);
   expect(fine.filter(({ level }) => level === "warn")).toMatchObject([
     { message: expect.stringMatching(/known weaknesses/) },
+    { subject: "nats prefixes", message: expect.not.stringMatching(/\bfine\b/) },
   ]);
   expect([...missing, ...fine].every(({ level, remedy }) => level === "ok" || remedy !== undefined)).toBe(
     true,
@@ -194,7 +195,7 @@ test("an examination says what is well, what is missing, and what to do about it
   await bus.close();
 });
 
-test("two installations on one server do not hear each other", async () => {
+test("two installations on one server do not hear each other, and an examination names the other", async () => {
   const [first, second] = [
     await openNatsBus(options({ prefix: "one" })),
     await openNatsBus(options({ prefix: "two" })),
@@ -205,6 +206,12 @@ test("two installations on one server do not hear each other", async () => {
   await harness.until(() => listeners[0]?.heard.length === 1);
   await harness.quiet();
   expect(listeners[1]?.heard).toEqual([]);
+  expect(await examineNats(options({ prefix: "one" }))).toContainEqual({
+    subject: "nats prefixes",
+    level: "warn",
+    message: expect.stringMatching(/another store\.prefix.*\btwo\b/),
+    remedy: expect.stringMatching(/give every process store\.prefix one\./),
+  });
   await Promise.all([first.close(), second.close()]);
 });
 

@@ -27,6 +27,7 @@ export async function examineNats(options: NatsExamination): Promise<readonly Fi
       ...adviceFindings(link, options),
       ...(await jetStreamFindings(link)),
       ...(await streamFindings(link, options)),
+      ...(await otherPrefixFindings(link, options)),
     ];
   } finally {
     await link.close();
@@ -142,6 +143,28 @@ async function streamFindings({ manager }: Link, options: NatsExamination): Prom
     findings.push(streamFinding(options, stream, found));
   }
   return findings;
+}
+
+/**
+ * Processes with another prefix share nothing with these, and see none of them. A user with few rights may not ask for the
+ * names of all streams: then nothing is said.
+ */
+async function otherPrefixFindings(
+  { manager }: Link,
+  { prefix }: NatsExamination,
+): Promise<readonly Finding[]> {
+  const ending = namesOf("").stream("hints");
+  try {
+    const names = await manager.streams.names().next();
+    const others = names.filter((name) => name.endsWith(ending)).map((name) => name.slice(0, -ending.length));
+    const foreign = others.filter((other) => other !== prefix).sort();
+    if (foreign.length === 0) return [];
+    const message = `processes with another store.prefix use this server: ${foreign.slice(0, 10).join(", ")}`;
+    const remedy = `Leave it if that is another installation; otherwise give every process store.prefix ${prefix}.`;
+    return [{ subject: "nats prefixes", level: "warn", message, remedy }];
+  } catch {
+    return [];
+  }
 }
 
 async function infoOf(manager: JetStreamManager, name: string): Promise<StreamInfo | string> {
