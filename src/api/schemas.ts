@@ -360,6 +360,10 @@ export const status = z
     tenant: z.string(),
     role: z.enum(keyRoles),
     key_id: z.string(),
+    idempotency_keys: z.object({ limit: z.number(), used: z.number() }).exactOptional().meta({
+      description:
+        "For keys of a tenant: how many of its idempotency keys are remembered. At the limit the oldest are forgotten before their time.",
+    }),
     processes: z
       .array(
         z.object({

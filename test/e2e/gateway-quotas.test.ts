@@ -105,6 +105,8 @@ describe("quotas", () => {
     const key = { "idempotency-key": "one" };
     const first = await ask.start(world.acme, "parked", key);
     expect(first.status).toBe(200);
+    const status = await world.ask("GET", "/api/v1/status", { key: world.acme.viewer });
+    expect(status.json.idempotency_keys).toEqual({ limit: 500_000, used: 1 });
     const refused = await ask.start(world.acme, "parked");
     expectQuota(refused, "active_runs", 1);
     expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);

@@ -18,14 +18,17 @@ export const serverHandlers: ServerHandlers = {
     };
   },
 
-  async getStatus({ api, ports, version }, { key }) {
+  async getStatus({ api, ports, config, version }, { key }) {
     const ready = await api.ready();
+    const isReady = ready.kind === "ready";
     const living = isPlatformKey(key) ? await api.livingProcesses({ version }) : undefined;
+    const found = isReady && !isPlatformKey(key) ? await api.getTenant({ tenant: key.tenant }) : undefined;
+    const used = found?.kind === "tenant" ? found.used?.idempotency_keys : undefined;
     const aheadMs = api.storeAheadMs();
     return {
       status: 200,
       body: {
-        ...(ready.kind === "ready"
+        ...(isReady
           ? { status: "ready" as const }
           : { status: "unavailable" as const, detail: ready.detail }),
         ...(aheadMs === undefined ? {} : { store_ahead_ms: Math.round(aheadMs) }),
@@ -34,6 +37,9 @@ export const serverHandlers: ServerHandlers = {
         tenant: key.tenant,
         role: key.role,
         key_id: key.keyId,
+        ...(used === undefined
+          ? {}
+          : { idempotency_keys: { limit: config["admission.keysPerTenantMax"], used } }),
         ...(living?.kind === "processes" ? processesOf(living) : {}),
       },
     };
