@@ -18,14 +18,19 @@ function cpuMsOf(work: () => unknown): number {
 }
 
 /**
- * Eight times the input takes about eight times the work, and squared work would take 64 times as much. What lies between
- * is left to the collector of garbage, and below a few milliseconds the clock itself is too coarse.
+ * Eight times the input takes about eight times the work, and squared work would take 64 times as much, each time. What lies
+ * between is left to the collector of garbage, and below a few milliseconds the clock itself is too coarse. Noise only
+ * adds: a comparison that fails is made again, up to four times (seen once: 25 times as much on a busy machine).
  */
 function expectLinear(work: (size: number) => () => unknown, size: number): void {
-  const small = cpuMsOf(work(size));
-  const large = cpuMsOf(work(size * 8));
-  const why = `${small} ms, then ${large} ms for eight times as much`;
-  expect(large, why).toBeLessThan(24 * Math.max(2, small));
+  const tries: string[] = [];
+  for (let left = 4; left > 0; left -= 1) {
+    const small = cpuMsOf(work(size));
+    const large = cpuMsOf(work(size * 8));
+    if (large < 24 * Math.max(2, small)) return;
+    tries.push(`${small} ms, then ${large} ms for eight times as much`);
+  }
+  expect(tries).toEqual([]);
 }
 
 /** As many items as fit. */
