@@ -27,39 +27,41 @@ export type Restored = Copy & {
 /** The copy is whole and checked before it gets its name. The data itself stays as it is, also when a migration is due. */
 export async function backUpDatabase(directory: string, target: string): Promise<Copy> {
   const file = databaseFile(directory);
-  const open = await loadDriver();
   if (!exists(file)) throw new InterlockError("data_left_alone", `there is no data in ${directory}`);
   if (exists(target)) throw new InterlockError("data_left_alone", `${target} exists: choose another name`);
+  return makeCopy(target, file, (open, partial) => {
+    // Made first, since SQLite would let everybody read it.
+    closeSync(openSync(partial, "wx", 0o600));
+    copyInto(open, file, partial);
+    return inspect(open, partial, "integrity_check");
+  });
+}
+
+/** A copy that a running server has made: checked under its own name, then under the one that was asked for. */
+export function putCopyInPlace(copy: string, target: string): Promise<Copy> {
+  return makeCopy(target, target, (open, partial) => {
+    copyFileSync(copy, partial);
+    chmodSync(partial, 0o600);
+    return checkBackup(open, partial, copy);
+  });
+}
+
+/** `fill` makes the file under another name, checks it and gives its schema version; only then does it get its own. */
+async function makeCopy(
+  target: string,
+  blamed: string,
+  fill: (open: OpenDatabase, partial: string) => number,
+): Promise<Copy> {
+  const open = await loadDriver();
   mkdirSync(dirname(target), { recursive: true });
   const partial = `${target}.partial-${process.pid}`;
   rmSync(partial, { force: true });
   try {
-    // Made first, since SQLite would let everybody read it.
-    closeSync(openSync(partial, "wx", 0o600));
-    copyInto(open, file, partial);
-    const schemaVersion = inspect(open, partial, "integrity_check");
+    const schemaVersion = fill(open, partial);
     putInPlace(partial, target);
     return { file: target, bytes: statSync(target).size, schemaVersion };
   } catch (error) {
-    throw explained(error, file);
-  } finally {
-    rmSync(partial, { force: true });
-  }
-}
-
-/** A copy that a running server has made: checked under its own name, then under the one that was asked for. */
-export async function putCopyInPlace(copy: string, target: string): Promise<Copy> {
-  const open = await loadDriver();
-  mkdirSync(dirname(target), { recursive: true });
-  const partial = `${target}.partial-${process.pid}`;
-  try {
-    copyFileSync(copy, partial);
-    chmodSync(partial, 0o600);
-    const schemaVersion = checkBackup(open, partial, copy);
-    putInPlace(partial, target);
-    return { file: target, bytes: statSync(target).size, schemaVersion };
-  } catch (error) {
-    throw explained(error, target);
+    throw explained(error, blamed);
   } finally {
     rmSync(partial, { force: true });
   }
