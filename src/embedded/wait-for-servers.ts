@@ -19,7 +19,7 @@ type Waiting = {
 
 type Opened<Value> = {
   readonly value: Value;
-  /** Where it was listening meanwhile: whoever asked there will ask there again. */
+  /** Where it was listening meanwhile: clients that asked there will ask there again. */
   readonly port?: number;
 };
 
@@ -85,7 +85,7 @@ async function unlessStopped<Value>(
   return Promise.race([attempt, stopped]);
 }
 
-/** Nothing else is asked of it: whoever is not authenticated gets no further, and health checks ask whether it is ready. */
+/** Nothing else is asked of it: a request that is not authenticated gets no further, and health checks ask whether it is ready. */
 function apiWhileWaiting(trouble: () => InterlockError | undefined): ControlApi {
   const cause = () => trouble()?.detail ?? "";
   const api: Pick<ControlApi, "authenticate" | "ready"> = {

@@ -11,7 +11,7 @@ export const plantedQuotaBugs: readonly TextPatch[] = [
     tests: ["test/unit/key-retention.test.ts"],
   },
   {
-    name: "early-eviction-untold",
+    name: "early-eviction-not-counted",
     what: "a key that gives way before its time is counted nowhere",
     edits: [
       {

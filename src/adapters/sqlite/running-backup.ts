@@ -1,5 +1,5 @@
 // Backup of a running server. It has the file to itself, so a request in its data folder asks it for a copy, and the thread that
-// owns the file makes one: whoever may write there may read all of it anyway, and neither a key nor a free gateway is needed.
+// owns the file makes one: a user who may write there may read all of it anyway, and neither a key nor a free gateway is needed.
 import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { InterlockError } from "../../errors.ts";
 import type { Clock, Log } from "../../ports/ports.ts";

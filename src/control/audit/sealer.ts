@@ -78,7 +78,7 @@ export function startSealer(engine: SettingsEngine): Consumer | undefined {
   };
 }
 
-/** The second place outside the store: whoever collects logs can compare them with the trail. */
+/** The second place outside the store: an operator who collects logs can compare them with the trail. */
 function logHeads({ ports }: SettingsEngine, book: SealBook): void {
   for (const [tenant, { sequence, hash }] of book.takeMoved())
     ports.log.info("head of an audit trail", { tenant, head: `${sequence}:${hash}` });
