@@ -61,7 +61,7 @@ async function measureHotRun(strategy: ResultStrategy) {
     const startMs = performance.now();
     for (const { job, token } of jobs) {
       await publishResult(bus, {
-        caller,
+        tenant,
         report: { jobId: job.jobId, token, outcome: "succeeded", output: {} },
       });
     }

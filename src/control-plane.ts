@@ -19,6 +19,7 @@ import type { Computing } from "./control/computing.ts";
 import { type Role, rolesOf, startControlProcess } from "./control/control-process.ts";
 import type { ControlApi } from "./control/create-api.ts";
 import { engineTerms, withDispatchCheck } from "./control/engine/engine.ts";
+import { reportingKey } from "./control/jobs/hear-results.ts";
 import {
   type InProcessWorker,
   type InProcessWorkerOptions,
@@ -28,7 +29,7 @@ import { joinProcesses, recordOf } from "./control/processes.ts";
 import { processQuotas } from "./control/tenants/tenants.ts";
 import { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig, product } from "./load-config.ts";
-import type { Bus, Consumer } from "./ports/bus.ts";
+import type { Bus, Consumer, RequestHandlers } from "./ports/bus.ts";
 import type { DefinitionJudge, DispatchCheck, Finding, Ports, Tracer } from "./ports/ports.ts";
 import type { Store, StoreSettings } from "./ports/store.ts";
 
@@ -41,6 +42,8 @@ export type ControlPlane = {
   readonly computing: Computing;
   /** Decides whether a run whose first commit is already decided may start: the admission gate by itself. */
   startRun(request: StartRequest, signal?: AbortSignal): Promise<AdmissionAnswer>;
+  /** For a gateway: answers the requests of workers that speak over the bus. */
+  serveBus(answer: RequestHandlers["answer"]): Consumer;
   /** A function as a worker, in this process. */
   startWorker(options: InProcessWorkerOptions): InProcessWorker;
   /** Stops taking up work, finishes what is under way, and closes the store. */
@@ -111,6 +114,7 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     api,
     computing: engine.computing,
     startRun: (request, signal) => startRun(engine, request, signal),
+    serveBus: (answer) => bus.serve({ answer, senderOf: (keyId) => reportingKey(engine, keyId) }),
     startWorker(workerOptions) {
       const worker = startInProcessWorker(engine, workerOptions);
       inProcess.add(worker);

@@ -355,12 +355,28 @@ export const metrics = {
     labels: ["stream", "outcome"],
     help: "Messages given to NATS, by stream: published, or unavailable when no acknowledgement came.",
   },
+  bus_requests_total: {
+    kind: "counter",
+    labels: ["operation", "status"],
+    help: "Polls and heartbeats of workers over NATS that this gateway answered, by the status that HTTP would have.",
+  },
   bus_reconnects_total: { kind: "counter", labels: [], help: "Connections to NATS lost and found again." },
   bus_messages_refused_total: {
     kind: "counter",
     labels: ["reason"],
-    help: "Messages on the bus that were not believed: unsigned, forged or moved, expired.",
-    values: { reason: ["unsigned", "forged", "expired"] },
+    help: "Messages on the bus that were not believed: unsigned, forged or moved, expired; and of workers: of another version of the protocol, signed by an unknown key, for another tenant, with an address for the answer that is not the sender's, more than can be looked up.",
+    values: {
+      reason: [
+        "unsigned",
+        "forged",
+        "expired",
+        "wrong_version",
+        "unknown_key",
+        "foreign",
+        "wrong_address",
+        "overloaded",
+      ],
+    },
   },
 } as const satisfies Record<string, MetricRow>;
 

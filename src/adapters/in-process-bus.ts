@@ -13,7 +13,7 @@ import {
 import type { CancelTimer, Clock, Log } from "../ports/ports.ts";
 import { judgeDelivery } from "./judge-delivery.ts";
 
-type Stored = { readonly subject: string; readonly body: string; deliveries: number; gone: boolean };
+type Stored = Pick<BusDelivery, "subject" | "body" | "sender"> & { deliveries: number; gone: boolean };
 
 /** Messages for the consumers of one name, who share them. */
 type Queue = {
@@ -54,7 +54,9 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
       const stream = streamOf(name);
       if (isDuplicate(stream, message, ports.clock.monotonicMs())) return { kind: "published" };
       for (const queue of stream.queues.values()) {
-        const stored = { subject: message.subject, body: message.body, deliveries: 0, gone: false };
+        const { subject, body, sender } = message;
+        const signed = sender === undefined ? {} : { sender: sender.keyId };
+        const stored = { subject, body, ...signed, deliveries: 0, gone: false };
         if (keepsLatest(name)) replace(queue, stored);
         queue.waiting.add(stored);
         wake(queue);
@@ -80,6 +82,8 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
     // There is no other process.
     announce: () => {},
     listen: () => ({ stop: async () => {} }),
+    // Workers in this process need no messages.
+    serve: () => ({ stop: async () => {} }),
     async close() {
       closed.abort();
       for (const { queues } of streams.values()) for (const queue of queues.values()) forgetParked(queue);
@@ -168,7 +172,7 @@ function startConsumer(
 
   async function deliver(stored: Stored): Promise<void> {
     stored.deliveries += 1;
-    const delivery = { subject: stored.subject, body: stored.body, deliveries: stored.deliveries };
+    const { gone: _gone, ...delivery } = stored;
     if (stored.deliveries > terms.deliveriesMax) return drop(stored, delivery, "deliveries_exhausted");
     const verdict = await judgeDelivery({ clock, log }, work, delivery);
     if (stored.gone) return;

@@ -1,6 +1,6 @@
 // Every operation of the HTTP API in one table: the router, the OpenAPI document and the tests are made from it.
 import * as z from "zod";
-import type { KeyRole } from "../domain/api-key.ts";
+import { type KeyRole, workerRoles } from "../domain/api-key.ts";
 import { auditRoutes } from "./audit-routes.ts";
 import { deadLetterRoutes } from "./dead-letter-routes.ts";
 import { eventRoutes } from "./event-routes.ts";
@@ -16,7 +16,6 @@ import * as tenantSchemas from "./tenant-schemas.ts";
 const readers = ["viewer", "operator", "admin"] as const satisfies readonly KeyRole[];
 const operators = ["operator", "admin"] as const satisfies readonly KeyRole[];
 const admins = ["admin"] as const satisfies readonly KeyRole[];
-const workers = ["worker", "admin"] as const satisfies readonly KeyRole[];
 const jobReaders = ["worker", "viewer", "operator", "admin"] as const satisfies readonly KeyRole[];
 const platform = ["platform"] as const satisfies readonly KeyRole[];
 const keyAdmins = ["platform", "admin"] as const satisfies readonly KeyRole[];
@@ -100,7 +99,7 @@ const jobRoutes = {
     method: "POST",
     path: "/api/v1/jobs/poll",
     summary: "Wait for jobs of some topics and claim them.",
-    access: workers,
+    access: workerRoles,
     body: schemas.pollBody,
     replies: { 200: schemas.polledJobs },
     errors: ["tenant_stopped", "effect_unknown"],
@@ -109,7 +108,7 @@ const jobRoutes = {
     method: "POST",
     path: "/api/v1/jobs/heartbeat",
     summary: "Keep claims alive, tell progress, and learn which work is no longer wanted.",
-    access: workers,
+    access: workerRoles,
     body: schemas.heartbeatBody,
     replies: { 200: schemas.heartbeatAnswer },
     errors: ["effect_unknown"],
@@ -118,7 +117,7 @@ const jobRoutes = {
     method: "POST",
     path: "/api/v1/jobs/results",
     summary: "Report results; every item has an outcome of its own.",
-    access: workers,
+    access: workerRoles,
     body: schemas.resultsBody,
     replies: { 200: schemas.resultsAnswer },
     errors: [],

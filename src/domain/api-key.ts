@@ -7,6 +7,9 @@ import { parseTenantId, platformTenant, type TenantId, type TenantSettings } fro
 export const keyRoles = ["platform", "admin", "operator", "viewer", "worker", "approver", "metrics"] as const;
 export type KeyRole = (typeof keyRoles)[number];
 
+/** May take jobs and report their results. */
+export const workerRoles = ["worker", "admin"] as const satisfies readonly KeyRole[];
+
 const platformRoles: ReadonlySet<KeyRole> = new Set<KeyRole>(["platform", "metrics"]);
 
 export function isPlatformRole(role: KeyRole): boolean {
@@ -47,6 +50,11 @@ export function readKeyText(text: string): KeyText | undefined {
   const tenant = tenantOfKey(keyId);
   if (tenant === undefined || checksum !== checksumOf(`${prefix}_${keyId}_${secret}`)) return undefined;
   return { keyId, tenant, secret };
+}
+
+/** What signs messages in the name of a key: who has stored the key knows it, too. */
+export function signingPartOf({ keyId, secret }: KeyText): Pick<ApiKeyRecord, "keyId" | "secretHash"> {
+  return { keyId, secretHash: hashSecret(secret) };
 }
 
 export function tenantOfKey(keyId: string): TenantId | undefined {

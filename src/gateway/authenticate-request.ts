@@ -9,7 +9,7 @@ import type { Clock } from "../ports/ports.ts";
 import { type Failure, type RequestHeaders, readingTrouble, type Service } from "./handler.ts";
 import { foreignTenant } from "./read-request.ts";
 
-type RequestOrigin = Client & { readonly headers: RequestHeaders };
+type RequestOrigin = Client & { readonly headers: RequestHeaders; readonly sender?: string };
 
 type Authentication =
   | { readonly kind: "allowed"; readonly key: ApiKeyRecord | undefined }
@@ -26,6 +26,8 @@ export async function authenticateRequest(
 ): Promise<Authentication> {
   if (route.access === "open") return openToAll;
   if (route.access === "metrics" && isLocalReader(service, origin)) return openToAll;
+  if (origin.sender !== undefined)
+    return allow(route, origin, await service.api.findSender({ keyId: origin.sender }));
   const text = keyTextOf(origin.headers);
   const check = text === undefined ? noKey : failures.begin(origin.address, text);
   if (check.kind === "wait") {
@@ -35,15 +37,22 @@ export async function authenticateRequest(
   let outcome: KeyOutcome = "trouble";
   try {
     const answer = await service.api.authenticate({ text });
-    if (answer.kind === "unavailable" || answer.kind === "unknown") return refuse(readingTrouble(answer));
-    outcome = answer.kind === "unauthenticated" ? "bad" : "good";
-    if (answer.kind === "unauthenticated") return refuse(answer);
-    const failure = refusalOf(route, answer.key, origin.headers);
-    if (failure === undefined) return { kind: "allowed", key: answer.key };
-    return { kind: "refused", failure, key: answer.key };
+    if (answer.kind === "authenticated") outcome = "good";
+    else if (answer.kind === "unauthenticated") outcome = "bad";
+    return allow(route, origin, answer);
   } finally {
     check.end(outcome);
   }
+}
+
+type KeyFound = Awaited<ReturnType<Service["api"]["authenticate"]>>;
+
+function allow(route: Route, { headers }: RequestOrigin, found: KeyFound): Authentication {
+  if (found.kind === "unavailable" || found.kind === "unknown") return refuse(readingTrouble(found));
+  if (found.kind === "unauthenticated") return refuse(found);
+  const { key } = found;
+  const failure = refusalOf(route, key, headers);
+  return failure === undefined ? { kind: "allowed", key } : { kind: "refused", failure, key };
 }
 
 /**

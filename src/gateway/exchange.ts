@@ -23,6 +23,8 @@ export type Head = Client & {
   readonly params: Readonly<Record<string, string>>;
   readonly query: Readonly<Record<string, unknown>>;
   readonly headers: RequestHeaders;
+  /** The key whose signature a bus has checked; HTTP requests carry theirs in `headers`. */
+  readonly sender?: string;
   /** A field that may come once and came more often, of which the framework shows only the first. */
   readonly repeated: string | undefined;
   /** Aborts when the connection closes: one for all requests on it, since a signal costs 5 us to make. */
@@ -138,8 +140,12 @@ function leave(traffic: Traffic, exchange: Exchange): void {
   exchange.state = "finished";
 }
 
-function measure(traffic: Traffic, { operation, startedMs }: Exchange, status: number): void {
+function measure(traffic: Traffic, { operation, startedMs, head }: Exchange, status: number): void {
   const { clock, metrics } = traffic.service.ports;
+  if (head.sender !== undefined) {
+    metrics.count("bus_requests_total", { operation, status: String(status) });
+    return;
+  }
   metrics.count("http_requests_total", { operation, status: String(status) });
   metrics.observe("http_request_seconds", { operation }, (clock.monotonicMs() - startedMs) / 1_000);
 }

@@ -11,8 +11,10 @@ import { type Computing, createComputing } from "../control/computing.ts";
 import type { ControlApi } from "../control/create-api.ts";
 import { type AddressRanges, isLoopback, readAddressRanges } from "../domain/network-address.ts";
 import { InterlockError } from "../errors.ts";
+import type { BusRequest, Consumer } from "../ports/bus.ts";
 import type { Ports } from "../ports/ports.ts";
 import { clientOf } from "./authenticate-request.ts";
+import { answerBusRequest } from "./bus-requests.ts";
 import {
   answerBrokenRequest,
   type Connections,
@@ -41,6 +43,8 @@ export type GatewayDependencies = {
   /** The product's version, told to authenticated callers only. */
   readonly version?: string;
   metricsText(): Promise<string> | string;
+  /** Workers that speak over it are served as those over HTTP; absent where there are none. */
+  serveBus?(answer: (request: BusRequest) => Promise<readonly string[]>): Consumer;
 };
 
 export type Gateway = {
@@ -76,11 +80,15 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
   const connections = watchConnections(ports, app.server, { limits: connectionLimits(config), trusted });
   const serves = dependencies.serves ?? "everything";
   addRoutes(app, responder, { service, serves, connections, trusted });
+  const cut = new AbortController();
+  const served = { api: service.api, responder };
+  let overBus: Consumer | undefined;
   let closing: Promise<void> | undefined;
 
   const close = async () => {
     isDraining = true;
     stopWatching?.();
+    await overBus?.stop();
     ports.log.info("the gateway stops taking requests", { inFlight: responder.inFlight() });
     responder.wakePolls();
     await endConnections(ports.clock, {
@@ -91,6 +99,7 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
       close: () => app.close(),
       cut: () => connections.cut(),
     });
+    cut.abort();
     await responder.close();
     eventLoop.stop();
   };
@@ -105,6 +114,8 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
       }
       const url = await app.listen({ host, port });
       eventLoop.watch();
+      if (serves === "everything")
+        overBus = dependencies.serveBus?.((request) => answerBusRequest(served, request, cut.signal));
       return { url };
     },
     close: () => {

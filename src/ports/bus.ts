@@ -17,13 +17,44 @@ export type BusMessage = {
   /** A message with an id seen within the last two minutes is not stored again. */
   readonly messageId?: string;
   readonly body: string;
+  /** The key that signs it in the control plane's place: `results` are workers'. */
+  readonly sender?: Sender;
 };
+
+/** An API key as far as the bus needs it: its id, and the hash of its secret, by which its messages are signed. */
+export type Sender = { readonly keyId: string; readonly secretHash: string };
+
+/** Undefined when there is no such key. Throws while that cannot be found out: the message comes again. */
+export type SenderOf = (keyId: string) => Promise<Sender | undefined>;
 
 export type BusDelivery = {
   readonly subject: string;
   readonly body: string;
   /** 1 for the first delivery. */
   readonly deliveries: number;
+  /** The id of the key that has signed it; absent on a bus inside one process. */
+  readonly sender?: string;
+  /** Tells the sender what became of it, once or not at all; absent where nobody listens. */
+  answer?(body: string): void;
+};
+
+/** What workers ask for over the bus; one process answers each. */
+export const busRequests = ["poll", "heartbeat"] as const;
+
+export type BusRequest = {
+  readonly request: (typeof busRequests)[number];
+  readonly tenant: string;
+  readonly sender: string;
+  readonly body: string;
+  readonly traceparent?: string;
+  /** What one message of the answer may hold. */
+  readonly bytesMax: number;
+};
+
+export type RequestHandlers = {
+  /** The answer, as one message or several. */
+  answer(request: BusRequest): Promise<readonly string[]>;
+  readonly senderOf: SenderOf;
 };
 
 /** The three ends of a delivery. `retry` comes back after the delay; `drop` goes to the dead letters first. */
@@ -47,6 +78,8 @@ export type Handlers = {
   handle(delivery: BusDelivery): Promise<Verdict>;
   /** Called before a message is dropped; until it succeeds the message stays. */
   giveUp(delivery: BusDelivery, because: string): Promise<void>;
+  /** With it, only messages that a sender has signed are believed; without, those of the control plane. */
+  readonly senderOf?: SenderOf;
   /** Messages may pass the consumer by: called about once a second while it is cut off from the bus, and once when it is back. */
   missed?(): void;
 };
@@ -71,5 +104,7 @@ export type Bus = {
   announce(channel: BusChannel, body: string): void;
   /** What `hear` throws is logged: an announcement that cannot be read is left out. */
   listen(channel: BusChannel, hear: (body: string) => void): Consumer;
+  /** Answers the requests of workers; a bus inside one process has none. */
+  serve(handlers: RequestHandlers): Consumer;
   close(): Promise<void>;
 };

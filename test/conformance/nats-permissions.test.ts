@@ -6,12 +6,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { examineNats } from "../../src/adapters/nats/examine.ts";
 import { type NatsBusOptions, openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
 import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
-import { publishResult } from "../../src/control/jobs/hear-results.ts";
-import type { ClaimToken, JobId } from "../../src/domain/job.ts";
-import type { TenantId } from "../../src/domain/tenant.ts";
 import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import { busStreams } from "../../src/ports/bus.ts";
 import { BusHarness, bodies, done } from "../../src/testing/conformance/bus-harness.ts";
+import { signedHeaders } from "../support/signed-headers.ts";
 import { silentLog } from "../support/silent-log.ts";
 
 const guide = readFileSync(join(import.meta.dirname, "../../docs/guide/nats.md"), "utf8");
@@ -110,33 +108,57 @@ describe("the control plane's user", () => {
   });
 });
 
+async function workerAndGateway() {
+  const sender = { keyId: "acme.k1", secretHash: "ab".repeat(32) };
+  const gateway = await openNatsBus(options(controlPlane));
+  gateway.serve({
+    senderOf: async (keyId) => (keyId === sender.keyId ? sender : undefined),
+    answer: async ({ request, sender: keyId }) => [`${request} of ${keyId}`],
+  });
+  const connection = await connect({
+    servers: `127.0.0.1:${server.port}`,
+    user: "acme-worker",
+    pass: "worker-secret",
+    inboxPrefix: "interlock.answers.acme.k1",
+  });
+  const request = (subject: string, body: string) => signedHeaders(sender, { subject, body });
+  return { gateway, connection, request };
+}
+
 describe("a worker's user", () => {
   test("can report the results of its own tenant, and nobody else's", async () => {
     const engine = await openNatsBus(options(controlPlane));
-    const bus = await openNatsBus({ ...options(worker), as: "reporter" });
     const harness = new BusHarness(engine, systemClock);
     const listener = harness.listen(() => done);
-    const report = (tenant: string) =>
-      publishResult(bus, {
-        caller: { tenant: tenant as TenantId, actor: "worker" },
-        report: {
-          jobId: "run_01_abcdefgh:a@1" as JobId,
-          token: `token ${tenant}` as ClaimToken,
-          outcome: "succeeded",
-          output: {},
-        },
-      });
-    expect(await report("acme")).toEqual({ kind: "published" });
-    expect((await report("other")).kind).toBe("unavailable");
-    expect((await report("acme.other")).kind).toBe("unavailable");
+    const connection = await connect({
+      servers: `127.0.0.1:${server.port}`,
+      user: "acme-worker",
+      pass: "worker-secret",
+      inboxPrefix: "interlock.answers.acme.k1",
+    });
+    const acknowledged = await connection.request("interlock.results.acme.job", "a result");
+    expect(acknowledged.json()).toMatchObject({ stream: "interlock_results" });
     await harness.until(() => listener.heard.length === 1);
-    expect(listener.heard[0]?.subject).toBe("acme/run_01_abcdefgh:a@1");
-    await Promise.all([engine.close(), bus.close()]);
+    expect(listener.heard[0]?.subject).toBe("acme/job");
+    await Promise.all([engine.close(), connection.close()]);
+  });
+
+  test("can ask a gateway, and hears the answer", async () => {
+    const { gateway, connection, request } = await workerAndGateway();
+    const reply = await connection.request("interlock.requests.acme.poll", "{}", {
+      timeout: 5_000,
+      headers: request("interlock.requests.acme.poll", "{}"),
+    });
+    expect(reply.string()).toBe("poll of acme.k1");
+    await Promise.all([gateway.close(), connection.close()]);
   });
 
   test.each([
     "interlock.results.other.job",
+    "interlock.results.acme=2Eother.job",
     "interlock.results.acme",
+    "interlock.requests.other.poll",
+    "interlock.answers.acme.k1.x",
     "interlock.hints.acme.work.job",
     "interlock.announce.events",
     "$JS.API.INFO",
@@ -148,12 +170,16 @@ describe("a worker's user", () => {
     expect(await isRefused(worker, publishing(subject))).toBe(true);
   });
 
-  test.each(["interlock.>", "interlock.announce.*", "_INBOX_interlock.>", "$JS.>"])(
-    "may not listen to %s",
-    async (subject) => {
-      expect(await isRefused(worker, listening(subject))).toBe(true);
-    },
-  );
+  test.each([
+    "interlock.>",
+    "interlock.announce.*",
+    "interlock.requests.acme.*",
+    "interlock.answers.other.>",
+    "_INBOX_interlock.>",
+    "$JS.>",
+  ])("may not listen to %s", async (subject) => {
+    expect(await isRefused(worker, listening(subject))).toBe(true);
+  });
 
   test("is refused as a control plane, with the reason", async () => {
     const opening = openNatsBus(options(worker));

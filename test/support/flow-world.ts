@@ -220,7 +220,7 @@ export function sideBySide(amount: number): Steps {
 /** Sends a result as a worker that speaks over the bus would. */
 export function sendOverBus(plane: FlowPlane, job: ClaimedJob, output: JsonValue = { of: job.job.step }) {
   const report = { jobId: job.job.jobId, token: job.token, outcome: "succeeded", output } as const;
-  return publishResult(plane.bus, { caller: workerCaller, report });
+  return publishResult(plane.bus, { tenant: workerCaller.tenant, report });
 }
 
 export const workerCaller: Caller = { tenant: acme, actor: "worker:w" };

@@ -5,10 +5,11 @@ import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import { publishResult } from "../../src/control/jobs/hear-results.ts";
 import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import { type ControlPlane, createControlPlane, storeSettings } from "../../src/control-plane.ts";
+import { readKeyText, signingPartOf } from "../../src/domain/api-key.ts";
 import type { JobId } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { loadConfig } from "../../src/load-config.ts";
-import type { Bus } from "../../src/ports/bus.ts";
+import type { Bus, Sender } from "../../src/ports/bus.ts";
 import { acme, ann, only, work, workerCaller } from "./flow-world.ts";
 import { silentLog } from "./silent-log.ts";
 
@@ -59,7 +60,8 @@ export async function startNatsFlow(options: FlowOptions): Promise<NatsFlow> {
   const steps = { a: work(), b: work({ depends_on: ["a"] }), c: work({ depends_on: ["b"] }) };
   only(await first.plane.api.saveWorkflow({ caller: ann, definition: { id: "chain", steps } }), "saved");
   const starting = startRuns(first.plane, runs, noMoreRuns.signal);
-  const finish = (job: ClaimedJob) => finishJob({ ...first, delays }, job);
+  const sender = await createSender(first.plane);
+  const finish = (job: ClaimedJob) => finishJob({ ...first, sender, delays }, job);
   const working = others.flatMap(({ plane }, process) =>
     ["a", "b"].map((name) =>
       keepWorking(plane, { ...options, name: `${name}${process}`, finish }, noMoreWork.signal),
@@ -119,15 +121,31 @@ async function keepWorking({ api }: ControlPlane, worker: Worker, signal: AbortS
   }
 }
 
-type Reporting = { readonly plane: ControlPlane; readonly bus: Bus; readonly delays: Map<JobId, number[]> };
+type Reporting = {
+  readonly plane: ControlPlane;
+  readonly bus: Bus;
+  readonly sender: Sender;
+  readonly delays: Map<JobId, number[]>;
+};
 
-async function finishJob({ plane, bus, delays }: Reporting, { job, token }: ClaimedJob): Promise<void> {
+async function finishJob(
+  { plane, bus, sender, delays }: Reporting,
+  { job, token }: ClaimedJob,
+): Promise<void> {
   const delayMs = systemClock.wallMs() - job.createdAtMs;
   delays.set(job.jobId, [...(delays.get(job.jobId) ?? []), delayMs]);
   const report = { jobId: job.jobId, token, outcome: "succeeded", output: {} } as const;
-  if (delays.size % 2 === 0) await publishResult(bus, { caller: workerCaller, report });
+  if (delays.size % 2 === 0) await publishResult(bus, { tenant: acme, sender, report });
   const answer = await plane.api.reportResult({ caller: workerCaller, ...report });
   if (answer.kind !== "accepted" && answer.kind !== "duplicate") throw new Error(JSON.stringify(answer));
+}
+
+/** A worker's key, which signs the results that it reports over the bus. */
+export async function createSender({ api }: Pick<ControlPlane, "api">, tenant = acme): Promise<Sender> {
+  const created = only(await api.createKey({ by: "test", tenant, role: "worker", name: "w" }), "created");
+  const read = readKeyText(created.text);
+  if (read === undefined) throw new Error("a key that was made can be read");
+  return signingPartOf(read);
 }
 
 async function until(condition: () => Promise<boolean>, withinMs: number): Promise<void> {

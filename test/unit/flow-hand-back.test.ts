@@ -111,7 +111,7 @@ describe("a job that is handed back", () => {
     const { flow, plane, runId } = await started();
     const { job, token } = single(await plane.poll());
     const report = { jobId: job.jobId, token, outcome: "handed_back" } as const;
-    await flow.finish(publishResult(plane.bus, { caller: workerCaller, report }));
+    await flow.finish(publishResult(plane.bus, { tenant: workerCaller.tenant, report }));
     expect(single(await plane.poll({ waitMs: 1_000 })).job.jobId).toBe(`${runId}:a@2`);
   });
 

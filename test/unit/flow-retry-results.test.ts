@@ -3,7 +3,9 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createEngine } from "../../src/control/engine/engine.ts";
 import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
+import { writeResult } from "../../src/control/jobs/read-result.ts";
 import { deliverResult } from "../../src/control/jobs/report-result.ts";
+import type { ClaimToken } from "../../src/domain/job.ts";
 import type { RunId } from "../../src/domain/run.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import {
@@ -262,9 +264,8 @@ describe("a hot run", () => {
     for (let index = 0; index < 10; index += 1) cold.push(await plane.start("one"));
     const jobs = await plane.poll();
     const report = { jobId: job.job.jobId, token: job.token, outcome: "succeeded", output: 1 } as const;
-    const body = JSON.stringify({ caller: workerCaller, report });
-    for (let index = 0; index < 2_500; index += 1)
-      await plane.bus.publish("results", { subject: "acme/hot", body });
+    const message = { subject: `acme/${report.jobId}`, body: writeResult(report) };
+    for (let index = 0; index < 2_500; index += 1) await plane.bus.publish("results", message);
     await flow.until(() => plane.metrics.total("lock_busy_retries_total") >= 2_500);
     const startedMs = flow.nowMs();
     for (const one of jobs) await sendOverBus(plane, one);
@@ -316,11 +317,14 @@ describe("a result that nobody can use any more", () => {
   test("a thousand of them do not hold up the result of a live run", async () => {
     const scene = await claimedRun({ "sweep.everyMs": 10_000 });
     const { flow, plane } = scene;
-    const report = { jobId: scene.job.job.jobId, token: "not the claim", outcome: "succeeded" };
-    const body = JSON.stringify({ caller: workerCaller, report });
+    const { jobId } = scene.job.job;
+    const token = "not the claim" as ClaimToken;
+    const message = {
+      subject: `acme/${jobId}`,
+      body: writeResult({ jobId, token, outcome: "succeeded" }),
+    };
     const startedMs = flow.nowMs();
-    for (let index = 0; index < 1_000; index += 1)
-      await plane.bus.publish("results", { subject: "acme/old", body });
+    for (let index = 0; index < 1_000; index += 1) await plane.bus.publish("results", message);
     await sendOverBus(plane, scene.job);
     expect(await flow.ended(scene.runId)).toBe("succeeded");
     expect(flow.nowMs() - startedMs).toBeLessThan(50);

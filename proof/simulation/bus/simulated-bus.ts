@@ -117,6 +117,8 @@ class BusServer implements SimulatedBus {
           },
         };
       },
+      // Simulated workers ask by calls.
+      serve: () => ({ stop: async () => {} }),
       close: async () => {},
     };
   }
@@ -293,9 +295,11 @@ class BusServer implements SimulatedBus {
     message.deliveries += 1;
     const { stream, deliveries, life, sent } = message;
     const shortened = { ...terms, ackWaitMs: Math.min(terms.ackWaitMs, this.#faults.ackWaitMsMax) };
+    const sender = sent.sender?.keyId;
     const work = {
       terms: shortened,
       handlers: this.#observer.watched(handlers, { identity: message, stream, sent, life }),
+      ...(sender === undefined ? {} : { readWorker: async () => ({ kind: "believed", sender }) as const }),
     };
     process.deliver(0, () => {
       deliverTo(this.#kernel, process, work, { stream, ...sent, deliveries }, (word) =>

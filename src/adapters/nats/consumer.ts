@@ -3,10 +3,11 @@ import { AckPolicy, type ConsumerConfig, DeliverPolicy } from "@nats-io/jetstrea
 import { type Msg, nanos, type Subscription } from "@nats-io/transport-node";
 import type { Consumer, ConsumerTerms, Handlers } from "../../ports/bus.ts";
 import type { Clock, Log, Random } from "../../ports/ports.ts";
-import { deliver, deliverLater } from "./deliver.ts";
+import { deliver, deliverLater, type Work } from "./deliver.ts";
 import { connected, type Link, waitAtMost } from "./link.ts";
 import type { Writing } from "./messages.ts";
 import { type Streams, writeToken } from "./streams.ts";
+import { createWorkerReader } from "./worker-messages.ts";
 
 type ConsumerScene = {
   readonly clock: Clock;
@@ -52,11 +53,12 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
     starting = resolve;
   });
   const cutOff = cutOffState(scene, terms, handlers);
+  const work = workOf(scene, terms, handlers);
 
   const receive = (message: Msg) => {
     // On its way when we stopped: somebody else's.
     if (stopped.signal.aborted) return deliverLater(message, 0);
-    const task = deliver(scene, { terms, handlers }, message).finally(() => {
+    const task = deliver(scene, work, message).finally(() => {
       underWay.delete(task);
       pull?.ask();
     });
@@ -120,6 +122,12 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
       await waitAtMost(clock, endWithinMs, removed);
     },
   };
+}
+
+function workOf({ writing, link }: ConsumerScene, terms: ConsumerTerms, handlers: Handlers): Work {
+  const { senderOf } = handlers;
+  if (senderOf === undefined) return { terms, handlers };
+  return { terms, handlers, readWorker: createWorkerReader(writing, link, senderOf) };
 }
 
 function consumerSettings(terms: ConsumerTerms, name: string): Partial<ConsumerConfig> {

@@ -3,21 +3,31 @@ import type { Msg } from "@nats-io/transport-node";
 import type { BusDelivery, ConsumerTerms, Handlers } from "../../ports/bus.ts";
 import type { Clock, Log } from "../../ports/ports.ts";
 import { judgeDelivery } from "../judge-delivery.ts";
-import { readMessage, type Writing } from "./messages.ts";
+import { readMessage, readSubject, type Writing } from "./messages.ts";
+import type { ReadWorker } from "./worker-messages.ts";
 
 type DeliveryScene = { readonly clock: Clock; readonly log: Log; readonly writing: Writing };
 
 /** How long after a failed `giveUp` it is tried again. */
 const giveUpAgainMs = 2_000;
 
-export type Work = { readonly terms: ConsumerTerms; readonly handlers: Handlers };
+/** How long after its sender's key could not be looked up a message is delivered again. */
+const lookUpAgainMs = 1_000;
+
+export type Work = {
+  readonly terms: ConsumerTerms;
+  readonly handlers: Handlers;
+  /** Where senders sign. */
+  readonly readWorker?: ReadWorker;
+};
 
 export async function deliver(scene: DeliveryScene, work: Work, message: Msg): Promise<void> {
   const { terms } = work;
-  const incoming = readMessage(scene.writing, terms.stream, message);
+  const incoming = await read(scene, work, message);
   if (incoming.kind === "refused") return terminate(message);
-  const { subject, body } = incoming;
-  const delivery = { subject, body, deliveries: deliveriesOf(message) };
+  if (incoming.kind === "unknown") return deliverLater(message, lookUpAgainMs);
+  const { kind: _believed, ...believed } = incoming;
+  const delivery = { ...believed, deliveries: deliveriesOf(message) };
   if (delivery.deliveries > terms.deliveriesMax)
     return drop(scene, work, { message, delivery }, "deliveries_exhausted");
   const verdict = await judgeDelivery(scene, work, delivery);
@@ -26,6 +36,23 @@ export async function deliver(scene: DeliveryScene, work: Work, message: Msg): P
   if (verdict.kind === "done") acknowledge(message);
   else if (verdict.kind === "retry") deliverLater(message, verdict.delayMs);
   else await drop(scene, work, { message, delivery }, verdict.because);
+}
+
+type Read =
+  | ({ readonly kind: "believed" } & Omit<BusDelivery, "deliveries">)
+  | { readonly kind: "refused" }
+  /** The store did not say whose key it is. */
+  | { readonly kind: "unknown" };
+
+async function read({ writing, log }: DeliveryScene, work: Work, message: Msg): Promise<Read> {
+  const { stream } = work.terms;
+  if (work.readWorker === undefined) return readMessage(writing, stream, message);
+  const subject = readSubject(writing, stream, message) ?? "";
+  const sent = await work.readWorker("results", subject.split("/", 1)[0] ?? "", message).catch((error) => {
+    log.warn("the sender of a message could not be looked up", { cause: causeOf(error) });
+    return { kind: "unknown" } as const;
+  });
+  return sent.kind === "believed" ? { ...sent, subject, body: message.string() } : sent;
 }
 
 type Delivered = { readonly message: Msg; readonly delivery: BusDelivery };
@@ -41,11 +68,13 @@ async function drop(
     await handlers.giveUp(delivery, because);
     terminate(message);
   } catch (error) {
-    log.error("a message could not be given up", {
-      cause: error instanceof Error ? error.message : String(error),
-    });
+    log.error("a message could not be given up", { cause: causeOf(error) });
     deliverLater(message, giveUpAgainMs);
   }
+}
+
+function causeOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** 1 for the first delivery. The reply subject says it: its fifth part, or the seventh since servers name their domain. */

@@ -12,26 +12,36 @@ export type Writing = {
   readonly refusals: Refusals;
 };
 
-const header = {
+export const header = {
   /** The server stores a message with an id once within its window. */
   messageId: "Nats-Msg-Id",
   /** Only where a subject is too long to be a NATS subject. */
   subject: "Interlock-Subject",
   expires: "Interlock-Expires",
   signature: "Interlock-Signature",
+  /** Of workers: the version of their protocol, whose key signs, and where the answer to a result goes. */
+  protocol: "Interlock-Protocol",
+  key: "Interlock-Key",
+  answerTo: "Interlock-Answer-To",
 } as const;
+
+export const protocolVersion = "1";
 
 /**
  * How long a signed message is believed. A hint that nobody took is published again by the sweep. A result may wait for its
  * run, or for an engine, much longer. An announcement is heard at once or never.
  */
-const believedMs: Record<BusStream | "announcement", number> = {
+export const believedMs: Record<MessageKind, number> = {
   hints: 600_000,
   notices: 1_200_000,
   checks: 1_200_000,
   results: 7 * 86_400_000,
   announcement: 60_000,
+  request: 60_000,
+  answer: 60_000,
 };
+
+type MessageKind = BusStream | "announcement" | "request" | "answer";
 
 type Outgoing = { readonly subject: string; readonly headers?: MsgHdrs };
 
@@ -43,7 +53,10 @@ export function writeMessage(writing: Writing, stream: BusStream, message: BusMe
   if (id !== "") fields.set(header.messageId, id);
   if (names.read(stream, subject) === undefined)
     fields.set(header.subject, encodeURIComponent(message.subject));
-  sign(writing, { subject, id, body: message.body }, { kind: stream, fields });
+  const { sender } = message;
+  if (sender !== undefined) fields.set(header.protocol, protocolVersion).set(header.key, sender.keyId);
+  const signer = sender === undefined ? writing.signer : createSigner([sender.secretHash]);
+  sign({ ...writing, signer }, { subject, id, body: message.body }, { kind: stream, fields });
   return outgoing(subject, fields);
 }
 
@@ -54,15 +67,19 @@ export function writeAnnouncement(writing: Writing, channel: BusChannel, body: s
   return outgoing(subject, fields);
 }
 
-type Envelope = { readonly kind: BusStream | "announcement"; readonly fields: Map<string, string> };
+type Envelope = { readonly kind: MessageKind; readonly fields: Map<string, string> };
 
-function sign({ signer, clock }: Writing, message: SignedPart, { kind, fields }: Envelope): void {
+export function sign(
+  { signer, clock }: Pick<Writing, "signer" | "clock">,
+  message: SignedPart,
+  { kind, fields }: Envelope,
+): void {
   if (signer === undefined) return;
   const { expiresAtMs, value } = signer.sign(message, Math.round(clock.wallMs()) + believedMs[kind]);
   fields.set(header.expires, String(expiresAtMs)).set(header.signature, value);
 }
 
-function outgoing(subject: string, fields: ReadonlyMap<string, string>): Outgoing {
+export function outgoing(subject: string, fields: ReadonlyMap<string, string>): Outgoing {
   if (fields.size === 0) return { subject };
   const written = headers();
   for (const [name, value] of fields) written.set(name, value);
@@ -76,27 +93,31 @@ type Incoming =
 export function readMessage(writing: Writing, stream: BusStream, message: Msg): Incoming {
   const incoming = readAnnouncement(writing, message);
   if (incoming.kind === "refused") return incoming;
-  const subject = writing.names.read(stream, message.subject) ?? longSubject(writing, stream, message);
-  if (subject !== undefined) return { ...incoming, subject };
-  writing.refusals.report("forged", message.subject);
-  return { kind: "refused" };
+  const subject = readSubject(writing, stream, message);
+  return subject === undefined ? refuse(writing, "forged", message) : { ...incoming, subject };
 }
 
-export function readAnnouncement({ signer, clock, refusals }: Writing, message: Msg): Incoming {
-  const body = message.string();
+export function readAnnouncement(writing: Writing, message: Msg): Incoming {
+  const refusal = refusalOf(writing, writing.signer, message);
+  if (refusal !== undefined) return refuse(writing, refusal, message);
+  return { kind: "believed", subject: message.subject, body: message.string() };
+}
+
+export function refusalOf({ clock }: Writing, signer: Signer | undefined, message: Msg): Refusal | undefined {
   const id = message.headers?.get(header.messageId) ?? "";
-  const refusal = signer?.refusal(
-    { subject: message.subject, id, body },
-    signatureOf(message),
-    clock.wallMs(),
-  );
-  if (refusal === undefined) return { kind: "believed", subject: message.subject, body };
-  refusals.report(refusal, message.subject);
-  return { kind: "refused" };
+  const signed = { subject: message.subject, id, body: message.string() };
+  return signer?.refusal(signed, signatureOf(message), clock.wallMs());
 }
 
-/** The digest in the subject proves the one that is written out beside it. */
-function longSubject({ names }: Writing, stream: BusStream, message: Msg): string | undefined {
+export function refuse({ refusals }: Writing, reason: Refusal, { subject }: Msg) {
+  refusals.report(reason, subject);
+  return { kind: "refused" } as const;
+}
+
+/** The subject as the port knows it. The digest in one that is too long proves the one that is written out beside it. */
+export function readSubject({ names }: Writing, stream: BusStream, message: Msg): string | undefined {
+  const short = names.read(stream, message.subject);
+  if (short !== undefined) return short;
   try {
     const subject = decodeURIComponent(message.headers?.get(header.subject) ?? "");
     return names.subject(stream, subject) === message.subject ? subject : undefined;
@@ -105,18 +126,20 @@ function longSubject({ names }: Writing, stream: BusStream, message: Msg): strin
   }
 }
 
-function signatureOf({ headers: given }: Msg): Signature | undefined {
+export function signatureOf({ headers: given }: Msg): Signature | undefined {
   const value = given?.get(header.signature) ?? "";
   const expiresAtMs = Number(given?.get(header.expires) ?? "");
   return value === "" || !Number.isSafeInteger(expiresAtMs) ? undefined : { value, expiresAtMs };
 }
 
 /** What a signature binds. The subject is the one on the wire, so that a message cannot be moved to another stream either. */
-type SignedPart = { readonly subject: string; readonly id: string; readonly body: string };
+export type SignedPart = { readonly subject: string; readonly id: string; readonly body: string };
 
 type Signature = { readonly expiresAtMs: number; readonly value: string };
 
-type Refusal = "unsigned" | "forged" | "expired";
+type Refusal =
+  | ("unsigned" | "forged" | "expired")
+  | ("wrong_version" | "unknown_key" | "foreign" | "wrong_address" | "overloaded");
 
 type Signer = {
   sign(message: SignedPart, expiresAtMs: number): Signature;

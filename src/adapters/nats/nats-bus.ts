@@ -11,6 +11,7 @@ import {
   type Publication,
 } from "../../ports/bus.ts";
 import type { CancelTimer, Clock, Metrics, Random } from "../../ports/ports.ts";
+import { answerWorkers } from "./answer-workers.ts";
 import { type NatsConsumer, startConsumer } from "./consumer.ts";
 import { type Link, type LinkPorts, type NatsAccess, openLink, waitAtMost } from "./link.ts";
 import {
@@ -21,7 +22,7 @@ import {
   writeAnnouncement,
   writeMessage,
 } from "./messages.ts";
-import { type BusUser, createStreams, namesOf, type Streams } from "./streams.ts";
+import { createStreams, namesOf, type Streams } from "./streams.ts";
 
 export type NatsBusOptions = NatsAccess &
   LinkPorts & {
@@ -31,14 +32,12 @@ export type NatsBusOptions = NatsAccess &
     readonly signingKeys?: readonly string[];
     /** Servers that keep a copy of each stream. */
     readonly replicas?: number;
-    /** A reporter may only publish results: it neither makes streams nor consumes. */
-    readonly as?: BusUser;
   };
 
 /** Throws when no server can be reached or none suits; later outages are survived. */
 export async function openNatsBus(options: NatsBusOptions): Promise<Bus> {
-  const { prefix, as = "control-plane", signingKeys = [], replicas = 1 } = options;
-  const names = namesOf(prefix, as);
+  const { prefix, signingKeys = [], replicas = 1 } = options;
+  const names = namesOf(prefix);
   const link = await openLink(options, names, options);
   const writing = {
     clock: options.clock,
@@ -47,7 +46,7 @@ export async function openNatsBus(options: NatsBusOptions): Promise<Bus> {
     refusals: createRefusals(options),
   };
   const streams = createStreams({ manager: link.manager, names, log: options.log }, replicas);
-  if (as === "control-plane") await makeStreams(link, streams);
+  await makeStreams(link, streams);
   return busOn({ options, link, writing, streams });
 }
 
@@ -90,10 +89,7 @@ function busOn({ options, link, writing, streams }: Parts): Bus {
   const consumers = new Set<NatsConsumer>();
   const starting = new Set<NatsConsumer>();
   const scene = { ...options, link, writing, streams };
-  const publisher = createPublisher(options, link, writing, async (stream) => {
-    if (options.as === "reporter") throw new Error("the stream is missing");
-    await streams.ensure(stream);
-  });
+  const publisher = createPublisher(options, link, writing, (stream) => streams.ensure(stream));
   let closed = false;
 
   /** A consumer that has just been started counts from now on, although the server has yet to hear of it. */
@@ -144,6 +140,7 @@ function busOn({ options, link, writing, streams }: Parts): Bus {
       });
       return { stop: async () => subscription.unsubscribe() };
     },
+    serve: (handlers) => answerWorkers(scene, handlers),
     async close() {
       if (closed) return;
       closed = true;

@@ -147,19 +147,32 @@ export type BusNames = {
   /** The subject as the port knows it, unless it was too long to be written out. */
   read(stream: BusStream, written: string): string | undefined;
   channel(channel: BusChannel): string;
+  /** Every request of every worker: `<tenant>.<request>` below it. */
+  readonly requests: string;
+  /** Whose request it is and what it asks for, as far as the subject says. */
+  readRequest(subject: string): { readonly tenant: string; readonly request: string } | undefined;
+  /** What answers to this key begin with. */
+  answersTo(keyId: string): string;
 };
 
-export type BusUser = "control-plane" | "reporter";
-
-/** Reporters have inboxes of their own: nobody who may only report can hear what the server tells the control plane. */
-export function namesOf(prefix: string, user: BusUser = "control-plane"): BusNames {
+export function namesOf(prefix: string): BusNames {
   return {
-    inboxPrefix: user === "reporter" ? `_INBOX_${prefix}_reporter` : `_INBOX_${prefix}`,
+    inboxPrefix: `_INBOX_${prefix}`,
     stream: (stream) => `${prefix}_${stream}`,
     wildcard: (stream) => `${prefix}.${stream}.>`,
     subject: (stream, subject) => `${prefix}.${stream}.${writeSubject(subject)}`,
     read: (stream, written) => readSubject(written.slice(`${prefix}.${stream}.`.length)),
     channel: (channel) => `${prefix}.announce.${channel}`,
+    requests: `${prefix}.requests.*.*`,
+    readRequest(subject) {
+      const [tenant, request, ...rest] = subject.slice(`${prefix}.requests.`.length).split(".");
+      if (tenant === undefined || request === undefined || rest.length > 0) return undefined;
+      return { tenant: readToken(tenant), request };
+    },
+    answersTo(keyId) {
+      const end = keyId.lastIndexOf(".");
+      return `${prefix}.answers.${writeToken(keyId.slice(0, end))}.${writeToken(keyId.slice(end + 1))}.`;
+    },
   };
 }
 

@@ -1,24 +1,37 @@
 // What arrives over the bus: results of workers, and notifications, which the control plane does itself.
 
+import { workerRoles } from "../../domain/api-key.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
 import { type ClaimToken, type JobHint, parseJobId } from "../../domain/job.ts";
 import { parseTenantId, type TenantId } from "../../domain/tenant.ts";
-import type { Bus, BusDelivery, Consumer, Publication } from "../../ports/bus.ts";
+import type { Bus, BusDelivery, Consumer, Publication, Sender, Verdict } from "../../ports/bus.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Caller } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
+import { findSender } from "../keys/api-keys.ts";
 import { traceClaim, traceparentOf } from "./claim-jobs.ts";
-import { deliverResult, type ResultReport } from "./report-result.ts";
+import { type ResultMessage, readResult, writeResult } from "./read-result.ts";
+import { deliverResult, type ResultReport, shownAnswer } from "./report-result.ts";
 
-type BusResult = { readonly caller: Caller; readonly report: ResultReport };
-
-/** For workers that speak over the bus. The claim token names the message: published twice, it is stored once. */
-export function publishResult(bus: Bus, { caller, report }: BusResult): Promise<Publication> {
-  const body = JSON.stringify({ caller, report } satisfies BusResult);
+/** As workers that speak over the bus report. The claim token names the message: published twice, it is stored once. */
+export function publishResult(
+  bus: Bus,
+  {
+    tenant,
+    sender,
+    report,
+  }: {
+    readonly tenant: TenantId;
+    /** Needed where the bus leaves the process. */
+    readonly sender?: Sender;
+    readonly report: ResultReport;
+  },
+): Promise<Publication> {
   return bus.publish("results", {
-    subject: `${caller.tenant}/${report.jobId}`,
+    subject: `${tenant}/${report.jobId}`,
     messageId: report.token,
-    body,
+    body: writeResult(report),
+    ...(sender === undefined ? {} : { sender }),
   });
 }
 
@@ -35,39 +48,72 @@ export function hearResults(engine: Engine): Consumer {
       pendingMax: 2_048,
     },
     {
-      async handle({ subject, body }) {
-        const result = readResult(body);
-        if (result === undefined) return { kind: "drop", because: "unreadable" };
-        // Who may publish under whose name is the bus's to say; what the message says of itself proves nothing.
-        if (result.caller.tenant !== tenantOf(subject))
-          return { kind: "drop", because: "another tenant's subject" };
-        const answer = await deliverResult(engine, { caller: result.caller, ...result.report }, "bus");
-        if (answer.kind === "run_busy")
-          return { kind: "retry", delayMs: answer.retryAfterMs, because: "run lock busy" };
-        if (answer.kind === "unknown" || answer.kind === "unavailable")
-          return { kind: "retry", delayMs: troubleRetryMs, because: answer.cause };
-        return { kind: "done" };
+      async handle(delivery) {
+        const { tenant, jobId } = namesIn(delivery);
+        const result = await readResult(engine.ports.clock, jobId, delivery.body);
+        if (tenant === undefined || result === undefined) return { kind: "drop", because: "unreadable" };
+        return handleResult(engine, tenant, { delivery, jobId, result });
       },
       giveUp: (delivery, because) => writeDeadLetter(engine, delivery, because),
+      senderOf: (keyId) => reportingKey(engine, keyId),
     },
   );
 }
 
-/** Throws when it could not be written: then the message stays on the bus. */
-async function writeDeadLetter(
+/** Throws while the store does not say. */
+export async function reportingKey(engine: Engine, keyId: string): Promise<Sender | undefined> {
+  const found = await findSender(engine, { keyId });
+  if (found.kind === "unauthenticated") return undefined;
+  if (found.kind !== "authenticated") throw new Error(found.cause);
+  const { key } = found;
+  return workerRoles.some((role) => role === key.role) ? key : undefined;
+}
+
+type Reported = {
+  readonly delivery: BusDelivery;
+  readonly jobId: string;
+  readonly result: ResultMessage;
+};
+
+async function handleResult(
   engine: Engine,
-  { subject, body }: BusDelivery,
-  because: string,
-): Promise<void> {
+  tenant: TenantId,
+  { delivery, jobId, result }: Reported,
+): Promise<Verdict> {
+  const { sender, deliveries } = delivery;
+  const tell = (answer: object) => delivery.answer?.(JSON.stringify({ job_id: jobId, ...answer }));
+  const { report, outputBytes } = result;
+  if (outputBytes > engine.config["jobs.resultBytesMax"]) {
+    tell({ kind: "refused", because: "payload_too_large" });
+    return { kind: "done" };
+  }
+  const caller: Caller =
+    sender === undefined ? { tenant, actor: "worker" } : { tenant, actor: sender, credential: sender };
+  const answer = await deliverResult(engine, { caller, ...report }, "bus");
+  if (answer.kind === "run_busy") {
+    const { retryAfterMs } = answer;
+    tell({ kind: "waiting", deliveries, retry_after_ms: Math.ceil(retryAfterMs) });
+    return { kind: "retry", delayMs: retryAfterMs, because: "run lock busy" };
+  }
+  if (answer.kind === "unknown" || answer.kind === "unavailable")
+    return { kind: "retry", delayMs: troubleRetryMs, because: answer.cause };
+  engine.workers.finished(report.token);
+  tell(shownAnswer(answer));
+  return { kind: "done" };
+}
+
+/** Throws when it could not be written: then the message stays on the bus. */
+async function writeDeadLetter(engine: Engine, delivery: BusDelivery, because: string): Promise<void> {
   const { ports } = engine;
-  const tenant = tenantOf(subject);
-  const id = subject.slice((tenant ?? "").length + 1);
+  const { tenant, jobId: id } = namesIn(delivery);
   const run = parseJobId(id)?.runId;
   if (tenant === undefined || run === undefined) {
-    ports.log.error("a result of nobody was dropped", { subject });
+    ports.log.error("a result of nobody was dropped", { subject: delivery.subject });
     return;
   }
-  const about = { job_id: id, run_id: run, because, message: body };
+  const result = await readResult(ports.clock, id, delivery.body);
+  const message = result === undefined ? delivery.body : JSON.stringify({ report: result.report });
+  const about = { job_id: id, run_id: run, because, message };
   const letter = JSON.stringify({ reason: "deliveries_exhausted", ...about });
   const request = {
     tenant,
@@ -80,20 +126,13 @@ async function writeDeadLetter(
   const answer = await ask(engine, "putDocument", request);
   if (answer.kind !== "saved") throw new Error(`the dead letter could not be written: ${answer.kind}`);
   ports.metrics.count("dead_letters_total", { reason: "deliveries_exhausted" });
+  delivery.answer?.(JSON.stringify({ job_id: id, kind: "refused", because }));
 }
 
-function tenantOf(subject: string): TenantId | undefined {
-  return parseTenantId(subject.slice(0, Math.max(0, subject.indexOf("/"))));
-}
-
-function readResult(body: string): BusResult | undefined {
-  try {
-    const result = JSON.parse(body) as Partial<BusResult> | null;
-    if (typeof result?.caller !== "object" || typeof result.report !== "object") return undefined;
-    return result as BusResult;
-  } catch {
-    return undefined;
-  }
+/** The subject says whose result of which job it is; a bus that leaves the process lets only that tenant's keys say so. */
+function namesIn({ subject }: BusDelivery) {
+  const end = Math.max(0, subject.indexOf("/"));
+  return { tenant: parseTenantId(subject.slice(0, end)), jobId: subject.slice(end + 1) };
 }
 
 /** Watchers of the run's events have seen the notification when its job was enqueued. */

@@ -100,6 +100,15 @@ function isFinal({ kind }: { readonly kind: string }): boolean {
   return kind !== "run_busy" && kind !== "unavailable" && kind !== "unknown";
 }
 
+type FinalAnswer = Exclude<ReportAnswer, { kind: "run_busy" | "unavailable" | "unknown" }>;
+
+/** As workers see it, over HTTP and over the bus. */
+export function shownAnswer({ kind }: FinalAnswer) {
+  if (kind === "accepted") return { kind };
+  if (kind === "duplicate") return { kind, applied: false, because: "reported_otherwise" } as const;
+  return { kind: "refused", because: kind === "unauthenticated" ? "credential_revoked" : kind } as const;
+}
+
 /** Used for a busy run only, by no other retry. */
 function busyDelayMs({ ports, config }: Engine, wait: WaitPolicy, path: ResultPath): number {
   const shape = {

@@ -29,7 +29,7 @@ import {
 import type { SettingsEngine } from "../engine/engine.ts";
 import { changeSettings, readRecord } from "../tenants/tenants.ts";
 
-export const keyFlows = { authenticate, createKey, getKey, describeKeys, listKeys, revokeKey };
+export const keyFlows = { authenticate, findSender, createKey, getKey, describeKeys, listKeys, revokeKey };
 
 type CreateKeyRequest = {
   readonly by: Acting;
@@ -207,8 +207,8 @@ async function describeKeys(
 }
 
 export type KeyCache = {
-  recall(text: KeyText): ApiKeyRecord | undefined;
-  learn(text: KeyText, key: ApiKeyRecord): void;
+  recall(keyId: string): ApiKeyRecord | undefined;
+  learn(key: ApiKeyRecord): void;
   forget(keyId: string): void;
 };
 
@@ -216,16 +216,15 @@ export type KeyCache = {
 export function createKeyCache(clock: Clock, keepMs: number): KeyCache {
   const known = new Map<string, { readonly key: ApiKeyRecord; readonly atMs: number }>();
   return {
-    recall({ keyId, secret }) {
+    recall(keyId) {
       const found = known.get(keyId);
-      if (found === undefined || !secretMatches(secret, found.key.secretHash)) return undefined;
-      if (clock.monotonicMs() - found.atMs < keepMs) return found.key;
+      if (found === undefined || clock.monotonicMs() - found.atMs < keepMs) return found?.key;
       known.delete(keyId);
       return undefined;
     },
-    learn({ keyId }, key) {
+    learn(key) {
       if (known.size >= 10_000) known.clear();
-      known.set(keyId, { key, atMs: clock.monotonicMs() });
+      known.set(key.keyId, { key, atMs: clock.monotonicMs() });
     },
     forget: (keyId) => void known.delete(keyId),
   };
@@ -253,23 +252,61 @@ async function authenticate(
   const { keys, storeTime } = engine;
   const read = readKeyText(text);
   if (read === undefined) return { kind: "unauthenticated" };
-  const known = from === "memory" ? keys.recall(read) : undefined;
-  if (known !== undefined) return judgeExpiry(known, storeTime.nowMs());
-  // Both are asked for, whether there is such a key or not: an answer must not tell by its time.
-  const [answer, tenant] = await Promise.all([readKey(engine, read), readRecord(engine, read.tenant)]);
-  if (answer.kind === "unknown" || answer.kind === "unavailable") return troubleOf(answer);
-  if (tenant.kind !== "tenant") return tenant;
-  const key = answer.kind === "document" ? (JSON.parse(answer.document.body) as ApiKeyRecord) : undefined;
-  const isRight = secretMatches(read.secret, key?.secretHash ?? noHash);
-  if (!isRight || key === undefined || tenant.record.settings.removed === true) {
-    keys.forget(read.keyId);
-    return { kind: "unauthenticated" };
-  }
-  keys.learn(read, key);
-  return judgeExpiry(key, storeTime.nowMs());
+  const known = from === "memory" ? keys.recall(read.keyId) : undefined;
+  if (known !== undefined && secretMatches(read.secret, known.secretHash))
+    return judgeExpiry(known, storeTime.nowMs());
+  const found = await readLivingKey(engine, read);
+  if (found.kind !== "read") return found;
+  const isRight = secretMatches(read.secret, found.key?.secretHash ?? noHash);
+  return isRight ? learnKey(engine, read, found.key) : unauthenticated(engine, read);
 }
 
-function readKey(engine: SettingsEngine, { tenant, keyId }: Pick<KeyText, "tenant" | "keyId">) {
+/** For messages that are signed with a key instead of carrying it: a signature that is right proves the secret. */
+export async function findSender(
+  engine: SettingsEngine,
+  { keyId }: { readonly keyId: string },
+): Promise<AuthenticateAnswer> {
+  const known = engine.keys.recall(keyId);
+  if (known !== undefined) return judgeExpiry(known, engine.storeTime.nowMs());
+  const tenant = tenantOfKey(keyId);
+  if (tenant === undefined || keyId.length > keyIdCharactersMax) return { kind: "unauthenticated" };
+  const found = await readLivingKey(engine, { tenant, keyId });
+  return found.kind === "read" ? learnKey(engine, { keyId }, found.key) : found;
+}
+
+/** As in the text of a key. */
+const keyIdCharactersMax = 96;
+
+type KeyName = Pick<KeyText, "tenant" | "keyId">;
+
+/** Both are asked for, whether there is such a key or not: an answer must not tell by its time. */
+async function readLivingKey(
+  engine: SettingsEngine,
+  name: KeyName,
+): Promise<{ readonly kind: "read"; readonly key: ApiKeyRecord | undefined } | Trouble> {
+  const [answer, tenant] = await Promise.all([readKey(engine, name), readRecord(engine, name.tenant)]);
+  if (answer.kind === "unknown" || answer.kind === "unavailable") return troubleOf(answer);
+  if (tenant.kind !== "tenant") return tenant;
+  const isThere = answer.kind === "document" && tenant.record.settings.removed !== true;
+  return { kind: "read", key: isThere ? (JSON.parse(answer.document.body) as ApiKeyRecord) : undefined };
+}
+
+function learnKey(
+  engine: SettingsEngine,
+  name: Pick<KeyName, "keyId">,
+  key: ApiKeyRecord | undefined,
+): AuthenticateAnswer {
+  if (key === undefined) return unauthenticated(engine, name);
+  engine.keys.learn(key);
+  return judgeExpiry(key, engine.storeTime.nowMs());
+}
+
+function unauthenticated({ keys }: SettingsEngine, { keyId }: Pick<KeyName, "keyId">): AuthenticateAnswer {
+  keys.forget(keyId);
+  return { kind: "unauthenticated" };
+}
+
+function readKey(engine: SettingsEngine, { tenant, keyId }: KeyName) {
   const request = { tenant, collection: "apiKey", id: keyId } as const;
   return ask(engine, "getDocument", request);
 }

@@ -1,5 +1,6 @@
 // One run whose many jobs have all been claimed: nothing is left to do but to report their results.
 import { publishResult } from "../../control/jobs/hear-results.ts";
+import { readKeyText, signingPartOf } from "../../domain/api-key.ts";
 import type { ClaimToken, JobId } from "../../domain/job.ts";
 import type { RiskClass } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -60,12 +61,14 @@ export async function claimJobs(
 /** As workers on the bus report: the result is sent again until it is durable. */
 export async function publish(
   { bus }: Inside,
-  { id }: DrillTenant,
+  { id, workerKey }: DrillTenant,
   { jobId, token, output }: ClaimedResult,
 ): Promise<void> {
-  const caller = { tenant: id as TenantId, actor: `worker:${workerName}` };
-  const claim = { jobId: jobId as JobId, token: token as ClaimToken };
-  const answer = await publishResult(bus, { caller, report: { ...claim, outcome: "succeeded", output } });
+  const key = readKeyText(workerKey);
+  if (key === undefined) throw new Error("the drill's own key is right");
+  const claim = { jobId: jobId as JobId, token: token as ClaimToken, worker: workerName };
+  const report = { ...claim, outcome: "succeeded", output } as const;
+  const answer = await publishResult(bus, { tenant: id as TenantId, sender: signingPartOf(key), report });
   if (answer.kind !== "published") throw new Error(`the bus did not take a result: ${answer.cause}`);
 }
 

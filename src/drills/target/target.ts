@@ -181,6 +181,7 @@ function losing(bus: Bus, losses: ReadonlySet<() => boolean>): Bus {
       if (!isLost()) bus.announce(channel, body);
     },
     listen: (channel, hear) => bus.listen(channel, hear),
+    serve: (handlers) => bus.serve(handlers),
     close: () => bus.close(),
   };
 }

@@ -3,10 +3,10 @@ import type { z } from "zod";
 import { pageLimitDefault } from "../../api/fields.ts";
 import type { resultAnswer, resultItem } from "../../api/schemas.ts";
 import type { Caller } from "../../control/caller.ts";
-import type { ReportAnswer, ResultReport } from "../../control/jobs/report-result.ts";
+import { outcomeOf } from "../../control/jobs/read-result.ts";
+import { type ReportAnswer, type ResultReport, shownAnswer } from "../../control/jobs/report-result.ts";
 import type { BeatResult } from "../../control/jobs/workers.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
-import type { JobOutcome } from "../../domain/inbox.ts";
 import { type ClaimToken, parseJobId } from "../../domain/job.ts";
 import { readTraceparent } from "../../domain/network-address.ts";
 import { callerOf, failureIn, type Handlers, type Service } from "../handler.ts";
@@ -141,7 +141,7 @@ async function report(
   const result: ResultReport = {
     jobId: parts.jobId,
     token: item.claim_token as ClaimToken,
-    outcome: outcomeOf(item),
+    outcome: outcomeOf(item.status, item.retryable),
     worker,
     ...(output === undefined ? {} : { output }),
     ...(error === undefined ? {} : { error }),
@@ -155,22 +155,14 @@ async function report(
   }
 }
 
-/** Workers that do not say are given another try. */
-function outcomeOf({ status, retryable }: ResultItem): JobOutcome {
-  if (status !== "failed") return status;
-  return retryable === false ? "failed" : "failed_retryable";
-}
-
 /** How long a worker should wait when the store did not say. */
 const retryAfterMs = 1_000;
 
 function resultView(answer: ReportAnswer): Omit<ResultView, "job_id"> {
   const { kind } = answer;
-  if (kind === "accepted") return { kind };
-  if (kind === "duplicate") return { kind, applied: false, because: "reported_otherwise" };
   if (kind === "run_busy")
     return { kind: "retry", because: kind, retry_after_ms: Math.ceil(answer.retryAfterMs) };
   if (kind === "unavailable" || kind === "unknown")
     return { kind: "retry", because: failureIn(answer, "write").kind, retry_after_ms: retryAfterMs };
-  return { kind: "refused", because: kind === "unauthenticated" ? "credential_revoked" : kind };
+  return shownAnswer(answer);
 }
