@@ -106,7 +106,7 @@ describe("layering", () => {
   });
 
   test("the SDK needs nothing else of the source when it runs, and only its own package", () => {
-    const packages = ["eventsource-parser", "node:os"];
+    const packages = ["eventsource-parser", "node:crypto", "node:fs", "node:net", "node:os", "node:zlib"];
     const statements = /^(import|export)\s(type\s)?[^;]*?from\s+"([^"]+)";/gm;
     const wrong = sources
       .filter((path) => path.startsWith("src/sdk/"))
@@ -118,9 +118,16 @@ describe("layering", () => {
       )
       .filter(({ target }) => !target.startsWith("src/sdk/") && !packages.includes(target))
       // Types of the contract are gone when the program runs.
-      .filter(({ isType, target }) => !isType || !/^(src\/api\/.+|src\/errors\.ts|zod)$/.test(target))
+      .filter(
+        ({ isType, target }) =>
+          !isType || !/^(src\/api\/.+|src\/errors\.ts|zod|@nats-io\/transport-node)$/.test(target),
+      )
       .map(({ path, target }) => `${path} imports ${target}`);
     expect(wrong).toEqual([]);
+    const loaded = sources
+      .filter((path) => path.startsWith("src/sdk/"))
+      .flatMap((path) => [...textOf(path).matchAll(/\bimport\("([^"]+)"\)/g)].map(([, name]) => name));
+    expect(loaded, "only workers over the bus load it").toEqual(["@nats-io/transport-node"]);
   });
 
   test("nothing reads the reference material beside the checkout", () => {

@@ -46,6 +46,14 @@ export type Caller = {
   ): AsyncIterable<StreamedEvent>;
 };
 
+/** What polls and heartbeats need of a caller: over HTTP or over the bus. */
+export type JobCaller = {
+  call<Name extends "pollJobs" | "heartbeat">(
+    operation: Name,
+    options: CallOptions<Name>,
+  ): Promise<Success<Name>>;
+};
+
 const defaultUrl = "http://127.0.0.1:7300";
 
 const defaultLimits: Limits = { retry: { budgetMs: 30_000, attemptsMax: 8 }, timeoutMs: 30_000 };

@@ -70,10 +70,12 @@ export class InterlockConnectionError extends Error {
     readonly url: string;
     readonly reason: "refused" | "lost" | "timeout";
     readonly what: string;
+    /** What to look at, where it is not what a call over HTTP would look at. */
+    readonly advice?: string;
     readonly cause?: unknown;
   }) {
-    const { asked, url, reason, what, cause } = failure;
-    super(`${asked}: ${what} (${url}). ${advice[reason]}`, { cause });
+    const { asked, url, reason, what, advice = adviceOf[reason], cause } = failure;
+    super(`${asked}: ${what} (${url}). ${advice}`, { cause });
     this.name = "InterlockConnectionError";
     this.url = url;
     this.reason = reason;
@@ -81,7 +83,7 @@ export class InterlockConnectionError extends Error {
   }
 }
 
-const advice = {
+const adviceOf = {
   refused:
     "Is the server running, and is the address right? Set INTERLOCK_URL, or start it: interlock serve.",
   lost: "The connection ended before the answer; the server may have done what was asked.",

@@ -151,21 +151,25 @@ async function refusalOf(response: Response, asked: string): Promise<InterlockAp
 function problemIn(response: Response, text: string): Problem | undefined {
   if (!response.headers.get("content-type")?.includes("json")) return undefined;
   try {
-    const value = JSON.parse(text) as Partial<Problem> | null;
-    const { code, title = code, detail = title } = value ?? {};
-    if (typeof code !== "string") return undefined;
-    const { status } = response;
-    return {
-      ...value,
-      status,
-      code,
-      title: String(title),
-      detail: String(detail),
-      retryable: value?.retryable === true,
-    };
+    return readProblem(JSON.parse(text), response.status);
   } catch {
     return undefined;
   }
+}
+
+/** Undefined when the value is not a problem document of the server's. */
+export function readProblem(value: unknown, status: number): Problem | undefined {
+  const given = value as Partial<Problem> | null | undefined;
+  const { code, title = code, detail = title } = given ?? {};
+  if (typeof code !== "string") return undefined;
+  return {
+    ...given,
+    status,
+    code,
+    title: String(title),
+    detail: String(detail),
+    retryable: given?.retryable === true,
+  };
 }
 
 /** Not from our server, or not meant for us: what stands between may well answer differently next time. */
@@ -179,7 +183,7 @@ function strangeProblem({ status, headers }: Response, text: string): Problem {
 }
 
 /** Unknown when the server says so, when a gateway between answers for it, and when it broke in the middle. */
-function effectOf(status: number, problem: Problem | undefined): Effect {
+export function effectOf(status: number, problem: Problem | undefined): Effect {
   if (problem === undefined) return status >= 500 ? "unknown" : "none";
   const saysUnknown = problem.outcome === "unknown" || problem.code.endsWith("_unknown");
   return saysUnknown || problem.code === "internal" || problem.code === "request_cancelled"

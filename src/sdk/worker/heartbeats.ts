@@ -1,5 +1,5 @@
 // Keeps claims alive: one request for all jobs, early enough, with what they say about their progress.
-import type { Caller } from "../caller.ts";
+import type { JobCaller } from "../caller.ts";
 import type { Body } from "../contract.ts";
 import { elapsedMs, type Runtime } from "../runtime.ts";
 import { commonTraceparent, type HeldJob, traceHeaders } from "./job.ts";
@@ -30,7 +30,7 @@ type Beating = {
 
 export function startHeartbeats(
   runtime: Runtime,
-  caller: Caller,
+  caller: JobCaller,
   worker: Beating & { held(): Iterable<HeldJob> },
 ): Heartbeats {
   const stopped = new AbortController();
@@ -83,7 +83,7 @@ export function startHeartbeats(
 
 async function beatBatch(
   runtime: Runtime,
-  caller: Caller,
+  caller: JobCaller,
   worker: Beating,
   jobs: readonly HeldJob[],
 ): Promise<boolean> {

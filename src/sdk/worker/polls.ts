@@ -1,6 +1,6 @@
 // Long polls for as many jobs as there are free places; a poll whose answer was lost is repeated under its own name.
 import { pauseBefore } from "../call.ts";
-import type { Caller } from "../caller.ts";
+import type { JobCaller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
 import type { Body, Success } from "../contract.ts";
 import { elapsedMs, type Instant, type Runtime } from "../runtime.ts";
@@ -48,7 +48,7 @@ const batchMax = 100;
 const pauseWhileStoppedMs = 2_000;
 const quickMs = 100;
 
-export function startPolls(runtime: Runtime, caller: Caller, host: PollHost): Polls {
+export function startPolls(runtime: Runtime, caller: JobCaller, host: PollHost): Polls {
   const identity = runtime.token();
   const open = new Map<string, number>();
   const underWay = new Set<Promise<void>>();
@@ -93,7 +93,7 @@ export function startPolls(runtime: Runtime, caller: Caller, host: PollHost): Po
 
 async function pollUntilAnswered(
   runtime: Runtime,
-  caller: Caller,
+  caller: JobCaller,
   host: PollHost,
   { id, places }: { readonly id: string; readonly places: number },
 ): Promise<Batch | undefined> {
@@ -140,7 +140,7 @@ function pauseAfterNothing(
 
 /** Hangs up when the worker stops; the same poll is then asked without waiting, for what it may have got meanwhile. */
 async function answerOf(
-  caller: Caller,
+  caller: JobCaller,
   { signal }: PollHost,
   body: Body<"pollJobs">,
 ): Promise<Success<"pollJobs"> | "hung_up"> {

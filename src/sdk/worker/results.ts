@@ -8,21 +8,22 @@ import { commonTraceparent, type HeldJob, JobFailed, traceHeaders } from "./job.
 
 export type Result = Body<"reportResults">["results"][number];
 
-type ResultEnd =
+export type ResultEnd =
   | { readonly kind: "accepted" }
   /** Final: the claim is stale, or the run has ended. */
   | { readonly kind: "refused"; readonly because: string }
   /** The server did not answer until long after the claim had run out: another attempt does the work. */
   | { readonly kind: "given_up"; readonly error: unknown };
 
-type Waiting = {
+export type Report = {
   readonly held: HeldJob;
   readonly result: Result;
   readonly bytes: number;
   /** Until it is given up, whatever becomes of the claim. */
   leftMs(): number;
-  end(end: ResultEnd): void;
 };
+
+type Waiting = Report & { end(end: ResultEnd): void };
 
 export type Results = {
   /** Resolves when the server has answered for good. */
@@ -108,20 +109,22 @@ export function createResults(runtime: Runtime, caller: Caller, worker: { readon
   }
 
   return {
-    report: (held, result) =>
-      new Promise((resolve) => {
-        const leftMs = () => Number.POSITIVE_INFINITY;
-        put({ held, result, bytes: bytesOf(result), leftMs, end: resolve }, 0);
-      }),
-    handBack: (held) =>
-      new Promise((resolve) => {
-        const { job_id, claim_token } = held.claim;
-        const result: Result = { job_id, claim_token, status: "handed_back" };
-        const since = runtime.now();
-        // A claim that has run out cannot be handed back.
-        const leftMs = () => Math.min(handBackMsMax - elapsedMs(since, runtime.now()), -held.overdueMs);
-        put({ held, result, bytes: bytesOf(result), leftMs, end: resolve }, 0);
-      }),
+    report: (held, result) => new Promise((end) => put({ ...reportOf(held, result), end }, 0)),
+    handBack: (held) => new Promise((end) => put({ ...handBackOf(runtime, held), end }, 0)),
+  };
+}
+
+export function reportOf(held: HeldJob, result: Result): Report {
+  return { held, result, bytes: bytesOf(result), leftMs: () => Number.POSITIVE_INFINITY };
+}
+
+export function handBackOf(runtime: Runtime, held: HeldJob): Report {
+  const { job_id, claim_token } = held.claim;
+  const since = runtime.now();
+  return {
+    ...reportOf(held, { job_id, claim_token, status: "handed_back" }),
+    // A claim that has run out cannot be handed back.
+    leftMs: () => Math.min(handBackMsMax - elapsedMs(since, runtime.now()), -held.overdueMs),
   };
 }
 
@@ -131,10 +134,16 @@ function tracedResult({ held, result }: Waiting): Result {
   return traceparent === undefined ? result : { ...result, traceparent };
 }
 
-type Verdict = { readonly kind: string; readonly because?: string; readonly retry_after_ms?: number };
+export type Verdict = {
+  readonly kind: string;
+  readonly because?: string;
+  readonly retry_after_ms?: number;
+  /** Over the bus alone. */
+  readonly deliveries?: number;
+};
 
 /** A claim that ran out may still be found standing for a while: only then is a late result worth its try. */
-function isTooLate({ held, result, leftMs }: Waiting): boolean {
+export function isTooLate({ held, result, leftMs }: Report): boolean {
   if (result.status === "handed_back") return leftMs() <= 0;
   return held.stopReason !== undefined || held.overdueMs > held.leaseMs;
 }
@@ -159,7 +168,7 @@ function bytesOf(result: Result): number {
 }
 
 /** The attempt fails, and says why: the same output would be refused again. */
-function tooLarge(item: Waiting): Waiting {
+export function tooLarge<Item extends Report>(item: Item): Item {
   const { job_id, claim_token } = item.result;
   const message = `the output is too large to be kept: ${item.bytes} bytes of JSON. Store it elsewhere and return where it is.`;
   const error = new JobFailed(message, { retryable: false, code: "output_too_large" });

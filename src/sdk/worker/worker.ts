@@ -1,6 +1,11 @@
 // A worker: takes jobs of its topics, does several at a time, keeps their claims, reports, and stops in good order.
-import { type Caller, type ClientOptions, createCaller, lineOf } from "../caller.ts";
+import { type Caller, type ClientOptions, createCaller, type JobCaller, lineOf } from "../caller.ts";
 import { type Runtime, runtime as system } from "../runtime.ts";
+import { type BusOptions, readAccess } from "./bus-access.ts";
+import { createBusCaller } from "./bus-caller.ts";
+import { createBusLink } from "./bus-link.ts";
+import { readBusKey } from "./bus-messages.ts";
+import { createBusResults, type WaitingResult } from "./bus-results.ts";
 import { type Heartbeats, startHeartbeats } from "./heartbeats.ts";
 import { type AnyHandler, type ClaimedJob, claimedSince, HeldJob, JobFailed, JobStopped } from "./job.ts";
 import { type Batch, type Polls, startPolls } from "./polls.ts";
@@ -19,6 +24,8 @@ export type Handlers = { readonly [topic: string]: AnyHandler };
 export type WorkerOptions = ClientOptions & {
   /** Instead of `url` and `apiKey`. */
   readonly client?: Caller | undefined;
+  /** Instead of `url`: the worker speaks NATS and needs no HTTP. An address of a server, or more. */
+  readonly bus?: string | BusOptions | undefined;
   /** A handler for each topic; or the topics alone, with `handler` for all of them. */
   readonly topics: Handlers | readonly string[];
   readonly handler?: AnyHandler | undefined;
@@ -32,12 +39,14 @@ export type WorkerOptions = ClientOptions & {
   readonly concurrency?: number | undefined;
   /** How long the server waits for a sign of life before another worker gets the job: the server's own setting by default. */
   readonly leaseMs?: number | undefined;
-  /** How long one poll waits for a job: 20 s by default. */
+  /** How long one poll waits for a job: 20 s by default, over the bus 5 s. */
   readonly pollWaitMs?: number | undefined;
   /** Stops when its pool is drained, instead of waiting for the end of that. */
   readonly stopWhenDraining?: boolean | undefined;
   /** Called with what nobody throws: lost claims, refused results, an absent server. Process warnings by default. */
   readonly onTrouble?: ((trouble: WorkerTrouble) => void) | undefined;
+  /** Over the bus: called each time that a result finds its run busy. The bus delivers it again by itself. */
+  readonly onWaiting?: ((waiting: WaitingResult) => void) | undefined;
 };
 
 export type StopOptions = {
@@ -81,7 +90,6 @@ function startWorkerIn(runtime: Runtime, options: WorkerOptions): Worker {
 
 const concurrencyDefault = 10;
 const graceMsDefault = 30_000;
-const pollWaitMsDefault = 20_000;
 
 /** Two at the same work are one too many: a handler has this long to end after its signal, before its job is handed back. */
 const settleMs = 1_000;
@@ -101,6 +109,7 @@ class RunningWorker {
   readonly #polls: Polls;
   readonly #beats: Heartbeats;
   readonly #results: Results;
+  readonly #close: () => Promise<void>;
   readonly #handedBack = new Set<string>();
   readonly #abandoned = new Set<string>();
   #stopped: Promise<StopReport> | undefined;
@@ -109,14 +118,15 @@ class RunningWorker {
   #whenIdle = () => {};
 
   constructor(runtime: Runtime, options: WorkerOptions) {
-    const caller = options.client ?? createCaller(lineOf(options, runtime));
     const { topics, handlerOf } = handlersOf(options);
     this.name = options.name ?? `${runtime.processName()}-${runtime.token().slice(0, 6)}`;
+    const { caller, results, pollWaitMs, close } = lineOfWorker(runtime, options, this.name);
     this.#runtime = runtime;
     this.#handlerOf = handlerOf;
     this.#concurrency = placesOf(options.concurrency ?? concurrencyDefault);
     this.#report = reporterOf(runtime, options.onTrouble);
-    this.#results = createResults(runtime, caller, this);
+    this.#results = results;
+    this.#close = close;
     const onFailure = (error: unknown) => this.#report({ kind: "server_unreachable", error });
     this.#beats = startHeartbeats(runtime, caller, {
       name: this.name,
@@ -132,7 +142,7 @@ class RunningWorker {
         labels: options.labels,
         capabilities: options.capabilities,
         leaseMs: options.leaseMs,
-        waitMs: options.pollWaitMs ?? pollWaitMsDefault,
+        waitMs: options.pollWaitMs ?? pollWaitMs,
       },
       signal: this.#stopping.signal,
       freePlaces: () => this.#concurrency - this.atWork,
@@ -175,6 +185,7 @@ class RunningWorker {
     await idle;
     patience.abort();
     await this.#beats.stop();
+    await this.#close();
     return {
       finished: this.#ended - endedBefore,
       handedBack: [...this.#handedBack],
@@ -272,6 +283,35 @@ class RunningWorker {
     if (this.#held.get(held.claim.job_id) === held) this.#held.delete(held.claim.job_id);
     if (this.#held.size === 0) this.#whenIdle();
   }
+}
+
+type WorkerLine = {
+  readonly caller: JobCaller;
+  readonly results: Results;
+  /** By default. */
+  readonly pollWaitMs: number;
+  close(): Promise<void>;
+};
+
+function lineOfWorker(runtime: Runtime, options: WorkerOptions, name: string): WorkerLine {
+  const { bus, onWaiting } = options;
+  if (bus === undefined) {
+    const caller = options.client ?? createCaller(lineOf(options, runtime));
+    const results = createResults(runtime, caller, { name });
+    return { caller, results, pollWaitMs: 20_000, close: async () => {} };
+  }
+  if (options.client !== undefined || options.url !== undefined)
+    throw new TypeError("a worker speaks either over the bus or with `client` or `url`");
+  const key = readBusKey(options.apiKey ?? runtime.environment("INTERLOCK_API_KEY"));
+  const link = createBusLink(runtime, { access: readAccess(bus), key, name });
+  const results = createBusResults(runtime, link, { name, onWaiting });
+  // A gateway that dies does not say so: shorter polls notice it sooner.
+  return {
+    caller: createBusCaller(runtime, link),
+    results,
+    pollWaitMs: 5_000,
+    close: () => link.close(),
+  };
 }
 
 function handlersOf({ topics, handler }: WorkerOptions) {
