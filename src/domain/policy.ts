@@ -144,7 +144,7 @@ type PolicyLayers = {
 };
 
 /** Whether a run is in the share of its tenant's rollout, and in that of the platform's. */
-export type Shares = { readonly ofTenant: boolean; readonly ofPlatform: boolean };
+type Shares = { readonly ofTenant: boolean; readonly ofPlatform: boolean };
 
 export function sharesOf(runId: string, { platform, tenant }: Omit<PolicyLayers, "process">): Shares {
   const isTaken = ({ rollout }: TenantSettings) =>

@@ -84,6 +84,35 @@ describe("the commands", () => {
     expect(cleared.json()).toMatchObject({ own: { policies: {} } });
   });
 
+  test("take numbers within the bounds of their settings, and no others", async () => {
+    const of = ["--tenant", "default"];
+    const set = await ok(
+      "policy",
+      "set",
+      "locks.run.pollMs=50",
+      "results.strategy=retry",
+      ...of,
+      "--percent",
+      "30",
+    );
+    expect(set.stdout).toMatch(/locks\.run\.pollMs +100 +the process's setting +50\n/);
+    await ok("policy", "rollback", ...of);
+    for (const typed of ["0", "-5", "1e3", "", "fast", "0x10", "60001"])
+      expect((await type("policy", "set", `results.retry.baseMs=${typed}`)).stderr).toContain(
+        "results.retry.baseMs must be whole, 1 to 60000 ms",
+      );
+    const tooFew = platform.policies.set({ policies: { "results.retry.baseMs": 0 } });
+    await expect(tooFew).rejects.toThrow("must be whole, 1 to 60000 ms");
+    expect((await type("policy", "set", "locks.admission.waitMs=9000")).stderr).toContain(
+      "locks.admission: waitMs 9000 must be below ttlMs 10000 less a tenth",
+    );
+    const trial = ["canary", "start", "--percent", "30", "--for", "1h", "--policy"];
+    expect((await type(...trial, "locks.job.waitMs=500")).stderr).toContain(
+      "interlock policy set locks.job.waitMs=500 --percent 30",
+    );
+    expect((await ok("policy", "show", "--json")).json()).toMatchObject({ platform: { policies: {} } });
+  });
+
   test("start, show and end a canary", async () => {
     expect((await ok("canary", "list")).stdout).toContain("No canaries");
     const trial = ["canary", "start", "--policy", "results.strategy=retry", "--percent", "10", "--for", "7d"];

@@ -292,6 +292,17 @@ describe("a policy that depends on another", () => {
 });
 
 describe("what a policy may be", () => {
+  test("is told in the guide, for every policy", () => {
+    const guide = readFileSync("docs/guide/policies.md", "utf8");
+    const rows = [...guide.matchAll(/^\| `([\w.]+)` \| ([^|]+) \| [^|`]/gm)].map(([, ...cells]) => cells);
+    const told = policyNames.map((name) => {
+      const row = policyValues(name);
+      if (row.kind === "choice") return [name, row.choices.map((each) => `\`${each}\``).join(", ")];
+      return [name, `${row.min} to ${row.max} ${row.unit}`];
+    });
+    expect(rows).toEqual(told);
+  });
+
   const numbers = policyNames.filter((name) => policyValues(name).kind === "number");
 
   test("a number is named after its setting and has its bounds", () => {
