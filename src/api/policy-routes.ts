@@ -16,7 +16,7 @@ import type { Route } from "./route.ts";
 
 type Values = { readonly [Name in PolicyName]: z.ZodType<Policies[Name]> };
 
-const values = byName((name) => valueSchema(name)) as Values;
+const values = byName(valueSchema) as Values;
 
 const optionalValues = byName((name) => values[name].exactOptional()) as {
   readonly [Name in PolicyName]: z.ZodExactOptional<Values[Name]>;
