@@ -106,7 +106,8 @@ describe("the commands", () => {
     expect((await type("policy", "set", "locks.admission.waitMs=9000")).stderr).toContain(
       "locks.admission: waitMs 9000 must be below ttlMs 10000 less a tenth",
     );
-    const trial = ["canary", "start", "--percent", "30", "--for", "1h", "--policy"];
+    const trial = ["canary", "start", "--percent", "30"];
+    expect((await type(...trial)).stderr).toContain("name what is to be tried");
     expect((await type(...trial, "locks.job.waitMs=500")).stderr).toContain(
       "interlock policy set locks.job.waitMs=500 --percent 30",
     );
@@ -191,7 +192,7 @@ describe("a canary", () => {
     // Without a wait at the gateway every result that meets a busy run comes back after the delay.
     const set = ["results.strategy=retry", "results.retry.baseMs=200", "locks.run.waitMs=0"];
     await ok("policy", "set", ...set, "--tenant", "default");
-    const trial = ["--policy", "results.retry.baseMs=5000", "--percent", "30", "--for", "1h"];
+    const trial = ["results.retry.baseMs=5000", "--percent", "30"];
     const short = ["--window", "1s", "--samples", "20", "--windows-in-a-row", "2", "--tenant", "default"];
     const bad = (await ok("canary", "start", ...trial, ...short, "--json")).json<{ id: string }>();
     // A run every quarter of a second: results of both sides arrive while others wait for 5 s.
