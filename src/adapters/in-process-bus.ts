@@ -13,7 +13,13 @@ import {
 import type { CancelTimer, Clock, Log } from "../ports/ports.ts";
 import { judgeDelivery } from "./judge-delivery.ts";
 
-type Stored = { readonly subject: string; readonly body: string; deliveries: number; gone: boolean };
+type Stored = {
+  readonly subject: string;
+  readonly body: string;
+  readonly storedMs: number;
+  deliveries: number;
+  gone: boolean;
+};
 
 /** Messages for the consumers of one name, who share them. */
 type Queue = {
@@ -52,9 +58,11 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
     async publish(name, message) {
       if (closed.signal.aborted) return { kind: "unavailable", cause: "the bus is closed" };
       const stream = streamOf(name);
-      if (isDuplicate(stream, message, ports.clock.monotonicMs())) return { kind: "published" };
+      const storedMs = ports.clock.monotonicMs();
+      if (isDuplicate(stream, message, storedMs)) return { kind: "published" };
+      const { subject, body } = message;
       for (const queue of stream.queues.values()) {
-        const stored = { subject: message.subject, body: message.body, deliveries: 0, gone: false };
+        const stored = { subject, body, storedMs, deliveries: 0, gone: false };
         if (keepsLatest(name)) replace(queue, stored);
         queue.waiting.add(stored);
         wake(queue);
@@ -168,7 +176,8 @@ function startConsumer(
 
   async function deliver(stored: Stored): Promise<void> {
     stored.deliveries += 1;
-    const delivery = { subject: stored.subject, body: stored.body, deliveries: stored.deliveries };
+    const { subject, body, deliveries, storedMs } = stored;
+    const delivery = { subject, body, deliveries, ageMs: clock.monotonicMs() - storedMs };
     if (stored.deliveries > terms.deliveriesMax) return drop(stored, delivery, "deliveries_exhausted");
     const verdict = await judgeDelivery({ clock, log }, work, delivery);
     if (stored.gone) return;

@@ -24,6 +24,8 @@ export type BusDelivery = {
   readonly body: string;
   /** 1 for the first delivery. */
   readonly deliveries: number;
+  /** Since it was stored, whoever got its earlier deliveries; by the clocks of the bus and of this process. */
+  readonly ageMs: number;
 };
 
 /** The three ends of a delivery. `retry` comes back after the delay; `drop` goes to the dead letters first. */

@@ -6,6 +6,7 @@ import type { Clock, Log, Random } from "../../ports/ports.ts";
 import { deliver, deliverLater } from "./deliver.ts";
 import { connected, type Link, waitAtMost } from "./link.ts";
 import type { Writing } from "./messages.ts";
+import { createParking } from "./parking.ts";
 import { type Streams, writeToken } from "./streams.ts";
 
 type ConsumerScene = {
@@ -44,7 +45,7 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
   const { clock, link, writing } = scene;
   const stopped = new AbortController();
   const underWay = new Set<Promise<void>>();
-  const placesMin = Math.max(1, terms.pendingMax >> 2);
+  const parking = createParking(clock);
   const place = { stream: writing.names.stream(terms.stream), consumer: writeToken(terms.name) };
   let pull: Pull | undefined;
   let starting = () => {};
@@ -56,7 +57,7 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
   const receive = (message: Msg) => {
     // On its way when we stopped: somebody else's.
     if (stopped.signal.aborted) return deliverLater(message, 0);
-    const task = deliver(scene, { terms, handlers }, message).finally(() => {
+    const task = deliver({ ...scene, later: parking.later }, { terms, handlers }, message).finally(() => {
       underWay.delete(task);
       pull?.ask();
     });
@@ -72,7 +73,7 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
       ...place,
       inbox: `${writing.names.inboxPrefix}.${scene.random.token()}`,
       freePlaces: () => terms.pendingMax - underWay.size,
-      placesMin,
+      placesMin: Math.max(1, terms.pendingMax >> 2),
       receive,
     });
     starting();
@@ -103,6 +104,8 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
     cutOff.end();
     starting();
     void pull?.end();
+    // After the last request was withdrawn: what is given back earlier could come to us once more.
+    parking.end();
   };
   return {
     terms,
