@@ -3,7 +3,7 @@ import type { Msg } from "@nats-io/transport-node";
 import type { CancelTimer, Clock } from "../../ports/ports.ts";
 import { deliverLater } from "./deliver.ts";
 
-export type Parking = {
+type Parking = {
   /** Delivered again after exactly the delay, to any consumer. */
   later(message: Msg, delayMs: number): void;
   /** All that wait go back to the server at once, with what is left of their delay, and so does what comes after that. */

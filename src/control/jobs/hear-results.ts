@@ -6,9 +6,11 @@ import { parseTenantId, type TenantId } from "../../domain/tenant.ts";
 import type { Bus, BusDelivery, Consumer, Publication } from "../../ports/bus.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Caller } from "../caller.ts";
+import { writeResultLetter } from "../dead-letters/write-result-letter.ts";
 import type { Engine } from "../engine/engine.ts";
 import { traceClaim, traceparentOf } from "./claim-jobs.ts";
-import { deliverResult, type ResultReport } from "./report-result.ts";
+import { deliverResult } from "./report-result.ts";
+import type { ResultReport } from "./result-entry.ts";
 
 type BusResult = { readonly caller: Caller; readonly report: ResultReport };
 
@@ -35,13 +37,14 @@ export function hearResults(engine: Engine): Consumer {
       pendingMax: 2_048,
     },
     {
-      async handle({ subject, body }) {
+      async handle({ subject, body, deliveries, ageMs }) {
         const result = readResult(body);
         if (result === undefined) return { kind: "drop", because: "unreadable" };
         // Who may publish under whose name is the bus's to say; what the message says of itself proves nothing.
         if (result.caller.tenant !== tenantOf(subject))
           return { kind: "drop", because: "another tenant's subject" };
-        const answer = await deliverResult(engine, { caller: result.caller, ...result.report }, "bus");
+        const report = { caller: result.caller, ...result.report };
+        const answer = await deliverResult(engine, report, { path: "bus", deliveries, ageMs });
         if (answer.kind === "run_busy")
           return { kind: "retry", delayMs: answer.retryAfterMs, because: "run lock busy" };
         if (answer.kind === "unknown" || answer.kind === "unavailable")
@@ -62,24 +65,14 @@ async function writeDeadLetter(
   const { ports } = engine;
   const tenant = tenantOf(subject);
   const id = subject.slice((tenant ?? "").length + 1);
-  const run = parseJobId(id)?.runId;
-  if (tenant === undefined || run === undefined) {
+  if (tenant === undefined || parseJobId(id) === undefined) {
     ports.log.error("a result of nobody was dropped", { subject });
     return;
   }
-  const about = { job_id: id, run_id: run, because, message: body };
-  const letter = JSON.stringify({ reason: "deliveries_exhausted", ...about });
-  const request = {
-    tenant,
-    collection: "deadLetter",
-    id,
-    body: letter,
-    changeId: `${id} ${because}`,
-    actor: "bus",
-  } as const;
-  const answer = await ask(engine, "putDocument", request);
-  if (answer.kind !== "saved") throw new Error(`the dead letter could not be written: ${answer.kind}`);
-  ports.metrics.count("dead_letters_total", { reason: "deliveries_exhausted" });
+  const report = readResult(body)?.report;
+  const content = report?.jobId === id ? { report } : { message: body };
+  const letter = await writeResultLetter(engine, { tenant, id, because, content });
+  if (letter.kind !== "written") throw new Error(letter.cause);
 }
 
 function tenantOf(subject: string): TenantId | undefined {
@@ -119,7 +112,8 @@ async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHint): Pro
     output: { notified: true },
     ...(traceparent === undefined ? {} : { traceparent }),
   } as const;
-  await deliverResult(engine, { caller: { tenant, actor: worker }, ...report }, "gateway");
+  const arrival = { path: "gateway", deliveries: 1, ageMs: 0 } as const;
+  await deliverResult(engine, { caller: { tenant, actor: worker }, ...report }, arrival);
 }
 
 export function hearNotices(engine: Engine): Consumer {
