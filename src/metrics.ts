@@ -128,11 +128,11 @@ export const metrics = {
   lock_busy_retries_total: {
     kind: "counter",
     labels: ["path", "policy"],
-    help: "Tries that found the lock busy and waited.",
+    help: "Tries that found the lock busy and waited; for results (gateway, bus) each try of a busy run, also inside one request.",
   },
   lock_busy_retry_delay_seconds: {
     kind: "histogram",
-    labels: ["policy"],
+    labels: ["lock", "policy"],
     help: "How long a contender waited before it tried a busy lock again.",
   },
   lock_waiters: {

@@ -120,11 +120,59 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/jobs/report-result.ts",
-        find: "const earlier = busyResults.find(entry.entryId);",
-        replace: "const earlier = busyResults.find(entry.kind);",
+        find: "busyResults.find(entryId)",
+        replace: "busyResults.find(path)",
       },
     ],
     tests: ["test/unit/policy.test.ts", "test/unit/flow-policies.test.ts"],
+  },
+  {
+    name: "redelivered-result-measured-anew",
+    what: "a result of the bus that another process gets the second time is measured as if it had just arrived",
+    edits: [
+      {
+        file: "src/control/jobs/hear-results.ts",
+        find: `{ path: "bus", deliveries, ageMs }`,
+        replace: `{ path: "bus", deliveries: deliveries === 0 ? 0 : 1, ageMs: 0 * ageMs }`,
+      },
+    ],
+    tests: ["test/unit/flow-result-deliveries.test.ts"],
+  },
+  {
+    name: "worker-not-believed-about-deliveries",
+    what: "reports that go to one process after another are never counted to the end: the result is reported for ever",
+    edits: [
+      {
+        file: "src/control/jobs/report-result.ts",
+        find: `deliveries: delivery, ageMs: waitedMs }`,
+        replace: `deliveries: Math.min(1, delivery), ageMs: waitedMs }`,
+      },
+    ],
+    tests: ["test/unit/flow-result-deliveries.test.ts"],
+  },
+  {
+    name: "exhausted-result-without-letter",
+    what: "a result is refused for good although its dead letter could not be written",
+    edits: [
+      {
+        file: "src/control/jobs/report-result.ts",
+        find: `return letter.kind === "written" ? { kind: because } : letter;`,
+        replace: `return letter.kind === "unavailable" ? { kind: because } : { kind: because };`,
+      },
+    ],
+    tests: ["test/unit/flow-result-deliveries.test.ts"],
+  },
+  {
+    name: "gateway-polls-not-counted",
+    what: "tries of a busy run inside one request are in no metric",
+    edits: [
+      {
+        file: "src/control/jobs/report-result.ts",
+        find: "    countBusyRetry(engine.ports, { path, policy: pollPolicy, delayMs: pauseMs });\n",
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/flow-retry-results.test.ts"],
   },
   {
     name: "canary-row-not-in-a-row",

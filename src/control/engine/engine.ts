@@ -37,10 +37,10 @@ import {
   isChange,
   type Wakes,
 } from "../events/wakes.ts";
+import { type BusyResults, createBusyResults } from "../jobs/busy-results.ts";
 import { createPendingPublications, type PendingPublications } from "../jobs/hints.ts";
 import { createOffers, type Offers } from "../jobs/offers.ts";
 import { createPolledBatches, type PolledBatches } from "../jobs/poll-jobs.ts";
-import { type BusyResults, createBusyResults } from "../jobs/report-result.ts";
 import { createWorkers, type SharedWorkers, shareWorkers, type Workers } from "../jobs/workers.ts";
 import { createKeyCache, type KeyCache } from "../keys/api-keys.ts";
 import { type LockTerms, lockTerms } from "../locks/lease-terms.ts";
