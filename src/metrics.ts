@@ -265,8 +265,8 @@ export const metrics = {
   canary_verdicts_total: {
     kind: "counter",
     labels: ["verdict"],
-    help: "Canaries that this process ended: kept, rolled_back, stopped.",
-    values: { verdict: ["kept", "rolled_back", "stopped"] },
+    help: "Canaries that this process ended: kept, rolled_back, inconclusive, stopped.",
+    values: { verdict: ["kept", "rolled_back", "inconclusive", "stopped"] },
   },
   dead_letters_total: {
     kind: "counter",

@@ -136,7 +136,7 @@ describe("the commands", () => {
 /** Runs, four at a time, until the canary has ended. */
 async function loadUntilEnded(id: string, withinMs: number) {
   const endMs = performance.now() + withinMs;
-  const hasEnded = (state: string) => ["kept", "rolled_back", "stopped"].includes(state);
+  const hasEnded = (state: string) => ["kept", "rolled_back", "inconclusive", "stopped"].includes(state);
   let status = await platform.canaries.get(id);
   const lanes = Array.from({ length: 4 }, async () => {
     while (!hasEnded(status.state) && performance.now() < endMs) {
@@ -182,7 +182,7 @@ describe("a canary", () => {
     const good = await platform.canaries.start({ ...quick, policies: handoff, for_seconds: 10 });
     const kept = await loadUntilEnded(good.id, 60_000);
     expect(kept.state, JSON.stringify(kept)).toBe("kept");
-    expect(kept.reason).toContain("both measures moved the right way");
+    expect(kept.reason).toContain("both measures got better");
     const after = await platform.policies.get({ tenant: "default" });
     expect(after.own).toEqual({ policies: { ...retry, ...handoff } });
   });

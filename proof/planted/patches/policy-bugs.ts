@@ -192,11 +192,47 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/domain/canary.ts",
-        find: `other === undefined || own > other);`,
-        replace: `other === undefined);`,
+        find: `compared.find(({ finding }) => finding === "worse")`,
+        replace: `compared.every(({ finding }) => finding === "worse") ? compared[0] : undefined`,
       },
     ],
     tests: ["test/unit/canary.test.ts"],
+  },
+  {
+    name: "canary-kept-on-nothing",
+    what: "a measure that is zero on both sides counts as one that got better",
+    edits: [
+      {
+        file: "src/domain/canary.ts",
+        find: "const isBetter = other > 0 && own <=",
+        replace: "const isBetter = own <=",
+      },
+    ],
+    tests: ["test/unit/canary.test.ts"],
+  },
+  {
+    name: "canary-checkpoint-added-up",
+    what: "a process adds a checkpoint to what it has heard itself: samples count twice",
+    edits: [
+      {
+        file: "src/control/canaries/collected-samples.ts",
+        find: "return amountOf(based) > amountOf(heard) ? based : heard;",
+        replace: "return amountOf(based) > 0 ? mergedArms(base.arms, heard) : heard;",
+      },
+    ],
+    tests: ["test/unit/flow-canary-samples.test.ts"],
+  },
+  {
+    name: "canary-blamed-for-the-one-before",
+    what: "a result that came before the canary began counts for it, with all its tries under other policies",
+    edits: [
+      {
+        file: "src/control/canaries/samples.ts",
+        find: "const isOlder = storeTime.nowMs() - ageMs < startedAtMs;",
+        replace: "const isOlder = ageMs < 0 && startedAtMs < 0;",
+      },
+    ],
+    tests: ["test/unit/flow-canary-samples.test.ts"],
   },
   {
     name: "canary-half-done",

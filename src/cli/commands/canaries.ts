@@ -111,7 +111,7 @@ async function showCanary(
 /** Windows last a second at least. */
 const askEveryMs = 1_000;
 
-/** A rolled back canary is a failure to scripts, as is one that was stopped. */
+/** Only a canary that is kept is a success to scripts. */
 async function watchCanary(context: Context, first: Status): Promise<void> {
   const { output, terminal } = context;
   const client = context.client("platform");
@@ -139,7 +139,7 @@ async function watchCanary(context: Context, first: Status): Promise<void> {
   if (ending === undefined) {
     output.note(`It goes on. Follow it again: ${terminal.calledAs} canary status ${status.id} --watch`);
     context.end("interrupted");
-  } else if (ending === "bad") {
+  } else if (ending !== "good") {
     context.end("failed");
   }
 }
@@ -147,6 +147,7 @@ async function watchCanary(context: Context, first: Status): Promise<void> {
 const endings: Readonly<Record<string, Tone | undefined>> = {
   kept: "good",
   rolled_back: "bad",
+  inconclusive: "plain",
   stopped: "bad",
 };
 

@@ -21,12 +21,8 @@ import {
 } from "../admission/tenant-cache.ts";
 import type { AskLimits } from "../ask-until-known.ts";
 import { createSealBook, type SealBook } from "../audit/seal-trail.ts";
-import {
-  type CanarySamples,
-  type CollectedSamples,
-  createCanarySamples,
-  createCollectedSamples,
-} from "../canaries/samples.ts";
+import { type CollectedSamples, createCollectedSamples } from "../canaries/collected-samples.ts";
+import { type CanarySamples, createCanarySamples } from "../canaries/samples.ts";
 import { type Computing, createComputing } from "../computing.ts";
 import { createEventFeeds, type EventFeeds } from "../events/event-feeds.ts";
 import {

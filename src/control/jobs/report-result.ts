@@ -63,7 +63,8 @@ export async function deliverResult(
   const waiting = waitingOf(engine, entry.entryId, arrival);
   const request = { tenant, runId, entry, ...(credential === undefined ? {} : { credential }) };
   const { policies, arm } = await assignPolicies(engine, await settingsOf(engine, tenant), runId);
-  const notes = engine.samples.ofResult(arm);
+  const ageMs = ports.clock.monotonicMs() - waiting.arrivedMs;
+  const notes = engine.samples.ofResult(arm, { ageMs });
   if (waiting.deliveries === 1) notes?.arrived();
   const strategy = policies["results.strategy"];
   const { path } = arrival;
