@@ -1,7 +1,9 @@
 // Whole flows on every real store: two hundred results of one run at once, and runs that outlive the process that began them.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { MemoryMetrics } from "../../src/adapters/memory-metrics.ts";
+import type { Config } from "../../src/config.ts";
 import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
+import type { LockToken } from "../../src/domain/lock.ts";
 import { type ControlPlane, createControlPlane, type RunId, type TenantId } from "../../src/index.ts";
 import { defaultStoreSettings, type Store } from "../../src/ports/store.ts";
 import { silentLog } from "../support/silent-log.ts";
@@ -18,10 +20,10 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
   const metrics = new MemoryMetrics(100);
   const planes: ControlPlane[] = [];
 
-  async function open(): Promise<ControlPlane> {
+  async function open(overrides: Partial<Config> = {}): Promise<ControlPlane> {
     // Closing a plane closes its store, which others still use here.
     const shared = { ...store, close: async () => {} };
-    const plane = await createControlPlane({ ports: { store: shared, log: silentLog, metrics } });
+    const plane = await createControlPlane({ overrides, ports: { store: shared, log: silentLog, metrics } });
     planes.push(plane);
     return plane;
   }
@@ -119,6 +121,36 @@ describe.each(["memory", "sqlite", "redis"] as const)("%s", (name) => {
     });
     expect(new Set(await Promise.all(reports))).toEqual(new Set(["accepted"]));
     await expect.poll(statusOf(tenant, runId)).toBe("succeeded");
+  });
+
+  test("a result that was given up is delivered from its dead letter, once, to the owner of the busy run", async () => {
+    const tenant = `kept-${name}` as TenantId;
+    const plane = await open({ "results.strategy": "retry", "locks.run.waitMs": 0 });
+    const runId = await started(plane, tenant, "kept", { a: { type: "worker", topic: "work" } });
+    const [{ job, token }] = (await claimed(plane, tenant, 1)) as [ClaimedJob];
+    const lock = { namespace: "run", name: runId } as const;
+    const holder = { tenant, lock, token: "somebody else" as LockToken };
+    const call = { deadlineMs: 5_000 };
+    const taken = await store.acquireLock({ ...holder, instance: "other", ttlMs: 60_000 }, call);
+    expect(taken.kind).toBe("acquired");
+    const caller = { tenant, actor: "worker:w" };
+    const report = { caller, jobId: job.jobId, token, outcome: "succeeded", output: { found: 42 } } as const;
+    const last = { delivery: 100, waitedMs: 50_000 };
+    expect(await plane.api.reportResult({ ...report, ...last })).toEqual({ kind: "deliveries_exhausted" });
+    const retry = () => plane.api.retryDeadLetter({ caller: { tenant, actor: "ann" }, id: job.jobId });
+    expect(await retry()).toMatchObject({ kind: "retrying", already: false });
+    expect(await retry()).toMatchObject({ kind: "retrying", already: true });
+    expect(await plane.api.reportResult({ ...report, delivery: 101 })).toEqual({ kind: "accepted" });
+    expect(await statusOf(tenant, runId)()).toBe("running");
+    await store.releaseLock(holder, call);
+    // What its owner would have found.
+    const take = { token: "the next owner" as LockToken, instance: "next", ttlMs: 60_000 };
+    const found = await store.takeRun({ tenant, runId, take, records: [`result/${job.step}@1`] }, call);
+    expect(found).toMatchObject({
+      kind: "owned",
+      entries: [{ kind: "result", jobId: job.jobId }],
+      records: [{ body: '{"output":{"found":42}}' }],
+    });
   });
 
   test("a run goes on in the next process: delay, approval, job, in the order of its steps", async () => {

@@ -31,6 +31,17 @@ describe("a result that is in the dead letters", () => {
     return { flow, plane, runId, job, id, release, retry };
   }
 
+  test("and arrived after all is not delivered again: the letter says so", async () => {
+    const { flow, plane, job, id, release, retry } = await givenUp("bus");
+    await release();
+    expect(await plane.report(job, { found: 42 })).toEqual({ kind: "accepted" });
+    expect(await retry()).toEqual({
+      kind: "dead_letter_not_retryable",
+      detail: "its result has arrived since",
+    });
+    expect(await stored(flow, id)).toMatchObject({ document: { revision: 1 } });
+  });
+
   test.each(["bus", "gateway"] as const)(
     "over the %s is delivered again by a retry, to the owner of a busy run, and the letter is retried",
     async (path) => {
@@ -77,17 +88,6 @@ describe("a result that is in the dead letters", () => {
     );
     const rows = only(trail, "events").events.filter(({ type }) => type === "letter_retried");
     expect(rows.map(({ subject, actor, detail }) => [subject, actor, detail])).toEqual([[runId, "ann", id]]);
-  });
-
-  test("and arrived after all is not delivered again: the letter says so", async () => {
-    const { flow, plane, job, id, release, retry } = await givenUp("bus");
-    await release();
-    expect(await plane.report(job, { found: 42 })).toEqual({ kind: "accepted" });
-    expect(await retry()).toEqual({
-      kind: "dead_letter_not_retryable",
-      detail: "its result has arrived since",
-    });
-    expect(await stored(flow, id)).toMatchObject({ document: { revision: 1 } });
   });
 
   test("and was reported otherwise since is not delivered", async () => {
