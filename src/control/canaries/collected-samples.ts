@@ -75,8 +75,10 @@ export function createCollectedSamples(): CollectedSamples {
       // Earlier versions did not say which windows are in it: those that had ended.
       const through = totals.through ?? windowsThrough(canary, atMs, 0);
       const book = bookOf(id);
-      if (book.base !== undefined && book.base.through >= through) return;
-      book.base = { through, arms, olderSince: noSamplesAtAll };
+      const { base } = book;
+      const isOld = base !== undefined && base.through >= through;
+      if (isOld && (base.through > through || amountOf(base.arms) >= amountOf(arms))) return;
+      book.base = { through, arms, olderSince: isOld ? base.olderSince : noSamplesAtAll };
     },
     forget: (canary) => void kept.delete(canary),
     changed() {

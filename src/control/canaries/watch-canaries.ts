@@ -167,17 +167,25 @@ async function stop(engine: SettingsEngine, { canary, revision }: KeptCanary): P
   if (saved.kind === "saved") noteEnd(engine, stopped);
 }
 
-/** At most once an hour, since each is a row of the audit trail; by a process that knows more than the last one did. */
+/**
+ * Once an hour, since each is a row of the audit trail; sooner where the last one was written by a process that had missed some
+ * of its windows and this one has not.
+ */
 async function checkpoint(
   engine: SettingsEngine,
   { canary, revision }: KeptCanary,
   nowMs: number,
 ): Promise<void> {
-  if (nowMs - (canary.totals?.atMs ?? canary.startedAtMs) < checkpointEveryMs) return;
+  const { totals } = canary;
+  const isDue = nowMs - (totals?.atMs ?? canary.startedAtMs) >= checkpointEveryMs;
+  const knowsMore =
+    totals?.through !== undefined &&
+    amountOf(engine.collected.upTo(canary.id, totals.through)) > amountOf(totals.arms);
+  if (!isDue && !knowsMore) return;
   // Windows of which all samples have come: a process that goes on from here knows which ones to add.
   const through = windowsThrough(canary, nowMs, graceMs);
   const arms = engine.collected.upTo(canary.id, through);
-  if (amountOf(arms) <= amountOf(canary.totals?.arms ?? noSamplesAtAll)) return;
+  if (amountOf(arms) <= amountOf(totals?.arms ?? noSamplesAtAll)) return;
   const next = { ...canary, totals: { atMs: nowMs, through, arms } };
   await saveCanary(engine, { canary: next, revision }, judge);
 }
