@@ -117,6 +117,28 @@ describe.concurrent("a worker over the bus", () => {
     expect(peer.results).toHaveLength(1);
   });
 
+  test("waits for the answer to its result when a heartbeat finds that the claim has ended", async ({
+    onTestFinished,
+  }) => {
+    const { peer, work, troubles } = await openBusScene(server, onTestFinished);
+    const answers: Array<() => void> = [];
+    peer.on.result = ({ body: { job_id } }, answer) =>
+      answers.push(() => answer({ job_id, kind: "accepted" }));
+    // The engine has taken the result, and the gateway knows before the engine's answer is here.
+    peer.on.heartbeat = ({ body }, answer) => {
+      const [beat] = body.jobs as ReadonlyArray<{ readonly job_id: string }>;
+      answer({ status: 200, body: { jobs: [{ job_id: beat?.job_id, kind: "lost" }] } });
+    };
+    peer.offer(jobOf("taken", { lease_ms: 900 }));
+    const started = work();
+    await eventually("a heartbeat", () => peer.heartbeats.length === 1);
+    const stopped = started.stop();
+    for (const answer of answers) answer();
+    expect(await stopped).toEqual({ finished: 1, handedBack: [], abandoned: [] });
+    expect(troubles).toEqual([]);
+    expect(peer.heartbeats).toHaveLength(1);
+  });
+
   test("sends a result again under another id when no engine answers it", async ({ onTestFinished }) => {
     const { peer, work, troubles } = await openBusScene(server, onTestFinished);
     const plain = peer.on.result;
