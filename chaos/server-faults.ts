@@ -1,6 +1,6 @@
 // Faults of the servers themselves: restarts, failovers that lose the end of what was written, forgotten scripts and streams.
 import { setTimeout as sleep } from "node:timers/promises";
-import { jetstreamManager } from "@nats-io/jetstream";
+import { JetStreamApiError, type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import type { RedisServer } from "../src/drills/servers/start-servers.ts";
 import type { Fault, Strike } from "./fault.ts";
@@ -38,7 +38,19 @@ export const serverFaults: readonly Fault[] = [
     name: "delete stream",
     targets: () => ["interlock_hints", "interlock_notices", "interlock_checks", "interlock_results"],
     needs: () => "nats",
-    strike: deleteStream,
+    strike: (at) => harmNats(at, ({ streams }) => streams.delete(at.target)),
+  },
+  {
+    name: "purge stream",
+    targets: () => ["interlock_results", "interlock_hints"],
+    needs: () => "nats",
+    strike: (at) => harmNats(at, async ({ streams }) => (await streams.purge(at.target)).success),
+  },
+  {
+    name: "forget consumer",
+    targets: () => ["interlock_results"],
+    needs: () => "nats",
+    strike: (at) => harmNats(at, ({ consumers }) => consumers.delete(at.target, "engine")),
   },
   { name: "restart nats", targets: () => ["nats"], needs: () => "nats", strike: restartNats },
 ];
@@ -117,11 +129,17 @@ function answers(server: RedisServer): Promise<boolean> {
   );
 }
 
-async function deleteStream({ system, target }: Strike): Promise<"hit" | "missed"> {
+/** `missed` when what is to be harmed is not there: another fault has taken it away, and it is not yet made again. */
+async function harmNats(
+  { system }: Strike,
+  harm: (manager: JetStreamManager) => Promise<boolean>,
+): Promise<"hit" | "missed"> {
   const connection = await connect({ servers: system.nats.url, timeout: 2_000 });
   try {
-    const manager = await jetstreamManager(connection);
-    return (await manager.streams.delete(target)) ? "hit" : "missed";
+    return (await harm(await jetstreamManager(connection))) ? "hit" : "missed";
+  } catch (error) {
+    if (error instanceof JetStreamApiError && error.status === 404) return "missed";
+    throw error;
   } finally {
     await connection.close();
   }

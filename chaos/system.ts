@@ -132,7 +132,7 @@ async function startAll(
     .map(({ member }) => wordsOf<{ url: string }>(member.firstWords).url);
   const { platform } = wordsOf<{ keys: { platform: string } }>(first.member.firstWords).keys;
   const tenants = await createTenants({ urls, platform, workTenants: options.workTenants });
-  const workers = await startWorkers(options, { urls, tenants, folder, undo });
+  const workers = await startWorkers(options, { urls, ports, tenants, folder, undo });
   const report = () =>
     [...processes.map(({ member }) => member), ...workers].map((each) => each.output()).join("\n");
   return { urls, processes, workers, redis, redisServers, nats, tenants, outsideUrl, folder, report };
@@ -184,22 +184,25 @@ async function startProduct(kind: ProductKind, number: number, around: Around): 
 
 type Workplace = {
   readonly urls: readonly string[];
+  readonly ports: Ports;
   readonly tenants: Tenants;
   readonly folder: string;
   readonly undo: Array<() => Promise<unknown>>;
 };
 
-async function startWorkers(options: SystemOptions, { urls, tenants, folder, undo }: Workplace) {
+/** Every other one speaks NATS instead of HTTP. */
+async function startWorkers(options: SystemOptions, { urls, ports, tenants, folder, undo }: Workplace) {
   const program = join(import.meta.dirname, "worker-program.ts");
   const start = async (number: number) => {
     const name = `worker-${number}`;
+    const bus = number % 2 === 0 ? { bus: `nats://127.0.0.1:${ports.nats}` } : {};
     const member = await startMember({
       name,
       kind: "worker",
       ready: readyLine,
       argsFor: (life) => {
         const given: WorkerProgramOptions = {
-          ...{ name, start: life, seed: options.seed, urls, topic: workTopic },
+          ...{ name, start: life, seed: options.seed, urls, topic: workTopic, ...bus },
           tenants: tenants.work.map(({ id, worker }) => ({ id, worker })),
           file: join(folder, `${name}.jsonl`),
         };

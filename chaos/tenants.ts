@@ -1,7 +1,7 @@
 // The tenants of a chaos run: some whose workers do the work, some whose runs only a cancel ends, and one for locks.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { createClient } from "../src/sdk/index.ts";
+import { type Body, createClient } from "../src/sdk/index.ts";
 import { outcomeOf } from "./asking.ts";
 import { allWorkflows, idleWorkflow } from "./workflows.ts";
 
@@ -32,13 +32,17 @@ const ledgerLimit = 3;
 
 export async function createTenants({ urls, platform, workTenants }: Setup): Promise<Tenants> {
   const made: Tenant[] = [];
-  const make = async (id: string, limit: number, workflows: readonly object[]) => {
-    const tenant = await makeTenant({ urls, platform }, { id, limit, workflows });
+  const make = async (id: string, limit: number, workflows: readonly object[], settings: Settings = {}) => {
+    const tenant = await makeTenant({ urls, platform }, { id, limit, workflows, settings });
     made.push(tenant);
     return tenant;
   };
   const names = Array.from({ length: workTenants }, (_, index) => `work-${index + 1}`);
-  const work = await Promise.all(names.map((id) => make(id, workLimit, allWorkflows)));
+  // Every other one has results that wait while their run is busy.
+  const strategies = [{}, { results_strategy: "retry" }] as const;
+  const work = await Promise.all(
+    names.map((id, index) => make(id, workLimit, allWorkflows, strategies[index % 2])),
+  );
   const locks = await make("locks", 1, []);
   return {
     platform,
@@ -50,16 +54,23 @@ export async function createTenants({ urls, platform, workTenants }: Setup): Pro
   };
 }
 
-type NewTenant = { readonly id: string; readonly limit: number; readonly workflows: readonly object[] };
+type Settings = Pick<Body<"createTenant">, "results_strategy">;
+
+type NewTenant = {
+  readonly id: string;
+  readonly limit: number;
+  readonly workflows: readonly object[];
+  readonly settings: Settings;
+};
 
 async function makeTenant(
   { urls, platform }: Omit<Setup, "workTenants">,
-  { id, limit, workflows }: NewTenant,
+  { id, limit, workflows, settings }: NewTenant,
 ): Promise<Tenant> {
   const done = untilDone(urls);
   await done(
     platform,
-    (client) => client.call("createTenant", { body: { id, max_concurrent_runs: limit } }),
+    (client) => client.call("createTenant", { body: { id, max_concurrent_runs: limit, ...settings } }),
     "tenant_exists",
   );
   const keyOf = async (role: "admin" | "worker") => {

@@ -10,6 +10,7 @@ import {
   type Job,
   JobFailed,
   type Success,
+  type Worker,
   worker,
 } from "../src/sdk/index.ts";
 import { createSeededRandom } from "../src/testing/seeded-random.ts";
@@ -22,13 +23,15 @@ export type WorkerProgramOptions = {
   readonly start: number;
   readonly seed: number;
   readonly urls: readonly string[];
+  /** It speaks NATS there instead of HTTP. */
+  readonly bus?: string;
   readonly tenants: ReadonlyArray<{ readonly id: string; readonly worker: string }>;
   readonly topic: string;
   readonly file: string;
 };
 
 const options = JSON.parse(process.argv[2] ?? "{}") as WorkerProgramOptions;
-const { start, seed, urls, tenants, topic, file } = options;
+const { start, seed, urls, bus, tenants, topic, file } = options;
 /** Another worker in each life: what was given to the one is not the other's. */
 const name = `${options.name}.${start}`;
 const recorder = openRecorder(file);
@@ -126,24 +129,66 @@ function tellFailure(error: unknown, completions: readonly Completion[]): never 
   throw error;
 }
 
-const workers = tenants.map(({ id, worker: apiKey }, index) =>
-  worker({
-    client: recording(
-      createClient({
-        url: urls[0],
-        apiKey,
-        fetch: betweenGateways(index + Number(options.name.slice(-1))),
-        timeoutMs: 3_000,
-      }),
-      id,
-    ),
+const concurrency = 6;
+
+type Tenant = WorkerProgramOptions["tenants"][number];
+
+function workerOverHttp({ id, worker: apiKey }: Tenant, index: number): Worker {
+  const fetchThere = betweenGateways(index + Number(options.name.slice(-1)));
+  return worker({
+    client: recording(createClient({ url: urls[0], apiKey, fetch: fetchThere, timeoutMs: 3_000 }), id),
     name,
     topics: { [topic]: perform },
-    concurrency: 6,
+    concurrency,
     pollWaitMs: 1_500,
     // Expected here: what they cost is for the checker to judge.
     onTrouble: () => {},
-  }),
+  });
+}
+
+/**
+ * Its polls are not seen from here: a claim is what becomes of a free place, asked for when the place became free, and a report
+ * begins when the work has ended.
+ */
+function workerOverBus({ id: tenant, worker: apiKey }: Tenant, servers: string): Worker {
+  const ask = () => asker.begin(name, { operation: "claim", tenant, worker: name });
+  const places = Array.from({ length: concurrency }, ask);
+  const reports = new Map<string, Completion>();
+  const settle = (jobId: string, end: (report: Completion) => void) => {
+    const report = reports.get(jobId);
+    reports.delete(jobId);
+    if (report !== undefined) end(report);
+  };
+  const work = async (job: Job): Promise<object> => {
+    const { id: jobId, runId, step, attempt } = job;
+    places.shift()?.ok({ kind: "claimed", jobs: [{ jobId, runId, step, attempt }] });
+    let status: Report["status"] = "failed";
+    try {
+      const output = await perform(job);
+      status = "succeeded";
+      return output;
+    } finally {
+      const nonce = nonces.get(jobId) ?? "";
+      reports.set(jobId, asker.begin(name, { operation: "report", tenant, jobId, nonce, status }));
+      places.push(ask());
+    }
+  };
+  return worker({
+    bus: servers,
+    apiKey,
+    name,
+    topics: { [topic]: work },
+    concurrency,
+    pollWaitMs: 1_500,
+    onReported: (jobId) => settle(jobId, (report) => report.ok({ kind: "report", outcome: "accepted" })),
+    onTrouble: (trouble) => {
+      if (trouble.kind === "result_refused") settle(trouble.jobId, (report) => report.fail(trouble.because));
+    },
+  });
+}
+
+const workers = tenants.map((tenant, index) =>
+  bus === undefined ? workerOverHttp(tenant, index) : workerOverBus(tenant, bus),
 );
 process.once("SIGTERM", () => {
   void Promise.all(workers.map((each) => each.stop({ graceMs: 300 }))).then(() => process.exit());

@@ -329,7 +329,13 @@ export async function examineServers(config: Config): Promise<readonly Finding[]
   if (config["bus.kind"] === "nats") {
     const { examineNats } = await import("./adapters/nats/examine.ts");
     const ports = { clock: systemClock, random: systemRandom, instance: systemInstance() };
-    findings.push(...(await examineNats({ ...natsOptions(config), ...ports })));
+    findings.push(
+      ...(await examineNats({
+        ...natsOptions(config),
+        ...ports,
+        resultBytesMax: config["jobs.resultBytesMax"],
+      })),
+    );
   }
   return findings;
 }

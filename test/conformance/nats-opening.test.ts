@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { jetstreamManager, RetentionPolicy, StorageType } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { examineNats } from "../../src/adapters/nats/examine.ts";
+import { examineNats as examine } from "../../src/adapters/nats/examine.ts";
 import { isBelow } from "../../src/adapters/nats/link.ts";
 import { type NatsBusOptions, openNatsBus } from "../../src/adapters/nats/nats-bus.ts";
 import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
@@ -51,6 +51,9 @@ async function serverOfVersion(version: string): Promise<{ readonly url: string;
   const port = typeof address === "object" && address !== null ? address.port : 0;
   return { url: `nats://127.0.0.1:${port}`, server: stub };
 }
+
+const examineNats = (given: NatsBusOptions, resultBytesMax = 262_144) =>
+  examine({ ...given, resultBytesMax });
 
 describe("a server is refused", () => {
   test("that cannot be reached, by its address without the password", async () => {
@@ -193,6 +196,18 @@ test("an examination says what is well, what is missing, and what to do about it
     true,
   );
   await bus.close();
+});
+
+test("an examination says when a message is too small for the results that workers may report", async () => {
+  const findings = await examineNats(options({ prefix: "small" }), 2_000_000);
+  expect(findings).toContainEqual({
+    subject: "nats max_payload",
+    level: "warn",
+    message: "a message holds 1048576 bytes, and workers may report results of 2000000",
+    remedy: "Set max_payload of the servers to 2008192 at least, or lower jobs.resultBytesMax.",
+  });
+  const subjects = (await examineNats(options({ prefix: "small" }))).map(({ subject }) => subject);
+  expect(subjects).not.toContain("nats max_payload");
 });
 
 test("two installations on one server do not hear each other, and an examination names the other", async () => {

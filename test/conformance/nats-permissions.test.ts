@@ -84,7 +84,7 @@ describe("the control plane's user", () => {
       here.announce("events", "acme");
       return heard.length > 0;
     });
-    const findings = await examineNats(options(controlPlane));
+    const findings = await examineNats({ ...options(controlPlane), resultBytesMax: 262_144 });
     expect(findings.filter(({ level }) => level === "fail")).toEqual([]);
     expect(
       findings.filter(({ subject, level }) => subject.startsWith("nats stream") && level === "ok"),

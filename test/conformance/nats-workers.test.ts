@@ -283,6 +283,7 @@ describe("what is not genuine changes nothing and is counted:", () => {
     "$JS.API.STREAM.DELETE.served_results",
     "served.results.acme.x",
     "served.answers.globex.k.x",
+    `served.announce.${"x".repeat(60)}`,
     "served.answers.acme.k",
     "served.answers.acme.>",
   ])("a poll whose answer is to go to %s", async (reply) => {

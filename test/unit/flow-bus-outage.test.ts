@@ -1,9 +1,9 @@
 // A bus outage as workers notice it: jobs come through the store, hints are published again, and nothing is done twice.
 import { describe, expect, test } from "vitest";
 import type { PollRequest } from "../../src/control/jobs/poll-jobs.ts";
+import { writeResult } from "../../src/control/jobs/read-result.ts";
 import type { Bus, Handlers } from "../../src/ports/bus.ts";
 import {
-  acme,
   ann,
   type FlowPlane,
   FlowWorld,
@@ -12,7 +12,6 @@ import {
   sideBySide,
   single,
   work,
-  workerCaller,
 } from "../support/flow-world.ts";
 
 /** A bus that can be cut: then it takes nothing, delivers nothing, and says once a second that messages may be missed. */
@@ -71,8 +70,8 @@ test("a result under another tenant's subject is not taken, whatever it says of 
   const { flow, p, q } = await setUp();
   await flow.finish(startIn(q));
   const job = single(await p.poll());
-  const report = { jobId: job.job.jobId, token: job.token, outcome: "succeeded", output: {} };
-  const body = JSON.stringify({ caller: { ...workerCaller, tenant: acme }, report });
+  const report = { jobId: job.job.jobId, token: job.token, outcome: "succeeded", output: {} } as const;
+  const body = writeResult(report);
   await p.bus.publish("results", { subject: `intruder/${job.job.jobId}`, body });
   await flow.pass(2_000);
   expect((await flow.job(job.job.jobId)).state).toBe("claimed");

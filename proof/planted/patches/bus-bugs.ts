@@ -3,6 +3,7 @@ import type { TextPatch } from "../planted-bug.ts";
 
 const nats = "src/adapters/nats";
 const conformance = "test/conformance/nats-bus.test.ts";
+const workers = "test/conformance/nats-workers.test.ts";
 const outage = "test/unit/flow-bus-outage.test.ts";
 
 /** One edit, caught by one test file. */
@@ -106,14 +107,39 @@ export const plantedBusBugs: readonly TextPatch[] = [
       replace: `if (publication.kind === "unavailable") pendingPublications.close();`,
     },
   ),
+  bug("bus-result-of-another-tenant", "a worker's key is believed under another tenant's subject", workers, {
+    file: `${nats}/worker-messages.ts`,
+    find: `if (tenantOfKey(keyId) !== tenant)`,
+    replace: `if (tenantOfKey(keyId) === undefined)`,
+  }),
+  bug("bus-worker-unsigned", "a worker's message needs no signature, only the name of a key", workers, {
+    file: `${nats}/worker-messages.ts`,
+    find: `    const refusal = refusalOf(writing, createSigner([sender.secretHash]), message);`,
+    replace: `    const refusal = refusalOf(writing, createSigner([]), message);`,
+  }),
+  bug("bus-worker-for-ever", "a worker's message may be believed for ever", workers, {
+    file: `${nats}/worker-messages.ts`,
+    find: `if (isTooFar)`,
+    replace: `if (isTooFar && !isTooFar)`,
+  }),
   bug(
-    "bus-result-of-another-tenant",
-    "a result is believed about its tenant: permissions by subject protect nobody",
-    outage,
+    "bus-answer-anywhere",
+    "an answer goes wherever the sender says: the control plane publishes in a worker's place",
+    workers,
     {
-      file: "src/control/jobs/hear-results.ts",
-      find: `if (result.caller.tenant !== tenantOf(subject))`,
-      replace: `if (tenantOf(subject) === undefined)`,
+      file: `${nats}/worker-messages.ts`,
+      find: `  return address.startsWith(answers) &&`,
+      replace: `  return address.length > 0 &&`,
     },
   ),
+  bug("bus-worker-of-any-role", "a key that may only read takes jobs over the bus", workers, {
+    file: "src/control/jobs/hear-results.ts",
+    find: `workerRoles.some((role) => role === key.role)`,
+    replace: `workerRoles.length > 0`,
+  }),
+  bug("bus-jobs-in-one-part", "jobs that do not fit into one message are cut off", workers, {
+    file: "src/gateway/bus-requests.ts",
+    find: `  return parts.map((texts, index) =>`,
+    replace: `  return parts.slice(0, 1).map((texts, index) =>`,
+  }),
 ];

@@ -7,7 +7,10 @@ import { isBelow, type Link, openLink, patchedVersion, showAddress } from "./lin
 import type { NatsBusOptions } from "./nats-bus.ts";
 import { differences, namesOf, streamSettings } from "./streams.ts";
 
-export type NatsExamination = Omit<NatsBusOptions, "log" | "metrics" | "as">;
+export type NatsExamination = Omit<NatsBusOptions, "log" | "metrics"> & {
+  /** The largest output that a worker may report. */
+  readonly resultBytesMax: number;
+};
 
 /** The findings report the result, not the log. */
 const silent: Log = { info: () => {}, warn: () => {}, error: () => {} };
@@ -25,6 +28,7 @@ export async function examineNats(options: NatsExamination): Promise<readonly Fi
     return [
       ...serverFindings(link, where),
       ...adviceFindings(link, options),
+      ...payloadFindings(link, options),
       ...(await jetStreamFindings(link)),
       ...(await streamFindings(link, options)),
       ...(await otherPrefixFindings(link, options)),
@@ -94,6 +98,18 @@ function adviceFindings(
     });
   }
   return findings;
+}
+
+/** What stands beside the output in a message: names, a token, headers. */
+const besideOutputBytes = 8_192;
+
+function payloadFindings({ connection }: Link, { resultBytesMax }: NatsExamination): readonly Finding[] {
+  const bytes = connection.info?.max_payload;
+  const needed = resultBytesMax + besideOutputBytes;
+  if (bytes === undefined || bytes >= needed) return [];
+  const message = `a message holds ${bytes} bytes, and workers may report results of ${resultBytesMax}`;
+  const remedy = `Set max_payload of the servers to ${needed} at least, or lower jobs.resultBytesMax.`;
+  return [{ subject: "nats max_payload", level: "warn", message, remedy }];
 }
 
 async function jetStreamFindings({ connection, manager }: Link): Promise<readonly Finding[]> {

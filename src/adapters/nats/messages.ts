@@ -133,7 +133,7 @@ export function signatureOf({ headers: given }: Msg): Signature | undefined {
 }
 
 /** What a signature binds. The subject is the one on the wire, so that a message cannot be moved to another stream either. */
-export type SignedPart = { readonly subject: string; readonly id: string; readonly body: string };
+type SignedPart = { readonly subject: string; readonly id: string; readonly body: string };
 
 type Signature = { readonly expiresAtMs: number; readonly value: string };
 

@@ -16,7 +16,7 @@ import {
   type Writing,
 } from "./messages.ts";
 
-export type SentByWorker =
+type SentByWorker =
   | {
       readonly kind: "believed";
       /** The id of its key. */

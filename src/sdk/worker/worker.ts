@@ -45,6 +45,8 @@ export type WorkerOptions = ClientOptions & {
   readonly stopWhenDraining?: boolean | undefined;
   /** Called with what nobody throws: lost claims, refused results, an absent server. Process warnings by default. */
   readonly onTrouble?: ((trouble: WorkerTrouble) => void) | undefined;
+  /** Called when the server has taken the result of a job; what becomes of others is a trouble. */
+  readonly onReported?: ((jobId: string) => void) | undefined;
   /** Over the bus: called each time that a result finds its run busy. The bus delivers it again by itself. */
   readonly onWaiting?: ((waiting: WaitingResult) => void) | undefined;
 };
@@ -106,6 +108,7 @@ class RunningWorker {
   readonly #held = new Map<string, HeldJob>();
   readonly #stopping = new AbortController();
   readonly #report: (trouble: WorkerTrouble) => void;
+  readonly #onReported: (jobId: string) => void;
   readonly #polls: Polls;
   readonly #beats: Heartbeats;
   readonly #results: Results;
@@ -125,6 +128,7 @@ class RunningWorker {
     this.#handlerOf = handlerOf;
     this.#concurrency = placesOf(options.concurrency ?? concurrencyDefault);
     this.#report = reporterOf(runtime, options.onTrouble);
+    this.#onReported = options.onReported ?? (() => {});
     this.#results = results;
     this.#close = close;
     const onFailure = (error: unknown) => this.#report({ kind: "server_unreachable", error });
@@ -252,8 +256,10 @@ class RunningWorker {
     }
     const end = await this.#results.report(held, result);
     const jobId = held.claim.job_id;
-    if (end.kind === "accepted") this.#ended += 1;
-    else if (held.stopReason === undefined) this.#report(troubleOf(end, jobId));
+    if (end.kind === "accepted") {
+      this.#ended += 1;
+      this.#onReported(jobId);
+    } else if (held.stopReason === undefined) this.#report(troubleOf(end, jobId));
     this.#drop(held);
   }
 

@@ -18,6 +18,21 @@ const verdictCases: readonly BusCase[] = [
     },
   },
   {
+    name: "a message that a worker's key has signed tells whose it is, at every delivery, and another key's is told from it",
+    async check(harness) {
+      const keys = ["acme.one", "acme.two"].map((keyId) => ({ keyId, secretHash: `hash of ${keyId}` }));
+      const listener = harness.listen(({ deliveries }) => (deliveries === 1 ? later(20) : done), {
+        senderOf: async (keyId) => keys.find((key) => key.keyId === keyId),
+      });
+      for (const sender of keys) {
+        const message = { subject: `acme/job of ${sender.keyId}`, body: sender.keyId, sender };
+        assert.deepEqual(await harness.bus.publish("results", message), { kind: "published" });
+      }
+      await harness.until(() => listener.heard.length === 4);
+      for (const { sender, body } of listener.heard) assert.equal(sender, body);
+    },
+  },
+  {
     name: "messages that were published before there was a consumer are delivered to it, in order",
     async check(harness) {
       const names = ["a", "b", "c"];

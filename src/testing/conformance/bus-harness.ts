@@ -54,9 +54,9 @@ export class BusHarness {
 
   listen(
     handle: (delivery: BusDelivery) => Promise<Verdict> | Verdict,
-    options: Partial<ConsumerTerms> & Partial<Pick<Handlers, "giveUp">> = {},
+    options: Partial<ConsumerTerms> & Partial<Pick<Handlers, "giveUp" | "senderOf">> = {},
   ): Listener {
-    const { giveUp, ...terms } = options;
+    const { giveUp, senderOf, ...terms } = options;
     const heard: Heard[] = [];
     const givenUp: Array<Heard & { because: string }> = [];
     const at = () => ({ atMs: this.clock.monotonicMs() });
@@ -78,6 +78,7 @@ export class BusHarness {
           givenUp.push({ ...delivery, because, ...at() });
           await giveUp?.(delivery, because);
         },
+        ...(senderOf === undefined ? {} : { senderOf }),
       },
     );
     return { heard, givenUp, stop: () => consumer.stop() };
