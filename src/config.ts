@@ -6,6 +6,8 @@ import { locksSettings } from "./settings/locks.ts";
 import { dispatchSettings, runsSettings, workflowsSettings } from "./settings/runs.ts";
 import { busSettings, processSettings, storeSettings } from "./settings/store.ts";
 
+export type { ChoiceSetting, NumberSetting } from "./settings/kinds.ts";
+
 /** The first choice of a choice setting is its default. Environment names are prefixed INTERLOCK_. */
 export const settings = {
   ...processSettings,
@@ -31,6 +33,11 @@ type ValueOf<Row> = Row extends NumberSetting
 
 /** Every setting's effective value by its name. */
 export type Config = { readonly [Name in SettingName]: ValueOf<(typeof settings)[Name]> };
+
+export function isWithinBounds(row: NumberSetting, value: unknown): value is number {
+  if (typeof value !== "number" || !(value >= row.min && value <= row.max)) return false;
+  return row.unit === "fraction" || Number.isInteger(value);
+}
 
 /** What a value must be, in words; also printed in the reference. */
 export function bounds(row: Setting): string {

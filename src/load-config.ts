@@ -2,10 +2,11 @@
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { bounds, type Config, type SettingName, settings } from "./config.ts";
+import { bounds, type Config, isWithinBounds, type SettingName, settings } from "./config.ts";
 import { similarTopics } from "./domain/excerpt.ts";
 import { fencesBeforeExpiry, leaseMarginMs, type RenewalNumbers } from "./domain/lock.ts";
 import { readAddressRanges } from "./domain/network-address.ts";
+import { waitProblems } from "./domain/policy.ts";
 import { InterlockError } from "./errors.ts";
 import type { Setting } from "./settings/kinds.ts";
 import { isSafeAddress } from "./settings/runs.ts";
@@ -131,8 +132,7 @@ function parseValue(row: Setting, value: unknown): string | number | undefined {
   switch (row.kind) {
     case "number": {
       const parsed = typeof value === "string" && value.trim() !== "" ? Number(value) : value;
-      if (typeof parsed !== "number" || !(parsed >= row.min && parsed <= row.max)) return undefined;
-      return row.unit === "fraction" || Number.isInteger(parsed) ? parsed : undefined;
+      return isWithinBounds(row, parsed) ? parsed : undefined;
     }
     case "choice":
       return typeof value === "string" && row.choices.includes(value) ? value : undefined;
@@ -182,10 +182,7 @@ function crossChecks(config: Config): string[] {
   const job = { ...renewalNumbers(config, "job"), failuresMax: config["locks.job.failuresMax"] };
   problems.push(...renewalProblem("locks.run", run), ...renewalProblem("locks.job", job));
   problems.push(...encryptionProblems(config), ...busProblems(config), ...checkUrlProblems(config));
-  problems.push(...gatewayProblems(config));
-  if (config["locks.admission.pollMaxMs"] < config["locks.admission.pollMs"]) {
-    problems.push("locks.admission.pollMaxMs must not be below locks.admission.pollMs");
-  }
+  problems.push(...gatewayProblems(config), ...waitProblems(config));
   if (config["locks.public.retryMaxMs"] < config["locks.public.retryMs"]) {
     problems.push("locks.public.retryMaxMs must not be below locks.public.retryMs");
   }
@@ -193,15 +190,6 @@ function crossChecks(config: Config): string[] {
     problems.push(
       "locks.public.ticketMs must be at least twice locks.public.askEveryMs: one lost try would cost the place",
     );
-  }
-  for (const lock of ["admission", "approval"] as const) {
-    const ttlMs = config[`locks.${lock}.ttlMs`];
-    const waitMs = config[`locks.${lock}.waitMs`];
-    if (waitMs >= ttlMs - leaseMarginMs(ttlMs)) {
-      problems.push(
-        `locks.${lock}: waitMs ${waitMs} must be below ttlMs ${ttlMs} less a tenth: the lease counts from the first try`,
-      );
-    }
   }
   if (config["admission.resolveMs"] < config["admission.callTimeoutMs"]) {
     problems.push("admission.resolveMs must not be below admission.callTimeoutMs");

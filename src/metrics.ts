@@ -358,7 +358,7 @@ export const metrics = {
   bus_requests_total: {
     kind: "counter",
     labels: ["operation", "status"],
-    help: "Polls and heartbeats of workers over NATS that this gateway answered, by the status that HTTP would have.",
+    help: "Requests of workers over NATS that this gateway answered, by the status that HTTP would have.",
   },
   bus_reconnects_total: { kind: "counter", labels: [], help: "Connections to NATS lost and found again." },
   bus_messages_refused_total: {

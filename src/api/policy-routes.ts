@@ -1,26 +1,42 @@
 // Policies and canaries of the HTTP contract.
 import * as z from "zod";
+import { bounds } from "../config.ts";
 import type { KeyRole } from "../domain/api-key.ts";
 import { canaryMetricNames } from "../domain/canary-guard.ts";
-import { policyChoices, policySources } from "../domain/policy.ts";
+import {
+  type PolicyName,
+  type PolicySource,
+  policyNames,
+  policySources,
+  policyValues,
+} from "../domain/policy.ts";
+import type { Policies } from "../domain/tenant.ts";
 import { freeText, pageOf, tenantName, time } from "./fields.ts";
 import type { Route } from "./route.ts";
 
-const values = {
-  "admission.strategy": z.enum(policyChoices["admission.strategy"]),
-  "admission.wait": z.enum(policyChoices["admission.wait"]),
-  "results.strategy": z.enum(policyChoices["results.strategy"]),
-  "results.wait": z.enum(policyChoices["results.wait"]),
-  "renewal.policy": z.enum(policyChoices["renewal.policy"]),
+type Values = { readonly [Name in PolicyName]: z.ZodType<Policies[Name]> };
+
+const values = byName(valueSchema) as Values;
+
+const optionalValues = byName((name) => values[name].exactOptional()) as {
+  readonly [Name in PolicyName]: z.ZodExactOptional<Values[Name]>;
 };
 
-const optionalValues = {
-  "admission.strategy": values["admission.strategy"].exactOptional(),
-  "admission.wait": values["admission.wait"].exactOptional(),
-  "results.strategy": values["results.strategy"].exactOptional(),
-  "results.wait": values["results.wait"].exactOptional(),
-  "renewal.policy": values["renewal.policy"].exactOptional(),
+const clearableValues = byName((name) => values[name].nullable().exactOptional()) as {
+  readonly [Name in PolicyName]: z.ZodExactOptional<z.ZodNullable<Values[Name]>>;
 };
+
+function byName(schema: (name: PolicyName) => z.ZodType): object {
+  return Object.fromEntries(policyNames.map((name) => [name, schema(name)]));
+}
+
+function valueSchema(name: PolicyName): z.ZodType {
+  const row = policyValues(name);
+  if (row.kind === "choice") return z.enum(row.choices);
+  const error = `must be ${bounds(row)}`;
+  const number = z.number({ error }).min(row.min, { error }).max(row.max, { error });
+  return (row.unit === "fraction" ? number : number.int({ error })).meta({ description: row.why });
+}
 
 const somePolicies = z.object(optionalValues);
 
@@ -40,20 +56,18 @@ const layer = z.object({ policies: somePolicies, rollout: rollout.exactOptional(
   description: "What is set for all runs, and what a share of them follows instead.",
 });
 
-const effective = <Value extends z.ZodType>(value: Value) =>
-  z.object({ value, source: z.enum(policySources) });
+const effective = byName((name) => z.object({ value: values[name], source: z.enum(policySources) })) as {
+  readonly [Name in PolicyName]: z.ZodObject<{
+    readonly value: Values[Name];
+    readonly source: z.ZodEnum<{ readonly [Each in PolicySource]: Each }>;
+  }>;
+};
 
 const policies = z
   .object({
     tenant: z.string().exactOptional(),
     effective: z
-      .object({
-        "admission.strategy": effective(values["admission.strategy"]),
-        "admission.wait": effective(values["admission.wait"]),
-        "results.strategy": effective(values["results.strategy"]),
-        "results.wait": effective(values["results.wait"]),
-        "renewal.policy": effective(values["renewal.policy"]),
-      })
+      .object(effective)
       .meta({ description: "What runs follow that no rollout takes, and where it comes from." }),
     process: z.object(values).meta({ description: "The settings of the process that answers." }),
     platform: layer,
@@ -72,13 +86,7 @@ const policyChangesBody = z
   .strictObject({
     tenant: scope,
     policies: z
-      .strictObject({
-        "admission.strategy": values["admission.strategy"].nullable().exactOptional(),
-        "admission.wait": values["admission.wait"].nullable().exactOptional(),
-        "results.strategy": values["results.strategy"].nullable().exactOptional(),
-        "results.wait": values["results.wait"].nullable().exactOptional(),
-        "renewal.policy": values["renewal.policy"].nullable().exactOptional(),
-      })
+      .strictObject(clearableValues)
       .refine((named) => Object.keys(named).length > 0, "name at least one policy"),
     percent: percent.exactOptional(),
   })

@@ -193,9 +193,12 @@ function describeField(path: string, before: unknown, after: unknown): readonly 
   if (!isFields(after)) return [`${path}=${textOf(after)}`];
   const old = isFields(before) ? before : {};
   const members = [...new Set([...Object.keys(old), ...Object.keys(after)])].sort();
-  // Names of topics and pools stand as they were given; what is below them are fields again.
-  const shown = path.includes(".") ? snakeCase : (member: string) => member;
-  return members.flatMap((member) => describeField(`${path}.${shown(member)}`, old[member], after[member]));
+  // Names of topics, pools and policies stand as they were given; what else is below the first level are fields.
+  const isGiven = (member: string) => !path.includes(".") || member.includes(".");
+  return members.flatMap((member) => {
+    const shown = isGiven(member) ? member : snakeCase(member);
+    return describeField(`${path}.${shown}`, old[member], after[member]);
+  });
 }
 
 /** Lists grow at one end and lose at the other: what has come and what has gone says it all. */

@@ -1,5 +1,5 @@
 // What is measured of the two sides of a canary, how the sides are compared, and the guards that a measure must keep.
-import type { PolicyName } from "./policy.ts";
+import { type PolicyName, policyNames, policyTable } from "./policy.ts";
 
 export type ArmSamples = {
   /** Results that arrived, each once, however often it was tried. */
@@ -158,9 +158,9 @@ export function samplesOf(family: SampleFamily, samples: ArmSamples): number {
 }
 
 export function familiesOf(policies: readonly PolicyName[]): readonly SampleFamily[] {
-  const ofStarts = policies.some((name) => name.startsWith("admission."));
-  const ofResults = policies.some((name) => !name.startsWith("admission."));
-  return [...(ofResults ? (["results"] as const) : []), ...(ofStarts ? (["starts"] as const) : [])];
+  const known = policyNames.filter((name) => policies.includes(name));
+  const measuring = new Set(known.map((name) => policyTable[name].measuredBy));
+  return (["results", "starts"] as const).filter((family) => measuring.has(family));
 }
 
 /** As people read it: `512 ms`, `93 %`, `2.10`. */

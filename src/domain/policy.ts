@@ -1,28 +1,128 @@
 // Which policies a run follows: its own share of a rollout, what its tenant or the platform has set, or the process's own settings.
 import { hash } from "node:crypto";
-import type { Policies, Rollout, TenantSettings } from "./tenant.ts";
+import {
+  bounds,
+  type ChoiceSetting,
+  type Config,
+  isWithinBounds,
+  type NumberSetting,
+  settings,
+} from "../config.ts";
+import { leaseMarginMs } from "./lock.ts";
+import type { Policies, PolicyNumbers, Rollout, TenantSettings } from "./tenant.ts";
 
 export type PolicyName = keyof Policies;
 export type PolicyValue = Policies[PolicyName];
 
-export const policyChoices = {
-  "admission.strategy": ["atomic", "lock"],
-  "admission.wait": ["jitter", "fixed"],
-  "results.strategy": ["handoff", "retry"],
-  "results.wait": ["jitter", "fixed"],
-  "renewal.policy": ["by_risk", "fence", "continue"],
-} as const satisfies { readonly [Name in PolicyName]: readonly Policies[Name][] };
+/** What makes a policy act: a value of another one, or of a setting that is none. */
+type Need = { readonly name: PolicyName | keyof OtherNeeds; readonly value: string };
 
-export const policyNames = Object.keys(policyChoices) as readonly PolicyName[];
+/** Settings that decide whether a policy acts and are no policies themselves. */
+type OtherNeeds = { readonly "approvals.strategy": string; readonly "dispatch.hold": string };
 
-/** The field of a tenant's settings that holds it for all runs. */
-const policySettings = {
-  "admission.strategy": "admissionStrategy",
-  "admission.wait": "admissionWait",
-  "results.strategy": "resultsStrategy",
-  "results.wait": "resultsWait",
-  "renewal.policy": "renewalPolicy",
-} as const satisfies Record<PolicyName, keyof TenantSettings>;
+type PolicyRow = {
+  /** The setting of the process that it is named after, or another one: it says what the policy may be. */
+  readonly setting?: "results.retry.wait" | "locks.renewalPolicy";
+  /** The field of a tenant's settings that holds it for all runs. Without one it is a number in `policyNumbers`. */
+  readonly field?: keyof TenantSettings;
+  /** The samples of a canary that show what it does. */
+  readonly measuredBy: "results" | "starts" | "nothing";
+  /** Without one of them it does nothing. */
+  readonly needs: readonly Need[];
+};
+
+const underLock: Need = { name: "admission.strategy", value: "lock" };
+const underRetry: Need = { name: "results.strategy", value: "retry" };
+const underApprovalLock: Need = { name: "approvals.strategy", value: "lock" };
+const underCheck: Need = { name: "dispatch.hold", value: "high" };
+const jitteredStarts: Need = { name: "admission.wait", value: "jitter" };
+const jitteredResults: Need = { name: "results.wait", value: "jitter" };
+
+/** Every policy. */
+export const policyTable: { readonly [Name in PolicyName]: PolicyRow } = {
+  "admission.strategy": { field: "admissionStrategy", measuredBy: "starts", needs: [] },
+  "admission.wait": { field: "admissionWait", measuredBy: "starts", needs: [underLock] },
+  "results.strategy": { field: "resultsStrategy", measuredBy: "results", needs: [] },
+  "results.wait": {
+    setting: "results.retry.wait",
+    field: "resultsWait",
+    measuredBy: "results",
+    needs: [underRetry],
+  },
+  "renewal.policy": {
+    setting: "locks.renewalPolicy",
+    field: "renewalPolicy",
+    measuredBy: "results",
+    needs: [underRetry],
+  },
+  "results.retry.baseMs": { measuredBy: "results", needs: [underRetry] },
+  "results.retry.jitterFraction": { measuredBy: "results", needs: [underRetry, jitteredResults] },
+  "locks.run.waitMs": { measuredBy: "results", needs: [underRetry] },
+  "locks.run.pollMs": { measuredBy: "results", needs: [underRetry] },
+  "locks.admission.waitMs": { measuredBy: "starts", needs: [underLock] },
+  "locks.admission.pollMs": { measuredBy: "starts", needs: [underLock] },
+  "locks.admission.pollMaxMs": { measuredBy: "starts", needs: [underLock, jitteredStarts] },
+  "locks.approval.waitMs": { measuredBy: "nothing", needs: [underApprovalLock] },
+  "locks.approval.pollMs": { measuredBy: "nothing", needs: [underApprovalLock] },
+  "locks.job.waitMs": { measuredBy: "nothing", needs: [underCheck] },
+  "locks.job.pollMs": { measuredBy: "nothing", needs: [underCheck] },
+};
+
+export const policyNames = Object.keys(policyTable) as readonly PolicyName[];
+
+function isPolicyName(text: string): text is PolicyName {
+  return Object.hasOwn(policyTable, text);
+}
+
+type PolicySetting =
+  | Exclude<PolicyName, "results.wait" | "renewal.policy">
+  | NonNullable<PolicyRow["setting"]>;
+
+function settingOf(name: PolicyName): PolicySetting {
+  return policyTable[name].setting ?? (name as PolicySetting);
+}
+
+/** What the policy may be: one of some choices, or a number within bounds. */
+export function policyValues(name: PolicyName): NumberSetting | ChoiceSetting<string> {
+  return settings[settingOf(name)];
+}
+
+/** What holds in a process where nothing else is set. */
+export function processPolicies(config: Config): Policies {
+  const values = policyNames.map((name) => [name, config[settingOf(name)]]);
+  return Object.fromEntries(values) as Policies;
+}
+
+/** Why a policy cannot be set so; undefined when it can. Undefined, as a value, clears it. */
+export function policyProblem(name: string, value: unknown): string | undefined {
+  if (!isPolicyName(name)) return `there is no policy "${name}": it must be one of ${policyNames.join(", ")}`;
+  const row = policyValues(name);
+  const isAllowed =
+    row.kind === "number" ? isWithinBounds(row, value) : row.choices.some((each) => each === value);
+  if (isAllowed || value === undefined) return undefined;
+  const given = typeof value === "number" ? String(value) : JSON.stringify(value);
+  return `${name} must be ${bounds(row)}, not ${given}`;
+}
+
+type WaitNumbers = Pick<
+  Config,
+  `locks.${"admission" | "approval"}.${"ttlMs" | "waitMs"}` | `locks.admission.${"pollMs" | "pollMaxMs"}`
+>;
+
+/** Why numbers that policies may change do not fit each other: asked when a process starts, and when a policy is set. */
+export function waitProblems(numbers: WaitNumbers): string[] {
+  const tooLong = (["admission", "approval"] as const).flatMap((lock) => {
+    const ttlMs = numbers[`locks.${lock}.ttlMs`];
+    const waitMs = numbers[`locks.${lock}.waitMs`];
+    if (waitMs < ttlMs - leaseMarginMs(ttlMs)) return [];
+    return [
+      `locks.${lock}: waitMs ${waitMs} must be below ttlMs ${ttlMs} less a tenth: the lease counts from the first try`,
+    ];
+  });
+  const { "locks.admission.pollMs": pollMs, "locks.admission.pollMaxMs": pollMaxMs } = numbers;
+  if (pollMaxMs >= pollMs) return tooLong;
+  return [...tooLong, `locks.admission: pollMaxMs ${pollMaxMs} must not be below pollMs ${pollMs}`];
+}
 
 export type RolloutArm = "canary" | "control";
 
@@ -43,11 +143,27 @@ type PolicyLayers = {
   readonly tenant: TenantSettings;
 };
 
-export function policiesFor(runId: string, { process, platform, tenant }: PolicyLayers): AssignedPolicies {
+/** Whether a run is in the share of its tenant's rollout, and in that of the platform's. */
+type Shares = { readonly ofTenant: boolean; readonly ofPlatform: boolean };
+
+export function sharesOf(runId: string, { platform, tenant }: Omit<PolicyLayers, "process">): Shares {
+  const isTaken = ({ rollout }: TenantSettings) =>
+    rollout !== undefined && armOf(rollout, runId) === "canary";
+  return { ofTenant: isTaken(tenant), ofPlatform: isTaken(platform) };
+}
+
+export function policiesFor(runId: string, layers: PolicyLayers): AssignedPolicies {
+  return policiesOf(sharesOf(runId, layers), layers);
+}
+
+export function policiesOf(
+  { ofTenant, ofPlatform }: Shares,
+  { process, platform, tenant }: PolicyLayers,
+): AssignedPolicies {
   const layers: ReadonlyArray<readonly [PolicySource, Partial<Policies>]> = [
-    ["tenant_rollout", sharedPolicies(tenant.rollout, runId)],
+    ["tenant_rollout", (ofTenant ? tenant.rollout?.policies : undefined) ?? {}],
     ["tenant", policiesSet(tenant)],
-    ["platform_rollout", sharedPolicies(platform.rollout, runId)],
+    ["platform_rollout", (ofPlatform ? platform.rollout?.policies : undefined) ?? {}],
     ["platform", policiesSet(platform)],
     ["process", process],
   ];
@@ -59,78 +175,97 @@ export function policiesFor(runId: string, { process, platform, tenant }: Policy
     sources[name] = source;
   }
   const rollout = rolloutOf(platform, tenant);
+  const isCanary = rollout === tenant.rollout ? ofTenant : ofPlatform;
   return {
     policies: policies as Policies,
     sources: sources as Record<PolicyName, PolicySource>,
-    ...(rollout === undefined ? {} : { arm: { rollout, arm: armOf(rollout, runId) } }),
+    ...(rollout === undefined ? {} : { arm: { rollout, arm: isCanary ? "canary" : "control" } }),
   };
 }
 
-type Need = { readonly name: PolicyName; readonly value: PolicyValue };
-
-/** Policies that only runs under one value of another look at. */
-export const policyNeeds: { readonly [Name in PolicyName]?: Need } = {
-  "admission.wait": { name: "admission.strategy", value: "lock" },
-  "results.wait": { name: "results.strategy", value: "retry" },
-  "renewal.policy": { name: "results.strategy", value: "retry" },
-};
+/** Why numbers that some run would follow do not fit each other, whatever rollouts it is in. */
+export function combinationProblems(config: Config, layers: Omit<PolicyLayers, "process">): string[] {
+  const all = { process: processPolicies(config), ...layers };
+  const found = [true, false].flatMap((ofTenant) =>
+    [true, false].flatMap((ofPlatform) =>
+      waitProblems({ ...config, ...policiesOf({ ofTenant, ofPlatform }, all).policies }),
+    ),
+  );
+  return [...new Set(found)];
+}
 
 /** What one layer sets and no run looks at: none follows the policy that would make it act. */
 export function idlePolicies(
   layer: TenantSettings,
   layers: PolicyLayers,
+  others: OtherNeeds,
 ): ReadonlyArray<{ readonly name: PolicyName; readonly needs: Need }> {
   const { rollout: _own, ...tenant } = layers.tenant;
   const { rollout: _shared, ...platform } = layers.platform;
-  const forAll = policiesFor("", { ...layers, platform, tenant }).policies;
+  const forAll = { ...others, ...policiesFor("", { ...layers, platform, tenant }).policies };
   const set = policiesSet(layer);
-  const own = policiesSet(tenant);
-  return policyNames.flatMap((name) => {
-    const needs = policyNeeds[name];
-    if (needs === undefined) return [];
-    const shared = layers.platform.rollout?.policies[needs.name];
+  const own: PolicyValues = policiesSet(tenant);
+  const ownShare: PolicyValues = layers.tenant.rollout?.policies ?? {};
+  const shared: PolicyValues = layers.platform.rollout?.policies ?? {};
+  const layerShare: PolicyValues = layer.rollout?.policies ?? {};
+
+  function acts(name: PolicyName, needs: Need): boolean {
     const followed = [
-      ...(layer.rollout?.policies[name] === undefined
-        ? []
-        : [layer.rollout.policies[needs.name] ?? forAll[needs.name]]),
+      ...(layerShare[name] === undefined ? [] : [layerShare[needs.name] ?? forAll[needs.name]]),
       ...(set[name] === undefined
         ? []
         : [
             forAll[needs.name],
-            layers.tenant.rollout?.policies[needs.name],
-            own[needs.name] === undefined ? shared : undefined,
+            ownShare[needs.name],
+            own[needs.name] === undefined ? shared[needs.name] : undefined,
           ]),
     ];
-    const isIdle = followed.length > 0 && !followed.includes(needs.value);
-    return isIdle ? [{ name, needs }] : [];
+    return followed.length === 0 || followed.includes(needs.value);
+  }
+
+  return policyNames.flatMap((name) => {
+    const needs = policyTable[name].needs.find((each) => !acts(name, each));
+    return needs === undefined ? [] : [{ name, needs }];
   });
 }
+
+type PolicyValues = { readonly [Name in Need["name"]]?: PolicyValue };
 
 /** The policies that settings hold for all runs. */
 export function policiesSet(settings: TenantSettings): Partial<Policies> {
-  const set = policyNames.flatMap((name) => {
-    const value = settings[policySettings[name]];
+  const choices = policyNames.flatMap((name) => {
+    const { field } = policyTable[name];
+    const value = field === undefined ? undefined : settings[field];
     return value === undefined ? [] : [[name, value] as const];
   });
-  return Object.fromEntries(set);
+  return { ...Object.fromEntries(choices), ...settings.policyNumbers };
 }
 
-/** The other way round: undefined removes a setting. */
-export function settingsFor(policies: { readonly [Name in PolicyName]?: PolicyValue | undefined }): {
-  readonly [Name in keyof TenantSettings]?: TenantSettings[Name] | undefined;
-} {
+/** The other way round, as a change of these settings: undefined removes a policy. */
+export function settingsFor(
+  policies: { readonly [Name in PolicyName]?: PolicyValue | undefined },
+  before: TenantSettings,
+): { readonly [Name in keyof TenantSettings]?: TenantSettings[Name] | undefined } {
   const changed = policyNames.filter((name) => Object.hasOwn(policies, name));
-  return Object.fromEntries(changed.map((name) => [policySettings[name], policies[name]]));
+  const choices = changed.flatMap((name) => {
+    const { field } = policyTable[name];
+    return field === undefined ? [] : [[field, policies[name]] as const];
+  });
+  const numbers = changed.filter((name) => policyTable[name].field === undefined);
+  if (numbers.length === 0) return Object.fromEntries(choices);
+  const all = {
+    ...before.policyNumbers,
+    ...Object.fromEntries(numbers.map((name) => [name, policies[name]])),
+  };
+  const kept = Object.entries(all).filter(([, value]) => value !== undefined);
+  const policyNumbers = kept.length === 0 ? undefined : (Object.fromEntries(kept) as Partial<PolicyNumbers>);
+  return { ...Object.fromEntries(choices), policyNumbers };
 }
 
 /** The same run is always on the same side, and a larger percentage only adds runs: the share is by hash of rollout and run. */
 export function armOf({ id, percent }: Pick<Rollout, "id" | "percent">, runId: string): RolloutArm {
   const drawn = Number.parseInt(hash("sha256", `${id} ${runId}`).slice(0, 8), 16);
   return drawn < (percent / 100) * 2 ** 32 ? "canary" : "control";
-}
-
-function sharedPolicies(rollout: Rollout | undefined, runId: string): Partial<Policies> {
-  return rollout !== undefined && armOf(rollout, runId) === "canary" ? rollout.policies : {};
 }
 
 /**

@@ -23,6 +23,14 @@ export type Policies = {
   readonly "results.strategy": ResultsStrategy;
   readonly "results.wait": WaitPolicy;
   readonly "renewal.policy": RenewalChoice;
+} & PolicyNumbers;
+
+/** Each has the name and the bounds of its setting. */
+export type PolicyNumbers = {
+  readonly [Name in
+    | `results.retry.${"baseMs" | "jitterFraction"}`
+    | `locks.${"admission" | "run" | "approval" | "job"}.${"waitMs" | "pollMs"}`
+    | "locks.admission.pollMaxMs"]: number;
 };
 
 /** Policies for a share of the runs. */
@@ -52,6 +60,8 @@ export type TenantSettings = {
   readonly resultsStrategy?: ResultsStrategy;
   readonly resultsWait?: WaitPolicy;
   readonly renewalPolicy?: RenewalChoice;
+  /** The policies that are numbers, for all runs. */
+  readonly policyNumbers?: Partial<PolicyNumbers>;
   /** Policies that some of the runs follow instead. */
   readonly rollout?: Rollout;
   /** The person who started a run may not approve its steps. */

@@ -1,4 +1,4 @@
-// Polls and heartbeats of workers over NATS: the same operations as over HTTP, with the same checks and the same answers.
+// Requests of workers over NATS: the same operations as over HTTP, with the same checks and the same answers.
 import type { Operation } from "../api/routes.ts";
 import type { Caller } from "../control/caller.ts";
 import type { ControlApi } from "../control/create-api.ts";
@@ -9,10 +9,11 @@ import type { Head } from "./exchange.ts";
 import type { HttpReply } from "./http-reply.ts";
 import type { Responder } from "./responder.ts";
 
-const operations = { poll: "pollJobs", heartbeat: "heartbeat" } as const satisfies Record<
-  BusRequest["request"],
-  Operation
->;
+const operations = {
+  poll: "pollJobs",
+  heartbeat: "heartbeat",
+  report: "reportResults",
+} as const satisfies Record<BusRequest["request"], Operation>;
 
 /** One message, or several where the jobs of a poll do not fit into one. */
 export async function answerBusRequest(

@@ -39,7 +39,7 @@ export type BusDelivery = {
 };
 
 /** What workers ask for over the bus; one process answers each. */
-export const busRequests = ["poll", "heartbeat"] as const;
+export const busRequests = ["poll", "heartbeat", "report"] as const;
 
 export type BusRequest = {
   readonly request: (typeof busRequests)[number];

@@ -177,6 +177,17 @@ describe("a worker over NATS", () => {
     expect(metrics.total("bus_requests_total", { operation: "pollJobs", status: "200" })).toBeGreaterThan(0);
   });
 
+  test("can report by a request, too: for a stream that takes nothing", async () => {
+    const runId = await start({});
+    const [job] = await poll({ wait_ms: 5_000 });
+    if (job === undefined) throw new Error("no job");
+    const { worker_id, ...result } = JSON.parse(resultOf(job));
+    const body = JSON.stringify({ worker_id, results: [result] });
+    const [answer] = await ask(`${prefix}.requests.acme.report`, body);
+    expect(answer).toMatchObject({ status: 200, body: { results: [{ kind: "accepted" }] } });
+    await until(async () => (await statusOf(runId)) === "succeeded");
+  });
+
   test("is told as over HTTP what is wrong with its request", async () => {
     const [unreadable] = await ask(pollSubject, "{");
     expect(unreadable).toMatchObject({ status: 400, body: { code: "invalid_request" } });

@@ -54,6 +54,13 @@ const expected: Readonly<Record<string, Expected>> = {
     notes: /idempotency_key_reused/,
   },
   "tracing.md": { says: [/"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"/] },
+  "tuning-busy-runs.md": {
+    says: [
+      /policies +results\.retry\.jitterFraction=0\.5[\s\S]*busy_retries_per_result/,
+      /state +kept[\s\S]*because +fewer collisions, same p95/,
+    ],
+    notes: /Every process follows within 5 s/,
+  },
   "writing-workers.md": { says: [/"kind":"accepted"/] },
   "writing-workflows.md": {
     refusals: ["workflow_invalid"],

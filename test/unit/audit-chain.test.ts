@@ -239,6 +239,11 @@ describe("the words of a record", () => {
       "admission_strategy=lock max_concurrent_runs=5 pools.gpu.max_running=1 revoked_key_ids=+c revoked_key_ids=-a stopped=unset token",
     );
     expect(describeChange(after, after, "token")).toBe("token");
+    const numbers = { "results.retry.baseMs": 700 };
+    const changed = { policyNumbers: numbers, rollout: { id: "r", percent: 30, policies: numbers } };
+    expect(describeChange({}, changed, "token")).toBe(
+      "policy_numbers.results.retry.baseMs=700 rollout.id=r rollout.percent=30 rollout.policies.results.retry.baseMs=700 token",
+    );
     expect(describeChange({}, { name: "x role=platform", role: "viewer" }, "id")).toBe(
       'name="x role=platform" role=viewer id',
     );

@@ -252,7 +252,7 @@ describe("what is checked together", () => {
 
   test("the last ceiling of a poll must not be below the first", () => {
     const at = (pollMaxMs: number) => problemsOf({ overrides: { "locks.admission.pollMaxMs": pollMaxMs } });
-    expect(at(9)).toEqual(["locks.admission.pollMaxMs must not be below locks.admission.pollMs"]);
+    expect(at(9)).toEqual(["locks.admission: pollMaxMs 9 must not be below pollMs 10"]);
     expect(at(10)).toEqual([]);
   });
 

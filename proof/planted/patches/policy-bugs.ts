@@ -8,8 +8,8 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/domain/policy.ts",
-        find: `own[needs.name] === undefined ? shared : undefined,`,
-        replace: `own[name] === undefined ? undefined : shared,`,
+        find: `own[needs.name] === undefined ? shared[needs.name] : undefined,`,
+        replace: `own[name] === undefined ? undefined : shared[needs.name],`,
       },
     ],
     tests: ["test/unit/policy.test.ts"],
@@ -33,9 +33,9 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
       {
         file: "src/domain/policy.ts",
         find: `    ["tenant", policiesSet(tenant)],
-    ["platform_rollout", sharedPolicies(platform.rollout, runId)],
+    ["platform_rollout", (ofPlatform ? platform.rollout?.policies : undefined) ?? {}],
 `,
-        replace: `    ["platform_rollout", sharedPolicies(platform.rollout, runId)],
+        replace: `    ["platform_rollout", (ofPlatform ? platform.rollout?.policies : undefined) ?? {}],
     ["tenant", policiesSet(tenant)],
 `,
       },
@@ -53,6 +53,54 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
       },
     ],
     tests: ["test/unit/policy.test.ts", "test/unit/flow-policies.test.ts"],
+  },
+  {
+    name: "number-policy-ignored",
+    what: "a number that a tenant or the platform has set for all runs is stored and shown, and no run follows it",
+    edits: [
+      {
+        file: "src/domain/policy.ts",
+        find: `  return { ...Object.fromEntries(choices), ...settings.policyNumbers };`,
+        replace: `  return Object.fromEntries(choices);`,
+      },
+    ],
+    tests: ["test/unit/policy.test.ts", "test/unit/flow-policy-numbers.test.ts"],
+  },
+  {
+    name: "lock-wait-policy-ignored",
+    what: "a lock is waited for as the process's settings say, whatever the run's policies do",
+    edits: [
+      {
+        file: "src/control/locks/lease-terms.ts",
+        find: "  return { ...terms, waitMs: policies[`locks.${lock}.waitMs`], poll };",
+        replace: "  return { ...terms, poll };",
+      },
+    ],
+    tests: ["test/unit/flow-policy-numbers.test.ts"],
+  },
+  {
+    name: "number-policy-unbounded",
+    what: "a policy takes any number, also one that no process would start with",
+    edits: [
+      {
+        file: "src/domain/policy.ts",
+        find: `row.kind === "number" ? isWithinBounds(row, value) :`,
+        replace: `row.kind === "number" ? typeof value === "number" :`,
+      },
+    ],
+    tests: ["test/unit/policy.test.ts", "test/unit/flow-policy-numbers.test.ts"],
+  },
+  {
+    name: "clashing-numbers-accepted",
+    what: "numbers are checked one by one when they are set, and not whether they fit each other",
+    edits: [
+      {
+        file: "src/control/policies/policies.ts",
+        find: `.find((problem) => !known.includes(problem));`,
+        replace: `.find((problem) => known.includes(problem));`,
+      },
+    ],
+    tests: ["test/unit/flow-policy-numbers.test.ts"],
   },
   {
     name: "assigned-strategy-ignored",

@@ -1,4 +1,4 @@
-// Requests of workers over NATS, each answered by one process: polls for jobs, and heartbeats.
+// Requests of workers over NATS, each answered by one process.
 import type { Msg } from "@nats-io/transport-node";
 import { type BusRequest, busRequests, type Consumer, type RequestHandlers } from "../../ports/bus.ts";
 import type { Clock, Log } from "../../ports/ports.ts";

@@ -45,7 +45,7 @@ export async function openNatsBus(options: NatsBusOptions): Promise<Bus> {
     signer: createSigner(signingKeys),
     refusals: createRefusals(options),
   };
-  const streams = createStreams({ manager: link.manager, names, log: options.log }, replicas);
+  const streams = createStreams({ ...options, manager: link.manager, names }, replicas);
   await makeStreams(link, streams);
   return busOn({ options, link, writing, streams });
 }

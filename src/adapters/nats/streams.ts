@@ -12,7 +12,7 @@ import {
 import { nanos } from "@nats-io/transport-node";
 import { InterlockError } from "../../errors.ts";
 import { type BusChannel, type BusStream, keepsLatest } from "../../ports/bus.ts";
-import type { Log } from "../../ports/ports.ts";
+import type { Clock, Log } from "../../ports/ports.ts";
 
 export type Streams = {
   /** Makes the stream if it is not there. Callers at the same time share one request. */
@@ -83,19 +83,35 @@ export function differences(
   return which.filter((name) => JSON.stringify(expected[name]) !== JSON.stringify(found[name]));
 }
 
+/**
+ * A server of 2.9 forgets a stream that is removed before it has removed its folder. One that is made again meanwhile loses its
+ * folder, too, and refuses every message from then on: so it was in 1 of 5 rounds on a busy disk.
+ */
+const folderRemovedMs = 1_000;
+
 export function createStreams(
   {
+    clock,
     manager,
     names,
     log,
-  }: { readonly manager: JetStreamManager; readonly names: BusNames; readonly log: Log },
+  }: {
+    readonly clock: Clock;
+    readonly manager: JetStreamManager;
+    readonly names: BusNames;
+    readonly log: Log;
+  },
   replicas: number,
 ): Streams {
   const underWay = new Map<BusStream, Promise<void>>();
+  const seen = new Set<BusStream>();
 
   async function make(stream: BusStream): Promise<void> {
     const expected = streamSettings(names, stream, replicas);
     const found = await find(expected.name);
+    const wasRemoved = found === undefined && seen.has(stream);
+    seen.add(stream);
+    if (wasRemoved && expected.storage === StorageType.File) await clock.sleep(folderRemovedMs);
     if (found === undefined) {
       await manager.streams.add(expected);
       log.info("a stream of the bus was made", { stream: expected.name });

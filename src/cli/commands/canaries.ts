@@ -208,7 +208,7 @@ function statusLines({ output, terminal }: Context, status: Status): string[] {
 
 const tones: Readonly<Record<string, Tone | undefined>> = { holds: "good", broken: "bad", unknown: "quiet" };
 
-function policyText(policies: Readonly<Record<string, string | undefined>>): string {
+function policyText(policies: Readonly<Record<string, string | number | undefined>>): string {
   return Object.entries(policies)
     .map(([name, value]) => `${name}=${value}`)
     .join(" ");

@@ -1,5 +1,5 @@
 // interlock policy: shows and sets how runs are handled, for all of them or for a share, and takes that back.
-import { type PolicyName, policyChoices } from "../../domain/policy.ts";
+import { policyProblem } from "../../domain/policy.ts";
 import type { Body, Success } from "../../sdk/contract.ts";
 import type { Cli, Context } from "../context.ts";
 import { UsageError } from "../run-program.ts";
@@ -78,19 +78,17 @@ export function typedPolicies(
 ): TypedPolicies {
   const named = typed.map((text) => {
     const [name = "", value = ""] = text.split("=", 2);
-    const choices: readonly string[] | undefined = policyChoices[name as PolicyName];
-    if (choices === undefined) {
-      const names = Object.keys(policyChoices).join(", ");
-      throw new UsageError(`${command}: there is no policy "${name}": it must be one of ${names}`);
-    }
-    if (value === cleared) return [name, null] as const;
-    if (!choices.includes(value)) {
-      const meant = cleared === undefined ? choices : [...choices, cleared];
-      throw new UsageError(`${command}: ${name} must be one of ${meant.join(", ")}, not "${value}"`);
-    }
-    return [name, value] as const;
+    const given = value === cleared ? undefined : typedValue(value);
+    const problem = policyProblem(name, given);
+    if (problem !== undefined) throw new UsageError(`${command}: ${problem}`);
+    return [name, given ?? null] as const;
   });
   return Object.fromEntries(named) as TypedPolicies;
+}
+
+/** No choice looks like a number. */
+function typedValue(text: string): string | number {
+  return /^-?[0-9]*\.?[0-9]+$/.test(text) ? Number(text) : text;
 }
 
 const places: Readonly<Record<string, string>> = {
@@ -114,7 +112,7 @@ function policyLines({ output }: Context, { tenant, effective, platform, own }: 
         name,
         value,
         places[source] ?? source,
-        ...rollouts.map(({ policies }) => ({ text: policies[name] ?? "", tone: "busy" as const })),
+        ...rollouts.map(({ policies }) => ({ text: String(policies[name] ?? ""), tone: "busy" as const })),
       ]),
     ),
     ...rollouts.map(({ line }) => line),
@@ -125,7 +123,7 @@ function rolloutFact(whose: string, { id, percent, canary, policies }: NonNullab
   const kind = canary ? "canary" : "rollout";
   return {
     title: `${percent} % of ${whose}`,
-    policies: policies as Readonly<Record<string, string | undefined>>,
+    policies: policies as Readonly<Record<string, string | number | undefined>>,
     line: `${kind} ${id}: ${percent} % of the runs of ${whose}`,
   };
 }

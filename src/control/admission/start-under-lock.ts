@@ -5,6 +5,7 @@ import { admissionLock } from "../../domain/lock.ts";
 import type { KeyRequest } from "../../ports/admission-operations.ts";
 import type { RequestOf } from "../../ports/store.ts";
 import { ask, askUntilKnown } from "../ask-until-known.ts";
+import { waitingBy } from "../locks/lease-terms.ts";
 import { type Lease, withLease } from "../locks/with-lease.ts";
 import type { Admission, AdmissionAnswer, Gate } from "./start-run.ts";
 
@@ -14,8 +15,9 @@ export async function startUnderLock(
   signal: AbortSignal | undefined,
 ): Promise<AdmissionAnswer> {
   const target = { tenant: asked.tenant, lock: admissionLock };
+  const { policies } = assigned;
   const terms = {
-    ...gate.terms.locks.admission[assigned.policies["admission.wait"]],
+    ...waitingBy(policies, "admission", gate.terms.locks.admission[policies["admission.wait"]]),
     ...(notes === undefined ? {} : { foundBusy: () => notes.foundBusy() }),
   };
   const outcome = await withLease(

@@ -13,7 +13,9 @@ import { ask } from "../ask-until-known.ts";
 import { type Caller, type Trouble, troubleOf } from "../caller.ts";
 import { deliverEntry } from "../engine/deliver-entry.ts";
 import type { Engine } from "../engine/engine.ts";
+import { waitingBy } from "../locks/lease-terms.ts";
 import { withLease } from "../locks/with-lease.ts";
+import { assignPolicies } from "../policies/assign-policies.ts";
 
 export const approvalFlows = { approvalContext, decideApproval, listApprovals };
 
@@ -48,8 +50,12 @@ async function decideApproval(engine: Engine, request: DecideRequest): Promise<D
   const settings = await settingsOf(engine, tenant);
   const strategy = settings?.approvalsStrategy ?? config["approvals.strategy"];
   if (strategy === "atomic") return decide(engine, request);
+  const parts = parseJobId(request.approvalId);
+  if (parts === undefined) return { kind: "approval_not_found" };
+  const { policies } = await assignPolicies(engine, settings, parts.runId);
+  const terms = waitingBy(policies, "approval", engine.terms.locks.approval);
   const target = { tenant, lock: { namespace: "approval", name: request.approvalId } } as const;
-  const outcome = await withLease(ports, target, engine.terms.locks.approval, () => decide(engine, request));
+  const outcome = await withLease(ports, target, terms, () => decide(engine, request));
   switch (outcome.kind) {
     case "finished":
       return outcome.value;

@@ -1,6 +1,6 @@
 // Canaries as they are kept, and how one is brought to its next state: each step can be repeated, by any process, after any crash.
 import { type Canary, type CanaryState, isOver } from "../../domain/canary.ts";
-import { policiesSet, settingsFor } from "../../domain/policy.ts";
+import { type PolicyValue, policiesSet, settingsFor } from "../../domain/policy.ts";
 import { type Policies, platformTenant, type TenantSettings } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
@@ -93,7 +93,8 @@ function decide(canary: Canary, settings: TenantSettings): ScopeDecision<string>
     case "rolling_back":
       return isOurs ? { kind: "change", changes: { rollout: undefined } } : nothing;
     case "keeping":
-      if (isOurs) return { kind: "change", changes: { ...settingsFor(canary.policies), rollout: undefined } };
+      if (isOurs)
+        return { kind: "change", changes: { ...settingsFor(canary.policies, settings), rollout: undefined } };
       return holds(settings, canary.policies)
         ? nothing
         : { kind: "refuse", refusal: "its rollout was removed before it could be kept" };
@@ -112,7 +113,7 @@ function rolloutOf({ id, percent, policies, startedAtMs, windowMs }: Canary) {
 }
 
 function holds(settings: TenantSettings, policies: Partial<Policies>): boolean {
-  const set: Readonly<Record<string, string | undefined>> = policiesSet(settings);
+  const set: Readonly<Record<string, PolicyValue | undefined>> = policiesSet(settings);
   return Object.entries(policies).every(([name, value]) => set[name] === value);
 }
 

@@ -9,12 +9,12 @@ import {
   standings,
 } from "../../domain/canary.ts";
 import { type CanaryGuard, familiesOf, withDefaultGuards } from "../../domain/canary-guard.ts";
-import type { PolicyName } from "../../domain/policy.ts";
+import { type PolicyName, policyTable } from "../../domain/policy.ts";
 import { orderedUnique } from "../../domain/run.ts";
 import type { Policies, TenantId } from "../../domain/tenant.ts";
 import type { Trouble } from "../caller.ts";
 import type { SettingsEngine } from "../engine/engine.ts";
-import { isKnown, recordOf } from "../policies/policies.ts";
+import { isKnown, recordOf, type WrongPolicies, wrongPolicies } from "../policies/policies.ts";
 import { readRecord } from "../tenants/tenants.ts";
 import {
   advanceCanary,
@@ -56,6 +56,7 @@ type NotFound = { readonly kind: "canary_not_found" };
 type StartCanaryAnswer =
   | Shown
   | { readonly kind: "tenant_not_found" }
+  | WrongPolicies
   /** Of the same tenant, or of the platform: one at a time. */
   | { readonly kind: "rollout_exists"; readonly rollout: string; readonly detail: string }
   | Trouble;
@@ -109,14 +110,19 @@ async function start(engine: SettingsEngine, request: StartCanaryRequest): Promi
   if (known.kind !== "tenant") return known;
   const scope = await readRecord(engine, recordOf(tenant));
   if (scope.kind !== "tenant") return scope;
-  const { rollout } = scope.record.settings;
-  if (rollout !== undefined) return rolloutExists(rollout.id);
+  const { settings } = scope.record;
+  if (settings.rollout !== undefined) return rolloutExists(settings.rollout.id);
   const others = await readCanaries(engine);
   if (others.kind !== "listed") return others;
   await forgetOldCanaries(engine, others.canaries, actor);
   const { clock, random } = engine.ports;
   const id = `canary-${orderedUnique(clock.wallMs(), random.token())}`;
   const startedAtMs = engine.storeTime.nowMs();
+  const changes = { rollout: { id, percent: request.percent, policies } };
+  const wrong = await wrongPolicies(engine, { tenant, policies, settings, changes });
+  if (wrong !== undefined) return wrong;
+  const unmeasured = unmeasuredPolicy(request);
+  if (unmeasured !== undefined) return unmeasured;
   const families = familiesOf(Object.keys(policies) as PolicyName[]);
   const canary: Canary = {
     ...(tenant === undefined ? {} : { tenant }),
@@ -141,6 +147,17 @@ async function start(engine: SettingsEngine, request: StartCanaryRequest): Promi
   if (started.kind !== "canary") return started;
   if (started.canary.state === "stopped") return rolloutExists("another rollout");
   return { kind: "canary", status: statusOf(engine, started.canary) };
+}
+
+/** Without a measure there is no verdict. */
+function unmeasuredPolicy({ policies, percent }: StartCanaryRequest): WrongPolicies | undefined {
+  const named = Object.entries(policies) as [PolicyName, unknown][];
+  const found = named.find(([name]) => policyTable[name].measuredBy === "nothing");
+  if (found === undefined) return undefined;
+  const [name, value] = found;
+  const instead = `interlock policy set ${name}=${String(value)} --percent ${percent}`;
+  const detail = `neither results nor starts measure ${name}, so that no canary can judge it: give it to a share of the runs, ${instead}`;
+  return { kind: "invalid_request", detail };
 }
 
 function rolloutExists(rollout: string): StartCanaryAnswer {

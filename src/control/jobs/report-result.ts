@@ -5,7 +5,7 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { JobOutcome, NewEntry } from "../../domain/inbox.ts";
 import { type ClaimToken, type JobId, type JobParts, parseJobId } from "../../domain/job.ts";
 import { type LockToken, type RiskClass, waitDelayMs } from "../../domain/lock.ts";
-import type { RenewalChoice, WaitPolicy } from "../../domain/tenant.ts";
+import type { Policies, RenewalChoice } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { Answer } from "../../ports/store.ts";
 import { settingsOf } from "../admission/tenant-cache.ts";
@@ -71,7 +71,7 @@ export async function deliverResult(
   const { answer, busyTries } =
     strategy === "handoff"
       ? { answer: await deliverEntry(engine, request), busyTries: waiting.busyTries }
-      : await deliverToFreeRun(engine, request, { path, waiting, renewal: policies["renewal.policy"] });
+      : await deliverToFreeRun(engine, request, { path, waiting, policies });
   if (busyTries > waiting.busyTries) notes?.foundBusy(busyTries - waiting.busyTries);
   if (isFinal(answer)) {
     busyResults.settle(entry.entryId);
@@ -92,7 +92,7 @@ export async function deliverResult(
   });
   span?.end(answer.kind === "unavailable" || answer.kind === "unknown" ? "failed" : undefined);
   if (answer.kind !== "run_busy") return answer;
-  return { kind: "run_busy", retryAfterMs: busyDelayMs(engine, policies["results.wait"], path) };
+  return { kind: "run_busy", retryAfterMs: busyDelayMs(engine, policies, path) };
 }
 
 /** While the run is busy, and with trouble, the result is reported again: it is measured once, when it is durable or refused. */
@@ -110,11 +110,12 @@ export function shownAnswer({ kind }: FinalAnswer) {
 }
 
 /** Used for a busy run only, by no other retry. */
-function busyDelayMs({ ports, config }: Engine, wait: WaitPolicy, path: ResultPath): number {
+function busyDelayMs({ ports }: Engine, policies: Policies, path: ResultPath): number {
+  const wait = policies["results.wait"];
   const shape = {
     kind: "around",
-    baseMs: config["results.retry.baseMs"],
-    jitterFraction: config["results.retry.jitterFraction"],
+    baseMs: policies["results.retry.baseMs"],
+    jitterFraction: policies["results.retry.jitterFraction"],
   } as const;
   const delayMs = waitDelayMs(wait, shape, 0, ports.random.fraction());
   ports.metrics.count("lock_busy_retries_total", { path, policy: wait });
@@ -148,7 +149,7 @@ function contentOf({ outcome, output = null, error, worker }: ResultReport): Out
 
 type FreeRunTerms = {
   readonly path: "gateway" | "bus";
-  readonly renewal: RenewalChoice;
+  readonly policies: Policies;
   /** What earlier reports of the same entry have found. */
   readonly waiting: WaitingResult;
 };
@@ -156,7 +157,7 @@ type FreeRunTerms = {
 async function deliverToFreeRun(
   engine: Engine,
   request: DeliveryRequest<"result">,
-  { path, renewal, waiting }: FreeRunTerms,
+  { path, policies, waiting }: FreeRunTerms,
 ): Promise<{
   readonly answer: Delivery<"result"> | { readonly kind: "run_busy" };
   /** Over all reports, these tries included. */
@@ -164,10 +165,10 @@ async function deliverToFreeRun(
 }> {
   const { clock, metrics, log } = engine.ports;
   const { tenant, runId, entry } = request;
-  const waitMs = path === "gateway" ? engine.config["locks.run.waitMs"] : 0;
+  const waitMs = path === "gateway" ? policies["locks.run.waitMs"] : 0;
   const startedMs = clock.monotonicMs();
   for (let { busyTries } = waiting; ; ) {
-    const answer = await tryOnce(engine, request, renewal);
+    const answer = await tryOnce(engine, request, policies["renewal.policy"]);
     if (answer.kind !== "run_busy") {
       const isTrouble = answer.kind === "unknown" || answer.kind === "unavailable";
       const waitedMs = clock.monotonicMs() - waiting.arrivedMs;
@@ -178,7 +179,7 @@ async function deliverToFreeRun(
       return { answer: deliveryOf(engine, entry, answer), busyTries };
     }
     busyTries += 1;
-    const pauseMs = pollDelayMs(engine);
+    const pauseMs = pollDelayMs(engine, policies["locks.run.pollMs"]);
     if (clock.monotonicMs() - startedMs + pauseMs > waitMs) {
       log.info("run lock busy", { tenant, run: runId, holder: answer.instance });
       return { answer: { kind: "run_busy" }, busyTries };
@@ -218,9 +219,9 @@ async function riskOf(
   return pinned.kind === "compiled" ? pinned.definition.risk : "standard";
 }
 
-function pollDelayMs({ ports, config }: Engine): number {
+function pollDelayMs({ ports, config }: Engine, baseMs: number): number {
   const jitterFraction = config["locks.pollJitterFraction"];
-  const shape = { kind: "around", baseMs: config["locks.run.pollMs"], jitterFraction } as const;
+  const shape = { kind: "around", baseMs, jitterFraction } as const;
   return waitDelayMs("jitter", shape, 0, ports.random.fraction());
 }
 

@@ -1,5 +1,6 @@
 // The scheduler role: receives held jobs, each in one process, and asks the dispatch check about them.
 
+import { settings } from "../../config.ts";
 import {
   askAgainInMs,
   type DispatchAnswer,
@@ -12,17 +13,20 @@ import {
 import { factsRecordKey } from "../../domain/engine/keys.ts";
 import { readFacts } from "../../domain/engine/records.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
-import type { Job, JobHint, JobId } from "../../domain/job.ts";
+import { type Job, type JobHint, type JobId, parseJobId } from "../../domain/job.ts";
 import { isTerminal, type RunHeader } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { BusDelivery, Consumer, Verdict } from "../../ports/bus.ts";
 import type { DispatchCheck } from "../../ports/ports.ts";
+import { settingsOf } from "../admission/tenant-cache.ts";
 import { ask } from "../ask-until-known.ts";
 import { type Delivery, deliverEntry } from "../engine/deliver-entry.ts";
 import type { Engine } from "../engine/engine.ts";
+import { type LeaseTerms, waitingBy } from "../locks/lease-terms.ts";
 import { type Lease, withLease } from "../locks/with-lease.ts";
+import { assignPolicies } from "../policies/assign-policies.ts";
 
-/** What a question takes besides the check's own time: the lock, two reads, the delivery, each with its repeats. */
+/** What a question takes besides the check's own time and the wait for the lock: two reads, the delivery, each with its repeats. */
 const aroundCheckMs = 30_000;
 
 /** A job may be held for days: only what settles it ends the asking. Should the bus forget it, the sweep names it again. */
@@ -56,7 +60,7 @@ export function startScheduler(engine: Engine, check: DispatchCheck): Consumer {
     {
       stream: "checks",
       name: "scheduler",
-      ackWaitMs: config["dispatch.checkTimeoutMs"] + config["locks.job.waitMs"] + aroundCheckMs,
+      ackWaitMs: config["dispatch.checkTimeoutMs"] + settings["locks.job.waitMs"].max + aroundCheckMs,
       deliveriesMax,
       pendingMax: config["dispatch.checksMax"],
     },
@@ -92,10 +96,11 @@ type DispatchEnd =
 const settled = { kind: "settled" } as const;
 
 async function dispatchJob(dispatch: Dispatch, named: Named, signal: AbortSignal): Promise<DispatchEnd> {
-  const { ports, config, terms } = dispatch.engine;
+  const { ports, config } = dispatch.engine;
+  const terms = await jobTerms(dispatch.engine, named);
   const target = { tenant: named.tenant, lock: { namespace: "job", name: named.jobId } } as const;
   const work = (lease: Lease) => askUnderLock(dispatch, named, lease);
-  const outcome = await withLease(ports, target, terms.locks.job, work, signal);
+  const outcome = await withLease(ports, target, terms, work, signal);
   switch (outcome.kind) {
     case "finished":
       return outcome.value;
@@ -114,6 +119,14 @@ async function dispatchJob(dispatch: Dispatch, named: Named, signal: AbortSignal
     case "cancelled":
       return { kind: "ask_again", delayMs: 0, because: "stopped" };
   }
+}
+
+/** By the policies of the job's run. */
+async function jobTerms(engine: Engine, { tenant, jobId }: Named): Promise<LeaseTerms> {
+  const parts = parseJobId(jobId);
+  if (parts === undefined) return engine.terms.locks.job;
+  const { policies } = await assignPolicies(engine, await settingsOf(engine, tenant), parts.runId);
+  return waitingBy(policies, "job", engine.terms.locks.job);
 }
 
 async function askUnderLock(dispatch: Dispatch, named: Named, lease: Lease): Promise<DispatchEnd> {

@@ -9,7 +9,7 @@ import {
   renewalRuleBy,
   type WaitShape,
 } from "../../domain/lock.ts";
-import type { RenewalChoice, TenantId, WaitPolicy } from "../../domain/tenant.ts";
+import type { Policies, RenewalChoice, TenantId, WaitPolicy } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
 
 export type LeaseTarget = { readonly tenant: TenantId; readonly lock: LockName };
@@ -63,6 +63,20 @@ export function lockTerms(config: Config): LockTerms {
     admission: { fixed: admissionLockTerms(config, "fixed"), jitter: admissionLockTerms(config, "jitter") },
     run: { by_risk: byRisk("by_risk"), fence: byRisk("fence"), continue: byRisk("continue") },
   };
+}
+
+/** The terms with the wait budget and the pauses that a run's policies name. */
+export function waitingBy(
+  policies: Policies,
+  lock: "admission" | "approval" | "job",
+  terms: LeaseTerms,
+): LeaseTerms {
+  const baseMs = policies[`locks.${lock}.pollMs`];
+  const poll =
+    terms.poll.kind === "exponential"
+      ? { ...terms.poll, baseMs, maxMs: policies["locks.admission.pollMaxMs"] }
+      : { ...terms.poll, baseMs };
+  return { ...terms, waitMs: policies[`locks.${lock}.waitMs`], poll };
 }
 
 export function admissionLockTerms(config: Config, wait: WaitPolicy): LeaseTerms {

@@ -1,5 +1,7 @@
 // Policies as operators see and set them: on the tenant's record or on the platform's, for all runs or for a share.
+import type { Config } from "../../config.ts";
 import {
+  combinationProblems,
   idlePolicies,
   type PolicyName,
   type PolicySource,
@@ -7,6 +9,8 @@ import {
   policiesFor,
   policiesSet,
   policyNames,
+  policyProblem,
+  processPolicies,
   settingsFor,
 } from "../../domain/policy.ts";
 import {
@@ -20,9 +24,8 @@ import {
 import type { Trouble } from "../caller.ts";
 import { troubleOf } from "../caller.ts";
 import { tellChanged } from "../canaries/samples.ts";
-import type { SettingsEngine } from "../engine/engine.ts";
-import { changeSettings, getTenant, readRecord, type SettingsChange } from "../tenants/tenants.ts";
-import { processPolicies } from "./assign-policies.ts";
+import { holdsHighRisk, type SettingsEngine } from "../engine/engine.ts";
+import { changeSettings, getTenant, merged, readRecord, type SettingsChange } from "../tenants/tenants.ts";
 
 export const policyFlows = { getPolicies, removeRollout, rollOut, setPolicies };
 
@@ -55,15 +58,19 @@ type CanaryRunning = { readonly kind: "canary_running"; readonly canary: string;
 /** Undefined lets a policy be decided elsewhere again. */
 type PolicyChanges = { readonly [Name in PolicyName]?: PolicyValue | undefined };
 
-function setPolicies(
+/** The values are out of bounds, or do not fit what else a run would follow. */
+export type WrongPolicies = { readonly kind: "invalid_request"; readonly detail: string };
+
+async function setPolicies(
   engine: SettingsEngine,
   { actor, tenant, changes }: PolicyScope & { readonly actor: string; readonly changes: PolicyChanges },
 ) {
-  return changePolicies<CanaryRunning>(engine, actor, tenant, ({ rollout }) => {
-    const named = Object.keys(changes) as PolicyName[];
+  const named = Object.keys(changes) as PolicyName[];
+  return changePolicies<CanaryRunning | WrongPolicies>(engine, actor, tenant, async (settings) => {
+    const { rollout } = settings;
     const isTried = named.some((name) => rollout?.policies[name] !== undefined);
     if (isTried && rollout?.canary !== undefined) return canaryRunning(rollout);
-    return { kind: "change", changes: settingsFor(changes) };
+    return fitting(engine, { tenant, policies: changes, settings, changes: settingsFor(changes, settings) });
   });
 }
 
@@ -74,17 +81,55 @@ type RollOutRequest = PolicyScope & { readonly actor: string } & Pick<Rollout, "
  * the same rollout: it only adds or takes runs.
  */
 function rollOut(engine: SettingsEngine, { actor, tenant, policies, percent }: RollOutRequest) {
-  return changePolicies<CanaryRunning>(engine, actor, tenant, ({ rollout }) => {
+  return changePolicies<CanaryRunning | WrongPolicies>(engine, actor, tenant, async (settings) => {
+    const { rollout } = settings;
     if (rollout?.canary !== undefined) return canaryRunning(rollout);
     if (percent >= 100) {
-      return { kind: "change", changes: { ...settingsFor(policies), rollout: undefined } };
+      const changes = { ...settingsFor(policies, settings), rollout: undefined };
+      return fitting(engine, { tenant, policies, settings, changes });
     }
     const id =
       rollout !== undefined && isSame(rollout.policies, policies)
         ? rollout.id
         : `rollout-${engine.ports.random.token().slice(0, 12)}`;
-    return { kind: "change", changes: { rollout: { id, percent, policies } } };
+    const changes = { rollout: { id, percent, policies } };
+    return fitting(engine, { tenant, policies, settings, changes });
   });
+}
+
+type Proposed = PolicyScope & {
+  /** What was asked for. */
+  readonly policies: PolicyChanges;
+  readonly settings: TenantSettings;
+  readonly changes: SettingsChange;
+};
+
+async function fitting(engine: SettingsEngine, proposed: Proposed): Promise<ScopeDecision<WrongPolicies>> {
+  const refusal = await wrongPolicies(engine, proposed);
+  return refusal === undefined ? { kind: "change", changes: proposed.changes } : { kind: "refuse", refusal };
+}
+
+/**
+ * Numbers that do not fit each other are refused to the change that brings them together. Should another layer or a restart
+ * do so later, runs follow them all the same: any number within its bounds is safe.
+ */
+export async function wrongPolicies(
+  { config, platform }: SettingsEngine,
+  { tenant, policies, settings, changes }: Proposed,
+): Promise<WrongPolicies | undefined> {
+  const outOfBounds = Object.entries(policies)
+    .map(([name, value]) => policyProblem(name, value))
+    .find((problem) => problem !== undefined);
+  if (outOfBounds !== undefined) return { kind: "invalid_request", detail: outOfBounds };
+  const shared = await platform.current();
+  const problems = (own: TenantSettings) =>
+    combinationProblems(
+      config,
+      tenant === undefined ? { platform: own, tenant: {} } : { platform: shared, tenant: own },
+    );
+  const known = problems(settings);
+  const detail = problems(merged(settings, changes)).find((problem) => !known.includes(problem));
+  return detail === undefined ? undefined : { kind: "invalid_request", detail };
 }
 
 /** The rollback knob: never refused while there is a rollout. A canary that used it is stopped. */
@@ -100,7 +145,7 @@ async function changePolicies<Refusal>(
   engine: SettingsEngine,
   actor: string,
   tenant: TenantId | undefined,
-  decide: (settings: TenantSettings) => ScopeDecision<Refusal>,
+  decide: (settings: TenantSettings) => ScopeDecision<Refusal> | Promise<ScopeDecision<Refusal>>,
 ): Promise<PolicyAnswer | { readonly kind: "version_conflict" } | Refusal> {
   const known = await isKnown(engine, tenant);
   if (known.kind !== "tenant") return known;
@@ -151,20 +196,25 @@ async function getPolicies(engine: SettingsEngine, { tenant }: PolicyScope): Pro
       process,
       platform: layerOf(platform.record.settings),
       ...(own === undefined ? {} : { own: layerOf(own.record.settings) }),
-      warnings: warningsOf(process, platform.record.settings, own?.record.settings),
+      warnings: warningsOf(engine.config, platform.record.settings, own?.record.settings),
     },
   };
 }
 
-function warningsOf(process: Policies, platform: TenantSettings, own: TenantSettings | undefined): string[] {
-  const idle = idlePolicies(own ?? platform, { process, platform, tenant: own ?? {} });
+function warningsOf(config: Config, platform: TenantSettings, own: TenantSettings | undefined): string[] {
+  const layers = { process: processPolicies(config), platform, tenant: own ?? {} };
+  const idle = idlePolicies(own ?? platform, layers, {
+    "approvals.strategy": own?.approvalsStrategy ?? config["approvals.strategy"],
+    "dispatch.hold": holdsHighRisk(config) ? "high" : "off",
+  });
   const whose =
     own === undefined
       ? "no run follows that unless its tenant says so"
       : "no run of this tenant follows that";
-  return idle.map(
+  const doNothing = idle.map(
     ({ name, needs }) => `${name} does nothing now: it needs ${needs.name}=${needs.value}, and ${whose}`,
   );
+  return [...doNothing, ...combinationProblems(config, layers)];
 }
 
 function layerOf(settings: TenantSettings): PolicyLayer {

@@ -185,7 +185,7 @@ export async function readRecord(
     : { kind: answer.kind, cause: answer.cause };
 }
 
-function merged(settings: TenantSettings, changes: SettingsChange): TenantSettings {
+export function merged(settings: TenantSettings, changes: SettingsChange): TenantSettings {
   const entries = Object.entries({ ...settings, ...changes }).filter(([, value]) => value !== undefined);
   return Object.fromEntries(entries) as TenantSettings;
 }

@@ -160,6 +160,7 @@ export const runCases: readonly ConformanceCase[] = [
         revokedKeyIds: ["key_1", "key_2"],
         resultsStrategy: "retry",
         resultsWait: "fixed",
+        policyNumbers: { "results.retry.baseMs": 700, "results.retry.jitterFraction": 0.5 },
         separateDuties: true,
         approvalsStrategy: "lock",
       } as const;
