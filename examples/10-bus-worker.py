@@ -5,13 +5,12 @@
 It greets: the input {"name": "Ada"} gives the output {"text": "Hello, Ada!"}. SIGTERM ends it after the jobs it has.
 docs/guide/bus-protocol.md says what is sent. A lost connection ends the program: a supervisor starts it again."""
 import base64, hashlib, hmac, json, os, queue, re, signal, socket, sys, threading, time, uuid
-from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import unquote, urlsplit
+import concurrent.futures as futures, urllib.parse as addresses
 
 def token(text):  # one part of a subject
     return re.sub(rb"[^A-Za-z0-9_:@-]", lambda found: b"=%02X" % found[0][0], text.encode()).decode()
 
-url, topic, worker_id = urlsplit(sys.argv[1]), sys.argv[2], f"python-{os.getpid()}"
+url, topic, worker_id = addresses.urlsplit(sys.argv[1]), sys.argv[2], f"python-{os.getpid()}"
 key_id, secret, _ = os.environ["INTERLOCK_API_KEY"][len("ilk_"):].rsplit("_", 2)
 signing_key = hashlib.sha256(secret.encode()).hexdigest().encode()
 prefix, tenant, key_name = os.environ.get("INTERLOCK_PREFIX", "interlock"), *key_id.rsplit(".", 1)
@@ -22,7 +21,7 @@ log = lambda *words: print(*words, file=sys.stderr, flush=True)
 nats = socket.create_connection((url.hostname, url.port or 4222), timeout=300)  # the server pings every two minutes
 lines = nats.makefile("rb")
 lines.readline()  # INFO; a client that wants TLS would begin with it here
-login = {"user": unquote(url.username), "pass": unquote(url.password)} if url.password else {}
+login = {"user": addresses.unquote(url.username), "pass": addresses.unquote(url.password)} if url.password else {}
 options = {"verbose": False, "headers": True, "lang": "python", "version": "1", **login}
 nats.sendall(f"CONNECT {json.dumps(options)}\r\nSUB {inbox}.> 1\r\n".encode())
 
@@ -64,17 +63,17 @@ def listen():
     answers[subject := f"{inbox}.{uuid.uuid4().hex}"] = queue.Queue()
     return subject
 
-def ask(request, value, patience_s):  # the jobs in the answer, which may come in several messages; or None
-    subject, jobs = listen(), []
+def ask(request, value, patience_s):  # the items of the answer, maybe from several messages; or None
+    subject, items = listen(), []
     publish(f"{prefix}.requests.{token(tenant)}.{request}", subject, value, 30_000)
     try:
         while True:
             answer = answers[subject].get(timeout=patience_s)
             if answer["status"] != 200:
                 return log(request, answer)
-            jobs += answer["body"]["jobs"]
+            items += answer["body"].get("jobs") or answer["body"].get("results") or []
             if not answer.get("more"):
-                return jobs
+                return items
     except queue.Empty:
         return log(request, "was not answered")
     finally:
@@ -89,29 +88,30 @@ def keep_claims():
                 held.pop(beat["job_id"], None)
 
 def perform(job):
-    result = {"worker_id": worker_id, "job_id": job["job_id"], "claim_token": job["claim_token"]}
+    result = {"job_id": job["job_id"], "claim_token": job["claim_token"]}
     try:
         result.update(status="succeeded", output={"text": f"Hello, {job['input']['name']}!"})
     except Exception as error:
         result.update(status="failed", error={"message": repr(error)})
-    report_to, subject = f"{prefix}.results.{token(tenant)}.{token(job['job_id'])}", listen()
-    while job["job_id"] in held:  # the claim is kept until the engine's last word
-        publish(report_to, f"{inbox}.stored", result, 86_400_000, {"Interlock-Answer-To": subject})
-        answer = {"kind": "waiting"}
+    results, subject = f"{prefix}.results.{token(tenant)}.{token(job['job_id'])}", listen()
+    while job["job_id"] in held:  # the claim is kept until the last word
+        body, answer = {"worker_id": worker_id, **result}, {"kind": "waiting"}
+        publish(results, f"{inbox}.stored", body, 86_400_000, {"Interlock-Answer-To": subject})
         try:
             while answer["kind"] == "waiting":  # the run is busy: the bus delivers the result again by itself
                 answer = answers[subject].get(timeout=5 + answer.get("retry_after_ms", 0) / 1000)
+        except queue.Empty:  # it is lost, or the stream takes nothing: a gateway takes it, too, and the store once
+            answer = (ask("report", {"worker_id": worker_id, "results": [result]}, 5) or [answer])[0]
+        if answer["kind"] in ("accepted", "duplicate", "refused"):
             held.pop(job["job_id"], None)
             print(job["job_id"], answer["kind"], answer.get("because", ""), flush=True)
-        except queue.Empty:  # the result is lost, or the answer: the store takes it once, however often it comes
-            log(job["job_id"], "is reported again")
     del answers[subject]
 
 signal.signal(signal.SIGTERM, lambda *_: stopping.set())
 for task in (read, keep_claims):
     threading.Thread(target=task, daemon=True).start()
 poll = {"worker_id": worker_id, "topics": [topic], "max_jobs": 10, "wait_ms": 5_000}
-with ThreadPoolExecutor(10) as pool:
+with futures.ThreadPoolExecutor(10) as pool:
     while not stopping.is_set():
         poll["poll_id"] = uuid.uuid4().hex
         while (jobs := ask("poll", poll, 5 + 2)) is None and not stopping.wait(1):

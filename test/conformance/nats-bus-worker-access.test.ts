@@ -160,7 +160,7 @@ describe.concurrent("without a control plane", () => {
     await eventually("it complains", () => troubles.length > 0);
     finish();
     await own.restart();
-    await eventually("the result", () => peer.results[0]);
+    await eventually("the result", () => peer.results[0], 20_000);
     expect(await started.stop()).toMatchObject({ handedBack: [], abandoned: [] });
   });
 

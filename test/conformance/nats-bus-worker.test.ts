@@ -176,6 +176,25 @@ describe.concurrent("a worker over the bus", () => {
     expect(await started.stop()).toMatchObject(nothingLeft);
   });
 
+  test("reports by a request when the stream takes nothing", async ({ onTestFinished }) => {
+    const { peer, work, troubles } = await openBusScene(server, onTestFinished, { isTaking: false });
+    peer.on.report = (_, answer) => {
+      peer.on.report = (__, again) => again({ status: 200, body: { results: [{ kind: "accepted" }] } });
+      answer({
+        status: 200,
+        body: { results: [{ kind: "retry", because: "run_busy", retry_after_ms: 50 }] },
+      });
+    };
+    peer.offer(jobOf("1"));
+    const started = work();
+    await eventually("it is reported twice", () => peer.reports.length === 2);
+    expect(await started.stop()).toMatchObject({ handedBack: [], abandoned: [] });
+    const result = { job_id: "run-1:greet@1", claim_token: "token-1", status: "succeeded" };
+    for (const { body } of peer.reports)
+      expect(body).toMatchObject({ worker_id: started.name, results: [result] });
+    expect(troubles).toEqual([]);
+  });
+
   test("says what a result was refused for", async ({ onTestFinished }) => {
     const { peer, work, troubles } = await openBusScene(server, onTestFinished);
     peer.on.result = ({ body: { job_id } }, answer) => {

@@ -27,8 +27,13 @@ export const plantedBusWorkerBugs: readonly TextPatch[] = [
   }),
   bug("bus-worker-impatient", "a result that waits for its busy run counts as refused", {
     file: `${folder}/bus-results.ts`,
-    find: `if (verdict.kind === "refused" || verdict.kind === "duplicate")`,
-    replace: `if (verdict.kind !== "accepted")`,
+    find: `return kind === "refused" || kind === "duplicate" ?`,
+    replace: `return kind !== "accepted" ?`,
+  }),
+  bug("bus-worker-stream-alone", "a result stays with its worker for ever when its stream takes nothing", {
+    file: `${folder}/bus-results.ts`,
+    find: "if (failures >= triesOfStream.failures ||",
+    replace: "if (failures < 0 ||",
   }),
   bug("bus-worker-too-large", "a result that is larger than a message may be is never reported", {
     file: `${folder}/bus-results.ts`,

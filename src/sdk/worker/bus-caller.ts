@@ -1,4 +1,4 @@
-// Polls and heartbeats over NATS: one signed request, and its answer in one message or several.
+// Requests over NATS, polls and heartbeats above all: one signed request, and its answer in one message or several.
 
 import type { AnyOptions } from "../call.ts";
 import type { JobCaller } from "../caller.ts";
@@ -112,7 +112,7 @@ type Question = {
   readonly withinMs: number;
 };
 
-function ask(runtime: Runtime, link: BusLink, question: Question): Promise<unknown> {
+export function ask(runtime: Runtime, link: BusLink, question: Question): Promise<unknown> {
   const { subject, headers, withinMs } = question;
   const body = JSON.stringify(question.body);
   const expiresAtMs = Math.round(runtime.now().wallMs) + expireAfterMs;
