@@ -156,7 +156,7 @@ const locks: PanelRow = {
       title: "Delay before a retry",
       about: "p5 and p95 apart: the retries are spread. On one line: they come in waves.",
       unit: "s",
-      queries: percentiles("lock_busy_retry_delay_seconds", [0.05, 0.5, 0.95], { by: ["policy"] }),
+      queries: percentiles("lock_busy_retry_delay_seconds", [0.05, 0.5, 0.95], { by: ["lock", "policy"] }),
     },
     {
       title: "Public locks: waiting and handed on",

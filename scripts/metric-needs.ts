@@ -41,6 +41,16 @@ export const metricNeeds: {
       public: [],
     },
   },
+  lock_busy_retry_delay_seconds: {
+    label: "lock",
+    values: {
+      admission: underLock,
+      run: underRetry,
+      job: underCheck,
+      approval: ["approvals.strategy=lock"],
+      public: [],
+    },
+  },
   run_lock_wait_seconds: underRetry,
   run_lock_acquired_total: underRetry,
   dispatch_checks_total: underCheck,

@@ -14,7 +14,8 @@ export {
 } from "./control/jobs/in-process-worker.ts";
 export type { ClaimedJob } from "./control/jobs/offers.ts";
 export type { PollAnswer, PollRequest } from "./control/jobs/poll-jobs.ts";
-export type { ReportAnswer, ResultReport } from "./control/jobs/report-result.ts";
+export type { ReportAnswer } from "./control/jobs/report-result.ts";
+export type { ResultReport } from "./control/jobs/result-entry.ts";
 export type { Beat, BeatResult, WorkerInfo } from "./control/jobs/workers.ts";
 export type { NewKey } from "./control/keys/api-keys.ts";
 export type { AcquireLockAnswer, AcquireLockRequest } from "./control/locks/acquire-public-lock.ts";

@@ -128,11 +128,11 @@ export const metrics = {
   lock_busy_retries_total: {
     kind: "counter",
     labels: ["path", "policy"],
-    help: "Tries that found the lock busy and waited.",
+    help: "Tries that found the lock busy and waited; for results (gateway, bus) each try of a busy run, also inside one request.",
   },
   lock_busy_retry_delay_seconds: {
     kind: "histogram",
-    labels: ["policy"],
+    labels: ["lock", "policy"],
     help: "How long a contender waited before it tried a busy lock again.",
   },
   lock_waiters: {
@@ -265,8 +265,8 @@ export const metrics = {
   canary_verdicts_total: {
     kind: "counter",
     labels: ["verdict"],
-    help: "Canaries that this process ended: kept, rolled_back, stopped.",
-    values: { verdict: ["kept", "rolled_back", "stopped"] },
+    help: "Canaries that this process ended: kept, rolled_back, inconclusive, stopped.",
+    values: { verdict: ["kept", "rolled_back", "inconclusive", "stopped"] },
   },
   dead_letters_total: {
     kind: "counter",

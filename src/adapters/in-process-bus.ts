@@ -13,7 +13,11 @@ import {
 import type { CancelTimer, Clock, Log } from "../ports/ports.ts";
 import { judgeDelivery } from "./judge-delivery.ts";
 
-type Stored = Pick<BusDelivery, "subject" | "body" | "sender"> & { deliveries: number; gone: boolean };
+type Stored = Pick<BusDelivery, "subject" | "body" | "sender"> & {
+  readonly storedMs: number;
+  deliveries: number;
+  gone: boolean;
+};
 
 /** Messages for the consumers of one name, who share them. */
 type Queue = {
@@ -52,11 +56,12 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
     async publish(name, message) {
       if (closed.signal.aborted) return { kind: "unavailable", cause: "the bus is closed" };
       const stream = streamOf(name);
-      if (isDuplicate(stream, message, ports.clock.monotonicMs())) return { kind: "published" };
+      const storedMs = ports.clock.monotonicMs();
+      if (isDuplicate(stream, message, storedMs)) return { kind: "published" };
+      const { subject, body, sender } = message;
+      const signed = sender === undefined ? {} : { sender: sender.keyId };
       for (const queue of stream.queues.values()) {
-        const { subject, body, sender } = message;
-        const signed = sender === undefined ? {} : { sender: sender.keyId };
-        const stored = { subject, body, ...signed, deliveries: 0, gone: false };
+        const stored = { subject, body, ...signed, storedMs, deliveries: 0, gone: false };
         if (keepsLatest(name)) replace(queue, stored);
         queue.waiting.add(stored);
         wake(queue);
@@ -172,7 +177,8 @@ function startConsumer(
 
   async function deliver(stored: Stored): Promise<void> {
     stored.deliveries += 1;
-    const { gone: _gone, ...delivery } = stored;
+    const { gone: _gone, storedMs, ...sent } = stored;
+    const delivery = { ...sent, ageMs: clock.monotonicMs() - storedMs };
     if (stored.deliveries > terms.deliveriesMax) return drop(stored, delivery, "deliveries_exhausted");
     const verdict = await judgeDelivery({ clock, log }, work, delivery);
     if (stored.gone) return;

@@ -118,8 +118,20 @@ const canaryFields = {
   policies: somePolicies,
   percent,
   state: z
-    .enum(["starting", "running", "rolling_back", "keeping", "rolled_back", "kept", "stopped"])
-    .meta({ description: "stopped: its rollout was removed or replaced by hand." }),
+    .enum([
+      "starting",
+      "running",
+      "rolling_back",
+      "keeping",
+      "rolled_back",
+      "kept",
+      "inconclusive",
+      "stopped",
+    ])
+    .meta({
+      description:
+        "inconclusive: neither better nor worse was shown, and the rollout was removed. stopped: its rollout was removed or replaced by hand.",
+    }),
   reason: z.string().exactOptional().meta({ description: "Why it was ended so." }),
   started_by: z.string(),
   decided_by: z.string().exactOptional(),

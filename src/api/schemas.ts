@@ -261,6 +261,13 @@ export const resultItem = z
       description:
         "W3C trace context of this result, where results of several traces are reported together; that of the request otherwise. One that cannot be read is passed over.",
     }),
+    delivery: z.int().min(1).max(10_000).exactOptional().meta({
+      description:
+        "Which report of this result it is: 1 for the first, one more after each answer `retry`. The server counts for itself too, and takes the larger number.",
+    }),
+    waited_ms: z.int().min(0).max(604_800_000).exactOptional().meta({
+      description: "Milliseconds since the first report of this result, 7 days at most.",
+    }),
   })
   .meta({ id: "Result" });
 
@@ -279,7 +286,10 @@ export const resultAnswer = z
       .literal(false)
       .exactOptional()
       .meta({ description: "With duplicate: what was reported now has no effect, whatever it says." }),
-    because: z.string().exactOptional(),
+    because: z.string().exactOptional().meta({
+      description:
+        "With refused and `deliveries_exhausted`: the run was busy at each of `results.deliveriesMax` reports, and the result is in the dead letters.",
+    }),
     retry_after_ms: z.number().exactOptional(),
   })
   .meta({ id: "ResultAnswer" });

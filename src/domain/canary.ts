@@ -21,7 +21,7 @@ import type { Policies, TenantId } from "./tenant.ts";
 /** `starting`: its rollout may not be set yet. `rolling_back` and `keeping`: decided, and any process may finish it. */
 export type CanaryState =
   | ("starting" | "running" | "rolling_back" | "keeping")
-  | ("rolled_back" | "kept" | "stopped");
+  | ("rolled_back" | "kept" | "inconclusive" | "stopped");
 
 export type Canary = {
   readonly id: string;
@@ -38,16 +38,27 @@ export type Canary = {
   readonly samplesMin: number;
   readonly windowsInARow: number;
   readonly state: CanaryState;
+  /** How `rolling_back` ends when neither side was found to be worse. */
+  readonly endsAs?: "inconclusive";
   /** Why it was decided so. */
   readonly reason?: string;
   readonly decidedBy?: string;
   readonly endedAtMs?: number;
-  /** What had been measured by then: a process that starts later goes on from it. */
-  readonly totals?: { readonly atMs: number; readonly arms: BothArms };
+  /** What had been measured by then, and up to which window: a process that starts later goes on from it. */
+  readonly totals?: { readonly atMs: number; readonly through?: number; readonly arms: BothArms };
 };
 
 export function isOver({ state }: Pick<Canary, "state">): boolean {
-  return state === "rolled_back" || state === "kept" || state === "stopped";
+  return state === "rolled_back" || state === "kept" || state === "inconclusive" || state === "stopped";
+}
+
+/** The last window whose samples have all come by then; -1 before the first. */
+export function windowsThrough(
+  { startedAtMs, windowMs }: Pick<Canary, "startedAtMs" | "windowMs">,
+  nowMs: number,
+  graceMs: number,
+): number {
+  return Math.max(0, Math.floor((nowMs - graceMs - startedAtMs) / windowMs)) - 1;
 }
 
 export type SampledWindow = { readonly window: number; readonly arms: BothArms };
@@ -71,7 +82,9 @@ export type GuardStanding = {
 type CanaryVerdict =
   | { readonly kind: "go_on" }
   | { readonly kind: "roll_back"; readonly reason: string }
-  | { readonly kind: "keep"; readonly reason: string };
+  | { readonly kind: "keep"; readonly reason: string }
+  /** Nothing speaks against it, and not enough for it: the rollout is removed. */
+  | { readonly kind: "inconclusive"; readonly reason: string };
 
 /** `nowMs` in the store's time; the verdict at the end waits for samples that are still on their way. */
 export function judgeCanary(
@@ -136,16 +149,16 @@ function hasEnough(family: SampleFamily, { canary, control }: BothArms, samplesM
   return samplesOf(family, canary) >= samplesMin && samplesOf(family, control) >= samplesMin;
 }
 
-/** The two measures that must both have moved the right way. */
+/** The two measures that must both have got better. */
 const decisive: Readonly<Record<SampleFamily, readonly [CanaryMetric, CanaryMetric]>> = {
   results: ["busy_retries_per_result", "result_latency_p95"],
   starts: ["busy_retries_per_start", "start_wait_p95"],
 };
 
-/** One of them must be at least this much better than control: two equal sides are no reason to change anything. */
+/** By at least this much, compared with control: less may be chance. What is zero on both sides cannot get better. */
 const clearlyBetter = 0.95;
 
-/** Kept only if neither measure got worse and one got clearly better. */
+/** Kept only if both measures got better; rolled back if one got worse; otherwise nobody knows. */
 export function judgeEnd(canary: Canary, { totals }: CanaryBook): CanaryVerdict {
   const families = familiesOf(Object.keys(canary.policies) as PolicyName[]);
   const thin = families.find((family) => !hasEnough(family, totals, canary.samplesMin));
@@ -153,23 +166,29 @@ export function judgeEnd(canary: Canary, { totals }: CanaryBook): CanaryVerdict 
     const { canary: own, control } = totals;
     const amounts = `${samplesOf(thin, own)} canary and ${samplesOf(thin, control)} control ${thin}`;
     return {
-      kind: "roll_back",
+      kind: "inconclusive",
       reason: `too few samples: ${amounts}, ${canary.samplesMin} of each are needed`,
     };
   }
-  const compared = families
-    .flatMap((family) => decisive[family])
-    .map((metric) => {
-      const [own, other] = [measure(metric, totals.canary), measure(metric, totals.control)];
-      return { metric, own, other, text: `${metric} ${shown(metric, own)} against ${shown(metric, other)}` };
-    });
+  const compared = families.flatMap((family) => decisive[family]).map((metric) => compare(metric, totals));
   const measures = compared.map(({ text }) => text).join(", ");
-  const worse = compared.find(({ own, other }) => own === undefined || other === undefined || own > other);
-  if (worse !== undefined) return { kind: "roll_back", reason: `${worse.metric} is not better: ${measures}` };
-  const isBetter = compared.some(({ own = 0, other = 0 }) => own < other * clearlyBetter);
-  return isBetter
-    ? { kind: "keep", reason: `both measures moved the right way: ${measures}` }
-    : { kind: "roll_back", reason: `no measure is clearly better: ${measures}` };
+  const worse = compared.find(({ finding }) => finding === "worse");
+  if (worse !== undefined) return { kind: "roll_back", reason: `${worse.metric} got worse: ${measures}` };
+  const same = compared.find(({ finding }) => finding !== "better");
+  if (same !== undefined) {
+    return { kind: "inconclusive", reason: `${same.metric} is not clearly better: ${measures}` };
+  }
+  return { kind: "keep", reason: `both measures got better: ${measures}` };
+}
+
+/** Of all these measures less is better. */
+function compare(metric: CanaryMetric, { canary, control }: BothArms) {
+  const [own, other] = [measure(metric, canary), measure(metric, control)];
+  const text = `${metric} ${shown(metric, own)} against ${shown(metric, other)}`;
+  if (own === undefined || other === undefined) return { metric, text, finding: "unknown" } as const;
+  if (own > other) return { metric, text, finding: "worse" } as const;
+  const isBetter = other > 0 && own <= other * clearlyBetter;
+  return { metric, text, finding: isBetter ? "better" : "same" } as const;
 }
 
 /** What must still happen before anything is decided, in words. */

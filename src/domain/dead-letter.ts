@@ -3,7 +3,8 @@
 import { attemptOf, parseTimer } from "./engine/keys.ts";
 import { hasFailed, type StepRecord } from "./engine/records.ts";
 import type { JsonValue } from "./fingerprint.ts";
-import { type JobId, makeJobId, parseJobId } from "./job.ts";
+import type { JobOutcome } from "./inbox.ts";
+import { type ClaimToken, type Job, type JobId, makeJobId, parseJobId } from "./job.ts";
 import {
   type DeadLetterReason,
   deadLetterReasons,
@@ -51,13 +52,13 @@ export function readLetter({ id, body, revision, savedAtMs }: Document): Letter 
   const fields = fieldsOf(body);
   const isOldEntry = typeof fields.kind === "string" && typeof fields.entryId === "string";
   const entry = isOldEntry ? fields : namedFields(fields.entry);
-  const result = namedFields(fieldsOf(fields.message).report);
+  const result = resultIn(fields);
   // Every id begins with that of the run.
   const runNamed = parseRunId(text(fields.run_id) ?? id.slice(0, Math.max(0, id.indexOf(":"))));
   const named = text(fields.job_id) ?? text(result?.jobId) ?? attemptNamed(runNamed, entry) ?? id;
   const parts = parseJobId(named);
   const runId = parts?.runId ?? runNamed;
-  const content = entry ?? (fields.message === undefined ? undefined : withoutToken(result));
+  const content = entry ?? withoutToken(result);
   return {
     id,
     reason: reasonOf(fields, isOldEntry),
@@ -76,6 +77,38 @@ export function readLetter({ id, body, revision, savedAtMs }: Document): Letter 
     ...optional("because", text(fields.because)),
     ...optional("content", content),
   };
+}
+
+/** A result that could not be delivered, as its worker reported it. */
+export type KeptResult = {
+  readonly jobId: JobId;
+  readonly token: ClaimToken;
+  readonly outcome: JobOutcome;
+  readonly output?: JsonValue;
+  readonly error?: NonNullable<Letter["error"]>;
+  readonly worker?: string;
+};
+
+const outcomes: readonly JobOutcome[] = ["succeeded", "failed_retryable", "failed", "handed_back"];
+
+/** Undefined when the letter keeps none, or none that can be read. It holds the claim's token: it is for the store alone. */
+export function keptResult(body: string): KeptResult | undefined {
+  const { jobId, token, outcome, output, error, worker } = resultIn(fieldsOf(body)) ?? {};
+  const parts = typeof jobId === "string" ? parseJobId(jobId) : undefined;
+  const known = outcomes.find((each) => each === outcome);
+  if (parts === undefined || typeof token !== "string" || known === undefined) return undefined;
+  return {
+    ...{ jobId: parts.jobId, token: token as ClaimToken, outcome: known },
+    ...optional("output", output),
+    // As it was sent: the entry is recognised by its text.
+    ...optional("error", namedFields(error) as KeptResult["error"]),
+    ...optional("worker", text(worker)),
+  };
+}
+
+/** Letters of earlier versions keep the whole message of the bus. */
+function resultIn(fields: Fields): Fields | undefined {
+  return namedFields(fields.report) ?? namedFields(fieldsOf(fields.message).report);
 }
 
 /** What an error says; workers may have sent anything. */
@@ -140,6 +173,8 @@ function optional<Name extends string, Value>(name: Name, value: Value | undefin
 
 export type RetryVerdict =
   | { readonly kind: "retryable" }
+  /** The claim that reported it still stands: the kept result can be delivered once more. */
+  | { readonly kind: "deliverable" }
   | { readonly kind: "already_retried" }
   | { readonly kind: "not_retryable"; readonly because: string };
 
@@ -148,13 +183,18 @@ type RetryFacts = {
   readonly letter: Letter;
   readonly header?: RunHeader;
   readonly step?: StepRecord;
+  /** What the letter keeps, and its job now. */
+  readonly kept?: { readonly token: ClaimToken; readonly entryId: string; readonly job?: Job };
 };
 
-export function judgeRetry({ letter, header, step }: RetryFacts): RetryVerdict {
+export function judgeRetry({ letter, header, step, kept }: RetryFacts): RetryVerdict {
   if (letter.state === "retried") return { kind: "already_retried" };
   if (letter.jobId === undefined) return refused(aboutNoStep(letter));
   if (header === undefined) return refused("its run is gone");
-  const because = whyRunStays(header) ?? whyStepStays(letter, step);
+  const stays = whyRunStays(header);
+  // Of a step that has failed, the next attempt is made, as for every other letter.
+  if (stays === undefined && kept !== undefined && isUnderWay(letter, step)) return judgeKept(kept);
+  const because = stays ?? whyStepStays(letter, step);
   return because === undefined ? { kind: "retryable" } : refused(because);
 }
 
@@ -174,6 +214,19 @@ export function whyRunStays({ status, cancelRequested }: RunHeader): string | un
   if (cancelRequested !== undefined || status === "cancelled") return "its run was cancelled";
   if (status === "denied") return "its run was denied by a person";
   return undefined;
+}
+
+function isUnderWay({ attempt }: Letter, step: StepRecord | undefined): boolean {
+  return step !== undefined && step.attempt === attempt && !hasFailed(step.status);
+}
+
+function judgeKept({ token, entryId, job }: NonNullable<RetryFacts["kept"]>): RetryVerdict {
+  if (job?.claim?.token !== token) return refused("the claim that reported it is not the job's any more");
+  if (job.state === "claimed") return { kind: "deliverable" };
+  if (job.state !== "reported") return refused(`its job is ${job.state}`);
+  return refused(
+    job.reportId === entryId ? "its result has arrived since" : "its job has another result since",
+  );
 }
 
 function whyStepStays({ attempt = 0 }: Letter, step: StepRecord | undefined): string | undefined {

@@ -22,6 +22,8 @@ export type NewEntry =
       readonly outcome: JobOutcome;
       /** The result, the error, or who handed it back: stored with the run when the entry is accepted. */
       readonly payload: RunRecord;
+      /** The dead letter that had kept it, and who delivers it again: accepted, the letter is retried. */
+      readonly letter?: { readonly letterId: string; readonly actor: string };
     }
   | {
       readonly kind: "decision";

@@ -30,6 +30,7 @@ export const busLoss: Drill = {
     "measure how long runs took before, meanwhile and afterwards",
     "compare what workers did with what runs keep",
   ],
+  locks: [],
   instance: (where) => (where === "embedded" ? { kind: "inside" } : { kind: "processes", redis: "single" }),
   run,
 };

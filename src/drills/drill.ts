@@ -1,4 +1,5 @@
 // What a drill is: a runbook as a program, with a question, steps, an expectation and a verdict.
+import type { LockNamespace } from "../domain/lock.ts";
 import type { Target } from "./target/target.ts";
 
 /** In the order in which help and documents list them. */
@@ -24,14 +25,23 @@ export type Drill = {
   readonly expectation: string;
   /** What it does, in order, for people. */
   readonly steps: readonly string[];
+  /** The kinds of locks that it takes or renews on an instance of its own; their pages name it. */
+  readonly locks: readonly LockNamespace[];
   /** How an instance of its own must be made; a deployment that runs already is taken as it is. */
   readonly instance: InstanceKind | ((where: "embedded" | "cluster") => InstanceKind);
   run(stage: Stage): Promise<Outcome>;
 };
 
-type InstanceKind =
+export type InstanceKind =
   /** Inside this process, where the drill can watch and disturb what it says to store and bus. */
-  | { readonly kind: "inside"; readonly settings?: (size: Size) => Settings }
+  | {
+      readonly kind: "inside";
+      readonly settings?: (size: Size) => Settings;
+      /** How many there are on a cluster; embedded data has one. 1 unless it says so. */
+      readonly onCluster?: 1 | 2;
+      /** Jobs of high risk wait for a dispatch check, which allows all that the drill does not judge itself. */
+      readonly dispatchCheck?: true;
+    }
   /** Processes of their own, which can be killed and paused, and servers that can be restarted. */
   | {
       readonly kind: "processes";
@@ -48,12 +58,16 @@ export type Size = "quick" | "full";
 export type DrillOptions = {
   /** How many requests or results a burst has; each drill has its own default. */
   readonly requests?: number;
+  /** How results are reported; by each way that the target has, unless it says so. */
+  readonly path?: ResultPath;
   /** Tries a grid of settings as well. */
   readonly sweep: boolean;
   /** Of a deployment that runs already: shell commands that break something, and that mend it. */
   readonly fault?: string;
   readonly mend?: string;
 };
+
+export type ResultPath = "http" | "bus";
 
 /** What a drill works with. */
 export type Stage = {

@@ -1,5 +1,7 @@
 // A start that is refused for want of a slot must leave its idempotency key free: the same request succeeds later.
-import type { AdmissionStrategy } from "../domain/tenant.ts";
+import { digestOf } from "../domain/fingerprint.ts";
+import type { AdmissionStrategy, TenantId } from "../domain/tenant.ts";
+import type { OperationName } from "../ports/store.ts";
 import { InterlockApiError } from "../sdk/client-errors.ts";
 import { runtime } from "../sdk/runtime.ts";
 import { worker } from "../sdk/worker/worker.ts";
@@ -11,7 +13,7 @@ const stepNames = [
   "set max_concurrent_runs=1 for a tenant of the drill's own",
   "start a run that fills the slot: a worker takes its job and keeps it",
   "submit another start with Idempotency-Key: retry-after-limit",
-  "expect 429, and the key still free",
+  "expect 429, and the key still free: asked by the API, in the count of the tenant's keys, and in the store itself",
   "complete the blocking run: its worker finishes the job",
   "repeat the same request with the same key",
   "expect 200 and a new run",
@@ -25,6 +27,7 @@ export const keySurvives429: Drill = {
   expectation:
     "The refusal leaves the key free; once the slot is free the same request starts one run, the key maps to it, and every repeat gets it.",
   steps: stepNames,
+  locks: ["admission"],
   instance: { kind: "inside" },
   run,
 };
@@ -114,12 +117,16 @@ async function* keySteps(scene: Scene): AsyncGenerator<Check> {
   const held = `${active} active, a worker holds its job`;
   yield named("2 a long run fills the slot", "1 active, a worker holds its job", held, active === 1);
 
+  const calls = watchReservations(scene);
   const refused = await tryStart(client, asked);
   const isRefused =
     refused.kind === "refused" && refused.status === 429 && refused.code === "max_concurrent_runs_reached";
   yield named("3-4 a start with a key", "429 max_concurrent_runs_reached", shownTry(refused), isRefused);
   const free = await bindingOf(tenant);
   yield named("4 the key after the 429", "unbound", free, free === "unbound");
+  const keptFree = await keysKept(tenant);
+  yield named("4 keys that the tenant keeps", "1: the blocking run's", keptFree, keptFree === "1");
+  yield* inStore(scene, { calls: calls.stop(), expected: "idempotency_key_unbound", named });
 
   scene.worker.finish();
   const { status } = await client.runs.wait(blocking, { timeoutMs: endsWithinMs, signal: scene.signal });
@@ -132,10 +139,69 @@ async function* keySteps(scene: Scene): AsyncGenerator<Check> {
 
   const bound = await bindingOf(tenant);
   yield named("8 the stored key", `bound to ${runId ?? "the new run"}`, bound, bound === `bound to ${runId}`);
+  const keptBound = await keysKept(tenant);
+  yield named("8 keys that the tenant keeps", "2: this one, too", keptBound, keptBound === "2");
+  yield* inStore(scene, { expected: `bound ${runId}`, named });
   yield* repeats(scene, runId, named);
   if (before === undefined) return;
   const decided = ((await decisionsOf(target, strategy)) ?? 0) - before;
   yield named("decided by", `the strategy ${strategy}`, `${decided} decisions of ${strategy}`, decided > 0);
+}
+
+/** Reservations count, also those whose owner is gone. */
+async function keysKept({ client }: DrillTenant): Promise<string> {
+  return String((await client.status()).idempotency_keys?.used ?? "not told");
+}
+
+type StoreLook = {
+  readonly expected: string;
+  readonly named: typeof check;
+  /** What the start that was refused asked of the store. */
+  readonly calls?: readonly string[];
+};
+
+/** Where the store is the drill's own: the record itself, and what became of it on the way. */
+async function* inStore(
+  { target: { inside }, tenant, strategy }: Scene,
+  { expected, named, calls }: StoreLook,
+): AsyncGenerator<Check> {
+  if (inside === undefined) return;
+  if (calls !== undefined) {
+    const reserving = reservingCalls[strategy];
+    yield named("4 the store was asked", reserving, calls.join(", "), calls.join(", ") === reserving);
+  }
+  const request = { tenant: tenant.id as TenantId, digest: digestOf("start_run", key) };
+  const found = await inside.plane.ports.store.inspectReservation(request, { deadlineMs: 5_000 });
+  const seen = "runId" in found ? `${found.kind} ${found.runId}` : found.kind;
+  yield named(
+    `${calls === undefined ? 8 : 4} the key's record in the store`,
+    expected,
+    seen,
+    seen === expected,
+  );
+}
+
+/** Of a start that is refused at the limit: `lock` has reserved the key by then, and gives it back. */
+const reservingCalls: Readonly<Record<AdmissionStrategy, string>> = {
+  atomic: "admit: max_concurrent_runs_reached",
+  lock: "reserve: reserved, cancelReservation: cancelled",
+};
+
+function watchReservations({ target: { inside }, tenant }: Scene): { stop(): readonly string[] } {
+  const calls: string[] = [];
+  const reserving: readonly OperationName[] = ["admit", "reserve", "cancelReservation", "createRun"];
+  const unwatch = inside?.watchStore({
+    answered(name, request, { kind }) {
+      const isOurs = "tenant" in request && request.tenant === tenant.id;
+      if (isOurs && reserving.includes(name)) calls.push(`${name}: ${kind}`);
+    },
+  });
+  return {
+    stop() {
+      unwatch?.();
+      return calls;
+    },
+  };
 }
 
 /** What the stored mapping is for. */

@@ -37,6 +37,7 @@ export const storeRestart: Drill = {
     "measure how long it takes until starts are acknowledged and runs end again",
     "repeat every start under its key, and look up every acknowledged run",
   ],
+  locks: [],
   instance: { kind: "processes", redis: "single", settings: quickTakeOver },
   run,
 };

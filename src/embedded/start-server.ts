@@ -42,7 +42,7 @@ export type Server = {
 
 export type ServerOptions = ConfigSources &
   Pick<KeysOptions, "keys"> &
-  Pick<ControlPlaneOptions, "around"> & {
+  Pick<ControlPlaneOptions, "around" | "dispatchCheck"> & {
     /** Receives everything that is counted, besides what /metrics shows. */
     readonly watchMetrics?: Metrics;
     /** Instead of standard error. */

@@ -108,8 +108,8 @@ export type Proposal = {
 
 /** What may be refused of each kind of entry, besides what may be of all. */
 type RefusalsOf = {
-  /** The job is unknown, another attempt's, or held by another claim, or its claim ran out; or it was reported before, by another entry. */
-  result: "stale_claim" | "duplicate";
+  /** The job is unknown, another attempt's, or held by another claim, or its claim ran out; or it was reported before, by another entry. The last: the letter that kept it is gone. */
+  result: "stale_claim" | "duplicate" | "dead_letter_not_found";
   decision: "approval_not_found";
   cancel: "already_cancelling";
   timer: "timer_not_due";
@@ -139,7 +139,7 @@ export type InboxOperations = {
   /**
    * Appends one entry to a run's inbox after its own check-and-set, and takes the run lock if it is free. With `whenBusy: refuse`
    * nothing happens to a busy run. A repeat (same entry id) answers by ownership: the holder of the lock processes it.
-   * A letter is retried once; a retry that was still waiting when its run ended did not happen, and may be asked for again.
+   * A result that names the letter that had kept it retries that letter with its acceptance. A letter is retried once; a retry that was still waiting when its run ended did not happen, and may be asked for again.
    * The retry of a run that has ended opens it, and the runs above it that ended: each gets an entry that names the run below it.
    */
   deliver: {

@@ -192,6 +192,7 @@ describe.concurrent("a worker over the bus", () => {
     const result = { job_id: "run-1:greet@1", claim_token: "token-1", status: "succeeded" };
     for (const { body } of peer.reports)
       expect(body).toMatchObject({ worker_id: started.name, results: [result] });
+    expect(peer.reports[1]?.body.results).toMatchObject([{ delivery: 2 }]);
     expect(troubles).toEqual([]);
   });
 

@@ -76,6 +76,13 @@ describe("against a deployment that runs already", () => {
     expect(said.stderr).toContain("needs a platform key");
   });
 
+  test("a path that only an instance of the drill's own has is refused", async () => {
+    const at = ["--url", server.url, "--api-key", platformKey];
+    const said = await typeCommand(folder, ["drill", "lock-busy-waves", "--quick", "--path", "bus", ...at]);
+    expect(said.code).toBe(2);
+    expect(said.stderr).toContain("needs an instance of its own");
+  });
+
   test("a drill that has to break something asks for the command that does", async () => {
     const at = ["--url", server.url, "--api-key", platformKey];
     const said = await typeCommand(folder, ["drill", "store-restart", "--quick", ...at]);

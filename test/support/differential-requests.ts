@@ -313,7 +313,8 @@ function entryOf(scene: Scene): NewEntry {
       const jobId = jobAt(scene, command.pick);
       const outcome = command.stranger ? "failed" : "succeeded";
       const payload = { key: `output/${command.pick % 2}`, body: `{"at": ${step}}` };
-      return { kind: "result", entryId, jobId, token: tokenOf(scene, jobId), outcome, payload };
+      const kept = command.pick % 3 === 0 ? { letter: { letterId: letterId(scene), actor: "d e" } } : {};
+      return { kind: "result", entryId, jobId, token: tokenOf(scene, jobId), outcome, payload, ...kept };
     }
     case "decision":
       return {

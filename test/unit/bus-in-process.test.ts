@@ -65,7 +65,7 @@ test("a hundred deliveries at the fixed delay take 50 s, and then the message is
   expect(times).toHaveLength(100);
   expect(times.at(-1)).toBe(99 * 500);
   expect(kernel.nowMs()).toBe(50_000);
-  expect(givenUp).toEqual([{ subject: "a", body: "a", deliveries: 101 }]);
+  expect(givenUp).toEqual([{ subject: "a", body: "a", deliveries: 101, ageMs: 50_000 }]);
 });
 
 test("a thousand messages that keep coming back never delay one that does not", async () => {

@@ -235,27 +235,68 @@ describe("in the end a canary", () => {
   });
 
   test.each([
-    { title: "both got worse", arms: many(bad), reason: /busy_retries_per_result is not better/ },
+    { title: "both got worse", arms: many(bad), reason: /busy_retries_per_result got worse/ },
     {
-      title: "only the retries got better",
+      title: "the latency got worse, whatever became of the retries",
       arms: many({ canary: arm(30, 700), control: arm(30, 500, 3) }),
-      reason: /result_latency_p95 is not better/,
+      reason: /result_latency_p95 got worse/,
     },
     {
-      title: "only the latency got better",
+      title: "the retries got worse, whatever became of the latency",
       arms: many({ canary: arm(30, 4, 3), control: arm(30, 500) }),
-      reason: /busy_retries_per_result is not better/,
-    },
-    { title: "nothing has changed", arms: many(equal), reason: /no measure is clearly better/ },
-    {
-      title: "there were too few samples",
-      arms: good,
-      reason: /30 canary and 30 control results, 80 of each/,
+      reason: /busy_retries_per_result got worse/,
     },
   ])("is rolled back when $title", ({ arms, reason }) => {
     const verdict = ends(arms);
     expect(verdict.kind).toBe("roll_back");
     expect(verdict.kind === "roll_back" && verdict.reason).toMatch(reason);
+  });
+
+  test.each([
+    { title: "nothing has changed", arms: many(equal), reason: /busy_retries_per_result is not clearly/ },
+    {
+      title: "nobody found a busy run, however much the latency improved: nothing is less than none",
+      arms: many({ canary: arm(30, 4), control: arm(30, 500) }),
+      reason: /busy_retries_per_result is not clearly better: .* 0\.00 against 0\.00, result_latency_p95 4/,
+    },
+    {
+      title: "only the retries improved",
+      arms: many({ canary: arm(30, 500, 1), control: arm(30, 500, 3) }),
+      reason: /result_latency_p95 is not clearly better/,
+    },
+    {
+      title: "one improved by less than 5 %",
+      arms: {
+        canary: { ...arm(100, 4, 1), busyRetries: 96 },
+        control: { ...arm(100, 500, 1), busyRetries: 100 },
+      },
+      reason: /busy_retries_per_result is not clearly better: .* 0\.96 against 1\.00/,
+    },
+    {
+      title: "there were too few samples",
+      arms: good,
+      reason: /30 canary and 30 control results, 80 of each/,
+    },
+    {
+      title: "a measure is unknown",
+      arms: many({ canary: { ...arm(30, 4), latency: {} }, control: arm(30, 500, 3) }),
+      reason: /result_latency_p95 is not clearly better: .* unknown against/,
+    },
+  ])("is inconclusive when $title", ({ arms, reason }) => {
+    const verdict = ends(arms);
+    expect(verdict.kind).toBe("inconclusive");
+    expect(verdict.kind === "inconclusive" && verdict.reason).toMatch(reason);
+  });
+
+  test("is kept when both improved by exactly 5 %", () => {
+    const arms = {
+      canary: { ...arm(100, 4, 1), busyRetries: 95 },
+      control: { ...arm(100, 500, 1), busyRetries: 100 },
+    };
+    expect(ends(arms)).toMatchObject({
+      kind: "keep",
+      reason: expect.stringContaining("both measures got better"),
+    });
   });
 
   test("of admission is judged by its starts", () => {
@@ -269,7 +310,7 @@ describe("in the end a canary", () => {
     const better = { canary: starts(90, 4, 0), control: starts(90, 300, 5) };
     expect(ends(better, { policies }).kind).toBe("keep");
     expect(ends({ canary: better.control, control: better.canary }, { policies }).kind).toBe("roll_back");
-    expect(ends(many(good), { policies }).kind).toBe("roll_back");
+    expect(ends(many(good), { policies }).kind).toBe("inconclusive");
   });
 
   test("is not judged before its end, and not before late samples can have come", () => {

@@ -1,6 +1,6 @@
 // Dead letters read back: every reason, also as earlier versions wrote them, and whether they can be retried.
 import { describe, expect, test } from "vitest";
-import { judgeRetry, poisonedBody, readLetter } from "../../src/domain/dead-letter.ts";
+import { judgeRetry, keptResult, poisonedBody, readLetter } from "../../src/domain/dead-letter.ts";
 import type { StepRecord } from "../../src/domain/engine/records.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { RunHeader, RunId } from "../../src/domain/run.ts";
@@ -95,6 +95,30 @@ describe("a letter", () => {
       content: { jobId, output: { found: 42 } },
     });
     expect(JSON.stringify(letter)).not.toContain("secret");
+  });
+
+  test("keeps the result for its delivery, also as earlier versions wrote it", () => {
+    const report = {
+      jobId,
+      token: "secret",
+      outcome: "failed",
+      error: { message: "no", more: 1 },
+      worker: "w",
+    };
+    const message = JSON.stringify({ caller: { tenant: "acme", actor: "w" }, report });
+    expect(keptResult(JSON.stringify({ reason: "deliveries_exhausted", report }))).toEqual(report);
+    expect(keptResult(JSON.stringify({ reason: "deliveries_exhausted", message }))).toEqual(report);
+    const letter = read(jobId, { reason: "deliveries_exhausted", because: "deliveries_exhausted", report });
+    expect(letter).toMatchObject({ jobId, content: { jobId, outcome: "failed" } });
+    expect(JSON.stringify(letter)).not.toContain("secret");
+    for (const broken of [
+      {},
+      { ...report, token: 1 },
+      { ...report, jobId: "x" },
+      { ...report, outcome: "?" },
+    ])
+      expect(keptResult(JSON.stringify({ report: broken }))).toBeUndefined();
+    expect(keptResult("no JSON")).toBeUndefined();
   });
 
   test.each(["", "no JSON", "null", "[]", "7", '"text"', '{"message":"no JSON"}', '{"entry":[]}'])(

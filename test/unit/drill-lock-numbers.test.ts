@@ -2,14 +2,17 @@
 import { describe, expect, test } from "vitest";
 import {
   beatMsOf,
+  latenessOf,
   measure,
   retriesByNumber,
   retriesOf,
   togetherShare,
-} from "../../src/drills/lock-busy-waves/outcome.ts";
+} from "../../src/drills/lock-busy-waves/tries.ts";
 import { isInFenceOrder } from "../../src/drills/locks/public-locks.ts";
 import { overlapMs } from "../../src/drills/renewal-outage/outcome.ts";
+import { judgeLocks } from "../../src/drills/run-drill.ts";
 import { readHolderMessage } from "../../src/drills/staged-failure/paused-holder.ts";
+import { readingOf } from "../../src/drills/target/open-target.ts";
 
 const contenders = Array.from({ length: 50 }, (_, index) => index);
 /** Every contender comes back every 500 ms, a millisecond after the one before it. */
@@ -51,10 +54,10 @@ describe("waves", () => {
 
 describe("tries", () => {
   const results = new Map([
-    ["a", { sentMs: [0], busyMs: [], durableMs: 3 }],
-    ["b", { sentMs: [0, 500], busyMs: [1], durableMs: 503 }],
-    ["c", { sentMs: [0, 501, 1_001], busyMs: [1, 502], durableMs: 1_004 }],
-    ["d", { sentMs: Array.from({ length: 101 }, (_, index) => 500 * index), busyMs: [1, 2] }],
+    ["a", { sentMs: [0], busyMs: [], told: [], durableMs: 3 }],
+    ["b", { sentMs: [0, 500], busyMs: [1], told: [], durableMs: 503 }],
+    ["c", { sentMs: [0, 501, 1_001], busyMs: [1, 502], told: [], durableMs: 1_004 }],
+    ["d", { sentMs: Array.from({ length: 101 }, (_, index) => 500 * index), busyMs: [1, 2], told: [] }],
   ]);
   const tries = { results, endedMs: undefined, lockWaitsMs: [3, 503] };
 
@@ -76,6 +79,36 @@ describe("tries", () => {
     expect(retriesOf(tries).slice(0, 3)).toEqual([500, 500, 501]);
     expect(retriesByNumber(tries)[0]).toEqual([500, 501, 500]);
     expect(retriesByNumber(tries)[99]).toEqual([50_000]);
+  });
+});
+
+describe("workers that were told when to come again", () => {
+  const told = (againMs: number) => ({
+    results: new Map([
+      [
+        "a",
+        {
+          sentMs: [0, againMs],
+          busyMs: [10],
+          told: [{ because: "run_busy" as const, pauseMs: 200 }],
+          durableMs: againMs + 5,
+        },
+      ],
+    ]),
+    endedMs: undefined,
+    lockWaitsMs: [],
+  });
+
+  test("are late by what they waited longer than that after the answer", () => {
+    expect(latenessOf(told(217))).toEqual({ leastMs: 7, medianMs: 7 });
+  });
+
+  test("are early when they did not wait for it", () => {
+    expect(latenessOf(told(160))?.leastMs).toBe(-50);
+  });
+
+  test("are neither when nobody was told", () => {
+    expect(latenessOf({ ...told(217), results: new Map() })).toBeUndefined();
   });
 });
 
@@ -108,4 +141,31 @@ test("what Node prints between a program's own lines is passed over", () => {
     status: 412,
   });
   expect(readHolderMessage("(node:1) Warning: something")).toBeUndefined();
+});
+
+describe("the locks that a drill says it takes", () => {
+  const metric = (name: string, value: number) => `interlock_${name} ${value}`;
+  const before = readingOf([metric('lock_acquire_seconds_count{lock="public",outcome="acquired"}', 1)]);
+  const after = readingOf([
+    metric('lock_acquire_seconds_count{lock="public",outcome="acquired"}', 1),
+    metric('lock_acquire_seconds_count{lock="job",outcome="busy"}', 1),
+    metric('run_lock_acquired_total{path="gateway",retries="0"}', 2),
+    metric('lock_releases_total{lock="approval",outcome="released"}', 3),
+  ]);
+
+  test("are those that were taken while it ran", () => {
+    expect(judgeLocks(["run", "job"], before, after)).toMatchObject({ holds: true, seen: "run, job" });
+    expect(judgeLocks([], before, before)).toMatchObject({ holds: true, seen: "none" });
+  });
+
+  test("are wrong when one of them was not taken, or another was", () => {
+    expect(judgeLocks(["run", "job", "public"], before, after).holds).toBe(false);
+    expect(judgeLocks(["run"], before, after).holds).toBe(false);
+    expect(judgeLocks(["run", "public"], before, after).holds).toBe(false);
+  });
+
+  test("count as taken when they were renewed", () => {
+    const renewed = readingOf([metric('lock_renewals_total{lock="job",outcome="unknown"}', 1)]);
+    expect(judgeLocks(["job"], readingOf([]), renewed).holds).toBe(true);
+  });
 });

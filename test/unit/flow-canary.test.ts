@@ -137,19 +137,26 @@ describe("a canary", () => {
     await load(world, plane, canary.id, 12);
     await reaches(flow, () => stateOf(world, canary.id), "kept", 240_000);
     const { canary: ended } = await read(world, api, canary.id);
-    expect(ended.reason).toContain("both measures moved the right way");
+    expect(ended.reason).toContain("both measures got better");
     expect((await settings(flow)).resultsStrategy).toBe("handoff");
     expect((await settings(flow)).resultsWait).toBe("fixed");
     expect((await settings(flow)).rollout).toBeUndefined();
   });
 
-  test("without samples is rolled back at its end and says so", async () => {
+  test("without samples is inconclusive at its end and says so: the rollout is removed", async () => {
     const world = await open();
+    const { flow, plane, api } = world;
     const canary = await start(world, { forMs: 60_000 });
-    await reaches(world.flow, () => stateOf(world, canary.id), "rolled_back", 120_000);
-    expect((await read(world, world.api, canary.id)).canary.reason).toContain(
-      "too few samples: 0 canary and 0 control results",
-    );
+    await reaches(flow, () => stateOf(world, canary.id), "inconclusive", 120_000);
+    const { canary: ended } = await read(world, api, canary.id);
+    expect(ended.reason).toContain("too few samples: 0 canary and 0 control results");
+    expect(ended.endedAtMs).toBeGreaterThan(canary.endsAtMs);
+    expect((await settings(flow)).rollout).toBeUndefined();
+    expect((await settings(flow)).resultsStrategy).toBeUndefined();
+    expect(plane.metrics.total("canary_verdicts_total", { verdict: "inconclusive" })).toBe(1);
+    expect(plane.metrics.total("canary_verdicts_total")).toBe(1);
+    const back = await flow.finish(api.rollBackCanary({ actor: "root", id: canary.id, reason: undefined }));
+    expect(only(back, "canary_ended").state).toBe("inconclusive");
   });
 
   test("is the only one of its tenant, beside one of the platform", async () => {

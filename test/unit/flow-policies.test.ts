@@ -340,7 +340,13 @@ describe("series that need other settings than the defaults", () => {
 
   test.each([
     [{ "admission.strategy": "lock" }, ["admission_lock_wait_seconds", "lock_acquire_seconds admission"]],
-    [retry, ["lock_busy_retries_total gateway", "run_lock_wait_seconds", "run_lock_acquired_total"]],
+    [
+      retry,
+      [
+        ...["lock_busy_retries_total gateway", "lock_busy_retry_delay_seconds run"],
+        ...["run_lock_wait_seconds", "run_lock_acquired_total"],
+      ],
+    ],
     [{ "approvals.strategy": "lock" }, ["lock_acquire_seconds approval"]],
   ] as const)("move with %j", async (overrides, expected) => {
     expect(movedIn(await used(overrides))).toEqual(expected);

@@ -60,7 +60,10 @@ describe("the answer to a result that meets a busy run", () => {
     const engine = createEngine({ ...ports, random }, scene.plane.bus, config);
     const { jobId } = scene.job.job;
     const report = { jobId, token: scene.job.token, outcome: "succeeded" } as const;
-    const answer = await scene.flow.finish(deliverResult(engine, { caller: workerCaller, ...report }, "bus"));
+    const arrival = { path: "bus", deliveries: 1, ageMs: 0 } as const;
+    const answer = await scene.flow.finish(
+      deliverResult(engine, { caller: workerCaller, ...report }, arrival),
+    );
     return only(answer, "run_busy").retryAfterMs;
   }
 
@@ -137,7 +140,14 @@ describe("over HTTP a busy run", () => {
     }
     expect(plane.member.lines.map(({ message }) => message)).toContain("run lock busy");
     expect(plane.metrics.total("lock_busy_retries_total", { path: "gateway", policy: "fixed" })).toBe(1);
-    expect(plane.metrics.observed("lock_busy_retry_delay_seconds", { policy: "fixed" })).toEqual([0.5]);
+    const delays = (policy: string) =>
+      plane.metrics.observed("lock_busy_retry_delay_seconds", { lock: "run", policy });
+    expect(delays("fixed")).toEqual([0.5]);
+    expect(plane.metrics.total("lock_busy_retries_total", { path: "gateway", policy: "jitter" })).toBe(
+      tries.length,
+    );
+    expect(delays("jitter")).toHaveLength(tries.length);
+    for (const seconds of delays("jitter")) expect(Math.abs(seconds - 0.1)).toBeLessThan(0.031);
   });
 
   test("that is given back meanwhile takes the result, without a retry of the worker", async () => {
@@ -146,7 +156,9 @@ describe("over HTTP a busy run", () => {
     flow.kernel.after(1_000, () => void release());
     expect(await plane.report(job)).toEqual({ kind: "accepted" });
     expect(await flow.ended(runId)).toBe("succeeded");
-    expect(plane.metrics.total("lock_busy_retries_total")).toBe(0);
+    const polls = plane.metrics.total("lock_busy_retries_total", { path: "gateway", policy: "jitter" });
+    expect(polls).toBeGreaterThanOrEqual(8);
+    expect(plane.metrics.total("lock_busy_retries_total")).toBe(polls);
     expect(plane.metrics.total("run_lock_acquired_total", { path: "gateway", retries: "2+" })).toBe(1);
     const [waited] = plane.metrics.observed("run_lock_wait_seconds", { path: "gateway" });
     expect(waited).toBeGreaterThanOrEqual(1);

@@ -6,7 +6,8 @@ import { createKeys } from "../../src/adapters/redis/keys.ts";
 import { settings } from "../../src/config.ts";
 import { type LockName, type LockNamespace, lockNamespaces } from "../../src/domain/lock.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { drillNames } from "../../src/drills/drill.ts";
+import { catalogue } from "../../src/drills/catalogue.ts";
+import { type DrillName, drillNames } from "../../src/drills/drill.ts";
 import { errors } from "../../src/errors.ts";
 import { metrics } from "../../src/metrics.ts";
 import type { Setting } from "../../src/settings/kinds.ts";
@@ -90,6 +91,34 @@ function firstCells(text: string, header: string): string[] {
     .flatMap((line) => [...(line.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)].map(([, text = ""]) => text));
 }
 
+const drills = await Promise.all(drillNames.map((name) => catalogue[name]()));
+
+/** A drill says which locks it takes; that it does, and takes no other, is a check of every run of it. */
+function drillsTaking(namespace: LockNamespace): readonly DrillName[] {
+  return drills.filter(({ locks }) => locks.includes(namespace)).map(({ name }) => name);
+}
+
+/** In the order of the list of drills. */
+function drillsNamedIn(text: string): readonly DrillName[] {
+  return drillNames.filter((name) => new RegExp(`(?:\`(?:interlock drill )?|\\[)${name}\\b`).test(text));
+}
+
+test("the runbook of locks names for every lock the drills that take it, and no other", () => {
+  const rowsOf = [
+    ...textOf("docs/runbooks/locks.md").matchAll(/^\| \[(\w+)\]\(locks\/\w+\.md\) \|.*\| (.+) \|$/gm),
+  ];
+  const told = Object.fromEntries(rowsOf.map(([, lock = "", cell = ""]) => [lock, drillsNamedIn(cell)]));
+  expect(told).toEqual(Object.fromEntries(lockNamespaces.map((lock) => [lock, drillsTaking(lock)])));
+});
+
+test.each(drills)(
+  "the page of the drill $name names the locks that it takes, and no other",
+  ({ name, locks }) => {
+    const [, told = ""] = /^\*\*Locks\.\*\* (.+)\.$/m.exec(textOf(`docs/runbooks/drills/${name}.md`)) ?? [];
+    expect(told).toBe(locks.map((lock) => `[${lock}](../locks/${lock}.md)`).join(", ") || "None");
+  },
+);
+
 test("there is a page for every kind of lock, and no other", () => {
   const files = readdirSync(join(root, "docs/runbooks/locks"));
   expect(files.sort()).toEqual(lockNamespaces.map((namespace) => `${namespace}.md`).sort());
@@ -142,16 +171,17 @@ describe.each(pages)("the page of the $namespace lock", ({ namespace, text }) =>
     expect([named.length > 3, wrong.map(([all]) => all)]).toEqual([true, []]);
   });
 
-  test("names alerts and drills that there are, at least one of each", () => {
+  test("names alerts that there are, at least one", () => {
     const alerts = [...text.matchAll(/`(Interlock[A-Za-z]+)`\]\(\.\.\/alerts\.md#(\w+)\)/g)];
     const rules = textOf("deploy/prometheus/alerts.yml");
     const wrong = alerts.filter(
       ([, name = "", anchor]) => !rules.includes(`alert: ${name}\n`) || anchor !== name.toLowerCase(),
     );
     expect([alerts.length > 0, wrong.map(([all]) => all)]).toEqual([true, []]);
-    const drills = [...text.matchAll(/interlock drill ([a-z0-9-]+)/g)].map(([, name = ""]) => name);
-    const known: readonly string[] = drillNames;
-    expect([drills.length > 0, drills.filter((name) => !known.includes(name))]).toEqual([true, []]);
+  });
+
+  test("names the drills that take the lock, and no other", () => {
+    expect(drillsNamedIn(text)).toEqual(drillsTaking(namespace));
   });
 
   test("says what a failed renewal does and what is expected of the operator", () => {

@@ -47,7 +47,7 @@ const promised: ReadonlyArray<readonly [string, MetricRow["kind"], readonly stri
   ["lock_releases_total", "counter", ["lock", "outcome"]],
   ["lock_abandoned_total", "counter", ["lock", "policy", "cause"]],
   ["lock_busy_retries_total", "counter", ["path", "policy"]],
-  ["lock_busy_retry_delay_seconds", "histogram", ["policy"]],
+  ["lock_busy_retry_delay_seconds", "histogram", ["lock", "policy"]],
   ["run_lock_wait_seconds", "histogram", ["path"]],
   ["run_lock_acquired_total", "counter", ["path", "retries"]],
   ["stale_write_refused_total", "counter", ["operation"]],

@@ -39,6 +39,9 @@ const documents = ["000", "001", "002", "003", "004"];
 const invariants = textOf("docs/invariants.md");
 const alerts = textOf("deploy/prometheus/alerts.yml");
 
+/** Tests that read documents and rules, and run nothing of the product. */
+const readsPages = ["requirements", "lock-pages", "monitoring"].map((name) => `test/unit/${name}.test.ts`);
+
 /** What stands in backticks, and what links lead to. */
 const namesIn = (text: string) => [...text.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
 const linksIn = (text: string) => [...text.matchAll(/\]\(([^)]+)\)/g)].map(([, link = ""]) => link);
@@ -68,6 +71,14 @@ describe("docs/guide/requirements.md", () => {
     expect(rows.filter(({ unread }) => unread !== "").map(({ id, unread }) => `${id}: ${unread}`)).toEqual(
       [],
     );
+  });
+
+  test("names a check that runs the product for every row about drills, renewals, owners and busy results", () => {
+    const isAbout = /\b(?:runbook|drill|renew|stale|owner|polic|busy|lock not owned|tokens?)/i;
+    const unchecked = rows
+      .filter(({ claim }) => isAbout.test(claim))
+      .filter(({ checks }) => checks.every(({ file }) => readsPages.includes(file)));
+    expect(unchecked.map(({ id, claim }) => `${id}: ${claim}`)).toEqual([]);
   });
 
   test("names only tests whose titles are in their files, and drills that there are", () => {

@@ -18,6 +18,32 @@ function bug(
 
 export const plantedBusBugs: readonly TextPatch[] = [
   bug(
+    "bus-delay-left-to-server",
+    "delays are the server's to keep, which puts them off while new messages keep being given back",
+    conformance,
+    {
+      file: `${nats}/parking.ts`,
+      find: "if (isOver || delayMs <= 0 || parked.size >= parkedMax) return deliverLater(message, delayMs);",
+      replace: "return deliverLater(message, delayMs);",
+    },
+  ),
+  bug(
+    "bus-parked-without-backup",
+    "the server is not told the delay of a parked message: after a crash it waits for the whole time of a verdict",
+    "test/unit/nats-parking.test.ts",
+    { file: `${nats}/parking.ts`, find: "      deliverLater(message, delayMs + backupMs);\n", replace: "" },
+  ),
+  bug(
+    "bus-age-since-delivery",
+    "a message that is delivered again looks as if it had just been stored",
+    conformance,
+    {
+      file: `${nats}/deliver.ts`,
+      find: "ageMs: Math.max(0, clock.wallMs() - storedAtMs) || 0",
+      replace: "ageMs: 0 * storedAtMs * clock.wallMs() || 0",
+    },
+  ),
+  bug(
     "bus-ack-before-verdict",
     "a message is acknowledged before its handler has answered: a crash or a busy run loses it",
     conformance,

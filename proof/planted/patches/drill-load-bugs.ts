@@ -1,4 +1,4 @@
-// The planted bugs in the judgement of the drills about lost workers, buses and stores: a drill that cannot fail proves nothing.
+// The planted bugs in the judgement of the drills about lost workers, buses, stores and locks: a drill that cannot fail proves nothing.
 import type { TextPatch } from "../planted-bug.ts";
 
 const tests = ["test/unit/drill-load.test.ts"];
@@ -65,5 +65,47 @@ export const plantedDrillLoadBugs: readonly TextPatch[] = [
       },
     ],
     tests,
+  },
+  {
+    name: "drill-names-a-lock-it-does-not-take",
+    what: "a drill says that it takes the run lock, and no page of that lock names it",
+    edits: [
+      {
+        file: "src/drills/staged-failure/drill.ts",
+        find: `locks: ["public"]`,
+        replace: `locks: ["run", "public"]`,
+      },
+    ],
+    tests: ["test/unit/lock-pages.test.ts"],
+  },
+  {
+    name: "lock-page-names-another-drill",
+    what: "the page of the job lock sends operators to a drill that never takes it",
+    edits: [
+      {
+        file: "docs/runbooks/locks/job.md",
+        find: "`interlock drill stale-owner` before changing the ttl",
+        replace: "`interlock drill staged-failure` before changing the ttl",
+      },
+    ],
+    tests: ["test/unit/lock-pages.test.ts"],
+  },
+  {
+    name: "drill-blind-to-a-lock-not-taken",
+    what: "a drill passes that never takes one of the locks that it is about",
+    edits: [{ file: "src/drills/run-drill.ts", find: "taken.length === locks.length &&", replace: "" }],
+    tests: ["test/unit/drill-lock-numbers.test.ts"],
+  },
+  {
+    name: "drill-takes-early-workers-for-punctual",
+    what: "a worker that does not wait for retry_after_ms is not seen: what it was told is left out",
+    edits: [
+      {
+        file: "src/drills/lock-busy-waves/tries.ts",
+        find: " - (told[index]?.pauseMs ?? 0)",
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/drill-lock-numbers.test.ts"],
   },
 ];

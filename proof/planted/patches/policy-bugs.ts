@@ -120,11 +120,59 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/jobs/report-result.ts",
-        find: "const earlier = busyResults.find(entry.entryId);",
-        replace: "const earlier = busyResults.find(entry.kind);",
+        find: "busyResults.find(entryId)",
+        replace: "busyResults.find(path)",
       },
     ],
     tests: ["test/unit/policy.test.ts", "test/unit/flow-policies.test.ts"],
+  },
+  {
+    name: "redelivered-result-measured-anew",
+    what: "a result of the bus that another process gets the second time is measured as if it had just arrived",
+    edits: [
+      {
+        file: "src/control/jobs/hear-results.ts",
+        find: `{ path: "bus", deliveries, ageMs }`,
+        replace: `{ path: "bus", deliveries: deliveries === 0 ? 0 : 1, ageMs: 0 * ageMs }`,
+      },
+    ],
+    tests: ["test/unit/flow-result-deliveries.test.ts"],
+  },
+  {
+    name: "worker-not-believed-about-deliveries",
+    what: "reports that go to one process after another are never counted to the end: the result is reported for ever",
+    edits: [
+      {
+        file: "src/control/jobs/report-result.ts",
+        find: `deliveries: delivery, ageMs: waitedMs }`,
+        replace: `deliveries: Math.min(1, delivery), ageMs: waitedMs }`,
+      },
+    ],
+    tests: ["test/unit/flow-result-deliveries.test.ts"],
+  },
+  {
+    name: "exhausted-result-without-letter",
+    what: "a result is refused for good although its dead letter could not be written",
+    edits: [
+      {
+        file: "src/control/jobs/report-result.ts",
+        find: `return letter.kind === "written" ? { kind: because } : letter;`,
+        replace: `return letter.kind === "unavailable" ? { kind: because } : { kind: because };`,
+      },
+    ],
+    tests: ["test/unit/flow-result-deliveries.test.ts"],
+  },
+  {
+    name: "gateway-polls-not-counted",
+    what: "tries of a busy run inside one request are in no metric",
+    edits: [
+      {
+        file: "src/control/jobs/report-result.ts",
+        find: "    countBusyRetry(engine.ports, { path, policy: pollPolicy, delayMs: pauseMs });\n",
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/flow-retry-results.test.ts"],
   },
   {
     name: "canary-row-not-in-a-row",
@@ -144,11 +192,47 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/domain/canary.ts",
-        find: `other === undefined || own > other);`,
-        replace: `other === undefined);`,
+        find: `compared.find(({ finding }) => finding === "worse")`,
+        replace: `compared.every(({ finding }) => finding === "worse") ? compared[0] : undefined`,
       },
     ],
     tests: ["test/unit/canary.test.ts"],
+  },
+  {
+    name: "canary-kept-on-nothing",
+    what: "a measure that is zero on both sides counts as one that got better",
+    edits: [
+      {
+        file: "src/domain/canary.ts",
+        find: "const isBetter = other > 0 && own <=",
+        replace: "const isBetter = own <=",
+      },
+    ],
+    tests: ["test/unit/canary.test.ts"],
+  },
+  {
+    name: "canary-checkpoint-added-up",
+    what: "a process adds a checkpoint to what it has heard itself: samples count twice",
+    edits: [
+      {
+        file: "src/control/canaries/collected-samples.ts",
+        find: "return amountOf(based) > amountOf(heard) ? based : heard;",
+        replace: "return amountOf(based) > 0 ? mergedArms(base.arms, heard) : heard;",
+      },
+    ],
+    tests: ["test/unit/flow-canary-samples.test.ts"],
+  },
+  {
+    name: "canary-blamed-for-the-one-before",
+    what: "a result that came before the canary began counts for it, with all its tries under other policies",
+    edits: [
+      {
+        file: "src/control/canaries/samples.ts",
+        find: "const isOlder = storeTime.nowMs() - ageMs < startedAtMs;",
+        replace: "const isOlder = ageMs < 0 && startedAtMs < 0;",
+      },
+    ],
+    tests: ["test/unit/flow-canary-samples.test.ts"],
   },
   {
     name: "canary-half-done",

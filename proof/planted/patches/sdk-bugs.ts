@@ -6,6 +6,18 @@ const call = "src/sdk/call.ts";
 
 export const plantedSdkBugs: readonly TextPatch[] = [
   {
+    name: "sdk-stretches-busy-delay",
+    what: "the worker waits longer for a busy run than the server's policy says",
+    edits: [
+      {
+        file: "src/sdk/worker/results.ts",
+        find: `return verdict?.because === "run_busy" ? askedMs :`,
+        replace: `return verdict?.because === "busy" ? askedMs :`,
+      },
+    ],
+    tests: ["test/unit/sdk-results.test.ts"],
+  },
+  {
     name: "one-key-for-all-iterations",
     what: "every iteration of a loop has the same idempotency key: a provider makes one charge for three invoices",
     edits: [

@@ -60,6 +60,26 @@ export const plantedWhyBugs: readonly TextPatch[] = [
     },
   ),
   bug(
+    "kept-result-under-another-name",
+    "a result that is delivered from its letter is another entry than the worker's own report: a repeat contradicts it",
+    "test/unit/flow-kept-results.test.ts",
+    {
+      file: "src/control/dead-letters/retry-dead-letter.ts",
+      find: "{ ...entryOf(kept, parts), letter:",
+      replace: "{ ...entryOf(kept, parts), entryId: `retry:${letter.id}`, letter:",
+    },
+  ),
+  bug(
+    "letter-open-after-its-result",
+    "a result is delivered from its letter, and the letter still looks as if nobody had retried it",
+    "test/unit/flow-kept-results.test.ts",
+    {
+      file: "src/adapters/operations/inbox.ts",
+      find: "      if (letter !== undefined) noteRetried(context, state, letter);\n",
+      replace: "",
+    },
+  ),
+  bug(
     "token-shown-in-a-letter",
     "a result that could not be delivered is shown with its claim token",
     "test/unit/dead-letter.test.ts",

@@ -1,6 +1,6 @@
 // Deliveries of the simulated bus as a NATS client sees them, so that the product's own adapter decides what becomes of each.
 import type { Msg } from "@nats-io/transport-node";
-import { deliver, type Work } from "../../../src/adapters/nats/deliver.ts";
+import { deliver, deliverLater, type Work } from "../../../src/adapters/nats/deliver.ts";
 import { namesOf } from "../../../src/adapters/nats/streams.ts";
 import {
   type BusMessage,
@@ -27,6 +27,7 @@ type WireDelivery = {
   readonly subject: string;
   readonly body: string;
   readonly deliveries: number;
+  readonly storedAtMs: number;
 };
 
 /** In the process that got it; an error that the adapter does not expect ends the simulation. */
@@ -41,14 +42,19 @@ export function deliverTo(
   const log = failing(kernel);
   const refusals = { report: () => kernel.fail(new Error(`${delivery.subject} was not believed`)) };
   const writing = { clock, names, signer: undefined, refusals };
-  deliver({ clock, log, writing }, work, messageOf(delivery, hear)).catch((error) => kernel.fail(error));
+  // Here the server is exact by itself.
+  const scene = { clock, log, writing, later: deliverLater };
+  deliver(scene, work, messageOf(delivery, hear)).catch((error) => kernel.fail(error));
 }
 
-function messageOf({ stream, subject, body, deliveries }: WireDelivery, hear: (word: Word) => void): Msg {
+function messageOf(
+  { stream, subject, body, deliveries, storedAtMs }: WireDelivery,
+  hear: (word: Word) => void,
+): Msg {
   const message = {
     subject: names.subject(stream, subject),
-    // The fifth part tells how often it was delivered.
-    reply: `$JS.ACK.${names.stream(stream)}.consumer.${deliveries}.1.1.1.0`,
+    // The fifth part tells how often it was delivered, the eighth when it was stored, in nanoseconds.
+    reply: `$JS.ACK.${names.stream(stream)}.consumer.${deliveries}.1.1.${Math.round(storedAtMs)}000000.0`,
     string: () => body,
     respond: (text: string) => {
       hear(readWord(text));
@@ -158,6 +164,8 @@ export type Message = {
   /** The consumers that share it; undefined where there is only one name. */
   readonly name: string | undefined;
   readonly sent: BusMessage;
+  /** The server's clock. */
+  readonly storedAtMs: number;
   deliveries: number;
   /** A consumer that is made again counts from the start, and does not know what was said to the one before. */
   life: number;

@@ -10,7 +10,7 @@ import {
 } from "../../../src/ports/bus.ts";
 import type { Kernel } from "../../../src/testing/kernel.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
-import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
+import { type SimulatedProcess, wallEpochMs } from "../../../src/testing/simulated-process.ts";
 import type { BusFaults } from "./bus-faults.ts";
 import { type BusObserver, unobserved } from "./bus-observer.ts";
 import {
@@ -229,7 +229,8 @@ class BusServer implements SimulatedBus {
     const consuming = this.#living(stream).map(({ terms }) => terms.name);
     const names = stream === "hints" ? consuming : [undefined];
     for (const name of new Set(names)) {
-      const fresh = { stream, name, sent, deliveries: 0, life: 1, gone: false, cancel: () => {} };
+      const storedAtMs = wallEpochMs + this.#kernel.nowMs();
+      const fresh = { stream, name, sent, storedAtMs, deliveries: 0, life: 1, gone: false, cancel: () => {} };
       this.#keep(fresh, this.#travelMs());
       if (isDoubled) this.#kernel.after(this.#travelMs(), () => this.#deliverOnceMore(fresh));
     }
@@ -293,7 +294,7 @@ class BusServer implements SimulatedBus {
 
   #hand(message: Message, { process, terms, handlers }: Member): void {
     message.deliveries += 1;
-    const { stream, deliveries, life, sent } = message;
+    const { stream, deliveries, life, sent, storedAtMs } = message;
     const shortened = { ...terms, ackWaitMs: Math.min(terms.ackWaitMs, this.#faults.ackWaitMsMax) };
     const sender = sent.sender?.keyId;
     const work = {
@@ -302,7 +303,7 @@ class BusServer implements SimulatedBus {
       ...(sender === undefined ? {} : { readWorker: async () => ({ kind: "believed", sender }) as const }),
     };
     process.deliver(0, () => {
-      deliverTo(this.#kernel, process, work, { stream, ...sent, deliveries }, (word) =>
+      deliverTo(this.#kernel, process, work, { stream, ...sent, deliveries, storedAtMs }, (word) =>
         this.#send(process, () => this.#hear(message, { deliveries, life }, word)),
       );
     });

@@ -88,6 +88,7 @@ export class AnsweredActions {
       case "stale_claim":
       case "run_ended":
       case "run_not_found":
+      case "dead_letter_not_found":
       case "unauthenticated":
         this.#marks.hit(answer.kind === "duplicate" ? "duplicate_refused" : "late_result_refused");
         // A repeat of what was accepted may find its run gone.
@@ -97,6 +98,8 @@ export class AnsweredActions {
         if (answer.kind === "unauthenticated") return;
         this.#refusedReports.set(nonce, answer.kind === "duplicate" ? "duplicate" : "refused");
         return;
+      // Its dead letter keeps it, and somebody may still deliver it from there.
+      case "deliveries_exhausted":
       case "run_busy":
       case "unknown":
       case "unavailable":

@@ -9,15 +9,23 @@ import type { KnownRun, KnownState } from "./known-state.ts";
 const retried = 2;
 
 /** Every retry that was accepted has marked its letter, and nothing else has. */
-export function judgeLetters(execution: StoreExecution, changes: readonly Change[], marks: Marks): void {
+export function judgeLetters(
+  execution: StoreExecution,
+  changes: readonly Change[],
+  { marks, known }: { readonly marks: Marks; readonly known: KnownState },
+): void {
   const { name, request } = execution;
   const entry = name === "deliver" && request.entry.kind === "retry" ? request.entry : undefined;
+  const kept = name === "deliver" && request.entry.kind === "result" ? request.entry.letter : undefined;
   const letters = changes.filter(isLetter);
   const marked = letters.filter(({ after }) => after?.revision === retried);
   for (const { member, before } of marked) {
-    const legal = entry?.letterId === member && before !== undefined && before.revision < retried;
+    const isNamed = (entry ?? kept)?.letterId === member;
+    const legal = isNamed && before !== undefined && before.revision < retried;
     mustHold(legal, "letters", () => `${name} marked letter ${member} as retried`);
     marks.hit("dead_letter_retried");
+    const run = name === "deliver" ? known.run(request.runId) : undefined;
+    if (run !== undefined) run.retried = true;
   }
   const taken = changes.some(
     ({ kind, before, after }) => kind === "inbox" && before === undefined && after?.kind === "retry",

@@ -100,7 +100,7 @@ export class StateChecks {
     }
     if (name === "setTenant") this.#saveSettings(execution);
     this.#checkEvents(execution, changes);
-    judgeLetters(execution, changes, this.#marks);
+    judgeLetters(execution, changes, { marks: this.#marks, known: this.#known });
     for (const runId of touched) {
       this.#checkSlot(runId);
       this.#runs.checkConsistent(runId);

@@ -3,7 +3,7 @@
 import type { Caller } from "../../../src/control/caller.ts";
 import { publishResult } from "../../../src/control/jobs/hear-results.ts";
 import type { ClaimedJob } from "../../../src/control/jobs/offers.ts";
-import type { ResultReport } from "../../../src/control/jobs/report-result.ts";
+import type { ResultReport } from "../../../src/control/jobs/result-entry.ts";
 import type { ClaimToken, JobId } from "../../../src/domain/job.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";

@@ -6,6 +6,7 @@ import type { Clock, Log, Random } from "../../ports/ports.ts";
 import { deliver, deliverLater, type Work } from "./deliver.ts";
 import { connected, type Link, waitAtMost } from "./link.ts";
 import type { Writing } from "./messages.ts";
+import { createParking } from "./parking.ts";
 import { type Streams, writeToken } from "./streams.ts";
 import { createWorkerReader } from "./worker-messages.ts";
 
@@ -45,20 +46,17 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
   const { clock, link, writing } = scene;
   const stopped = new AbortController();
   const underWay = new Set<Promise<void>>();
-  const placesMin = Math.max(1, terms.pendingMax >> 2);
+  const parking = createParking(clock);
   const place = { stream: writing.names.stream(terms.stream), consumer: writeToken(terms.name) };
   let pull: Pull | undefined;
-  let starting = () => {};
-  const started = new Promise<void>((resolve) => {
-    starting = resolve;
-  });
+  const starting = createMoment();
   const cutOff = cutOffState(scene, terms, handlers);
   const work = workOf(scene, terms, handlers);
 
   const receive = (message: Msg) => {
     // On its way when we stopped: somebody else's.
     if (stopped.signal.aborted) return deliverLater(message, 0);
-    const task = deliver(scene, work, message).finally(() => {
+    const task = deliver({ ...scene, later: parking.later }, work, message).finally(() => {
       underWay.delete(task);
       pull?.ask();
     });
@@ -74,10 +72,10 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
       ...place,
       inbox: `${writing.names.inboxPrefix}.${scene.random.token()}`,
       freePlaces: () => terms.pendingMax - underWay.size,
-      placesMin,
+      placesMin: Math.max(1, terms.pendingMax >> 2),
       receive,
     });
-    starting();
+    starting.reached();
     cutOff.isOver();
     const reason = await pull.ended;
     await pull.end();
@@ -91,7 +89,7 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
         error instanceof Error ? error.message : String(error),
       );
       if (stopped.signal.aborted) return;
-      starting();
+      starting.reached();
       cutOff.begins(reason);
       failures = clock.monotonicMs() - beganMs > 10_000 ? 0 : failures + 1;
       await clock.sleep(againDelayMs(failures, scene.random), stopped.signal);
@@ -103,12 +101,14 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
   const abandon = () => {
     stopped.abort();
     cutOff.end();
-    starting();
+    starting.reached();
     void pull?.end();
+    // After the last request was withdrawn: what is given back earlier could come to us once more.
+    parking.end();
   };
   return {
     terms,
-    started,
+    started: starting.promise,
     abandon,
     async stop() {
       abandon();
@@ -122,6 +122,14 @@ export function startConsumer(scene: ConsumerScene, terms: ConsumerTerms, handle
       await waitAtMost(clock, endWithinMs, removed);
     },
   };
+}
+
+function createMoment(): { readonly promise: Promise<void>; reached(): void } {
+  let reached = () => {};
+  const promise = new Promise<void>((resolve) => {
+    reached = resolve;
+  });
+  return { promise, reached: () => reached() };
 }
 
 function workOf({ writing, link }: ConsumerScene, terms: ConsumerTerms, handlers: Handlers): Work {

@@ -6,7 +6,13 @@ import { judgeDelivery } from "../judge-delivery.ts";
 import { readMessage, readSubject, type Writing } from "./messages.ts";
 import type { ReadWorker } from "./worker-messages.ts";
 
-type DeliveryScene = { readonly clock: Clock; readonly log: Log; readonly writing: Writing };
+type DeliveryScene = {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly writing: Writing;
+  /** Has it delivered again after the delay. */
+  later(message: Msg, delayMs: number): void;
+};
 
 /** How long after a failed `giveUp` it is tried again. */
 const giveUpAgainMs = 2_000;
@@ -25,21 +31,21 @@ export async function deliver(scene: DeliveryScene, work: Work, message: Msg): P
   const { terms } = work;
   const incoming = await read(scene, work, message);
   if (incoming.kind === "refused") return terminate(message);
-  if (incoming.kind === "unknown") return deliverLater(message, lookUpAgainMs);
+  if (incoming.kind === "unknown") return scene.later(message, lookUpAgainMs);
   const { kind: _believed, ...believed } = incoming;
-  const delivery = { ...believed, deliveries: deliveriesOf(message) };
+  const delivery = { ...believed, ...historyOf(message, scene.clock) };
   if (delivery.deliveries > terms.deliveriesMax)
     return drop(scene, work, { message, delivery }, "deliveries_exhausted");
   const verdict = await judgeDelivery(scene, work, delivery);
   // The server has delivered it again by then.
   if (verdict === "late") return;
   if (verdict.kind === "done") acknowledge(message);
-  else if (verdict.kind === "retry") deliverLater(message, verdict.delayMs);
+  else if (verdict.kind === "retry") scene.later(message, verdict.delayMs);
   else await drop(scene, work, { message, delivery }, verdict.because);
 }
 
 type Read =
-  | ({ readonly kind: "believed" } & Omit<BusDelivery, "deliveries">)
+  | ({ readonly kind: "believed" } & Omit<BusDelivery, "deliveries" | "ageMs">)
   | { readonly kind: "refused" }
   /** The store did not say whose key it is. */
   | { readonly kind: "unknown" };
@@ -59,7 +65,7 @@ type Delivered = { readonly message: Msg; readonly delivery: BusDelivery };
 
 /** The dead letter is written first; until then the message stays. */
 async function drop(
-  { log }: DeliveryScene,
+  { log, later }: DeliveryScene,
   { handlers }: Work,
   { message, delivery }: Delivered,
   because: string,
@@ -69,7 +75,7 @@ async function drop(
     terminate(message);
   } catch (error) {
     log.error("a message could not be given up", { cause: causeOf(error) });
-    deliverLater(message, giveUpAgainMs);
+    later(message, giveUpAgainMs);
   }
 }
 
@@ -77,10 +83,16 @@ function causeOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** 1 for the first delivery. The reply subject says it: its fifth part, or the seventh since servers name their domain. */
-function deliveriesOf({ reply = "" }: Msg): number {
+/**
+ * The reply subject says it. Its fifth part is the number of deliveries, 1 for the first; its eighth is when the message was stored, in
+ * nanoseconds. Servers that name their domain put two parts in front. The two clocks may differ: nothing is younger than 0.
+ */
+function historyOf({ reply = "" }: Msg, clock: Clock): Pick<BusDelivery, "deliveries" | "ageMs"> {
   const parts = reply.split(".");
-  return Number(parts[parts.length === 9 ? 4 : 6] ?? Number.NaN);
+  const ahead = parts.length === 9 ? 0 : 2;
+  const deliveries = Number(parts[4 + ahead] ?? Number.NaN);
+  const storedAtMs = Number(parts[7 + ahead] ?? Number.NaN) / 1_000_000;
+  return { deliveries, ageMs: Math.max(0, clock.wallMs() - storedAtMs) || 0 };
 }
 
 /** Stored no longer. */
@@ -88,7 +100,7 @@ function acknowledge(message: Msg): void {
   say(message, "+ACK");
 }
 
-/** Delivered again after the delay, to any consumer. */
+/** Delivered again after the delay, to any consumer, by the server's own timing. */
 export function deliverLater(message: Msg, delayMs: number): void {
   const delay = Math.max(0, Math.round(delayMs)) * 1_000_000;
   say(message, delay === 0 ? "-NAK" : `-NAK ${JSON.stringify({ delay })}`);

@@ -150,7 +150,7 @@ function judgeResult(
   entry: Extract<NewEntry, { kind: "result" }>,
 ): EntryVerdict {
   const { tenant, runId } = state;
-  const { entryId, jobId, outcome, payload } = entry;
+  const { entryId, jobId, outcome, payload, letter } = entry;
   const found = readJob(context, tenant, jobId);
   const job = found?.runId === runId ? found : undefined;
   if (job !== undefined && job.claim?.token === entry.token) {
@@ -159,10 +159,14 @@ function judgeResult(
   }
   if (isTerminal(state.status)) return { kind: "run_ended" };
   if (job?.state !== "claimed" || job.claim?.token !== entry.token) return { kind: "stale_claim" };
+  if (letter !== undefined && revisionOf(context, tenant, "deadLetter", letter.letterId) === undefined) {
+    return { kind: "dead_letter_not_found" };
+  }
   return {
     kind: "accepted",
     entry: { kind: "result", entryId, jobId, outcome, payloadKey: payload.key },
     accept(current) {
+      if (letter !== undefined) noteRetried(context, state, letter);
       settleJob(context, tenant, job, { state: "reported", reportId: entryId });
       context.records.put("runRecord", scopeOf(tenant, runId), payload.key, { body: payload.body });
       return current;
@@ -251,11 +255,21 @@ function judgeRetry(
     accept(current) {
       markRetried(context, state.tenant, letterId);
       if (reopening !== undefined) return reopenWith(context, current, reopening.above, entry);
-      const { tenant, runId: subject } = state;
-      appendAudited(context, tenant, { type: "letter_retried", subject, actor, detail: letterId });
+      appendAudited(context, state.tenant, retriedRow(state, entry));
       return current;
     },
   };
+}
+
+type LetterRetry = { readonly letterId: string; readonly actor: string };
+
+function noteRetried(context: Context, state: StoredRun, letter: LetterRetry): void {
+  markRetried(context, state.tenant, letter.letterId);
+  appendAudited(context, state.tenant, retriedRow(state, letter));
+}
+
+function retriedRow({ runId }: StoredRun, { letterId, actor }: LetterRetry) {
+  return { type: "letter_retried", subject: runId, actor, detail: letterId } as const;
 }
 
 /** A verdict counts when its job still waits for one and its sender holds the job's lock: the first one that settles it is the last. */

@@ -305,8 +305,9 @@ function entryArgs(entry: NewEntry, settings: StoreSettings): string[] {
 function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
   switch (entry.kind) {
     case "result": {
-      const { jobId, token, entryId, payload } = entry;
-      return [jobId, jsonWord(token), jsonWord(entryId), recordField(payload.key), payload.body];
+      const { jobId, token, entryId, payload, letter } = entry;
+      const kept = letter === undefined ? [] : [letter.letterId, letter.actor];
+      return [jobId, jsonWord(token), jsonWord(entryId), recordField(payload.key), payload.body, ...kept];
     }
     case "decision": {
       const { approvalId, entryId, hash, decision, decidedBy, decider, reason, unlessSeparate } = entry;

@@ -17,9 +17,10 @@ export function addCanaryCommands({ program, does }: Cli): void {
   canary
     .command("start")
     .description("start one")
-    .requiredOption("--policy <policy...>", "what is tried, such as results.strategy=handoff")
+    .argument("[policies...]", "what is tried, such as results.strategy=handoff")
+    .option("--policy <policy...>", "the same, as an option")
     .requiredOption("--percent <percent>", "of the runs", percentage)
-    .requiredOption("--for <time>", "how long: 10s to 30d", durationMs)
+    .option("--for <time>", "how long: 10s to 30d", durationMs, defaultForMs)
     .option(
       "--guard <guard>",
       "such as result_latency_p95<=1.2x or lock_wait_p99<=250ms; repeatable",
@@ -32,7 +33,7 @@ export function addCanaryCommands({ program, does }: Cli): void {
     .option("--watch", "show both sides until it has ended")
     .addHelpText(
       "after",
-      '\nExample:\n  interlock canary start --policy results.strategy=handoff --percent 10 --for 7d --guard "result_latency_p95<=1.2x"',
+      '\nExample:\n  interlock canary start results.strategy=handoff --percent 10 --for 7d --guard "result_latency_p95<=1.2x"',
     )
     .action(does(startCanary));
   canary
@@ -58,8 +59,11 @@ export function addCanaryCommands({ program, does }: Cli): void {
   }
 }
 
+/** A day has every load that a tenant has. */
+const defaultForMs = 86_400_000;
+
 type StartOptions = {
-  readonly policy: readonly string[];
+  readonly policy?: readonly string[];
   readonly percent: number;
   readonly for: number;
   readonly guard?: string[];
@@ -70,11 +74,13 @@ type StartOptions = {
   readonly watch?: boolean;
 };
 
-async function startCanary(context: Context, options: StartOptions): Promise<void> {
+async function startCanary(context: Context, named: readonly string[], options: StartOptions): Promise<void> {
   const { tenant, window, samples, windowsInARow, guard, watch } = options;
+  const typed = [...named, ...(options.policy ?? [])];
+  if (typed.length === 0) throw new UsageError("name what is to be tried, such as results.strategy=handoff");
   const body = {
     ...(tenant === undefined ? {} : { tenant }),
-    policies: typedPolicies("canary start", options.policy, undefined),
+    policies: typedPolicies("canary start", typed, undefined),
     percent: options.percent,
     for_seconds: options.for / 1_000,
     ...(window === undefined ? {} : { window_seconds: window / 1_000 }),
@@ -105,7 +111,7 @@ async function showCanary(
 /** Windows last a second at least. */
 const askEveryMs = 1_000;
 
-/** A rolled back canary is a failure to scripts, as is one that was stopped. */
+/** Only a canary that is kept is a success to scripts. */
 async function watchCanary(context: Context, first: Status): Promise<void> {
   const { output, terminal } = context;
   const client = context.client("platform");
@@ -133,7 +139,7 @@ async function watchCanary(context: Context, first: Status): Promise<void> {
   if (ending === undefined) {
     output.note(`It goes on. Follow it again: ${terminal.calledAs} canary status ${status.id} --watch`);
     context.end("interrupted");
-  } else if (ending === "bad") {
+  } else if (ending !== "good") {
     context.end("failed");
   }
 }
@@ -141,6 +147,7 @@ async function watchCanary(context: Context, first: Status): Promise<void> {
 const endings: Readonly<Record<string, Tone | undefined>> = {
   kept: "good",
   rolled_back: "bad",
+  inconclusive: "plain",
   stopped: "bad",
 };
 

@@ -29,7 +29,9 @@ export function addDeadLetterCommands({ program, does }: Cli): void {
     .action(does(showLetter));
   dlq
     .command("retry")
-    .description("retry the step with the next attempt, in the same run; repeating is safe")
+    .description(
+      "retry the step with the next attempt, or with the result that the letter has kept; repeating is safe",
+    )
     .argument("<letter>")
     .action(does(retryLetter));
   dlq

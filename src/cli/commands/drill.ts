@@ -4,7 +4,13 @@ import { join, resolve } from "node:path";
 import { Option } from "commander";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import { catalogue } from "../../drills/catalogue.ts";
-import { type Drill, DrillImpossible, type DrillName, drillNames } from "../../drills/drill.ts";
+import {
+  type Drill,
+  DrillImpossible,
+  type DrillName,
+  drillNames,
+  type ResultPath,
+} from "../../drills/drill.ts";
 import { reportPage } from "../../drills/report.ts";
 import type { DrillRun } from "../../drills/run-drill.ts";
 import type { Where } from "../../drills/target/open-target.ts";
@@ -26,6 +32,12 @@ export function addDrillCommand({ program, does }: Cli): void {
     )
     .option("--quick", "small numbers and short times: less than 20 s")
     .option("--requests <count>", "how many requests or results a burst has", wholeNumber)
+    .addOption(
+      new Option(
+        "--path <path>",
+        "how results are reported (lock-busy-waves); both ways, unless it says so",
+      ).choices(["http", "bus"]),
+    )
     .option("--sweep", "try a grid of settings as well (admission-burst)")
     .option("--fault <command>", "with --url: the shell command that breaks what the drill is about")
     .option("--mend <command>", "with --url: the shell command that repairs it")
@@ -42,6 +54,7 @@ type DrillCommandOptions = {
   readonly on: "embedded" | "cluster";
   readonly quick?: true;
   readonly requests?: number;
+  readonly path?: ResultPath;
   readonly sweep?: true;
   readonly fault?: string;
   readonly mend?: string;
@@ -100,7 +113,7 @@ async function listDrills({ output }: Context): Promise<void> {
 async function runOne(
   { terminal, output }: Context,
   chosen: Drill,
-  { where, quick, sweep, requests, fault, mend }: DrillCommandOptions & { readonly where: Where },
+  { where, quick, sweep, requests, path, fault, mend }: DrillCommandOptions & { readonly where: Where },
 ): Promise<DrillRun | "interrupted"> {
   output.note(output.paint("strong", chosen.name), `  ${chosen.question}`);
   const stopping = new AbortController();
@@ -118,6 +131,7 @@ async function runOne(
       size: quick === true ? "quick" : "full",
       sweep: sweep === true,
       ...(requests === undefined ? {} : { requests }),
+      ...(path === undefined ? {} : { path }),
       ...(fault === undefined ? {} : { fault }),
       ...(mend === undefined ? {} : { mend }),
       signal: stopping.signal,
@@ -191,12 +205,13 @@ function writeReport(
 
 /** What makes the same report again; never a key. */
 function commandOf({ options: { url } }: Context, name: string, options: DrillCommandOptions): string {
-  const { on, quick, requests, sweep, fault, mend, report } = options;
+  const { on, quick, requests, path, sweep, fault, mend, report } = options;
   const words = [
     ...["interlock", "drill", name],
     ...(url === undefined ? ["--on", on] : ["--url", url]),
     ...(quick === true ? ["--quick"] : []),
     ...(requests === undefined ? [] : ["--requests", String(requests)]),
+    ...(path === undefined ? [] : ["--path", path]),
     ...(sweep === true ? ["--sweep"] : []),
     ...(fault === undefined ? [] : ["--fault", fault]),
     ...(mend === undefined ? [] : ["--mend", mend]),

@@ -62,7 +62,7 @@ async function changeRollout(
   const ending = canary.state === "starting" ? {} : { endedAtMs };
   switch (answer.kind) {
     case "saved":
-      return { kind: "next", next: { ...(following[canary.state] ?? { state: canary.state }), ...ending } };
+      return { kind: "next", next: { state: following(canary), ...ending } };
     case "refused":
       return { kind: "next", next: { state: "stopped", reason: answer.refusal, endedAtMs } };
     case "version_conflict":
@@ -73,11 +73,11 @@ async function changeRollout(
   }
 }
 
-const following: { readonly [State in CanaryState]?: Next } = {
-  starting: { state: "running" },
-  rolling_back: { state: "rolled_back" },
-  keeping: { state: "kept" },
-};
+function following({ state, endsAs }: Canary): CanaryState {
+  if (state === "starting") return "running";
+  if (state === "keeping") return "kept";
+  return state === "rolling_back" ? (endsAs ?? "rolled_back") : state;
+}
 
 /** What to do with the settings in this state; they are changed only if nobody else has since they were read. */
 function decide(canary: Canary, settings: TenantSettings): ScopeDecision<string> {
@@ -101,6 +101,7 @@ function decide(canary: Canary, settings: TenantSettings): ScopeDecision<string>
     case "running":
     case "rolled_back":
     case "kept":
+    case "inconclusive":
     case "stopped":
       return nothing;
   }
@@ -118,13 +119,14 @@ function holds(settings: TenantSettings, policies: Partial<Policies>): boolean {
 }
 
 export function noteEnd({ ports }: Pick<SettingsEngine, "ports">, { id, state, reason = "" }: Canary): void {
-  if (state !== "kept" && state !== "rolled_back" && state !== "stopped") return;
+  if (!isOver({ state })) return;
   ports.metrics.count("canary_verdicts_total", { verdict: state });
   ports.log.info(`canary ${state.replace("_", " ")}`, { canary: id, because: reason });
 }
 
 export type CanaryDecision = {
   readonly state: "rolling_back" | "keeping";
+  readonly endsAs?: "inconclusive";
   readonly reason: string;
   readonly actor: string;
 };
@@ -133,16 +135,17 @@ export type CanaryDecision = {
 export async function decideCanary(
   engine: SettingsEngine,
   id: string,
-  { state, reason, actor }: CanaryDecision,
+  { actor, ...decision }: CanaryDecision,
 ): Promise<AdvanceAnswer> {
   for (let tries = 1; ; tries += 1) {
     // One that is still starting is started first, so that there is a rollout to remove.
     const current = await advanceCanary(engine, id, actor);
     if (current.kind !== "canary" || isOver(current.canary)) return current;
     const { canary, revision } = current;
+    engine.collected.learn(canary);
     const { totals: arms } = engine.collected.of(id);
     const totals = { atMs: engine.storeTime.nowMs(), arms };
-    const decided: Canary = { ...canary, state, reason, decidedBy: actor, totals };
+    const decided: Canary = { ...canary, ...decision, decidedBy: actor, totals };
     const saved = await saveCanary(engine, { canary: decided, revision }, actor);
     if (saved.kind === "saved") return advanceCanary(engine, id, actor);
     if (saved.kind !== "conflict") return saved;

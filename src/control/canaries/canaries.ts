@@ -25,6 +25,7 @@ import {
   readCanary,
   saveCanary,
 } from "./advance-canary.ts";
+import { amountOf } from "./collected-samples.ts";
 import { tellChanged } from "./samples.ts";
 
 export const canaryFlows = { getCanary, keepCanary, listCanaries, rollBackCanary, startCanary };
@@ -192,11 +193,10 @@ function statusOf(engine: SettingsEngine, canary: Canary): CanaryStatus {
 }
 
 /** What this process knows, or what was kept when it knows less. */
-function bookOf(engine: SettingsEngine, { id, totals }: Canary): CanaryBook {
-  const book = engine.collected.of(id);
-  if (totals === undefined) return book;
-  const amount = ({ totals: { canary, control } }: CanaryBook) =>
-    canary.results + canary.starts + control.results + control.starts;
-  const kept = { totals: totals.arms, windows: book.windows };
-  return amount(kept) > amount(book) ? kept : book;
+function bookOf({ collected }: SettingsEngine, canary: Canary): CanaryBook {
+  const { id, totals, state } = canary;
+  if (state === "running") collected.learn(canary);
+  const book = collected.of(id);
+  if (totals === undefined || amountOf(totals.arms) <= amountOf(book.totals)) return book;
+  return { totals: totals.arms, windows: book.windows };
 }

@@ -1,6 +1,6 @@
 // What every process does for canaries: tells the others what it has measured, hears what they have, and, as an engine, judges.
-import { type Canary, judgeCanary } from "../../domain/canary.ts";
-import type { ArmSamples } from "../../domain/canary-guard.ts";
+import { type Canary, isOver, judgeCanary, windowsThrough } from "../../domain/canary.ts";
+import { noSamplesAtAll } from "../../domain/canary-guard.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { Engine, SettingsEngine } from "../engine/engine.ts";
 import { recordOf } from "../policies/policies.ts";
@@ -13,6 +13,7 @@ import {
   readCanaries,
   saveCanary,
 } from "./advance-canary.ts";
+import { amountOf } from "./collected-samples.ts";
 import type { CanaryNews } from "./samples.ts";
 
 /** How soon an unannounced canary is found, and a half-finished one is finished. */
@@ -113,7 +114,8 @@ async function lookAtAll(
 ): Promise<number> {
   let running = 0;
   for (const kept of canaries) {
-    const { id, state, startedAtMs } = kept.canary;
+    const { canary } = kept;
+    const { id, state, startedAtMs } = canary;
     const isForgotten = state === "starting" && engine.storeTime.nowMs() - startedAtMs > startingMs;
     if (isForgotten || state === "rolling_back" || state === "keeping")
       await advanceCanary(engine, id, judge);
@@ -121,7 +123,7 @@ async function lookAtAll(
       running += 1;
       await judgeOne(engine, kept, beganMs);
     }
-    if (state === "rolled_back" || state === "kept" || state === "stopped") engine.collected.forget(id);
+    if (isOver(canary)) engine.collected.forget(id);
   }
   engine.ports.metrics.set("canaries_running", {}, running);
   return running;
@@ -130,20 +132,22 @@ async function lookAtAll(
 async function judgeOne(engine: SettingsEngine, kept: KeptCanary, beganMs: number): Promise<void> {
   const { canary } = kept;
   const { collected, storeTime } = engine;
-  if (canary.totals !== undefined) collected.beginWith(canary.id, canary.totals.arms);
+  collected.learn(canary);
   if (await hasLostRollout(engine, canary)) return stop(engine, kept);
   const nowMs = storeTime.nowMs();
   const { totals, windows } = collected.of(canary.id);
   const { startedAtMs, windowMs } = canary;
-  const isComplete = (window: number) => startedAtMs + (window + 1) * windowMs + graceMs <= nowMs;
-  const book = { totals, windows: windows.filter(({ window }) => isComplete(window)) };
+  const through = windowsThrough(canary, nowMs, graceMs);
+  const book = { totals, windows: windows.filter(({ window }) => window <= through) };
   const isLate = beganMs > startedAtMs + windowMs;
   // The last window may end after the canary does.
   const endGraceMs = Math.min(windowMs, 60_000) + graceMs + (isLate ? lateGraceMs : 0);
   const verdict = judgeCanary(canary, book, nowMs, endGraceMs);
   if (verdict.kind === "go_on") return checkpoint(engine, kept, nowMs);
-  const state = verdict.kind === "keep" ? "keeping" : "rolling_back";
-  await decideCanary(engine, canary.id, { state, reason: verdict.reason, actor: judge });
+  const { kind, reason } = verdict;
+  const state = kind === "keep" ? "keeping" : "rolling_back";
+  const ending = kind === "inconclusive" ? { endsAs: kind } : {};
+  await decideCanary(engine, canary.id, { state, reason, actor: judge, ...ending });
 }
 
 /** Somebody has removed or replaced it: what is measured now says nothing about it. */
@@ -170,10 +174,10 @@ async function checkpoint(
   nowMs: number,
 ): Promise<void> {
   if (nowMs - (canary.totals?.atMs ?? canary.startedAtMs) < checkpointEveryMs) return;
-  const { totals: arms } = engine.collected.of(canary.id);
-  const amount = ({ results, starts }: ArmSamples) => results + starts;
-  const before = canary.totals === undefined ? 0 : amount(canary.totals.arms.canary);
-  if (amount(arms.canary) <= before) return;
-  const next = { ...canary, totals: { atMs: nowMs, arms } };
+  // Windows of which all samples have come: a process that goes on from here knows which ones to add.
+  const through = windowsThrough(canary, nowMs, graceMs);
+  const arms = engine.collected.upTo(canary.id, through);
+  if (amountOf(arms) <= amountOf(canary.totals?.arms ?? noSamplesAtAll)) return;
+  const next = { ...canary, totals: { atMs: nowMs, through, arms } };
   await saveCanary(engine, { canary: next, revision }, judge);
 }

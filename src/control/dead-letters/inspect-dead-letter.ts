@@ -2,6 +2,8 @@
 import {
   errorOf,
   judgeRetry,
+  type KeptResult,
+  keptResult,
   type Letter,
   type RetryVerdict,
   readLetter,
@@ -10,12 +12,13 @@ import {
 import { apply } from "../../domain/engine/apply.ts";
 import { jobInputKey, parseOutsideKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { readError, readStepRecord } from "../../domain/engine/records.ts";
-import { type JobId, makeJobId } from "../../domain/job.ts";
+import { type JobId, makeJobId, parseJobId } from "../../domain/job.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
+import { entryOf } from "../jobs/result-entry.ts";
 
 export type LetterDetails = {
   readonly letter: Letter;
@@ -36,8 +39,10 @@ export async function inspectDeadLetter(
   engine: Engine,
   { tenant, id }: { readonly tenant: TenantId; readonly id: string },
 ): Promise<LetterAnswer> {
-  const letter = await findLetter(engine, tenant, id);
-  if (letter.kind !== "letter") return letter;
+  const found = await findLetter(engine, tenant, id);
+  if (found.kind !== "letter") return found;
+  // The kept result holds a claim's token, which is shown to nobody.
+  const { kept: result, ...letter } = found;
   const run = await readRun(engine, tenant, letter.letter);
   if (run.kind === "unknown" || run.kind === "unavailable") return run;
   if (run.kind === "gone") {
@@ -47,7 +52,10 @@ export async function inspectDeadLetter(
   const { step, errorKey } = letter.letter;
   const record = step === undefined ? undefined : bodies.get(stepRecordKey(step));
   const facts = { letter: letter.letter, header };
-  const judged = judgeRetry(record === undefined ? facts : { ...facts, step: readStepRecord(record) });
+  const kept = await readKept(engine, tenant, result);
+  if (kept.kind !== "kept") return kept;
+  const begun = record === undefined ? {} : { step: readStepRecord(record) };
+  const judged = judgeRetry({ ...facts, ...begun, ...kept.facts });
   const verdict = await checkVerdict(engine, facts, judged);
   if (verdict.kind === "unknown" || verdict.kind === "unavailable") return verdict;
   return {
@@ -137,8 +145,19 @@ async function foreseeRetry(
   return { kind: "open" };
 }
 
+/** What the letter's result is to its job now; nothing for a letter that keeps none. */
+async function readKept(engine: Engine, tenant: TenantId, result: KeptResult | undefined) {
+  const parts = result === undefined ? undefined : parseJobId(result.jobId);
+  if (result === undefined || parts === undefined) return { kind: "kept", facts: {} } as const;
+  const answer = await ask(engine, "getJob", { tenant, jobId: parts.jobId });
+  if (answer.kind === "unknown" || answer.kind === "unavailable") return answer;
+  const { entryId } = entryOf(result, parts);
+  const job = answer.kind === "job" ? { job: answer.job } : {};
+  return { kind: "kept", facts: { kept: { token: result.token, entryId, ...job } } } as const;
+}
+
 type LetterFound =
-  | { readonly kind: "letter"; readonly letter: Letter }
+  | { readonly kind: "letter"; readonly letter: Letter; readonly kept?: KeptResult }
   | { readonly kind: "dead_letter_not_found" }
   | Trouble;
 
@@ -146,7 +165,8 @@ export async function findLetter(engine: Engine, tenant: TenantId, id: string): 
   const answer = await ask(engine, "getDocument", { tenant, collection: "deadLetter", id });
   if (answer.kind === "not_found") return { kind: "dead_letter_not_found" };
   if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
-  return { kind: "letter", letter: readLetter(answer.document) };
+  const kept = keptResult(answer.document.body);
+  return { kind: "letter", letter: readLetter(answer.document), ...(kept === undefined ? {} : { kept }) };
 }
 
 type RunOfLetter =

@@ -21,12 +21,8 @@ import {
 } from "../admission/tenant-cache.ts";
 import type { AskLimits } from "../ask-until-known.ts";
 import { createSealBook, type SealBook } from "../audit/seal-trail.ts";
-import {
-  type CanarySamples,
-  type CollectedSamples,
-  createCanarySamples,
-  createCollectedSamples,
-} from "../canaries/samples.ts";
+import { type CollectedSamples, createCollectedSamples } from "../canaries/collected-samples.ts";
+import { type CanarySamples, createCanarySamples } from "../canaries/samples.ts";
 import { type Computing, createComputing } from "../computing.ts";
 import { createEventFeeds, type EventFeeds } from "../events/event-feeds.ts";
 import {
@@ -37,10 +33,10 @@ import {
   isChange,
   type Wakes,
 } from "../events/wakes.ts";
+import { type BusyResults, createBusyResults } from "../jobs/busy-results.ts";
 import { createPendingPublications, type PendingPublications } from "../jobs/hints.ts";
 import { createOffers, type Offers } from "../jobs/offers.ts";
 import { createPolledBatches, type PolledBatches } from "../jobs/poll-jobs.ts";
-import { type BusyResults, createBusyResults } from "../jobs/report-result.ts";
 import { createWorkers, type SharedWorkers, shareWorkers, type Workers } from "../jobs/workers.ts";
 import { createKeyCache, type KeyCache } from "../keys/api-keys.ts";
 import { type LockTerms, lockTerms } from "../locks/lease-terms.ts";

@@ -7,11 +7,13 @@ import { parseTenantId, type TenantId } from "../../domain/tenant.ts";
 import type { Bus, BusDelivery, Consumer, Publication, Sender, Verdict } from "../../ports/bus.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Caller } from "../caller.ts";
+import { writeResultLetter } from "../dead-letters/write-result-letter.ts";
 import type { Engine } from "../engine/engine.ts";
 import { findSender } from "../keys/api-keys.ts";
 import { traceClaim, traceparentOf } from "./claim-jobs.ts";
 import { type ResultMessage, readResult, writeResult } from "./read-result.ts";
-import { deliverResult, type ResultReport, shownAnswer } from "./report-result.ts";
+import { deliverResult, shownAnswer } from "./report-result.ts";
+import type { ResultReport } from "./result-entry.ts";
 
 /** As workers that speak over the bus report. The claim token names the message: published twice, it is stored once. */
 export function publishResult(
@@ -80,7 +82,7 @@ async function handleResult(
   tenant: TenantId,
   { delivery, jobId, result }: Reported,
 ): Promise<Verdict> {
-  const { sender, deliveries } = delivery;
+  const { sender, deliveries, ageMs } = delivery;
   const tell = (answer: object) => delivery.answer?.(JSON.stringify({ job_id: jobId, ...answer }));
   const { report, outputBytes } = result;
   if (outputBytes > engine.config["jobs.resultBytesMax"]) {
@@ -89,7 +91,7 @@ async function handleResult(
   }
   const caller: Caller =
     sender === undefined ? { tenant, actor: "worker" } : { tenant, actor: sender, credential: sender };
-  const answer = await deliverResult(engine, { caller, ...report }, "bus");
+  const answer = await deliverResult(engine, { caller, ...report }, { path: "bus", deliveries, ageMs });
   if (answer.kind === "run_busy") {
     const { retryAfterMs } = answer;
     tell({ kind: "waiting", deliveries, retry_after_ms: Math.ceil(retryAfterMs) });
@@ -106,26 +108,14 @@ async function handleResult(
 async function writeDeadLetter(engine: Engine, delivery: BusDelivery, because: string): Promise<void> {
   const { ports } = engine;
   const { tenant, jobId: id } = namesIn(delivery);
-  const run = parseJobId(id)?.runId;
-  if (tenant === undefined || run === undefined) {
+  if (tenant === undefined || parseJobId(id) === undefined) {
     ports.log.error("a result of nobody was dropped", { subject: delivery.subject });
     return;
   }
   const result = await readResult(ports.clock, id, delivery.body);
-  const message = result === undefined ? delivery.body : JSON.stringify({ report: result.report });
-  const about = { job_id: id, run_id: run, because, message };
-  const letter = JSON.stringify({ reason: "deliveries_exhausted", ...about });
-  const request = {
-    tenant,
-    collection: "deadLetter",
-    id,
-    body: letter,
-    changeId: `${id} ${because}`,
-    actor: "bus",
-  } as const;
-  const answer = await ask(engine, "putDocument", request);
-  if (answer.kind !== "saved") throw new Error(`the dead letter could not be written: ${answer.kind}`);
-  ports.metrics.count("dead_letters_total", { reason: "deliveries_exhausted" });
+  const content = result === undefined ? { message: delivery.body } : { report: result.report };
+  const letter = await writeResultLetter(engine, { tenant, id, because, content });
+  if (letter.kind !== "written") throw new Error(letter.cause);
   delivery.answer?.(JSON.stringify({ job_id: id, kind: "refused", because }));
 }
 
@@ -158,7 +148,8 @@ async function notify(engine: Engine, tenant: TenantId, { jobId }: JobHint): Pro
     output: { notified: true },
     ...(traceparent === undefined ? {} : { traceparent }),
   } as const;
-  await deliverResult(engine, { caller: { tenant, actor: worker }, ...report }, "gateway");
+  const arrival = { path: "gateway", deliveries: 1, ageMs: 0 } as const;
+  await deliverResult(engine, { caller: { tenant, actor: worker }, ...report }, arrival);
 }
 
 export function hearNotices(engine: Engine): Consumer {

@@ -10,7 +10,8 @@ import type { Caller } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches, discoverJobs, traceClaim, traceparentOf } from "./claim-jobs.ts";
 import { type ClaimedJob, createOffer } from "./offers.ts";
-import { deliverResult, type ResultReport } from "./report-result.ts";
+import { deliverResult } from "./report-result.ts";
+import type { ResultReport } from "./result-entry.ts";
 import { heartbeat } from "./workers.ts";
 
 export type InProcessJob = {
@@ -281,9 +282,11 @@ async function reportUntilTaken(
   const endMs = isHandBack ? clock.monotonicMs() + handBackMsMax : Number.POSITIVE_INFINITY;
   // A stop of the worker aborts the signal, and changes nothing for a result that is on its way.
   const isOver = () => job.isLost || clock.monotonicMs() >= endMs;
-  while (!isOver() && clock.monotonicMs() - job.aliveAtMs < silentMsMax) {
+  const startedMs = clock.monotonicMs();
+  for (let deliveries = 1; !isOver() && clock.monotonicMs() - job.aliveAtMs < silentMsMax; deliveries += 1) {
     try {
-      const answer = await deliverResult(engine, { caller, ...report }, "bus");
+      const arrival = { path: "bus", deliveries, ageMs: clock.monotonicMs() - startedMs } as const;
+      const answer = await deliverResult(engine, { caller, ...report }, arrival);
       if (answer.kind === "run_busy") await clock.sleep(answer.retryAfterMs);
       else if (answer.kind === "unknown" || answer.kind === "unavailable") await clock.sleep(againMs);
       else return;

@@ -6,7 +6,7 @@ import { readTraceparent } from "../../domain/network-address.ts";
 import { beyondLimits, inSlices, readingLimits } from "../../domain/slices.ts";
 import { readingJson } from "../../domain/strict-json.ts";
 import type { Clock } from "../../ports/ports.ts";
-import type { ResultReport } from "./report-result.ts";
+import type { ResultReport } from "./result-entry.ts";
 
 /** The fields that it may have, and what each must be. The API's schema of a result says the same. */
 const fields: Readonly<Record<string, (value: JsonValue) => boolean>> = {

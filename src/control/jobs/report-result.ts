@@ -1,58 +1,57 @@
 // A worker's result on its way to its run, by strategy: `handoff` leaves it to a busy run's owner, `retry` tries again later.
-import { hash } from "node:crypto";
-import type { Outcome } from "../../domain/engine/records.ts";
-import type { JsonValue } from "../../domain/fingerprint.ts";
-import type { JobOutcome, NewEntry } from "../../domain/inbox.ts";
-import { type ClaimToken, type JobId, type JobParts, parseJobId } from "../../domain/job.ts";
+import { parseJobId } from "../../domain/job.ts";
 import { type LockToken, type RiskClass, waitDelayMs } from "../../domain/lock.ts";
-import type { Policies, RenewalChoice } from "../../domain/tenant.ts";
-import type { Clock } from "../../ports/ports.ts";
+import type { Policies, RenewalChoice, WaitPolicy } from "../../domain/tenant.ts";
+import type { BusDelivery } from "../../ports/bus.ts";
 import type { Answer } from "../../ports/store.ts";
 import { settingsOf } from "../admission/tenant-cache.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Caller } from "../caller.ts";
+import { writeResultLetter } from "../dead-letters/write-result-letter.ts";
 import { type Delivery, type DeliveryRequest, deliverEntry, deliveryOf } from "../engine/deliver-entry.ts";
 import { drainOwned } from "../engine/drain-run.ts";
 import type { Engine } from "../engine/engine.ts";
 import { instantOf } from "../locks/lease-terms.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
-
-export type ResultReport = {
-  readonly jobId: JobId;
-  readonly token: ClaimToken;
-  readonly outcome: JobOutcome;
-  /** For a success. */
-  readonly output?: JsonValue;
-  /** For a failure. */
-  readonly error?: { readonly message: string; readonly code?: string };
-  /** For a job that is handed back: who does, for people. */
-  readonly worker?: string;
-  /** The worker's, or the one that it was given with the job. */
-  readonly traceparent?: string;
-};
+import type { WaitingResult } from "./busy-results.ts";
+import { entryOf, type ResultReport } from "./result-entry.ts";
 
 /** Refused for good: the claim is not (or no longer) this worker's, it was reported before, the run has ended or is gone. */
 export type ReportAnswer =
   | Delivery<"result">
   /** Strategy `retry` only: another owner has the run; report again after the delay. */
-  | { readonly kind: "run_busy"; readonly retryAfterMs: number };
+  | { readonly kind: "run_busy"; readonly retryAfterMs: number }
+  /** The run was busy at the last report that is allowed: the result is in the dead letters. */
+  | { readonly kind: "deliveries_exhausted" };
 
 /** `gateway` waits a few seconds for a busy run (strategy `retry`); `bus` does not, its transport carries the delay. */
 type ResultPath = "gateway" | "bus";
 
+/** How a report came, and which one of its result it is: 1 for the first. */
+type Arrival = Pick<BusDelivery, "deliveries" | "ageMs"> & { readonly path: ResultPath };
+
+/** Without `delivery` and `waitedMs` as workers before 0.2 report: then only this process's memory counts. */
+type ReportRequest = ResultReport & {
+  readonly caller: Caller;
+  readonly delivery?: number;
+  readonly waitedMs?: number;
+};
+
 /** A worker's own report: what is final frees its place in the list of workers. */
-export async function reportResult(engine: Engine, report: ReportRequest): Promise<ReportAnswer> {
-  const answer = await deliverResult(engine, report, "gateway");
+export async function reportResult(
+  engine: Engine,
+  { delivery = 1, waitedMs = 0, ...report }: ReportRequest,
+): Promise<ReportAnswer> {
+  const arrival = { path: "gateway", deliveries: delivery, ageMs: waitedMs } as const;
+  const answer = await deliverResult(engine, report, arrival);
   if (isFinal(answer)) engine.workers.finished(report.token);
   return answer;
 }
 
-type ReportRequest = ResultReport & { readonly caller: Caller };
-
 export async function deliverResult(
   engine: Engine,
-  { caller, ...report }: ReportRequest,
-  path: ResultPath,
+  { caller, ...report }: ResultReport & { readonly caller: Caller },
+  arrival: Arrival,
 ): Promise<ReportAnswer> {
   const { ports, busyResults } = engine;
   const parts = parseJobId(report.jobId);
@@ -61,38 +60,74 @@ export async function deliverResult(
   const { tenant, credential } = caller;
   const { runId, step, attempt } = parts;
   const entry = entryOf(report, parts);
-  const earlier = busyResults.find(entry.entryId);
-  const waiting = earlier ?? { arrivedMs: ports.clock.monotonicMs(), busyTries: 0 };
+  const waiting = waitingOf(engine, entry.entryId, arrival);
   const request = { tenant, runId, entry, ...(credential === undefined ? {} : { credential }) };
   const { policies, arm } = await assignPolicies(engine, await settingsOf(engine, tenant), runId);
-  const notes = engine.samples.ofResult(arm);
-  if (earlier === undefined) notes?.arrived();
+  const ageMs = ports.clock.monotonicMs() - waiting.arrivedMs;
+  const notes = engine.samples.ofResult(arm, { ageMs });
+  if (waiting.deliveries === 1) notes?.arrived();
   const strategy = policies["results.strategy"];
-  const { answer, busyTries } =
+  const { path } = arrival;
+  const tried =
     strategy === "handoff"
       ? { answer: await deliverEntry(engine, request), busyTries: waiting.busyTries }
       : await deliverToFreeRun(engine, request, { path, waiting, policies });
+  const { busyTries } = tried;
   if (busyTries > waiting.busyTries) notes?.foundBusy(busyTries - waiting.busyTries);
+  const answer = await withinCap(engine, tried.answer, { path, waiting, tenant, report });
   if (isFinal(answer)) {
     busyResults.settle(entry.entryId);
     const latencyMs = ports.clock.monotonicMs() - waiting.arrivedMs;
     ports.metrics.observe("job_result_latency_seconds", { strategy }, latencyMs / 1000);
     const lockWaitMs = busyTries === 0 ? 0 : latencyMs;
     if (answer.kind === "accepted") notes?.durable({ latencyMs, lockWaitMs, busyTries });
-  } else {
+  } else if (path === "gateway") {
     busyResults.keep(entry.entryId, { ...waiting, busyTries });
   }
-  span?.note({
-    tenant,
-    run: runId,
-    step,
-    attempt,
-    strategy,
-    outcome: answer.kind === "unauthenticated" ? "credential_revoked" : answer.kind,
-  });
+  const outcome = answer.kind === "unauthenticated" ? "credential_revoked" : answer.kind;
+  span?.note({ tenant, run: runId, step, attempt, strategy, outcome });
   span?.end(answer.kind === "unavailable" || answer.kind === "unknown" ? "failed" : undefined);
   if (answer.kind !== "run_busy") return answer;
   return { kind: "run_busy", retryAfterMs: busyDelayMs(engine, policies, path) };
+}
+
+/** Over the bus the message knows its own history. A gateway takes the larger of what the worker says and what it remembers. */
+function waitingOf(
+  { ports, busyResults }: Engine,
+  entryId: string,
+  { path, deliveries, ageMs }: Arrival,
+): WaitingResult {
+  const arrivedMs = ports.clock.monotonicMs() - ageMs;
+  const busyTries = deliveries - 1;
+  const known = path === "gateway" ? busyResults.find(entryId) : undefined;
+  if (known === undefined) return { arrivedMs, deliveries, busyTries };
+  return {
+    arrivedMs: Math.min(arrivedMs, known.arrivedMs),
+    deliveries: Math.max(deliveries, known.deliveries + 1),
+    busyTries: Math.max(busyTries, known.busyTries),
+  };
+}
+
+type Tried = Delivery<"result"> | { readonly kind: "run_busy" };
+
+type CappedReport = {
+  readonly path: ResultPath;
+  readonly waiting: WaitingResult;
+  readonly tenant: Caller["tenant"];
+  readonly report: ResultReport;
+};
+
+/** The bus counts for itself. The dead letter is written first: without it the worker has to report once more. */
+async function withinCap(
+  engine: Engine,
+  answer: Tried,
+  { path, waiting, tenant, report }: CappedReport,
+): Promise<Tried | { readonly kind: "deliveries_exhausted" }> {
+  if (answer.kind !== "run_busy" || path === "bus") return answer;
+  if (waiting.deliveries < engine.config["results.deliveriesMax"]) return answer;
+  const because = "deliveries_exhausted";
+  const letter = await writeResultLetter(engine, { tenant, id: report.jobId, because, content: { report } });
+  return letter.kind === "written" ? { kind: because } : letter;
 }
 
 /** While the run is busy, and with trouble, the result is reported again: it is measured once, when it is durable or refused. */
@@ -118,37 +153,19 @@ function busyDelayMs({ ports }: Engine, policies: Policies, path: ResultPath): n
     jitterFraction: policies["results.retry.jitterFraction"],
   } as const;
   const delayMs = waitDelayMs(wait, shape, 0, ports.random.fraction());
-  ports.metrics.count("lock_busy_retries_total", { path, policy: wait });
-  ports.metrics.observe("lock_busy_retry_delay_seconds", { policy: wait }, delayMs / 1000);
+  countBusyRetry(ports, { path, policy: wait, delayMs });
   return delayMs;
 }
 
-/** The same report gives the same entry id, so that a repeat is recognised and another result is not taken for it. */
-function entryOf(
-  report: ResultReport,
-  { step, attempt }: JobParts,
-): Extract<NewEntry, { readonly kind: "result" }> {
-  const { jobId, token, outcome } = report;
-  const body = JSON.stringify(contentOf(report));
-  const entryId = `result:${hash("sha256", `${token} ${outcome} ${body}`).slice(0, 32)}`;
-  return {
-    kind: "result",
-    entryId,
-    jobId,
-    token,
-    outcome,
-    payload: { key: `result/${step}@${attempt}`, body },
-  };
-}
+type BusyRetry = { readonly path: ResultPath; readonly policy: WaitPolicy; readonly delayMs: number };
 
-function contentOf({ outcome, output = null, error, worker }: ResultReport): Outcome {
-  if (outcome === "succeeded") return { output };
-  if (outcome === "handed_back") return worker === undefined ? {} : { handed_back_by: worker };
-  return { error: error ?? { message: "failed" } };
+function countBusyRetry({ metrics }: Engine["ports"], { path, policy, delayMs }: BusyRetry): void {
+  metrics.count("lock_busy_retries_total", { path, policy });
+  metrics.observe("lock_busy_retry_delay_seconds", { lock: "run", policy }, delayMs / 1000);
 }
 
 type FreeRunTerms = {
-  readonly path: "gateway" | "bus";
+  readonly path: ResultPath;
   readonly policies: Policies;
   /** What earlier reports of the same entry have found. */
   readonly waiting: WaitingResult;
@@ -159,7 +176,7 @@ async function deliverToFreeRun(
   request: DeliveryRequest<"result">,
   { path, policies, waiting }: FreeRunTerms,
 ): Promise<{
-  readonly answer: Delivery<"result"> | { readonly kind: "run_busy" };
+  readonly answer: Tried;
   /** Over all reports, these tries included. */
   readonly busyTries: number;
 }> {
@@ -184,6 +201,7 @@ async function deliverToFreeRun(
       log.info("run lock busy", { tenant, run: runId, holder: answer.instance });
       return { answer: { kind: "run_busy" }, busyTries };
     }
+    countBusyRetry(engine.ports, { path, policy: pollPolicy, delayMs: pauseMs });
     await clock.sleep(pauseMs);
   }
 }
@@ -219,49 +237,11 @@ async function riskOf(
   return pinned.kind === "compiled" ? pinned.definition.risk : "standard";
 }
 
+/** Whatever the policy of the results: a crowd of waiters must not ask in step. */
+const pollPolicy = "jitter";
+
 function pollDelayMs({ ports, config }: Engine, baseMs: number): number {
   const jitterFraction = config["locks.pollJitterFraction"];
   const shape = { kind: "around", baseMs, jitterFraction } as const;
-  return waitDelayMs("jitter", shape, 0, ports.random.fraction());
-}
-
-type WaitingResult = {
-  readonly arrivedMs: number;
-  /** Tries that found the run busy. */
-  readonly busyTries: number;
-};
-
-/** Results that found their run busy, by entry: when each first arrived and how often it was tried, over all its reports. */
-export type BusyResults = {
-  find(entryId: string): WaitingResult | undefined;
-  keep(entryId: string, waiting: WaitingResult): void;
-  /** It has become durable, or was refused for good. */
-  settle(entryId: string): void;
-};
-
-/** Bounds the memory; the one that has waited longest is then measured anew. */
-const resultsMax = 10_000;
-
-/** Much longer than any delay between two reports: a worker that has not come back by then has gone elsewhere. */
-const keepMs = 10 * 60_000;
-
-export function createBusyResults(clock: Clock): BusyResults {
-  /** In the order of their first arrival. */
-  const waiting = new Map<string, WaitingResult>();
-
-  function dropOld(): void {
-    for (const [entryId, { arrivedMs }] of waiting) {
-      if (waiting.size <= resultsMax && clock.monotonicMs() - arrivedMs < keepMs) return;
-      waiting.delete(entryId);
-    }
-  }
-
-  return {
-    find: (entryId) => waiting.get(entryId),
-    keep(entryId, result) {
-      waiting.set(entryId, result);
-      dropOld();
-    },
-    settle: (entryId) => void waiting.delete(entryId),
-  };
+  return waitDelayMs(pollPolicy, shape, 0, ports.random.fraction());
 }

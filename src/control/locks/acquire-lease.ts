@@ -105,8 +105,9 @@ async function tryUntilDecided(
     if (clock.monotonicMs() - startedMs + delayMs > terms.waitMs) return giveUp(whyNot(answer));
     if (answer.kind === "busy") {
       terms.foundBusy?.();
-      metrics.count("lock_busy_retries_total", { path: target.lock.namespace, policy: terms.wait });
-      metrics.observe("lock_busy_retry_delay_seconds", { policy: terms.wait }, delayMs / 1000);
+      const { namespace: lock } = target.lock;
+      metrics.count("lock_busy_retries_total", { path: lock, policy: terms.wait });
+      metrics.observe("lock_busy_retry_delay_seconds", { lock, policy: terms.wait }, delayMs / 1000);
     }
     await clock.sleep(delayMs, signal);
   }

@@ -276,7 +276,7 @@ class Acquisition {
     // The last try is at the very end: somebody may have handed the lock on since the one before.
     const delayMs = Math.min(leftMs, askAgainInMs(terms, found, chance));
     ports.metrics.count("lock_busy_retries_total", { path: "public", policy: wait });
-    ports.metrics.observe("lock_busy_retry_delay_seconds", { policy: wait }, delayMs / 1_000);
+    ports.metrics.observe("lock_busy_retry_delay_seconds", { lock: "public", policy: wait }, delayMs / 1_000);
     this.#retries += 1;
     await this.#rest(delayMs);
     const handover = this.#waiter?.take();

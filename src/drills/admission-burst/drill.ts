@@ -48,6 +48,7 @@ export const admissionBurst: Drill = {
     "compare the arrivals at the lock key and the spread of successes",
     "with --sweep: the lock's wait budget x the clients' retry budget",
   ],
+  locks: ["admission"],
   instance: {
     kind: "inside",
     settings: (size) => (size === "quick" ? { "locks.admission.waitMs": quickWaitMs } : {}),

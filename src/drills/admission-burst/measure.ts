@@ -158,8 +158,9 @@ function watchInside(inside: Inside, tenant: string) {
   let activeMost = 0;
   const nowMs = () => runtime.now().monotonicMs;
   const leaveMetrics = inside.watchMetrics({
-    observe(name, _labels, value) {
-      if (name === "lock_busy_retry_delay_seconds") dueMs.push(nowMs() + value * 1_000);
+    observe(name, labels: Readonly<Record<string, string>>, value) {
+      const isDelay = name === "lock_busy_retry_delay_seconds" && labels.lock === "admission";
+      if (isDelay) dueMs.push(nowMs() + value * 1_000);
     },
   });
   const leaveStore = inside.watchStore({

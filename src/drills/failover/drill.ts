@@ -37,6 +37,7 @@ export const failover: Drill = {
     "let a rival ask for every lock that was granted before, then its holder renew it, release it, and another take it",
     "repeat every start under its key, and look up every acknowledged run",
   ],
+  locks: ["public"],
   instance: { kind: "processes", redis: "sentinel", settings: quickTakeOver },
   run,
 };

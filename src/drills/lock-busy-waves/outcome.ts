@@ -1,94 +1,16 @@
 // What became of many results for one run under each strategy: every try, checks, a table and the waves as bars.
-import { type Check, check, type Outcome, type Plot, type Table } from "../drill.ts";
-import { countsPer, quantile, seconds } from "../load/times.ts";
-import type { DrillTenant } from "../target/target.ts";
-
-/** How results are brought, whichever way. */
-export type Reporting = {
-  readonly tenant: DrillTenant;
-  readonly withinMs: number;
-  readonly signal: AbortSignal;
-};
-
-export type ResultTries = {
-  /** When each try reached the run. */
-  readonly sentMs: number[];
-  /** When a try found the run busy. */
-  readonly busyMs: number[];
-  durableMs?: number;
-};
-
-export type Tries = {
-  readonly results: ReadonlyMap<string, ResultTries>;
-  /** When all were applied; undefined when the time was over before. */
-  readonly endedMs: number | undefined;
-  /** How long results waited for the run, as the instance measured it; empty where it cannot be watched. */
-  readonly lockWaitsMs: readonly number[];
-};
-
-export function emptyTries(jobIds: readonly string[]): Map<string, ResultTries> {
-  return new Map(jobIds.map((jobId) => [jobId, { sentMs: [], busyMs: [] }]));
-}
-
-/** The cap of the product as it is delivered: a result that needs more is a dead letter there. */
-const deliveriesMaxDefault = 100;
-
-type Measured = {
-  readonly sent: number;
-  readonly durable: number;
-  readonly totalMs: number | undefined;
-  readonly busyRetries: number;
-  /** Results by how often they had found the run busy. */
-  readonly acquired: { readonly first: number; readonly afterOne: number; readonly later: number };
-  readonly deliveriesMost: number;
-  /** Results that needed more deliveries than are allowed by default. */
-  readonly overCap: number;
-  readonly lockWaitP95Ms: number | undefined;
-  readonly latencyP95Ms: number | undefined;
-};
-
-export function measure({ results, endedMs, lockWaitsMs }: Tries): Measured {
-  const all = [...results.values()];
-  const durable = all.filter(({ durableMs }) => durableMs !== undefined);
-  const countBy = (fits: (busy: number) => boolean) =>
-    durable.filter(({ busyMs }) => fits(busyMs.length)).length;
-  return {
-    sent: all.length,
-    durable: durable.length,
-    totalMs: endedMs,
-    busyRetries: all.reduce((sum, { busyMs }) => sum + busyMs.length, 0),
-    acquired: {
-      first: countBy((busy) => busy === 0),
-      afterOne: countBy((busy) => busy === 1),
-      later: countBy((busy) => busy > 1),
-    },
-    deliveriesMost: Math.max(0, ...all.map(({ sentMs }) => sentMs.length)),
-    overCap: all.filter(({ sentMs }) => sentMs.length > deliveriesMaxDefault).length,
-    lockWaitP95Ms: quantile(lockWaitsMs, 0.95),
-    latencyP95Ms: quantile(
-      durable.map(({ durableMs = 0 }) => durableMs),
-      0.95,
-    ),
-  };
-}
-
-/** Every try but the first, in order. */
-export function retriesOf({ results }: Tries): readonly number[] {
-  return [...results.values()].flatMap(({ sentMs }) => sentMs.slice(1)).sort((left, right) => left - right);
-}
-
-/** The first retries of all results, their second ones, and so on. */
-export function retriesByNumber({ results }: Tries): ReadonlyArray<readonly number[]> {
-  const byNumber: number[][] = [];
-  for (const { sentMs } of results.values()) {
-    for (const [index, atMs] of sentMs.slice(1).entries()) {
-      const group = byNumber[index] ?? [];
-      group.push(atMs);
-      byNumber[index] = group;
-    }
-  }
-  return byNumber;
-}
+import { type Check, check, type Outcome, type Plot, type ResultPath, type Table } from "../drill.ts";
+import { countsPer, seconds } from "../load/times.ts";
+import {
+  beatMsOf,
+  latenessOf,
+  type Measured,
+  measure,
+  retriesByNumber,
+  retriesOf,
+  type Tries,
+  togetherShare,
+} from "./tries.ts";
 
 export type VariantResult = {
   readonly name: "retry-fixed" | "retry-jitter" | "handoff";
@@ -101,7 +23,13 @@ export type VariantResult = {
   readonly deadLetters: number;
 };
 
-type Terms = { readonly requests: number; readonly delayMs: number; readonly way: "bus" | "http" };
+type Terms = {
+  readonly requests: number;
+  readonly delayMs: number;
+  readonly path: ResultPath;
+  /** An instance of the drill's own: nobody else is counted, and its gateway does not wait for a busy run. */
+  readonly isOwn: boolean;
+};
 
 type Row = VariantResult & Measured & { readonly together: number; readonly beatMs: number | undefined };
 
@@ -117,11 +45,12 @@ export function outcomeOf(results: readonly VariantResult[], terms: Terms): Outc
     checks: [
       ...rows.map((one) => checkApplied(one, terms)),
       ...checkOrder(three, terms),
-      // The gateway waits a while itself, at a jittered interval: over HTTP there are no waves to see.
-      ...(terms.way === "bus" ? checkWaves(three, terms) : []),
-    ],
-    tables: [tableOf(rows)],
-    plots: [wavesOf(rows, terms), finishedOf(rows)],
+      ...(terms.path === "http" ? rows.flatMap((one) => checkRepeats(one, terms)) : []),
+      // What a request takes spreads workers over HTTP as well: how far depends on the machine.
+      ...(terms.path === "bus" ? checkWaves(three, terms) : []),
+    ].map((one) => ({ ...one, what: `over ${terms.path}: ${one.what}` })),
+    tables: [tableOf(rows, terms)],
+    plots: [wavesOf(rows, terms), finishedOf(rows, terms)],
     data: { ...terms, variants: rows.map(dataOf) },
   };
 }
@@ -135,10 +64,10 @@ const fewerRetries = 0.6;
 const lessTime = 0.8;
 
 function checkApplied({ name, allApplied, durable, resultsApplied, deadLetters }: Row, terms: Terms): Check {
-  const { requests, way } = terms;
+  const { requests, isOwn } = terms;
   const outputs = allApplied ? "every output in the run" : "outputs missing in the run";
   // On a deployment others' results and letters are counted, too.
-  if (way === "http")
+  if (!isOwn)
     return check(
       `${name}: every result is applied exactly once`,
       `${requests} durable, every output in the run`,
@@ -155,7 +84,7 @@ function checkApplied({ name, allApplied, durable, resultsApplied, deadLetters }
 
 type Three = { readonly fixed: Row; readonly jitter: Row; readonly handoff: Row };
 
-function checkOrder({ fixed, jitter, handoff }: Three, { way }: Terms): readonly Check[] {
+function checkOrder({ fixed, jitter, handoff }: Three, { isOwn }: Terms): readonly Check[] {
   const never = Number.POSITIVE_INFINITY;
   const [fixedMs, jitterMs, handoffMs] = [fixed, jitter, handoff].map(({ totalMs = never }) => totalMs) as [
     number,
@@ -167,8 +96,8 @@ function checkOrder({ fixed, jitter, handoff }: Three, { way }: Terms): readonly
       "handoff: busy retries",
       "0",
       // On a deployment others' are counted, too.
-      way === "bus" ? Math.max(handoff.busyRetries, handoff.busyCounted) : handoff.busyRetries,
-      handoff.busyRetries === 0 && (way === "http" || handoff.busyCounted === 0),
+      isOwn ? Math.max(handoff.busyRetries, handoff.busyCounted) : handoff.busyRetries,
+      handoff.busyRetries === 0 && (!isOwn || handoff.busyCounted === 0),
     ),
     check(
       "handoff is finished first",
@@ -178,6 +107,39 @@ function checkOrder({ fixed, jitter, handoff }: Three, { way }: Terms): readonly
     ),
   ];
 }
+
+/** A timer may fire a millisecond early. */
+const earlyMs = 2;
+
+/** Nothing when no worker was told to come again. What a deployment's delay is set to cannot be seen. */
+function checkRepeats({ name, tries }: Row, { delayMs, isOwn }: Terms): readonly Check[] {
+  const lateness = latenessOf(tries);
+  if (lateness === undefined) return [];
+  // A server that is overloaded, or has trouble with its store, says another time.
+  const toldMs = [...tries.results.values()]
+    .flatMap((result) => result.told)
+    .filter(({ because }) => because === "run_busy")
+    .map(({ pauseMs }) => pauseMs);
+  const [least, most] = [Math.min(...toldMs), Math.max(...toldMs)];
+  const spreadMs = name === "retry-fixed" ? 0 : jitterFraction * delayMs;
+  const isTold = least >= delayMs - spreadMs && most <= Math.ceil(delayMs + spreadMs);
+  const told = spreadMs === 0 ? `${delayMs} ms` : `${delayMs - spreadMs} to ${delayMs + spreadMs} ms`;
+  const { leastMs, medianMs } = lateness;
+  return [
+    ...(isOwn && toldMs.length > 0
+      ? [check(`${name}: retry_after_ms`, told, `${least} to ${most} ms`, isTold)]
+      : []),
+    check(
+      `${name}: workers come again after retry_after_ms`,
+      `not sooner, half of them at most ${delayMs / 5} ms later`,
+      `${Math.round(leastMs)} ms later at least, half of them at most ${Math.round(medianMs)} ms`,
+      leastMs >= -earlyMs && medianMs <= delayMs / 5,
+    ),
+  ];
+}
+
+/** As delivered. */
+const jitterFraction = 0.3;
 
 function checkWaves({ fixed, jitter }: Three, { delayMs }: Terms): readonly Check[] {
   const wavesPerSecond = fixed.beatMs === undefined ? 0 : 1_000 / fixed.beatMs;
@@ -210,9 +172,9 @@ function percent(share: number): string {
   return Number.isNaN(share) ? "no crowd" : `${Math.round(share * 100)} %`;
 }
 
-function tableOf(rows: readonly Row[]): Table {
+function tableOf(rows: readonly Row[], { path }: Terms): Table {
   return {
-    title: "many results for one run",
+    title: `many results for one run, over ${path}`,
     columns: [
       "strategy",
       "finished after",
@@ -247,10 +209,10 @@ const binMs = 50;
 /** Later waves are the same, only smaller. */
 const shownMs = 12_000;
 
-function wavesOf(rows: readonly Row[], { delayMs, way }: Terms): Plot {
+function wavesOf(rows: readonly Row[], { delayMs, path, isOwn }: Terms): Plot {
   const endMs = Math.min(shownMs, Math.max(binMs, ...rows.map(({ totalMs = 0 }) => totalMs)));
   return {
-    title: `Retries that reach the run, in every ${binMs} ms`,
+    title: `Over ${path}: retries that reach the run, in every ${binMs} ms`,
     kind: "bars",
     x: "seconds since all results were sent",
     y: "retries",
@@ -261,16 +223,23 @@ function wavesOf(rows: readonly Row[], { delayMs, way }: Terms): Plot {
         { sliceMs: binMs, endMs },
       ),
     })),
-    note:
-      way === "bus"
-        ? `retry-fixed comes back every ${delayMs} ms; jitter spreads the same crowd; handoff has none. The first ${shownMs / 1_000} s are shown.`
-        : "Over HTTP the gateway waits for the run itself, at a jittered interval: waves are seen on an instance of the drill's own.",
+    note: isOwn ? `${notes[path](delayMs)} The first ${shownMs / 1_000} s are shown.` : gatewayWaits,
   };
 }
 
-function finishedOf(rows: readonly Row[]): Plot {
+const notes: Readonly<Record<ResultPath, (delayMs: number) => string>> = {
+  http: (delayMs) =>
+    `Workers come again ${delayMs} ms after they were told to with retry-fixed; what a request takes spreads them a little more each time.`,
+  bus: (delayMs) =>
+    `retry-fixed comes back every ${delayMs} ms; jitter spreads the same crowd; handoff has none.`,
+};
+
+const gatewayWaits =
+  "The gateway waits for the run itself, at a jittered interval: waves are seen on an instance of the drill's own.";
+
+function finishedOf(rows: readonly Row[], { path }: Terms): Plot {
   return {
-    title: "Results that are durable",
+    title: `Over ${path}: results that are durable`,
     kind: "lines",
     x: "seconds since all results were sent",
     y: "results",
@@ -295,74 +264,4 @@ function dataOf({ tries, together, beatMs, ...row }: Row) {
     retriesMs: rounded(retriesOf(tries)),
     durableMs: rounded([...tries.results.values()].flatMap(({ durableMs }) => durableMs ?? [])),
   };
-}
-
-/** In a group with fewer, how many come together is random. */
-const crowdMin = 10;
-
-/**
- * Of those that try again for the same time (all first retries, all second ones...), the share that comes within the fullest
- * fifth of the delay, over all retries. Fixed delays keep a crowd together for as long as it lasts; jitter spreads it further
- * with every retry, towards 0. Not a number without a crowd.
- */
-export function togetherShare(retriesByNumber: ReadonlyArray<readonly number[]>, delayMs: number): number {
-  const crowds = retriesByNumber.filter(({ length }) => length >= crowdMin);
-  const together = crowds.reduce((sum, crowd) => sum + fullest(crowd, delayMs / 5), 0);
-  return together / crowds.reduce((sum, { length }) => sum + length, 0);
-}
-
-/** The most that lie within a time of this length. */
-function fullest(timesMs: readonly number[], lengthMs: number): number {
-  const sorted = [...timesMs].sort((left, right) => left - right);
-  let most = 0;
-  let first = 0;
-  for (const [last, atMs] of sorted.entries()) {
-    while (atMs - (sorted[first] ?? 0) >= lengthMs) first += 1;
-    most = Math.max(most, last - first + 1);
-  }
-  return most;
-}
-
-const beatBinMs = 25;
-
-/** From one wave to the next: the lag, around the delay, at which the retries are most like themselves; undefined when they are too few. */
-export function beatMsOf(timesMs: readonly number[], delayMs: number): number | undefined {
-  if (timesMs.length === 0) return undefined;
-  const counts = countsOf(timesMs);
-  let best: { readonly beatMs: number; readonly likeness: number } | undefined;
-  // One wave to the next, not to the one after that: what a try takes may add half of the delay.
-  for (let lag = Math.ceil((0.7 * delayMs) / beatBinMs); lag * beatBinMs <= 1.5 * delayMs; lag += 1) {
-    const likeness = likenessAt(counts, lag);
-    if (likeness !== undefined && likeness > (best?.likeness ?? 0))
-      best = { beatMs: lag * beatBinMs, likeness };
-  }
-  return best?.beatMs;
-}
-
-function countsOf(timesMs: readonly number[]): readonly number[] {
-  const bins = timesMs.map((timeMs) => Math.floor(timeMs / beatBinMs));
-  const [first = 0, last = 0] = [Math.min(...bins), Math.max(...bins)];
-  const counts: number[] = Array.from({ length: last - first + 1 }, () => 0);
-  for (const bin of bins) counts[bin - first] = (counts[bin - first] ?? 0) + 1;
-  return counts;
-}
-
-/** Pearson's correlation of the counts with themselves, `lag` bins later. */
-function likenessAt(counts: readonly number[], lag: number): number | undefined {
-  const length = counts.length - lag;
-  if (length < 2) return undefined;
-  const [early, late] = [counts.slice(0, length), counts.slice(lag)];
-  const [earlyMean, lateMean] = [meanOf(early), meanOf(late)];
-  let [together, earlySpread, lateSpread] = [0, 0, 0];
-  for (const [bin, count] of early.entries()) {
-    const [first, second] = [count - earlyMean, (late[bin] ?? 0) - lateMean];
-    together += first * second;
-    earlySpread += first * first;
-    lateSpread += second * second;
-  }
-  return earlySpread === 0 || lateSpread === 0 ? undefined : together / Math.sqrt(earlySpread * lateSpread);
-}
-
-function meanOf(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
 }

@@ -4,6 +4,8 @@ import { readKeyText, signingPartOf } from "../../domain/api-key.ts";
 import type { ClaimToken, JobId } from "../../domain/job.ts";
 import type { RiskClass } from "../../domain/lock.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import type { Client } from "../../sdk/client.ts";
+import { InterlockApiError } from "../../sdk/client-errors.ts";
 import { runtime } from "../../sdk/runtime.ts";
 import type { DrillTenant, Inside } from "../target/target.ts";
 
@@ -12,7 +14,7 @@ export type ClaimedResult = { readonly jobId: string; readonly token: string; re
 export type ClaimedRun = { readonly runId: string; readonly results: readonly ClaimedResult[] };
 
 const topic = "drill.results";
-export const workerName = "drill-worker";
+const workerName = "drill-worker";
 
 /** So many a poll, as the API allows. */
 const batchMax = 100;
@@ -56,6 +58,52 @@ export async function claimJobs(
     }
   }
   return { runId: run.run_id, results };
+}
+
+/** A report over HTTP that has to be repeated, and after how long: because the run is busy, or for another reason. */
+type Again = { readonly because: "run_busy" | "trouble"; readonly pauseMs: number };
+
+/** Undefined when the result is durable. */
+export async function report(
+  worker: Client,
+  { jobId, token, output }: ClaimedResult,
+): Promise<Again | undefined> {
+  try {
+    const answer = await worker.call("reportResults", {
+      body: {
+        worker_id: workerName,
+        results: [{ job_id: jobId, claim_token: token, status: "succeeded", output }],
+      },
+      retry: { attemptsMax: 1 },
+    });
+    const [{ kind, because, retry_after_ms } = { kind: "retry" }] = answer.results;
+    if (kind === "refused") throw new Error(`the result of ${jobId} was refused: ${because}`);
+    if (kind !== "retry") return undefined;
+    return {
+      because: because === "run_busy" ? "run_busy" : "trouble",
+      pauseMs: retry_after_ms ?? pauseMsDefault,
+    };
+  } catch (error) {
+    if (error instanceof InterlockApiError && error.retryable)
+      return { because: "trouble", pauseMs: error.retryAfterMs ?? pauseMsDefault };
+    throw error;
+  }
+}
+
+const pauseMsDefault = 500;
+
+/** The same until the result is durable. */
+export async function reportUntilDurable(
+  worker: Client,
+  result: ClaimedResult,
+  signal: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    const again = await report(worker, result);
+    if (again === undefined) return;
+    await runtime.sleep(again.pauseMs, signal);
+    signal.throwIfAborted();
+  }
 }
 
 /** As workers on the bus report: the result is sent again until it is durable. */

@@ -1,14 +1,17 @@
 // What the outages of renewal-outage show beside each other: checks, a table and the owners' times.
 import { type Check, check, type Outcome, type Plot, type Table } from "../drill.ts";
 
-export function outcomeOf(outages: readonly Outage[]): Outcome {
+export function outcomeOf(outages: readonly Outage[], counted: readonly Check[]): Outcome {
   return {
-    checks: outages.flatMap((outage) => [
-      outage.policy === "strict" ? checkFenced(outage) : checkGoesOn(outage),
-      ...(outage.policy === "strict" ? [checkOverlap(outage)] : []),
-      checkTakeover(outage),
-      checkStaleWrite(outage),
-    ]),
+    checks: [
+      ...outages.flatMap((outage) => [
+        outage.policy === "strict" ? checkFenced(outage) : checkGoesOn(outage),
+        ...(outage.policy === "strict" ? [checkOverlap(outage)] : []),
+        checkTakeover(outage),
+        checkLateWrite(outage),
+      ]),
+      ...counted,
+    ],
     tables: [tableOf(outages)],
     plots: [timelineOf(outages)],
     data: {
@@ -17,38 +20,28 @@ export function outcomeOf(outages: readonly Outage[]): Outcome {
   };
 }
 
-/** Counted where an instance can be watched; a client is fenced by its deadline and counts nothing. */
-function checkFenced({ name, ttlMs, fencedMs, tolerated, renewalsFailed, abandonedCounted }: Outage): Check {
-  const isCounted = abandonedCounted === undefined || abandonedCounted === 1;
+/** A client is fenced by its deadline, whatever its renewals. */
+function checkFenced({ name, ttlMs, fencedMs, tolerated, renewalsFailed }: Outage): Check {
   const isInTime = tolerated === undefined || renewalsFailed <= tolerated;
-  const turn =
-    tolerated === undefined
-      ? ""
-      : `, at failed renewal ${tolerated} at the latest, lock_abandoned_total up by 1`;
-  const seen = abandonedCounted === undefined ? "" : `, up by ${abandonedCounted}`;
+  const turn = tolerated === undefined ? "" : `, at failed renewal ${tolerated} at the latest`;
   return check(
     `${name}, strict: fenced before the lock can be another's`,
     `before ${ttlMs} ms${turn}`,
     fencedMs === undefined
       ? "not fenced"
-      : `after ${Math.round(fencedMs)} ms, ${renewalsFailed} renewals failed${seen}`,
-    fencedMs !== undefined && fencedMs < ttlMs && isCounted && isInTime,
+      : `after ${Math.round(fencedMs)} ms, ${renewalsFailed} renewals failed`,
+    fencedMs !== undefined && fencedMs < ttlMs && isInTime,
   );
 }
 
-function checkGoesOn({ name, ttlMs, first, fencedMs, renewalsFailed, failedCounted }: Outage): Check {
-  const isAtWork = fencedMs === undefined && first.toMs > ttlMs;
-  const seen =
+function checkGoesOn({ name, ttlMs, first, fencedMs }: Outage): Check {
+  return check(
+    `${name}, continuity: warns and goes on`,
+    `at work after ${ttlMs} ms`,
     fencedMs === undefined
       ? `at work until ${Math.round(first.toMs)} ms`
-      : `fenced after ${Math.round(fencedMs)} ms`;
-  const what = `${name}, continuity: warns and goes on`;
-  if (failedCounted === undefined) return check(what, `at work after ${ttlMs} ms`, seen, isAtWork);
-  return check(
-    what,
-    `at work after ${ttlMs} ms, lock_renewal_failed_total up by 3 or more`,
-    `${seen}, up by ${failedCounted}`,
-    isAtWork && renewalsFailed >= 3 && failedCounted >= 3,
+      : `fenced after ${Math.round(fencedMs)} ms`,
+    fencedMs === undefined && first.toMs > ttlMs,
   );
 }
 
@@ -66,15 +59,8 @@ function checkTakeover({ name, ttlMs, second, isWhole }: Outage): Check {
   );
 }
 
-function checkStaleWrite({ name, staleWrite, refusedCounted }: Outage): Check {
-  const counted = refusedCounted === undefined ? "" : ", stale_write_refused_total up by 1";
-  const seen = refusedCounted === undefined ? "" : `, up by ${refusedCounted}`;
-  return check(
-    `${name}: the first owner's late write`,
-    `refused${counted}`,
-    `${staleWrite}${seen}`,
-    staleWrite === "refused" && (refusedCounted === undefined || refusedCounted === 1),
-  );
+function checkLateWrite({ name, lateWrite: { expected, seen } }: Outage): Check {
+  return check(`${name}: the first owner's late write`, expected, seen, seen === expected);
 }
 
 function tableOf(outages: readonly Outage[]): Table {
@@ -98,7 +84,7 @@ function tableOf(outages: readonly Outage[]): Table {
       outage.fencedMs === undefined ? "never" : Math.round(outage.fencedMs),
       Math.round(outage.second.fromMs),
       Math.round(overlapMs(outage.first, outage.second)),
-      outage.staleWrite,
+      outage.lateWrite.seen,
     ]),
   };
 }
@@ -136,14 +122,10 @@ export type Outage = {
   readonly fencedMs: number | undefined;
   /** Failed renewals that this owner may have before it is fenced; undefined when it never is. */
   readonly tolerated: number | undefined;
-  /** Renewals of the first owner that got no answer. */
+  /** Renewals of the first owner that got no answer, as its log says. */
   readonly renewalsFailed: number;
-  /** As the metrics counted them: failed renewals, abandoned leases and refused writes. Undefined where no instance can be watched. */
-  readonly failedCounted: number | undefined;
-  readonly abandonedCounted: number | undefined;
-  readonly refusedCounted: number | undefined;
-  /** What the guard said to the first owner's write after the second had come. */
-  readonly staleWrite: "refused" | "accepted";
+  /** What became of the first owner's write after the second had come. */
+  readonly lateWrite: { readonly expected: "refused" | "not sent"; readonly seen: string };
   /** The second owner's writes were accepted and nothing is missing. */
   readonly isWhole: boolean;
 };

@@ -29,6 +29,7 @@ export const stagedFailure: Drill = {
     "the process goes on (SIGCONT) with a write that it had ready; it renews, releases and writes once more",
     "who holds the lock, what was accepted and what was counted",
   ],
+  locks: ["public"],
   instance: { kind: "processes", redis: "single" },
   run: runStagedFailure,
 };

@@ -6,7 +6,7 @@ import { settings as allSettings, type SettingName } from "../../config.ts";
 import { type Client, createClient } from "../../sdk/client.ts";
 import { InterlockApiError } from "../../sdk/client-errors.ts";
 import { runtime } from "../../sdk/runtime.ts";
-import { type Drill, DrillImpossible, type Settings, type Size } from "../drill.ts";
+import { type Drill, DrillImpossible, type InstanceKind, type Settings, type Size } from "../drill.ts";
 import { startRedisGroup } from "../servers/redis-failover.ts";
 import { freePort, type RedisServer, startNatsServer, startRedisServer } from "../servers/start-servers.ts";
 import { type ServeProcess, startServeProcess } from "./serve-process.ts";
@@ -29,7 +29,7 @@ export function openTarget(where: Where, wanted: Drill["instance"], size: Size):
   const instance = typeof wanted === "function" ? wanted(where.kind) : wanted;
   const settings = instance.settings?.(size) ?? {};
   return instance.kind === "inside"
-    ? openInside(where.kind, settings)
+    ? openInside(where.kind, { ...instance, given: settings })
     : openProcesses(where.kind, { ...instance, given: settings });
 }
 
@@ -93,20 +93,32 @@ const names = {
   cluster: "Redis and NATS, started for this drill",
 } as const;
 
-async function openInside(kind: "embedded" | "cluster", given: Settings): Promise<Target> {
+type InsideWanted = Extract<InstanceKind, { readonly kind: "inside" }> & { readonly given: Settings };
+
+async function openInside(
+  kind: "embedded" | "cluster",
+  { given, onCluster = 1, dispatchCheck }: InsideWanted,
+): Promise<Target> {
   const environment = await openEnvironment(kind, "single");
   try {
-    const { server, inside } = await startInside(environmentOf({ ...environment.settings, ...named(given) }));
-    if (server.keys.kind !== "made") throw new Error("an instance on new data makes its keys");
+    const { servers, inside } = await startInside({
+      environments: Array.from({ length: kind === "cluster" ? onCluster : 1 }, (_, index) =>
+        environmentOf({ ...environment.settings, ...folderOf(environment, index), ...named(given) }),
+      ),
+      hasDispatchCheck: dispatchCheck === true,
+      ownServers: environment.servers,
+    });
+    const [keys] = servers.flatMap((server) => (server.keys.kind === "made" ? [server.keys.keys] : []));
+    if (keys === undefined) throw new Error("an instance on new data makes its keys");
     return targetOf({
       kind,
       name: names[kind],
-      urls: [server.url],
-      platformKey: server.keys.keys.platform,
+      urls: servers.map(({ url }) => url) as [string, ...string[]],
+      platformKey: keys.platform,
       isLasting: false,
       inside,
       async close() {
-        await server.close();
+        await Promise.all(servers.map((server) => server.close()));
         await environment.remove();
       },
     });
@@ -114,6 +126,11 @@ async function openInside(kind: "embedded" | "cluster", given: Settings): Promis
     await environment.remove();
     throw error;
   }
+}
+
+/** Each has its own, as processes on different machines do. */
+function folderOf({ settings: { DATA_DIRECTORY = "" } }: Environment, index: number) {
+  return { DATA_DIRECTORY: join(DATA_DIRECTORY, String(index)) };
 }
 
 /** One may own embedded data; two are the least that need each other's hints. */

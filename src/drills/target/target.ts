@@ -2,7 +2,7 @@
 import type { ControlPlane } from "../../control-plane.ts";
 import { type Server, startServer } from "../../embedded/start-server.ts";
 import type { Bus } from "../../ports/bus.ts";
-import type { Log, Metrics } from "../../ports/ports.ts";
+import type { DispatchCheck, Log, LogFields, Metrics } from "../../ports/ports.ts";
 import {
   type Answer,
   type Execute,
@@ -55,18 +55,24 @@ export type Reading = {
   sum(name: string, labels?: Readonly<Record<string, string>>): number;
 };
 
-/** An instance in this process: what it says to store, bus and metrics passes through here. */
+/** Instances in this process: what they say to store, bus, metrics and log passes through here. */
 export type Inside = {
+  /** Of the first one. */
   readonly plane: ControlPlane;
-  /** The instance's own, for results that workers bring over it. */
+  /** Undefined on embedded data. */
+  readonly servers: OwnServers | undefined;
+  /** The first one's own, for results that workers bring over it. */
   readonly bus: Bus;
   /** Called for each call as it is sent, and for its answer. */
   watchStore(watcher: StoreWatcher): () => void;
   watchMetrics(watcher: Partial<Metrics>): () => void;
-  /** Goes between the instance and its store until the answer is called; the latest is asked first. */
+  watchLog(hear: (message: string, fields: LogFields) => void): () => void;
+  /** Goes between the instances and their store until the answer is called; the latest is asked first. */
   disturbStore(disturbance: StoreDisturbance): () => void;
   /** While it answers true, what is published is lost without a word. */
   loseBus(isLost: () => boolean): () => void;
+  /** Answers the dispatch check for the jobs of one tenant, where the drill has asked for a check. */
+  answerChecks(tenant: string, check: DispatchCheck): () => void;
 };
 
 type StoreWatcher = {
@@ -91,41 +97,59 @@ export type OwnServers = {
   readonly group?: RedisGroup;
 };
 
-type InsideInstance = { readonly server: Server; readonly inside: Inside };
+type InsideInstances = { readonly servers: readonly Server[]; readonly inside: Inside };
 
-/** `env` is the whole environment of the instance: nothing of this process's own gets into it. */
-export async function startInside(env: Readonly<Record<string, string>>): Promise<InsideInstance> {
+type InsideTerms = {
+  /** The whole environment of each instance: nothing of this process's own gets into it. */
+  readonly environments: ReadonlyArray<Readonly<Record<string, string>>>;
+  readonly hasDispatchCheck: boolean;
+  readonly ownServers: OwnServers | undefined;
+};
+
+export async function startInside(terms: InsideTerms): Promise<InsideInstances> {
+  const { environments, hasDispatchCheck, ownServers } = terms;
   const storeWatchers = new Set<StoreWatcher>();
   const metricsWatchers = new Set<Partial<Metrics>>();
   const disturbances: StoreDisturbance[] = [];
   const busLosses = new Set<() => boolean>();
-  let opened: Bus | undefined;
-  const server = await startServer({
-    env,
-    keys: "keep",
-    port: { whenTaken: "refuse" },
-    log: errorsAlone,
-    watchMetrics: {
-      count: (name, labels) => notifyAll(metricsWatchers, (watcher) => watcher.count?.(name, labels)),
-      observe: (name, labels, value) =>
-        notifyAll(metricsWatchers, (watcher) => watcher.observe?.(name, labels, value)),
-      set: (name, labels, value) =>
-        notifyAll(metricsWatchers, (watcher) => watcher.set?.(name, labels, value)),
-    },
-    around: {
-      store: (store) => around(store, storeWatchers, disturbances),
-      bus(bus) {
-        opened = losing(bus, busLosses);
-        return opened;
+  const logWatchers = new Set<Parameters<Inside["watchLog"]>[0]>();
+  const checks = new Map<string, DispatchCheck>();
+  const buses: Bus[] = [];
+  const dispatchCheck: DispatchCheck = async (job, options) =>
+    (await checks.get(job.tenant)?.(job, options)) ?? { verdict: "allow" };
+  const start = (env: Readonly<Record<string, string>>) =>
+    startServer({
+      env,
+      keys: "keep",
+      port: { whenTaken: "refuse" },
+      log: logTo(logWatchers),
+      ...(hasDispatchCheck ? { dispatchCheck } : {}),
+      watchMetrics: {
+        count: (name, labels) => notifyAll(metricsWatchers, (watcher) => watcher.count?.(name, labels)),
+        observe: (name, labels, value) =>
+          notifyAll(metricsWatchers, (watcher) => watcher.observe?.(name, labels, value)),
+        set: (name, labels, value) =>
+          notifyAll(metricsWatchers, (watcher) => watcher.set?.(name, labels, value)),
       },
-    },
-  });
-  if (opened === undefined) throw new Error("an instance opens its bus when it starts");
+      around: {
+        store: (store) => around(store, storeWatchers, disturbances),
+        bus(bus) {
+          const lossy = losing(bus, busLosses);
+          buses.push(lossy);
+          return lossy;
+        },
+      },
+    });
+  const servers = await startAll(environments.map((env) => () => start(env)));
+  const [{ plane }] = servers as [Server];
+  const [bus] = buses as [Bus];
   const inside: Inside = {
-    plane: server.plane,
-    bus: opened,
+    plane,
+    bus,
+    servers: ownServers,
     watchStore: (watcher) => added(storeWatchers, watcher),
     watchMetrics: (watcher) => added(metricsWatchers, watcher),
+    watchLog: (hear) => added(logWatchers, hear),
     disturbStore(disturbance) {
       disturbances.push(disturbance);
       return () => {
@@ -134,16 +158,37 @@ export async function startInside(env: Readonly<Record<string, string>>): Promis
       };
     },
     loseBus: (isLost) => added(busLosses, isLost),
+    answerChecks(tenant, check) {
+      checks.set(tenant, check);
+      return () => void checks.delete(tenant);
+    },
   };
-  return { server, inside };
+  return { servers, inside };
 }
 
-/** What a drill provokes would be warned of, thousands of times in a burst: it is the drill that tells what was seen. */
-const errorsAlone: Log = {
-  info: () => {},
-  warn: () => {},
-  error: (message, fields) => void process.stderr.write(`${JSON.stringify({ message, ...fields })}\n`),
-};
+/** Together: gateways that meet an empty store make its keys once. */
+async function startAll(starts: ReadonlyArray<() => Promise<Server>>): Promise<readonly Server[]> {
+  const started = await Promise.allSettled(starts.map((start) => start()));
+  const servers = started.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+  const failed = started.find((each) => each.status === "rejected");
+  if (failed === undefined) return servers;
+  await Promise.all(servers.map((server) => server.close()));
+  throw failed.reason;
+}
+
+/** What a drill provokes would be warned of, thousands of times in a burst: only errors are printed. */
+function logTo(watchers: ReadonlySet<Parameters<Inside["watchLog"]>[0]>): Log {
+  const tell = (message: string, fields: LogFields = {}) =>
+    notifyAll(watchers, (hear) => hear(message, fields));
+  return {
+    info: tell,
+    warn: tell,
+    error(message, fields) {
+      tell(message, fields);
+      process.stderr.write(`${JSON.stringify({ message, ...fields })}\n`);
+    },
+  };
+}
 
 function notifyAll<Watcher>(watchers: ReadonlySet<Watcher>, notify: (watcher: Watcher) => void): void {
   for (const watcher of watchers) notify(watcher);

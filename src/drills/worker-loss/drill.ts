@@ -33,6 +33,7 @@ export const workerLoss: Drill = {
     "kill -STOP another worker just after it took a job, until others have its jobs; then kill -CONT",
     "wait for all runs, and compare what workers did with what runs keep",
   ],
+  locks: [],
   instance: { kind: "processes", redis: "single" },
   run,
 };

@@ -102,6 +102,7 @@ function letterView(letter: Letter): LetterView {
 function detailsView(details: LetterDetails): z.output<typeof schemas.deadLetterDetails> {
   const { letter, error, input, header, verdict } = details;
   const workflow = letter.workflow ?? header?.workflow;
+  const retryable = verdict.kind === "retryable" || verdict.kind === "deliverable";
   return {
     ...letterView(letter),
     ...(workflow === undefined ? {} : { workflow_id: workflow }),
@@ -109,9 +110,9 @@ function detailsView(details: LetterDetails): z.output<typeof schemas.deadLetter
     ...(input === undefined ? {} : { input: JSON.parse(input) as JsonValue }),
     ...(letter.content === undefined ? {} : { content: letter.content }),
     ...(header === undefined ? {} : { run_status: header.status }),
-    retryable: verdict.kind === "retryable",
+    retryable,
     ...(verdict.kind === "not_retryable" ? { not_retryable_because: verdict.because } : {}),
     ...(verdict.kind === "already_retried" ? { not_retryable_because: "it was retried before" } : {}),
-    ...(verdict.kind === "retryable" ? { retry_path: `${letterPath(letter.id)}/retry` } : {}),
+    ...(retryable ? { retry_path: `${letterPath(letter.id)}/retry` } : {}),
   };
 }

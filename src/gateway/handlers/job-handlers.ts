@@ -4,7 +4,8 @@ import { pageLimitDefault } from "../../api/fields.ts";
 import type { resultAnswer, resultItem } from "../../api/schemas.ts";
 import type { Caller } from "../../control/caller.ts";
 import { outcomeOf } from "../../control/jobs/read-result.ts";
-import { type ReportAnswer, type ResultReport, shownAnswer } from "../../control/jobs/report-result.ts";
+import { type ReportAnswer, shownAnswer } from "../../control/jobs/report-result.ts";
+import type { ResultReport } from "../../control/jobs/result-entry.ts";
 import type { BeatResult } from "../../control/jobs/workers.ts";
 import { formatTime } from "../../domain/engine/rfc3339.ts";
 import { type ClaimToken, parseJobId } from "../../domain/job.ts";
@@ -135,7 +136,7 @@ async function report(
   if (parts === undefined) return { job_id, kind: "refused", because: "run_not_found" };
   const bytes = Buffer.byteLength(JSON.stringify(item.output ?? null));
   if (bytes > config["jobs.resultBytesMax"]) return { job_id, kind: "refused", because: "payload_too_large" };
-  const { output, error } = item;
+  const { output, error, delivery, waited_ms } = item;
   // Jobs that are reported together may belong to different traces.
   const traceparent = readTraceparent(item.traceparent) ?? request.traceparent;
   const result: ResultReport = {
@@ -147,8 +148,12 @@ async function report(
     ...(error === undefined ? {} : { error }),
     ...(traceparent === undefined ? {} : { traceparent }),
   };
+  const history = {
+    ...(delivery === undefined ? {} : { delivery }),
+    ...(waited_ms === undefined ? {} : { waitedMs: waited_ms }),
+  };
   try {
-    return { job_id, ...resultView(await api.reportResult({ caller, ...result })) };
+    return { job_id, ...resultView(await api.reportResult({ caller, ...result, ...history })) };
   } catch (cause) {
     ports.log.error("a result could not be taken", { job: job_id, cause: String(cause) });
     return { job_id, kind: "retry", because: "internal", retry_after_ms: retryAfterMs };

@@ -7,7 +7,9 @@ import { ask } from "./bus-caller.ts";
 import type { BusLink, Heard } from "./bus-link.ts";
 import { type BusMessage, header } from "./bus-messages.ts";
 import {
+  delayMs,
   handBackOf,
+  historyOf,
   isTooLate,
   type Report,
   type ResultEnd,
@@ -183,20 +185,20 @@ async function requestOf(
 ): Promise<Final | NotStored> {
   const { held, result, leftMs } = report;
   const { traceparent } = held.claim;
-  const question = {
-    subject: link.subjects.report,
-    body: { worker_id: worker.name, results: [result] },
-    headers: traceparent === undefined ? {} : { traceparent },
-  };
+  const headers = traceparent === undefined ? {} : { traceparent };
+  const { report: subject } = link.subjects;
   try {
     for (;;) {
       const withinMs = Math.min(requestWithinMs, leftMs());
-      const answer = (await ask(runtime, link, { ...question, withinMs })) as Success<"reportResults">;
-      const verdict: Verdict = answer.results[0] ?? { kind: "retry", because: "no verdict" };
-      const end = endOf(report, verdict);
+      const results = [{ ...result, ...historyOf(report, runtime.now()) }];
+      const body = { worker_id: worker.name, results };
+      const answer = await ask(runtime, link, { subject, body, headers, withinMs });
+      const [verdict] = (answer as Success<"reportResults">).results as readonly Verdict[];
+      const end = verdict === undefined ? undefined : endOf(report, verdict);
       if (end !== undefined) return end;
-      await runtime.sleep(Math.min(verdict.retry_after_ms ?? 1_000, leftMs()));
-      if (isTooLate(report)) return { kind: "given_up", error: new Error(verdict.because) };
+      report.reports.answered += 1;
+      await runtime.sleep(Math.min(delayMs(verdict, runtime.fraction()), leftMs()));
+      if (isTooLate(report)) return { kind: "given_up", error: new Error(verdict?.because ?? "no verdict") };
     }
   } catch (error) {
     if (error instanceof InterlockConnectionError) return { kind: "not_stored", error };

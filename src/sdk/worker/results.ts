@@ -3,7 +3,7 @@ import { pauseBefore } from "../call.ts";
 import type { Caller } from "../caller.ts";
 import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
 import type { Body } from "../contract.ts";
-import { elapsedMs, type Runtime } from "../runtime.ts";
+import { elapsedMs, type Instant, type Runtime } from "../runtime.ts";
 import { commonTraceparent, type HeldJob, JobFailed, traceHeaders } from "./job.ts";
 
 export type Result = Body<"reportResults">["results"][number];
@@ -19,11 +19,15 @@ export type Report = {
   readonly held: HeldJob;
   readonly result: Result;
   readonly bytes: number;
+  readonly reports: Reports;
   /** Until it is given up, whatever becomes of the claim. */
   leftMs(): number;
 };
 
 type Waiting = Report & { end(end: ResultEnd): void };
+
+/** How often the server has answered that it wants the result again, and when it was reported first. */
+type Reports = { answered: number; firstAt: Instant | undefined };
 
 export type Results = {
   /** Resolves when the server has answered for good. */
@@ -38,6 +42,9 @@ const batchMax = 100;
 /** Well below the 2 MiB that a body may have. */
 const batchBytesMax = 1_000_000;
 const timeoutMsMax = 15_000;
+/** As the server reads them. */
+const deliveryMax = 10_000;
+const waitedMsMax = 604_800_000;
 /** A stopping process is soon killed: after this time the job is left to its lease. */
 const handBackMsMax = 5_000;
 
@@ -46,15 +53,17 @@ export function createResults(runtime: Runtime, caller: Caller, worker: { readon
   let isGathering = false;
 
   function put(item: Waiting, afterMs: number): void {
-    if (afterMs > gatherMs) {
-      runtime.timer(afterMs, () => put(item, 0));
-      return;
-    }
+    if (afterMs > 0) runtime.timer(afterMs, () => join(item, 0));
+    else join(item, gatherMs);
+  }
+
+  /** One that has waited for its delay is sent at once, with those whose delay ends at the same moment. */
+  function join(item: Waiting, gatherForMs: number): void {
     waiting.push(item);
     if (waiting.length >= batchMax) flush();
     else if (!isGathering) {
       isGathering = true;
-      runtime.timer(gatherMs, flush);
+      runtime.timer(gatherForMs, flush);
     }
   }
 
@@ -67,7 +76,8 @@ export function createResults(runtime: Runtime, caller: Caller, worker: { readon
 
   async function send(batch: readonly Waiting[], attempt: number): Promise<void> {
     const common = commonTraceparent(batch.map(({ held }) => held));
-    const results = batch.map((item) => (common === undefined ? tracedResult(item) : item.result));
+    const now = runtime.now();
+    const results = batch.map((item) => ({ ...tracedResult(item, common), ...historyOf(item, now) }));
     try {
       const answer = await caller.call("reportResults", {
         body: { worker_id: worker.name, results },
@@ -83,9 +93,9 @@ export function createResults(runtime: Runtime, caller: Caller, worker: { readon
 
   function settle(item: Waiting, verdict: Verdict | undefined): void {
     if (verdict === undefined || verdict.kind === "retry") {
-      const because = verdict?.because ?? "no verdict";
-      if (isTooLate(item)) item.end({ kind: "given_up", error: new Error(because) });
-      else put(item, (verdict?.retry_after_ms ?? 1_000) * (1 + runtime.fraction() / 4));
+      item.reports.answered += 1;
+      if (isTooLate(item)) item.end({ kind: "given_up", error: new Error(verdict?.because ?? "no verdict") });
+      else put(item, delayMs(verdict, runtime.fraction()));
     } else if (verdict.kind === "accepted") item.end({ kind: "accepted" });
     else if (verdict.because === "payload_too_large") put(tooLarge(item), 0);
     else item.end({ kind: "refused", because: verdict.because ?? verdict.kind });
@@ -115,7 +125,8 @@ export function createResults(runtime: Runtime, caller: Caller, worker: { readon
 }
 
 export function reportOf(held: HeldJob, result: Result): Report {
-  return { held, result, bytes: bytesOf(result), leftMs: () => Number.POSITIVE_INFINITY };
+  const leftMs = () => Number.POSITIVE_INFINITY;
+  return { held, result, bytes: bytesOf(result), reports: noReports(), leftMs };
 }
 
 export function handBackOf(runtime: Runtime, held: HeldJob): Report {
@@ -128,10 +139,23 @@ export function handBackOf(runtime: Runtime, held: HeldJob): Report {
   };
 }
 
+function noReports(): Reports {
+  return { answered: 0, firstAt: undefined };
+}
+
+/** Which report it is, for servers that have not seen the others; nothing for the first. */
+export function historyOf({ reports }: Report, now: Instant): Pick<Result, "delivery" | "waited_ms"> {
+  reports.firstAt ??= now;
+  if (reports.answered === 0) return {};
+  const delivery = Math.min(deliveryMax, reports.answered + 1);
+  const waited_ms = Math.min(waitedMsMax, Math.max(0, Math.round(elapsedMs(reports.firstAt, now))));
+  return { delivery, waited_ms };
+}
+
 /** One header cannot stand for several traces. */
-function tracedResult({ held, result }: Waiting): Result {
+function tracedResult({ held, result }: Waiting, common: string | undefined): Result {
   const { traceparent } = held.claim;
-  return traceparent === undefined ? result : { ...result, traceparent };
+  return common !== undefined || traceparent === undefined ? result : { ...result, traceparent };
 }
 
 export type Verdict = {
@@ -141,6 +165,12 @@ export type Verdict = {
   /** Over the bus alone. */
   readonly deliveries?: number;
 };
+
+/** The delay of a busy run is the server's policy, spread or not; every other one is spread here. */
+export function delayMs(verdict: Verdict | undefined, fraction: number): number {
+  const askedMs = verdict?.retry_after_ms ?? 1_000;
+  return verdict?.because === "run_busy" ? askedMs : askedMs * (1 + fraction / 4);
+}
 
 /** A claim that ran out may still be found standing for a while: only then is a late result worth its try. */
 export function isTooLate({ held, result, leftMs }: Report): boolean {
@@ -173,7 +203,7 @@ export function tooLarge<Item extends Report>(item: Item): Item {
   const message = `the output is too large to be kept: ${item.bytes} bytes of JSON. Store it elsewhere and return where it is.`;
   const error = new JobFailed(message, { retryable: false, code: "output_too_large" });
   const result = failure({ job_id, claim_token }, error);
-  return { ...item, result, bytes: bytesOf(result) };
+  return { ...item, result, bytes: bytesOf(result), reports: noReports() };
 }
 
 const messageLengthMax = 4_096;

@@ -12,7 +12,7 @@ const verdictCases: readonly BusCase[] = [
       await harness.publish("the body", "the.subject");
       await harness.until(() => listener.heard.length === 1);
       await harness.quiet();
-      const [{ atMs: _atMs, ...delivery } = {}, ...rest] = listener.heard;
+      const [{ atMs: _atMs, ageMs: _ageMs, ...delivery } = {}, ...rest] = listener.heard;
       assert.deepEqual(delivery, { subject: "the.subject", body: "the body", deliveries: 1 });
       assert.deepEqual(rest, []);
     },
@@ -76,7 +76,7 @@ const verdictCases: readonly BusCase[] = [
       await harness.publish("a");
       await harness.until(() => listener.givenUp.length === 1);
       await harness.quiet();
-      const [{ atMs: _atMs, ...letter } = {}] = listener.givenUp;
+      const [{ atMs: _atMs, ageMs: _ageMs, ...letter } = {}] = listener.givenUp;
       assert.deepEqual(letter, { subject: "a", body: "a", deliveries: 1, because: "unreadable" });
       assert.equal(listener.heard.length, 1);
       assert.equal(listener.givenUp.length, 1);

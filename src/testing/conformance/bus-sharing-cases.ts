@@ -160,6 +160,46 @@ export const betweenProcessesCases: readonly BusCase[] = [
     },
   },
   {
+    name: "a message tells another process how often it was delivered before, and how long ago it was stored",
+    async check(harness) {
+      const here = harness.listen(() => later(400));
+      await harness.publish("a");
+      await harness.until(() => here.heard.length === 1);
+      await here.stop();
+      const there = harness.elsewhere().listen(() => done);
+      await harness.until(() => there.heard.length === 1);
+      const [first, second] = [here.heard[0], there.heard[0]];
+      assert.deepEqual([first?.deliveries, second?.deliveries], [1, 2]);
+      const [firstMs, secondMs] = [first?.ageMs ?? Number.NaN, second?.ageMs ?? Number.NaN];
+      assert.ok(firstMs >= 0 && firstMs < 5_000, `${firstMs} ms at the first delivery`);
+      const betweenMs = timeBetween([...here.heard, ...there.heard], 0, 1);
+      assert.ok(Math.abs(secondMs - firstMs - betweenMs) < 50, `${secondMs} ms, ${betweenMs} ms later`);
+    },
+  },
+  {
+    name: "delays are kept while new messages that have to wait keep coming",
+    async check(harness) {
+      const delayMs = 200;
+      const listener = harness.listen(({ deliveries }) => (deliveries === 1 ? later(delayMs) : done));
+      const amount = 700;
+      for (let index = 0; index < amount; index += 1) {
+        await harness.publish(`m${index}`);
+        await harness.clock.sleep(4);
+      }
+      await harness.until(() => listener.heard.length === 2 * amount);
+      const firstMs = new Map<string, number>();
+      const late: number[] = [];
+      for (const { body, deliveries, atMs } of listener.heard) {
+        if (deliveries === 1) firstMs.set(body, atMs);
+        else late.push(atMs - (firstMs.get(body) ?? 0) - delayMs);
+      }
+      late.sort((one, other) => one - other);
+      const at = (share: number) => late[Math.floor(amount * share)] ?? Number.NaN;
+      assert.ok((late[0] ?? Number.NaN) >= -earlyMs);
+      assert.ok(at(0.9) < 300, `half were late by ${at(0.5)} ms, a tenth by more than ${at(0.9)} ms`);
+    },
+  },
+  {
     name: "an id that one process has published is known to the other",
     async check(harness) {
       const listener = harness.listen(() => done);

@@ -1,6 +1,6 @@
 // What every store must do with retries of dead letters: once for a letter, and a run that failed is opened again with its slot.
 import assert from "node:assert/strict";
-import type { JobId } from "../../domain/job.ts";
+import type { ClaimToken, JobId } from "../../domain/job.ts";
 import type { RunId, RunRecord, TerminalStatus } from "../../domain/run.ts";
 import type { KeyRequest } from "../../ports/admission-operations.ts";
 import { assertOutcome, type ConformanceCase, call, type Harness, key, only } from "./harness.ts";
@@ -17,8 +17,10 @@ import {
   jobOf,
   picture,
   refusal,
+  resultOf,
   retryOf,
   runLock,
+  runWithClaim,
   take,
 } from "./run-steps.ts";
 
@@ -54,6 +56,12 @@ export async function letterRevision({ store, tenant }: Harness, id: string): Pr
   const { document } = only(answer, "document");
   assert.equal(document.body, letterOf(id).body);
   return document.revision;
+}
+
+async function putLetter({ store, tenant }: Harness, id: string): Promise<void> {
+  const { body } = letterOf(id);
+  const letter = { tenant, collection: "deadLetter", id, body, changeId: "given up", actor: "bus" } as const;
+  only(await store.putDocument(letter, call), "saved");
 }
 
 export const retryCases: readonly ConformanceCase[] = [
@@ -107,6 +115,54 @@ export const retryCases: readonly ConformanceCase[] = [
       const revoked = deliver(harness, runId, retryOf(harness, jobId), { credential: "key_1" });
       assert.equal(await refusal(revoked), "unauthenticated");
       assert.deepEqual(await picture(harness, runId), before);
+    },
+  },
+  {
+    name: "a result from its letter retries the letter when it is accepted, once, whether the run is busy or free",
+    async check(harness) {
+      for (const whenBusy of ["append", "refuse"] as const) {
+        const { runId, jobId, token } = await runWithClaim(harness);
+        if (whenBusy === "append") await harness.acquire(runLock(runId), 60_000);
+        const entry = resultOf(harness, { jobId, token }, { letter: { letterId: jobId, actor: "dora" } });
+        const before = await picture(harness, runId);
+        const none = await refusal(deliver(harness, runId, entry, { whenBusy }));
+        assert.equal(none, "dead_letter_not_found");
+        assert.deepEqual(await picture(harness, runId), before);
+        await putLetter(harness, jobId);
+        const { events } = only(
+          await harness.store.readEvents({ tenant: harness.tenant, after: 0, limit: 99 }, call),
+          "events",
+        );
+        only(await deliver(harness, runId, entry, { whenBusy }), "delivered");
+        assert.equal(await letterRevision(harness, jobId), 2);
+        only(await deliver(harness, runId, entry, { whenBusy }), "delivered");
+        const after = events.at(-1)?.sequence ?? 0;
+        const read = await harness.store.readEvents({ tenant: harness.tenant, after, limit: 9 }, call);
+        assert.deepEqual(
+          only(read, "events").events.map(({ type, subject, actor, detail }) => [
+            type,
+            subject,
+            actor,
+            detail,
+          ]),
+          [["letter_retried", runId, "dora", jobId]],
+        );
+        const other = resultOf(harness, { jobId, token }, { letter: { letterId: jobId, actor: "dora" } });
+        assert.equal(await refusal(deliver(harness, runId, other, { whenBusy })), "duplicate");
+      }
+    },
+  },
+  {
+    name: "a result from its letter is refused without effect when its claim is another's",
+    async check(harness) {
+      const { runId, jobId } = await runWithClaim(harness);
+      await putLetter(harness, jobId);
+      const before = await picture(harness, runId);
+      const stale = { jobId, token: "another claim" as ClaimToken };
+      const entry = resultOf(harness, stale, { letter: { letterId: jobId, actor: "dora" } });
+      assert.equal(await refusal(deliver(harness, runId, entry)), "stale_claim");
+      assert.deepEqual(await picture(harness, runId), before);
+      assert.equal(await letterRevision(harness, jobId), 1);
     },
   },
   {

@@ -20,7 +20,8 @@
   ARGV[12] "<drainsMax> <setAsideAfterMs>"  ARGV[13] entriesMax  ARGV[14] deadLetterRetentionMs  ARGV[15] kind of the entry
   ARGV[16] the entry as the inbox keeps it
   ARGV[17] expectedVersion of the proposal, and behind a space the word of the commit that made it, if known; "" without one
-  result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload
+  result: ARGV[18] jobId, ARGV[19] claim token's word, ARGV[20] entryId's word, ARGV[21] field and ARGV[22] payload,
+  ARGV[23] letterId or "", ARGV[24] who retries that letter
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[23] "because" or "", ARGV[24] reason,
   ARGV[25] detail of its event row, ARGV[26] who decided as JSON, or "", ARGV[27] "unless_separate" or ""
   cancel: entryId, actor, reason; timer: timerId
@@ -111,6 +112,13 @@ if kind == "result" then
     if ran then
       writes[1] = places.leave(ran[1], ran[2], subject)
       freed = ran[1] .. " " .. ran[2]
+    end
+    if ARGV[23] ~= "" then
+      local lettersKey, letter = start .. "documents:" .. tenant .. ":deadLetter", "meta:" .. ARGV[23]
+      local rest = string.match(redis.call("HGET", lettersKey, letter) or "", "^[0-9]+( .*)$")
+      if not rest then refusal = "dead_letter_not_found" end
+      rows[1] = { "letter_retried", runId, ARGV[24], ARGV[23] }
+      writes[#writes + 1] = { "HSET", lettersKey, letter, "2" .. (rest or "") }
     end
   end
 elseif kind == "decision" then
