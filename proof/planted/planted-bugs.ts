@@ -4,6 +4,7 @@ import { plantedAdmissionBugs } from "./patches/admission-bugs.ts";
 import { plantedAuditBugs } from "./patches/audit-bugs.ts";
 import { plantedBudgetBugs } from "./patches/budget-bugs.ts";
 import { plantedBusBugs } from "./patches/bus-bugs.ts";
+import { plantedBusWorkerBugs } from "./patches/bus-worker-bugs.ts";
 import { plantedCommandBugs } from "./patches/command-bugs.ts";
 import { plantedDispatchBugs } from "./patches/dispatch-bugs.ts";
 import { plantedDocumentBugs } from "./patches/document-bugs.ts";
@@ -73,6 +74,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedRunBugs,
   ...plantedSchemaBugs,
   ...plantedSdkBugs,
+  ...plantedBusWorkerBugs,
   ...plantedTraceBugs,
   ...plantedDrillAdmissionBugs,
   ...plantedDrillLoadBugs,

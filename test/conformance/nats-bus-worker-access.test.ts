@@ -5,6 +5,7 @@ import { makeKeyText } from "../../src/domain/api-key.ts";
 import { type NatsServer, startNatsServer } from "../../src/drills/servers/start-servers.ts";
 import { type WorkerOptions, type WorkerTrouble, worker } from "../../src/sdk/index.ts";
 import { complaints, jobOf, openBusScene, startBusPeer } from "../support/bus-peer.ts";
+import { makeCertificates } from "../support/certificates.ts";
 import { eventually } from "../support/sdk-world.ts";
 
 const apiKey = makeKeyText({ keyId: "acme.key", secret: "5e".repeat(24) });
@@ -83,6 +84,30 @@ describe.concurrent("the login", () => {
   });
 });
 
+test.concurrent("a worker speaks TLS with the authority that it is given, and ends without it", async ({
+  onTestFinished,
+}) => {
+  const certificates = makeCertificates();
+  const { caFile, certFile, keyFile } = certificates;
+  const config = `tls { cert_file: "${certFile}", key_file: "${keyFile}" }`;
+  const encrypted = await startNatsServer({ config });
+  onTestFinished(async () => {
+    await encrypted.stop();
+    certificates.remove();
+  });
+  const servers = `tls://localhost:${encrypted.port}`;
+  expect(await refusal({ bus: servers })).toMatch(/certificate/);
+  const troubles: WorkerTrouble[] = [];
+  const started = worker({
+    bus: { servers, tls: { caFile } },
+    apiKey,
+    topics: { hello: () => null },
+    onTrouble: (trouble) => troubles.push(trouble),
+  });
+  await eventually("it is connected", () => /no gateway listens/.test(complaints(troubles)));
+  await started.stop();
+});
+
 test.concurrent("something that accepts connections and says nothing is told, and keeps no connection", async () => {
   const sockets = new Set<Socket>();
   const mute = createServer((socket) => {
@@ -135,7 +160,7 @@ describe.concurrent("without a control plane", () => {
     await eventually("it complains", () => troubles.length > 0);
     finish();
     await own.restart();
-    await eventually("the result", () => peer.results[0]);
+    await eventually("the result", () => peer.results[0], 20_000);
     expect(await started.stop()).toMatchObject({ handedBack: [], abandoned: [] });
   });
 

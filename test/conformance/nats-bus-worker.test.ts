@@ -117,6 +117,28 @@ describe.concurrent("a worker over the bus", () => {
     expect(peer.results).toHaveLength(1);
   });
 
+  test("waits for the answer to its result when a heartbeat finds that the claim has ended", async ({
+    onTestFinished,
+  }) => {
+    const { peer, work, troubles } = await openBusScene(server, onTestFinished);
+    const answers: Array<() => void> = [];
+    peer.on.result = ({ body: { job_id } }, answer) =>
+      answers.push(() => answer({ job_id, kind: "accepted" }));
+    // The engine has taken the result, and the gateway knows before the engine's answer is here.
+    peer.on.heartbeat = ({ body }, answer) => {
+      const [beat] = body.jobs as ReadonlyArray<{ readonly job_id: string }>;
+      answer({ status: 200, body: { jobs: [{ job_id: beat?.job_id, kind: "lost" }] } });
+    };
+    peer.offer(jobOf("taken", { lease_ms: 900 }));
+    const started = work();
+    await eventually("a heartbeat", () => peer.heartbeats.length === 1);
+    const stopped = started.stop();
+    for (const answer of answers) answer();
+    expect(await stopped).toEqual({ finished: 1, handedBack: [], abandoned: [] });
+    expect(troubles).toEqual([]);
+    expect(peer.heartbeats).toHaveLength(1);
+  });
+
   test("sends a result again under another id when no engine answers it", async ({ onTestFinished }) => {
     const { peer, work, troubles } = await openBusScene(server, onTestFinished);
     const plain = peer.on.result;
@@ -152,6 +174,26 @@ describe.concurrent("a worker over the bus", () => {
     await peer.takeResults();
     await eventually("the result", () => peer.results.length === 1);
     expect(await started.stop()).toMatchObject(nothingLeft);
+  });
+
+  test("reports by a request when the stream takes nothing", async ({ onTestFinished }) => {
+    const { peer, work, troubles } = await openBusScene(server, onTestFinished, { isTaking: false });
+    peer.on.report = (_, answer) => {
+      peer.on.report = (__, again) => again({ status: 200, body: { results: [{ kind: "accepted" }] } });
+      answer({
+        status: 200,
+        body: { results: [{ kind: "retry", because: "run_busy", retry_after_ms: 50 }] },
+      });
+    };
+    peer.offer(jobOf("1"));
+    const started = work();
+    await eventually("it is reported twice", () => peer.reports.length === 2);
+    expect(await started.stop()).toMatchObject({ handedBack: [], abandoned: [] });
+    const result = { job_id: "run-1:greet@1", claim_token: "token-1", status: "succeeded" };
+    for (const { body } of peer.reports)
+      expect(body).toMatchObject({ worker_id: started.name, results: [result] });
+    expect(peer.reports[1]?.body.results).toMatchObject([{ delivery: 2 }]);
+    expect(troubles).toEqual([]);
   });
 
   test("says what a result was refused for", async ({ onTestFinished }) => {

@@ -35,8 +35,10 @@ export type BusPeer = {
   readonly polls: Received[];
   readonly heartbeats: Received[];
   readonly results: Received[];
+  /** Results that came as requests; none is taken by default. */
+  readonly reports: Received[];
   /** By default a poll is answered with the jobs that were offered, a heartbeat extends, a result is accepted. */
-  on: { poll: Reaction; heartbeat: Reaction; result: Reaction };
+  on: { poll: Reaction; heartbeat: Reaction; result: Reaction; report: Reaction };
   /** For the next poll that waits or comes. */
   offer(...jobs: readonly Json[]): void;
   /** Begins to take results out of their stream, which it makes. */
@@ -60,7 +62,7 @@ export async function startBusPeer(
   peers += 1;
   const prefix = `worker${peers}`;
   const key = { keyId: `${tenant}.key${peers}`, secret: "5e".repeat(24) };
-  const connection = await connect({ servers: `127.0.0.1:${server.port}`, ...login });
+  const connection = await connect({ servers: `127.0.0.1:${server.port}`, reconnectTimeWait: 50, ...login });
   const wire = createWire(connection, {
     prefix,
     tenant,
@@ -72,6 +74,7 @@ export async function startBusPeer(
   const polls: Received[] = [];
   const heartbeats: Received[] = [];
   const results: Received[] = [];
+  const reports: Received[] = [];
 
   const on: BusPeer["on"] = {
     poll(received, answer) {
@@ -91,6 +94,7 @@ export async function startBusPeer(
       answer({ status: 200, body: { jobs: extended } });
     },
     result: ({ body }, answer) => answer({ job_id: body.job_id, kind: "accepted" }),
+    report: (_, answer) => answer({ status: 503, body: { code: "store_unavailable", retryable: true } }),
   };
   const requests = `${prefix}.requests.${wire.tenant}`;
   wire.listen(`${requests}.poll`, (received) => {
@@ -100,6 +104,10 @@ export async function startBusPeer(
   wire.listen(`${requests}.heartbeat`, (received) => {
     heartbeats.push(received);
     on.heartbeat(received, wire.answering(received.replyTo));
+  });
+  wire.listen(`${requests}.report`, (received) => {
+    reports.push(received);
+    on.report(received, wire.answering(received.replyTo));
   });
   const stream = `${prefix}_results`;
   const makeStream = async () => {
@@ -114,6 +122,7 @@ export async function startBusPeer(
     polls,
     heartbeats,
     results,
+    reports,
     on,
     offer(...more) {
       jobs.push(...more);

@@ -1,4 +1,4 @@
-// An authority of our own with certificates for 127.0.0.1, made anew with openssl for every test that encrypts.
+// An authority of our own with certificates for 127.0.0.1 and localhost, made anew with openssl for every test that encrypts.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -31,7 +31,7 @@ export function makeCertificates(): Certificates {
     "/CN=test authority",
   );
   openssl("req", ...newKey, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=127.0.0.1");
-  writeFileSync(file("names"), "subjectAltName=IP:127.0.0.1\n");
+  writeFileSync(file("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n");
   const signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"];
   openssl("x509", "-req", "-in", "server.csr", "-out", "server.pem", ...signing);
   return {

@@ -121,7 +121,7 @@ export function unreached({ shown }: BusAccess, what: string, cause?: unknown): 
 
 /** What stays the same however often it is tried: a login, a permission, a certificate, a file, a server without headers. */
 const lasting =
-  /authorization|authentication|credential|permission|doesn't exist|ENOENT|EACCES|support 'tls'|headers turned off|ERR_TLS|ERR_SSL|CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO/i;
+  /authorization|authentication(?! timeout)|credential|permission|doesn't exist|ENOENT|EACCES|support 'tls'|headers turned off|ERR_TLS|ERR_SSL|CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO/i;
 
 export function failureOf(access: BusAccess, error: unknown): Error {
   const text = error instanceof Error ? error.message : String(error);

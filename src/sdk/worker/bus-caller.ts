@@ -1,4 +1,4 @@
-// Polls and heartbeats over NATS: one signed request, and its answer in one message or several.
+// Requests over NATS, polls and heartbeats above all: one signed request, and its answer in one message or several.
 
 import type { AnyOptions } from "../call.ts";
 import type { JobCaller } from "../caller.ts";
@@ -49,7 +49,7 @@ async function opened(link: BusLink, signal: AbortSignal | undefined): Promise<v
   }
 }
 
-type PollBody = { readonly wait_ms?: number };
+type PollBody = { readonly wait_ms?: number; readonly max_jobs?: number };
 
 type Poll = {
   readonly body: PollBody;
@@ -58,17 +58,18 @@ type Poll = {
 };
 
 function poll(runtime: Runtime, link: BusLink, { body, headers, signal }: Poll): Promise<Jobs> {
-  const asking = (waitMs: number) =>
+  const asking = (asked: PollBody) =>
     ask(runtime, link, {
       subject: link.subjects.poll,
-      body: { ...body, wait_ms: waitMs },
+      body: asked,
       headers,
-      withinMs: waitMs + pollAnswerMs,
+      withinMs: (asked.wait_ms ?? 0) + pollAnswerMs,
     }) as Promise<Jobs>;
-  const first = asking(body.wait_ms ?? 0);
+  const first = asking(body);
   if (signal === undefined) return first;
   return new Promise((resolve, reject) => {
-    const leave = () => resolve(leavePoll(runtime, first, () => asking(0)));
+    const leave = () =>
+      resolve(leavePoll(runtime, first, () => asking({ ...body, max_jobs: 1, wait_ms: 0 })));
     signal.addEventListener("abort", leave, { once: true });
     if (signal.aborted) leave();
     const stay = () => signal.removeEventListener("abort", leave);
@@ -82,7 +83,7 @@ const leavePauseMs = 50;
 
 /**
  * A gateway ends a poll when the same one comes again, and answers both. Which of the gateways has the first is not known, so
- * it comes again until the first is answered; what another gateway claims for it meanwhile counts, too.
+ * it comes again until the first is answered. Another gateway may claim a job for it, at most one: that counts, too.
  */
 async function leavePoll(runtime: Runtime, first: Promise<Jobs>, again: () => Promise<Jobs>): Promise<Jobs> {
   const claimed = new Map<string, Jobs["jobs"][number]>();
@@ -111,7 +112,7 @@ type Question = {
   readonly withinMs: number;
 };
 
-function ask(runtime: Runtime, link: BusLink, question: Question): Promise<unknown> {
+export function ask(runtime: Runtime, link: BusLink, question: Question): Promise<unknown> {
   const { subject, headers, withinMs } = question;
   const body = JSON.stringify(question.body);
   const expiresAtMs = Math.round(runtime.now().wallMs) + expireAfterMs;

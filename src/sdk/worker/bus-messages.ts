@@ -28,6 +28,7 @@ export function readBusKey(text: string | undefined): BusKey {
 export type BusSubjects = {
   readonly poll: string;
   readonly heartbeat: string;
+  readonly report: string;
   /** All answers to this key arrive below it. */
   readonly answers: string;
   result(jobId: string): string;
@@ -37,6 +38,7 @@ export function subjectsOf(prefix: string, { tenant, name }: BusKey): BusSubject
   return {
     poll: `${prefix}.requests.${tenant}.poll`,
     heartbeat: `${prefix}.requests.${tenant}.heartbeat`,
+    report: `${prefix}.requests.${tenant}.report`,
     answers: `${prefix}.answers.${tenant}.${name}`,
     result: (jobId) => `${prefix}.results.${tenant}.${writeToken(jobId)}`,
   };

@@ -1,11 +1,15 @@
 // Results over NATS: each is one message to JetStream, sent again until an engine has said what became of it.
 import { pauseBefore } from "../call.ts";
-import { InterlockConnectionError } from "../client-errors.ts";
+import { InterlockApiError, InterlockConnectionError } from "../client-errors.ts";
+import type { Success } from "../contract.ts";
 import type { Runtime } from "../runtime.ts";
+import { ask } from "./bus-caller.ts";
 import type { BusLink, Heard } from "./bus-link.ts";
 import { type BusMessage, header } from "./bus-messages.ts";
 import {
+  delayMs,
   handBackOf,
+  historyOf,
   isTooLate,
   type Report,
   type ResultEnd,
@@ -34,6 +38,9 @@ const expireAfterMs = (7 * 24 - 1) * 3_600_000;
 const acknowledgeWithinMs = 2_000;
 /** So long without a word of an engine, and the message counts as lost. It grows with every repeat. */
 const silenceMs = { first: 5_000, most: 30_000 };
+/** So often the stream may fail, or what it has stored may stay unanswered, before a gateway is asked instead. */
+const triesOfStream = { failures: 3, silences: 2 };
+const requestWithinMs = 5_000;
 
 export function createBusResults(runtime: Runtime, link: BusLink, worker: Worker): Results {
   async function deliver(report: Report): Promise<ResultEnd> {
@@ -48,7 +55,7 @@ export function createBusResults(runtime: Runtime, link: BusLink, worker: Worker
   }
 
   /** Repeats what was not stored under its own id, and what was stored and not answered under another one. */
-  async function deliverOn(line: Line, report: Report): Promise<ResultEnd | { kind: "too_large" }> {
+  async function deliverOn(line: Line, report: Report): Promise<Final> {
     let messageId = runtime.token();
     let failures = 0;
     let silences = 0;
@@ -65,6 +72,10 @@ export function createBusResults(runtime: Runtime, link: BusLink, worker: Worker
         failures += 1;
         await runtime.sleep(Math.min(pauseBefore(failures, error, runtime.fraction()), report.leftMs()));
       }
+      if (failures >= triesOfStream.failures || silences >= triesOfStream.silences) {
+        const answer = await line.request();
+        if (answer.kind !== "not_stored") return answer;
+      }
       if (isTooLate(report)) return { kind: "given_up", error };
     }
   }
@@ -75,15 +86,18 @@ export function createBusResults(runtime: Runtime, link: BusLink, worker: Worker
   };
 }
 
-type Outcome =
-  | ResultEnd
-  | { readonly kind: "too_large" }
-  | { readonly kind: "not_stored"; readonly error: InterlockConnectionError }
-  | { readonly kind: "silence"; readonly error: InterlockConnectionError };
+type Final = ResultEnd | { readonly kind: "too_large" };
+type NotStored = {
+  readonly kind: "not_stored";
+  readonly error: InterlockApiError | InterlockConnectionError;
+};
+type Outcome = Final | NotStored | { readonly kind: "silence"; readonly error: InterlockConnectionError };
 
 /** One report's way to the stream and its answers, over all publications. */
 type Line = {
   publish(messageId: string, quietMs: number): Promise<Outcome>;
+  /** Asks a gateway to take it. */
+  request(): Promise<Final | NotStored>;
   close(): void;
 };
 
@@ -143,11 +157,8 @@ function openLine(runtime: Runtime, link: BusLink, worker: Worker, report: Repor
       withinMs = quietMs;
       if (sign.kind === "stored") continue;
       const { verdict } = sign;
-      if (verdict.kind === "accepted") return { kind: "accepted" };
-      if (verdict.because === "payload_too_large" && result.status === "succeeded")
-        return { kind: "too_large" };
-      if (verdict.kind === "refused" || verdict.kind === "duplicate")
-        return { kind: "refused", because: verdict.because ?? verdict.kind };
+      const end = endOf(report, verdict);
+      if (end !== undefined) return end;
       const retryAfterMs = verdict.retry_after_ms ?? 0;
       withinMs = silenceMs.first + retryAfterMs;
       if (verdict.kind === "waiting")
@@ -157,11 +168,52 @@ function openLine(runtime: Runtime, link: BusLink, worker: Worker, report: Repor
 
   return {
     publish,
+    request: () => requestOf(runtime, link, worker, report),
     close() {
       answers.end();
       stored.end();
     },
   };
+}
+
+/** As over HTTP, until it is answered for good. */
+async function requestOf(
+  runtime: Runtime,
+  link: BusLink,
+  worker: Worker,
+  report: Report,
+): Promise<Final | NotStored> {
+  const { held, result, leftMs } = report;
+  const { traceparent } = held.claim;
+  const headers = traceparent === undefined ? {} : { traceparent };
+  const { report: subject } = link.subjects;
+  try {
+    for (;;) {
+      const withinMs = Math.min(requestWithinMs, leftMs());
+      const results = [{ ...result, ...historyOf(report, runtime.now()) }];
+      const body = { worker_id: worker.name, results };
+      const answer = await ask(runtime, link, { subject, body, headers, withinMs });
+      const [verdict] = (answer as Success<"reportResults">).results as readonly Verdict[];
+      const end = verdict === undefined ? undefined : endOf(report, verdict);
+      if (end !== undefined) return end;
+      report.reports.answered += 1;
+      await runtime.sleep(Math.min(delayMs(verdict, runtime.fraction()), leftMs()));
+      if (isTooLate(report)) return { kind: "given_up", error: new Error(verdict?.because ?? "no verdict") };
+    }
+  } catch (error) {
+    if (error instanceof InterlockConnectionError) return { kind: "not_stored", error };
+    if (!(error instanceof InterlockApiError)) return { kind: "given_up", error };
+    if (error.status === 413 && result.status === "succeeded") return { kind: "too_large" };
+    return error.retryable ? { kind: "not_stored", error } : { kind: "given_up", error };
+  }
+}
+
+/** Undefined while it is to be waited for. */
+function endOf({ result }: Report, verdict: Verdict): Final | undefined {
+  const { kind, because = kind } = verdict;
+  if (kind === "accepted") return { kind: "accepted" };
+  if (because === "payload_too_large" && result.status === "succeeded") return { kind: "too_large" };
+  return kind === "refused" || kind === "duplicate" ? { kind: "refused", because } : undefined;
 }
 
 const advice = "Does an engine run, and is the API key right? The result is sent again.";

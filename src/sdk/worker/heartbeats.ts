@@ -105,7 +105,7 @@ async function beatBatch(
     });
     for (const [index, verdict] of answer.jobs.entries()) {
       const job = jobs[index];
-      if (verdict.kind === "lost") job?.stop("claim_lost");
+      if (verdict.kind === "lost") job?.lost();
       else if (verdict.stop) job?.stop("not_wanted");
       else job?.extended(sentAt, verdict.lease_ms);
     }

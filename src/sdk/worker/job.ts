@@ -123,6 +123,7 @@ export class HeldJob {
   #progress: unknown;
   #cancelDeadline = () => {};
   #isClosed = false;
+  #hasClaim = true;
 
   constructor(
     runtime: Runtime,
@@ -155,6 +156,17 @@ export class HeldJob {
 
   done(): void {
     this.#done.abort();
+  }
+
+  /** False when the claim has ended while a result was on its way: there is nothing left to keep. */
+  get hasClaim(): boolean {
+    return this.#hasClaim;
+  }
+
+  /** The server says that the claim has ended. A result on its way may be the reason: its own answer says what became of it. */
+  lost(): void {
+    if (this.isDone) this.#hasClaim = false;
+    else this.stop("claim_lost");
   }
 
   /** When the claim was last known to stand, and for how long from then. */

@@ -144,7 +144,7 @@ function noReports(): Reports {
 }
 
 /** Which report it is, for servers that have not seen the others; nothing for the first. */
-function historyOf({ reports }: Waiting, now: Instant): Pick<Result, "delivery" | "waited_ms"> {
+export function historyOf({ reports }: Report, now: Instant): Pick<Result, "delivery" | "waited_ms"> {
   reports.firstAt ??= now;
   if (reports.answered === 0) return {};
   const delivery = Math.min(deliveryMax, reports.answered + 1);
@@ -167,7 +167,7 @@ export type Verdict = {
 };
 
 /** The delay of a busy run is the server's policy, spread or not; every other one is spread here. */
-function delayMs(verdict: Verdict | undefined, fraction: number): number {
+export function delayMs(verdict: Verdict | undefined, fraction: number): number {
   const askedMs = verdict?.retry_after_ms ?? 1_000;
   return verdict?.because === "run_busy" ? askedMs : askedMs * (1 + fraction / 4);
 }

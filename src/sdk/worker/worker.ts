@@ -135,7 +135,7 @@ class RunningWorker {
     this.#beats = startHeartbeats(runtime, caller, {
       name: this.name,
       leaseMs: options.leaseMs,
-      held: () => this.#held.values(),
+      held: () => [...this.#held.values()].filter(({ hasClaim }) => hasClaim),
       onFailure,
     });
     this.#polls = startPolls(runtime, caller, {
