@@ -87,7 +87,7 @@ describe.concurrent("the login", () => {
 test.concurrent("a worker speaks TLS with the authority that it is given, and ends without it", async ({
   onTestFinished,
 }) => {
-  const certificates = makeCertificates();
+  const certificates = makeCertificates(["localhost"]);
   const { caFile, certFile, keyFile } = certificates;
   const config = `tls { cert_file: "${certFile}", key_file: "${keyFile}" }`;
   const encrypted = await startNatsServer({ config });

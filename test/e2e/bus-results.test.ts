@@ -203,11 +203,13 @@ test("a canary of a number, started by command on a cluster under load, ends in 
   const folder = diskFolder();
   const tenant = await makeTenant("tuned", { "results.strategy": "retry", "results.retry.baseMs": 50 });
   await tenant.admin.workflows.save({ id: "group", steps: { work: eachItem } });
+  const taken = new Set<string>();
   const working = worker({
     bus: cluster.nats.url,
     apiKey: tenant.workerKey,
     concurrency: 200,
     topics: { [topic]: ({ input }) => input as object },
+    onReported: (jobId) => taken.add(jobId),
   });
   const env = { INTERLOCK_URL: urlOf(0), INTERLOCK_API_KEY: cluster.keys.platform };
   const words = [
@@ -233,6 +235,7 @@ test("a canary of a number, started by command on a cluster under load, ends in 
   const ended = await platform.canaries.get(id);
   console.log(`the canary is ${ended.state}: ${ended.reason}`);
   expect(ended.reason).toMatch(/result|samples/);
-  await working.stop();
+  const { finished } = await working.stop();
+  expect(taken.size).toBeGreaterThan(finished);
   rmSync(folder, { recursive: true, force: true });
 }, 90_000);

@@ -1,4 +1,4 @@
-// An authority of our own with certificates for 127.0.0.1 and localhost, made anew with openssl for every test that encrypts.
+// An authority of our own with certificates for 127.0.0.1, made anew with openssl for every test that encrypts.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,8 @@ export type Certificates = {
   remove(): void;
 };
 
-export function makeCertificates(): Certificates {
+/** `names` besides the address. */
+export function makeCertificates(names: readonly string[] = []): Certificates {
   const folder = mkdtempSync(join(tmpdir(), "interlock-tls-"));
   const file = (name: string) => join(folder, name);
   const openssl = (...args: string[]) => execFileSync("openssl", args, { cwd: folder, stdio: "pipe" });
@@ -31,7 +32,8 @@ export function makeCertificates(): Certificates {
     "/CN=test authority",
   );
   openssl("req", ...newKey, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=127.0.0.1");
-  writeFileSync(file("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n");
+  const all = ["IP:127.0.0.1", ...names.map((name) => `DNS:${name}`)];
+  writeFileSync(file("names"), `subjectAltName=${all.join(",")}\n`);
   const signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"];
   openssl("x509", "-req", "-in", "server.csr", "-out", "server.pem", ...signing);
   return {
