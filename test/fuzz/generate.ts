@@ -160,6 +160,9 @@ function bodyFor(source: Source, operation: FuzzOperation, params: Draft["params
       return { reason: "seen" };
     case "rerunRun":
       return { ...body, from_step: "one" };
+    case "startCanary":
+      // Most policies cannot be tried together, and some not at all.
+      return { ...body, policies: { "results.strategy": random.pick(["handoff", "retry"]) } };
     default:
       return body;
   }
