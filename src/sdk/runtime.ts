@@ -10,6 +10,8 @@ export type Runtime = {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
   /** Calls back once; the answer takes that back. */
   timer(ms: number, callback: () => void): () => void;
+  /** Calls back when all that is ready now has had its turn. */
+  soon(callback: () => void): void;
   /** From 0 up to, but not including, 1. */
   fraction(): number;
   /** 32 random characters that nobody guesses. */
@@ -48,6 +50,7 @@ export const runtime: Runtime = {
     const timer = setTimeout(callback, Math.min(ms, timerMsMax));
     return () => clearTimeout(timer);
   },
+  soon: (callback) => void setImmediate(callback),
   fraction: () => Math.random(),
   token: () => crypto.randomUUID().replaceAll("-", ""),
   environment: (name) => process.env[name],

@@ -171,6 +171,7 @@ function agentRuntime(process: SimulatedProcess): Runtime {
     now: () => ({ monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }),
     sleep: (ms, signal) => clock.sleep(ms, signal),
     timer: (ms, callback) => clock.timer(ms, callback),
+    soon: (callback) => void clock.timer(0, callback),
     fraction: () => random.stream("sdk").fraction(),
     token: () => random.stream("sdk").token(),
     environment: () => undefined,

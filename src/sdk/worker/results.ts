@@ -36,7 +36,7 @@ export type Results = {
   handBack(held: HeldJob): Promise<ResultEnd>;
 };
 
-/** Jobs that end together are reported together. */
+/** While a request is on its way, results that come after it are gathered for so long. */
 const gatherMs = 3;
 const batchMax = 100;
 /** Well below the 2 MiB that a body may have. */
@@ -51,19 +51,22 @@ const handBackMsMax = 5_000;
 export function createResults(runtime: Runtime, caller: Caller, worker: { readonly name: string }): Results {
   let waiting: Waiting[] = [];
   let isGathering = false;
+  /** Requests on their way. */
+  let underWay = 0;
 
   function put(item: Waiting, afterMs: number): void {
-    if (afterMs > 0) runtime.timer(afterMs, () => join(item, 0));
-    else join(item, gatherMs);
+    if (afterMs > 0) runtime.timer(afterMs, () => join(item, "now"));
+    else join(item, underWay === 0 ? "now" : "gather");
   }
 
-  /** One that has waited for its delay is sent at once, with those whose delay ends at the same moment. */
-  function join(item: Waiting, gatherForMs: number): void {
+  /** What is sent now goes with all that is ready at this moment: alone, a chain of three steps was 9 ms slower by gathering. */
+  function join(item: Waiting, when: "now" | "gather"): void {
     waiting.push(item);
     if (waiting.length >= batchMax) flush();
     else if (!isGathering) {
       isGathering = true;
-      runtime.timer(gatherForMs, flush);
+      if (when === "now") runtime.soon(flush);
+      else runtime.timer(gatherMs, flush);
     }
   }
 
@@ -78,12 +81,16 @@ export function createResults(runtime: Runtime, caller: Caller, worker: { readon
     const common = commonTraceparent(batch.map(({ held }) => held));
     const now = runtime.now();
     const results = batch.map((item) => ({ ...tracedResult(item, common), ...historyOf(item, now) }));
+    underWay += 1;
     try {
-      const answer = await caller.call("reportResults", {
+      const asking = caller.call("reportResults", {
         body: { worker_id: worker.name, results },
         ...traceHeaders(common),
         retry: { attemptsMax: 1 },
         timeoutMs: Math.max(100, Math.min(timeoutMsMax, ...batch.map(({ leftMs }) => leftMs()))),
+      });
+      const answer = await asking.finally(() => {
+        underWay -= 1;
       });
       for (const [index, item] of batch.entries()) settle(item, answer.results[index]);
     } catch (error) {
