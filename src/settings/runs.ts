@@ -54,7 +54,7 @@ export const runsSettings = {
     2,
     0,
     1_000,
-    "After its first job a poll waits this long for more, so that one answer carries a batch.",
+    "A poll of a worker that got a job just before waits this long for more after its first, so that one answer carries a batch. An idle worker gets its job at once.",
   ),
   "jobs.hintsMax": amount(
     "JOBS_HINTS_MAX",

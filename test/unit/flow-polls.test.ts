@@ -49,6 +49,21 @@ describe("a poll", () => {
     expect((await flow.job(a.job.jobId)).claim?.worker).toBe("w");
   });
 
+  test("of an idle worker is answered with its first job at once; of one that got a job just before, a little later and with more", async () => {
+    const { flow, plane } = await setUp({ overrides: { "jobs.gatherMs": 50 } });
+    await plane.save("one", { a: work() });
+    const idle = waiting(plane, "w");
+    await flow.pass(1_000);
+    const beganMs = flow.nowMs();
+    await plane.start("one");
+    expect(jobsOf(await flow.finish(idle))).toHaveLength(1);
+    expect(flow.nowMs() - beganMs).toBeLessThan(50);
+    const busy = waiting(plane, "w");
+    await plane.start("one");
+    await plane.start("one");
+    expect(jobsOf(await flow.finish(busy))).toHaveLength(2);
+  });
+
   test("takes no more jobs than it has places", async () => {
     const { plane } = await setUp();
     await plane.save("wide", sideBySide(5));

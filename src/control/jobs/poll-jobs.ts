@@ -107,11 +107,14 @@ function openPoll(engine: Engine, request: PollRequest) {
     has: () => workers.running(caller.tenant, worker),
     take(claimed) {
       const { job, token } = claimed;
+      const gatherMs = engine.config["jobs.gatherMs"];
+      const isBusy = workers.tookWithin(caller.tenant, worker, gatherMs);
       jobs.push(traceClaim(engine.ports, caller.tenant, claimed));
       workers.took(caller.tenant, worker, [{ jobId: job.jobId, token }]);
-      // The first job opens a short window for more, so that a burst is one answer and not many.
-      if (offer.free() === 0) enough.abort(noMoreJobs);
-      else cancelGather ??= clock.timer(engine.config["jobs.gatherMs"], () => enough.abort(noMoreJobs));
+      // A job for an idle worker leaves at once, with those that are given in the same turn. For a busy one it opens a short
+      // window for more, so that a burst is one answer and not many.
+      if (offer.free() === 0 || (!isBusy && cancelGather === undefined)) enough.abort(noMoreJobs);
+      else cancelGather ??= clock.timer(gatherMs, () => enough.abort(noMoreJobs));
     },
     drain,
   });
