@@ -18,6 +18,7 @@ import { plantedKeyBugs } from "./patches/key-bugs.ts";
 import { plantedLanguageBugs } from "./patches/language-bugs.ts";
 import { plantedLockBugs } from "./patches/lock-bugs.ts";
 import { plantedLoopBugs } from "./patches/loop-bugs.ts";
+import { plantedMemoryBugs } from "./patches/memory-bugs.ts";
 import { plantedMetricBugs } from "./patches/metric-bugs.ts";
 import { plantedPackagingBugs } from "./patches/packaging-bugs.ts";
 import { plantedPolicyBugs } from "./patches/policy-bugs.ts";
@@ -63,6 +64,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedStopBugs,
   ...plantedLockBugs,
   ...plantedLoopBugs,
+  ...plantedMemoryBugs,
   ...plantedMetricBugs,
   ...plantedPackagingBugs,
   ...plantedPolicyBugs,

@@ -197,10 +197,7 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
   });
   world.processes.set(name, process);
   kernel.note(name, "started", strategy, wait);
-  // Seals are computed outside the store and change nothing that is checked here.
-  const unsealed = { "audit.sealEveryMs": 0 };
-  const overrides = { ...unsealed, ...swarm.config, "admission.strategy": strategy, "admission.wait": wait };
-  const { config } = loadConfig({ overrides });
+  const config = configOf(swarm, strategy, wait);
   const connected = server.connect(process);
   const store = bug?.wrapStore?.(connected) ?? connected;
   const { clock, random } = process;
@@ -219,6 +216,25 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
   const platform = { current: () => ({}) };
   const terms = engineTerms(config);
   return { process, config, ports, gate: () => ({ ports: ports(), config, terms, tenants, platform }) };
+}
+
+/** Of each swarm, by strategy and wait: to load them for every process took 3 % of a simulation. */
+const configs = new WeakMap<Swarm, Map<string, Gate["config"]>>();
+
+type Admission = Swarm["gateways"][number];
+
+function configOf(swarm: Swarm, strategy: Admission["strategy"], wait: Admission["wait"]): Gate["config"] {
+  const loaded = configs.get(swarm) ?? new Map<string, Gate["config"]>();
+  configs.set(swarm, loaded);
+  const key = `${strategy} ${wait}`;
+  const known = loaded.get(key);
+  if (known !== undefined) return known;
+  // Seals are computed outside the store and change nothing that is checked here.
+  const unsealed = { "audit.sealEveryMs": 0 };
+  const overrides = { ...unsealed, ...swarm.config, "admission.strategy": strategy, "admission.wait": wait };
+  const { config } = loadConfig({ overrides });
+  loaded.set(key, config);
+  return config;
 }
 
 function breaking(bus: SimulatedBus, bug: Swap | undefined): SimulatedBus {

@@ -2,7 +2,8 @@
 import type { Clock, Log } from "../ports/ports.ts";
 import { type Execute, type Store, type StoreSettings, storeFrom } from "../ports/store.ts";
 import { type Operations, operations, perform } from "./operations/perform.ts";
-import type { RecordKind, RecordKinds, Records } from "./operations/records.ts";
+import { type RecordKind, type RecordKinds, type Records, recordKinds } from "./operations/records.ts";
+import { OrderedMembers } from "./ordered-members.ts";
 import { createStoreClock } from "./system/store-clock.ts";
 
 type MemoryStoreOptions = {
@@ -26,85 +27,73 @@ export function createMemoryStore(options: MemoryStoreOptions): Store {
   return storeFrom(execute, async () => {});
 }
 
-/** `ordered` holds the keys of `values` in ascending order. */
-type Scope = { readonly values: Map<string, unknown>; readonly ordered: string[] };
+/** Only a scope that has been scanned keeps its members in order: most never are. */
+type Scope = { readonly values: Map<string, unknown>; ordered?: OrderedMembers };
 
 export class MemoryRecords implements Records {
-  readonly #scopes = new Map<string, Scope>();
+  /** By kind first: to join kind and scope to one key took longer than the rest of a read. */
+  readonly #kinds = new Map<RecordKind, Map<string, Scope>>(recordKinds.map((kind) => [kind, new Map()]));
 
   get<Kind extends RecordKind>(kind: Kind, scope: string, member: string): RecordKinds[Kind] | undefined {
-    return this.#scopes.get(scopeKey(kind, scope))?.values.get(member) as RecordKinds[Kind] | undefined;
+    return this.#scope(kind, scope)?.values.get(member) as RecordKinds[Kind] | undefined;
   }
 
   put<Kind extends RecordKind>(kind: Kind, scope: string, member: string, value: RecordKinds[Kind]): void {
-    const key = scopeKey(kind, scope);
-    let found = this.#scopes.get(key);
+    let found = this.#scope(kind, scope);
     if (found === undefined) {
-      found = { values: new Map(), ordered: [] };
-      this.#scopes.set(key, found);
+      found = { values: new Map() };
+      this.#scopes(kind).set(scope, found);
     }
-    if (!found.values.has(member)) found.ordered.splice(countUpTo(found.ordered, member), 0, member);
+    if (found.ordered !== undefined && !found.values.has(member)) found.ordered.add(member);
     found.values.set(member, value);
   }
 
   erase(kind: RecordKind, scope: string, member: string): void {
-    const key = scopeKey(kind, scope);
-    const found = this.#scopes.get(key);
+    const found = this.#scope(kind, scope);
     if (!found?.values.delete(member)) return;
-    found.ordered.splice(countUpTo(found.ordered, member) - 1, 1);
-    if (found.values.size === 0) this.#scopes.delete(key);
+    if (found.values.size === 0) this.#scopes(kind).delete(scope);
+    else found.ordered?.remove(member);
   }
 
   size(kind: RecordKind, scope: string): number {
-    return this.#scopes.get(scopeKey(kind, scope))?.values.size ?? 0;
+    return this.#scope(kind, scope)?.values.size ?? 0;
   }
 
   scan<Kind extends RecordKind>(kind: Kind, scope: string, after: string, limit: number) {
-    const found = this.#scopes.get(scopeKey(kind, scope));
-    if (found === undefined) return [];
-    const start = countUpTo(found.ordered, after);
-    return found.ordered.slice(start, start + limit).map((member) => ({
-      member,
-      value: found.values.get(member) as RecordKinds[Kind],
-    }));
+    const found = this.#scope(kind, scope);
+    return found === undefined ? [] : withValues<Kind>(found, inOrder(found).after(after, limit));
   }
 
   scanBack<Kind extends RecordKind>(kind: Kind, scope: string, before: string, limit: number) {
-    const found = this.#scopes.get(scopeKey(kind, scope));
-    if (found === undefined) return [];
-    const upTo = countUpTo(found.ordered, before);
-    const end = found.ordered[upTo - 1] === before ? upTo - 1 : upTo;
-    return found.ordered
-      .slice(Math.max(0, end - limit), end)
-      .reverse()
-      .map((member) => ({ member, value: found.values.get(member) as RecordKinds[Kind] }));
+    const found = this.#scope(kind, scope);
+    return found === undefined ? [] : withValues<Kind>(found, inOrder(found).before(before, limit));
   }
 
   /** Every record of a kind, for checks that look at the whole state. */
   *all<Kind extends RecordKind>(
     kind: Kind,
   ): Generator<{ scope: string; member: string; value: RecordKinds[Kind] }> {
-    for (const [key, found] of this.#scopes) {
-      if (!key.startsWith(`${kind} `)) continue;
+    for (const [scope, found] of this.#scopes(kind)) {
       for (const [member, value] of found.values) {
-        yield { scope: key.slice(kind.length + 1), member, value: value as RecordKinds[Kind] };
+        yield { scope, member, value: value as RecordKinds[Kind] };
       }
     }
   }
-}
 
-function scopeKey(kind: RecordKind, scope: string): string {
-  return `${kind} ${scope}`;
-}
-
-/** How many members are not greater than `member`: where it would be inserted, or one past where it is. */
-function countUpTo(ordered: readonly string[], member: string): number {
-  let low = 0;
-  let high = ordered.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((ordered[middle] as string) <= member) low = middle + 1;
-    else high = middle;
+  #scope(kind: RecordKind, scope: string): Scope | undefined {
+    return this.#scopes(kind).get(scope);
   }
-  return low;
+
+  #scopes(kind: RecordKind): Map<string, Scope> {
+    return this.#kinds.get(kind) as Map<string, Scope>;
+  }
+}
+
+function inOrder(scope: Scope): OrderedMembers {
+  scope.ordered ??= new OrderedMembers(scope.values.keys());
+  return scope.ordered;
+}
+
+function withValues<Kind extends RecordKind>({ values }: Scope, members: readonly string[]) {
+  return members.map((member) => ({ member, value: values.get(member) as RecordKinds[Kind] }));
 }

@@ -34,6 +34,8 @@ export function startProcess(kernel: Kernel, name: string, options: ProcessOptio
 /** Where every simulation begins: 2026-01-01, 00:00 UTC. */
 export const wallEpochMs = 1_767_225_600_000;
 
+type Arrival = { readonly callback: () => void; cancelled: boolean };
+
 class KernelProcess implements SimulatedProcess {
   readonly name: string;
   readonly clock: Clock;
@@ -45,7 +47,7 @@ class KernelProcess implements SimulatedProcess {
   #crashed = false;
   #pausedUntilMs = 0;
   /** What came due during the pause. */
-  #backlog: Array<() => void> = [];
+  #backlog: Arrival[] = [];
 
   constructor(kernel: Kernel, name: string, options: ProcessOptions) {
     this.name = name;
@@ -69,15 +71,10 @@ class KernelProcess implements SimulatedProcess {
   }
 
   deliver(delayMs: number, callback: () => void): CancelTimer {
-    let cancelled = false;
-    const arrive = () => {
-      if (cancelled || this.#crashed) return;
-      if (this.state() === "paused") this.#backlog.push(arrive);
-      else callback();
-    };
-    const cancelEvent = this.#kernel.after(delayMs, arrive);
+    const arrival = { callback, cancelled: false };
+    const cancelEvent = this.#kernel.after(delayMs, () => this.#arrive(arrival));
     return () => {
-      cancelled = true;
+      arrival.cancelled = true;
       cancelEvent();
     };
   }
@@ -108,7 +105,13 @@ class KernelProcess implements SimulatedProcess {
     this.#kernel.note(this.name, "resumed with", this.#backlog.length);
     const backlog = this.#backlog;
     this.#backlog = [];
-    for (const arrive of backlog) this.#kernel.after(0, arrive);
+    for (const arrival of backlog) this.#kernel.after(0, () => this.#arrive(arrival));
+  }
+
+  #arrive(arrival: Arrival): void {
+    if (arrival.cancelled || this.#crashed) return;
+    if (this.state() === "paused") this.#backlog.push(arrival);
+    else arrival.callback();
   }
 
   #monotonicMs(): number {

@@ -192,12 +192,16 @@ class StoreServer implements SimulatedStore {
     const settings = this.options.settings ?? defaultStoreSettings;
     const context = { records: this.records, nowUs: this.#timeUs(), settings };
     const answer = perform(this.options.table ?? operations, context, call);
-    const performed = { ...call, answer, wallMs: this.#nowMs() };
-    this.options.twin?.performed(performed as unknown as PerformedCall);
+    if (this.options.twin !== undefined) {
+      const performed = { ...call, answer, wallMs: this.#nowMs() };
+      this.options.twin.performed(performed as unknown as PerformedCall);
+    }
     const storeTimeMs = this.timeMs();
     this.kernel.note("store", call.caller, call.name, answer.kind, storeTimeMs);
+    // Field by field: spreading the call took 5 % of a simulation.
+    const { caller, name, request, notAfterMs } = call;
     const { records } = this;
-    const executed = { ...call, outcome: answer, storeTimeMs, records, execution };
+    const executed = { caller, name, request, notAfterMs, outcome: answer, storeTimeMs, records, execution };
     this.options.onOperation?.(executed as unknown as StoreExecution);
     return { answer, storeTimeMs };
   }

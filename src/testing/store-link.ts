@@ -249,10 +249,15 @@ export class Link {
       this.#server.jumpClock(Math.ceil(random.fraction() * faults.clockJumpMsMax));
     }
     const { twin } = this.#server.options;
-    const execute = () => this.#executeFirst(pending);
-    const call = pending.call as unknown as StoreCall;
-    if (twin === undefined) execute();
-    else twin.gather({ call, execute, lose: () => this.#breakOff(pending, 0) });
+    if (twin === undefined) {
+      this.#executeFirst(pending);
+      return;
+    }
+    twin.gather({
+      call: pending.call as unknown as StoreCall,
+      execute: () => this.#executeFirst(pending),
+      lose: () => this.#breakOff(pending, 0),
+    });
   }
 
   #executeFirst<Name extends OperationName>(pending: Pending<Name>): void {

@@ -122,8 +122,13 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/memory-store.ts",
-        find: "  return `${kind} ${scope}`;",
-        replace: '  return kind === "reservation" ? "reservation all" : `${kind} ${scope}`;',
+        find: "this.#scopes(kind).get(scope)",
+        replace: 'this.#scopes(kind).get(kind === "reservation" ? "all" : scope)',
+      },
+      {
+        file: "src/adapters/memory-store.ts",
+        find: "this.#scopes(kind).set(scope, found)",
+        replace: 'this.#scopes(kind).set(kind === "reservation" ? "all" : scope, found)',
       },
     ],
     tests: [conformance],

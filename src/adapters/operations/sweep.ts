@@ -10,7 +10,7 @@ import { removeExpiredLetter } from "./documents.ts";
 import { type DueKind, planProof, readDueMember, setDue } from "./due.ts";
 import { hintOf, readJob, republishJob, settleJob } from "./jobs.ts";
 import { holderOf, visitLock } from "./locks.ts";
-import { type Context, nowMs, type StoredRun } from "./records.ts";
+import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 import { putReservation, readReservation, trimKeys } from "./reservations.ts";
 import { appendEntry, putState, runLock, scopeOf, withAttention } from "./run-records.ts";
 import { removePart } from "./runs.ts";
@@ -55,9 +55,9 @@ export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<
 type DueRow = { readonly member: string } & ReturnType<typeof readDueMember>;
 
 function dueAfter(context: Context, scope: string, after: string, limit: number): readonly DueRow[] {
-  const rows = context.records.scan("due", scope, after, limit);
-  const things = rows.map(({ member }) => ({ member, ...readDueMember(member) }));
-  return things.filter(({ atMs }) => atMs <= nowMs(context));
+  const later = orderedNumber(nowMs(context) + 1);
+  const rows = context.records.scan("due", scope, after, limit).filter(({ member }) => member < later);
+  return rows.map(({ member }) => ({ member, ...readDueMember(member) }));
 }
 
 type Round = { readonly round: readonly DueRow[]; readonly after?: string };
