@@ -42,15 +42,27 @@ export type CpuRound = {
 
 export type CpuScale = {
   readonly slices: number;
-  readonly warmUpMs: number;
+  /** So many operations of each kind: a time would warm up less on a busy machine. */
+  readonly warmUp: Readonly<Record<CpuOperation | "floor", number>>;
   readonly durationMs: number;
-  /** A third of them for the warm-up. */
+  /** Of the results that are measured there is a number, too: their jobs have to be there. */
   readonly results: number;
 };
 
+/** Starts cost the same from the 7,500th on, and runs from the 3,000th: then V8 has compiled what it will. */
 export const cpuScales: Readonly<Record<"quick" | "full", CpuScale>> = {
-  quick: { slices: 1, warmUpMs: 300, durationMs: 500, results: 900 },
-  full: { slices: 3, warmUpMs: 2_500, durationMs: 3_000, results: 15_000 },
+  quick: {
+    slices: 1,
+    warmUp: { floor: 500, start: 500, result: 300, run: 200 },
+    durationMs: 500,
+    results: 600,
+  },
+  full: {
+    slices: 3,
+    warmUp: { floor: 10_000, start: 8_000, result: 4_000, run: 3_000 },
+    durationMs: 3_000,
+    results: 8_000,
+  },
 };
 
 export const floorParts: Readonly<Record<FloorName, readonly Part[]>> = {
@@ -97,10 +109,7 @@ function fieldsOf(names: readonly string[]): Measurement<CpuRound>["fields"] {
   );
 }
 
-function floorMeasurement(
-  name: FloorName,
-  { slices, warmUpMs, durationMs }: CpuScale,
-): Measurement<CpuRound> {
+function floorMeasurement(name: FloorName, { slices, warmUp, durationMs }: CpuScale): Measurement<CpuRound> {
   const named = floorParts[name];
   return {
     name: `cpu.floor.${name}`,
@@ -108,8 +117,9 @@ function floorMeasurement(
     fields: fieldsOf(named),
     async measure({ floors, loader }) {
       const load = floorLoad(name, floors.port);
-      await request(loader, { ...load, warmUpMs: 0, durationMs: warmUpMs });
-      const count = () => request(loader, { ...load, warmUpMs: 0, durationMs });
+      const echo = (ms: number) => request(loader, { ...load, warmUpMs: 0, durationMs: ms });
+      await repeatUntil(warmUp.floor, () => echo(warmUpSliceMs));
+      const count = () => echo(durationMs);
       return await measureParts(floors.processes, named, count);
     },
   };
@@ -201,7 +211,10 @@ function startLoad({ target, round, scale }: Loading): Load {
       durationMs,
       succeeds: [200],
     });
-  return { warmUp: () => start(scale.warmUpMs), measured: () => start(scale.durationMs) };
+  return {
+    warmUp: () => repeatUntil(scale.warmUp.start, () => start(warmUpSliceMs)),
+    measured: () => start(scale.durationMs),
+  };
 }
 
 /** Of the jobs that the starts have left; each ends its run. */
@@ -211,8 +224,10 @@ function resultLoad({ target, round, scale }: Loading): Load {
   return {
     async warmUp() {
       const { topic } = oneStep.steps.only;
-      claimed = await round.resultsLoader.run({ kind: "claim", ...common, topic, jobsMax: scale.results });
-      await round.resultsLoader.run({ kind: "report", ...common, results: Math.floor(claimed / 3) });
+      const wanted = scale.warmUp.result + scale.results;
+      claimed = await round.resultsLoader.run({ kind: "claim", ...common, topic, jobsMax: wanted });
+      const results = Math.floor((claimed * scale.warmUp.result) / wanted);
+      await round.resultsLoader.run({ kind: "report", ...common, results });
     },
     measured: () => round.resultsLoader.run({ kind: "report", ...common, results: claimed }),
   };
@@ -233,7 +248,16 @@ function runLoad({ target, round, scale }: Loading): Load {
     });
     return runs;
   };
-  return { warmUp: () => run(scale.warmUpMs), measured: () => run(scale.durationMs) };
+  return {
+    warmUp: () => repeatUntil(scale.warmUp.run, () => run(warmUpSliceMs)),
+    measured: () => run(scale.durationMs),
+  };
+}
+
+const warmUpSliceMs = 500;
+
+async function repeatUntil(operations: number, work: () => Promise<number>): Promise<void> {
+  for (let done = 0; done < operations; ) done += await work();
 }
 
 async function request(loader: HttpLoader, load: HttpLoad): Promise<number> {

@@ -6,7 +6,11 @@ import { fileURLToPath } from "node:url";
 import { formatNumber, formatTable } from "./report.ts";
 
 type Profile = {
-  readonly nodes: ReadonlyArray<{ readonly id: number; readonly callFrame: CallFrame }>;
+  readonly nodes: ReadonlyArray<{
+    readonly id: number;
+    readonly callFrame: CallFrame;
+    readonly children?: readonly number[];
+  }>;
   readonly samples: readonly number[];
   /** Microseconds from the sample before to this one. */
   readonly timeDeltas: readonly number[];
@@ -51,21 +55,32 @@ export function describeProfile(title: string, reading: ProfileReading): string 
   ].join("\n");
 }
 
-type SelfTime = { readonly frame: CallFrame; readonly selfUs: number };
+type SelfTime = {
+  readonly frame: CallFrame;
+  /** Of native code, which has no place of its own. */
+  readonly caller?: CallFrame | undefined;
+  readonly selfUs: number;
+};
 
-/** A function is one row, whoever called it; the longest first. */
+/**
+ * A function is one row, whoever called it; the longest first. Native code is one row for each caller: V8 names it by its address,
+ * which all functions of an addon share, so that every call of the SQLite driver has the name of one of them.
+ */
 export function selfTimes({ nodes, samples, timeDeltas }: Profile): readonly SelfTime[] {
-  const frames = new Map(nodes.map(({ id, callFrame }) => [id, callFrame]));
-  const byFunction = new Map<string, SelfTime>();
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const callers = new Map(nodes.flatMap((node) => (node.children ?? []).map((child) => [child, node])));
+  const rows = new Map<string, SelfTime>();
   samples.forEach((id, index) => {
-    const frame = frames.get(id);
+    const frame = byId.get(id)?.callFrame;
     if (frame === undefined) return;
-    const key = `${frame.functionName} ${frame.url} ${frame.lineNumber} ${frame.columnNumber}`;
+    const isNative = frame.url === "" && !frame.functionName.startsWith("(");
+    const caller = isNative ? callers.get(id)?.callFrame : undefined;
+    const key = JSON.stringify([frame, caller]);
     // A sample stands for the time until the next one.
-    const selfUs = (byFunction.get(key)?.selfUs ?? 0) + (timeDeltas[index + 1] ?? 0);
-    byFunction.set(key, { frame, selfUs });
+    const selfUs = (rows.get(key)?.selfUs ?? 0) + (timeDeltas[index + 1] ?? 0);
+    rows.set(key, { frame, caller, selfUs });
   });
-  return [...byFunction.values()].sort((left, right) => right.selfUs - left.selfUs);
+  return [...rows.values()].sort((left, right) => right.selfUs - left.selfUs);
 }
 
 /** File and line, in the TypeScript where there is a source map. */
