@@ -40,7 +40,12 @@ export function compileForMeasuring(): string {
 /** What all measured processes have in common: the program `node`, and the folder of what is compiled. */
 export type Measuring = { readonly node: string; readonly compiled: string };
 
-export type WrittenProfile = { readonly thread: "main" | "sqlite"; readonly file: string };
+export type WrittenProfile = {
+  readonly thread: "main" | "sqlite";
+  readonly file: string;
+  /** Spent by the thread while it was profiled. */
+  readonly cpuUs: number;
+};
 
 export type MeasuredProcess<Ready> = {
   readonly pid: number;

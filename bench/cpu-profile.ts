@@ -12,8 +12,6 @@ type Profile = {
     readonly children?: readonly number[];
   }>;
   readonly samples: readonly number[];
-  /** Microseconds from the sample before to this one. */
-  readonly timeDeltas: readonly number[];
 };
 
 /** Lines and columns count from 0. */
@@ -27,6 +25,8 @@ type CallFrame = {
 export type ProfileReading = {
   readonly file: string;
   readonly operations: number;
+  /** Of the thread, to be divided among the functions. */
+  readonly cpuUs: number;
   /** Of the checkout: places are shown relative to it. */
   readonly root: string;
   /** Where the compiled files are, which have a copy of the checkout's folders. */
@@ -35,52 +35,55 @@ export type ProfileReading = {
 
 const functionsShown = 25;
 
-/** The time in which the thread waited for work is left out; a wait for the disk or for a processor is in it. */
+/**
+ * A function has the part of the thread's CPU time that it has of the samples; those of an idle thread are left out. The times
+ * between samples are not used, since they grow while others have the processor. A wait for the disk is sampled like work.
+ */
 export function describeProfile(title: string, reading: ProfileReading): string {
   const profile = JSON.parse(readFileSync(reading.file, "utf8")) as Profile;
-  const times = selfTimes(profile).filter(({ frame }) => frame.functionName !== "(idle)");
-  const total = times.reduce((sum, { selfUs }) => sum + selfUs, 0);
+  const rows = samplesByFunction(profile).filter(({ frame }) => frame.functionName !== "(idle)");
+  const total = rows.reduce((sum, { samples }) => sum + samples, 0);
+  const eachUs = reading.cpuUs / reading.operations;
   const place = placesIn(reading);
-  const rows = times
+  const label = (frame: CallFrame) => `${frame.functionName || "(anonymous)"}  ${place(frame)}`;
+  const shown = rows
     .slice(0, functionsShown)
-    .map(({ frame, selfUs }) => [
-      `${frame.functionName === "" ? "(anonymous)" : frame.functionName}  ${place(frame)}`,
-      formatNumber(selfUs / reading.operations),
-      `${((selfUs / total) * 100).toFixed(1)} %`,
+    .map(({ frame, caller, samples }) => [
+      caller === undefined ? label(frame) : `${frame.functionName}, native, from ${label(caller)}`,
+      formatNumber((samples / total) * eachUs),
+      `${((samples / total) * 100).toFixed(1)} %`,
     ]);
   return [
-    `${title}: ${formatNumber(total / reading.operations)} us of one operation were sampled, ${reading.operations} operations`,
-    formatTable(["self time", "us", ""], rows),
+    `${title}: ${formatNumber(eachUs)} us for each of ${reading.operations} operations, profiled, ${total} samples`,
+    formatTable(["self time", "us", ""], shown),
     reading.file,
   ].join("\n");
 }
 
-type SelfTime = {
+type FunctionSamples = {
   readonly frame: CallFrame;
   /** Of native code, which has no place of its own. */
   readonly caller?: CallFrame | undefined;
-  readonly selfUs: number;
+  readonly samples: number;
 };
 
 /**
- * A function is one row, whoever called it; the longest first. Native code is one row for each caller: V8 names it by its address,
+ * A function is one row, whoever called it; the most samples first. Native code is one row for each caller: V8 names it by its address,
  * which all functions of an addon share, so that every call of the SQLite driver has the name of one of them.
  */
-export function selfTimes({ nodes, samples, timeDeltas }: Profile): readonly SelfTime[] {
+export function samplesByFunction({ nodes, samples }: Profile): readonly FunctionSamples[] {
   const byId = new Map(nodes.map((node) => [node.id, node]));
   const callers = new Map(nodes.flatMap((node) => (node.children ?? []).map((child) => [child, node])));
-  const rows = new Map<string, SelfTime>();
-  samples.forEach((id, index) => {
+  const rows = new Map<string, FunctionSamples>();
+  for (const id of samples) {
     const frame = byId.get(id)?.callFrame;
-    if (frame === undefined) return;
+    if (frame === undefined) continue;
     const isNative = frame.url === "" && !frame.functionName.startsWith("(");
     const caller = isNative ? callers.get(id)?.callFrame : undefined;
     const key = JSON.stringify([frame, caller]);
-    // A sample stands for the time until the next one.
-    const selfUs = (rows.get(key)?.selfUs ?? 0) + (timeDeltas[index + 1] ?? 0);
-    rows.set(key, { frame, caller, selfUs });
-  });
-  return [...rows.values()].sort((left, right) => right.selfUs - left.selfUs);
+    rows.set(key, { frame, caller, samples: (rows.get(key)?.samples ?? 0) + 1 });
+  }
+  return [...rows.values()].sort((left, right) => right.samples - left.samples);
 }
 
 /** File and line, in the TypeScript where there is a source map. */
