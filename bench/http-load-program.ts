@@ -11,6 +11,7 @@ async function putOn(load: HttpLoad): Promise<HttpLoadResult> {
   const succeeds = new Set(load.succeeds);
   const times: number[] = [];
   const statuses: Record<string, number> = {};
+  let requests = 0;
   let firstFailure: string | undefined;
   const startMs = performance.now() + load.warmUpMs;
   const endMs = startMs + load.durationMs;
@@ -20,6 +21,7 @@ async function putOn(load: HttpLoad): Promise<HttpLoadResult> {
       const sentMs = await turns(nowMs);
       const { status, bytes } = await exchange.send(nextRequest());
       nowMs = performance.now();
+      requests += 1;
       if (!succeeds.has(status)) firstFailure ??= bytes.toString();
       if (nowMs < startMs || nowMs >= endMs) continue;
       statuses[status] = (statuses[status] ?? 0) + 1;
@@ -37,6 +39,7 @@ async function putOn(load: HttpLoad): Promise<HttpLoadResult> {
     p50Ms: percentile(times, 50),
     p99Ms: percentile(times, 99),
     statuses,
+    requests,
     ...(firstFailure === undefined ? {} : { firstFailure }),
     loaderBusyShare: performance.eventLoopUtilization(before).utilization,
   };

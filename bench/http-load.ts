@@ -29,6 +29,8 @@ export type HttpLoadResult = {
   readonly p99Ms: number;
   /** How often each status was answered in the time that counts. */
   readonly statuses: Readonly<Record<string, number>>;
+  /** All that were answered, in the warm-up and after the time too. */
+  readonly requests: number;
   /** The first answer, in the warm-up too, that was no success. */
   readonly firstFailure?: string;
   /** The part of the time during which the loader was computing: near 1 it was the bottleneck, not the server. */

@@ -10,7 +10,12 @@ export type BenchOptions = {
   readonly plotPath: string;
   /** What a missed bar does: on a busy machine it is only said, with --assert it fails the run. */
   readonly missedBar: "said" | "fails";
+  /** What was given of the options that this benchmark alone has. */
+  readonly own: Readonly<Record<string, string | boolean | undefined>>;
 };
+
+/** By name. `value` stands for the value in the usage; without it the option takes none. */
+export type OwnOptions = Readonly<Record<string, { readonly value?: string; readonly help: string }>>;
 
 /** Something on the command line is wrong; the message ends with the usage. */
 export class UsageError extends Error {}
@@ -19,27 +24,35 @@ export class UsageError extends Error {}
 export function parseBenchOptions(
   name: string,
   words: readonly string[],
+  ownOptions: OwnOptions = {},
 ):
   | { readonly kind: "run"; readonly options: BenchOptions }
   | { readonly kind: "help"; readonly text: string } {
-  const values = parseWords(name, words);
-  if (values.help === true) return { kind: "help", text: usageOf(name) };
-  const jsonPath = values.json ?? join(import.meta.dirname, "results", `${name}.json`);
-  if (jsonPath === "") throw new UsageError(`--json needs a file name\n\n${usageOf(name)}`);
+  const usage = usageOf(name, ownOptions);
+  const { quick, json, assert, help, ...own } = parseWords(words, ownOptions, usage);
+  if (help === true) return { kind: "help", text: usage };
+  const jsonPath = json ?? join(import.meta.dirname, "results", `${name}.json`);
+  if (jsonPath === "") throw new UsageError(`--json needs a file name\n\n${usage}`);
   const options: BenchOptions = {
-    scale: values.quick === true ? "quick" : "full",
+    scale: quick === true ? "quick" : "full",
     jsonPath,
     plotPath: `${jsonPath.replace(/\.json$/, "")}.svg`,
-    missedBar: values.assert === true ? "fails" : "said",
+    missedBar: assert === true ? "fails" : "said",
+    own,
   };
   return { kind: "run", options };
 }
 
-function parseWords(name: string, words: readonly string[]) {
+function parseWords(words: readonly string[], ownOptions: OwnOptions, usage: string) {
+  const own = Object.entries(ownOptions).map(([name, { value }]) => {
+    const type: "boolean" | "string" = value === undefined ? "boolean" : "string";
+    return [name, { type }] as const;
+  });
   try {
     const { values } = parseArgs({
       args: [...words],
       options: {
+        ...Object.fromEntries(own),
         quick: { type: "boolean" },
         json: { type: "string" },
         assert: { type: "boolean" },
@@ -49,15 +62,20 @@ function parseWords(name: string, words: readonly string[]) {
     return values;
   } catch (error) {
     const problem = error instanceof Error ? error.message : String(error);
-    throw new UsageError(`${problem}\n\n${usageOf(name)}`, { cause: error });
+    throw new UsageError(`${problem}\n\n${usage}`, { cause: error });
   }
 }
 
-function usageOf(name: string): string {
+function usageOf(name: string, ownOptions: OwnOptions): string {
+  const own = Object.entries(ownOptions).map(([option, { value, help }]) => {
+    const words = value === undefined ? `--${option}` : `--${option} ${value}`;
+    return { short: ` [${words}]`, line: `  ${words.padEnd(12)} ${help}` };
+  });
   return [
-    `usage: npm run bench:${name} -- [--quick] [--json FILE] [--assert]`,
+    `usage: npm run bench:${name} -- [--quick] [--json FILE] [--assert]${own.map(({ short }) => short).join("")}`,
     "  --quick      fewer and shorter slices: under 45 s, for a first look",
     `  --json FILE  write the numbers to FILE (default bench/results/${name}.json) and the plot beside it`,
     "  --assert     exit with 1 when a bar is missed; without it a missed bar is only said",
+    ...own.map(({ line }) => line),
   ].join("\n");
 }

@@ -4,16 +4,18 @@ import { constants } from "node:os";
 import { dirname, join } from "node:path";
 import { type Bar, formatBar, isMet } from "./bars.ts";
 import { describeMachine } from "./machine.ts";
-import { type BenchOptions, parseBenchOptions, UsageError } from "./options.ts";
+import { type BenchOptions, type OwnOptions, parseBenchOptions, UsageError } from "./options.ts";
 import { type Lookup, lookupIn, type Measured, writeMetrics } from "./report.ts";
 
 export type Benchmark = {
   readonly name: Parameters<typeof parseBenchOptions>[0];
   /** What a reader must know of the servers and processes. */
   readonly setup: string;
+  /** Beside those that all benchmarks have. */
+  readonly options?: OwnOptions;
   measure(options: BenchOptions): Promise<readonly Measured[]>;
   tables(lookup: Lookup, options: BenchOptions): string;
-  bars(lookup: Lookup): readonly Bar[];
+  bars(lookup: Lookup, options: BenchOptions): readonly Bar[];
   /** Writes what else there is, and gives the lines that say where. */
   more?(lookup: Lookup, options: BenchOptions): readonly string[];
 };
@@ -32,8 +34,9 @@ export async function runBenchmark(benchmark: Benchmark): Promise<void> {
   }
 }
 
-async function main({ name, setup, measure, tables, bars: barsOf, more }: Benchmark): Promise<number> {
-  const parsed = parseBenchOptions(name, process.argv.slice(2));
+async function main(benchmark: Benchmark): Promise<number> {
+  const { name, setup, measure, tables, bars: barsOf, more } = benchmark;
+  const parsed = parseBenchOptions(name, process.argv.slice(2), benchmark.options);
   if (parsed.kind === "help") {
     console.log(parsed.text);
     return 0;
@@ -45,7 +48,7 @@ async function main({ name, setup, measure, tables, bars: barsOf, more }: Benchm
   console.log(`${machine}\n${setup}\n\n${tables(lookup, options)}`);
   writeMetrics(options.jsonPath, metrics);
   const places = [`Numbers: ${options.jsonPath}`, ...(more?.(lookup, options) ?? [])];
-  const bars = barsOf(lookup);
+  const bars = barsOf(lookup, options);
   console.log(["", "Bars", ...bars.map(formatBar)].join("\n"));
   console.log(`\n${places.join("\n")}`);
   return options.missedBar === "fails" && !bars.every(isMet) ? 1 : 0;

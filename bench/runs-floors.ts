@@ -10,7 +10,7 @@ import type { LockToken } from "../src/domain/lock.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
 import { startRedisServer } from "../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings } from "../src/ports/store.ts";
-import { expectSuccess, type HttpLoader, startHttpLoader } from "./http-load.ts";
+import { expectSuccess, type HttpLoad, type HttpLoader, startHttpLoader } from "./http-load.ts";
 import { createProgress } from "./progress.ts";
 import { type Measurement, measureInSlices, sliceCount } from "./slices.ts";
 import { commonStart } from "./start-requests.ts";
@@ -62,17 +62,8 @@ export function floorMeasurements(
     slices: scale.slices,
     fields: { per_s: { unit: "per second", over: "median" } },
     async measure({ httpFloors: { port, loader } }) {
-      const result = await loader.run({
-        port,
-        path: `/${name}`,
-        // As many bytes as a start brings along, and the key is used by nobody: all three parse the same request.
-        headers: { "idempotency-key": "order-{n}" },
-        body,
-        connections: floorConnections,
-        warmUpMs: scale.warmUpMs,
-        durationMs: scale.durationMs,
-        succeeds: [200],
-      });
+      const { warmUpMs, durationMs } = scale;
+      const result = await loader.run({ ...floorLoad(name, port), warmUpMs, durationMs });
       expectSuccess(name, result);
       return { per_s: result.perSecond };
     },
@@ -81,11 +72,39 @@ export function floorMeasurements(
 
 const [{ body }] = commonStart.change.records;
 
+export function floorLoad(name: FloorName, port: number): Omit<HttpLoad, "warmUpMs" | "durationMs"> {
+  return {
+    port,
+    path: `/${name}`,
+    // As many bytes as a start brings along, and the key is used by nobody: all three parse the same request.
+    headers: { "idempotency-key": "order-{n}" },
+    body,
+    connections: floorConnections,
+    succeeds: [200],
+  };
+}
+
 /** Makes a folder of its own below `directory`, and a Redis server that nobody else has. */
 export async function openHttpFloors(directory: string): Promise<HttpFloors> {
   const folder = mkdtempSync(join(directory, "floors-"));
-  const removeFolder = () => rmSync(folder, { recursive: true, force: true });
-  const [runScript, commitOnce] = await Promise.all([openScript(), openCommit(folder)]);
+  const redis = await startRedisServer();
+  const server = await openFloorServer(folder, redis.url);
+  const loader = startHttpLoader();
+  return {
+    port: server.port,
+    loader,
+    async close() {
+      await loader.stop();
+      await server.close();
+      await redis.stop();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The server alone, in this process. */
+export async function openFloorServer(folder: string, redisUrl: string) {
+  const [runScript, commitOnce] = await Promise.all([openScript(redisUrl), openCommit(folder)]);
   const server = fastify();
   server.post("/http_echo", async () => answer);
   server.post("/http_evalsha", async (request) => {
@@ -97,15 +116,12 @@ export async function openHttpFloors(directory: string): Promise<HttpFloors> {
     return answer;
   });
   const address = await server.listen({ host: "127.0.0.1", port: 0 });
-  const loader = startHttpLoader();
   return {
     port: Number(new URL(address).port),
-    loader,
     async close() {
-      await loader.stop();
       await server.close();
-      await Promise.all([runScript.close(), commitOnce.close()]);
-      removeFolder();
+      runScript.close();
+      await commitOnce.close();
     },
   };
 }
@@ -121,9 +137,8 @@ return "saved"`;
 const keysMax = 100_000;
 
 /** The bare client: deadlines and fences of the adapter are part of what is compared with this. */
-async function openScript() {
-  const redis = await startRedisServer();
-  const client = createClient({ url: redis.url, disableClientInfo: true, maintNotifications: "disabled" });
+async function openScript(url: string) {
+  const client = createClient({ url, disableClientInfo: true, maintNotifications: "disabled" });
   client.on("error", () => {});
   await client.connect();
   const sha1 = String(await client.sendCommand(["SCRIPT", "LOAD", oneSet]));
@@ -133,10 +148,7 @@ async function openScript() {
       calls += 1;
       await client.sendCommand(["EVALSHA", sha1, "1", `floor:${calls % keysMax}`, value]);
     },
-    async close() {
-      client.destroy();
-      await redis.stop();
-    },
+    close: () => client.destroy(),
   };
 }
 

@@ -1,0 +1,103 @@
+// The CPU benchmark: CPU time of a start, a result and a three-step run, by thread and server.
+import { execFileSync } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { type CpuProfile, cpuPlan, cpuScales, openCpuRound } from "./cpu-plan.ts";
+import { compileForMeasuring, type Measuring, root } from "./cpu-process.ts";
+import { describeProfile } from "./cpu-profile.ts";
+import { cpuBars, cpuTable } from "./cpu-tables.ts";
+import { type CpuStore, cpuStores } from "./cpu-target.ts";
+import { type BenchOptions, UsageError } from "./options.ts";
+import { benchFolder, runBenchmark } from "./program.ts";
+import { createProgress } from "./progress.ts";
+import type { Measured } from "./report.ts";
+import { measureInSlices, sliceCount } from "./slices.ts";
+
+const setup =
+  "Measured are compiled processes and servers of their own, by the kernel's count of each thread's CPU time; clients and workers\n" +
+  "are other processes and are not counted. A start has an API key, an idempotency key, a schema and one step, over 100 connections.\n" +
+  "Results come ten in a request and end their runs. A run has three steps, with workers over HTTP. Redis has no append-only file.";
+
+type NodeVersions = {
+  readonly NODE_VERSIONS: readonly string[];
+  ensureNode(root: string, version: string): Promise<string>;
+};
+const versionsFile = pathToFileURL(join(root, "scripts/setup/node-versions.mjs"));
+const { NODE_VERSIONS, ensureNode } = (await import(versionsFile.href)) as NodeVersions;
+
+const taken: CpuProfile[] = [];
+let measuring: Measuring | undefined;
+
+async function measure({ scale, own, jsonPath }: BenchOptions): Promise<readonly Measured[]> {
+  const stores = storesOf(own);
+  const node = await nodeOf(own);
+  measuring = { node, compiled: compileForMeasuring() };
+  const measurements = cpuPlan(stores, cpuScales[scale]);
+  const progress = createProgress(sliceCount(measurements));
+  const parent = benchFolder("cpu");
+  const results = dirname(resolve(jsonPath));
+  mkdirSync(results, { recursive: true });
+  let folders = 0;
+  const round = await openCpuRound({
+    measuring,
+    freshFolder: () => {
+      folders += 1;
+      return join(parent, String(folders));
+    },
+    ...(own.profile === true ? { profiles: { folder: results, taken } } : {}),
+  });
+  try {
+    return await measureInSlices({ measurements, open: async () => round, close: async () => {}, progress });
+  } finally {
+    progress.end();
+    await round.close();
+  }
+}
+
+function storesOf({ only }: BenchOptions["own"]): readonly CpuStore[] {
+  if (only === undefined) return cpuStores;
+  const store = cpuStores.find((each) => each === only);
+  if (store === undefined) throw new UsageError(`--only takes one of: ${cpuStores.join(", ")}`);
+  return [store];
+}
+
+/** The program; a version may be given by its beginning. */
+async function nodeOf({ node }: BenchOptions["own"]): Promise<string> {
+  if (node === undefined) return process.execPath;
+  const version = NODE_VERSIONS.find((each) => each === node || each.startsWith(`${String(node)}.`));
+  if (version === undefined) throw new UsageError(`--node takes one of: ${NODE_VERSIONS.join(", ")}`);
+  return join(await ensureNode(root, version), "node");
+}
+
+function nodeLine(): string {
+  const version = execFileSync(measuring?.node ?? process.execPath, ["--version"], { encoding: "utf8" });
+  return `The measured processes ran on Node ${version.trim()}.`;
+}
+
+function profileLines(): readonly string[] {
+  const { compiled } = measuring ?? { compiled: "" };
+  return taken.map(({ store, operation, process, thread, ...profile }) => {
+    const title = `${store} ${operation}, ${thread === "sqlite" ? "SQLite thread" : `${process}, main thread`}`;
+    return `\n${describeProfile(title, { ...profile, root, compiled })}`;
+  });
+}
+
+await runBenchmark({
+  name: "cpu",
+  setup,
+  options: {
+    only: { value: "STORE", help: `one of ${cpuStores.join(", ")}` },
+    profile: {
+      help: "also take CPU profiles, beside the numbers, and list the functions with most self time",
+    },
+    node: {
+      value: "V",
+      help: `run the measured processes on Node V: ${NODE_VERSIONS.join(", ")}, or 22 alone`,
+    },
+  },
+  measure,
+  tables: (lookup, { own }) => `${nodeLine()}\n\n${cpuTable(lookup, storesOf(own))}`,
+  bars: (lookup, { own }) => cpuBars(lookup, storesOf(own)),
+  more: profileLines,
+});
