@@ -31,7 +31,7 @@ export function createMemoryStore(options: MemoryStoreOptions): Store {
 type Scope = { readonly values: Map<string, unknown>; ordered?: OrderedMembers };
 
 export class MemoryRecords implements Records {
-  /** By kind first: to join kind and scope to one key took longer than the rest of a read. */
+  /** By kind first, so that no call has to join kind and scope to one key. */
   readonly #kinds = new Map<RecordKind, Map<string, Scope>>(recordKinds.map((kind) => [kind, new Map()]));
 
   get<Kind extends RecordKind>(kind: Kind, scope: string, member: string): RecordKinds[Kind] | undefined {

@@ -31,4 +31,16 @@ export const plantedMemoryBugs: readonly TextPatch[] = [
     edits: [{ file, find: "    this.#blocks.splice(index + 1, 1);\n  }", replace: "  }" }],
     tests,
   },
+  {
+    name: "put-again-ordered-twice",
+    what: "a record that is changed is added to the order once more: a scan answers with it twice",
+    edits: [
+      {
+        file: "src/adapters/memory-store.ts",
+        find: "if (found.ordered !== undefined && !found.values.has(member)) found.ordered.add(member);",
+        replace: "found.ordered?.add(member);",
+      },
+    ],
+    tests,
+  },
 ];
