@@ -1,5 +1,5 @@
 // How long audit records are kept, in virtual time: dropped by age with a record that says so, never by a trick; heads that leave the store.
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
@@ -63,6 +63,31 @@ describe("heads outside the store", () => {
     other.note(acme, head(601));
     await other.close();
     expect(openAnchorsFile(path, silentLog).read(acme)).toEqual(head(601));
+  });
+
+  test("that cannot be written, since the file cannot be read, hold nobody up and are written when it can", async () => {
+    const path = join(folder, "broken.json");
+    const head = (sequence: number) => ({ sequence, hash: String(sequence).repeat(4) });
+    const anchors = openAnchorsFile(path, silentLog);
+    writeFileSync(path, "{ half of it");
+    anchors.note(acme, head(1));
+    await anchors.close();
+    rmSync(path);
+    anchors.note("globex" as typeof acme, head(2));
+    await anchors.close();
+    const read = openAnchorsFile(path, silentLog);
+    expect([read.read(acme), read.read("globex" as typeof acme)]).toEqual([head(1), head(2)]);
+  });
+
+  test("of two in one process that write at the same time never leave half a file", async () => {
+    const path = join(folder, "crowded.json");
+    const all = [1, 2, 3, 4].map(() => openAnchorsFile(path, silentLog));
+    for (let round = 1; round <= 25; round += 1) {
+      for (const [index, anchors] of all.entries())
+        anchors.note(`tenant-${index}` as typeof acme, { sequence: round, hash: "x".repeat(40 + round) });
+      await Promise.all(all.map((anchors) => anchors.close()));
+      expect(() => JSON.parse(readFileSync(path, "utf8"))).not.toThrow();
+    }
   });
 
   test("of an earlier version, whose trail was the event feed, say nothing about this one", async () => {

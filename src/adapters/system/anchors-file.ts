@@ -6,12 +6,18 @@ import type { Head } from "../../domain/audit.ts";
 import { InterlockError } from "../../errors.ts";
 import type { AuditAnchors, Log } from "../../ports/ports.ts";
 
+/** In this process: two that write at the same time must not write into one partial file. */
+let opened = 0;
+
 /**
- * One write at a time: heads that are noted meanwhile are written together by the next one. Processes of one machine may share
- * the file: a head that another one has noted since is not written over, but taken on, so that the next sealing compares
- * the trail with it.
+ * One write at a time: heads that are noted meanwhile are written together by the next one. What could not be written is
+ * written with the next head that is noted: a file that cannot be read stays so, and trying at once would never end.
+ * Processes of one machine may share the file: a head that another one has noted since is not written over, but taken on, so
+ * that the next sealing compares the trail with it.
  */
 export function openAnchorsFile(path: string, log: Log): AuditAnchors {
+  opened += 1;
+  const partial = `${path}.partial-${process.pid}-${opened}`;
   const heads = readHeads(path);
   let inFile: ReadonlyMap<string, Head> = new Map(heads);
   const noted = new Set<string>();
@@ -24,20 +30,24 @@ export function openAnchorsFile(path: string, log: Log): AuditAnchors {
       if (found !== undefined && found.hash !== inFile.get(tenant)?.hash) heads.set(tenant, found);
       else if (mine !== undefined) merged.set(tenant, mine);
     }
-    noted.clear();
     return merged;
   };
   const write = async () => {
     while (noted.size > 0) {
+      let taken: readonly string[] = [];
       try {
         const merged = merge();
-        await writeHeads(path, merged);
+        taken = [...noted];
+        noted.clear();
+        await writeHeads(path, partial, merged);
         inFile = merged;
         isFailing = false;
       } catch (error) {
+        for (const tenant of taken) noted.add(tenant);
         if (!isFailing)
           log.error("the heads of audit trails could not be written", { path, cause: String(error) });
         isFailing = true;
+        break;
       }
     }
     writing = undefined;
@@ -48,7 +58,7 @@ export function openAnchorsFile(path: string, log: Log): AuditAnchors {
       if (heads.get(tenant)?.hash === head.hash) return;
       heads.set(tenant, head);
       noted.add(tenant);
-      writing ??= write();
+      writing ??= Promise.resolve().then(write);
     },
     close: async () => writing,
   };
@@ -71,9 +81,8 @@ function readHeads(path: string): Map<string, Head> {
   }
 }
 
-async function writeHeads(path: string, heads: ReadonlyMap<string, Head>): Promise<void> {
+async function writeHeads(path: string, partial: string, heads: ReadonlyMap<string, Head>): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  const partial = `${path}.partial-${process.pid}`;
   const file = await open(partial, "w", 0o600);
   try {
     await file.writeFile(`${JSON.stringify({ format, heads: Object.fromEntries(heads) }, null, 1)}\n`);
