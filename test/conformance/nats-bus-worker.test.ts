@@ -31,8 +31,8 @@ describe.concurrent("a worker over the bus", () => {
       claim_token: "token-Ada",
       status: "succeeded",
       output: { text: "Hello, Ada!" },
+      traceparent,
     });
-    expect(result.header("traceparent")).toBe(traceparent);
     expect(result.messageId).not.toBe("");
     expect(peer.polls[0]?.body).toMatchObject({
       worker_id: name,

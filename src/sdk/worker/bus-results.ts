@@ -105,7 +105,8 @@ function openLine(runtime: Runtime, link: BusLink, worker: Worker, report: Repor
   const { held, result, leftMs } = report;
   const { traceparent } = held.claim;
   const subject = link.subjects.result(result.job_id);
-  const body = JSON.stringify({ worker_id: worker.name, ...result });
+  const traced = traceparent === undefined ? result : { ...result, traceparent };
+  const body = JSON.stringify({ worker_id: worker.name, ...traced });
   const signs = createSigns(runtime);
   const answers = link.listen({
     source: "control plane",
@@ -122,7 +123,7 @@ function openLine(runtime: Runtime, link: BusLink, worker: Worker, report: Repor
     body,
     messageId,
     expiresAtMs: Math.round(runtime.now().wallMs) + expireAfterMs,
-    more: { [header.answerTo]: answers.subject, ...(traceparent === undefined ? {} : { traceparent }) },
+    more: { [header.answerTo]: answers.subject },
   });
   const failed = (kind: "not_stored" | "silence", what: string) => ({
     kind,
