@@ -68,7 +68,7 @@ type FunctionSamples = {
 };
 
 /**
- * A function is one row, whoever called it; the most samples first. Native code is one row for each caller: V8 names it by its address,
+ * A function is one row for all its callers; the most samples first. Native code is one row for each caller: V8 names it by its address,
  * which all functions of an addon share, so that every call of the SQLite driver has the name of one of them.
  */
 export function samplesByFunction({ nodes, samples }: Profile): readonly FunctionSamples[] {

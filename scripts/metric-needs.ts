@@ -9,6 +9,17 @@ const underRetry = ["results.strategy=retry"];
 const underCheck = ["dispatch.checkUrl"];
 const overNats = ["bus.kind=nats"];
 
+const byLock = {
+  label: "lock",
+  values: {
+    admission: underLock,
+    run: underRetry,
+    job: underCheck,
+    approval: ["approvals.strategy=lock"],
+    public: [],
+  },
+};
+
 /** As a whole, or by every value that one label can have. */
 export const metricNeeds: {
   readonly [Name in MetricName]?:
@@ -17,16 +28,7 @@ export const metricNeeds: {
 } = {
   admission_lock_wait_seconds: underLock,
   idempotency_cleanup_failures_total: underLock,
-  lock_acquire_seconds: {
-    label: "lock",
-    values: {
-      admission: underLock,
-      run: underRetry,
-      job: underCheck,
-      approval: ["approvals.strategy=lock"],
-      public: [],
-    },
-  },
+  lock_acquire_seconds: byLock,
   // The run lock of `handoff`, and those of admission and approval, are short and never renewed.
   lock_renewals_total: { label: "lock", values: { run: underRetry, job: underCheck, public: [] } },
   lock_abandoned_total: { label: "policy", values: { fence: [], continue: underRetry } },
@@ -41,16 +43,7 @@ export const metricNeeds: {
       public: [],
     },
   },
-  lock_busy_retry_delay_seconds: {
-    label: "lock",
-    values: {
-      admission: underLock,
-      run: underRetry,
-      job: underCheck,
-      approval: ["approvals.strategy=lock"],
-      public: [],
-    },
-  },
+  lock_busy_retry_delay_seconds: byLock,
   run_lock_wait_seconds: underRetry,
   run_lock_acquired_total: underRetry,
   dispatch_checks_total: underCheck,

@@ -32,7 +32,7 @@ export type BusDelivery = {
   readonly body: string;
   /** 1 for the first delivery. */
   readonly deliveries: number;
-  /** Since it was stored, whoever got its earlier deliveries; by the clocks of the bus and of this process. */
+  /** Time since it was stored, over all its deliveries; by the clocks of the bus and of this process. */
   readonly ageMs: number;
   /** The id of the key that has signed it; absent on a bus inside one process. */
   readonly sender?: string;

@@ -1,4 +1,4 @@
-// The samples of canaries when several processes take them: each is counted once, for the right canary, whoever joins or ends it when.
+// The samples of canaries when several processes take them: each is counted once, for the right canary, also when processes join late or end it.
 import { expect, test } from "vitest";
 import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import type { BothArms } from "../../src/domain/canary-guard.ts";
