@@ -12,15 +12,15 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const timeoutMs = 120_000;
 
 const commandOf = (main: string, words: readonly string[]) => [
-  ...["--import", "tsx", join(root, "proof/simulation/command", main)],
+  ...[join(root, "proof/run-compiled.mjs"), `simulation/command/${main}`],
   ...words,
 ];
 
 const run = (...words: string[]) =>
-  spawnSync(process.execPath, commandOf("main.ts", words), { cwd: root, encoding: "utf8" });
+  spawnSync(process.execPath, commandOf("main", words), { cwd: root, encoding: "utf8" });
 
 const runMutants = (...words: string[]) =>
-  spawnSync(process.execPath, commandOf("mutants-main.ts", words), { cwd: root, encoding: "utf8" });
+  spawnSync(process.execPath, commandOf("mutants-main", words), { cwd: root, encoding: "utf8" });
 
 describe("npm run sim", () => {
   test(
@@ -89,7 +89,7 @@ describe("npm run sim", () => {
   test(
     "tells what was reached when it is interrupted, and leaves no process behind",
     async () => {
-      const child = spawn(process.execPath, commandOf("main.ts", ["--seeds", "1000000"]), {
+      const child = spawn(process.execPath, commandOf("main", ["--seeds", "1000000"]), {
         cwd: root,
         stdio: ["ignore", "pipe", "inherit"],
       });

@@ -101,8 +101,8 @@ describe("the command", () => {
   };
 
   test("runs by itself, prints what it explored, and exits with 0", () => {
-    const main = join(root, "proof/exhaustive/main.ts");
-    const words = ["--import", "tsx", main, "--scenario", "same_key", "--bound", "0"];
+    const program = [join(root, "proof/run-compiled.mjs"), "exhaustive/main"];
+    const words = [...program, "--scenario", "same_key", "--bound", "0"];
     const { status, stdout } = spawnSync(process.execPath, words, { cwd: root, encoding: "utf8" });
     expect(stdout).toMatch(
       /^same_key: \d+ schedules, \d+ choice points, \d+ states, [\d.]+ s, complete within bound 0$/m,

@@ -36,8 +36,8 @@ describe("the original mechanisms", () => {
 
 describe("the command", () => {
   const run = (...words: string[]) => {
-    const main = join(root, "proof/simulation/command/originals.ts");
-    return spawnSync(process.execPath, ["--import", "tsx", main, ...words], { cwd: root, encoding: "utf8" });
+    const program = [join(root, "proof/run-compiled.mjs"), "simulation/command/originals"];
+    return spawnSync(process.execPath, [...program, ...words], { cwd: root, encoding: "utf8" });
   };
 
   test(

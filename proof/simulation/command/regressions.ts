@@ -1,5 +1,5 @@
 // Seeds that once broke something, with why: they are simulated first, for ever.
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { invariants } from "../invariants/invariants.ts";
 import type { BrokenSeed } from "./batch.ts";
@@ -7,8 +7,8 @@ import type { SeedWork } from "./seed-work.ts";
 
 type Regression = Pick<SeedWork, "reduce" | "store"> & { readonly seed: number; readonly why: string };
 
-/** The checkout that this file is in. */
-export const root = dirname(dirname(dirname(import.meta.dirname)));
+/** The checkout that this file is in, or its compiled copy. */
+export const root = checkoutAround(import.meta.dirname);
 
 const regressionsPath = join(root, "test", "simulation", "regressions.json");
 
@@ -35,4 +35,8 @@ export function keepRegression(
   };
   writeFileSync(path, `${JSON.stringify([...known, added], null, 2)}\n`);
   return "kept";
+}
+
+function checkoutAround(folder: string): string {
+  return existsSync(join(folder, "npm-shrinkwrap.json")) ? folder : checkoutAround(dirname(folder));
 }

@@ -1,8 +1,9 @@
 // Simulates seeds on several cores: chunks go to child processes, and their reports come back.
 import { type ChildProcess, fork } from "node:child_process";
-import { extname, join } from "node:path";
+import { join } from "node:path";
 import type { SeedReport } from "../simulate.ts";
 import { type BatchOptions, type BatchReport, BatchTotals } from "./batch.ts";
+import { root } from "./regressions.ts";
 import type { Chunk, SeedWork } from "./seed-work.ts";
 
 export type FromWorker = { readonly kind: "free" } | { readonly kind: "report"; readonly report: SeedReport };
@@ -71,10 +72,10 @@ export async function runChunks(options: PoolOptions): Promise<void> {
   }
 }
 
+/** Compiled also when asked by a test, which runs from source. */
 function startWorker(): ChildProcess {
-  const extension = extname(import.meta.filename);
-  return fork(join(import.meta.dirname, `worker${extension}`), {
-    execArgv: extension === ".ts" ? ["--import", "tsx"] : [],
+  return fork(join(root, "proof", "run-compiled.mjs"), ["simulation/command/worker"], {
+    execArgv: [],
     stdio: ["ignore", "inherit", "inherit", "ipc"],
   });
 }

@@ -1,0 +1,68 @@
+// Runs a program of this folder from a compiled copy: node proof/run-compiled.mjs <program without .ts> [arguments ...]
+// From source, with tsx, it takes 0.7 s longer to start, and a simulation 10 to 15 % more time: every closure is named anew.
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const copies = join(root, ".setup", "proof");
+
+/** Another checkout's state, or an earlier one, may still be at work in a copy that is not the newest. */
+const copiesMax = 4;
+
+const [, , program, ...words] = process.argv;
+const folder = compiledCopy();
+const path = join(folder, "proof", `${program}.js`);
+process.argv = [process.argv[0], path, ...words];
+// Findings name lines of the source.
+process.setSourceMapsEnabled(true);
+await import(pathToFileURL(path).href);
+
+/** Its name is made of what it was compiled from: a copy that is there is right, and nothing has to be asked for its age. */
+function compiledCopy() {
+  const sources = ["src", "proof"].flatMap((name) => sourcesIn(join(root, name)));
+  const hash = createHash("sha256");
+  for (const source of [...sources, join(root, "tsconfig.json"), join(root, "npm-shrinkwrap.json")]) {
+    hash.update(relative(root, source)).update("\0").update(readFileSync(source)).update("\0");
+  }
+  const copy = join(copies, hash.digest("hex").slice(0, 24));
+  if (!existsSync(copy)) compile(copy);
+  return copy;
+}
+
+function sourcesIn(folder) {
+  return readdirSync(folder, { withFileTypes: true, recursive: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith(".ts"))
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
+    .sort();
+}
+
+/** Put in place at once: several may be started at the same time, and any of their copies will do. */
+function compile(copy) {
+  mkdirSync(copies, { recursive: true });
+  const scratch = mkdtempSync(join(copies, "new-"));
+  try {
+    const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
+    const project = join(root, "proof", "tsconfig.compiled.json");
+    execFileSync(process.execPath, [compiler, "-p", project, "--outDir", scratch], { stdio: "inherit" });
+    renameSync(scratch, copy);
+  } catch (error) {
+    rmSync(scratch, { recursive: true, force: true });
+    if (!existsSync(copy)) throw error;
+  }
+  const others = readdirSync(copies).map((name) => join(copies, name));
+  const ages = others.map((folder) => ({ folder, atMs: statSync(folder).mtimeMs }));
+  ages.sort((one, other) => other.atMs - one.atMs);
+  for (const { folder } of ages.slice(copiesMax)) rmSync(folder, { recursive: true, force: true });
+}
