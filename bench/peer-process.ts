@@ -46,17 +46,18 @@ export async function startPeerServer(plan: PeerServerPlan): Promise<PeerServer>
   throw new Error(`${basename(program)} did not start:\n${output.trim()}`);
 }
 
-/** Runs a program of this Node to its end and reads what it printed. */
+/** Runs a program to its end and reads what it printed; on this Node, unless another is named. */
 export async function runForNumbers<Name extends string>(
   words: readonly string[],
+  node = process.execPath,
 ): Promise<Readonly<Record<Name, number>>> {
-  const child = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(node, words, { stdio: ["ignore", "pipe", "inherit"] });
   let output = "";
   child.stdout.on("data", (chunk) => {
     output += chunk;
   });
   const how = await endOf(child);
-  if (how !== 0) throw new Error(`${words.map((word) => basename(word))[0]} ended with ${how}`);
+  if (how !== 0) throw new Error(`${words.join(" ")} ended with ${how}`);
   return JSON.parse(output) as Readonly<Record<Name, number>>;
 }
 

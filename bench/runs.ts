@@ -1,5 +1,6 @@
 // The runs benchmark: starts over HTTP, three-step runs, hot runs and parked runs, against floors and a peer of the same run.
 import { rmSync } from "node:fs";
+import { type EarlierFloors, earlierFloors, floorsOption } from "./earlier-floors.ts";
 import { startHttpLoader } from "./http-load.ts";
 import type { BenchOptions } from "./options.ts";
 import { benchFolder, runBenchmark } from "./program.ts";
@@ -16,9 +17,13 @@ const setup =
   "Embedded: SQLite, write-ahead log, synchronous=FULL, on the disk of the checkout. Redis: one server without an append-only\n" +
   "file. The server has one process; HTTP clients and HTTP workers have another.";
 
-async function measure({ scale }: BenchOptions): Promise<readonly Measured[]> {
+let earlier: EarlierFloors | undefined;
+
+async function measure(options: BenchOptions): Promise<readonly Measured[]> {
+  const { scale } = options;
   await installPeers();
-  const measurements = runsPlan(scale);
+  earlier = await earlierFloors(options, { groups: ["http"], peer: true });
+  const measurements = [...runsPlan(scale), ...earlier.measurements];
   const warmUp = floorMeasurements(floorScales.warmUp);
   const progress = createProgress(sliceCount(warmUp) + sliceCount(measurements));
   const folder = benchFolder("runs");
@@ -40,7 +45,8 @@ async function measure({ scale }: BenchOptions): Promise<readonly Measured[]> {
 await runBenchmark({
   name: "runs",
   setup,
+  options: floorsOption,
   measure,
-  tables: (lookup) => runsTables(lookup),
+  tables: (lookup) => `${runsTables(lookup)}${earlier?.table(lookup) ?? ""}`,
   bars: runsBars,
 });
