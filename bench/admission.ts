@@ -6,6 +6,7 @@ import { admissionBars } from "./admission-bars.ts";
 import { type AdmissionRound, admissionPlan, scales } from "./admission-plan.ts";
 import { admissionPlot } from "./admission-plot.ts";
 import { admissionTables } from "./admission-tables.ts";
+import { type EarlierFloors, earlierFloors, floorsOption } from "./earlier-floors.ts";
 import { openRedisFloor, openSqliteFloor } from "./floors.ts";
 import { burst } from "./load.ts";
 import type { BenchOptions } from "./options.ts";
@@ -20,9 +21,13 @@ const setup =
   "Redis: one server without an append-only file, one connection. SQLite: write-ahead log, synchronous=FULL, on the disk\n" +
   "of the checkout. One process fires all starts.";
 
-async function measure({ scale }: BenchOptions): Promise<readonly Measured[]> {
+let earlier: EarlierFloors | undefined;
+
+async function measure(options: BenchOptions): Promise<readonly Measured[]> {
+  const { scale } = options;
   const warmUp = admissionPlan(scales.warmUp);
-  const measurements = admissionPlan(scales[scale]);
+  earlier = await earlierFloors(options, { groups: ["stores"] });
+  const measurements = [...admissionPlan(scales[scale]), ...earlier.measurements];
   const progress = createProgress(sliceCount(warmUp) + sliceCount(measurements));
   const folder = benchFolder("admission");
   const server = await startRedisServer();
@@ -69,8 +74,10 @@ async function closeRound({ redis, sqlite, redisFloor, sqliteFloor }: AdmissionR
 await runBenchmark({
   name: "admission",
   setup,
+  options: floorsOption,
   measure,
-  tables: (lookup, { scale }) => admissionTables(lookup, scales[scale].burstSizes),
+  tables: (lookup, { scale }) =>
+    `${admissionTables(lookup, scales[scale].burstSizes)}${earlier?.table(lookup) ?? ""}`,
   bars: admissionBars,
   more(lookup, { scale, plotPath }) {
     writeResult(plotPath, admissionPlot(lookup, scales[scale].burstSizes));

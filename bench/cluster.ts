@@ -2,6 +2,7 @@
 import { clusterBars, clusterTables } from "./cluster-bars.ts";
 import { startClusterLoader } from "./cluster-load.ts";
 import { clusterPlan, clusterScales } from "./cluster-plan.ts";
+import { type EarlierFloors, earlierFloors, floorsOption } from "./earlier-floors.ts";
 import { startHttpLoader } from "./http-load.ts";
 import type { BenchOptions } from "./options.ts";
 import { runBenchmark } from "./program.ts";
@@ -15,9 +16,13 @@ const setup =
   "workers are one more process. All of them share the processors of this machine: with two processors, two of each kind cannot be\n" +
   "twice as fast as one, and what is printed is the work per run, not what more machines would do. The peer needs two processes.";
 
-async function measure({ scale }: BenchOptions): Promise<readonly Measured[]> {
+let earlier: EarlierFloors | undefined;
+
+async function measure(options: BenchOptions): Promise<readonly Measured[]> {
+  const { scale } = options;
   await installPeers();
-  const measurements = clusterPlan(clusterScales[scale]);
+  earlier = await earlierFloors(options, { groups: ["jetstream"], peer: true });
+  const measurements = [...clusterPlan(clusterScales[scale]), ...earlier.measurements];
   const progress = createProgress(sliceCount(measurements));
   const loaders = [startHttpLoader(), startHttpLoader()];
   const runsLoader = startClusterLoader();
@@ -34,7 +39,8 @@ async function measure({ scale }: BenchOptions): Promise<readonly Measured[]> {
 await runBenchmark({
   name: "cluster",
   setup,
+  options: floorsOption,
   measure,
-  tables: (lookup) => clusterTables(lookup),
+  tables: (lookup) => `${clusterTables(lookup)}${earlier?.table(lookup) ?? ""}`,
   bars: clusterBars,
 });

@@ -109,6 +109,9 @@ function fieldsOf(names: readonly string[]): Measurement<CpuRound>["fields"] {
   );
 }
 
+/** Of every store the same names: the bus that one does without costs nothing. */
+const withBus = (named: readonly Part[]) => [...new Set<Part>([...named, "bus"])];
+
 function floorMeasurement(name: FloorName, { slices, warmUp, durationMs }: CpuScale): Measurement<CpuRound> {
   const named = floorParts[name];
   return {
@@ -125,7 +128,7 @@ function floorMeasurement(name: FloorName, { slices, warmUp, durationMs }: CpuSc
 }
 
 function storeMeasurement(store: CpuStore, scale: CpuScale): Measurement<CpuRound> {
-  const named = partsOf[store];
+  const named = withBus(partsOf[store]);
   return {
     name: `cpu.${store}`,
     slices: scale.slices,

@@ -1,8 +1,6 @@
 // The CPU benchmark: CPU time of a start, a result and a three-step run, by thread and server.
-import { execFileSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { pathToFileURL } from "node:url";
 import { type CpuProfile, cpuPlan, cpuScales, openCpuRound } from "./cpu-plan.ts";
 import { compileForMeasuring, type Measuring, root } from "./cpu-process.ts";
 import { describeProfile } from "./cpu-profile.ts";
@@ -19,20 +17,12 @@ const setup =
   "are other processes and are not counted. A start has an API key, an idempotency key, a schema and one step, over 100 connections.\n" +
   "Results come ten in a request and end their runs. A run has three steps, with workers over HTTP. Redis has no append-only file.";
 
-type NodeVersions = {
-  readonly NODE_VERSIONS: readonly string[];
-  ensureNode(root: string, version: string): Promise<string>;
-};
-const versionsFile = pathToFileURL(join(root, "scripts/setup/node-versions.mjs"));
-const { NODE_VERSIONS, ensureNode } = (await import(versionsFile.href)) as NodeVersions;
-
 const taken: CpuProfile[] = [];
 let measuring: Measuring | undefined;
 
 async function measure({ scale, own, jsonPath }: BenchOptions): Promise<readonly Measured[]> {
   const stores = storesOf(own);
-  const node = await nodeOf(own);
-  measuring = { node, compiled: compileForMeasuring() };
+  measuring = { node: process.execPath, compiled: compileForMeasuring() };
   const measurements = cpuPlan(stores, cpuScales[scale]);
   const progress = createProgress(sliceCount(measurements));
   const parent = benchFolder("cpu");
@@ -62,19 +52,6 @@ function storesOf({ only }: BenchOptions["own"]): readonly CpuStore[] {
   return [store];
 }
 
-/** The program; a version may be given by its beginning. */
-async function nodeOf({ node }: BenchOptions["own"]): Promise<string> {
-  if (node === undefined) return process.execPath;
-  const version = NODE_VERSIONS.find((each) => each === node || each.startsWith(`${String(node)}.`));
-  if (version === undefined) throw new UsageError(`--node takes one of: ${NODE_VERSIONS.join(", ")}`);
-  return join(await ensureNode(root, version), "node");
-}
-
-function nodeLine(): string {
-  const version = execFileSync(measuring?.node ?? process.execPath, ["--version"], { encoding: "utf8" });
-  return `The measured processes ran on Node ${version.trim()}.`;
-}
-
 function profileLines(): readonly string[] {
   const { compiled } = measuring ?? { compiled: "" };
   return taken.map(({ store, operation, process, thread, ...profile }) => {
@@ -91,13 +68,9 @@ await runBenchmark({
     profile: {
       help: "also take CPU profiles, beside the numbers, and list the functions with most self time",
     },
-    node: {
-      value: "V",
-      help: `run the measured processes on Node V: ${NODE_VERSIONS.join(", ")}, or 22 alone`,
-    },
   },
   measure,
-  tables: (lookup, { own }) => `${nodeLine()}\n\n${cpuTable(lookup, storesOf(own))}`,
+  tables: (lookup, { own }) => cpuTable(lookup, storesOf(own)),
   bars: (lookup, { own }) => cpuBars(lookup, storesOf(own)),
   more: profileLines,
 });

@@ -10,6 +10,8 @@ export type BenchOptions = {
   readonly plotPath: string;
   /** What a missed bar does: on a busy machine it is only said, with --assert it fails the run. */
   readonly missedBar: "said" | "fails";
+  /** The Node to run everything on, as it was asked for; absent means the one that runs this. */
+  readonly node?: string;
   /** What was given of the options that this benchmark alone has. */
   readonly own: Readonly<Record<string, string | boolean | undefined>>;
 };
@@ -29,7 +31,7 @@ export function parseBenchOptions(
   | { readonly kind: "run"; readonly options: BenchOptions }
   | { readonly kind: "help"; readonly text: string } {
   const usage = usageOf(name, ownOptions);
-  const { quick, json, assert, help, ...own } = parseWords(words, ownOptions, usage);
+  const { quick, json, assert, node, help, ...own } = parseWords(words, ownOptions, usage);
   if (help === true) return { kind: "help", text: usage };
   const jsonPath = json ?? join(import.meta.dirname, "results", `${name}.json`);
   if (jsonPath === "") throw new UsageError(`--json needs a file name\n\n${usage}`);
@@ -38,6 +40,7 @@ export function parseBenchOptions(
     jsonPath,
     plotPath: `${jsonPath.replace(/\.json$/, "")}.svg`,
     missedBar: assert === true ? "fails" : "said",
+    ...(node === undefined ? {} : { node }),
     own,
   };
   return { kind: "run", options };
@@ -56,6 +59,7 @@ function parseWords(words: readonly string[], ownOptions: OwnOptions, usage: str
         quick: { type: "boolean" },
         json: { type: "string" },
         assert: { type: "boolean" },
+        node: { type: "string" },
         help: { type: "boolean", short: "h" },
       },
     });
@@ -72,10 +76,11 @@ function usageOf(name: string, ownOptions: OwnOptions): string {
     return { short: ` [${words}]`, line: `  ${words.padEnd(12)} ${help}` };
   });
   return [
-    `usage: npm run bench:${name} -- [--quick] [--json FILE] [--assert]${own.map(({ short }) => short).join("")}`,
+    `usage: npm run bench:${name} -- [--quick] [--json FILE] [--assert] [--node V]${own.map(({ short }) => short).join("")}`,
     "  --quick      fewer and shorter slices: under 45 s, for a first look",
     `  --json FILE  write the numbers to FILE (default bench/results/${name}.json) and the plot beside it`,
     "  --assert     exit with 1 when a bar is missed; without it a missed bar is only said",
+    "  --node V     run all of it on Node V: 20, 22, 24 or 26",
     ...own.map(({ line }) => line),
   ].join("\n");
 }

@@ -4,6 +4,7 @@ import { constants } from "node:os";
 import { dirname, join } from "node:path";
 import { type Bar, formatBar, isMet } from "./bars.ts";
 import { describeMachine } from "./machine.ts";
+import { otherNode, runOn } from "./node-choice.ts";
 import { type BenchOptions, type OwnOptions, parseBenchOptions, UsageError } from "./options.ts";
 import { type Lookup, lookupIn, type Measured, writeMetrics } from "./report.ts";
 
@@ -13,6 +14,8 @@ export type Benchmark = {
   readonly setup: string;
   /** Beside those that all benchmarks have. */
   readonly options?: OwnOptions;
+  /** The Node it runs on when none is asked for; absent means the one that runs it. */
+  readonly node?: string;
   measure(options: BenchOptions): Promise<readonly Measured[]>;
   tables(lookup: Lookup, options: BenchOptions): string;
   bars(lookup: Lookup, options: BenchOptions): readonly Bar[];
@@ -42,6 +45,8 @@ async function main(benchmark: Benchmark): Promise<number> {
     return 0;
   }
   const { options } = parsed;
+  const node = await otherNode(options.node ?? benchmark.node);
+  if (node !== undefined) return runOn(node);
   const machine = describeMachine();
   const metrics = await measure(options);
   const lookup = lookupIn(metrics);
@@ -49,7 +54,7 @@ async function main(benchmark: Benchmark): Promise<number> {
   writeMetrics(options.jsonPath, metrics);
   const places = [`Numbers: ${options.jsonPath}`, ...(more?.(lookup, options) ?? [])];
   const bars = barsOf(lookup, options);
-  console.log(["", "Bars", ...bars.map(formatBar)].join("\n"));
+  if (bars.length > 0) console.log(["", "Bars", ...bars.map(formatBar)].join("\n"));
   console.log(`\n${places.join("\n")}`);
   return options.missedBar === "fails" && !bars.every(isMet) ? 1 : 0;
 }

@@ -1,8 +1,8 @@
 // The peer of the runs benchmark: BullMQ, with packages and a process of its own, on a Redis server like ours.
-import { spawn } from "node:child_process";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { startRedisServer } from "../src/drills/servers/start-servers.ts";
+import { runForNumbers } from "./peer-process.ts";
 import { createProgress } from "./progress.ts";
 import { type Measurement, measureInSlices, sliceCount } from "./slices.ts";
 
@@ -64,41 +64,25 @@ export function bullmqMeasurement({ slices, ...options }: PeerScale): Measuremen
   };
 }
 
-const folder = join(import.meta.dirname, "peers");
+/** With lock libraries and BullMQ. */
+const ownFolder = join(import.meta.dirname, "peers");
 
 /**
  * They are installed when the peer is measured, and not with the checkout: nobody else needs them. Done as for the
  * checkout: when they do not match their lock file, by one process at a time, and without running their scripts.
  */
-export async function installPeers(): Promise<void> {
+export async function installPeers(folder = ownFolder): Promise<void> {
   const script = join(import.meta.dirname, "../scripts/setup/packages.mjs");
   const packages = (await import(pathToFileURL(script).href)) as {
     packagesAreCurrent(root: string): boolean;
     ensurePackages(root: string): Promise<void>;
   };
   if (packages.packagesAreCurrent(folder)) return;
-  console.error("The peer's packages in bench/peers are missing or out of date.");
+  console.error(`The packages in ${relative(process.cwd(), folder)} are missing or out of date.`);
   await packages.ensurePackages(folder);
 }
 
 /** The program ends by itself in any case, after a minute at the latest; a slice takes 15 s. */
-function runPeer(words: readonly string[]): Promise<Readonly<Record<BullmqField, number>>> {
-  const program = join(folder, "bullmq-three-step.mjs");
-  const child = spawn(process.execPath, [program, ...words], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  const killAtExit = () => child.kill("SIGKILL");
-  process.once("exit", killAtExit);
-  let output = "";
-  child.stdout.on("data", (chunk) => {
-    output += chunk;
-  });
-  return new Promise((resolve, reject) => {
-    child.once("error", reject);
-    child.once("close", (code, signal) => {
-      process.removeListener("exit", killAtExit);
-      if (code === 0) resolve(JSON.parse(output));
-      else reject(new Error(`the BullMQ peer ended with ${code ?? signal}`));
-    });
-  });
+async function runPeer(words: readonly string[]): Promise<Readonly<Record<BullmqField, number>>> {
+  return runForNumbers([join(ownFolder, "bullmq-three-step.mjs"), ...words]);
 }

@@ -40,9 +40,9 @@ export function runsPlan(scale: "quick" | "full"): readonly Measurement<RunsRoun
     ...floorMeasurements(floorScales[scale]),
     bullmqMeasurement(peerScales[scale]),
     ...runsStores.flatMap((store) => [
-      starts(store, sizes),
-      threeSteps(store, sizes, "inprocess"),
-      threeSteps(store, sizes, "http"),
+      startMeasurement(store, sizes),
+      threeStepMeasurement(store, sizes, "inprocess"),
+      threeStepMeasurement(store, sizes, "http"),
       parkedRuns(store, sizes),
     ]),
     ...hotRunMeasurements({ ...sizes, slices: 1 }),
@@ -51,7 +51,10 @@ export function runsPlan(scale: "quick" | "full"): readonly Measurement<RunsRoun
 }
 
 /** With authentication, validation, a schema and an idempotency key, at as many connections as the floors. */
-function starts(store: RunsStore, { slices, startMs }: RunsScale): Measurement<RunsRound> {
+export function startMeasurement(
+  store: RunsStore,
+  { slices, startMs }: Pick<RunsScale, "slices" | "startMs">,
+): Measurement<Pick<RunsRound, "loader" | "open">> {
   return {
     name: `runs.${store}.start`,
     slices,
@@ -84,11 +87,11 @@ function starts(store: RunsStore, { slices, startMs }: RunsScale): Measurement<R
 /** Runs that are under way at once at saturation. */
 const inFlight = 300;
 
-function threeSteps(
+export function threeStepMeasurement(
   store: RunsStore,
-  { slices, saturationMs, oneByOneRuns }: RunsScale,
+  { slices, saturationMs, oneByOneRuns }: Pick<RunsScale, "slices" | "saturationMs" | "oneByOneRuns">,
   workers: "inprocess" | "http",
-): Measurement<RunsRound> {
+): Measurement<Pick<RunsRound, "open">> {
   return {
     name: `runs.${store}.three_step.${workers}`,
     slices,

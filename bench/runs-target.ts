@@ -1,4 +1,6 @@
 // What the runs benchmark measures: a control plane with its gateway on one store, and a watch that sees every run end.
+import { mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { openRedisStore } from "../src/adapters/redis/redis-store.ts";
 import { openSqliteStore } from "../src/adapters/sqlite/sqlite-store.ts";
 import { systemClock } from "../src/adapters/system/system.ts";
@@ -7,6 +9,7 @@ import type { Config } from "../src/config.ts";
 import { type ControlPlane, createControlPlane, storeSettings } from "../src/control-plane.ts";
 import { isTerminal, type RunId } from "../src/domain/run.ts";
 import type { TenantId } from "../src/domain/tenant.ts";
+import { startRedisServer } from "../src/drills/servers/start-servers.ts";
 import { createGateway, type Gateway } from "../src/gateway/server.ts";
 import { loadConfig } from "../src/load-config.ts";
 import { type Answer, executeOn, type OperationName, type Store, storeFrom } from "../src/ports/store.ts";
@@ -50,6 +53,30 @@ export async function openRunsTarget(place: RunsPlace, overrides: Partial<Config
     keys: { operator: await makeKey(plane, "operator"), worker: await makeKey(plane, "worker") },
     ended: watch.ended,
     close: () => closeAll(gateway, plane),
+  };
+}
+
+/** A new file or a new server for every slice: none finds what another left. */
+export async function openFreshTarget(store: RunsStore, folder: string): Promise<RunsTarget> {
+  if (store === "embedded") {
+    const directory = mkdtempSync(join(folder, "slice-"));
+    const target = await openRunsTarget({ store, directory });
+    return {
+      ...target,
+      async close() {
+        await target.close();
+        rmSync(directory, { recursive: true, force: true });
+      },
+    };
+  }
+  const server = await startRedisServer();
+  const target = await openRunsTarget({ store, url: server.url });
+  return {
+    ...target,
+    async close() {
+      await target.close();
+      await server.stop();
+    },
   };
 }
 

@@ -1,7 +1,6 @@
 // The runs benchmark: starts over HTTP, three-step runs, hot runs and parked runs, against floors and a peer of the same run.
-import { mkdtempSync, rmSync } from "node:fs";
-import { join } from "node:path";
-import { startRedisServer } from "../src/drills/servers/start-servers.ts";
+import { rmSync } from "node:fs";
+import { type EarlierFloors, earlierFloors, floorsOption } from "./earlier-floors.ts";
 import { startHttpLoader } from "./http-load.ts";
 import type { BenchOptions } from "./options.ts";
 import { benchFolder, runBenchmark } from "./program.ts";
@@ -11,22 +10,26 @@ import { runsBars, runsTables } from "./runs-bars.ts";
 import { floorMeasurements, floorScales, openHttpFloors } from "./runs-floors.ts";
 import { installPeers } from "./runs-peer.ts";
 import { type RunsRound, runsPlan } from "./runs-plan.ts";
-import { openRunsTarget, type RunsPlace } from "./runs-target.ts";
+import { openFreshTarget } from "./runs-target.ts";
 import { measureInSlices, sliceCount } from "./slices.ts";
 
 const setup =
   "Embedded: SQLite, write-ahead log, synchronous=FULL, on the disk of the checkout. Redis: one server without an append-only\n" +
   "file. The server has one process; HTTP clients and HTTP workers have another.";
 
-async function measure({ scale }: BenchOptions): Promise<readonly Measured[]> {
+let earlier: EarlierFloors | undefined;
+
+async function measure(options: BenchOptions): Promise<readonly Measured[]> {
+  const { scale } = options;
   await installPeers();
-  const measurements = runsPlan(scale);
+  earlier = await earlierFloors(options, { groups: ["http"], peer: true });
+  const measurements = [...runsPlan(scale), ...earlier.measurements];
   const warmUp = floorMeasurements(floorScales.warmUp);
   const progress = createProgress(sliceCount(warmUp) + sliceCount(measurements));
   const folder = benchFolder("runs");
   const httpFloors = await openHttpFloors(folder);
   const loader = startHttpLoader();
-  const round: RunsRound = { httpFloors, loader, folder, open: (store) => openFresh(store, folder) };
+  const round: RunsRound = { httpFloors, loader, folder, open: (store) => openFreshTarget(store, folder) };
   const rounds = { open: async () => round, close: async () => {}, progress };
   try {
     await measureInSlices({ measurements: warmUp, ...rounds });
@@ -39,34 +42,11 @@ async function measure({ scale }: BenchOptions): Promise<readonly Measured[]> {
   }
 }
 
-/** A new file or a new server for every slice: none finds what another left. */
-async function openFresh(store: RunsPlace["store"], folder: string) {
-  if (store === "embedded") {
-    const directory = mkdtempSync(join(folder, "slice-"));
-    const target = await openRunsTarget({ store, directory });
-    return {
-      ...target,
-      async close() {
-        await target.close();
-        rmSync(directory, { recursive: true, force: true });
-      },
-    };
-  }
-  const server = await startRedisServer();
-  const target = await openRunsTarget({ store, url: server.url });
-  return {
-    ...target,
-    async close() {
-      await target.close();
-      await server.stop();
-    },
-  };
-}
-
 await runBenchmark({
   name: "runs",
   setup,
+  options: floorsOption,
   measure,
-  tables: (lookup) => runsTables(lookup),
+  tables: (lookup) => `${runsTables(lookup)}${earlier?.table(lookup) ?? ""}`,
   bars: runsBars,
 });

@@ -1,4 +1,4 @@
-// Fetches Debian's redis-server, nats-server and promtool into a folder, without root and without installing them.
+// Fetches Debian's redis-server, nats-server, promtool and PostgreSQL into a folder, without root and without installing them.
 import {
   chmodSync,
   cpSync,
@@ -15,7 +15,13 @@ import { runCommand } from "./run-command.mjs";
 import { SetupError } from "./setup-error.mjs";
 
 /** Debian's redis-tools holds the server's binary; its package redis-server adds only a service to it. */
-const PACKAGE_OF = { "redis-server": "redis-tools", "nats-server": "nats-server", promtool: "prometheus" };
+const PACKAGE_OF = {
+  "redis-server": "redis-tools",
+  "nats-server": "nats-server",
+  promtool: "prometheus",
+  postgres: "postgresql",
+  initdb: "postgresql",
+};
 
 /**
  * One program of a package that needs nothing but the C library: its dependencies are for the rest of the package and are not
@@ -79,11 +85,22 @@ async function updatePackageLists(scratch, onStart) {
 
 /** The packages and those of their dependencies that this system lacks; returns the archives' paths. */
 async function downloadWithDependencies(names, { options, scratch, onStart }) {
-  const packages = names.map((name) => PACKAGE_OF[name]);
+  const named = new Set(names.map((name) => PACKAGE_OF[name]));
+  if (named.delete("postgresql")) named.add(await versionOfPostgres({ options, scratch, onStart }));
+  const packages = [...named];
   // Only downloads; --reinstall because a package that the system has already would be passed over.
   const install = ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes"];
   await download([...install, ...packages], { options, cwd: scratch, onStart });
   return archivesIn(join(scratch, "cache/archives"));
+}
+
+/** The package `postgresql` is empty: it depends on the one version of the server that this release of Debian has. */
+async function versionOfPostgres({ options, scratch, onStart }) {
+  const words = [...options.words.filter((word) => word !== "-qq"), "depends", "postgresql"];
+  const { exitCode, output } = await runTool("apt-cache", words, { cwd: scratch, onStart });
+  const [version] = /\bpostgresql-\d+\b/.exec(output) ?? [];
+  if (version === undefined) throw failure("apt-cache", exitCode, `${options.said}${output}`);
+  return version;
 }
 
 /** Returns the archive's path. */
@@ -168,9 +185,16 @@ function writeWrapper(name, root, bin) {
 }
 
 function programFolder(name, root) {
-  const folder = ["usr/bin", "usr/sbin"].find((candidate) => existsSync(join(root, candidate, name)));
+  const folder = programFolders(root).find((candidate) => existsSync(join(root, candidate, name)));
   if (folder === undefined) throw new Error(`Debian's package ${PACKAGE_OF[name]} holds no program ${name}`);
   return folder;
+}
+
+/** PostgreSQL's programs are in a folder of their version. */
+function programFolders(root) {
+  const versions = join(root, "usr/lib/postgresql");
+  const ofPostgres = existsSync(versions) ? readdirSync(versions) : [];
+  return ["usr/bin", "usr/sbin", ...ofPostgres.map((version) => `usr/lib/postgresql/${version}/bin`)];
 }
 
 /** Folders below lib and usr/lib that hold shared libraries, relative to the root. */

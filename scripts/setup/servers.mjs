@@ -1,6 +1,6 @@
 // Finds the servers and the promtool that tests need, and fetches what is missing.
 import { spawnSync } from "node:child_process";
-import { accessSync, constants, statSync } from "node:fs";
+import { accessSync, constants, existsSync, readdirSync, statSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 import { fetchDebianServers } from "./debian-servers.mjs";
 import { exclusively } from "./exclusive.mjs";
@@ -16,24 +16,39 @@ const SERVERS = [
   { name: "promtool", variable: "INTERLOCK_PROMTOOL", formula: "prometheus" },
 ];
 
+/** A peer of the benchmarks runs on it; nothing else needs it. */
+const POSTGRES = [
+  { name: "postgres", variable: "INTERLOCK_POSTGRES", formula: "postgresql" },
+  { name: "initdb", variable: "INTERLOCK_INITDB", formula: "postgresql" },
+];
+
 /** Returns the environment variables that hold the absolute path of each program. */
-export async function ensureServers(root) {
-  warnOfUnusableVariables();
-  const found = findServers(root);
+export function ensureServers(root) {
+  return ensure(root, SERVERS);
+}
+
+/** The same for PostgreSQL. */
+export function ensurePostgres(root) {
+  return ensure(root, POSTGRES);
+}
+
+async function ensure(root, servers) {
+  warnOfUnusableVariables(servers);
+  const found = findServers(root, servers);
   if (found !== null) return found;
   return exclusively(join(root, ".setup", "lock"), async (shareLockWith) => {
     // Another process may have fetched them while this one waited.
-    const foundNow = findServers(root);
+    const foundNow = findServers(root, servers);
     if (foundNow !== null) return foundNow;
-    await fetchServers(root, shareLockWith);
-    return findServers(root);
+    await fetchServers(root, servers, shareLockWith);
+    return findServers(root, servers);
   });
 }
 
 /** A program named by its variable comes first, then one on the PATH, then one fetched before. */
-function findServers(root) {
+function findServers(root, servers) {
   const found = {};
-  for (const server of SERVERS) {
+  for (const server of servers) {
     const path = findProvided(server) ?? findFetched(root, server);
     if (path === null) return null;
     found[server.variable] = path;
@@ -53,11 +68,19 @@ function findProvided({ name, variable }) {
 
 function candidatesOnPath(name) {
   const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
-  return folders.map((folder) => resolve(folder, name));
+  return [...folders, ...(POSTGRES.some((each) => each.name === name) ? postgresFolders() : [])].map(
+    (folder) => resolve(folder, name),
+  );
 }
 
-function warnOfUnusableVariables() {
-  for (const { name, variable } of SERVERS) {
+/** Debian's package leaves its programs off the PATH. */
+function postgresFolders() {
+  const versions = "/usr/lib/postgresql";
+  return existsSync(versions) ? readdirSync(versions).map((version) => join(versions, version, "bin")) : [];
+}
+
+function warnOfUnusableVariables(servers) {
+  for (const { name, variable } of servers) {
     const value = process.env[variable];
     const problem = value ? problemOf(name, resolve(value)) : null;
     if (problem !== null) say(`Ignoring ${variable}: ${problem}. Correct or unset it.`);
@@ -84,9 +107,9 @@ function isExecutable(path) {
   }
 }
 
-async function fetchServers(root, shareLockWith) {
+async function fetchServers(root, servers, shareLockWith) {
   const isFetched = (server) => findFetched(root, server) !== null;
-  const missing = SERVERS.filter((server) => findProvided(server) === null && !isFetched(server));
+  const missing = servers.filter((server) => findProvided(server) === null && !isFetched(server));
   const hasDebianTools = ["apt-get", "dpkg"].every((tool) => candidatesOnPath(tool).some(isExecutable));
   if (!hasDebianTools) throw mustInstall(missing, "This system has no apt-get to fetch them with.");
   const names = missing.map(({ name }) => name);
@@ -94,7 +117,7 @@ async function fetchServers(root, shareLockWith) {
   try {
     await fetchDebianServers({
       names,
-      keepsOthers: SERVERS.some(isFetched),
+      keepsOthers: [...SERVERS, ...POSTGRES].some(isFetched),
       servers: join(root, ".servers"),
       scratch: join(root, ".setup", "fetch"),
       problemOf,
@@ -110,7 +133,7 @@ function mustInstall(missing, reason) {
   const wanted = missing.map(({ name }) =>
     name === "redis-server" ? `${name} >= ${REDIS_MAJOR_MINIMUM}` : name,
   );
-  const formulas = missing.map(({ formula }) => formula);
+  const formulas = [...new Set(missing.map(({ formula }) => formula))];
   return new SetupError(
     `${listed(missing.map(({ name }) => name))} not found. ${reason}\n` +
       `To go on, install ${listed(wanted)}, for example: brew install ${formulas.join(" ")}`,

@@ -39,6 +39,7 @@ test("tables and bars show measured numbers only, and a bar that is missed is ca
   expect(clusterTables(all(7))).toContain("2 gateways, 2 engines");
   const lines = clusterBars(all(2_001)).map(formatBar);
   expect(lines.filter((line) => line.startsWith("MISSED"))).toEqual([
+    expect.stringContaining("one process of each kind, ms: 2,001 (bar: at most 4)"),
     expect.stringContaining("ms after its lease: 2,001 (bar: at most 2,000)"),
   ]);
 });
