@@ -36,6 +36,14 @@ describe("the records of a run", () => {
     records.delete("a");
     expect(records.bytes).toBe(0);
   });
+
+  test("count a state that is in hand as a text of the largest size that is kept so", () => {
+    const records = new KnownRecords();
+    records.set("step/a", { status: "running", attempt: 1 });
+    expect(records.bytes).toBe(6 + 256);
+    records.set("step/a", "{}");
+    expect(records.bytes).toBe(8);
+  });
 });
 
 describe("remembering runs", () => {
@@ -59,23 +67,42 @@ describe("remembering runs", () => {
     expect(namesIn(cache, ["a"])).toEqual([]);
   });
 
-  test("forgets the longest unused when there are too many", () => {
-    const cache = createRunCache({ ...plenty, runsMax: 2 });
+  test("forgets those that nobody has used for longest when there are too many, and never one of the latest half", () => {
+    const cache = createRunCache({ ...plenty, runsMax: 4 });
     for (const name of ["a", "b"]) cache.put(run(name, 10));
-    cache.get("a" as RunId);
     cache.put(run("c", 10));
-    expect(namesIn(cache, ["a", "b", "c"])).toEqual(["a", "c"]);
+    cache.get("a" as RunId);
+    cache.put(run("d", 10));
+    expect(namesIn(cache, ["b"])).toEqual([]);
+    expect(namesIn(cache, ["a", "c", "d"])).toEqual(["a", "c", "d"]);
   });
 
-  test("forgets the longest unused ones when all together hold too much, and counts what is gone no longer", () => {
+  test("never remembers more of them than it may", () => {
+    const cache = createRunCache({ ...plenty, runsMax: 7 });
+    const names = Array.from({ length: 50 }, (_, index) => `run-${index}`);
+    for (const name of names) cache.put(run(name, 10));
+    const latest = names.slice(-3);
+    expect(namesIn(cache, latest)).toEqual(latest);
+    expect(namesIn(cache, names).length).toBeLessThanOrEqual(7);
+  });
+
+  test("forgets those that nobody has used for longest when all together hold too much, and counts what is gone no longer", () => {
     const cache = createRunCache({ ...plenty, bytesMax: 2_000 });
-    for (const name of ["a", "b", "c"]) cache.put(run(name, 600));
+    for (const name of ["a", "b", "c"]) cache.put(run(name, 500));
     cache.put(run("d", 900));
-    expect(namesIn(cache, ["a", "b", "c", "d"])).toEqual(["c", "d"]);
-    cache.forget("d" as RunId);
+    expect(namesIn(cache, ["a", "b"])).toEqual([]);
+    cache.forget("c" as RunId);
     cache.forget("never there" as RunId);
-    for (const name of ["e", "f"]) cache.put(run(name, 700));
-    expect(namesIn(cache, ["c", "d", "e", "f"])).toEqual(["c", "e", "f"]);
+    for (const name of ["e", "f"]) cache.put(run(name, 450));
+    // Asked for last, since one that is used again may take the place of others.
+    expect(namesIn(cache, ["c", "e", "f", "d"])).toEqual(["e", "f", "d"]);
+  });
+
+  test("leaves out one that would take more than half of what all may hold", () => {
+    const cache = createRunCache({ ...plenty, bytesMax: 1_000 });
+    cache.put(run("a", 501));
+    cache.put(run("b", 500));
+    expect(namesIn(cache, ["a", "b"])).toEqual(["b"]);
   });
 
   test("keeps nothing when it is turned off", () => {

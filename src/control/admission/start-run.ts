@@ -150,7 +150,7 @@ export async function startPinned(
       const { claims, storeTimeMs } = answer;
       const cached = { tenant, runId, actor, definition: pinned.hash, status: change.status };
       const before = { ...cached, proposing: false, version: 0, commitId: "", records: new KnownRecords() };
-      remember(engine, before, change, { version: 1, commitId: runId });
+      remember(engine, before, { change, written: started.written }, { version: 1, commitId: runId });
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
     }
     return answer;

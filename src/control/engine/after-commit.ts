@@ -1,8 +1,11 @@
 // What a process does once a commit stands: workers get their jobs, hints go out, alarms are set, the run is cached.
+
+import type { WrittenState } from "../../domain/engine/apply.ts";
 import type { Fate } from "../../domain/engine/apply-entry.ts";
-import { isOfInterest } from "../../domain/engine/records.ts";
+import { runRecordKey, stepOfRecord } from "../../domain/engine/keys.ts";
+import { isOfInterest, type KnownRecord } from "../../domain/engine/records.ts";
 import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
-import type { JobSpec } from "../../domain/job.ts";
+import type { JobId, JobSpec } from "../../domain/job.ts";
 import { isTerminal, type ParentStep, type RunChange, type RunId, type RunStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
@@ -27,12 +30,8 @@ export function afterCommit(engine: Engine, committed: Committed): void {
   for (const timerId of change.clearTimers) alarms.clear({ tenant, runId, timerId });
   for (const { timerId, dueAtMs } of change.timers)
     alarms.set({ tenant, runId, timerId }, dueAtMs - storeTimeMs);
-  const claimed = new Set(claims.map(({ jobId }) => jobId));
-  for (const _claim of claimed) ports.metrics.count("jobs_claimed_total", {});
-  const jobs: readonly Published[] =
-    change.releaseJobs.length === 0 ? change.jobs : [...change.jobs, ...change.releaseJobs];
-  for (const { jobId, topic, requires, held } of jobs) {
-    if (claimed.has(jobId)) continue;
+  for (const _claim of claims) ports.metrics.count("jobs_claimed_total", {});
+  const publish = ({ jobId, topic, requires, held }: Published) => {
     const hint = {
       jobId,
       runId,
@@ -43,9 +42,16 @@ export function afterCommit(engine: Engine, committed: Committed): void {
     };
     ports.metrics.count("jobs_published_total", { cause: "commit" });
     publishJob(engine, tenant, hint);
-  }
+  };
+  for (const job of change.jobs) if (!isGranted(claims, job.jobId)) publish(job);
+  for (const job of change.releaseJobs) publish(job);
   for (const { reason } of change.deadLetters) ports.metrics.count("dead_letters_total", { reason });
   if (isTerminal(change.status)) ports.metrics.count("runs_ended_total", { status: change.status });
+}
+
+/** A commit enqueues few jobs, and grants fewer. */
+function isGranted(claims: readonly ClaimGrant[], jobId: JobId): boolean {
+  return claims.length > 0 && claims.some((claim) => claim.jobId === jobId);
 }
 
 /** Counted with the commit, so that a report that was sent twice is one result. */
@@ -62,7 +68,7 @@ type Published = Pick<JobSpec, "jobId" | "topic" | "requires" | "held">;
 export function remember(
   engine: Engine,
   run: CachedRun,
-  change: RunChange,
+  { change, written }: { readonly change: RunChange; readonly written?: WrittenState | undefined },
   { version, commitId }: Pick<CachedRun, "version" | "commitId">,
 ): void {
   if (isTerminal(change.status)) {
@@ -70,7 +76,7 @@ export function remember(
     return;
   }
   for (const { key, body } of change.records) {
-    if (isOfInterest(key, body)) run.records.set(key, body);
+    if (isOfInterest(key, body)) run.records.set(key, knownOf(key, body, written));
     else run.records.delete(key);
   }
   run.version = version;
@@ -78,6 +84,17 @@ export function remember(
   run.status = change.status;
   run.proposing = false;
   engine.runs.put(run);
+}
+
+/** Most states have half as many characters; as an object one takes about as many bytes. */
+const stateCharactersMax = 256;
+
+/** The next result reads the state of the run and of its step: as it was in hand when it was written, unless it is large. */
+function knownOf(key: string, body: string, written: WrittenState | undefined): KnownRecord {
+  if (written === undefined || body.length > stateCharactersMax) return body;
+  if (key === runRecordKey) return written.run;
+  const step = stepOfRecord(key);
+  return step === undefined ? body : (written.steps.get(step) ?? body);
 }
 
 /** Never trusted: a commit computed from it names the version, and the store refuses it when the run has moved on. */
@@ -97,26 +114,43 @@ export type CachedRun = {
 };
 
 /** Records by key, undefined for one that is known to be absent. Whatever is put in counts, however it came here. */
-export class KnownRecords extends Map<string, string | undefined> {
+export class KnownRecords {
+  readonly #records = new Map<string, KnownRecord>();
   #bytes = 0;
 
   get bytes(): number {
     return this.#bytes;
   }
 
-  override set(key: string, body: string | undefined): this {
-    this.#bytes += sizeOf(key, body) - (this.has(key) ? sizeOf(key, this.get(key)) : 0);
-    return super.set(key, body);
+  get(key: string): KnownRecord {
+    return this.#records.get(key);
   }
 
-  override delete(key: string): boolean {
-    if (this.has(key)) this.#bytes -= sizeOf(key, this.get(key));
-    return super.delete(key);
+  has(key: string): boolean {
+    return this.#records.has(key);
+  }
+
+  keys(): Iterable<string> {
+    return this.#records.keys();
+  }
+
+  set(key: string, known: KnownRecord): this {
+    this.delete(key);
+    this.#bytes += sizeOf(key, known);
+    this.#records.set(key, known);
+    return this;
+  }
+
+  delete(key: string): void {
+    const before = this.#records.get(key);
+    if (this.#records.delete(key)) this.#bytes -= sizeOf(key, before);
   }
 }
 
-function sizeOf(key: string, body: string | undefined): number {
-  return key.length + (body?.length ?? 0);
+/** A state in hand counts as the largest that is kept so: its text is not here to be measured. */
+function sizeOf(key: string, known: KnownRecord): number {
+  if (known === undefined) return key.length;
+  return key.length + (typeof known === "string" ? known.length : stateCharactersMax);
 }
 
 /** Runs as this process last committed them: the next result can then be decided before the store is asked. */
@@ -133,32 +167,63 @@ type RunCacheLimits = {
   readonly bytesMax: number;
 };
 
+type Entry = { readonly run: CachedRun; bytes: number };
+type Generation = { readonly runs: Map<RunId, Entry>; bytes: number };
+
+const emptyGeneration = (): Generation => ({ runs: new Map(), bytes: 0 });
+
+/**
+ * In two generations: when the newer holds half of what may be, the older is forgotten as a whole, and with it all that nobody has
+ * used for so long. Keeping every run in the order of its last use took a fifth of a start.
+ */
 export function createRunCache(limits: RunCacheLimits): RunCache {
-  const runs = new Map<RunId, { readonly run: CachedRun; readonly bytes: number }>();
-  let bytes = 0;
-  const forget = (runId: RunId) => {
-    bytes -= runs.get(runId)?.bytes ?? 0;
-    runs.delete(runId);
-  };
+  const runsMax = Math.floor(limits.runsMax / 2);
+  const bytesMax = limits.bytesMax / 2;
+  const runBytesMax = Math.min(limits.runBytesMax, bytesMax);
+  let newer = emptyGeneration();
+  let older = emptyGeneration();
+
+  function takeFrom(generation: Generation, runId: RunId): CachedRun | undefined {
+    const entry = generation.runs.get(runId);
+    if (entry === undefined) return undefined;
+    generation.runs.delete(runId);
+    generation.bytes -= entry.bytes;
+    return entry.run;
+  }
+
+  function add(run: CachedRun): void {
+    const { bytes } = run.records;
+    if (bytes > runBytesMax || runsMax === 0) return;
+    if (newer.runs.size >= runsMax || newer.bytes + bytes > bytesMax) {
+      older = newer;
+      newer = emptyGeneration();
+    }
+    newer.runs.set(run.runId, { run, bytes });
+    newer.bytes += bytes;
+  }
+
+  function forget(runId: RunId): void {
+    takeFrom(newer, runId) ?? takeFrom(older, runId);
+  }
+
   return {
     get(runId) {
-      const entry = runs.get(runId);
-      if (entry === undefined) return undefined;
-      // Used again: the oldest unused one is the first to go.
-      runs.delete(runId);
-      runs.set(runId, entry);
-      return entry.run;
+      const entry = newer.runs.get(runId);
+      if (entry !== undefined) return entry.run;
+      const run = takeFrom(older, runId);
+      if (run !== undefined) add(run);
+      return run;
     },
     put(run) {
-      forget(run.runId);
-      const own = run.records.bytes;
-      if (own > limits.runBytesMax || limits.runsMax === 0) return;
-      runs.set(run.runId, { run, bytes: own });
-      bytes += own;
-      for (const oldest of runs.keys()) {
-        if (runs.size <= limits.runsMax && bytes <= limits.bytesMax) return;
-        forget(oldest);
+      const entry = newer.runs.get(run.runId);
+      const { bytes } = run.records;
+      if (entry?.run !== run || newer.bytes + bytes - entry.bytes > bytesMax || bytes > runBytesMax) {
+        forget(run.runId);
+        add(run);
+        return;
       }
+      newer.bytes += bytes - entry.bytes;
+      entry.bytes = bytes;
     },
     forget,
   };

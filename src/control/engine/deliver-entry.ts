@@ -1,6 +1,6 @@
 // Delivers an entry to a run: decided in advance and applied at once, appended for the run's owner, or drained here; and cancels runs.
 import type { Approval } from "../../domain/approval.ts";
-import { type Applied, apply } from "../../domain/engine/apply.ts";
+import { type Applied, apply, type WrittenState } from "../../domain/engine/apply.ts";
 import { isItemResult } from "../../domain/engine/keys.ts";
 import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
 import type { LockToken } from "../../domain/lock.ts";
@@ -53,7 +53,7 @@ export async function deliverEntry<Kind extends NewEntry["kind"]>(
       const { change, commitId } = proposed.proposal;
       const { claims, storeTimeMs, version } = answer;
       countFate(ports.metrics, entry, "applied");
-      remember(engine, proposed.run, change, { version, commitId });
+      remember(engine, proposed.run, { change, written: proposed.written }, { version, commitId });
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim: proposed.preclaim });
       wakeRelatives(engine, proposed.run, change);
     } else proposed?.withdraw();
@@ -107,6 +107,7 @@ const refusedFates: { readonly [Kind in DeliveryRefused["kind"]]?: string } = {
 type Proposed = {
   readonly run: CachedRun;
   readonly proposal: Proposal;
+  readonly written: WrittenState | undefined;
   readonly preclaim: Preclaim;
   /** Its commit does not stand: nothing is remembered of the run, and no place is kept. */
   withdraw(): void;
@@ -140,7 +141,7 @@ function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed | unde
     preclaim.abandon();
     engine.runs.forget(runId);
   };
-  return { run, proposal, preclaim, withdraw };
+  return { run, proposal, written: decided.written, preclaim, withdraw };
 }
 
 /** An entry that makes the engine throw is delivered plainly: the owner sets it aside. */

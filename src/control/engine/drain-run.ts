@@ -262,7 +262,7 @@ async function commitOne(
     const { version, claims, storeTimeMs } = answer;
     for (const { entry, fate } of decided.fates) countFate(ports.metrics, entry, fate);
     ports.metrics.observe("inbox_drain_entries", {}, decided.consumed);
-    remember(engine, run, change, { version, commitId: request.commitId });
+    remember(engine, run, { change, written: decided.written }, { version, commitId: request.commitId });
     afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
     wakeRelatives(engine, run, change);
     return answer.entries;

@@ -32,7 +32,7 @@ export type Preclaim = {
 type KnownRun = {
   readonly tenant: TenantId;
   readonly runId: RunId;
-  readonly records: ReadonlyMap<string, string | undefined>;
+  readonly records: Pick<ReadonlyMap<string, unknown>, "get">;
 };
 
 export type Match = { readonly offer: Offer; readonly hint: JobHint };
@@ -113,7 +113,8 @@ export function createOffers(ports: Pick<Ports, "random">, limits: FullLimits, h
       const jobs = change.jobs.map((spec) => {
         if (spec.held === true) return spec;
         const written = change.records.find(({ key }) => key === spec.inputKey)?.body;
-        return preclaimOne(tenant, spec, written ?? records.get(spec.inputKey), promised);
+        const input = written ?? records.get(spec.inputKey);
+        return preclaimOne(tenant, spec, typeof input === "string" ? input : undefined, promised);
       });
       return preclaimOf(runId, promised.length === 0 ? change : { ...change, jobs }, promised);
     },

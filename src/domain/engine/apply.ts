@@ -3,7 +3,7 @@
 import type { Person } from "../api-key.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
-import { type ParentStep, type RunChange, type RunId, unchanged } from "../run.ts";
+import { type ParentStep, type RunChange, type RunId, type RunRecord, unchanged } from "../run.ts";
 import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, Problem } from "../workflow/compiled.ts";
 import { advance, concludeCallOff, concludeIfDone, continueCallOff } from "./advance.ts";
@@ -19,9 +19,17 @@ import {
 } from "./draft.ts";
 import { recordsFor } from "./foresee.ts";
 import { factsRecordKey, inputRecordKey, runRecordKey } from "./keys.ts";
-import { type RunFacts, type RunProgress, readRunProgress } from "./records.ts";
+import {
+  copyRunProgress,
+  type KnownRecord,
+  type RecordsKnown,
+  type RunFacts,
+  type RunProgress,
+  readRunProgress,
+  type StepRecord,
+} from "./records.ts";
 
-/** A run as its owner knows it. A record mapped to undefined is known to be absent; a missing one was not loaded. */
+/** A run as its owner knows it. */
 export type RunView = {
   readonly runId: RunId;
   readonly tenant: TenantId;
@@ -29,8 +37,11 @@ export type RunView = {
   readonly version: number;
   /** For a child run: the step that waits for it. */
   readonly parent?: ParentStep;
-  readonly records: ReadonlyMap<string, string | undefined>;
+  readonly records: RecordsKnown;
 };
+
+/** What a change writes of the engine's own state, as it is before it becomes text: the next change need not read it again. */
+export type WrittenState = { readonly run: RunProgress; readonly steps: ReadonlyMap<string, StepRecord> };
 
 /** What the first commit of a run is computed from. */
 export type NewRunFacts = {
@@ -55,6 +66,8 @@ export type Applied =
   | {
       readonly kind: "applied";
       readonly change: RunChange;
+      /** Absent when the change was not decided by the run's definition. */
+      readonly written?: WrittenState;
       /** Entries used, from the first: fewer than given when the change would have become too large. */
       readonly consumed: number;
       readonly fates: readonly EntryFate[];
@@ -92,6 +105,8 @@ export function apply(
     loaded: view.records,
     age: "known",
     limits,
+    stepsMax: limits.stepsMax,
+    workMax: limits.workMax,
     run: progressOf(body, entries[0], nowMs),
   });
   const fates = applyAll(draft, entries);
@@ -101,6 +116,7 @@ export function apply(
   return {
     kind: "applied",
     change: toChange(draft, hasEffect ? "some" : "none"),
+    written: draft,
     consumed: fates.length,
     fates,
     work,
@@ -109,8 +125,9 @@ export function apply(
 }
 
 /** Only a run that is about to be given up may go on without a state that nobody can read. */
-function progressOf(body: string | undefined, head: InboxEntry | undefined, nowMs: number): RunProgress {
+function progressOf(body: KnownRecord, head: InboxEntry | undefined, nowMs: number): RunProgress {
   if (body === undefined) return newRunProgress(0);
+  if (typeof body !== "string") return copyRunProgress(body as RunProgress);
   try {
     return readRunProgress(body);
   } catch (error) {
@@ -186,6 +203,7 @@ const startStepsMax = 64;
 
 type Start = {
   readonly change: RunChange;
+  readonly written?: WrittenState;
   readonly large: boolean;
   /** What was evaluated and checked for it, in units of about 50 ns. */
   readonly work: number;
@@ -196,10 +214,14 @@ export function firstCommit(
   compiled: CompiledDefinition,
   facts: NewRunFacts,
   limits: EngineLimits = defaultLimits,
+  /** What checking the input has left to it. */
+  workMax: number = limits.workMax,
 ): Start {
+  const input = JSON.stringify(facts.input);
+  const known = JSON.stringify(factsOf(facts));
   const first = [
-    { key: inputRecordKey, body: JSON.stringify(facts.input) },
-    { key: factsRecordKey, body: JSON.stringify(factsOf(facts)) },
+    { key: inputRecordKey, body: input },
+    { key: factsRecordKey, body: known },
   ];
   if (facts.rerun !== undefined) return startLater(first, 0);
   const draft = openDraft({
@@ -209,26 +231,38 @@ export function firstCommit(
     actor: facts.actor,
     parent: undefined,
     nowMs: facts.nowMs,
-    loaded: new Map(first.map(({ key, body }) => [key, body])),
+    loaded: new Map([
+      [inputRecordKey, input],
+      [factsRecordKey, known],
+    ]),
     age: "new",
-    limits: { ...limits, stepsMax: startStepsMax },
+    limits,
+    stepsMax: startStepsMax,
+    workMax,
     run: newRunProgress(facts.nowMs),
   });
   if (facts.traceparent !== undefined) draft.run.traceparent = facts.traceparent;
   beginRun(draft, facts.nowMs);
   advance(draft);
-  const work = limits.workMax - draft.work.left;
+  const work = workMax - draft.work.left;
   // What lies outside the run, as the definition of a child, is looked up by the owner of its inbox.
   if (draft.queue.length > 0 || draft.missing.size > 0) return startLater(first, work);
   concludeIfDone(draft);
-  const change = toChange(draft, "some");
-  const records = [...first, ...change.records];
-  const bytes = records.reduce(
-    (sum, { key, body }) => sum + Buffer.byteLength(key) + Buffer.byteLength(body),
-    0,
-  );
-  const isLarge = records.length > limits.startRecordsMax || bytes > limits.startBytesMax;
-  return isLarge ? startLater(first, work) : { change: { ...change, records }, large: false, work };
+  const change = toChange(draft, "some", first);
+  return isLarge(change.records, limits)
+    ? startLater(first, work)
+    : { change, written: draft, large: false, work };
+}
+
+function isLarge(records: readonly RunRecord[], { startRecordsMax, startBytesMax }: EngineLimits): boolean {
+  if (records.length > startRecordsMax) return true;
+  let characters = 0;
+  for (const { key, body } of records) characters += key.length + body.length;
+  // A character has three bytes at most: small records need not be looked at one by one.
+  if (3 * characters <= startBytesMax) return false;
+  let bytes = 0;
+  for (const { key, body } of records) bytes += Buffer.byteLength(key) + Buffer.byteLength(body);
+  return bytes > startBytesMax;
 }
 
 function factsOf(facts: NewRunFacts): RunFacts {

@@ -96,7 +96,7 @@ export function spread(draft: Draft, item: WorkItem & { readonly kind: "spread" 
   if (step === undefined) return;
   const planned: WorkItem[] = [];
   const parallelMax = step.parallel?.parallelMax ?? step.forEach?.parallelMax ?? 0;
-  for (let room = draft.limits.stepsMax - draft.touched.size; ; room -= 1) {
+  for (let room = draft.stepsMax - draft.touched.size; ; room -= 1) {
     const record = stepOf(draft, step.id);
     if (record?.children === undefined || record.waitingFor !== "children") break;
     const { children } = record;

@@ -2,11 +2,12 @@
 import type { ApprovalId, ApprovalRequest } from "../approval.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { JobId, JobSpec, ReleasedJob } from "../job.ts";
-import type { ChildRun, DeadLetter, ParentStep, RunChange, RunId, TimerRequest } from "../run.ts";
+import type { ChildRun, DeadLetter, ParentStep, RunChange, RunId, RunRecord, TimerRequest } from "../run.ts";
 import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { parseItem, parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
 import {
+  type RecordsKnown,
   type RunProgress,
   readStepRecord,
   type StepRecord,
@@ -67,10 +68,12 @@ export type Draft = {
   readonly actor: string;
   readonly parent: ParentStep | undefined;
   readonly nowMs: number;
-  readonly loaded: ReadonlyMap<string, string | undefined>;
+  readonly loaded: RecordsKnown;
   /** `new`: the run has no records but those in `loaded`. */
   readonly age: "new" | "known";
   readonly limits: EngineLimits;
+  /** As in the limits; fewer in the first commit of a run. */
+  readonly stepsMax: number;
   readonly run: RunProgress;
   /** Every step record seen or written so far. */
   readonly steps: Map<string, StepRecord>;
@@ -102,8 +105,21 @@ export type Draft = {
 
 type DraftBasis = Pick<
   Draft,
-  "compiled" | "runId" | "tenant" | "actor" | "parent" | "nowMs" | "loaded" | "age" | "limits" | "run"
->;
+  | "compiled"
+  | "runId"
+  | "tenant"
+  | "actor"
+  | "parent"
+  | "nowMs"
+  | "loaded"
+  | "age"
+  | "limits"
+  | "stepsMax"
+  | "run"
+> & {
+  /** What evaluating and checking may cost. */
+  readonly workMax: number;
+};
 
 export function openDraft(basis: DraftBasis): Draft {
   return {
@@ -116,6 +132,7 @@ export function openDraft(basis: DraftBasis): Draft {
     loaded: basis.loaded,
     age: basis.age,
     limits: basis.limits,
+    stepsMax: basis.stepsMax,
     run: basis.run,
     steps: new Map(),
     touched: new Set(),
@@ -125,7 +142,7 @@ export function openDraft(basis: DraftBasis): Draft {
     queue: [],
     characters: 0,
     moves: 0,
-    work: { left: basis.limits.workMax },
+    work: { left: basis.workMax },
     isClosed: false,
     jobs: [],
     voidJobs: [],
@@ -150,7 +167,7 @@ export function bodyOf(draft: Draft, key: string): string | { readonly kind: "ab
   const written = draft.payloads.get(key);
   if (written !== undefined) return written;
   const loaded = draft.loaded.get(key);
-  if (loaded !== undefined) return loaded;
+  if (typeof loaded === "string") return loaded;
   if (draft.loaded.has(key)) return absent;
   // A run that does not exist yet has no records; of the world outside nothing is known.
   if (draft.age === "new" && parseOutsideKey(key) === undefined) return absent;
@@ -164,9 +181,10 @@ const absent = { kind: "absent" } as const;
 export function stepOf(draft: Draft, id: string): StepRecord | undefined {
   const seen = draft.steps.get(id);
   if (seen !== undefined) return seen;
-  const body = bodyOf(draft, stepRecordKey(id));
-  if (body === undefined) return undefined;
-  const record = typeof body === "string" ? readStepRecord(body) : untouched;
+  const key = stepRecordKey(id);
+  const loaded = draft.loaded.get(key);
+  if (loaded === undefined && bodyOf(draft, key) === undefined) return undefined;
+  const record = loaded === undefined ? untouched : readStepRecord(loaded);
   draft.steps.set(id, record);
   return record;
 }
@@ -265,8 +283,8 @@ export function putPayload(draft: Draft, key: string, body: string): void {
 export function isFull(draft: Draft): boolean {
   return (
     draft.isClosed ||
-    draft.touched.size >= draft.limits.stepsMax ||
-    draft.moves >= 4 * draft.limits.stepsMax ||
+    draft.touched.size >= draft.stepsMax ||
+    draft.moves >= 4 * draft.stepsMax ||
     draft.characters >= changeCharactersMax ||
     draft.work.left <= 0 ||
     draft.missing.size >= needsMax
@@ -302,14 +320,19 @@ export function cancelChild(draft: Draft, runId: RunId): void {
 }
 
 /** Tells what has been decided as the change of one commit; a change of nothing leaves the run's record alone. */
-export function toChange(draft: Draft, effect: "some" | "none"): RunChange {
-  const records = [];
+export function toChange(
+  draft: Draft,
+  effect: "some" | "none",
+  /** Records that are written before those of the draft. */
+  first: readonly RunRecord[] = [],
+): RunChange {
+  const records = [...first];
   for (const [key, body] of draft.payloads) records.push({ key, body });
   for (const id of draft.touched) {
     records.push({ key: stepRecordKey(id), body: JSON.stringify(draft.steps.get(id)) });
   }
   if (effect === "some") records.push({ key: runRecordKey, body: JSON.stringify(draft.run) });
-  return {
+  const change: { -readonly [Name in keyof RunChange]: RunChange[Name] } = {
     status: statusOfRun(draft.run),
     records,
     jobs: draft.jobs,
@@ -323,24 +346,40 @@ export function toChange(draft: Draft, effect: "some" | "none"): RunChange {
     children: draft.children,
     cancelChildren: draft.cancelChildren,
     timeline: JSON.stringify(draft.events),
-    ...newsOf(draft.events),
   };
+  const news = newsOf(draft.events);
+  if (news !== undefined) change.news = news;
+  return change;
 }
 
 /** Named in one row; a fan-out of thousands is a number. */
 const newsMax = 4;
 
 /** `step refund: completed, step ship: dispatched`: the timeline's events in short, for those who watch a whole tenant. */
-function newsOf(events: readonly TimelineEvent[]): Pick<RunChange, "news"> {
-  if (events.length === 0) return { news: "bookkeeping only" };
-  // The status of the row says that the run has ended, and how.
-  const told = events.filter(({ type }) => type !== "run_completed");
-  if (told.length === 0) return {};
-  const words = told.map(({ type, step }) => {
-    const what = type.replace(/^step_/, "").replaceAll("_", " ");
-    return step === undefined ? what : `step ${step}: ${what}`;
-  });
-  const more = words.length - newsMax;
-  const named = words.slice(0, newsMax).join(", ");
-  return { news: more > 0 ? `${named} and ${more} more` : named };
+function newsOf(events: readonly TimelineEvent[]): string | undefined {
+  if (events.length === 0) return "bookkeeping only";
+  let told = 0;
+  let news = "";
+  for (const { type, step } of events) {
+    // The status of the row says that the run has ended, and how.
+    if (type === "run_completed") continue;
+    told += 1;
+    if (told > newsMax) continue;
+    if (told > 1) news += ", ";
+    news += step === undefined ? wordsOf(type) : `step ${step}: ${wordsOf(type)}`;
+  }
+  if (told === 0) return undefined;
+  return told > newsMax ? `${news} and ${told - newsMax} more` : news;
+}
+
+/** By type: there are some forty, and every commit names a few of them. */
+const knownWords = new Map<string, string>();
+
+function wordsOf(type: string): string {
+  let words = knownWords.get(type);
+  if (words === undefined) {
+    words = type.replace(/^step_/, "").replaceAll("_", " ");
+    knownWords.set(type, words);
+  }
+  return words;
 }

@@ -66,7 +66,7 @@ const sliceUnits = 20_000;
 type Play = {
   readonly compiled: CompiledDefinition;
   readonly request: DryRunRequest;
-  readonly view: RunView & { readonly records: Map<string, string | undefined> };
+  readonly view: Omit<RunView, "records"> & { readonly records: Map<string, string | undefined> };
   readonly limits: EngineLimits;
   readonly inbox: InboxEntry[];
   /** Waits that are no limit: limits are not reached when everything answers at once. */

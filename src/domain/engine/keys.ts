@@ -20,6 +20,9 @@ export const isSmall = (key: string): boolean =>
   key.startsWith("step/") || key === runRecordKey || key === factsRecordKey;
 
 export const stepRecordKey = (step: string): string => `step/${step}`;
+/** The other way round; undefined for any other record. */
+export const stepOfRecord = (key: string): string | undefined =>
+  key.startsWith("step/") ? key.slice(5) : undefined;
 /** Written once, at the first attempt; later attempts get the same input. In a loop every iteration has its own. */
 export const jobInputKey = (step: string, attempt = 1): string => `job-input/${step}@${attempt}`;
 export const resultKey = ({ step, attempt }: AttemptName): string => `result/${step}@${attempt}`;

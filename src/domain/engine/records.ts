@@ -183,8 +183,27 @@ export type Outcome =
   | { readonly error: JsonValue }
   | { readonly handed_back_by?: string };
 
+/**
+ * What is known of a record of a run: its text, or what the text of `run` or `step/<id>` says, for those who have it in hand already.
+ * Undefined: there is no such record.
+ */
+export type KnownRecord = string | RunProgress | StepRecord | undefined;
+
+/** The records of a run that are known, by key; one that is not here was not loaded. */
+export type RecordsKnown = Pick<ReadonlyMap<string, KnownRecord>, "get" | "has">;
+
 export const readRunProgress = (body: string): RunProgress => JSON.parse(body) as RunProgress;
-export const readStepRecord = (body: string): StepRecord => JSON.parse(body) as StepRecord;
+
+/** A copy that a draft may change. What is nested deeper than this is replaced as a whole, never changed. */
+export function copyRunProgress(run: RunProgress): RunProgress {
+  const copy = { ...run, counts: { ...run.counts } };
+  if (copy.items !== undefined) copy.items = { ...copy.items };
+  return copy;
+}
+
+export function readStepRecord(known: string | (KnownRecord & object)): StepRecord {
+  return (typeof known === "string" ? JSON.parse(known) : known) as StepRecord;
+}
 export const readFacts = (body: string): RunFacts => JSON.parse(body) as RunFacts;
 
 /** The output in a result or output record; null when there is none. */
