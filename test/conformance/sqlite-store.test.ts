@@ -211,7 +211,7 @@ describe("faults", () => {
   });
 
   function expectOnlyFirst(core: SqliteCore): void {
-    for (const table of ["run", "run_bundle", "active", "reservation", "keyed", "event"]) {
+    for (const table of ["run", "run_bundle", "active", "reservation", "event"]) {
       const row = core.database.prepare(`SELECT COUNT(*) AS amount FROM ${table}`).get();
       expect(row, table).toMatchObject({ amount: 1 });
     }

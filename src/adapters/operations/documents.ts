@@ -182,7 +182,7 @@ export function countUsage(context: Context, request: RequestOf<"countUsage">): 
       workflows: records.size("document", scopeOf(tenant, "workflow")),
       definitions: records.size("document", scopeOf(tenant, "definition")),
       active_runs: records.size("active", tenant),
-      idempotency_keys: records.size("keyed", tenant),
+      idempotency_keys: records.size("reservation", tenant),
       locks: countHoldings(context, `${tenant}/locks`),
       lock_tickets: countHoldings(context, `${tenant}/tickets`),
     },

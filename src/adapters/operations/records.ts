@@ -108,7 +108,7 @@ export type RecordKinds = {
   sweepMark: { readonly atMs: number; readonly after?: string };
   /** When the tenant's slots and keys are proved next, and from which slot on. */
   proof: { readonly atMs: number; readonly after: string };
-  /** The tenant's idempotency records by when they end: members are `<expiresAtMs, 16 digits> <digest>`. */
+  /** The tenant's idempotency records that end, by when: members are `<expiresAtMs, 16 digits> <digest>`. A live run's key does not. */
   keyed: Record<string, never>;
   /** Members are `<admittedAtMs, 16 digits> <run id>`: oldest first, and set equality with the runs is easy to prove. */
   active: Record<string, never>;

@@ -8,7 +8,7 @@ import type { KeyRequest } from "../../ports/admission-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { scheduleProof } from "./due.ts";
 import { holderToken, judgeGuard, retakeLock } from "./locks.ts";
-import { type Context, neverMs, nowMs, orderedNumber } from "./records.ts";
+import { type Context, nowMs, orderedNumber } from "./records.ts";
 
 /** What the key means for this run now, with the answer to give when it is already somebody's. */
 type KeyVerdict =
@@ -97,10 +97,10 @@ export function putReservation(
   reservation: Reservation,
 ): void {
   const { records } = context;
-  const previous = records.get("reservation", tenant, digest);
-  if (previous !== undefined) records.erase("keyed", tenant, keyedMember(digest, previous));
+  leaveOrder(context, tenant, digest, records.get("reservation", tenant, digest));
   records.put("reservation", tenant, digest, reservation);
-  records.put("keyed", tenant, keyedMember(digest, reservation), {});
+  if (reservation.expiresAtMs !== undefined)
+    records.put("keyed", tenant, keyedMember(digest, reservation.expiresAtMs), {});
   scheduleProof(context, tenant, reservation.expiresAtMs);
 }
 
@@ -108,14 +108,23 @@ export function eraseReservation(context: Context, tenant: TenantId, digest: Res
   const reservation = context.records.get("reservation", tenant, digest);
   if (reservation === undefined) return;
   context.records.erase("reservation", tenant, digest);
-  context.records.erase("keyed", tenant, keyedMember(digest, reservation));
+  leaveOrder(context, tenant, digest, reservation);
+}
+
+function leaveOrder(
+  { records }: Context,
+  tenant: TenantId,
+  digest: ReservationDigest,
+  previous: Reservation | undefined,
+): void {
+  if (previous?.expiresAtMs !== undefined)
+    records.erase("keyed", tenant, keyedMember(digest, previous.expiresAtMs));
 }
 
 /** Whether one more key fits. Makes room by forgetting expired keys, then the oldest of an ended run; never a live one's. */
 export function hasRoomForKey(context: Context, tenant: TenantId): "room" | "evict" | "full" {
-  if (context.records.size("keyed", tenant) < context.settings.keysPerTenantMax) return "room";
-  const [oldest] = context.records.scan("keyed", tenant, "", 1);
-  return oldest !== undefined && expiryOf(oldest.member) < neverMs ? "evict" : "full";
+  if (context.records.size("reservation", tenant) < context.settings.keysPerTenantMax) return "room";
+  return context.records.size("keyed", tenant) > 0 ? "evict" : "full";
 }
 
 /** Before a key is put: forgets the one that would end first if there is no room, and says if that was before its time. */
@@ -140,12 +149,11 @@ export function trimKeys(context: Context, tenant: TenantId, limit: number): num
     eraseReservation(context, tenant, digestOfMember(member));
   }
   const [next] = context.records.scan("keyed", tenant, "", 1);
-  const nextMs = next === undefined ? neverMs : expiryOf(next.member);
-  return nextMs === neverMs ? undefined : nextMs;
+  return next === undefined ? undefined : expiryOf(next.member);
 }
 
-function keyedMember(digest: ReservationDigest, { expiresAtMs }: Reservation): string {
-  return `${orderedNumber(expiresAtMs ?? neverMs)} ${digest}`;
+function keyedMember(digest: ReservationDigest, expiresAtMs: number): string {
+  return `${orderedNumber(expiresAtMs)} ${digest}`;
 }
 
 function expiryOf(member: string): number {

@@ -192,7 +192,7 @@ function insertRun(context: Context, tenant: TenantId, run: NewRun): StoredRun {
 function admitted(context: Context, state: StoredRun, run: NewRun) {
   const { runId, status, tenant } = state;
   const claims = claimsGranted(context, tenant, run.change.jobs);
-  const kept = run.key === undefined ? {} : { keysKept: context.records.size("keyed", tenant) };
+  const kept = run.key === undefined ? {} : { keysKept: context.records.size("reservation", tenant) };
   return { kind: "admitted", runId, status, ...slots(context, tenant), claims, ...kept } as const;
 }
 

@@ -1,7 +1,7 @@
 // The records of a small run as a log: every commit appends one row with what it changed, instead of writing a dozen rows.
 import type { RecordKind, RecordKinds } from "../operations/records.ts";
 import type { Database, Statement } from "./driver.ts";
-import { encodeKey } from "./schema.ts";
+import { decodeKey, encodeKey } from "./schema.ts";
 
 /** Kinds whose scope is one run. */
 export const bundledKinds: ReadonlySet<RecordKind> = new Set<RecordKind>([
@@ -12,17 +12,26 @@ export const bundledKinds: ReadonlySet<RecordKind> = new Set<RecordKind>([
   "timer",
 ]);
 
-type Cell = { readonly kind: RecordKind; readonly member: string; readonly value: unknown };
+/** A record of the run; `value` undefined means that there is none. */
+type Cell = {
+  readonly bundle: Bundle;
+  readonly kind: RecordKind;
+  readonly member: string;
+  value: unknown;
+  changed: boolean;
+};
 
 type Bundle = {
   readonly scope: string;
-  readonly cells: Map<string, Cell>;
+  readonly cells: Partial<Record<RecordKind, Map<string, Cell>>>;
   /** Cells changed since the last row was written. */
-  readonly changed: Set<string>;
+  readonly changed: Cell[];
   /** Rows written for it so far, and their length. */
   rows: number;
   length: number;
 };
+
+type Undo = { readonly cell: Cell; readonly value: unknown; readonly changed: boolean };
 
 /** A log of so many rows is written anew as one. */
 const rowsMax = 32;
@@ -30,8 +39,11 @@ const rowsMax = 32;
 /** A run with a longer log is kept in rows of their own from then on: it is no longer read as a whole. */
 const bundleLengthMax = 131_072;
 
-/** Bundles remembered between batches: the runs that are under way (about 5 KB each). */
+/** Bundles remembered between batches, in each of two generations: the runs that are under way (about 5 KB each). */
 const rememberedMax = 4_000;
+
+/** Tenants whose last run is known. */
+const tenantsMax = 10_000;
 
 /** The value of a run that is kept in rows. */
 const inRows = "";
@@ -39,55 +51,69 @@ const inRows = "";
 type PutRow = (kind: RecordKind, scope: string, member: string, text: string) => void;
 
 export class RunBundles {
-  readonly #bundles = new Map<string, Bundle | "rows">();
+  #bundles = new Map<string, Bundle | "rows">();
+  #older = new Map<string, Bundle | "rows">();
+  /** By tenant with a slash: a scope that none in the file follows. A new run nearly always follows all others. */
+  readonly #last = new Map<string, string>();
   readonly #dirty: Bundle[] = [];
-  readonly #undo: Array<() => void> = [];
+  readonly #undo: Undo[] = [];
   readonly #get: Statement;
   readonly #put: Statement;
   readonly #erase: Statement;
+  readonly #getLast: Statement;
 
   constructor(database: Database) {
     this.#get = database.prepare("SELECT value FROM run_bundle WHERE scope = ? ORDER BY rowid");
     this.#put = database.prepare("INSERT INTO run_bundle (scope, value) VALUES (?, ?)");
     this.#erase = database.prepare("DELETE FROM run_bundle WHERE scope = ?");
+    this.#getLast = database.prepare(
+      "SELECT scope FROM run_bundle WHERE scope < ? ORDER BY scope DESC LIMIT 1",
+    );
   }
 
   /** Undefined when the run is kept in rows. */
   of(scope: string): Bundle | undefined {
-    const known = this.#bundles.get(scope) ?? this.#read(scope);
+    const known = this.#bundles.get(scope) ?? this.#recall(scope);
     return known === "rows" ? undefined : known;
   }
 
   get<Kind extends RecordKind>(bundle: Bundle, kind: Kind, member: string): RecordKinds[Kind] | undefined {
-    return bundle.cells.get(cellKey(kind, member))?.value as RecordKinds[Kind] | undefined;
+    return bundle.cells[kind]?.get(member)?.value as RecordKinds[Kind] | undefined;
   }
 
   change(bundle: Bundle, kind: RecordKind, member: string, value: unknown): void {
-    const { cells } = bundle;
-    const key = cellKey(kind, member);
-    const before = cells.get(key);
-    if (before === undefined && value === undefined) return;
-    this.#undo.push(() => (before === undefined ? cells.delete(key) : cells.set(key, before)));
-    if (value === undefined) cells.delete(key);
-    else cells.set(key, { kind, member, value });
-    if (bundle.changed.size === 0) this.#dirty.push(bundle);
-    bundle.changed.add(key);
+    const cell = cellOf(bundle, kind, member);
+    this.#undo.push({ cell, value: cell.value, changed: cell.changed });
+    if (!cell.changed) {
+      if (bundle.changed.length === 0) this.#dirty.push(bundle);
+      bundle.changed.push(cell);
+    }
+    cell.value = value;
+    cell.changed = true;
   }
 
   /** Members of a kind, in no order. */
   members<Kind extends RecordKind>(bundle: Bundle, kind: Kind) {
-    return [...bundle.cells.values()]
-      .filter((cell) => cell.kind === kind)
-      .map(({ member, value }) => ({ member, value: value as RecordKinds[Kind] }));
+    const found: Array<{ readonly member: string; readonly value: RecordKinds[Kind] }> = [];
+    for (const { member, value } of bundle.cells[kind]?.values() ?? []) {
+      if (value !== undefined) found.push({ member, value: value as RecordKinds[Kind] });
+    }
+    return found;
   }
 
   keep(): void {
     this.#undo.length = 0;
   }
 
-  /** What was changed stays marked: written as it was, it does no harm. */
   undo(): void {
-    for (const takeBack of this.#undo.reverse()) takeBack();
+    for (const { cell, value, changed } of this.#undo.reverse()) {
+      cell.value = value;
+      cell.changed = changed;
+      if (changed) continue;
+      const { bundle } = cell;
+      bundle.changed.pop();
+      if (bundle.changed.length === 0) this.#dirty.splice(this.#dirty.indexOf(bundle), 1);
+    }
     this.#undo.length = 0;
   }
 
@@ -103,35 +129,52 @@ export class RunBundles {
   }
 
   committed(): void {
-    for (const { changed } of this.#dirty) changed.clear();
+    for (const { changed, cells } of this.#dirty) {
+      for (const cell of changed) {
+        cell.changed = false;
+        if (cell.value === undefined) cells[cell.kind]?.delete(cell.member);
+      }
+      changed.length = 0;
+    }
     this.#dirty.length = 0;
-    if (this.#bundles.size > rememberedMax) this.#bundles.clear();
+    if (this.#bundles.size <= rememberedMax) return;
+    this.#older = this.#bundles;
+    this.#bundles = new Map();
   }
 
   /** What is remembered may never have been stored. */
   forget(): void {
     this.#bundles.clear();
+    this.#older.clear();
+    this.#last.clear();
     this.#dirty.length = 0;
     this.#undo.length = 0;
   }
 
+  /** The run has ended: its records are hardly asked for again. */
+  leave(scope: string): void {
+    this.#bundles.delete(scope);
+    this.#older.delete(scope);
+  }
+
   #writeOne(bundle: Bundle, putRow: PutRow): number {
-    const { scope, cells } = bundle;
+    const { scope, changed } = bundle;
     const key = encodeKey(scope);
-    if (cells.size === 0) {
+    if (isEmpty(bundle)) {
       this.#erase.run(key);
-      this.#bundles.delete(scope);
+      this.leave(scope);
       return 0;
     }
     const anew = bundle.rows >= rowsMax;
-    const text = textOf(cells, anew ? cells.keys() : bundle.changed);
+    const text = textOf(anew ? liveCells(bundle) : changed);
     bundle.length = anew ? text.length : bundle.length + text.length;
     if (anew || bundle.length > bundleLengthMax) this.#erase.run(key);
     if (bundle.length > bundleLengthMax) {
-      for (const { kind, member, value } of cells.values())
+      for (const { kind, member, value } of liveCells(bundle)) {
         putRow(kind, scope, member, JSON.stringify(value));
+      }
       this.#put.run(key, inRows);
-      this.#bundles.set(scope, "rows");
+      this.leave(scope);
     } else {
       this.#put.run(key, text);
       bundle.rows = anew ? 1 : bundle.rows + 1;
@@ -139,36 +182,85 @@ export class RunBundles {
     return text.length;
   }
 
-  #read(scope: string): Bundle | "rows" {
-    const rows = this.#get.all(encodeKey(scope)) as ReadonlyArray<{ readonly value: string }>;
-    const bundle = rows.at(-1)?.value === inRows ? "rows" : bundleFrom(scope, rows);
+  #recall(scope: string): Bundle | "rows" {
+    const bundle = this.#older.get(scope) ?? this.#read(scope);
+    this.#older.delete(scope);
     this.#bundles.set(scope, bundle);
     return bundle;
   }
+
+  #read(scope: string): Bundle | "rows" {
+    if (this.#isNew(scope)) return newBundle(scope);
+    const rows = this.#get.all(encodeKey(scope)) as ReadonlyArray<{ readonly value: string }>;
+    return rows.at(-1)?.value === inRows ? "rows" : bundleFrom(scope, rows);
+  }
+
+  /** Whether the run follows the tenant's last one; it is the last from now on. */
+  #isNew(scope: string): boolean {
+    const tenant = scope.slice(0, scope.lastIndexOf("/") + 1);
+    const last = this.#last.get(tenant) ?? this.#lastIn(tenant);
+    if (scope <= last) return false;
+    if (this.#last.size >= tenantsMax) this.#last.clear();
+    this.#last.set(tenant, scope);
+    return true;
+  }
+
+  #lastIn(tenant: string): string {
+    const found = this.#getLast.get(encodeKey(`${tenant}\uffff`)) as { readonly scope: string } | undefined;
+    const scope = found === undefined ? "" : decodeKey(found.scope);
+    return scope.startsWith(tenant) ? scope : tenant;
+  }
+}
+
+function newBundle(scope: string): Bundle {
+  return { scope, cells: {}, changed: [], rows: 0, length: 0 };
+}
+
+function cellOf(bundle: Bundle, kind: RecordKind, member: string): Cell {
+  let own = bundle.cells[kind];
+  if (own === undefined) {
+    own = new Map();
+    bundle.cells[kind] = own;
+  }
+  let cell = own.get(member);
+  if (cell === undefined) {
+    cell = { bundle, kind, member, value: undefined, changed: false };
+    own.set(member, cell);
+  }
+  return cell;
+}
+
+function liveCells({ cells }: Bundle): readonly Cell[] {
+  return Object.values(cells).flatMap((own) => [...own.values()].filter(({ value }) => value !== undefined));
+}
+
+function isEmpty(bundle: Bundle): boolean {
+  if (bundle.changed.some(({ value }) => value !== undefined)) return false;
+  return liveCells(bundle).length === 0;
 }
 
 /** A cell that is gone is written as null. */
-function textOf(cells: Bundle["cells"], keys: Iterable<string>): string {
-  const texts: string[] = [];
-  for (const key of keys)
-    texts.push(`${JSON.stringify(key)}:${JSON.stringify(cells.get(key)?.value ?? null)}`);
-  return `{${texts.join(",")}}`;
+function textOf(cells: readonly Cell[]): string {
+  let text = "";
+  for (const { kind, member, value } of cells) {
+    const name = JSON.stringify(`${kind} ${member}`);
+    text += `${text === "" ? "{" : ","}${name}:${value === undefined ? "null" : JSON.stringify(value)}`;
+  }
+  return `${text}}`;
 }
 
 function bundleFrom(scope: string, rows: ReadonlyArray<{ readonly value: string }>): Bundle {
-  const cells = new Map<string, Cell>();
-  let length = 0;
+  const bundle = newBundle(scope);
   for (const { value: text } of rows) {
-    length += text.length;
-    for (const [key, value] of Object.entries(JSON.parse(text) as Record<string, unknown>)) {
+    bundle.length += text.length;
+    const values = JSON.parse(text) as Record<string, unknown>;
+    for (const key in values) {
       const space = key.indexOf(" ");
-      if (value === null) cells.delete(key);
-      else cells.set(key, { kind: key.slice(0, space) as RecordKind, member: key.slice(space + 1), value });
+      const [kind, member] = [key.slice(0, space) as RecordKind, key.slice(space + 1)];
+      if (values[key] === null) bundle.cells[kind]?.delete(member);
+      else cellOf(bundle, kind, member).value = values[key];
     }
   }
-  return { scope, cells, changed: new Set(), rows: rows.length, length };
-}
-
-function cellKey(kind: RecordKind, member: string): string {
-  return `${kind} ${member}`;
+  bundle.rows = rows.length;
+  return bundle;
 }

@@ -20,6 +20,7 @@ const migrations: ReadonlyArray<(database: Database) => void> = [
   addPlaces,
   addHoldings,
   addTrail,
+  orderKeysApart,
 ];
 
 const schemaVersion = migrations.length;
@@ -161,6 +162,28 @@ function addHoldings(database: Database): void {
 /** Version 6 had no audit trail of its own: it begins here, and older rows stay in the feed. */
 function addTrail(database: Database): void {
   createRecordTables(database, trailKinds);
+}
+
+/**
+ * Version 7 kept every key twice in an order of its own, with the row and by when it ends. Now a key's row lies where it came,
+ * its order beside it is written later (key-rows.ts), and only keys that end are ordered by their end.
+ */
+function orderKeysApart(database: Database): void {
+  database.exec(
+    `ALTER TABLE reservation RENAME TO reservation_before;
+     CREATE TABLE reservation (id INTEGER NOT NULL PRIMARY KEY, scope TEXT NOT NULL, member TEXT NOT NULL, value TEXT NOT NULL);
+     INSERT INTO reservation SELECT rowid, scope, member, value FROM reservation_before ORDER BY rowid;
+     DROP TABLE reservation_before;
+     CREATE TABLE reservation_order (scope TEXT NOT NULL, beginning TEXT NOT NULL, id INTEGER NOT NULL,
+       PRIMARY KEY (scope, beginning, id)) WITHOUT ROWID;
+     INSERT INTO reservation_order SELECT scope, substr(member, 1, 10), id FROM reservation ORDER BY 1, 2;
+     CREATE TRIGGER reservation_leaves_order AFTER DELETE ON reservation BEGIN
+       DELETE FROM reservation_order
+         WHERE scope = OLD.scope AND beginning = substr(OLD.member, 1, 10) AND id = OLD.id;
+     END;
+     INSERT INTO meta SELECT 'reservations_ordered', CAST(COALESCE(MAX(id), 0) AS TEXT) FROM reservation;
+     DELETE FROM keyed WHERE member >= '${neverMs}'`,
+  );
 }
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */

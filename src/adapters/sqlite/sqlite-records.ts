@@ -1,101 +1,103 @@
 // Records in SQLite. Changes collect in memory during a batch and reach the tables once, when the batch is written.
 import { type RecordKind, type RecordKinds, type Records, recordKinds } from "../operations/records.ts";
-import type { Database, Statement } from "./driver.ts";
+import type { Database } from "./driver.ts";
+import { KeyRows } from "./key-rows.ts";
+import { OrderedRows, type Range, type StoredRows } from "./ordered-rows.ts";
 import { bundledKinds, RunBundles } from "./run-bundles.ts";
-import { decodeKey, encodeKey, tableOf } from "./schema.ts";
 
-/**
- * A row as the batch sees it; `value` undefined means that there is none. Rows of the hot kinds stay between batches,
- * since every operation reads them several times; all others leave when they are written.
- */
+/** A row as the batch sees it; `value` undefined means that there is none. */
 type Row = {
-  readonly kind: RecordKind;
-  readonly scope: string;
+  readonly scope: Scope;
   readonly member: string;
   value: unknown;
   changed: boolean;
+  /** False when it was changed without having been looked for: what was there before is not known. */
+  readonly isRead: boolean;
 };
 
-/** What takes back one change: the row as the batch saw it, if it did, and the size of its scope, if that was counted. */
+/** What is known of a scope: some of its rows, its size once that was asked for, and a member that none is greater than. */
+type Scope = {
+  readonly name: string;
+  readonly table: Table;
+  readonly rows: Map<string, Row>;
+  size: number | undefined;
+  last: string | undefined;
+};
+
+type Table = { readonly kind: RecordKind; readonly stored: StoredRows; readonly scopes: Map<string, Scope> };
+
+/** What takes back one change. */
 type Undo = {
-  readonly key: string;
   readonly row: Row;
-  readonly before: { readonly value: unknown; readonly changed: boolean } | undefined;
-  readonly sizeKey: string;
+  readonly value: unknown;
+  readonly changed: boolean;
   readonly size: number | undefined;
 };
 
-type Statements = {
-  readonly get: Statement;
-  readonly put: Statement;
-  readonly erase: Statement;
-  readonly scan: Statement;
-  readonly scanBack: Statement;
-  readonly count: Statement;
-};
-
-type Range = { readonly from: string; readonly limit: number; readonly direction: 1 | -1 };
-
+/** Read several times by every operation. */
 const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence", "lock", "proof"]);
 
-/** Rows and sizes remembered between batches; beyond it all are forgotten and read again (about 10 MB). */
+/** New members nearly always follow all others: one that follows the last is not looked for in the table. */
+const ascendingKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["run", "active"]);
+
+/** Rows and scopes remembered between batches; beyond it all are forgotten and read again (about 20 MB). */
 const rememberedMax = 20_000;
 
 /** SQLite writes a page per row at least, and one more for every 4 KiB of its value. */
 const pageBytes = 4096;
 
 export class SqliteRecords implements Records {
-  readonly #statements: ReadonlyMap<RecordKind, Statements>;
-  readonly #hot = new Map<string, Row>();
-  readonly #batch = new Map<string, Row>();
-  readonly #changed: Row[] = [];
-  readonly #sizes = new Map<string, number>();
-  readonly #undo: Undo[] = [];
-
+  readonly #tables: Readonly<Record<RecordKind, Table>>;
   readonly #bundles: RunBundles;
+  readonly #keyRows: KeyRows;
+  /** Rows that became known in this batch. */
+  readonly #fresh: Row[] = [];
+  readonly #changed: Row[] = [];
+  readonly #undo: Undo[] = [];
+  #remembered = 0;
 
   constructor(database: Database) {
     this.#bundles = new RunBundles(database);
-    this.#statements = new Map(recordKinds.map((kind) => [kind, prepareStatements(database, tableOf(kind))]));
+    const keyRows = new KeyRows(database);
+    this.#keyRows = keyRows;
+    const tables = recordKinds.map((kind): [RecordKind, Table] => {
+      const stored = kind === "reservation" ? keyRows : new OrderedRows(database, kind);
+      return [kind, { kind, stored, scopes: new Map() }];
+    });
+    this.#tables = Object.fromEntries(tables) as Record<RecordKind, Table>;
   }
 
   get<Kind extends RecordKind>(kind: Kind, scope: string, member: string): RecordKinds[Kind] | undefined {
     const bundle = this.#bundleOf(kind, scope);
     if (bundle !== undefined) return this.#bundles.get(bundle, kind, member);
-    const key = rowKey(kind, scope, member);
-    const row = this.#rowsOf(kind).get(key);
-    if (row !== undefined) return row.value as RecordKinds[Kind] | undefined;
-    const value = this.#read(kind, scope, member);
-    if (hotKinds.has(kind)) this.#hot.set(key, { kind, scope, member, value, changed: false });
-    return value as RecordKinds[Kind] | undefined;
+    return this.#row(this.#scope(kind, scope), member).value as RecordKinds[Kind] | undefined;
   }
 
   put<Kind extends RecordKind>(kind: Kind, scope: string, member: string, value: RecordKinds[Kind]): void {
     const bundle = this.#bundleOf(kind, scope);
     if (bundle !== undefined) this.#bundles.change(bundle, kind, member, value);
-    else this.#change(kind, scope, member, value);
+    else this.#change(this.#scope(kind, scope), member, value);
   }
 
   erase(kind: RecordKind, scope: string, member: string): void {
     const bundle = this.#bundleOf(kind, scope);
     if (bundle !== undefined) this.#bundles.change(bundle, kind, member, undefined);
-    else this.#change(kind, scope, member, undefined);
+    else this.#change(this.#scope(kind, scope), member, undefined);
   }
 
   /** Counted at the first use of a scope, then kept up to date. */
-  size(kind: RecordKind, scope: string): number {
-    const bundle = this.#bundleOf(kind, scope);
+  size(kind: RecordKind, name: string): number {
+    const bundle = this.#bundleOf(kind, name);
     if (bundle !== undefined) return this.#bundles.members(bundle, kind).length;
-    const key = sizeKeyOf(kind, scope);
-    const known = this.#sizes.get(key);
-    if (known !== undefined) return known;
-    const counted = this.#statementsOf(kind).count.get(encodeKey(scope)) as { readonly size: number };
-    let size = counted.size;
-    for (const row of this.#changedIn(kind, scope)) {
-      const stored = this.#read(kind, scope, row.member) !== undefined;
-      if (stored !== (row.value !== undefined)) size += stored ? -1 : 1;
+    const scope = this.#scope(kind, name);
+    if (scope.size !== undefined) return scope.size;
+    const { stored } = scope.table;
+    let size = stored.count(name);
+    for (const row of this.#changedIn(scope)) {
+      const was = stored.read(name, row.member) !== undefined;
+      if (was !== (row.value !== undefined)) size += was ? -1 : 1;
     }
-    this.#sizes.set(key, size);
+    scope.size = size;
     return size;
   }
 
@@ -116,12 +118,11 @@ export class SqliteRecords implements Records {
   /** Ends an operation that failed: takes its changes back, the last one first. */
   undo(): void {
     this.#bundles.undo();
-    for (const { key, row, before, sizeKey, size } of this.#undo.reverse()) {
-      if (before?.changed !== true) this.#changed.pop();
-      if (before === undefined) this.#rowsOf(row.kind).delete(key);
-      else Object.assign(row, before);
-      if (size === undefined) this.#sizes.delete(sizeKey);
-      else this.#sizes.set(sizeKey, size);
+    for (const { row, value, changed, size } of this.#undo.reverse()) {
+      if (!changed) this.#changed.pop();
+      row.value = changed || row.isRead ? value : this.#read(row.scope, row.member);
+      row.changed = changed;
+      row.scope.size = size;
     }
     this.#undo.length = 0;
   }
@@ -133,105 +134,148 @@ export class SqliteRecords implements Records {
   /** Writes every changed row into its table, once. Gives the pages that this may have touched. */
   write(): number {
     const bundleBytes = this.#bundles.write((kind, scope, member, text) => {
-      this.#statementsOf(kind).put.run(encodeKey(scope), encodeKey(member), text);
+      this.#tables[kind].stored.put(scope, member, text);
     });
     let pages = Math.ceil(bundleBytes / pageBytes);
-    for (const { kind, scope, member, value } of this.#changed) {
-      const { put, erase } = this.#statementsOf(kind);
+    for (const { scope, member, value } of this.#changed) {
+      const { stored } = scope.table;
       if (value === undefined) {
-        erase.run(encodeKey(scope), encodeKey(member));
+        stored.erase(scope.name, member);
         pages += 1;
       } else {
         const text = JSON.stringify(value);
-        put.run(encodeKey(scope), encodeKey(member), text);
+        stored.put(scope.name, member, text);
         pages += 1 + Math.floor(text.length / pageBytes);
       }
     }
-    return pages;
+    return pages + this.#keyRows.order();
   }
 
   /** Ends a batch whose transaction was committed. */
   committed(): void {
     this.#bundles.committed();
-    for (const row of this.#changed) row.changed = false;
+    for (const row of this.#changed) {
+      row.changed = false;
+      this.#leaveUnlessRemembered(row);
+      if (hasEnded(row)) this.#bundles.leave(`${row.scope.name}/${row.member}`);
+    }
+    for (const row of this.#fresh) this.#leaveUnlessRemembered(row);
     this.#changed.length = 0;
-    this.#batch.clear();
-    if (this.#hot.size + this.#sizes.size > rememberedMax) this.forget();
+    this.#fresh.length = 0;
+    if (this.#remembered > rememberedMax) this.#forgetRows();
   }
 
   /** Ends a batch that was rolled back: what is remembered may never have been stored. */
   forget(): void {
     this.#bundles.forget();
-    this.#hot.clear();
-    this.#batch.clear();
-    this.#sizes.clear();
+    this.#keyRows.forget();
+    this.#forgetRows();
     this.#changed.length = 0;
+    this.#fresh.length = 0;
     this.#undo.length = 0;
   }
 
-  #change(kind: RecordKind, scope: string, member: string, value: unknown): void {
-    const sizeKey = sizeKeyOf(kind, scope);
-    const size = this.#sizes.get(sizeKey);
-    if (size !== undefined) {
-      const existed = this.get(kind, scope, member) !== undefined;
-      if (existed !== (value !== undefined)) this.#sizes.set(sizeKey, size + (existed ? -1 : 1));
+  #forgetRows(): void {
+    for (const { scopes } of Object.values(this.#tables)) scopes.clear();
+    this.#remembered = 0;
+  }
+
+  #leaveUnlessRemembered(row: Row): void {
+    if (isRemembered(row)) return;
+    if (row.scope.rows.delete(row.member)) this.#remembered -= 1;
+  }
+
+  #change(scope: Scope, member: string, value: unknown): void {
+    const { size } = scope;
+    const row = size === undefined ? this.#rowUnread(scope, member) : this.#row(scope, member);
+    if (size !== undefined && (row.value === undefined) !== (value === undefined)) {
+      scope.size = size + (value === undefined ? -1 : 1);
     }
-    const key = rowKey(kind, scope, member);
-    const rows = this.#rowsOf(kind);
-    const known = rows.get(key);
-    const row = known ?? { kind, scope, member, value, changed: false };
-    const before = known === undefined ? undefined : { value: known.value, changed: known.changed };
-    this.#undo.push({ key, row, before, sizeKey, size });
-    if (known === undefined) rows.set(key, row);
+    this.#undo.push({ row, value: row.value, changed: row.changed, size });
     if (!row.changed) this.#changed.push(row);
     row.value = value;
     row.changed = true;
+    if (scope.last !== undefined && member > scope.last) scope.last = member;
   }
 
-  #scanned<Kind extends RecordKind>(kind: Kind, scope: string, { from, limit, direction }: Range) {
-    const bundle = this.#bundleOf(kind, scope);
-    if (bundle !== undefined) return inRange(this.#bundles.members(bundle, kind), { from, limit, direction });
-    const changed = new Map<string, unknown>();
-    for (const row of this.#changedIn(kind, scope)) {
-      if (isBeyond(row.member, { from, direction })) changed.set(row.member, row.value);
+  #row(scope: Scope, member: string): Row {
+    const known = scope.rows.get(member);
+    if (known !== undefined) return known;
+    const value = this.#read(scope, member);
+    return this.#remember({ scope, member, value, changed: false, isRead: true });
+  }
+
+  /** For a change that need not know what was there before. */
+  #rowUnread(scope: Scope, member: string): Row {
+    const known = scope.rows.get(member);
+    if (known !== undefined) return known;
+    return this.#remember({ scope, member, value: undefined, changed: false, isRead: false });
+  }
+
+  #remember(row: Row): Row {
+    row.scope.rows.set(row.member, row);
+    this.#fresh.push(row);
+    this.#remembered += 1;
+    return row;
+  }
+
+  #read(scope: Scope, member: string): unknown {
+    const { kind, stored } = scope.table;
+    if (ascendingKinds.has(kind)) {
+      scope.last ??= stored.last(scope.name);
+      if (member > scope.last) return undefined;
     }
-    const { scan, scanBack } = this.#statementsOf(kind);
+    const text = stored.read(scope.name, member);
+    return text === undefined ? undefined : JSON.parse(text);
+  }
+
+  #scanned<Kind extends RecordKind>(kind: Kind, name: string, range: Range) {
+    const bundle = this.#bundleOf(kind, name);
+    if (bundle !== undefined) return inRange(this.#bundles.members(bundle, kind), range);
+    const changed = new Map<string, unknown>();
+    const scope = this.#scope(kind, name);
+    for (const row of this.#changedIn(scope)) {
+      if (isBeyond(row.member, range)) changed.set(row.member, row.value);
+    }
     // As many more as the batch may have erased, so that enough are left.
-    const limits = [encodeKey(scope), encodeKey(from), limit + changed.size] as const;
-    const stored = (direction === 1 ? scan : scanBack).all(...limits) as ReadonlyArray<{
-      readonly member: string;
-      readonly value: string;
-    }>;
-    const rows = stored
-      .map((row) => ({ member: decodeKey(row.member), text: row.value }))
+    const rows = scope.table.stored
+      .scan(name, { ...range, limit: range.limit + changed.size })
       .filter((row) => !changed.has(row.member))
       .map((row) => ({ member: row.member, value: JSON.parse(row.text) as RecordKinds[Kind] }));
     for (const [member, value] of changed) {
       if (value !== undefined) rows.push({ member, value: value as RecordKinds[Kind] });
     }
-    return changed.size > 0 ? inRange(rows, { from, limit, direction }) : rows.slice(0, limit);
+    return changed.size > 0 ? inRange(rows, range) : rows.slice(0, range.limit);
   }
 
   #bundleOf(kind: RecordKind, scope: string) {
     return bundledKinds.has(kind) ? this.#bundles.of(scope) : undefined;
   }
 
-  #rowsOf(kind: RecordKind): Map<string, Row> {
-    return hotKinds.has(kind) ? this.#hot : this.#batch;
+  #scope(kind: RecordKind, name: string): Scope {
+    const table = this.#tables[kind];
+    const known = table.scopes.get(name);
+    if (known !== undefined) return known;
+    const scope = { name, table, rows: new Map(), size: undefined, last: undefined };
+    table.scopes.set(name, scope);
+    this.#remembered += 1;
+    return scope;
   }
 
-  #read(kind: RecordKind, scope: string, member: string): unknown {
-    const found = this.#statementsOf(kind).get.get(encodeKey(scope), encodeKey(member));
-    return found === undefined ? undefined : JSON.parse((found as { readonly value: string }).value);
+  #changedIn(scope: Scope): readonly Row[] {
+    return this.#changed.filter((row) => row.scope === scope);
   }
+}
 
-  #changedIn(kind: RecordKind, scope: string): readonly Row[] {
-    return this.#changed.filter((row) => row.kind === kind && row.scope === scope);
-  }
+/** A run that goes on is read by each of its results; what is not there costs no more to find missing again. */
+function isRemembered(row: Row): boolean {
+  if (row.value === undefined) return false;
+  const { kind } = row.scope.table;
+  return kind === "run" ? !hasEnded(row) : hotKinds.has(kind);
+}
 
-  #statementsOf(kind: RecordKind): Statements {
-    return this.#statements.get(kind) as Statements;
-  }
+function hasEnded({ scope, value }: Row): boolean {
+  return scope.table.kind === "run" && (value as RecordKinds["run"] | undefined)?.endedAtMs !== undefined;
 }
 
 function isBeyond(member: string, { from, direction }: Omit<Range, "limit">): boolean {
@@ -247,31 +291,4 @@ function inRange<Row extends { readonly member: string }>(
     .filter(({ member }) => isBeyond(member, range))
     .sort((left, right) => (left.member < right.member ? -direction : direction))
     .slice(0, limit);
-}
-
-function prepareStatements(database: Database, table: string): Statements {
-  return {
-    get: database.prepare(`SELECT value FROM ${table} WHERE scope = ? AND member = ?`),
-    put: database.prepare(
-      `INSERT INTO ${table} (scope, member, value) VALUES (?, ?, ?)
-       ON CONFLICT (scope, member) DO UPDATE SET value = excluded.value`,
-    ),
-    erase: database.prepare(`DELETE FROM ${table} WHERE scope = ? AND member = ?`),
-    scan: database.prepare(
-      `SELECT member, value FROM ${table} WHERE scope = ? AND member > ? ORDER BY member LIMIT ?`,
-    ),
-    scanBack: database.prepare(
-      `SELECT member, value FROM ${table} WHERE scope = ? AND member < ? ORDER BY member DESC LIMIT ?`,
-    ),
-    count: database.prepare(`SELECT COUNT(*) AS size FROM ${table} WHERE scope = ?`),
-  };
-}
-
-/** The length keeps (scope, member) pairs apart whatever characters they hold. */
-function rowKey(kind: RecordKind, scope: string, member: string): string {
-  return `${kind} ${scope.length} ${scope} ${member}`;
-}
-
-function sizeKeyOf(kind: RecordKind, scope: string): string {
-  return `${kind} ${scope}`;
 }
