@@ -54,7 +54,7 @@ export const runsSettings = {
     2,
     0,
     1_000,
-    "A poll of a worker that got a job just before waits this long for more after its first, so that one answer carries a batch. An idle worker gets its job at once.",
+    "A poll that has a job waits this long for others that are on their way to the same worker, so that under load one answer carries a batch. A job that comes alone leaves at once.",
   ),
   "jobs.hintsMax": amount(
     "JOBS_HINTS_MAX",

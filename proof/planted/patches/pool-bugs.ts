@@ -164,10 +164,22 @@ export const plantedPoolBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/jobs/poll-jobs.ts",
-        find: "if (!settled.aborted) await clock.sleep(engine.terms.store.callTimeoutMs, settled);",
-        replace: "void settled;",
+        find: "    if (!offer.isPromised()) finish();",
+        replace: "    finish();",
       },
     ],
     tests: ["test/unit/flow-offers.test.ts"],
+  },
+  {
+    name: "poll-sleeps-through-its-job",
+    what: "a poll that has its job is not woken by it: the worker hears of it when the poll's time is over",
+    edits: [
+      {
+        file: "src/control/jobs/poll-jobs.ts",
+        find: "      else if (jobs.length > 0) leave();\n",
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/flow-polls.test.ts"],
   },
 ];

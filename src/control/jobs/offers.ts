@@ -212,7 +212,7 @@ export type ClaimedJob = {
   readonly traceparent?: string;
 };
 
-type OfferTerms = {
+export type OfferTerms = {
   readonly tenant: TenantId;
   readonly worker: string;
   readonly topics: readonly string[];
@@ -227,11 +227,13 @@ type OfferTerms = {
   has?(): number;
   /** It got a job that it was promised. */
   take(job: ClaimedJob): void;
+  /** Nothing is promised to it any more. */
+  kept?(): void;
   /** The pool drains: there will be no jobs. */
   drain?(): void;
 };
 
-export type Offer = Omit<OfferTerms, "has" | "take" | "places"> & {
+export type Offer = Omit<OfferTerms, "has" | "take" | "kept" | "places"> & {
   /** Places neither promised nor taken. */
   free(): number;
   /** Jobs that the worker has or was promised: the one with the fewest gets the next. */
@@ -242,23 +244,14 @@ export type Offer = Omit<OfferTerms, "has" | "take" | "places"> & {
   abandon(): void;
   /** A job that it took is over: its place is free again. */
   finish(): void;
-  /** Aborted once nothing is promised. */
-  settled(): AbortSignal;
+  /** A call is under way that may bring it a job. */
+  isPromised(): boolean;
 };
 
-/** A reason that nobody reads: without one an abort makes an exception with its stack. */
-export const noMoreJobs = "nothing is promised";
-
 export function createOffer(terms: OfferTerms): Offer {
-  const { has, take, places, ...worker } = terms;
+  const { has, take, kept, places, ...worker } = terms;
   let promised = 0;
   let taken = 0;
-  let waiting: AbortController | undefined;
-
-  function keepPromise(): void {
-    promised -= 1;
-    if (promised === 0) waiting?.abort(noMoreJobs);
-  }
 
   return {
     ...worker,
@@ -269,18 +262,18 @@ export function createOffer(terms: OfferTerms): Offer {
     },
     settle(job) {
       taken += 1;
-      keepPromise();
+      promised -= 1;
       take(job);
+      if (promised === 0) kept?.();
     },
-    abandon: keepPromise,
+    abandon() {
+      promised -= 1;
+      if (promised === 0) kept?.();
+    },
     finish() {
       taken -= 1;
     },
-    settled() {
-      waiting = new AbortController();
-      if (promised === 0) waiting.abort(noMoreJobs);
-      return waiting.signal;
-    },
+    isPromised: () => promised > 0,
   };
 }
 

@@ -7,7 +7,7 @@ import type { Caller, Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { followSignal } from "../locks/with-lease.ts";
 import { claimMatches, discoverJobs, traceClaim } from "./claim-jobs.ts";
-import { type ClaimedJob, createOffer, noMoreJobs } from "./offers.ts";
+import { type ClaimedJob, createOffer, type Offer, type OfferTerms } from "./offers.ts";
 
 export type PollRequest = {
   readonly caller: Caller;
@@ -63,83 +63,164 @@ async function pollOnce(engine: Engine, request: PollRequest, signal: AbortSigna
     return { kind: "jobs", jobs: [], draining: true };
   }
   const poll = openPoll(engine, request);
+  const leave = () => poll.leave();
+  signal.addEventListener("abort", leave);
+  if (signal.aborted) leave();
+  if (known === undefined) engine.background.run("asking for limits", () => poll.learnLimits());
+  // Not waited for: a job that is enqueued meanwhile leaves without it.
+  engine.background.run("looking for jobs", () => poll.look());
   try {
-    if (known === undefined) engine.background.run("asking for limits", () => poll.learnLimits());
-    const found = await discoverJobs(engine, poll.offer);
-    if (found.kind !== "found") return found;
-    const { refusal, trouble } = await claimMatches(engine, tenant, request.topics);
-    if (refusal !== undefined && poll.jobs.length === 0) return { kind: refusal };
-    // There are jobs, and none can be claimed: an empty answer would say that there are none.
-    if (trouble !== undefined && poll.jobs.length === 0) return trouble;
-    await poll.wait(signal);
-    if (poll.jobs.length > 0) engine.polledBatches.keep(request, poll.jobs);
-    return { kind: "jobs", jobs: poll.jobs, ...(poll.isDraining() ? { draining: true } : {}) };
+    const answer = await poll.answered;
+    if (answer.kind === "jobs" && answer.jobs.length > 0) engine.polledBatches.keep(request, answer.jobs);
+    return answer;
   } finally {
-    engine.offers.close(poll.offer);
+    signal.removeEventListener("abort", leave);
   }
 }
 
 /** A worker that asks again and again although its pool drains does so once a second. */
 const drainingWaitMs = 1_000;
 
-function openPoll(engine: Engine, request: PollRequest) {
-  const { workers } = engine;
+type OpenPoll = {
+  readonly answered: Promise<PollAnswer>;
+  /** Nothing more is promised from here on. What was promised is being claimed and belongs into the answer. */
+  leave(): void;
+  /** In the background: a claim is refused anyway, but without jobs the worker would not learn that the pool drains. */
+  learnLimits(): Promise<void>;
+  /** Claims what waits already. When nothing does, the worker's patience begins. */
+  look(): Promise<void>;
+};
+
+function openPoll(engine: Engine, request: PollRequest): OpenPoll {
+  const { offers, terms, config } = engine;
   const { clock } = engine.ports;
-  const { caller, worker } = request;
+  const { tenant } = request.caller;
   const jobs: ClaimedJob[] = [];
-  const enough = new AbortController();
+  /** Before the first look, until there is a job, while more are on their way, and until what was promised has come. */
+  let state: "looking" | "waiting" | "gathering" | "leaving" = "looking";
   let draining = false;
-  const drain = () => {
+  let refusal: PollAnswer | undefined;
+  let cancelTimer = () => {};
+  const { answered, answer, fail } = createAnswer();
+
+  function finish(): void {
+    cancelTimer();
+    if (jobs.length === 0 && refusal !== undefined) answer(refusal);
+    else answer({ kind: "jobs", jobs, ...(draining ? { draining: true } : {}) });
+  }
+
+  function become(next: typeof state, forMs: number, then: () => void): void {
+    state = next;
+    cancelTimer();
+    cancelTimer = clock.timer(forMs, then);
+  }
+
+  function leave(): void {
+    if (state === "leaving") return;
+    offers.close(offer);
+    become("leaving", terms.store.callTimeoutMs, finish);
+    if (!offer.isPromised()) finish();
+  }
+
+  function drain(): void {
     draining = true;
-    enough.abort(noMoreJobs);
+    leave();
+  }
+
+  const offer = offerOf(engine, request, {
+    take(claimed) {
+      jobs.push(claimed);
+      if (offer.free() === 0) leave();
+      // More jobs are on their way to this worker: under load one answer then carries a batch, for a short while at most.
+      else if (offer.isPromised() && (state === "looking" || state === "waiting"))
+        become("gathering", config["jobs.gatherMs"], leave);
+    },
+    // Alone, a job leaves at once: a chain of three steps was 4 ms slower while each poll waited for more after its first.
+    kept() {
+      if (state === "leaving") finish();
+      else if (jobs.length > 0) leave();
+    },
+    drain,
+  });
+  offers.open(offer);
+
+  async function look(): Promise<void> {
+    refusal = await claimWaiting(engine, offer, () => state === "looking" && jobs.length === 0);
+    if (refusal !== undefined) leave();
+    if (state !== "looking") return;
+    const waitMs = Math.min(request.waitMs, config["jobs.pollWaitMaxMs"]);
+    become("waiting", waitMs, leave);
+  }
+
+  return {
+    answered,
+    leave,
+    async learnLimits() {
+      const settings = await settingsOf(engine, tenant);
+      if (settings !== undefined && poolLimits(settings, offer.pool)?.draining === true) drain();
+    },
+    look: () =>
+      look().catch((error: unknown) => {
+        fail(error);
+        leave();
+      }),
   };
-  let cancelGather: (() => void) | undefined;
-  const offer = createOffer({
-    tenant: caller.tenant,
+}
+
+function createAnswer() {
+  let answer = (_answer: PollAnswer) => {};
+  let fail = (_error: unknown) => {};
+  const answered = new Promise<PollAnswer>((...settle) => {
+    [answer, fail] = settle;
+  });
+  return { answered, answer, fail };
+}
+
+type Taking = Required<Pick<OfferTerms, "take" | "kept" | "drain">>;
+
+function offerOf(engine: Engine, request: PollRequest, { take, kept, drain }: Taking): Offer {
+  const { caller, worker, topics, places } = request;
+  const { tenant, credential } = caller;
+  return createOffer({
+    tenant,
     worker,
-    topics: request.topics,
+    topics,
     labels: request.labels ?? {},
     capabilities: request.capabilities ?? [],
     pool: request.pool ?? defaultPool,
     leaseMs: request.leaseMs ?? engine.config["jobs.leaseMs"],
-    ...(caller.credential === undefined ? {} : { credential: caller.credential }),
-    places: request.places,
-    has: () => workers.running(caller.tenant, worker),
+    ...(credential === undefined ? {} : { credential }),
+    places,
+    has: () => engine.workers.running(tenant, worker),
     take(claimed) {
       const { job, token } = claimed;
-      const gatherMs = engine.config["jobs.gatherMs"];
-      const isBusy = workers.tookWithin(caller.tenant, worker, gatherMs);
-      jobs.push(traceClaim(engine.ports, caller.tenant, claimed));
-      workers.took(caller.tenant, worker, [{ jobId: job.jobId, token }]);
-      // A job for an idle worker leaves at once, with those that are given in the same turn. For a busy one it opens a short
-      // window for more, so that a burst is one answer and not many.
-      if (offer.free() === 0 || (!isBusy && cancelGather === undefined)) enough.abort(noMoreJobs);
-      else cancelGather ??= clock.timer(gatherMs, () => enough.abort(noMoreJobs));
+      engine.workers.took(tenant, worker, [{ jobId: job.jobId, token }]);
+      take(traceClaim(engine.ports, tenant, claimed));
     },
+    kept,
     drain,
   });
-  engine.offers.open(offer);
-  return {
-    offer,
-    jobs,
-    isDraining: () => draining,
-    /** In the background: a claim is refused anyway, but without jobs the worker would not learn that the pool drains. */
-    async learnLimits() {
-      const settings = await settingsOf(engine, caller.tenant);
-      if (settings !== undefined && poolLimits(settings, offer.pool)?.draining === true) drain();
-    },
-    async wait(signal: AbortSignal) {
-      const waitMs = Math.min(request.waitMs, engine.config["jobs.pollWaitMaxMs"]);
-      const leaveSignal = followSignal(enough, signal);
-      if (!enough.signal.aborted) await clock.sleep(waitMs, enough.signal);
-      leaveSignal();
-      // Nothing more is promised from here on; what was promised is being claimed and belongs into this answer.
-      engine.offers.close(offer);
-      const settled = offer.settled();
-      if (!settled.aborted) await clock.sleep(engine.terms.store.callTimeoutMs, settled);
-      cancelGather?.();
-    },
-  };
+}
+
+/** Says why nothing could be claimed, if so. Jobs that were remembered and are gone must not hide those in the store. */
+async function claimWaiting(
+  engine: Engine,
+  offer: Offer,
+  hasNothing: () => boolean,
+): Promise<PollAnswer | undefined> {
+  const hadWork = engine.offers.hasWorkFor(offer);
+  const refusal = await claimOnce(engine, offer);
+  return hadWork && refusal === undefined && hasNothing() && !offer.isPromised()
+    ? claimOnce(engine, offer)
+    : refusal;
+}
+
+async function claimOnce(engine: Engine, offer: Offer): Promise<PollAnswer | undefined> {
+  const found = await discoverJobs(engine, offer);
+  if (found.kind !== "found") return found;
+  const { refusal, trouble } = await claimMatches(engine, offer.tenant, offer.topics);
+  // There are jobs, and none can be claimed: an empty answer would say that there are none.
+  return refusal === undefined ? trouble : { kind: refusal };
 }
 
 type PollName = Pick<PollRequest, "caller" | "worker" | "pollId">;

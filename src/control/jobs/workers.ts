@@ -40,8 +40,6 @@ export type Workers = {
   /** The claims it says it has; what it took since counts on top until it says so again. */
   beat(tenant: TenantId, worker: string, claims: readonly Claim[]): void;
   took(tenant: TenantId, worker: string, claims: readonly Claim[]): void;
-  /** Whether it was given a job within the last so many milliseconds. */
-  tookWithin(tenant: TenantId, worker: string, ms: number): boolean;
   /** A result was reported with this claim. */
   finished(claim: ClaimToken): void;
   running(tenant: TenantId, worker: string): number;
@@ -49,11 +47,7 @@ export type Workers = {
   list(tenant?: TenantId): readonly WorkerInfo[];
 };
 
-type Entry = Introduction & {
-  readonly claims: Map<ClaimToken, JobId>;
-  seenAtMs: number;
-  tookAtMs?: number;
-};
+type Entry = Introduction & { readonly claims: Map<ClaimToken, JobId>; seenAtMs: number };
 
 /** A worker that was silent for this long is no longer listed. */
 const keepMs = 120_000;
@@ -121,13 +115,7 @@ export function createWorkers(clock: Clock): Workers {
       take(entry, claims);
     },
     took(tenant, worker, claims) {
-      const entry = touch(tenant, worker);
-      take(entry, claims);
-      entry.tookAtMs = clock.monotonicMs();
-    },
-    tookWithin(tenant, worker, ms) {
-      const tookAtMs = workers.get(keyOf(tenant, worker))?.entry.tookAtMs;
-      return tookAtMs !== undefined && clock.monotonicMs() - tookAtMs < ms;
+      take(touch(tenant, worker), claims);
     },
     finished(claim) {
       holders.get(claim)?.claims.delete(claim);
@@ -139,16 +127,14 @@ export function createWorkers(clock: Clock): Workers {
       return [...workers.values()]
         .filter((found) => tenant === undefined || found.tenant === tenant)
         .filter(({ entry }) => nowMs - entry.seenAtMs < keepMs)
-        .map(
-          ({ tenant: owner, worker, entry: { claims, seenAtMs, tookAtMs: _tookAtMs, ...introduction } }) => ({
-            tenant: owner,
-            worker,
-            ...introduction,
-            running: claims.size,
-            jobs: [...claims.values()].slice(0, jobsShownMax),
-            lastSeenMsAgo: nowMs - seenAtMs,
-          }),
-        );
+        .map(({ tenant: owner, worker, entry: { claims, seenAtMs, ...introduction } }) => ({
+          tenant: owner,
+          worker,
+          ...introduction,
+          running: claims.size,
+          jobs: [...claims.values()].slice(0, jobsShownMax),
+          lastSeenMsAgo: nowMs - seenAtMs,
+        }));
     },
   };
 }
