@@ -27,6 +27,7 @@ import {
 } from "./control/jobs/in-process-worker.ts";
 import { joinProcesses, recordOf } from "./control/processes.ts";
 import { processQuotas } from "./control/tenants/tenants.ts";
+import { allPartitions } from "./domain/tenant.ts";
 import { InterlockError } from "./errors.ts";
 import { type ConfigSources, loadConfig, product } from "./load-config.ts";
 import type { Bus, Consumer, RequestHandlers } from "./ports/bus.ts";
@@ -78,14 +79,13 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     });
   own.metrics.set("store_connected", {}, 0);
   own.metrics.set("bus_connected", {}, 0);
-  let storeTrouble: string | undefined;
-  const watch = ({ isConnected, trouble }: ServersState) => {
-    own.metrics.set("store_connected", {}, isConnected ? 1 : 0);
-    storeTrouble = trouble;
+  let servers: ServersState = { isConnected: true, trouble: undefined, shards: [allPartitions] };
+  const watch = (state: ServersState) => {
+    own.metrics.set("store_connected", {}, state.isConnected ? 1 : 0);
+    servers = state;
   };
   const opened = options.ports?.store ?? (await openStore(config, { log, onFatal, watch }));
-  if (opened === options.ports?.store || config["store.kind"] !== "redis")
-    watch({ isConnected: true, trouble: undefined });
+  if (opened === options.ports?.store || config["store.kind"] !== "redis") watch(servers);
   const store = options.around?.store?.(opened) ?? opened;
   const openedBus = options.bus ?? (await openBus(config, { ...own, store }));
   const bus = options.around?.bus?.(openedBus) ?? openedBus;
@@ -103,7 +103,8 @@ export async function createControlPlane(options: ControlPlaneOptions = {}): Pro
     ...options.ports,
     ...own,
     store,
-    storeTrouble: () => storeTrouble,
+    storeTrouble: () => servers.trouble,
+    storeShards: () => servers.shards,
   };
   const running = startControlProcess({ ports, bus, config }, { roles, check });
   const { engine, api } = running;

@@ -1,7 +1,7 @@
 // Small scenarios about runs of workflows: results, decisions and cancellations that meet.
 
-import { sweepPartition } from "../../src/control/control-process.ts";
 import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
+import { sweepPartition } from "../../src/control/sweeper.ts";
 import type { Decision } from "../../src/domain/approval.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
 import type { RunId } from "../../src/domain/run.ts";

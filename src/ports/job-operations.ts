@@ -90,6 +90,14 @@ export type JobOperations = {
 
 export type SweepOperations = {
   /**
+   * The partitions, of those named, in which something is due. One server answers for all that it holds: one that it cannot
+   * look at together with the first counts as due, since the sweep of it asks the right server. Changes nothing.
+   */
+  findDue: {
+    request: { readonly partitions: readonly Partition[] };
+    outcome: { readonly kind: "found"; readonly partitions: readonly Partition[] };
+  };
+  /**
    * Handles what is due in one partition, at most 100 things: timers and expired claims become inbox entries, retention removes,
    * slots and reservations are proved. Returns what a process must do next. Writes nothing when nothing is due.
    */
@@ -109,8 +117,8 @@ export type SweepOperations = {
           }>;
           readonly lostClaims: number;
         }
-      /** Another process swept less than `sweepEveryMs` ago. */
-      | { readonly kind: "not_due" };
+      /** Another process swept less than `sweepEveryMs` ago: it may be swept again after this time. */
+      | { readonly kind: "not_due"; readonly againInMs: number };
   };
 };
 

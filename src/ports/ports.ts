@@ -1,7 +1,7 @@
 // Everything that a flow may use from outside itself, handed over as its first argument; all but the store and the bus are here.
 import type { Head } from "../domain/audit.ts";
 import type { DispatchAnswer, DispatchJob } from "../domain/dispatch.ts";
-import type { TenantId } from "../domain/tenant.ts";
+import type { Partition, TenantId } from "../domain/tenant.ts";
 import type { SentDefinition, Verdict } from "../domain/workflow/judge.ts";
 import type { CounterName, GaugeName, HistogramName, LabelsOf } from "../metrics.ts";
 import type { Store } from "./store.ts";
@@ -20,9 +20,14 @@ export type Ports<Uses = Store> = {
   readonly instance: string;
   /** What is wrong with the settings of the store's server although it answers, in words for everybody. */
   readonly storeTrouble?: () => string | undefined;
+  /** The partitions by the server that holds them: those of one can be looked at in one call. Absent where one has all. */
+  readonly storeShards?: () => readonly Shard[];
   /** Absent where nothing outlives the process: what it has sealed itself is remembered all the same. */
   readonly anchors?: AuditAnchors;
 };
+
+/** The partitions that one server of the store holds. */
+export type Shard = readonly Partition[];
 
 /** Time: monotonic to measure durations, wall only to show people and to notice a suspended machine. */
 export type Clock = {

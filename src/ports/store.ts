@@ -9,7 +9,7 @@ import type { InboxOperations, RunOperations } from "./run-operations.ts";
 
 /**
  * Every operation by the group that it belongs to, with its request and its outcomes. Requests name a tenant, which names the
- * partition; the sweep names the partition itself. Each is repeatable: the caller supplies the identity (token, run id,
+ * partition; the sweep names partitions itself. Each is repeatable: the caller supplies the identity (token, run id,
  * change id), repeating a call that had an effect gives the same answer, and a refusal had no effect and is decided anew.
  */
 type OperationsByGroup = {
@@ -56,7 +56,7 @@ const namesByGroup: {
   inbox: { deliver: true, takeRun: true, commit: true },
   jobs: { claimJobs: true, heartbeatJobs: true, getJob: true, listReadyJobs: true, countJobs: true },
   documents: { putDocument: true, getDocument: true, listDocuments: true, removeDocument: true },
-  sweep: { sweep: true },
+  sweep: { findDue: true, sweep: true },
 };
 
 export const operationNames = Object.values(namesByGroup).flatMap(Object.keys) as readonly OperationName[];

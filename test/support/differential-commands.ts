@@ -108,6 +108,7 @@ const weights: { readonly [Name in OperationName]: number } = {
   getDocument: 1,
   listDocuments: 2,
   removeDocument: 1,
+  findDue: 3,
   sweep: 8,
   listActive: 1,
   inspectReservation: 2,

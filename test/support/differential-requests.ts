@@ -170,6 +170,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
     actor: "a",
     ...credential(scene),
   }),
+  findDue: ({ tenant }) => ({ partitions: [partitionOf(tenant)] }),
   sweep: ({ tenant }) => ({ partition: partitionOf(tenant) }),
   listActive: ({ tenant, command }) => ({ tenant, limit: 10, describe: command.page }),
   inspectReservation: (scene) => ({ tenant: scene.tenant, digest: keyOf(scene).digest }),

@@ -53,7 +53,7 @@ export function performScenario(harness: Harness, scenario: Scenario, options = 
   return executeOn(harness.store)(scenario.name, scenario.request, options);
 }
 
-const reads = /^(get|inspect|count|load|list|read)/;
+const reads = /^(get|inspect|count|load|list|read|find)/;
 
 /** Operations that change something, for tests that count effects. */
 export const writingOperations: readonly OperationName[] = operationNames.filter((name) => !reads.test(name));

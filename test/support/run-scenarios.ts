@@ -165,6 +165,10 @@ export const runPreparations: { readonly [Name in RunOperationName]: Preparation
     const writes = [...letterWrites(keys), keys.trail];
     return { request: { ...base, actor: "tester" }, writes, kind: "removed" };
   },
+  async findDue(harness) {
+    await harness.admit(harness.newRun({ change: { timers: [{ timerId: "t", dueAtMs: 1 }] } }));
+    return { request: { partitions: [harness.partition] }, writes: [], kind: "found" };
+  },
   async sweep(harness, keys) {
     const runId = harness.runId();
     const change = {

@@ -17,7 +17,7 @@ import {
   loadRun,
   readTimeline,
 } from "./runs.ts";
-import { sweep } from "./sweep.ts";
+import { findDue, sweep } from "./sweep.ts";
 import { dropTrail, getTenant, readEvents, setTenant } from "./tenants.ts";
 
 export type Operations = {
@@ -57,6 +57,7 @@ export const operations: Operations = {
   getDocument,
   listDocuments,
   removeDocument,
+  findDue,
   sweep,
   listActive,
   inspectReservation,

@@ -1,10 +1,10 @@
-// The sweep of one partition: handles what is due, at most 100 things shared between tenants, and says what a process must do next.
+// The look for partitions in which something is due, and the sweep of one: handles what is due, at most 100 things shared between tenants, and says what a process must do next.
 
 import type { Fingerprint, ReservationDigest } from "../../domain/fingerprint.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { JobId } from "../../domain/job.ts";
 import { isTerminal, type RunId } from "../../domain/run.ts";
-import { partitionLabel, type TenantId } from "../../domain/tenant.ts";
+import { type Partition, partitionLabel, type TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { removeExpiredLetter } from "./documents.ts";
 import { type DueKind, planProof, readDueMember, setDue } from "./due.ts";
@@ -32,6 +32,12 @@ const thingsMax = 100;
  */
 const lookedAtMax = 1_000;
 
+/** One seek per partition, 64 at most: about 100 us on SQLite. */
+export function findDue(context: Context, { partitions }: RequestOf<"findDue">): OutcomeOf<"findDue"> {
+  const isDue = (partition: Partition) => dueAfter(context, partitionLabel(partition), "", 1).length > 0;
+  return { kind: "found", partitions: partitions.filter(isDue) };
+}
+
 export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<"sweep"> {
   const scope = partitionLabel(request.partition);
   const { records } = context;
@@ -40,7 +46,8 @@ export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<
   const found: Findings = { waiting: new Map(), unclaimed: [], repairs: [], lostClaims: 0 };
   if (due.length > 0) {
     const last = records.get("sweepMark", scope, "last");
-    if (last !== undefined && now - last.atMs < context.settings.sweepEveryMs) return { kind: "not_due" };
+    const againInMs = last === undefined ? 0 : last.atMs + context.settings.sweepEveryMs - now;
+    if (againInMs > 0) return { kind: "not_due", againInMs };
     const { round, after } =
       due.length < thingsMax ? { round: due } : shareRound(context, scope, due, last?.after);
     records.put("sweepMark", scope, "last", { atMs: now, ...(after === undefined ? {} : { after }) });

@@ -61,4 +61,5 @@ const promises: { readonly [Name in OperationName]: "always" | "public locks" | 
   listActive: "never",
   inspectReservation: "never",
   readEvents: "never",
+  findDue: "never",
 };

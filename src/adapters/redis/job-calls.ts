@@ -2,7 +2,14 @@
 import type { JobId } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
 import type { RunId } from "../../domain/run.ts";
-import { type Collection, collectionQuotas, type Document, type TenantId } from "../../domain/tenant.ts";
+import {
+  type Collection,
+  collectionQuotas,
+  type Document,
+  type Partition,
+  partitionLabel,
+  type TenantId,
+} from "../../domain/tenant.ts";
 import type { BeatAnswer, ClaimAnswer, RepairKind } from "../../ports/job-operations.ts";
 import type { RequestOf, StoreOf, StoreSettings } from "../../ports/store.ts";
 import { parseHint, parseJob, runIdOf, workerWord } from "./job-format.ts";
@@ -180,7 +187,16 @@ function parseDocument([id, meta, body]: DocumentRow): Document {
   return { id, body, revision: Number(revision), savedAtMs: Number(savedAt) };
 }
 
-export const sweepCalls: ScriptCalls<"sweep"> = {
+export const sweepCalls: ScriptCalls<keyof StoreOf<"sweep">> = {
+  findDue: {
+    keys: (keys) => [keys.due],
+    args: ({ partitions }) => partitions.map(partitionLabel),
+    read: {
+      found: ([places], { partitions }) => ({
+        partitions: (places as readonly number[]).map((place) => partitions[place - 1] as Partition),
+      }),
+    },
+  },
   sweep: {
     keys: (keys) => [keys.start, keys.due, keys.swept],
     args: (_request, settings) => [

@@ -17,7 +17,7 @@ import { connect, type RedisPlace } from "./connect.ts";
 import type { Delivery } from "./connection.ts";
 import { type Durability, isPromise } from "./durability.ts";
 import { documentCalls, jobCalls, sweepCalls } from "./job-calls.ts";
-import { createKeys, type Keys } from "./keys.ts";
+import { createKeys, type Keys, type PartitionKeys } from "./keys.ts";
 import { lockCalls } from "./lock-calls.ts";
 import { checkServers, openPartitions, StoreTimes } from "./opening.ts";
 import { inboxCalls, runCalls } from "./run-calls.ts";
@@ -118,10 +118,7 @@ type TooLate = { readonly kind: "too_late"; readonly storeTimeMs: number };
 function prepare<Name extends OperationName>(parts: Parts, name: Name, request: RequestOf<Name>) {
   const { topology, clock, times, scripts, settings } = parts;
   const call: ScriptCall<Name> = calls[name];
-  const owner =
-    "partition" in request
-      ? parts.keys.forPartition(request.partition)
-      : parts.keys.forTenant(request.tenant);
+  const owner = ownerOf(parts.keys, request);
   const { partition } = owner;
   const keys = call.keys(owner as OwnerKeys<Name>, request);
   const args = call.args(request, settings);
@@ -141,6 +138,14 @@ function prepare<Name extends OperationName>(parts: Parts, name: Name, request: 
       return { ...parseReply(call, reply, request), storeTimeMs };
     },
   };
+}
+
+function ownerOf(keys: Keys, request: RequestOf<OperationName>): PartitionKeys {
+  if ("tenant" in request) return keys.forTenant(request.tenant);
+  // A look goes to the server of the first: the caller names those of one server.
+  const partition = "partition" in request ? request.partition : request.partitions[0];
+  if (partition === undefined) throw new InterlockError("invalid_request", "no partition is named");
+  return keys.forPartition(partition);
 }
 
 function trouble(name: OperationName, delivery: Exclude<Delivery, { kind: "reply" }>, notAfterMs: number) {

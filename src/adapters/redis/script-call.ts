@@ -7,8 +7,10 @@ import type { PartitionKeys, TenantKeys } from "./keys.ts";
 /** What scripts answer: the kind of the outcome, the store's time, then the outcome's fields. */
 export type Reply = readonly [kind: string, storeTimeMs: string, ...fields: unknown[]];
 
-/** The sweep works on a partition, everything else on a tenant. */
-export type OwnerKeys<Name extends OperationName> = Name extends "sweep" ? PartitionKeys : TenantKeys;
+/** The sweep works on a partition, a look for what is due begins with one, everything else works on a tenant. */
+export type OwnerKeys<Name extends OperationName> = Name extends "sweep" | "findDue"
+  ? PartitionKeys
+  : TenantKeys;
 
 export type ScriptCall<Name extends OperationName> = {
   /** In the order of the script's header. */

@@ -1,6 +1,7 @@
-// Looks at the masters once a second: whether they are connected, and whether one that is new suits us, since a failover may bring any.
+// Looks at the masters once a second: whether they are connected, which partitions they hold, and whether one that is new suits us, since a failover may bring any.
+import { allPartitions, type Partition } from "../../domain/tenant.ts";
 import { InterlockError } from "../../errors.ts";
-import type { Clock, Log } from "../../ports/ports.ts";
+import type { Clock, Log, Shard } from "../../ports/ports.ts";
 import type { Connection } from "./connection.ts";
 import { problemsOf, type ServerNeeds, type ServerProblem } from "./opening.ts";
 import { readInfo, type Topology } from "./topology.ts";
@@ -10,6 +11,8 @@ export type ServersState = {
   readonly isConnected: boolean;
   /** What is wrong with the settings of a server that answers, without its name. */
   readonly trouble: string | undefined;
+  /** As far as is known: which of them holds what may have changed since. */
+  readonly shards: readonly Shard[];
 };
 
 const lookEveryMs = 1_000;
@@ -53,7 +56,8 @@ export function watchServers({ topology, needs, clock, log, tell }: Looking): ()
       log.error("the store's server is not set up as it must be", { trouble, remedy });
     } else if (trouble !== known) log.warn("the store's server is set up as it must be again", {});
     known = trouble;
-    tell({ isConnected: masters.every((master) => master.isReady), trouble });
+    const isConnected = masters.every((master) => master.isReady);
+    tell({ isConnected, trouble, shards: shardsOf(topology) });
   }
   const again = () => {
     cancel = clock.timer(lookEveryMs, () => {
@@ -62,12 +66,23 @@ export function watchServers({ topology, needs, clock, log, tell }: Looking): ()
       });
     });
   };
-  tell({ isConnected: true, trouble: undefined });
+  tell({ isConnected: true, trouble: undefined, shards: shardsOf(topology) });
   again();
   return () => {
     stopped = true;
     cancel();
   };
+}
+
+function shardsOf(topology: Topology): readonly Shard[] {
+  const byServer = new Map<Connection, Partition[]>();
+  for (const partition of allPartitions) {
+    const server = topology.connectionFor(partition);
+    const held = byServer.get(server);
+    if (held === undefined) byServer.set(server, [partition]);
+    else held.push(partition);
+  }
+  return [...byServer.values()];
 }
 
 async function problemsNow(

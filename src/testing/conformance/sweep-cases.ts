@@ -1,7 +1,7 @@
 // What every store must do when it is swept at the usual pace: how often, how much at once, and which tenants.
 import assert from "node:assert/strict";
 import { makeRunId, type RunId } from "../../domain/run.ts";
-import { partitionCount, partitionOf, type TenantId } from "../../domain/tenant.ts";
+import { allPartitions, partitionCount, partitionOf, type TenantId } from "../../domain/tenant.ts";
 import { assertOutcome, type ConformanceCase, call, key, only } from "./harness.ts";
 import { endedRun } from "./retry-cases.ts";
 import {
@@ -83,10 +83,48 @@ export const sweepCases: readonly ConformanceCase[] = [
         { tenant: harness.tenant, runId: first },
       ]);
       const second = await harness.admit(harness.newRun({ change: { timers } }));
-      assertOutcome(await sweepOnce(harness), { kind: "not_due" });
+      const { againInMs } = only(await sweepOnce(harness), "not_due");
+      assert.ok(againInMs > 0 && againInMs <= 500, `again in ${againInMs} ms`);
       assertOutcome(await take(harness, second), { kind: "empty" });
       const sum = await sweepUntil(harness, ({ waiting }) => waiting.length > 0);
       assert.deepEqual(sum.waiting, [{ tenant: harness.tenant, runId: second }]);
+    },
+  },
+  {
+    name: "a look finds a partition while something is due in it, neither before nor afterwards, and changes nothing",
+    async check(harness) {
+      const { store, partition } = harness;
+      const look = async () =>
+        only(await store.findDue({ partitions: [partition] }, call), "found").partitions;
+      const farAway = [{ timerId: "far", dueAtMs: 9_000_000_000_000 }];
+      await harness.admit(harness.newRun({ change: { timers: farAway } }));
+      assert.deepEqual(await look(), []);
+      const runId = await harness.admit(
+        harness.newRun({ change: { timers: [{ timerId: "a", dueAtMs: 1 }] } }),
+      );
+      for (let times = 0; times < 3; times += 1) assert.deepEqual(await look(), [partition]);
+      assert.deepEqual(only(await sweepOnce(harness), "swept").waiting, [{ tenant: harness.tenant, runId }]);
+      assert.deepEqual(await look(), []);
+    },
+  },
+  {
+    name: "a look at all partitions finds one in which something is due, whichever it begins with",
+    async check(harness) {
+      const { store, partition } = harness;
+      await harness.admit(harness.newRun({ change: { timers: [{ timerId: "a", dueAtMs: 1 }] } }));
+      // On a Cluster the first one names the server: it has some of the others, and not the rest.
+      for (const first of [
+        0,
+        partition,
+        (partition + partitionCount / 2) % partitionCount,
+        partitionCount - 1,
+      ]) {
+        const partitions = [...allPartitions.slice(first), ...allPartitions.slice(0, first)];
+        const found = only(await store.findDue({ partitions }, call), "found").partitions;
+        assert.ok(found.includes(partition), `found ${found}`);
+        const inOrder = partitions.filter((each) => found.includes(each));
+        assert.deepEqual(found, inOrder);
+      }
     },
   },
   {

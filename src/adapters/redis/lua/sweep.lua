@@ -9,7 +9,7 @@
   KEYS[3] swept: when the sweep last handled something; while more was due, " <time> <thing>" up to which it has looked
   ARGV[2] sweepEveryMs  ARGV[3] attentionMs  ARGV[4] republishAfterMs  ARGV[5] republishAfterMaxMs
   ARGV[6] deadLetterRetentionMs  ARGV[7] proveEveryMs
-  Returns {"swept", now, lostClaims, waiting, unclaimed, repairs}, {"not_due", now} or {"too_late", now}; waiting holds {tenant, run} of each, unclaimed {tenant, job id, job's text}, repairs {tenant,
+  Returns {"swept", now, lostClaims, waiting, unclaimed, repairs}, {"not_due", now, "againInMs", ms} or {"too_late", now}; waiting holds {tenant, run} of each, unclaimed {tenant, job id, job's text}, repairs {tenant,
   repair, run}
 ]]
 --@include clock
@@ -290,7 +290,8 @@ end
 local due = redis.call("ZRANGE", dueKey, "-inf", now, "BYSCORE", "LIMIT", "0", "100")
 if #due > 0 then
   local swept, lookedAtMs, lookedAt = string.match(redis.call("GET", KEYS[3]) or "", "^([0-9]+) ?([0-9]*) ?(.*)$")
-  if swept and nowMs - swept < tonumber(ARGV[2]) then return { "not_due", now } end
+  local againInMs = swept and swept + ARGV[2] - nowMs or 0
+  if againInMs > 0 then return { "not_due", now, "againInMs", againInMs } end
   local lookedUpTo = ""
   if #due == 100 then due, lookedUpTo = shareRound(due, lookedAtMs, lookedAt or "") end
   redis.call("SET", KEYS[3], now .. lookedUpTo)
