@@ -31,6 +31,7 @@ import { plantedRunBugs } from "./patches/run-bugs.ts";
 import { plantedSchemaBugs } from "./patches/schema-bugs.ts";
 import { plantedSdkBugs } from "./patches/sdk-bugs.ts";
 import { plantedStopBugs } from "./patches/stop-bugs.ts";
+import { plantedSweepBugs } from "./patches/sweep-bugs.ts";
 import { plantedTraceBugs } from "./patches/trace-bugs.ts";
 import { plantedTreeBugs } from "./patches/tree-bugs.ts";
 import { plantedWhyBugs } from "./patches/why-bugs.ts";
@@ -77,6 +78,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedSchemaBugs,
   ...plantedSdkBugs,
   ...plantedBusWorkerBugs,
+  ...plantedSweepBugs,
   ...plantedTraceBugs,
   ...plantedDrillAdmissionBugs,
   ...plantedDrillLoadBugs,
