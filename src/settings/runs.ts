@@ -142,7 +142,7 @@ export const runsSettings = {
     500,
     50,
     60_000,
-    "How often each partition is looked at for due timers, lost claims and runs without an owner.",
+    "How often an engine looks for due timers, lost claims and runs without an owner: what a dead process leaves is found within about this time. Each look is one call per server of the store.",
   ),
   "jobs.resultBytesMax": amount(
     "JOBS_RESULT_BYTES_MAX",

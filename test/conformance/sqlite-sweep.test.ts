@@ -3,7 +3,7 @@ import { rmSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../src/adapters/system/system.ts";
 import type { LockName, LockToken } from "../../src/domain/lock.ts";
-import { partitionOf } from "../../src/domain/tenant.ts";
+import { allPartitions, partitionOf } from "../../src/domain/tenant.ts";
 import type { Store } from "../../src/ports/store.ts";
 import { Harness, only } from "../../src/testing/conformance/harness.ts";
 import { jobOf } from "../../src/testing/conformance/run-steps.ts";
@@ -37,7 +37,7 @@ function openLater(): Promise<Store> {
 }
 
 describe("idle", () => {
-  test("while nothing is due the sweep changes no row, whatever there is", async () => {
+  test("while nothing is due neither a look nor the sweep changes a row, whatever there is", async () => {
     const filled = await openStoreIn(directory);
     const harness = new Harness(filled, systemClock, "sweep");
     const runId = harness.runId();
@@ -53,6 +53,8 @@ describe("idle", () => {
     for (let times = 0; times < 3; times += 1) {
       const [answer] = performAll(core, "sweep", [{ partition: harness.partition }]);
       expect(answer).toMatchObject({ kind: "swept", waiting: [] });
+      const [found] = performAll(core, "findDue", [{ partitions: allPartitions }]);
+      expect(found).toMatchObject({ kind: "found", partitions: [] });
     }
     expect(changes()).toEqual(before);
     core.close();

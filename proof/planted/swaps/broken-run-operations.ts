@@ -131,6 +131,11 @@ export const sweepForgets: Operations = {
     ),
 };
 
+export const lookFindsNothing: Operations = {
+  ...operations,
+  findDue: () => ({ kind: "found", partitions: [] }),
+};
+
 export const sweepSkipsTimers: Operations = {
   ...operations,
   sweep: (context, request) =>

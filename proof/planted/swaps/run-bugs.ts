@@ -23,6 +23,7 @@ import {
   expiryIgnored,
   hashIgnored,
   jobNotListed,
+  lookFindsNothing,
   parkedWithoutSlot,
   poisonWithoutLetter,
   proposalOfAnyVersion,
@@ -105,6 +106,11 @@ export const swappedRun: Readonly<Record<string, Swap>> = {
     what: "the sweep takes what is due, and brings it to nobody",
     caughtBy: ["INV-2", "INV-3", "INV-4", "INV-20", "INV-23", "INV-26"],
     table: sweepForgets,
+  },
+  look_finds_nothing: {
+    what: "no partition is found in which something is due: what a dead process has set waits for ever",
+    caughtBy: ["INV-2", "INV-3", "INV-4", "INV-20", "INV-23", "INV-26"],
+    table: lookFindsNothing,
   },
   sweep_skips_timers: {
     what: "only the process that set a timer can fire it",

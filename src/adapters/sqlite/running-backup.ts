@@ -22,7 +22,7 @@ function namesFor(file: string): Names {
 
 const lookEveryMs = 100;
 
-/** To be called between batches. A look costs 2 us; the sweep's calls make sure that there is one twice a second. */
+/** To be called between batches. A look costs 2 us; the engine's look for what is due makes sure that there is one twice a second. */
 export function createBackupServer(database: Database, file: string, clock: Clock, log: Log): () => void {
   const names = namesFor(file);
   let lookAtMs = clock.monotonicMs();
