@@ -301,7 +301,13 @@ class Tasks {
     return [...this.#pending.values()].some((task) => task.name === name);
   }
 
-  /** The names of what has not ended; a crashed process has nothing left to do. */
+  /** Asked before every event. A crashed process has nothing left to do. */
+  areOver(): boolean {
+    for (const { process } of this.#pending.values()) if (process.state() !== "crashed") return false;
+    return true;
+  }
+
+  /** The names of what has not ended. */
   unfinished(): readonly string[] {
     return [...this.#pending.values()]
       .filter(({ process }) => process.state() !== "crashed")
