@@ -12,6 +12,7 @@ import {
   rmSync,
   statSync,
 } from "node:fs";
+import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { setFlagsFromString } from "node:v8";
@@ -45,7 +46,8 @@ await import(pathToFileURL(path).href);
 function compiledCopy() {
   const sources = ["src", "proof"].flatMap((name) => sourcesIn(join(root, name)));
   const hash = createHash("sha256");
-  for (const source of [...sources, join(root, "tsconfig.json"), join(root, "npm-shrinkwrap.json")]) {
+  const settings = ["tsconfig.json", "proof/tsconfig.compiled.json", "npm-shrinkwrap.json"];
+  for (const source of [...sources, ...settings.map((name) => join(root, name))]) {
     hash.update(relative(root, source)).update("\0").update(readFileSync(source)).update("\0");
   }
   const copy = join(copies, hash.digest("hex").slice(0, 24));
@@ -65,7 +67,12 @@ function compile(copy) {
   mkdirSync(copies, { recursive: true });
   const scratch = mkdtempSync(join(copies, "new-"));
   try {
-    const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
+    // Of this checkout, or of the one around it: a copy for a planted bug has no packages of its own.
+    const compiler = join(
+      dirname(createRequire(import.meta.url).resolve("typescript/package.json")),
+      "bin",
+      "tsc",
+    );
     const project = join(root, "proof", "tsconfig.compiled.json");
     execFileSync(process.execPath, [compiler, "-p", project, "--outDir", scratch], { stdio: "inherit" });
     renameSync(scratch, copy);

@@ -49,11 +49,10 @@ export class MemoryRecords implements Records {
     member: string,
     value: RecordKinds[Kind],
   ): RecordKinds[Kind] | undefined {
-    const scopes = this.#scopes(kind);
-    let found = scopes.get(scope);
+    let found = this.#scope(kind, scope);
     if (found === undefined) {
       found = { values: new Map(), ordered: undefined };
-      scopes.set(scope, found);
+      this.#scopes(kind).set(scope, found);
     }
     const before = found.values.get(member);
     if (before === undefined) found.ordered?.add(member);
