@@ -36,7 +36,7 @@ export async function finishWorkflows(world: World): Promise<void> {
   await endAll(world);
   if (approver.process.random.stream("letters").chance(0.5)) {
     world.tasks.start(approver.process, "letters", () => retryEveryLetter(world, approver));
-    await kernel.run({ until: () => world.tasks.unfinished().length === 0, eventsMax });
+    await kernel.run({ until: () => world.tasks.areOver(), eventsMax });
     await endAll(world);
   }
   mustHold(phantomsLeft(world) === 0, "INV-3", () => "the slot of a run that does not exist is never freed");
@@ -55,13 +55,17 @@ export async function finishWorkflows(world: World): Promise<void> {
 
 async function endAll(world: World): Promise<void> {
   const { kernel, known } = world;
-  const unfinished = () => [...known.runs()].filter((run) => isLeft(world, run));
+  // Asked before every event: the first one that is left is enough.
+  const unfinished = () => {
+    for (const run of known.runs()) if (isLeft(world, run)) return run;
+    return undefined;
+  };
   await kernel.run({
-    until: () => unfinished().length === 0 && phantomsLeft(world) === 0,
+    until: () => unfinished() === undefined && phantomsLeft(world) === 0,
     untilMs: kernel.nowMs() + endWithinMs,
     eventsMax,
   });
-  const [stuck] = unfinished();
+  const stuck = unfinished();
   if (stuck !== undefined) throw whyDeadlocked(world, stuck) ?? whyStuck(world, stuck);
 }
 

@@ -50,7 +50,7 @@ export async function healAndCheck(world: World): Promise<void> {
 }
 
 async function runUntilDone({ kernel, tasks }: World): Promise<void> {
-  const end = await kernel.run({ until: () => tasks.unfinished().length === 0, eventsMax });
+  const end = await kernel.run({ until: () => tasks.areOver(), eventsMax });
   mustHold(end.kind === "done", "liveness", () => `${end.kind}, but not ended: ${tasks.unfinished()}`);
 }
 

@@ -5,7 +5,6 @@ import type { Gate } from "../../src/control/admission/start-run.ts";
 import { createTenantCache } from "../../src/control/admission/tenant-cache.ts";
 import { engineTerms } from "../../src/control/engine/engine.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
-import { loadConfig } from "../../src/load-config.ts";
 import { type Log, type Metrics, type Ports, silentTracer } from "../../src/ports/ports.ts";
 import { createKernel, type Kernel } from "../../src/testing/kernel.ts";
 import type { SimulatedProcess } from "../../src/testing/simulated-process.ts";
@@ -35,6 +34,7 @@ import type { EngineNode } from "./engine-node.ts";
 import { Marks } from "./invariants/marks.ts";
 import { FencedSink } from "./people/fenced-sink.ts";
 import { drawSwarm, type Swarm } from "./swarm.ts";
+import { configFor } from "./swarm-config.ts";
 
 export type World = {
   readonly kernel: Kernel;
@@ -197,7 +197,7 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
   });
   world.processes.set(name, process);
   kernel.note(name, "started", strategy, wait);
-  const config = configOf(swarm, strategy, wait);
+  const config = configFor(swarm, { strategy, wait });
   const connected = server.connect(process);
   const store = bug?.wrapStore?.(connected) ?? connected;
   const { clock, random } = process;
@@ -216,25 +216,6 @@ export function startNode(world: World, name: string, options: NodeOptions = {})
   const platform = { current: () => ({}) };
   const terms = engineTerms(config);
   return { process, config, ports, gate: () => ({ ports: ports(), config, terms, tenants, platform }) };
-}
-
-/** Of each swarm, by strategy and wait: to load them for every process took 3 % of a simulation. */
-const configs = new WeakMap<Swarm, Map<string, Gate["config"]>>();
-
-type Admission = Swarm["gateways"][number];
-
-function configOf(swarm: Swarm, strategy: Admission["strategy"], wait: Admission["wait"]): Gate["config"] {
-  const loaded = configs.get(swarm) ?? new Map<string, Gate["config"]>();
-  configs.set(swarm, loaded);
-  const key = `${strategy} ${wait}`;
-  const known = loaded.get(key);
-  if (known !== undefined) return known;
-  // Seals are computed outside the store and change nothing that is checked here.
-  const unsealed = { "audit.sealEveryMs": 0 };
-  const overrides = { ...unsealed, ...swarm.config, "admission.strategy": strategy, "admission.wait": wait };
-  const { config } = loadConfig({ overrides });
-  loaded.set(key, config);
-  return config;
 }
 
 function breaking(bus: SimulatedBus, bug: Swap | undefined): SimulatedBus {
@@ -301,7 +282,13 @@ class Tasks {
     return [...this.#pending.values()].some((task) => task.name === name);
   }
 
-  /** The names of what has not ended; a crashed process has nothing left to do. */
+  /** Asked before every event. A crashed process has nothing left to do. */
+  areOver(): boolean {
+    for (const { process } of this.#pending.values()) if (process.state() !== "crashed") return false;
+    return true;
+  }
+
+  /** The names of what has not ended. */
   unfinished(): readonly string[] {
     return [...this.#pending.values()]
       .filter(({ process }) => process.state() !== "crashed")

@@ -28,7 +28,7 @@ export function createMemoryStore(options: MemoryStoreOptions): Store {
 }
 
 /** Only a scope that has been scanned keeps its members in order: most never are. */
-type Scope = { readonly values: Map<string, unknown>; ordered?: OrderedMembers };
+type Scope = { readonly values: Map<string, unknown>; ordered: OrderedMembers | undefined };
 
 export class MemoryRecords implements Records {
   /** By kind first, so that no call has to join kind and scope to one key. */
@@ -39,13 +39,25 @@ export class MemoryRecords implements Records {
   }
 
   put<Kind extends RecordKind>(kind: Kind, scope: string, member: string, value: RecordKinds[Kind]): void {
+    this.replace(kind, scope, member, value);
+  }
+
+  /** Gives what was there before. */
+  protected replace<Kind extends RecordKind>(
+    kind: Kind,
+    scope: string,
+    member: string,
+    value: RecordKinds[Kind],
+  ): RecordKinds[Kind] | undefined {
     let found = this.#scope(kind, scope);
     if (found === undefined) {
-      found = { values: new Map() };
+      found = { values: new Map(), ordered: undefined };
       this.#scopes(kind).set(scope, found);
     }
-    if (found.ordered !== undefined && !found.values.has(member)) found.ordered.add(member);
+    const before = found.values.get(member);
+    if (before === undefined) found.ordered?.add(member);
     found.values.set(member, value);
+    return before as RecordKinds[Kind] | undefined;
   }
 
   erase(kind: RecordKind, scope: string, member: string): void {

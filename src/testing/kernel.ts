@@ -64,6 +64,9 @@ class EventKernel implements Kernel {
   #scheduled = 0;
   #events = 0;
   #hash = fnv1aStart;
+  /** The time of the last note, and as a text: most events have several. */
+  #notedMs = Number.NaN;
+  #notedText = "";
   #failure: { readonly error: unknown } | undefined;
 
   constructor(random: SeededRandom, onNote: ((line: string) => void) | undefined) {
@@ -99,9 +102,15 @@ class EventKernel implements Kernel {
   }
 
   note(...parts: readonly NotePart[]): void {
-    const line = `${this.#nowMs} ${parts.join(" ")}`;
-    this.#onNote?.(line);
-    this.#hash = fnv1a(this.#hash, line);
+    if (this.#notedMs !== this.#nowMs) {
+      this.#notedMs = this.#nowMs;
+      this.#notedText = `${this.#nowMs}`;
+    }
+    // The hash of the line, part by part: to join it for nobody but the hash took 2 % of a simulation.
+    let hash = fnv1a(this.#hash, this.#notedText);
+    for (const part of parts) hash = fnv1a(fnv1a(hash, " "), typeof part === "string" ? part : `${part}`);
+    this.#hash = hash;
+    this.#onNote?.(`${this.#notedText} ${parts.join(" ")}`);
   }
 
   fail(error: unknown): void {

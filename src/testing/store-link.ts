@@ -1,4 +1,5 @@
 // One process's connection to the simulated store: what can go wrong on it, at which rate, and what becomes of requests and replies.
+import type { CancelTimer } from "../ports/ports.ts";
 import type { Answer, CallOptions, OperationName, RequestOf } from "../ports/store.ts";
 import type { Kernel } from "./kernel.ts";
 import type { SeededRandom } from "./seeded-random.ts";
@@ -89,17 +90,30 @@ type LinkedServer = {
   ): { readonly answer: Answer<Name>; readonly storeTimeMs: number };
 };
 
-/** A call on its way; `settle` has an effect only once. */
+/** A request on its way. */
 type Pending<Name extends OperationName> = {
+  readonly asked: Asked<Name>;
   readonly call: Call<Name>;
   readonly deadlineMs: number;
   readonly sentAtMs: number;
   /** The connection broke: the request may still arrive, a reply cannot. */
   broken: boolean;
-  settle(answer: Answer<Name>, storeTimeMs?: number): void;
 };
 
 type AnyPending = Pending<OperationName>;
+
+/** What a flow waits for. One object: closures in its place were 5 % of all memory. */
+type Asked<Name extends OperationName> = {
+  readonly options: CallOptions;
+  readonly resolve: (answer: Answer<Name>) => void;
+  readonly startMs: number;
+  call: Call<Name>;
+  pending: AnyPending | undefined;
+  waiting: boolean;
+  /** A second request is the last. */
+  sent: number;
+  cancelDeadline: CancelTimer | undefined;
+};
 
 /** The connection of one process, with what its adapter remembers: the last store time it saw. */
 export class Link {
@@ -130,7 +144,8 @@ export class Link {
       const call = { caller: this.#process.name, name, request, notAfterMs };
       this.#server.options.onSend?.(call as unknown as StoreCall);
       // Between the last look at the clock and the call: nothing in the process can notice what happens here.
-      this.#strike("about to send", () => this.#begin(name, request, options, resolve));
+      if (this.#runsOn("about to send")) this.#begin(name, request, options, resolve);
+      else this.#process.deliver(0, () => this.#begin(name, request, options, resolve));
     });
   }
 
@@ -140,11 +155,10 @@ export class Link {
     this.#underWay.clear();
   }
 
-  /** What may happen to the process at this moment, and then what it does next: at once, after a pause, or never. */
-  #strike(moment: CallMoment, next: () => void): void {
+  /** What may happen to the process at this moment, and whether it then goes on at once: if not, it does after a pause, or never. */
+  #runsOn(moment: CallMoment): boolean {
     this.#server.options.onMoment?.(this.#process, moment);
-    if (this.#process.state() === "running") next();
-    else this.#process.deliver(0, next);
+    return this.#process.state() === "running";
   }
 
   #begin<Name extends OperationName>(
@@ -153,55 +167,79 @@ export class Link {
     options: CallOptions,
     resolve: (answer: Answer<Name>) => void,
   ): void {
-    const leftMs = this.#countdown(options.deadlineMs);
-    const callUntil = (notAfterMs: number) => ({ caller: this.#process.name, name, request, notAfterMs });
-    let call: Call<Name> = callUntil(options.notAfterMs ?? this.#storeTimeMs() + options.deadlineMs);
-    let pending: AnyPending | undefined;
-    let waiting = true;
-    const settle = (answer: Answer<Name>) => {
-      if (!waiting) return;
-      waiting = false;
-      if (pending !== undefined) this.#underWay.delete(pending);
-      cancelDeadline();
-      this.#strike("answered", () => {
-        this.#server.options.onAnswer?.(call as unknown as StoreCall, answer as Answer<OperationName>);
-        resolve(answer);
-      });
+    const startMs = this.#process.clock.monotonicMs();
+    const notAfterMs = options.notAfterMs ?? this.#storeTimeMs() + options.deadlineMs;
+    const call: Call<Name> = { caller: this.#process.name, name, request, notAfterMs };
+    const asked: Asked<Name> = {
+      options,
+      resolve,
+      startMs,
+      call,
+      pending: undefined,
+      waiting: true,
+      sent: 0,
+      cancelDeadline: undefined,
     };
-    const attempt = (tooLate: (storeTimeMs: number) => void) => {
-      const arrived = (answer: Answer<Name>, storeTimeMs?: number) => {
-        if (waiting && storeTimeMs !== undefined) this.#learn(storeTimeMs);
-        const refused = answer.kind === "unavailable" && answer.cause === "too_late";
-        if (waiting && refused && storeTimeMs !== undefined) tooLate(storeTimeMs);
-        else settle(answer);
-      };
-      if (pending !== undefined) this.#underWay.delete(pending);
-      const sentAtMs = this.#server.kernel.nowMs();
-      const sent: Pending<Name> = { call, deadlineMs: leftMs(), sentAtMs, broken: false, settle: arrived };
-      pending = sent as unknown as AnyPending;
-      this.#underWay.add(pending);
-      this.#send(sent);
-    };
-    const giveUp = () => settle({ kind: "unavailable", cause: "too_late" });
-    const cancelDeadline = this.#process.clock.timer(options.deadlineMs, () =>
-      settle({ kind: "unknown", cause: "deadline", notAfterMs: call.notAfterMs }),
+    asked.cancelDeadline = this.#process.clock.timer(options.deadlineMs, () =>
+      this.#settle(asked, { kind: "unknown", cause: "deadline", notAfterMs: asked.call.notAfterMs }),
     );
-    attempt((storeTimeMs) => {
-      if (options.notAfterMs !== undefined || leftMs() < 1) {
-        giveUp();
-        return;
-      }
-      // The estimate of the store's time was wrong. The refusal carried the right one and had no effect: ask once more.
-      call = callUntil(storeTimeMs + Math.floor(leftMs()));
-      attempt(giveUp);
-    });
+    this.#attempt(asked);
     this.#server.options.onMoment?.(this.#process, "sent");
   }
 
-  #countdown(ms: number): () => number {
-    const { clock } = this.#process;
-    const startMs = clock.monotonicMs();
-    return () => ms - (clock.monotonicMs() - startMs);
+  #attempt<Name extends OperationName>(asked: Asked<Name>): void {
+    if (asked.pending !== undefined) this.#underWay.delete(asked.pending);
+    asked.sent += 1;
+    const [sentAtMs, deadlineMs] = [this.#server.kernel.nowMs(), this.#leftMs(asked)];
+    const pending: Pending<Name> = { asked, call: asked.call, deadlineMs, sentAtMs, broken: false };
+    asked.pending = pending as unknown as AnyPending;
+    this.#underWay.add(asked.pending);
+    this.#send(pending);
+  }
+
+  /** The answer has come to the process; it has an effect only once. */
+  #arrived<Name extends OperationName>(
+    asked: Asked<Name>,
+    answer: Answer<Name>,
+    storeTimeMs: number | undefined,
+  ): void {
+    if (asked.waiting && storeTimeMs !== undefined) {
+      this.#learn(storeTimeMs);
+      if (answer.kind === "unavailable" && answer.cause === "too_late") {
+        this.#refused(asked, storeTimeMs);
+        return;
+      }
+    }
+    this.#settle(asked, answer);
+  }
+
+  /** The estimate of the store's time was wrong. The refusal carried the right one and had no effect: ask once more. */
+  #refused<Name extends OperationName>(asked: Asked<Name>, storeTimeMs: number): void {
+    if (asked.sent > 1 || asked.options.notAfterMs !== undefined || this.#leftMs(asked) < 1) {
+      this.#settle(asked, { kind: "unavailable", cause: "too_late" });
+      return;
+    }
+    const notAfterMs = storeTimeMs + Math.floor(this.#leftMs(asked));
+    asked.call = { ...asked.call, notAfterMs };
+    this.#attempt(asked);
+  }
+
+  #settle<Name extends OperationName>(asked: Asked<Name>, answer: Answer<Name>): void {
+    if (!asked.waiting) return;
+    asked.waiting = false;
+    if (asked.pending !== undefined) this.#underWay.delete(asked.pending);
+    asked.cancelDeadline?.();
+    if (this.#runsOn("answered")) this.#answer(asked, answer);
+    else this.#process.deliver(0, () => this.#answer(asked, answer));
+  }
+
+  #answer<Name extends OperationName>({ call, resolve }: Asked<Name>, answer: Answer<Name>): void {
+    this.#server.options.onAnswer?.(call as unknown as StoreCall, answer as Answer<OperationName>);
+    resolve(answer);
+  }
+
+  #leftMs({ options, startMs }: Pick<Asked<never>, "options" | "startMs">): number {
+    return options.deadlineMs - (this.#process.clock.monotonicMs() - startMs);
   }
 
   #learn(storeTimeMs: number): void {
@@ -220,7 +258,7 @@ export class Link {
     this.#startOutage();
     if (!this.#isReachable()) {
       this.#process.deliver(this.#usualTravelMs(), () =>
-        pending.settle({ kind: "unavailable", cause: "connection refused" }),
+        this.#arrived(pending.asked, { kind: "unavailable", cause: "connection refused" }, undefined),
       );
       return;
     }
@@ -237,7 +275,6 @@ export class Link {
 
   #arrive<Name extends OperationName>(pending: Pending<Name>): void {
     const { faults } = this.#server;
-    const random = this.#random;
     if (!this.#isReachable()) {
       this.#breakOff(pending, 0);
       return;
@@ -245,8 +282,8 @@ export class Link {
     if (this.#process.state() === "crashed") {
       this.#server.options.onGhost?.(pending.call as unknown as StoreCall, pending.sentAtMs);
     }
-    if (random.chance(faults.clockJumpRate)) {
-      this.#server.jumpClock(Math.ceil(random.fraction() * faults.clockJumpMsMax));
+    if (this.#random.chance(faults.clockJumpRate)) {
+      this.#server.jumpClock(Math.ceil(this.#random.fraction() * faults.clockJumpMsMax));
     }
     const { twin } = this.#server.options;
     if (twin === undefined) {
@@ -316,7 +353,7 @@ export class Link {
     }
     // On its way: not even the end of the server stops it.
     this.#underWay.delete(pending as unknown as AnyPending);
-    this.#process.deliver(this.#travelMs(), () => pending.settle(answer, storeTimeMs));
+    this.#process.deliver(this.#travelMs(), () => this.#arrived(pending.asked, answer, storeTimeMs));
   }
 
   #breakOff<Name extends OperationName>(pending: Pending<Name>, delayMs: number): void {
@@ -324,7 +361,7 @@ export class Link {
     pending.broken = true;
     this.#server.hit("connection reset");
     this.#process.deliver(delayMs, () =>
-      pending.settle({ kind: "unknown", cause: "connection reset", notAfterMs }),
+      this.#arrived(pending.asked, { kind: "unknown", cause: "connection reset", notAfterMs }, undefined),
     );
   }
 

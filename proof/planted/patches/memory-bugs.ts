@@ -37,7 +37,7 @@ export const plantedMemoryBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/memory-store.ts",
-        find: "if (found.ordered !== undefined && !found.values.has(member)) found.ordered.add(member);",
+        find: "if (before === undefined) found.ordered?.add(member);",
         replace: "found.ordered?.add(member);",
       },
     ],

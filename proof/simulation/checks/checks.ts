@@ -1,5 +1,4 @@
 // All checks of one simulated system, and how they follow the store: what is sent, answered, performed, and lost again.
-import { loadConfig } from "../../../src/load-config.ts";
 import type { Kernel } from "../../../src/testing/kernel.ts";
 import type { SimulatedProcess } from "../../../src/testing/simulated-process.ts";
 import type { SimulatedStoreOptions, StoreExecution } from "../../../src/testing/simulated-store.ts";
@@ -8,6 +7,7 @@ import type { Swap } from "../../planted/planted-bug.ts";
 import { holdsBack } from "../faults/loss-faults.ts";
 import type { Marks } from "../invariants/marks.ts";
 import type { Swarm } from "../swarm.ts";
+import { configOf } from "../swarm-config.ts";
 import { Acknowledged } from "./acknowledged.ts";
 import { AnswerChecks } from "./answer-checks.ts";
 import { AnsweredActions } from "./answered-actions.ts";
@@ -63,7 +63,7 @@ export function createChecks(parts: ChecksParts) {
   const failClosed = new FailClosedChecks(() => kernel.nowMs(), marks);
   const busChecks = new BusChecks({
     ...{ known, records, marks, faultCounts: faults },
-    resultDeliveriesMax: loadConfig({ overrides: swarm.config }).config["results.deliveriesMax"],
+    resultDeliveriesMax: configOf(swarm)["results.deliveriesMax"],
     fail: (error) => kernel.fail(error),
   });
   const lossChecks = new LossChecks({ known, records, grants, marks, acknowledged });

@@ -15,7 +15,8 @@ export type Change = {
 export type ChangeOf<Kind extends RecordKind> = Extract<Change, { readonly kind: Kind }>;
 
 export class JournaledRecords extends MemoryRecords {
-  readonly #changes = new Map<string, Change>();
+  /** Few: an operation changes 4 records on average, and to look through them is cheaper than to make a key of each. */
+  #changes: Change[] = [];
 
   override put<Kind extends RecordKind>(
     kind: Kind,
@@ -23,36 +24,37 @@ export class JournaledRecords extends MemoryRecords {
     member: string,
     value: RecordKinds[Kind],
   ): void {
-    this.#note({ kind, scope, member, before: this.get(kind, scope, member), after: value } as Change);
-    super.put(kind, scope, member, value);
+    this.#note(kind, scope, member, this.replace(kind, scope, member, value), value);
   }
 
   override erase(kind: RecordKind, scope: string, member: string): void {
     const before = this.get(kind, scope, member);
-    if (before !== undefined) this.#note({ kind, scope, member, before, after: undefined } as Change);
+    if (before === undefined) return;
+    this.#note(kind, scope, member, before, undefined);
     super.erase(kind, scope, member);
   }
 
   /** Everything changed since it was last asked, each record once: what it was before, and what it is now. */
   takeChanges(): readonly Change[] {
     const changes = this.changes();
-    this.#changes.clear();
+    this.#changes = [];
     return changes;
   }
 
   /** The same, which stays to be taken. */
   changes(): readonly Change[] {
-    return [...this.#changes.values()].filter(
-      ({ before, after }) => before !== undefined || after !== undefined,
-    );
+    return this.#changes.filter(({ before, after }) => before !== undefined || after !== undefined);
   }
 
-  #note(change: Change): void {
-    const key = `${change.kind} ${change.scope} ${change.member}`;
-    const earlier = this.#changes.get(key);
-    this.#changes.set(
-      key,
-      earlier === undefined ? change : ({ ...change, before: earlier.before } as Change),
-    );
+  #note(kind: RecordKind, scope: string, member: string, before: unknown, after: unknown): void {
+    const changes = this.#changes;
+    for (let index = 0; index < changes.length; index += 1) {
+      const earlier = changes[index] as Change;
+      if (earlier.kind === kind && earlier.member === member && earlier.scope === scope) {
+        changes[index] = { kind, scope, member, before: earlier.before, after } as Change;
+        return;
+      }
+    }
+    changes.push({ kind, scope, member, before, after } as Change);
   }
 }

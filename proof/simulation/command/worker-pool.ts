@@ -75,7 +75,8 @@ export async function runChunks(options: PoolOptions): Promise<void> {
 /** Compiled also when asked by a test, which runs from source. */
 function startWorker(): ChildProcess {
   return fork(join(root, "proof", "run-compiled.mjs"), ["simulation/command/worker"], {
-    execArgv: [],
+    // As package.json starts the commands. All cores have a worker: a collector on several threads would take from the others.
+    execArgv: ["--single-threaded-gc", "--max-semi-space-size=32"],
     stdio: ["ignore", "inherit", "inherit", "ipc"],
   });
 }
