@@ -2,7 +2,7 @@
 import { InterlockError } from "../../errors.ts";
 import type { OperationName, Unavailable, Unknown } from "../../ports/store.ts";
 import type { Delivery } from "./connection.ts";
-import { refusalWithoutEffect } from "./scripts.ts";
+import { refusalWhileMoving, refusalWithoutEffect } from "./scripts.ts";
 
 export const tooLate: Unavailable = { kind: "unavailable", cause: "too_late" };
 
@@ -22,4 +22,11 @@ export function trouble(
       return { kind: "unavailable", cause };
     }
   }
+}
+
+/** One item of a script call failed: it has written nothing, and the rest of the call went its way. */
+export function troubleOfItem(name: OperationName, message: string): Unavailable {
+  const cause = refusalWhileMoving(message);
+  if (cause === undefined) throw new InterlockError("internal", `${name}: ${message}`);
+  return { kind: "unavailable", cause };
 }

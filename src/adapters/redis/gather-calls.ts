@@ -4,7 +4,7 @@ import type { Clock } from "../../ports/ports.ts";
 import type { Answer, CallOptions, RequestOf } from "../../ports/store.ts";
 import { atEndOfTurn } from "../system/system.ts";
 import { admitCall } from "./admission-calls.ts";
-import { tooLate, trouble } from "./answers.ts";
+import { tooLate, trouble, troubleOfItem } from "./answers.ts";
 import type { Delivery } from "./connection.ts";
 import type { Keys, TenantKeys } from "./keys.ts";
 import type { StoreTimes } from "./opening.ts";
@@ -176,8 +176,7 @@ export class GatheredCalls<Name extends GatheredName> {
 
   #read(item: Item<Name>, reply: Reply = ["failed", "", "no answer"]): Answer<Name> | Promise<Answer<Name>> {
     const [kind, storeTime, message] = reply;
-    if (kind === "failed")
-      return trouble(this.#name, { kind: "error", message: String(message) }, item.notAfterMs);
+    if (kind === "failed") return troubleOfItem(this.#name, String(message));
     const storeTimeMs = Number(storeTime);
     if (kind === "too_late") return this.#askAgain(item, storeTimeMs);
     return { ...parseReply<Name>(calls[this.#name], reply, item.request), storeTimeMs };

@@ -16,9 +16,6 @@ for item = 1, ARGV[1] do
   end
   local isDone, answer = true, { "too_late", now }
   if nowMs <= tonumber(arguments[1]) then isDone, answer = pcall(perform, arguments) end
-  if not isDone and type(answer) == "table" then
-    answer = answer.err .. " on " .. (answer.source or "@user_script") .. ":" .. (answer.line or "")
-  end
   answers[item] = isDone and answer or { "failed", now, answer }
   itemAt = last + 1
 end
