@@ -7,6 +7,7 @@ import { type RedisGroup, startRedisGroup } from "../../src/drills/servers/redis
 import type { RedisServer } from "../../src/drills/servers/start-servers.ts";
 import { defaultStoreSettings, type OperationName, type Store } from "../../src/ports/store.ts";
 import { call, Harness, key } from "../../src/testing/conformance/harness.ts";
+import { deliveryOf, resultOf, runWithClaim } from "../../src/testing/conformance/run-steps.ts";
 import {
   performScenario,
   prefix,
@@ -151,6 +152,26 @@ describe("a replica that says nothing", () => {
     const repeated = () => other.admit(second, call);
     await expect.poll(repeated).toMatchObject({ kind: "replayed", runId: run.runId });
     await other.close();
+  });
+
+  test("makes each of the starts and results that share a script call unknown, and each is decided when repeated", async () => {
+    const prepared = newHarness(hasty);
+    const [one, two] = [await runWithClaim(prepared), await runWithClaim(prepared)];
+    const { tenant } = prepared;
+    const runs = Array.from({ length: 5 }, (_, index) => prepared.newRun({ key: key(`k${index}`) }));
+    const deliveries = [one, two].map((job) => deliveryOf(prepared, job.runId, resultOf(prepared, job)));
+    const ask = () =>
+      Promise.all([
+        ...runs.map((run) => store.admit({ tenant, run }, call)),
+        ...deliveries.map((request) => store.deliver(request, call)),
+      ]);
+    replica.pause();
+    expect((await ask()).map(({ kind }) => kind)).toEqual(Array(7).fill("unknown"));
+    replica.resume();
+    const repeated = async () => (await ask()).map(({ kind }) => kind);
+    await expect.poll(repeated).toEqual([...Array(5).fill("admitted"), ...Array(2).fill("delivered")]);
+    const active = await store.countActive({ tenant }, call);
+    expect(active).toMatchObject({ kind: "counted", active: 7 });
   });
 
   test("does not make reads wait longer than one WAIT", async () => {

@@ -88,8 +88,8 @@ describe("an error has no effect", () => {
   }
 
   test("a script that writes too early would be noticed", async () => {
-    const early = `$&\nredis.call("ZADD", KEYS[3], now, ARGV[2])`;
-    const admit = readOperationSource("admit").replace(/^if nowMs > .*$/m, early);
+    const early = `$&\nredis.call("ZADD", known.activeKey, now, runId)`;
+    const admit = readOperationSource("admit").replace(/^ +local at, retake = .*\n.*$/m, early);
     const planted = await openRedisStore({ ...options, urls: [server.url], scripts: { admit } });
     const harness = newHarness(planted);
     const scenario = await prepare("admit", harness);
@@ -245,7 +245,7 @@ describe("Redis forgets or refuses", () => {
   });
 
   test("a script can be swapped when the store is opened", async () => {
-    const admit = readOperationSource("admit").replace("active >= tonumber(limit)", "false");
+    const admit = readOperationSource("admit").replace("known.active >= tonumber(limit)", "false");
     const planted = await openRedisStore({ ...options, urls: [server.url], scripts: { admit } });
     const harness = newHarness(planted);
     await harness.set({ maxConcurrentRuns: 1 });

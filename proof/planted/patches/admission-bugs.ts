@@ -178,8 +178,8 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/commit.lua",
-        find: `local ours = token == ARGV[2] and grantFence == ARGV[3]`,
-        replace: `local ours = token == ARGV[2]`,
+        find: `local ours = token == guardToken and grantFence == guardFence`,
+        replace: `local ours = token == guardToken`,
       },
     ],
     tests: [conformance],
@@ -216,8 +216,8 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/create-run.lua",
-        find: `if limit ~= "" and active >= tonumber(limit) then
-  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", active }
+        find: `if limit ~= "" and known.active >= tonumber(limit) then
+  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", known.active }
 end
 `,
         replace: "",

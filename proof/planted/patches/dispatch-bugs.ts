@@ -33,7 +33,7 @@ export const plantedDispatchBugs: readonly TextPatch[] = [
   bug(
     ["verdict-without-guard-lua", "the same in the Redis script"],
     deliver,
-    [`    if lockToken ~= ARGV[19] or lockFence ~= ARGV[20] then refusal = "stale_fence" end\n`, ""],
+    [`      if lockToken ~= ARGV[15] or lockFence ~= ARGV[16] then refusal = "stale_fence" end\n`, ""],
     conformance,
   ),
   bug(

@@ -3,6 +3,8 @@ import type { TextPatch } from "../planted-bug.ts";
 
 const durability = "test/conformance/redis-durability.test.ts";
 const sentinel = "test/faults/redis-sentinel.test.ts";
+const batches = "test/conformance/redis-batches.test.ts";
+const gathering = "src/adapters/redis/gather-calls.ts";
 
 export const plantedRedisBugs: readonly TextPatch[] = [
   {
@@ -16,6 +18,79 @@ export const plantedRedisBugs: readonly TextPatch[] = [
       },
     ],
     tests: [durability],
+  },
+  {
+    name: "redis-batch-not-waited-for",
+    what: "calls that share a script call are answered before a replica has what they did: a failover loses acknowledged starts and results",
+    edits: [
+      {
+        file: gathering,
+        find: "const run = { partition, script: scripts[name], operands, withinMs, ...replicas };",
+        replace: "const run = { partition, script: scripts[name], operands, withinMs };",
+      },
+    ],
+    tests: [durability],
+  },
+  {
+    name: "redis-batch-fails-together",
+    what: "one call that fails makes all that share its script call fail, although those before it had their effect",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/parts/perform-each.lua",
+        find: "isDone, answer = pcall(perform, arguments)",
+        replace: "answer = perform(arguments)",
+      },
+    ],
+    tests: [batches],
+  },
+  {
+    name: "redis-batch-answers-shifted",
+    what: "after a call that came too late, the others of its script call are told one another's answers",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/parts/perform-each.lua",
+        find: "answers[item] = isDone and answer or",
+        replace: 'answers[#answers + (answer[1] == "too_late" and 0 or 1)] = isDone and answer or',
+      },
+    ],
+    tests: [batches],
+  },
+  {
+    name: "redis-batch-mixes-partitions",
+    what: "calls of tenants of two partitions share a script call: one tenant's run is written among another partition's keys",
+    edits: [
+      {
+        file: gathering,
+        find: "if (open?.deadlineMs === deadlineMs) return open;",
+        replace:
+          "const any = this.#gathered[0];\n    if ((open ?? any)?.deadlineMs === deadlineMs) return (open ?? any) as Batch<Name>;",
+      },
+    ],
+    tests: [batches],
+  },
+  {
+    name: "redis-batch-counts-once",
+    what: "the starts of one script call all see the number of active runs from before it: together they go past the tenant's limit",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/parts/insert-run.lua",
+        find: "  known.active = known.active + 1\n",
+        replace: "",
+      },
+    ],
+    tests: [batches],
+  },
+  {
+    name: "redis-batch-one-not-after",
+    what: "calls that share a script call share the first one's notAfterMs: a late one has its effect after its caller gave up on it",
+    edits: [
+      {
+        file: "src/adapters/redis/lua/parts/perform-each.lua",
+        find: "if nowMs <= tonumber(arguments[1]) then",
+        replace: "if nowMs <= tonumber(ARGV[settingsEnd + 2]) then",
+      },
+    ],
+    tests: [batches],
   },
   {
     name: "redis-replay-not-waited-for",

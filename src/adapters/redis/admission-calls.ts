@@ -4,14 +4,15 @@ import { hasLimits } from "../../domain/job.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import { storeQuotaNames, type TenantSettings } from "../../domain/tenant.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
-import type { RequestOf, StoreOf, StoreSettings } from "../../ports/store.ts";
+import type { RequestOf, StoreOf } from "../../ports/store.ts";
 import { parseClaims } from "./job-format.ts";
-import { encode, type TenantKeys } from "./keys.ts";
-import { changeArgs, headerFields, packEntry, parseHeaders } from "./run-format.ts";
+import { encode, unencoded } from "./keys.ts";
+import { headerFields, packEntry, parseHeaders, pushChange, settingsArgs } from "./run-format.ts";
 import {
   credentialWord,
   duration,
   type Fields,
+  type GatheredCall,
   guardArgs,
   jsonWord,
   opaqueWord,
@@ -128,27 +129,16 @@ function parseEvent([id, fields]: StreamRow): EventRow {
   };
 }
 
-export const admissionCalls: ScriptCalls<keyof StoreOf<"admission">> = {
-  admit: {
-    keys: (keys, { run }) => [...runKeys(keys, run), ...keyKeys(keys, run)],
-    args: (request, settings) => [
-      ...runArgs(request, settings),
-      ...changeArgs(request.run.runId, request.run.change, settings),
-    ],
-    read: { admitted: parseAdmitted },
-  },
+export const admitCall: GatheredCall<"admit"> = { push: pushRun, read: { admitted: parseAdmitted } };
+
+export const admissionCalls: ScriptCalls<Exclude<keyof StoreOf<"admission">, "admit">> = {
   createRun: {
-    keys: (keys, { guard, run }) => [
-      ...runKeys(keys, run),
-      keys.lock(guard.lock),
-      keys.grant(guard.lock),
-      ...keyKeys(keys, run),
-    ],
-    args: (request, settings) => [
-      ...guardArgs(request.guard),
-      ...runArgs(request, settings),
-      ...changeArgs(request.run.runId, request.run.change, settings),
-    ],
+    keys: (keys, { guard }) => [keys.start, keys.due, keys.lock(guard.lock), keys.grant(guard.lock)],
+    args(request, settings) {
+      const args = [...settingsArgs(settings), ...guardArgs(request.guard).slice(0, 4)];
+      pushRun(args, request);
+      return args;
+    },
     read: { admitted: parseAdmitted },
   },
   countActive: {
@@ -201,37 +191,25 @@ export const admissionCalls: ScriptCalls<keyof StoreOf<"admission">> = {
   },
 };
 
-/** What a new run touches, whichever operation creates it. */
-function runKeys(keys: TenantKeys, run: NewRun): string[] {
-  return [keys.tenant, keys.run(run.runId), keys.active, keys.events, keys.runs, keys.due, keys.start];
-}
-
-function keyKeys(keys: TenantKeys, { key }: NewRun): string[] {
-  return key === undefined ? [] : [keys.reservation(key.digest), keys.keyed];
-}
-
-/** All but the change, which comes last. */
-function runArgs(
+/** A new run, whichever operation creates it. */
+function pushRun(
+  args: string[],
   { tenant, run, credential }: RequestOf<"admit"> | RequestOf<"createRun">,
-  settings: StoreSettings,
-): string[] {
-  const { runId, workflow, revision, definition, actor, key, start } = run;
-  return [
-    runId,
-    String(settings.eventsPerTenantMax),
+): void {
+  const { runId, workflow, revision, definition, actor, key, start, change } = run;
+  args.push(
     tenant,
+    unencoded("run id", runId),
     credentialWord(credential),
     workflow,
     revision === undefined ? "" : String(revision),
     definition,
     actor,
-    key?.digest ?? "",
+    key === undefined ? "" : unencoded("reservation digest", key.digest),
     key === undefined ? "" : opaqueWord("fingerprint", key.fingerprint),
-    String(settings.keysPerTenantMax),
     start === "applied" ? "" : packEntry({ kind: "started", entryId: runId }),
-    String(settings.attentionMs),
-    String(settings.quotas.active_runs),
-  ];
+  );
+  pushChange(args, runId, change);
 }
 
 function parseAdmitted(fields: Fields, { run }: { readonly run: NewRun }) {

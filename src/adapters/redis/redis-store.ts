@@ -13,23 +13,25 @@ import {
 } from "../../ports/store.ts";
 import { systemRandom } from "../system/system.ts";
 import { admissionCalls, tenantCalls } from "./admission-calls.ts";
+import { tooLate, trouble } from "./answers.ts";
 import { connect, type RedisPlace } from "./connect.ts";
-import type { Delivery } from "./connection.ts";
 import { type Durability, isPromise } from "./durability.ts";
+import { GatheredCalls, isGathered } from "./gather-calls.ts";
 import { documentCalls, jobCalls, sweepCalls } from "./job-calls.ts";
 import { createKeys, type Keys, type PartitionKeys } from "./keys.ts";
 import { lockCalls } from "./lock-calls.ts";
 import { checkServers, openPartitions, StoreTimes } from "./opening.ts";
 import { inboxCalls, runCalls } from "./run-calls.ts";
-import { type OwnerKeys, parseReply, type Reply, type ScriptCall, type ScriptCalls } from "./script-call.ts";
+import { settingsArgs } from "./run-format.ts";
 import {
-  loadScripts,
-  refusalWithoutEffect,
-  runScript,
-  type ScriptOverrides,
-  type ScriptRun,
-  type Scripts,
-} from "./scripts.ts";
+  type GatheredName,
+  type OwnerKeys,
+  parseReply,
+  type Reply,
+  type ScriptCall,
+  type ScriptCalls,
+} from "./script-call.ts";
+import { loadScripts, runScript, type ScriptOverrides, type ScriptRun, type Scripts } from "./scripts.ts";
 import type { Topology } from "./topology.ts";
 import { type ServersState, watchServers } from "./watch-servers.ts";
 
@@ -81,7 +83,7 @@ type Parts = {
   readonly replicas: Pick<ScriptRun, "replicaWaitMs">;
 };
 
-const calls: ScriptCalls<OperationName> = {
+const calls: ScriptCalls<AloneName> = {
   ...lockCalls,
   ...tenantCalls,
   ...admissionCalls,
@@ -95,8 +97,27 @@ const calls: ScriptCalls<OperationName> = {
 type Attempt = { readonly notAfterMs: number; readonly withinMs: number };
 
 function executeWith(parts: Parts): Execute {
+  const gathering = { ...parts, settings: settingsArgs(parts.settings) };
+  const gathered: { readonly [Name in GatheredName]: GatheredCalls<Name> } = {
+    admit: new GatheredCalls("admit", gathering),
+    deliver: new GatheredCalls("deliver", gathering),
+    commit: new GatheredCalls("commit", gathering),
+  };
+  const alone = executeAlone(parts);
+  return <Name extends OperationName>(name: Name, request: RequestOf<Name>, options: CallOptions) =>
+    isGathered(name)
+      ? ((gathered[name] as unknown as GatheredCalls<GatheredName>).ask(
+          request as RequestOf<GatheredName>,
+          options,
+        ) as unknown as Promise<Answer<Name>>)
+      : (alone(name, request as RequestOf<AloneName>, options) as unknown as Promise<Answer<Name>>);
+}
+
+type AloneName = Exclude<OperationName, GatheredName>;
+
+function executeAlone(parts: Parts) {
   const { clock, times } = parts;
-  return async <Name extends OperationName>(name: Name, request: RequestOf<Name>, options: CallOptions) => {
+  return async <Name extends AloneName>(name: Name, request: RequestOf<Name>, options: CallOptions) => {
     const ask = prepare(parts, name, request);
     const startMs = clock.monotonicMs();
     const notAfterMs = options.notAfterMs ?? times.nowMs(ask.partition) + options.deadlineMs;
@@ -110,12 +131,10 @@ function executeWith(parts: Parts): Execute {
   };
 }
 
-const tooLate = { kind: "unavailable", cause: "too_late" } as const;
-
 type TooLate = { readonly kind: "too_late"; readonly storeTimeMs: number };
 
 /** Builds the keys and arguments once, for up to two attempts. */
-function prepare<Name extends OperationName>(parts: Parts, name: Name, request: RequestOf<Name>) {
+function prepare<Name extends AloneName>(parts: Parts, name: Name, request: RequestOf<Name>) {
   const { topology, clock, times, scripts, settings } = parts;
   const call: ScriptCall<Name> = calls[name];
   const owner = ownerOf(parts.keys, request);
@@ -146,18 +165,4 @@ function ownerOf(keys: Keys, request: RequestOf<OperationName>): PartitionKeys {
   const partition = "partition" in request ? request.partition : request.partitions[0];
   if (partition === undefined) throw new InterlockError("invalid_request", "no partition is named");
   return keys.forPartition(partition);
-}
-
-function trouble(name: OperationName, delivery: Exclude<Delivery, { kind: "reply" }>, notAfterMs: number) {
-  switch (delivery.kind) {
-    case "not_sent":
-      return { kind: "unavailable", cause: delivery.cause } as const;
-    case "lost":
-      return { kind: "unknown", cause: delivery.cause, notAfterMs } as const;
-    case "error": {
-      const cause = refusalWithoutEffect(delivery.message);
-      if (cause === undefined) throw new InterlockError("internal", `${name}: ${delivery.message}`);
-      return { kind: "unavailable", cause } as const;
-    }
-  }
 }

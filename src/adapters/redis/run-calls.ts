@@ -11,10 +11,10 @@ import {
 import type { Fence } from "../../domain/lock.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import type { OwnedRun, Proposal, TakeTerms } from "../../ports/run-operations.ts";
-import type { RequestOf, StoreOf, StoreSettings } from "../../ports/store.ts";
+import type { RequestOf, StoreOf } from "../../ports/store.ts";
 import { parseClaims, parseFreed, verdictWords } from "./job-format.ts";
+import { plain, type TenantKeys, unencoded } from "./keys.ts";
 import {
-  changeArgs,
   headerFields,
   packEntry,
   parseApproval,
@@ -22,6 +22,7 @@ import {
   parseHeader,
   parseHeaders,
   parseRecords,
+  pushChange,
   recordField,
   recordPrefix,
   type Values,
@@ -30,8 +31,8 @@ import {
   credentialWord,
   duration,
   type Fields,
+  type GatheredCall,
   grantMemory,
-  guardArgs,
   jsonWord,
   opaqueWord,
   type ScriptCalls,
@@ -143,70 +144,50 @@ function parseRow([version, row]: readonly [version: string, row: string]) {
   };
 }
 
-export const inboxCalls: ScriptCalls<keyof StoreOf<"inbox">> = {
-  deliver: {
-    keys(keys, { runId, entry }) {
-      const lock = { namespace: "run", name: runId } as const;
-      return [
-        keys.tenant,
-        keys.run(runId),
-        keys.active,
-        keys.events,
-        keys.lock(lock),
-        keys.grant(lock),
-        keys.fence,
-        keys.due,
-        keys.inbox(runId),
-        keys.start,
-        keys.trail,
-        ...(entry.kind === "decision" ? [keys.approval(entry.approvalId)] : []),
-        ...(entry.kind === "dispatch" ? [keys.lock({ namespace: "job", name: entry.jobId })] : []),
-      ];
-    },
-    args(request, settings) {
-      const { tenant, runId, entry, take, whenBusy, records, proposal, credential } = request;
-      return [
-        tenant,
-        runId,
-        credentialWord(credential),
-        ...takeArgs(take),
-        whenBusy,
-        String(settings.eventsPerTenantMax),
-        String(settings.attentionMs),
-        `${drainsMax} ${settings.setAsideAfterMs}`,
-        String(drainEntriesMax),
-        String(settings.deadLetterRetentionMs),
-        entry.kind,
-        packEntry(entryToKeep(entry)),
-        proposal === undefined ? "" : baseWords(proposal),
-        ...entryArgs(entry, settings),
-        String(settings.auditRecordsPerTenantMax),
-        String(headerFields.length + records.length),
-        ...wantedFields(records),
-        ...(proposal === undefined ? [] : changeArgs(proposal.commitId, proposal.change, settings)),
-      ];
-    },
-    read: {
-      delivered([freed, approval, ...owned], request) {
-        const run = owned.length === 0 ? ({ kind: "handed_over" } as const) : parseOwned(owned, request);
-        return { run, ...parseFreed(freed), ...parseDecided([approval], request) };
-      },
-      applied([version, status, claims, freed, approval], request) {
-        return {
-          version: Number(version),
-          status: status as RunStatus,
-          claims: parseClaims(claims as readonly string[]),
-          ...parseFreed(freed),
-          ...parseDecided([approval], request),
-        };
-      },
-      approval_already_decided: parseRefused,
-      approval_expired: parseRefused,
-      approval_changed: parseRefused,
-      self_approval: parseRefused,
-      duties_separate: parseRefused,
-    },
+export const deliverCall: GatheredCall<"deliver"> = {
+  push(args, { tenant, runId, entry, take, whenBusy, records, proposal, credential }, keys) {
+    const own = ownArgs(entry, keys);
+    args.push(
+      tenant,
+      unencoded("run id", runId),
+      credentialWord(credential),
+      opaqueWord("token", take.token),
+      word("instance", take.instance),
+      duration("ttlMs", take.ttlMs),
+      whenBusy,
+      entry.kind,
+      packEntry(entryToKeep(entry)),
+      proposal === undefined ? "" : baseWords(proposal),
+      String(own.length),
+      String(records.length),
+      ...own,
+    );
+    for (const record of records) args.push(recordField(record));
+    if (proposal !== undefined) pushChange(args, proposal.commitId, proposal.change);
   },
+  read: {
+    delivered([freed, approval, ...owned], request) {
+      const run = owned.length === 0 ? ({ kind: "handed_over" } as const) : parseOwned(owned, request);
+      return { run, ...parseFreed(freed), ...parseDecided([approval], request) };
+    },
+    applied([version, status, claims, freed, approval], request) {
+      return {
+        version: Number(version),
+        status: status as RunStatus,
+        claims: parseClaims(claims as readonly string[]),
+        ...parseFreed(freed),
+        ...parseDecided([approval], request),
+      };
+    },
+    approval_already_decided: parseRefused,
+    approval_expired: parseRefused,
+    approval_changed: parseRefused,
+    self_approval: parseRefused,
+    duties_separate: parseRefused,
+  },
+};
+
+export const inboxCalls: ScriptCalls<Exclude<keyof StoreOf<"inbox">, "deliver" | "commit">> = {
   takeRun: {
     keys(keys, { runId }) {
       const lock = { namespace: "run", name: runId } as const;
@@ -228,39 +209,35 @@ export const inboxCalls: ScriptCalls<keyof StoreOf<"inbox">> = {
       `${drainsMax} ${settings.setAsideAfterMs}`,
       String(drainEntriesMax),
       String(settings.deadLetterRetentionMs),
-      ...wantedFields(records),
+      ...records.map(recordField),
     ],
     read: { owned: parseOwned },
   },
-  commit: {
-    keys: (keys, { runId, guard }) => [
-      keys.run(runId),
-      keys.active,
-      keys.events,
-      keys.lock(guard.lock),
-      keys.grant(guard.lock),
-      keys.due,
-      keys.inbox(runId),
-      keys.start,
-    ],
-    args: ({ tenant, runId, guard, expectedVersion, consumed, commitId, change }, settings) => [
-      ...guardArgs(guard),
+};
+
+export const commitCall: GatheredCall<"commit"> = {
+  push(args, { tenant, runId, guard, expectedVersion, consumed, commitId, change }, keys) {
+    const { lock, token, fence, policy, ttlMs } = guard;
+    args.push(
       tenant,
-      runId,
-      String(settings.eventsPerTenantMax),
-      String(settings.attentionMs),
+      unencoded("run id", runId),
+      opaqueWord("token", token),
+      String(fence),
+      policy,
+      duration("ttlMs", ttlMs),
+      keys.lock(lock),
+      keys.grant(lock),
       String(expectedVersion),
       String(consumed),
-      String(drainEntriesMax),
-      ...changeArgs(commitId, change, settings),
-    ],
-    read: {
-      committed: ([version, entries, claims]) => ({
-        version: Number(version),
-        entries: parseEntries(entries),
-        claims: parseClaims(claims as readonly string[]),
-      }),
-    },
+    );
+    pushChange(args, commitId, change);
+  },
+  read: {
+    committed: ([version, entries, claims]) => ({
+      version: Number(version),
+      entries: parseEntries(entries),
+      claims: parseClaims(claims as readonly string[]),
+    }),
   },
 };
 
@@ -296,17 +273,12 @@ function entryToKeep(entry: NewEntry): InboxEntry {
   }
 }
 
-/** Always ten, so that what follows has its place. */
-function entryArgs(entry: NewEntry, settings: StoreSettings): string[] {
-  const args = ownArgs(entry, settings);
-  return [...args, ...new Array<string>(10 - args.length).fill("")];
-}
-
-function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
+/** As many as the kind of the entry has, whatever it leaves out. */
+function ownArgs(entry: NewEntry, keys: TenantKeys): string[] {
   switch (entry.kind) {
     case "result": {
       const { jobId, token, entryId, payload, letter } = entry;
-      const kept = letter === undefined ? [] : [letter.letterId, letter.actor];
+      const kept = letter === undefined ? ["", ""] : [letter.letterId, letter.actor];
       return [jobId, jsonWord(token), jsonWord(entryId), recordField(payload.key), payload.body, ...kept];
     }
     case "decision": {
@@ -314,7 +286,16 @@ function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
       const because = reason === undefined ? ["", ""] : ["because", reason];
       const decided = [decisionDetail(entry), decider === undefined ? "" : JSON.stringify(decider)];
       const condition = unlessSeparate === undefined ? "" : "unless_separate";
-      return [approvalId, entryId, hash, decision, decidedBy, ...because, ...decided, condition];
+      return [
+        plain("approval id", approvalId),
+        entryId,
+        hash,
+        decision,
+        decidedBy,
+        ...because,
+        ...decided,
+        condition,
+      ];
     }
     case "cancel":
       return [entry.entryId, entry.actor, entry.reason];
@@ -322,22 +303,19 @@ function ownArgs(entry: NewEntry, { proveEveryMs }: StoreSettings): string[] {
       return [entry.timerId];
     case "retry":
       return [
-        ...[entry.letterId, entry.actor, String(proveEveryMs), String(retriesWaitingMax)],
+        ...[entry.letterId, entry.actor, String(retriesWaitingMax)],
         ...[JSON.stringify(entry.entryId), JSON.stringify(entry.actor), entry.entryId],
       ];
     case "dispatch": {
       const { jobId, guard } = entry;
-      return [jobId, opaqueWord("token", guard.token), String(guard.fence), ...verdictWords(entry)];
+      const lockKey = keys.lock({ namespace: "job", name: jobId });
+      return [jobId, opaqueWord("token", guard.token), String(guard.fence), ...verdictWords(entry), lockKey];
     }
   }
 }
 
 function takeArgs({ token, instance, ttlMs }: TakeTerms): string[] {
   return [opaqueWord("token", token), word("instance", instance), duration("ttlMs", ttlMs), grantMemory];
-}
-
-function wantedFields(records: readonly string[]): string[] {
-  return [...headerFields, ...records.map(recordField)];
 }
 
 function parseOwned(

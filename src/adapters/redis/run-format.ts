@@ -1,7 +1,7 @@
 // Runs, approvals and changes as they lie in Redis: names of fields, arguments of scripts, and how they are read back.
 
 import type { Approval, ApprovalId, ApprovalRequest, ApprovalState, Decider } from "../../domain/approval.ts";
-import type { InboxEntry } from "../../domain/inbox.ts";
+import { drainEntriesMax, drainsMax, type InboxEntry } from "../../domain/inbox.ts";
 import type { JobSpec } from "../../domain/job.ts";
 import {
   type ChildRun,
@@ -17,7 +17,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { StoreSettings } from "../../ports/store.ts";
 import { jobTail, workerWord } from "./job-format.ts";
 import { encode, plain, unencoded } from "./keys.ts";
-import { credentialWord, jsonWord, optionalWord, textOfWord, wholeMs } from "./script-call.ts";
+import { credentialWord, grantMemory, jsonWord, optionalWord, textOfWord, wholeMs } from "./script-call.ts";
 
 /** In the order in which scripts are asked for them. */
 export const headerFields = [
@@ -153,32 +153,51 @@ export function parseApproval(approvalId: ApprovalId, flat: readonly string[]): 
   };
 }
 
-/** Most admissions and many commits write records only: the rest is left out then. */
-export function changeArgs(commitId: string, change: RunChange, settings: StoreSettings): string[] {
-  const { records, status, timeline, news } = change;
-  const extent = extentOf(change);
-  const args = [
-    status,
-    `${isTerminal(status) ? "ends" : "goes"}${news === undefined ? "" : ` ${news}`}`,
-    jsonWord(commitId),
-    timeline,
-    String(records.length),
-    extent,
+/** What the operations that write changes need of the settings, in the order of lua/parts/call-settings.lua. */
+export function settingsArgs(settings: StoreSettings): readonly string[] {
+  return [
+    String(settings.eventsPerTenantMax),
+    String(settings.auditRecordsPerTenantMax),
+    String(settings.attentionMs),
     String(settings.timelineRowsMax),
     String(settings.runRetentionMs),
     keyRetention(settings),
     String(settings.proveEveryMs),
+    String(Math.min(settings.republishAfterMs, settings.republishAfterMaxMs)),
+    String(settings.deadLetterRetentionMs),
+    String(settings.runsPerRootMax),
+    String(settings.keysPerTenantMax),
+    String(settings.quotas.active_runs),
+    `${drainsMax} ${settings.setAsideAfterMs}`,
+    String(drainEntriesMax),
+    grantMemory,
   ];
-  for (const { key, body } of records) args.push(recordField(key), body);
-  if (extent !== "") pushMore(args, change, settings);
-  if (extent === "tree") args.push(...treeArgs(change, settings));
-  return args;
 }
 
-function extentOf(change: RunChange): "tree" | "more" | "" {
+/** Most changes write records and jobs only: the rest is left out then. */
+export function pushChange(args: string[], commitId: string, change: RunChange): void {
+  const { records, status, timeline, news, jobs } = change;
+  const extent = extentOf(change);
+  const goes = isTerminal(status) ? "ends" : "goes";
+  args.push(
+    status,
+    news === undefined ? goes : `${goes} ${news}`,
+    jsonWord(commitId),
+    timeline,
+    String(records.length),
+    extent,
+  );
+  for (const { key, body } of records) args.push(recordField(key), body);
+  if (extent === "jobs") {
+    args.push(String(jobs.length));
+    for (const job of jobs) pushJob(args, job);
+  } else if (extent !== "") pushMore(args, change);
+  if (extent === "tree") pushTree(args, change);
+}
+
+function extentOf(change: RunChange): "tree" | "more" | "jobs" | "" {
   if (change.children.length > 0 || change.cancelChildren.length > 0) return "tree";
   const more =
-    change.jobs.length > 0 ||
     change.voidJobs.length > 0 ||
     change.releaseJobs.length > 0 ||
     change.clearTimers.length > 0 ||
@@ -186,7 +205,8 @@ function extentOf(change: RunChange): "tree" | "more" | "" {
     change.approvals.length > 0 ||
     change.closeApprovals.length > 0 ||
     change.deadLetters.length > 0;
-  return more ? "more" : "";
+  if (more) return "more";
+  return change.jobs.length > 0 ? "jobs" : "";
 }
 
 /** A key in Redis lives for a millisecond at least. */
@@ -194,13 +214,11 @@ function keyRetention({ keyRetentionMs }: StoreSettings): string {
   return keyRetentionMs === undefined ? "" : String(Math.max(1, Math.floor(keyRetentionMs)));
 }
 
-function pushMore(args: string[], change: RunChange, settings: StoreSettings): void {
+function pushMore(args: string[], change: RunChange): void {
   const { jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters, releaseJobs } = change;
   const groups = [jobs, voidJobs, clearTimers, timers, approvals, closeApprovals, deadLetters, releaseJobs];
   for (const group of groups) args.push(String(group.length));
-  args.push(String(Math.min(settings.republishAfterMs, settings.republishAfterMaxMs)));
-  args.push(String(settings.deadLetterRetentionMs));
-  for (const job of jobs) args.push(...jobArgs(job));
+  for (const job of jobs) pushJob(args, job);
   args.push(...voidJobs, ...releaseJobs.map(({ jobId }) => jobId), ...clearTimers);
   for (const { timerId, dueAtMs } of timers) {
     args.push(plain("timer id", timerId), wholeMs("dueAtMs", dueAtMs));
@@ -211,11 +229,12 @@ function pushMore(args: string[], change: RunChange, settings: StoreSettings): v
 }
 
 /** As lua/parts/judge-tree.lua describes it: scripts find it from the end. */
-function treeArgs({ children, cancelChildren }: RunChange, { runsPerRootMax }: StoreSettings): string[] {
-  const args = [String(runsPerRootMax), String(children.length), String(cancelChildren.length)];
+function pushTree(args: string[], { children, cancelChildren }: RunChange): void {
+  const before = args.length;
+  args.push(String(children.length), String(cancelChildren.length));
   for (const child of children) args.push(...childArgs(child));
   for (const runId of cancelChildren) args.push(unencoded("run id", runId));
-  return [...args, String(args.length)];
+  args.push(String(args.length - before));
 }
 
 function childArgs({ runId, workflow, definition, step, attempt, records }: ChildRun): string[] {
@@ -231,10 +250,10 @@ function childArgs({ runId, workflow, definition, step, attempt, records }: Chil
   ];
 }
 
-function jobArgs(spec: JobSpec): string[] {
+function pushJob(args: string[], spec: JobSpec): void {
   const { jobId, topic } = spec;
   const claim = spec.held === true ? undefined : spec.claim;
-  return [
+  args.push(
     plain("job id", jobId),
     encode(topic),
     jobTail(spec),
@@ -242,5 +261,5 @@ function jobArgs(spec: JobSpec): string[] {
     claim === undefined ? "-" : workerWord(claim),
     claim === undefined ? "0" : wholeMs("leaseMs", claim.leaseMs),
     credentialWord(claim?.credential),
-  ];
+  );
 }

@@ -4,6 +4,14 @@ import { InterlockError } from "../../errors.ts";
 import type { OperationName, OutcomeOf, RequestOf, StoreSettings } from "../../ports/store.ts";
 import type { PartitionKeys, TenantKeys } from "./keys.ts";
 
+/** Calls that share a script call with others of the same kind, when they are asked in the same turn (see gather-calls.ts). */
+export type GatheredName = "admit" | "deliver" | "commit";
+
+export type GatheredCall<Name extends GatheredName> = Pick<ScriptCall<Name>, "read"> & {
+  /** Adds the arguments of an item, in the order of the script's header, after `notAfterMs`. */
+  push(args: string[], request: RequestOf<Name>, keys: TenantKeys): void;
+};
+
 /** What scripts answer: the kind of the outcome, the store's time, then the outcome's fields. */
 export type Reply = readonly [kind: string, storeTimeMs: string, ...fields: unknown[]];
 
@@ -33,7 +41,7 @@ export type ScriptCalls<Names extends OperationName> = { readonly [Name in Names
 export type Fields = readonly unknown[];
 
 export function parseReply<Name extends OperationName>(
-  { read }: ScriptCall<Name>,
+  { read }: Pick<ScriptCall<Name>, "read">,
   [kind, now, ...fields]: Reply,
   request: RequestOf<Name>,
 ): OutcomeOf<Name> {

@@ -117,9 +117,16 @@ const refusedBefore = [
  * before they write the first one, so that meeting a key which is just moving to another node is such a refusal too.
  */
 export function refusalWithoutEffect(message: string): string | undefined {
-  if (message.includes("attempted to access a non local key")) return "the slot is moving to another server";
+  const isMoving = refusalWhileMoving(message);
+  if (isMoving !== undefined) return isMoving;
   const [code = ""] = message.split(" ", 1);
   return refusedBefore.includes(code) && !cameFromScript(message) ? message : undefined;
+}
+
+/** The one refusal that an item of a script call can meet by itself. */
+export function refusalWhileMoving(message: string): string | undefined {
+  const isMoving = message.includes("attempted to access a non local key");
+  return isMoving ? "the slot is moving to another server" : undefined;
 }
 
 /** Redis adds the script and the line to every error of a command inside one. */

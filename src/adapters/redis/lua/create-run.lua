@@ -1,24 +1,15 @@
 #!lua
 --[[
   Second half of the lock strategy: checks the limit again, creates the run and confirms its reservation.
-  KEYS[1] tenant: hash with limit, stopped, revoked, limits, quota:active_runs ("" means not set)
-  KEYS[2] run: hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"
-  KEYS[3] active: sorted set of the runs that hold the tenant's slots, by the time of their admission
-  KEYS[4] events: stream with ids "0-<sequence>"
-  KEYS[5] runs: sorted set of all the tenant's runs, all with score 0
-  KEYS[6] due: sorted set of "<kind> <tenant> <subject>" by time
-  KEYS[7] start of all keys of the partition: most of what a change writes is only known here
-  KEYS[8] guard's lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
-  KEYS[9] guard's grant: "<token> <instance> <fence>[ <owner>] held|released|broken", memory of the last grant
-  KEYS[10] reservation: "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]";
-           this key and the next are absent when the request has no idempotency key
-  KEYS[11] keyed: sorted set of the tenant's idempotency keys, by when they end
-  ARGV[2] token  ARGV[3] fence  ARGV[4] policy  ARGV[5] ttlMs  ARGV[6] grantMemoryMs
-  ARGV[7] runId  ARGV[8] eventsMax  ARGV[9] tenant  ARGV[10] credential's word or ""
-  ARGV[11] workflow  ARGV[12] revision or ""  ARGV[13] definition  ARGV[14] actor  ARGV[15] key's digest
-  ARGV[16] fingerprint  ARGV[17] quota of keys  ARGV[18] the entry that starts the run, or ""  ARGV[19] attentionMs
-  ARGV[20] quota of active runs
-  ARGV from 21 on: the change, as parts/plan-change.lua describes it
+  KEYS[1] start of all keys of the partition: most of what a change writes is only known here
+  KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by time
+  KEYS[3] guard's lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  KEYS[4] guard's grant: "<token> <instance> <fence>[ <owner>] held|released|broken", memory of the last grant
+  ARGV[2] to ARGV[16] settings, as parts/call-settings.lua describes them
+  ARGV[17] token  ARGV[18] fence  ARGV[19] policy  ARGV[20] ttlMs  ARGV[21] tenant  ARGV[22] runId
+  ARGV[23] credential's word or ""  ARGV[24] workflow  ARGV[25] revision or ""  ARGV[26] definition  ARGV[27] actor
+  ARGV[28] key's digest, or "" without an idempotency key  ARGV[29] fingerprint  ARGV[30] the entry that starts the run, or ""
+  ARGV from 31 on: the change, as parts/plan-change.lua describes it
   Returns {"admitted", now, status, active, limit, claims, keysKept, early}, {"reservation_lost", now} or {"too_late", now}, or an error code
   with its fields: {"stale_fence", now}, {"tenant_stopped", now}, {"unauthenticated", now}, {"version_conflict", now},
   {"max_concurrent_runs_reached", now, "limit", n, "active", n}, {"quota_reached", now, "quota", "active_runs", "limit", n},
@@ -26,53 +17,54 @@
 ]]
 --@include clock
 
-local runId, tenant, runKey, start, at = ARGV[7], ARGV[9], KEYS[2], KEYS[7], 21
-local settings = redis.call("HMGET", KEYS[1], "limit", "stopped", "revoked", "limits", "quota:active_runs")
-local limit = settings[1] or ""
+local start, dueKey = KEYS[1], KEYS[2]
+--@include call-settings
+--@include tenants
+--@include terminal
+local tenant, runId, credential, workflow, revision, definition, actor, digest, fingerprint, started = unpack(ARGV, 21, 30)
+local at, known = 31, tenantOf(tenant)
+local settings, runKey = settingsOf(known), known.runPrefix .. runId
+local limit, runningKey, limits = settings.limit, known.runningKey, settings.limits
+--@include worker-word
+--@include places
 local run = redis.call("HMGET", runKey, "status", "buried")
 local current = run[1] or run[2]
-local active = redis.call("ZCARD", KEYS[3])
+known.active = redis.call("ZCARD", known.activeKey)
 if current then
   --@include granted-claims
-  return { "admitted", now, current, active, limit, granted, KEYS[10] and redis.call("ZCARD", KEYS[11]) or "", "" }
+  return { "admitted", now, current, known.active, limit, granted, digest ~= "" and redis.call("ZCARD", known.keyedKey) or "", "" }
 end
 
-local lock = redis.call("GET", KEYS[8])
-local grant = redis.call("GET", KEYS[9])
+local lock = redis.call("GET", KEYS[3])
+local grant = redis.call("GET", KEYS[4])
 local value, token, grantFence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+).-) ([^ ]+)$")
-if token ~= ARGV[2] or grantFence ~= ARGV[3] then return { "stale_fence", now } end
-if not lock and (ARGV[4] ~= "continue" or state ~= "held") then return { "stale_fence", now } end
+if token ~= ARGV[17] or grantFence ~= ARGV[18] then return { "stale_fence", now } end
+if not lock and (ARGV[19] ~= "continue" or state ~= "held") then return { "stale_fence", now } end
 local retake = not lock and {
-  { "SET", KEYS[8], value, "PX", ARGV[5] },
-  { "SET", KEYS[9], grant, "PX", string.format("%.0f", ARGV[5] + ARGV[6]) },
+  { "SET", KEYS[3], value, "PX", ARGV[20] },
+  { "SET", KEYS[4], grant, "PX", string.format("%.0f", ARGV[20] + grantMemoryMs) },
 }
 
-if ARGV[10] ~= "" and string.find(settings[3] or "", " " .. ARGV[10] .. " ", 1, true) then
+if credential ~= "" and string.find(settings.revoked, " " .. credential .. " ", 1, true) then
   return { "unauthenticated", now }
 end
-local held = false
-if KEYS[10] then
-  held = redis.call("GET", KEYS[10])
-  if held ~= "pending " .. runId .. " " .. ARGV[16] .. " " .. ARGV[2] then return { "reservation_lost", now } end
+local reservationKey, held = digest ~= "" and known.reservationPrefix .. digest, false
+if reservationKey then
+  held = redis.call("GET", reservationKey)
+  if held ~= "pending " .. runId .. " " .. fingerprint .. " " .. token then return { "reservation_lost", now } end
 end
-local stopped, revoked, limits = settings[2] == "true", settings[3] or "", settings[4] or ""
-if stopped then return { "tenant_stopped", now } end
-if ARGV[12] ~= "" then
-  local found = redis.call("HMGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. ARGV[11], "body:" .. ARGV[11])
+if settings.stopped then return { "tenant_stopped", now } end
+if revision ~= "" then
+  local found = redis.call("HMGET", start .. "documents:" .. tenant .. ":workflow", "meta:" .. workflow, "body:" .. workflow)
   -- The revision alone does not say it: after a loss its number comes again, with another definition.
-  if string.match(found[1] or "", "^[^ ]+") ~= ARGV[12] or not string.find(found[2] or "", '"' .. ARGV[13] .. '"', 1, true) then
+  if string.match(found[1] or "", "^[^ ]+") ~= revision or not string.find(found[2] or "", '"' .. definition .. '"', 1, true) then
     return { "version_conflict", now }
   end
 end
-if limit ~= "" and active >= tonumber(limit) then
-  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", active }
+if limit ~= "" and known.active >= tonumber(limit) then
+  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", known.active }
 end
-local runQuota = tonumber(settings[5] or "") or tonumber(ARGV[20])
-if active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
-
-local activeKey, runsKey, eventsKey, dueKey = KEYS[3], KEYS[5], KEYS[4], KEYS[6]
-local reservationKey, keyedKey, digest, fingerprint, quota = KEYS[10], KEYS[11], ARGV[15], ARGV[16], ARGV[17]
-local workflow, definition, actor, eventsMax = ARGV[11], ARGV[13], ARGV[14], ARGV[8]
-local started, attentionMs = ARGV[18], ARGV[19]
+local runQuota = tonumber(settings.activeMax) or tonumber(activeMax)
+if known.active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 --@include insert-run
 return { "admitted", now, status, active, limit, claims, keysKept, early }

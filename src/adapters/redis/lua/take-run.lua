@@ -10,7 +10,7 @@
   KEYS[7] start of all keys of the partition
   ARGV[2] tenant  ARGV[3] runId  ARGV[4] token  ARGV[5] instance  ARGV[6] ttlMs
   ARGV[7] grantMemoryMs  ARGV[8] attentionMs  ARGV[9] "<drainsMax> <setAsideAfterMs>"  ARGV[10] entriesMax  ARGV[11] deadLetterRetentionMs
-  ARGV from 12 on: the names of the run's fields wanted; header fields come first
+  ARGV from 12 on: the names of the fields of the records wanted
   Returns {"owned", now, fence, values, entries}, {"handed_over", now}, {"empty", now},
   {"not_found", now} or {"too_late", now}
 ]]

@@ -6,8 +6,9 @@
 ]]
 local granted = {}
 if ARGV[at + 5] ~= "" then
-  local counts = at + 10 + 2 * ARGV[at + 4]
-  for job = counts + 10, counts + 9 + 7 * ARGV[counts], 7 do
+  local counts = at + 6 + 2 * ARGV[at + 4]
+  local first = counts + (ARGV[at + 5] == "jobs" and 1 or 8)
+  for job = first, first - 1 + 7 * ARGV[counts], 7 do
     if ARGV[job + 3] ~= "-" then
       local text = redis.call("HGET", runKey, "job:" .. ARGV[job]) or ""
       local token, fence, expiresAt = string.match(text, "^[^ ]+ [^ ]+ ([^ ]+) [^ ]+ ([^ ]+) [^ ]+ ([^ ]+)")

@@ -1,45 +1,37 @@
 #!lua
 --[[
   Reads a run's change from the arguments and decides what it writes; writes nothing. `write-change` writes it.
-  The change: status, "ends" or "goes" and behind it what its event row says besides, the commit's word, the timeline's body, number of records, "more", "tree" or "",
-  timelineRowsMax, runRetentionMs, keyRetentionMs ("" for ever), proveEveryMs, fields and bodies of the records; then, only
-  after "more" or "tree", the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close, dead letters and jobs to release,
-  republishAfterMs, deadLetterRetentionMs, and the groups themselves in this order:
+  The change: status, "ends" or "goes" and behind it what its event row says besides, the commit's word, the timeline's body, number of records, "jobs", "more", "tree" or "",
+  fields and bodies of the records; then, after "jobs", the number of jobs and they themselves; after "more" or "tree"
+  the numbers of jobs, jobs to void, timers to clear, timers, approvals, approvals to close, dead letters and jobs to release,
+  and the groups themselves in this order:
   jobs of 7 (id, topic, tail of the text, token, - or held, worker or -, leaseMs, credential or ""), ids to void, ids to release,
   ids of timers, timers of 2 (id, dueAtMs),
   approvals of 7 (id, step, hash, payloadKey, requester, separateDuties, expiresAtMs or ""), closings of 2 (id, state),
   letters of 3 (id, reason, body); then, only after "tree", what `judge-tree` describes
   Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
-  attentionMs, terminal, what `judge-tree` reads and sets (it has found that the tree has room),
-  reservation (the digest of the run's key, or false), stopped, revoked, limits (these three of the tenant, or nil when not
-  read yet), what `places` sets, cancelling (whether the run is being cancelled), reportedJob, decidedApproval (these two:
+  terminal, what `judge-tree` reads and sets (it has found that the tree has room), what `call-settings` sets, known (the
+  tenant, see `tenants`), what `tenants` sets,
+  reservation (the digest of the run's key, or false), what `places` reads and sets, cancelling (whether the run is being cancelled), reportedJob, decidedApproval (these two:
   what the entry of this very call settles, or nil), checkedJob, checkedText (the held job that it brings a verdict of, as it
-  is then, or nil), dueChecked (whether dueKey was read), fields (of the run: names and values; it adds to this list and
+  is then, or nil), fields (of the run: names and values; it adds to this list and
   to the next three), writes (commands), dueGone (members), dueAdded (scores and members)
-  Sets: status, ends, news, nextVersion, fence, claims, bound, boundKey, keepMs, proofAt, treeRows
+  Sets: status, ends, news, nextVersion, fence, claims, bound, boundKey, proofAt, treeRows, limits (read by then if it matters)
 ]]
 local status, ends, news = ARGV[at], string.sub(ARGV[at + 1], 1, 4) == "ends", string.sub(ARGV[at + 1], 5)
 local nextVersion = string.format("%.0f", version + 1)
 local fence, claims = false, {}
-local bound, boundKey, keepMs, proofAt = false, false, "", false
+local bound, boundKey, proofAt = false, false, false
 local treeRows = {} -- Event rows that follow the change's own: type, subject, actor, detail.
--- Asking for its size refuses a key of another type while nothing is written yet.
-if not dueChecked and (ends or ARGV[at + 5] ~= "") then redis.call("ZCARD", dueKey) end
+if ends or ARGV[at + 5] ~= "" then checkSet(dueKey) end
 if ARGV[at + 5] ~= "" then
-  local next = at + 10 + 2 * ARGV[at + 4]
-  local jobs, voided, cleared, timers, approvals, closed, letters, released = unpack(ARGV, next, next + 7)
-  local unclaimedAt = string.format("%.0f", nowMs + ARGV[next + 8])
-  local letterMs = tonumber(ARGV[next + 9])
-  next = next + 10
-  local readyKeys = {}
-  local function readyKeyOf(topic)
-    local key = readyKeys[topic]
-    if not key then
-      key = start .. "ready:" .. tenant .. ":" .. topic
-      redis.call("ZCARD", key)
-      readyKeys[topic] = key
-    end
-    return key
+  local next = at + 6 + 2 * ARGV[at + 4]
+  local jobs, voided, cleared, timers, approvals, closed, letters, released = ARGV[next], 0, 0, 0, 0, 0, "0", 0
+  if ARGV[at + 5] == "jobs" then
+    next = next + 1
+  else
+    jobs, voided, cleared, timers, approvals, closed, letters, released = unpack(ARGV, next, next + 7)
+    next = next + 8
   end
 
   local firstVoided, gone = next + 7 * jobs, {}
@@ -66,7 +58,7 @@ if ARGV[at + 5] ~= "" then
       end
       if state == "ready" then
         local topic = string.match(text, "^" .. string.rep("[^ ]+ ", 10) .. "([^ ]+)")
-        writes[#writes + 1] = { "ZREM", readyKeyOf(topic), jobId }
+        writes[#writes + 1] = { "ZREM", readyKeyOf(known, topic), jobId }
       end
     end
   end
@@ -80,7 +72,7 @@ if ARGV[at + 5] ~= "" then
     if rest and not gone[jobId] then
       fields[#fields + 1] = "job:" .. jobId
       fields[#fields + 1] = "ready 0 " .. rest
-      writes[#writes + 1] = { "ZADD", readyKeyOf(topic), createdAt, jobId }
+      writes[#writes + 1] = { "ZADD", readyKeyOf(known, topic), createdAt, jobId }
       dueAdded[#dueAdded + 1] = unclaimedAt
       dueAdded[#dueAdded + 1] = "unclaimed " .. tenant .. " " .. jobId
     end
@@ -91,19 +83,21 @@ if ARGV[at + 5] ~= "" then
     next = next + 7
     local held = token == "held"
     local born = token ~= "-" and not held and not cancelling
-    if born and stopped == nil then
-      local settings = redis.call("HMGET", start .. "tenant:" .. tenant, "stopped", "revoked", "limits")
-      stopped, revoked, limits = settings[1] == "true", settings[2] or "", settings[3] or ""
+    if born then
+      local settings = settingsOf(known)
+      limits = settings.limits
+      if settings.stopped or credential ~= "" and string.find(settings.revoked, " " .. credential .. " ", 1, true) then
+        born = false
+      end
     end
-    if born and credential ~= "" and string.find(revoked, " " .. credential .. " ", 1, true) then born = false end
-    if born and not stopped then
+    if born then
       local pool
       pool, worker = places.counted(worker)
       if pool and places.refusal(topic, pool) then born = false
       elseif pool then writes[#writes + 1] = places.take(topic, pool, jobId) end
     end
     fields[#fields + 1] = "job:" .. jobId
-    if born and not stopped then
+    if born then
       local nowUs = time[1] * 1000000 + time[2]
       local last = fence or redis.call("GET", start .. "fence") or 0
       fence = string.format("%.0f", math.max(last + 1, nowUs))
@@ -117,7 +111,7 @@ if ARGV[at + 5] ~= "" then
       claims[#claims + 1] = leaseMs
     else
       fields[#fields + 1] = (held and "held" or "ready") .. " 0 - - - - - - - " .. now .. " " .. tail
-      if not held then writes[#writes + 1] = { "ZADD", readyKeyOf(topic), now, jobId } end
+      if not held then writes[#writes + 1] = { "ZADD", readyKeyOf(known, topic), now, jobId } end
       dueAdded[#dueAdded + 1] = unclaimedAt
       dueAdded[#dueAdded + 1] = "unclaimed " .. tenant .. " " .. jobId
     end
@@ -142,7 +136,7 @@ if ARGV[at + 5] ~= "" then
     next = next + 7
     local key = approvalStart .. id
     redis.call("HLEN", key)
-    redis.call("ZCARD", start .. "approvals:" .. tenant)
+    checkSet(start .. "approvals:" .. tenant)
     asked[id] = true
     treeRows[#treeRows + 1] = { "approval_requested", id, "engine", "step " .. step }
     local row = {
@@ -177,11 +171,10 @@ if ARGV[at + 5] ~= "" then
 end
 -- What starting and cancelling children writes.
 if treeAt then
-  local soon = string.format("%.0f", nowMs + attentionMs)
   local depth = parent and string.match(parent, "([0-9]+)$") + 1 or 1
-  if bornCount > 0 then redis.call("ZCARD", start .. "runs:" .. tenant) end
-  local index = treeAt + 3
-  for _ = 1, ARGV[treeAt + 1] do
+  if bornCount > 0 then checkSet(known.runsKey) end
+  local index = treeAt + 2
+  for _ = 1, ARGV[treeAt] do
     local id, workflow, definition, step, attempt, started, records = unpack(ARGV, index, index + 6)
     if born[id] == index then
       local childKey = start .. "run:" .. tenant .. ":" .. id
@@ -197,7 +190,7 @@ if treeAt then
       end
       writes[#writes + 1] = { "ZADD", start .. "runs:" .. tenant, 0, id }
       writes[#writes + 1] = { "RPUSH", start .. "inbox:" .. tenant .. ":" .. id, started }
-      dueAdded[#dueAdded + 1] = soon
+      dueAdded[#dueAdded + 1] = attentionAt
       dueAdded[#dueAdded + 1] = "attention " .. tenant .. " " .. id
       treeRows[#treeRows + 1] = { "run_admitted", id, runId, workflow }
     end
@@ -216,7 +209,7 @@ if treeAt then
   local entryId, reason, seen = "cancel:" .. runId .. ":" .. nextVersion, "parent run ended", {}
   local entry = 'cancel {"kind":"cancel","entryId":"' .. entryId .. '","actor":"' .. runId .. '","reason":"' .. reason
     .. '"}\n' .. entryId
-  for cancelled = index, index + ARGV[treeAt + 2] - 1 do
+  for cancelled = index, index + ARGV[treeAt + 1] - 1 do
     local id = ARGV[cancelled]
     local name = tenant .. ":" .. id
     local run = redis.call("HMGET", start .. "run:" .. name, "status", "cancel")
@@ -226,13 +219,13 @@ if treeAt then
       redis.call("LLEN", start .. "inbox:" .. name)
       writes[#writes + 1] = { "HSET", start .. "run:" .. name, "cancel", entryId }
       writes[#writes + 1] = { "RPUSH", start .. "inbox:" .. name, entry }
-      writes[#writes + 1] = { "ZADD", dueKey, "NX", soon, "attention " .. tenant .. " " .. id }
+      writes[#writes + 1] = { "ZADD", dueKey, "NX", attentionAt, "attention " .. tenant .. " " .. id }
       treeRows[#treeRows + 1] = { "cancel_requested", id, runId, reason }
     end
   end
 end
 if ends then
-  redis.call("ZCARD", activeKey)
+  checkSet(activeKey)
   if parent then
     -- The parent of a child that ends learns of it, unless nobody would apply that any more.
     local parentId, step, attempt = string.match(parent, "^([^ ]+) ([^ ]+) ([^ ]+)")
@@ -243,18 +236,18 @@ if ends then
       writes[#writes + 1] = { "RPUSH", parentInbox,
         'child_ended {"kind":"child_ended","entryId":"' .. id .. '","runId":"' .. runId .. '","step":'
           .. string.gsub(step, "\1", " ") .. ',"attempt":' .. attempt .. ',"status":"' .. status .. '"}\n' .. id }
-      writes[#writes + 1] = { "ZADD", dueKey, "NX", string.format("%.0f", nowMs + attentionMs),
+      writes[#writes + 1] = { "ZADD", dueKey, "NX", attentionAt,
         "attention " .. tenant .. " " .. parentId }
     end
   end
-  keepMs = ARGV[at + 8]
   if reservation then
-    boundKey = start .. "wf:run:idempotency:" .. tenant .. ":" .. reservation
+    boundKey = known.reservationPrefix .. reservation
     local owner, fingerprint = string.match(redis.call("GET", boundKey) or "", "^bound ([^ ]+) ([^ ]+)")
     if owner == runId then
       bound = "bound " .. owner .. " " .. fingerprint .. " " .. status
-      redis.call("ZCARD", start .. "keyed:" .. tenant)
-      proofAt = string.format("%.0f", nowMs + (keepMs == "" and ARGV[at + 9] or keepMs + 1))
+      checkSet(known.keyedKey)
+      readProof(known)
+      proofAt = nowMs + (keepMs == "" and proveEveryMs or keepMs + 1)
     end
   end
 end

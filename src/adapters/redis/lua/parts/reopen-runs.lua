@@ -2,13 +2,13 @@
 --[[
   Whether a run that has ended may be opened again, and with it the runs above it that ended because of it; and what that
   writes: it takes back what their ends did, and each step that started one of them waits for it again. Writes nothing.
-  ARGV[22] and ARGV[23] are the entry's id and the actor as JSON, ARGV[24] is the entry's id.
-  Reads: start, tenant, runId, subject (the letter), actor, proveEveryMs, attentionMs, activeKey, dueKey, terminal, nowMs,
-  KEYS[1] (tenant), writes, dueGone, rows (it adds to these three lists)
+  ARGV[17] and ARGV[18] are the entry's id and the actor as JSON, ARGV[19] is the entry's id.
+  Reads: start, tenant, known (the tenant, see `tenants`), what `tenants` sets, runId, subject (the letter), actor, proveEveryMs,
+  attentionAt, activeKey, dueKey, terminal, nowMs, writes, dueGone, rows (it adds to these three lists)
   Sets: refusal, full (a run above goes on and has something else to apply first)
 ]]
-local settings = redis.call("HMGET", KEYS[1], "stopped", "limit")
-local limit, soon = tonumber(settings[2] or ""), string.format("%.0f", nowMs + attentionMs)
+local settings = settingsOf(known)
+local limit = tonumber(settings.limit)
 local opened, name, child = {}, runId, nil
 while not refusal do
   local key = start .. "run:" .. tenant .. ":" .. name
@@ -17,13 +17,13 @@ while not refusal do
   if child and status then
     local inbox = start .. "inbox:" .. tenant .. ":" .. name
     local step, attempt = string.match(child.parent, '^[^ ]+ "([^ ]*)" ([^ ]+)')
-    child.waits = { "RPUSH", inbox, 'retry {"kind":"retry","entryId":' .. ARGV[22]
-      .. ',"jobId":"' .. name .. ":" .. string.gsub(step, "\1", " ") .. "@" .. attempt .. '","actor":' .. ARGV[23]
-      .. ',"childRunId":"' .. child.name .. '"}\n' .. ARGV[24] }
-    child.attention = { "ZADD", dueKey, "NX", soon, "attention " .. tenant .. " " .. name }
+    child.waits = { "RPUSH", inbox, 'retry {"kind":"retry","entryId":' .. ARGV[17]
+      .. ',"jobId":"' .. name .. ":" .. string.gsub(step, "\1", " ") .. "@" .. attempt .. '","actor":' .. ARGV[18]
+      .. ',"childRunId":"' .. child.name .. '"}\n' .. ARGV[19] }
+    child.attention = { "ZADD", dueKey, "NX", attentionAt, "attention " .. tenant .. " " .. name }
     local waits = redis.call("LLEN", inbox)
     if not terminal[status] then
-      if settings[1] == "true" then refusal = "tenant_stopped"
+      if settings.stopped then refusal = "tenant_stopped"
       elseif past[4] then refusal = "dead_letter_not_retryable"
       -- What waits there may end it, and the entry of this retry with it.
       else full = full or waits > 0 or redis.call("GET", start .. "wf:run:lock:" .. tenant .. ":" .. name) end
@@ -35,14 +35,14 @@ while not refusal do
   opened[#opened + 1] = { name = name, key = key, parent = past[3], admittedAt = past[5], reservation = past[6] }
   child = opened[#opened]
   if not past[3] then
-    if not refusal and settings[1] == "true" then refusal = "tenant_stopped"
+    if not refusal and settings.stopped then refusal = "tenant_stopped"
     elseif not refusal and limit and redis.call("ZCARD", activeKey) >= limit then refusal = "max_concurrent_runs_reached" end
     break
   end
   name = string.match(past[3], "^[^ ]+")
 end
 if not refusal then
-  redis.call("ZCARD", activeKey) -- Refuses a key of another type while nothing is written yet.
+  checkSet(activeKey)
   for _, run in ipairs(opened) do
     rows[#rows + 1] = { "run_reopened", run.name, actor, subject }
     dueGone[#dueGone + 1] = "retention " .. tenant .. " " .. run.name
@@ -60,10 +60,9 @@ if not refusal then
       local reservationKey = start .. "wf:run:idempotency:" .. tenant .. ":" .. run.reservation
       local owner, fingerprint = string.match(redis.call("GET", reservationKey) or "", "^bound ([^ ]+) ([^ ]+)")
       if owner == run.name then
-        local keyedKey = start .. "keyed:" .. tenant
-        redis.call("ZCARD", keyedKey)
+        checkSet(known.keyedKey)
         writes[#writes + 1] = { "SET", reservationKey, "bound " .. run.name .. " " .. fingerprint }
-        writes[#writes + 1] = { "ZADD", keyedKey, "9007199254740991", run.reservation }
+        writes[#writes + 1] = { "ZADD", known.keyedKey, "9007199254740991", run.reservation }
       else
         writes[#writes + 1] = { "HDEL", run.key, "reservation", "fingerprint" }
       end

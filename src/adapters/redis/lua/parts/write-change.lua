@@ -4,27 +4,27 @@
   Reads: what `plan-change` reads and sets
 ]]
 for _, write in ipairs(writes) do redis.call(unpack(write)) end
-fields[#fields + 1] = "status"
-fields[#fields + 1] = status
-fields[#fields + 1] = "version"
-fields[#fields + 1] = nextVersion
-fields[#fields + 1] = "updatedAt"
-fields[#fields + 1] = now
-fields[#fields + 1] = "row:" .. nextVersion
-fields[#fields + 1] = ARGV[at + 2] .. " " .. now .. " " .. ARGV[at + 3]
+local filled = #fields
+fields[filled + 1], fields[filled + 2], fields[filled + 3], fields[filled + 4] = "status", status, "version", nextVersion
+fields[filled + 5], fields[filled + 6], fields[filled + 7] = "updatedAt", now, "row:" .. nextVersion
+fields[filled + 8] = ARGV[at + 2] .. " " .. now .. " " .. ARGV[at + 3]
+filled = filled + 8
 if ends then
   redis.call("ZREM", activeKey, runId)
-  fields[#fields + 1] = "endedAt"
-  fields[#fields + 1] = now
+  fields[filled + 1], fields[filled + 2] = "endedAt", now
+  filled = filled + 2
   dueGone[#dueGone + 1] = "attention " .. tenant .. " " .. runId
-  dueAdded[#dueAdded + 1] = string.format("%.0f", nowMs + ARGV[at + 7])
+  dueAdded[#dueAdded + 1] = retentionAt
   dueAdded[#dueAdded + 1] = "retention " .. tenant .. " " .. runId
 end
-for index = at + 10, at + 9 + 2 * ARGV[at + 4] do fields[#fields + 1] = ARGV[index] end
-for first = 1, #fields, 900 do
-  redis.call("HSET", runKey, unpack(fields, first, math.min(#fields, first + 899)))
+for index = at + 6, at + 5 + 2 * ARGV[at + 4] do
+  filled = filled + 1
+  fields[filled] = ARGV[index]
 end
-local dropped = version + 1 - ARGV[at + 6]
+for first = 1, filled, 900 do
+  redis.call("HSET", runKey, unpack(fields, first, math.min(filled, first + 899)))
+end
+local dropped = version + 1 - timelineRowsMax
 if dropped > 0 then redis.call("HDEL", runKey, "row:" .. string.format("%.0f", dropped)) end
 for first = 1, #dueGone, 900 do
   redis.call("ZREM", dueKey, unpack(dueGone, first, math.min(#dueGone, first + 899)))
@@ -34,13 +34,14 @@ for first = 1, #dueAdded, 900 do
 end
 if fence then redis.call("SET", start .. "fence", fence) end
 if bound then
-  local keyedKey, digest = start .. "keyed:" .. tenant, reservation
-  if keepMs == "" then
-    redis.call("SET", boundKey, bound)
-    redis.call("ZADD", keyedKey, "9007199254740991", digest)
-  else
+  local added
+  if ends and keepMs ~= "" then
     redis.call("SET", boundKey, bound, "PX", keepMs)
-    redis.call("ZADD", keyedKey, string.format("%.0f", nowMs + keepMs), digest)
+    added = redis.call("ZADD", known.keyedKey, string.format("%.0f", nowMs + keepMs), reservation)
+  else
+    redis.call("SET", boundKey, bound)
+    added = redis.call("ZADD", known.keyedKey, "9007199254740991", reservation)
   end
+  if known.keysKept then known.keysKept = known.keysKept + added end
 end
-if proofAt then redis.call("ZADD", dueKey, "LT", proofAt, "proof " .. tenant .. " ") end
+if proofAt then writeProof(known, proofAt) end

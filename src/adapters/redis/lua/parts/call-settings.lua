@@ -1,0 +1,18 @@
+#!lua
+--[[
+  The store's settings, as the operations that write changes are handed them, once for all items of a call.
+  ARGV[2] eventsMax  ARGV[3] trailMax  ARGV[4] attentionMs  ARGV[5] timelineRowsMax  ARGV[6] runRetentionMs
+  ARGV[7] keyRetentionMs ("" for ever)  ARGV[8] proveEveryMs  ARGV[9] republishAfterMs  ARGV[10] deadLetterRetentionMs
+  ARGV[11] runsPerRootMax  ARGV[12] quota of keys  ARGV[13] quota of active runs  ARGV[14] "<drainsMax> <setAsideAfterMs>"
+  ARGV[15] entriesMax  ARGV[16] grantMemoryMs
+  Reads: nowMs
+  Sets: eventsMax, trailMax, attentionMs, timelineRowsMax, keepMs, proveEveryMs, letterMs, runsPerRootMax, keysMax,
+  activeMax, drainsMax, entriesMax, grantMemoryMs, settingsEnd (index of the last of them), attentionAt, unclaimedAt, retentionAt
+  (when a run or a job that is written now is looked at again, as text)
+]]
+local eventsMax, trailMax, attentionMs, timelineRowsMax, runRetentionMs, keepMs, proveEveryMs, republishAfterMs, letterMs,
+  runsPerRootMax, keysMax, activeMax, drainsMax, entriesMax, grantMemoryMs = unpack(ARGV, 2, 16)
+local settingsEnd = 16
+local attentionAt = string.format("%.0f", nowMs + attentionMs)
+local unclaimedAt = string.format("%.0f", nowMs + republishAfterMs)
+local retentionAt = string.format("%.0f", nowMs + runRetentionMs)
