@@ -1,55 +1,96 @@
-// Metrics for Prometheus: the whole table of src/metrics.ts, registered once and rendered as text when scraped.
-import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import { type MetricRow, metrics } from "../metrics.ts";
+// Metrics for Prometheus: the whole table of src/metrics.ts, counted in place and rendered as text when scraped.
+import { type MetricName, type MetricRow, metrics } from "../metrics.ts";
 import type { Metrics } from "../ports/ports.ts";
+import { LabelledSeries, type Labels } from "./labelled-series.ts";
 
 export type PrometheusMetrics = Metrics & {
   /** In Prometheus' text format. */
-  text(): Promise<string>;
+  text(): string;
 };
 
 const prefix = "interlock_";
 
+type Series = {
+  /** As they are written: `operation="startRun",status="200"`. */
+  readonly labels: string;
+  /** Of a counter or a gauge; of a histogram the sum. */
+  value: number;
+  /** Of a histogram's buckets; others have none. */
+  readonly bounds: readonly number[];
+  /** Values up to each bound and above the one before it, and last those above all. */
+  readonly counts: number[];
+};
+
 export function createPrometheusMetrics(tenantLabelsMax: number): PrometheusMetrics {
-  const registry = new Registry();
-  const counters = new Map<string, Counter<string>>();
-  const gauges = new Map<string, Gauge<string>>();
-  const histograms = new Map<string, Histogram<string>>();
-  for (const [name, row] of Object.entries<MetricRow>(metrics)) {
-    const form = {
-      name: prefix + name,
-      help: row.help,
-      labelNames: [...row.labels],
-      registers: [registry],
-    };
-    if (row.kind === "counter") counters.set(name, counterOf(row, form));
-    else if (row.kind === "gauge") gauges.set(name, new Gauge(form));
-    else histograms.set(name, new Histogram({ ...form, buckets: bucketsOf(name) }));
-  }
-  const capped = tenantCap(tenantLabelsMax);
+  const series = new LabelledSeries<Series>(tenantLabelsMax, seriesOf);
+  for (const name of metricNames)
+    for (const labels of shownFromTheStart(metrics[name])) series.of(name, labels);
   return {
-    count: (name, labels) => counters.get(name)?.inc(capped(labels)),
-    observe: (name, labels, value) => histograms.get(name)?.observe(capped(labels), value),
-    set: (name, labels, value) => gauges.get(name)?.set(capped(labels), value),
-    text: () => registry.metrics(),
+    count(name, labels) {
+      series.of(name, labels).value += 1;
+    },
+    observe(name, labels, value) {
+      const own = series.of(name, labels);
+      own.value += value;
+      const { counts, bounds } = own;
+      let bucket = 0;
+      while (bucket < bounds.length && value > (bounds[bucket] as number)) bucket += 1;
+      counts[bucket] = (counts[bucket] as number) + 1;
+    },
+    set(name, labels, value) {
+      series.of(name, labels).value = value;
+    },
+    text: () => metricNames.map((name) => familyText(name, [...series.allOf(name)])).join("\n"),
   };
 }
 
-type CounterForm = ConstructorParameters<typeof Counter<string>>[0];
+const metricNames = Object.keys(metrics) as readonly MetricName[];
 
-function counterOf(row: MetricRow, form: CounterForm): Counter<string> {
-  const counter = new Counter(form);
-  for (const labels of closedSeries(row)) counter.inc(labels, 0);
-  return counter;
+function seriesOf(name: MetricName, labels: Labels): Series {
+  const bounds = metrics[name].kind === "histogram" ? bucketsOf(name) : [];
+  return { labels: labelsText(name, labels), value: 0, bounds, counts: [...bounds, 0].fill(0) };
 }
 
-/** Every combination of labels, or none when one of them is open. */
-function closedSeries({ labels, values = {} }: MetricRow): readonly Record<string, string>[] {
-  return labels.reduce<readonly Record<string, string>[]>(
+/** A metric without labels, and every combination of a counter's labels, unless one of them is open. */
+function shownFromTheStart({ kind, labels, values = {} }: MetricRow): readonly Labels[] {
+  if (kind !== "counter" && labels.length > 0) return [];
+  return labels.reduce<readonly Labels[]>(
     (series, label) =>
       series.flatMap((known) => (values[label] ?? []).map((value) => ({ ...known, [label]: value }))),
     [{}],
   );
+}
+
+function labelsText(name: MetricName, labels: Labels): string {
+  return metrics[name].labels.map((label) => `${label}="${escaped(labels[label] ?? "")}"`).join(",");
+}
+
+/** A label may hold what its sender likes: nothing in it ends the text or the line. */
+function escaped(text: string): string {
+  return text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n").replaceAll('"', '\\"');
+}
+
+function familyText(name: MetricName, all: readonly Series[]): string {
+  const { help, kind } = metrics[name];
+  const full = prefix + name;
+  const lines = all.flatMap((series) =>
+    kind === "histogram" ? histogramLines(full, series) : [lineOf(full, series.labels, series.value)],
+  );
+  return [`# HELP ${full} ${help}`, `# TYPE ${full} ${kind}`, ...lines, ""].join("\n");
+}
+
+function lineOf(name: string, labels: string, value: number): string {
+  return `${name}${labels === "" ? "" : `{${labels}}`} ${value}`;
+}
+
+function histogramLines(name: string, { labels, bounds, counts, value }: Series): readonly string[] {
+  let sum = 0;
+  const buckets = counts.map((count, index) => {
+    sum += count;
+    const bound = `le="${bounds[index] ?? "+Inf"}"`;
+    return lineOf(`${name}_bucket`, labels === "" ? bound : `${bound},${labels}`, sum);
+  });
+  return [...buckets, lineOf(`${name}_sum`, labels, value), lineOf(`${name}_count`, labels, sum)];
 }
 
 /**
@@ -69,18 +110,4 @@ export function bucketsOf(name: string): number[] {
   if (name === "lock_busy_retry_delay_seconds") return retryDelays;
   if (name.endsWith("_seconds")) return seconds;
   return name.endsWith("_bytes") ? bytes : amounts;
-}
-
-type Labels = Readonly<Record<string, string>>;
-
-/** Tenants are many: beyond the cap they share the label `other`, so that the number of series stays bounded. */
-function tenantCap(tenantLabelsMax: number): (labels: Labels) => Record<string, string> {
-  const known = new Set<string>();
-  return (labels) => {
-    const { tenant } = labels;
-    if (tenant === undefined || known.has(tenant)) return labels;
-    if (known.size >= tenantLabelsMax) return { ...labels, tenant: "other" };
-    known.add(tenant);
-    return labels;
-  };
 }

@@ -93,6 +93,17 @@ export function mediaTypesOf({ takesYaml }: Pick<Route, "takesYaml">): readonly 
 
 /** By a Content-Type header, whatever parameters it has. */
 export function isYamlType(contentType: string | undefined): boolean {
+  return (
+    contentType !== jsonMediaType && (yamlMediaTypes as readonly string[]).includes(essenceOf(contentType))
+  );
+}
+
+/** Whether some operation takes a body of this type. */
+export function isReadableType(contentType: string | undefined): boolean {
+  return contentType === jsonMediaType || essenceOf(contentType) === jsonMediaType || isYamlType(contentType);
+}
+
+function essenceOf(contentType: string | undefined): string {
   const [essence = ""] = (contentType ?? "").split(";", 1);
-  return (yamlMediaTypes as readonly string[]).includes(essence.trim().toLowerCase());
+  return essence.trim().toLowerCase();
 }

@@ -1,5 +1,5 @@
 // API keys: their text, what is stored of them, what each role may do, and who is behind a key.
-import { createHash, timingSafeEqual } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { parseTenantId, platformTenant, type TenantId, type TenantSettings } from "./tenant.ts";
 
@@ -62,7 +62,7 @@ export function tenantOfKey(keyId: string): TenantId | undefined {
 }
 
 export function hashSecret(secret: string): string {
-  return createHash("sha256").update(secret).digest("hex");
+  return hash("sha256", secret);
 }
 
 /** Compares in constant time; `expected` of an unknown key is any hash, so that both cost the same. */

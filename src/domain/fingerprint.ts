@@ -32,33 +32,35 @@ export function fingerprintOf(request: FingerprintedRequest): Fingerprint {
   return atOnce(fingerprinting(request));
 }
 
-/** The same in slices, for bodies of megabytes. */
+/** The same in slices, for bodies of megabytes; what fits into one piece is hashed at once. */
 export function* fingerprinting(request: FingerprintedRequest): Sliced<Fingerprint> {
-  const query = Object.fromEntries(
-    listedParameters.flatMap((name) => {
-      const value = request.query[name];
-      return value === undefined ? [] : [[name, value]];
-    }),
-  );
-  const hash = createHash("sha256");
-  const pieces = canonicalPieces({
-    method: request.method.toUpperCase(),
-    path: request.path,
-    query,
-    body: withoutTenantAlias(request.body),
-  });
-  let written = 0;
-  for (const piece of pieces) {
-    if (written > 0) yield;
-    hash.update(piece);
-    written += piece.length;
+  const { method, path, query, body } = request;
+  // An object with the names body, method, path and query, in this order.
+  const writer = new CanonicalWriter(withoutTenantAlias(body));
+  const first = `{"body":${writer.piece()}`;
+  const asked = `,"method":${quoted(method.toUpperCase())},"path":${quoted(path)},"query":${listedText(query)}}`;
+  if (writer.isDone()) return `${recipe}:${hash("sha256", first + asked)}` as Fingerprint;
+  const hashing = createHash("sha256").update(first);
+  while (!writer.isDone()) {
+    yield;
+    hashing.update(writer.piece());
   }
-  return `${recipe}:${hash.digest("hex")}` as Fingerprint;
+  return `${recipe}:${hashing.update(asked).digest("hex")}` as Fingerprint;
+}
+
+function listedText(query: FingerprintedRequest["query"]): string {
+  let text = "";
+  for (const name of listedParameters) {
+    const value = query[name];
+    if (value !== undefined) text += `${text === "" ? "" : ","}"${name}":${quoted(value)}`;
+  }
+  return `{${text}}`;
 }
 
 /** `org_id` repeats the credential's tenant, which is part of the key's scope already. */
 function withoutTenantAlias(body: JsonValue): JsonValue {
-  if (body === null || typeof body !== "object" || Array.isArray(body)) return body;
+  if (body === null || typeof body !== "object" || !Object.hasOwn(body, "org_id") || Array.isArray(body))
+    return body;
   const { org_id: _tenant, ...rest } = body as { readonly [name: string]: JsonValue };
   return rest;
 }
@@ -75,48 +77,86 @@ type Open = {
   next: number;
 };
 
-/** All pieces together are the text. */
-function* canonicalPieces(json: JsonValue): Generator<string, undefined, undefined> {
-  const open: Open[] = [];
-  let piece = "";
-  let value: JsonValue | undefined = json;
-  for (;;) {
-    if (typeof value === "object" && value !== null) {
-      open.push(opened(value));
-      piece += Array.isArray(value) ? "[" : "{";
-    } else piece += scalarText(value);
-    let around = open.at(-1);
-    for (; around !== undefined && around.next === around.length; around = open.at(-1)) {
-      piece += around.names === undefined ? "]" : "}";
-      open.pop();
+/** Writes the canonical text piece by piece. A class, since the place where it goes on is kept between two pieces. */
+class CanonicalWriter {
+  readonly #open: Open[] = [];
+  /** What comes next, unless all is written. */
+  #value: JsonValue | undefined;
+  #isDone = false;
+
+  constructor(json: JsonValue) {
+    this.#value = json;
+  }
+
+  isDone(): boolean {
+    return this.#isDone;
+  }
+
+  /** All pieces together are the text. */
+  piece(): string {
+    const open = this.#open;
+    let piece = "";
+    let value = this.#value;
+    for (;;) {
+      if (typeof value === "object" && value !== null) {
+        open.push(opened(value));
+        piece += Array.isArray(value) ? "[" : "{";
+      } else piece += scalarText(value);
+      let around = open.at(-1);
+      for (; around !== undefined && around.next === around.length; around = open.at(-1)) {
+        piece += around.names === undefined ? "]" : "}";
+        open.pop();
+      }
+      if (around === undefined) {
+        this.#isDone = true;
+        return piece;
+      }
+      const isFull = piece.length >= pieceCharacters;
+      if (around.next > 0) piece += ",";
+      const name = around.names?.[around.next];
+      if (name !== undefined) piece += `${quoted(name)}:`;
+      value = (around.json as Readonly<Record<string, JsonValue>>)[name ?? around.next];
+      around.next += 1;
+      if (isFull) {
+        this.#value = value;
+        return piece;
+      }
     }
-    if (around === undefined || piece.length >= pieceCharacters) {
-      yield piece;
-      piece = "";
-      if (around === undefined) return;
-    }
-    if (around.next > 0) piece += ",";
-    const name = around.names?.[around.next];
-    if (name !== undefined) piece += `${scalarText(name)}:`;
-    value = (around.json as Readonly<Record<string, JsonValue>>)[name ?? around.next];
-    around.next += 1;
   }
 }
 
 function opened(json: JsonValue): Open {
   if (Array.isArray(json)) return { json, names: undefined, length: json.length, next: 0 };
   const fields = json as Readonly<Record<string, JsonValue | undefined>>;
+  let names = Object.keys(fields);
+  let isSorted = true;
+  let isWhole = true;
+  for (let index = 0; index < names.length; index += 1) {
+    const name = names[index] as string;
+    if (index > 0 && name < (names[index - 1] as string)) isSorted = false;
+    if (fields[name] === undefined) isWhole = false;
+  }
   // What is undefined is not there, as everywhere in JSON.
-  const names = Object.keys(fields).filter((name) => fields[name] !== undefined);
-  names.sort();
+  if (!isWhole) names = names.filter((name) => fields[name] !== undefined);
+  if (!isSorted) names.sort();
   return { json, names, length: names.length, next: 0 };
 }
 
 function scalarText(value: JsonValue | undefined): string {
-  const isWritable =
-    typeof value === "string" ? value.isWellFormed() : typeof value !== "number" || Number.isFinite(value);
-  if (!isWritable) throw new Error("a number without end or half of a surrogate pair has no canonical form");
-  return JSON.stringify(value ?? null);
+  if (typeof value === "string") return quoted(value);
+  if (typeof value === "number" && !Number.isFinite(value)) throw new Error(noCanonicalForm);
+  return String(value ?? null);
+}
+
+const noCanonicalForm = "a number without end or half of a surrogate pair has no canonical form";
+
+/** Visible ASCII characters without quotes and backslashes stand for themselves. */
+const plainText = /^[ !#-[\]-~]*$/;
+
+function quoted(text: string): string {
+  if (plainText.test(text)) return `"${text}"`;
+  if (!text.isWellFormed()) throw new Error(noCanonicalForm);
+  return JSON.stringify(text);
 }
 
 /** SHA-256 of (operation, key): keys of any form become one fixed-size part of a record's name. */
@@ -184,7 +224,8 @@ export type KeyReading =
  * string: `"a\"b"` is the key `a"b`, and the same key as the bare `a"b`.
  */
 export function readIdempotencyKey(values: readonly string[]): KeyReading {
-  const keys = new Set<string>();
+  let known: string | undefined;
+  let others = 0;
   for (const value of values) {
     const key = unquote(value.trim());
     if (key === undefined) return { kind: "invalid", why: "a quoted key must end with a quote" };
@@ -194,11 +235,11 @@ export function readIdempotencyKey(values: readonly string[]): KeyReading {
     if (!/^[\x21-\x7e]+$/.test(key)) {
       return { kind: "invalid", why: "the key may hold visible ASCII characters only" };
     }
-    keys.add(key);
+    if (known !== undefined && key !== known) others += 1;
+    known = key;
   }
-  if (keys.size > 1) return { kind: "invalid", why: "two different keys were sent" };
-  const [text] = keys;
-  return text === undefined ? { kind: "none" } : { kind: "key", text };
+  if (others > 0) return { kind: "invalid", why: "two different keys were sent" };
+  return known === undefined ? { kind: "none" } : { kind: "key", text: known };
 }
 
 function unquote(value: string): string | undefined {

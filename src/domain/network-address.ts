@@ -3,6 +3,7 @@ import { BlockList, isIP } from "node:net";
 
 /** One spelling for each client: without a zone, and an IPv4 address never in its IPv6 form. */
 export function plainAddress(address: string): string {
+  if (!address.includes(":") && !address.includes("%")) return address;
   const withoutZone = address.includes("%") ? address.slice(0, address.indexOf("%")) : address;
   return /^::ffff:\d/i.test(withoutZone) && withoutZone.includes(".") ? withoutZone.slice(7) : withoutZone;
 }

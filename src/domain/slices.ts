@@ -24,16 +24,30 @@ export async function inSlices<Value>(
   }
 }
 
+/** The same, and at once where one slice holds it: a promise for every small body would cost more than reading it. */
+export function atOnceOrInSlices<Value>(
+  clock: { yield(): Promise<void> },
+  work: Sliced<Value>,
+): Value | Promise<Value> {
+  const step = work.next();
+  return step.done === true ? step.value : clock.yield().then(() => inSlices(clock, work));
+}
+
 const namesMax = 1_000;
 const charactersMax = 1_048_576;
 
 /** Kept by the reader itself. Whatever is made of a body later costs at most 0.1 us for each of its arrays and objects. */
-export const readingLimits = { namesMax, containersMax: 250_000 };
+export const readingLimits = {
+  namesMax,
+  containersMax: 250_000,
+  charactersMax,
+  prototypes: "refused",
+} as const;
 
 /** A quarter of a million arrays is walked in 12 slices of 2 ms. */
 const valuesPerSlice = 20_000;
 
-/** What is beyond the bounds, in words; undefined when nothing is. The reader has bounded the depth. */
+/** What is beyond the bounds in a value that the reader of JSON has not read; undefined when nothing is. Its depth is bounded. */
 export function* beyondLimits(json: JsonValue): Sliced<string | undefined> {
   const pending: JsonValue[] = [json];
   for (let count = 1; ; count += 1) {
@@ -62,7 +76,7 @@ export function* beyondLimits(json: JsonValue): Sliced<string | undefined> {
 const hasLength = (value: JsonValue): boolean =>
   typeof value === "string" || (typeof value === "object" && value !== null);
 
-const beyondText = (text: string): string =>
+export const beyondText = (text: string): string =>
   `a text holds ${text.length} characters, ${charactersMax} are allowed`;
 
 /** A queue in which owners take turns: an owner with a thousand items delays others by one of them. */

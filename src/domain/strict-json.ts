@@ -1,11 +1,13 @@
 // Reads JSON text so that nothing is silently lost: what two parsers could understand differently is refused.
 import { excerptOf } from "./excerpt.ts";
 import type { JsonValue } from "./fingerprint.ts";
-import { atOnce, type Sliced } from "./slices.ts";
+import { atOnce, beyondText, readingLimits, type Sliced } from "./slices.ts";
 
 export type JsonReading =
   | { readonly kind: "json"; readonly value: JsonValue }
-  | { readonly kind: "invalid"; readonly why: string };
+  | { readonly kind: "invalid"; readonly why: string }
+  /** It is right, and holds what the limits do not allow. */
+  | { readonly kind: "beyond"; readonly why: string };
 
 /** Deep enough for any workflow, and far below what could exhaust the stack. */
 const depthMax = 32;
@@ -17,8 +19,8 @@ export const numberCharactersMax = 1_024;
  * Refuses duplicate names (parsers disagree on which one counts), numbers that a double cannot hold (they would be
  * changed, and two different requests would look the same), and nesting deeper than 32.
  */
-export function readJson(text: string): JsonReading {
-  return atOnce(readingJson(text));
+export function readJson(text: string, limits: ReadingLimits = {}): JsonReading {
+  return atOnce(readingJson(text, limits));
 }
 
 /**
@@ -32,14 +34,19 @@ type ReadingLimits = {
   readonly namesMax?: number;
   /** Arrays and objects, in all. */
   readonly containersMax?: number;
+  /** In one string or name. */
+  readonly charactersMax?: number;
   readonly pieceCharacters?: number;
+  /** Kept as data the name __proto__ would be harmless, but any later merge of objects would turn it into a prototype. */
+  readonly prototypes?: "taken" | "refused";
 };
 
 /** The same in slices, for text of megabytes: the costliest that we know takes 0.3 s for 2 MiB, 10 ms at a time. */
 export function* readingJson(text: string, limits: ReadingLimits = {}): Sliced<JsonReading> {
   try {
-    const value = yield* new Reader(text, limits).document();
-    return { kind: "json", value };
+    const reader = new Reader(text, limits);
+    while (reader.advance() === "paused") yield;
+    return reader.reading();
   } catch (error) {
     if (error instanceof Refusal) return { kind: "invalid", why: error.message };
     throw error;
@@ -50,8 +57,8 @@ class Refusal extends Error {}
 
 /** An array or an object whose end has not been reached. */
 type Open = {
-  /** Of an object, all so far; an array has none. */
-  readonly names: Set<string> | undefined;
+  /** Of an object, all so far; an array has none. A few are compared one by one, which costs less than a set. */
+  names: string[] | Set<string> | undefined;
   /** Where the member that is being read begins and, in an object, its name. */
   memberAt: number;
   name: string;
@@ -79,6 +86,19 @@ const letterU = 0x75;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
 
+const unlimited = Number.POSITIVE_INFINITY;
+const noLimits: Required<ReadingLimits> = {
+  namesMax: unlimited,
+  containersMax: unlimited,
+  charactersMax: unlimited,
+  pieceCharacters,
+  prototypes: "taken",
+};
+/** Of all bodies: put together once. */
+const usualLimits: Required<ReadingLimits> = { ...noLimits, ...readingLimits };
+/** Comparing with so many costs as much as a set does. */
+const fewNames = 8;
+
 /** Looks at every character once, and leaves it to the built-in parser to make values of what was found to be right. */
 class Reader {
   readonly #text: string;
@@ -86,32 +106,52 @@ class Reader {
   readonly #limits: Required<ReadingLimits>;
   #at = 0;
   #containers = 0;
+  /** The value, where it was too long to be built at once. */
+  #built: Built | undefined;
+  /** The next is a member of this one. */
+  #paused: Open | undefined;
+  /** The first thing that is beyond the limits: what is wrong is told before it. */
+  #beyond: string | undefined;
 
   constructor(text: string, limits: ReadingLimits) {
     this.#text = text;
-    const unlimited = Number.POSITIVE_INFINITY;
-    this.#limits = { namesMax: unlimited, containersMax: unlimited, pieceCharacters, ...limits };
+    this.#limits = limits === readingLimits ? usualLimits : { ...noLimits, ...limits };
   }
 
-  *document(): Sliced<JsonValue> {
-    let built: Built | undefined;
-    do {
+  /** Reads to the end of the text, or until a piece has been built and others may go first. */
+  advance(): "paused" | "done" {
+    if (this.#paused !== undefined) this.#member(this.#paused);
+    this.#paused = undefined;
+    for (;;) {
       if (this.#open.length > depthMax) this.#refuse(`nested deeper than ${depthMax}`);
       this.#space();
       if (this.#begin() === "members") continue;
-      // A value has ended, and with it perhaps what it stands in.
-      for (let around = this.#open.at(-1); around !== undefined; around = this.#open.at(-1)) {
-        if (this.#next(around) === "member") {
-          if (this.#build(around)) yield;
-          this.#member(around);
-          break;
-        }
-        built = this.#end(around);
+      const around = this.#nextAround();
+      if (around === undefined) break;
+      if (this.#build(around)) {
+        this.#paused = around;
+        return "paused";
       }
-    } while (this.#open.length > 0);
+      this.#member(around);
+    }
     this.#space();
     if (this.#at < this.#text.length) this.#refuse("nothing may follow the value");
-    return built ?? (JSON.parse(this.#text) as JsonValue);
+    return "done";
+  }
+
+  /** To be asked when it is done. */
+  reading(): JsonReading {
+    if (this.#beyond !== undefined) return { kind: "beyond", why: this.#beyond };
+    return { kind: "json", value: this.#built ?? (JSON.parse(this.#text) as JsonValue) };
+  }
+
+  /** A value has ended, and with it perhaps what it stands in: gives the one that goes on. */
+  #nextAround(): Open | undefined {
+    for (let around = this.#open.at(-1); around !== undefined; around = this.#open.at(-1)) {
+      if (this.#next(around) === "member") return around;
+      this.#built = this.#end(around);
+    }
+    return undefined;
   }
 
   /** Reads a whole value, or opens an array or an object that has members. */
@@ -129,7 +169,7 @@ class Reader {
       if (this.#text.charCodeAt(this.#at) === (isObject ? closeBrace : closeBracket)) this.#at += 1;
       else {
         const at = this.#at;
-        const names = isObject ? new Set<string>() : undefined;
+        const names = isObject ? [] : undefined;
         const open: Open = { names, memberAt: at, name: "", unbuiltFrom: at, built: undefined };
         this.#open.push(open);
         this.#member(open);
@@ -149,17 +189,27 @@ class Reader {
     const name = isPlain
       ? this.#text.slice(start + 1, this.#at - 1)
       : (JSON.parse(this.#text.slice(start, this.#at)) as string);
-    if (names.has(name)) {
-      this.#refuse(`the name ${JSON.stringify(excerptOf(name))} stands twice in one object`);
-    }
-    names.add(name);
-    if (names.size > this.#limits.namesMax) {
+    if (this.#addName(around, names, name) > this.#limits.namesMax) {
       this.#refuse(`an object holds more than ${this.#limits.namesMax} names`);
     }
+    if (name === "__proto__" && this.#limits.prototypes === "refused")
+      this.#beyond ??= "the name __proto__ is not allowed";
     around.name = name;
     this.#space();
     if (this.#text.charCodeAt(this.#at) !== colon) this.#refuse("a colon is missing");
     this.#at += 1;
+  }
+
+  /** Gives how many there are with it. */
+  #addName(around: Open, names: string[] | Set<string>, name: string): number {
+    const isArray = Array.isArray(names);
+    if (isArray ? names.includes(name) : names.has(name)) {
+      this.#refuse(`the name ${JSON.stringify(excerptOf(name))} stands twice in one object`);
+    }
+    if (isArray && names.length < fewNames) return names.push(name);
+    const set = isArray ? new Set(names) : names;
+    around.names = set.add(name);
+    return set.size;
   }
 
   #next({ names }: Open): "member" | "end" {
@@ -233,11 +283,18 @@ class Reader {
     }
     const start = this.#at;
     this.#at = at + 1;
+    if (at - start - 1 > this.#limits.charactersMax) this.#judgeLength(text.slice(start, at + 1));
     if (isSimple) return isPlain ? "plain" : "escaped";
     const value = parsedString(text.slice(start, at + 1));
     if (value?.isWellFormed() === true) return "escaped";
     if (value === undefined) this.#at = start;
     this.#refuse(value === undefined ? "a string is expected" : "a string holds half of a surrogate pair");
+  }
+
+  /** Escaped it is longer than what it says. */
+  #judgeLength(written: string): void {
+    const value = parsedString(written);
+    if (value !== undefined && value.length > this.#limits.charactersMax) this.#beyond ??= beyondText(value);
   }
 
   #number(): void {

@@ -11,38 +11,52 @@ import { foreignTenant } from "./read-request.ts";
 
 type RequestOrigin = Client & { readonly headers: RequestHeaders; readonly sender?: string };
 
-type Authentication =
+export type Authentication =
   | { readonly kind: "allowed"; readonly key: ApiKeyRecord | undefined }
   /** `key` is whose request it was, where that is proved. */
   | { readonly kind: "refused"; readonly failure: Failure; readonly key?: ApiKeyRecord };
 
 const openToAll: Authentication = { kind: "allowed", key: undefined };
 
-export async function authenticateRequest(
+/** At once where the key is remembered, which is where all but a few requests end. */
+export function authenticateRequest(
   service: Service,
   failures: FailedAuthentications,
   route: Route,
   origin: RequestOrigin,
-): Promise<Authentication> {
+): Authentication | Promise<Authentication> {
   if (route.access === "open") return openToAll;
   if (route.access === "metrics" && isLocalReader(service, origin)) return openToAll;
   if (origin.sender !== undefined)
-    return allow(route, origin, await service.api.findSender({ keyId: origin.sender }));
+    return service.api.findSender({ keyId: origin.sender }).then((found) => allow(route, origin, found));
   const text = keyTextOf(origin.headers);
   const check = text === undefined ? noKey : failures.begin(origin.address, text);
   if (check.kind === "wait") {
     return refuse({ kind: "too_many_failed_authentications", retryAfterSeconds: check.seconds });
   }
   if (check.kind === "bad" || text === undefined) return refuse({ kind: "unauthenticated" });
+  const answer = service.api.authenticate({ text });
+  if (!(answer instanceof Promise)) {
+    check.end(outcomeOf(answer));
+    return allow(route, origin, answer);
+  }
+  return lookUp(answer, check).then((found) => allow(route, origin, found));
+}
+
+async function lookUp(answer: Promise<KeyFound>, check: Extract<KeyCheck, { kind: "ask" }>) {
   let outcome: KeyOutcome = "trouble";
   try {
-    const answer = await service.api.authenticate({ text });
-    if (answer.kind === "authenticated") outcome = "good";
-    else if (answer.kind === "unauthenticated") outcome = "bad";
-    return allow(route, origin, answer);
+    const found = await answer;
+    outcome = outcomeOf(found);
+    return found;
   } finally {
     check.end(outcome);
   }
+}
+
+function outcomeOf({ kind }: KeyFound): KeyOutcome {
+  if (kind === "authenticated") return "good";
+  return kind === "unauthenticated" ? "bad" : "trouble";
 }
 
 type KeyFound = Awaited<ReturnType<Service["api"]["authenticate"]>>;
@@ -59,15 +73,19 @@ function allow(route: Route, { headers }: RequestOrigin, found: KeyFound): Authe
  * Once more when the body is here: a key that was revoked or has expired while it arrived changes nothing any more. What is
  * remembered of a key is 5 s old at most. A platform key writes where the store cannot compare it, so that is asked again.
  */
-export async function authenticateAgain(
+export function authenticateAgain(
   { api }: Service,
   route: Route,
   key: ApiKeyRecord | undefined,
   headers: RequestHeaders,
-): Promise<Failure | undefined> {
+): Failure | undefined | Promise<Failure | undefined> {
   const text = keyTextOf(headers);
   if (route.method === "GET" || key === undefined || text === undefined) return undefined;
-  const answer = await api.authenticate({ text, from: isPlatformKey(key) ? "stored" : "memory" });
+  const answer = api.authenticate({ text, from: isPlatformKey(key) ? "stored" : "memory" });
+  return answer instanceof Promise ? answer.then(endedKey) : endedKey(answer);
+}
+
+function endedKey(answer: KeyFound): Failure | undefined {
   if (answer.kind === "authenticated") return undefined;
   return answer.kind === "unauthenticated" ? answer : readingTrouble(answer);
 }
@@ -123,6 +141,8 @@ type KeyCheck =
   | { readonly kind: "wait"; readonly seconds: number };
 
 const minuteMs = 60_000;
+/** How often a key that works is noted again. */
+const learnEveryMs = 1_000;
 /** How long a refused key is refused again without asking. */
 const badForMs = 10_000;
 /** Keys, addresses and ids remembered; the oldest are forgotten first. An attacker with more of them has won nothing but tries. */
@@ -136,14 +156,15 @@ const refusedMax = 100_000;
 type Allowance = { left: number; atMs: number; asking: number };
 
 export function createFailedAuthentications(clock: Clock, perMinute: number): FailedAuthentications {
+  /** By their texts, so that no request of a good key costs a hash; the others by their digests. */
   const goodUntilMs = new Map<string, number>();
   const badUntilMs = new Map<string, number>();
   const allowances = new Map<string, Allowance>();
   let refused = new Set<number>();
   let refusedBefore = new Set<number>();
 
-  const isWithin = (entries: ReadonlyMap<string, number>, digest: string) =>
-    (entries.get(digest) ?? 0) > clock.monotonicMs();
+  const isWithin = (entries: ReadonlyMap<string, number>, name: string) =>
+    (entries.get(name) ?? 0) > clock.monotonicMs();
 
   const allowanceOf = (name: string): Allowance => {
     const nowMs = clock.monotonicMs();
@@ -165,12 +186,16 @@ export function createFailedAuthentications(clock: Clock, perMinute: number): Fa
     refused.add(mark);
   };
 
-  const learn = (digest: string, outcome: KeyOutcome) => {
+  const learn = (keyText: string, outcome: KeyOutcome) => {
     const nowMs = clock.monotonicMs();
-    if (outcome === "good") remember(goodUntilMs, digest, nowMs + minuteMs);
+    // Not for every request: it says whether the key worked lately.
+    if (outcome === "good" && (goodUntilMs.get(keyText) ?? 0) < nowMs + minuteMs - learnEveryMs) {
+      forgetOld(goodUntilMs, nowMs);
+      remember(goodUntilMs, keyText, nowMs + minuteMs);
+    }
     if (outcome === "bad") {
-      goodUntilMs.delete(digest);
-      remember(badUntilMs, digest, nowMs + badForMs);
+      goodUntilMs.delete(keyText);
+      remember(badUntilMs, hash("sha256", keyText), nowMs + badForMs);
     }
   };
 
@@ -178,7 +203,7 @@ export function createFailedAuthentications(clock: Clock, perMinute: number): Fa
    * Keys that were refused and come back have an allowance of their own. A flood of keys never seen before uses up only the other one,
    * so that a good key gets in with its second try.
    */
-  const checkUnknown = (address: string, keyId: string, digest: string): KeyCheck => {
+  const checkUnknown = (address: string, keyId: string, keyText: string, digest: string): KeyCheck => {
     const mark = Number.parseInt(digest.slice(0, 12), 16);
     const turn = refused.has(mark) || refusedBefore.has(mark) ? "again" : "first";
     const taken = [`address ${turn} ${networkOf(address)}`, `key ${turn} ${keyId}`].map(allowanceOf);
@@ -196,20 +221,20 @@ export function createFailedAuthentications(clock: Clock, perMinute: number): Fa
           allowance.asking -= 1;
           if (outcome === "bad") allowance.left = Math.max(0, allowance.left - 1);
         }
-        learn(digest, outcome);
+        learn(keyText, outcome);
       },
     };
   };
 
   return {
     begin(address, keyText) {
+      if (isWithin(goodUntilMs, keyText)) return { kind: "ask", end: (outcome) => learn(keyText, outcome) };
       const digest = hash("sha256", keyText);
-      if (isWithin(goodUntilMs, digest)) return { kind: "ask", end: (outcome) => learn(digest, outcome) };
       const read = readKeyText(keyText);
       if (read === undefined || isWithin(badUntilMs, digest)) return { kind: "bad" };
-      return checkUnknown(address, read.keyId, digest);
+      return checkUnknown(address, read.keyId, keyText, digest);
     },
-    isKnown: (keyText) => isWithin(goodUntilMs, hash("sha256", keyText)),
+    isKnown: (keyText) => isWithin(goodUntilMs, keyText),
     isLogged(address) {
       const lines = allowanceOf(`log ${networkOf(address)}`);
       if (lines.left < 1) return false;
@@ -217,6 +242,14 @@ export function createFailedAuthentications(clock: Clock, perMinute: number): Fa
       return true;
     },
   };
+}
+
+/** A key that is not used any more is not kept in memory: they are in the order in which they were learnt. */
+function forgetOld(untilMs: Map<string, number>, nowMs: number): void {
+  for (const [name, endMs] of untilMs) {
+    if (endMs > nowMs) return;
+    untilMs.delete(name);
+  }
 }
 
 /** The entry becomes the newest. */
@@ -246,10 +279,15 @@ const proxyFields = [
   "via",
 ];
 
+function cameThroughProxy(headers: RequestHeaders): boolean {
+  for (const name of proxyFields) if (headers[name] !== undefined) return true;
+  return false;
+}
+
 /** `Forwarded` and `X-Forwarded-For` must agree where both are sent: a proxy that writes one passes the client's own other one on. */
 export function clientOf(trusted: AddressRanges, peer: string, headers: RequestHeaders): Client {
   const address = plainAddress(peer);
-  if (!proxyFields.some((name) => headers[name] !== undefined)) return { address, isHidden: false };
+  if (!cameThroughProxy(headers)) return { address, isHidden: false };
   const hidden = { address, isHidden: true };
   if (!trusted.includes(address)) return hidden;
   const { forwarded, "x-forwarded-for": list } = headers;

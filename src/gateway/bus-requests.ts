@@ -25,7 +25,7 @@ export async function answerBusRequest(
   const exchange = responder.begin(operations[request.request], headOf(request, stopped));
   const reply =
     (await responder.check(exchange)) ?? (await responder.answer(exchange, Buffer.from(request.body)));
-  const text = reply.body?.toString("utf8") ?? "null";
+  const text = reply.body ?? "null";
   const whole = messageOf(reply, text);
   if (Buffer.byteLength(whole) <= request.bytesMax) return [whole];
   return inParts(api, request, reply, JSON.parse(text) as PolledJobs);

@@ -15,7 +15,7 @@ import type { Failure, Service } from "./handler.ts";
 export type HttpReply = {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer | undefined;
+  readonly body: string | undefined;
   /** Instead of a body: must be called, also when the connection is already closed. Never rejects. */
   readonly stream?: (sink: EventSink) => Promise<void>;
 };
@@ -46,12 +46,12 @@ export function successReply(success: Success, requestId: string): HttpReply {
     "x-content-type-options": fixedHeaders["x-content-type-options"],
     "x-request-id": requestId,
   };
-  if (success.headers !== undefined) Object.assign(headers, success.headers);
-  if (text === undefined) return { status, headers, body: undefined };
-  const bytes = Buffer.from(text);
-  headers["content-type"] = rendered?.mediaType ?? "application/json; charset=utf-8";
-  headers["content-length"] = String(bytes.length);
-  return { status, headers, body: bytes };
+  if (text !== undefined) {
+    headers["content-type"] = rendered?.mediaType ?? "application/json; charset=utf-8";
+    headers["content-length"] = String(Buffer.byteLength(text));
+  }
+  for (const name in success.headers) headers[name] = success.headers[name] as string;
+  return { status, headers, body: text };
 }
 
 /** The head of a stream. Its connection is not used again, so that a stop of the server need not wait for it. */
@@ -89,7 +89,7 @@ export function failureReply(
     },
     requestId,
   );
-  const body = Buffer.from(JSON.stringify(problem));
+  const body = JSON.stringify(problem);
   const waits = retryable && (status === 409 || status === 429 || status === 503);
   // Spread, so that refused callers do not come back together.
   const drawn = () =>
@@ -105,7 +105,7 @@ export function failureReply(
       ...(rateLimit === undefined ? {} : rateLimitHeaders(rateLimit, failure, seconds)),
       ...failure.headers,
       "content-type": problemMediaType,
-      "content-length": String(body.length),
+      "content-length": String(Buffer.byteLength(body)),
     },
     body,
   };

@@ -7,8 +7,8 @@ import { isYamlType, mediaTypesOf } from "../api/route.ts";
 import { type ApiKeyRecord, isPlatformKey } from "../domain/api-key.ts";
 import { excerptOf } from "../domain/excerpt.ts";
 import type { JsonValue } from "../domain/fingerprint.ts";
-import { beyondLimits, inSlices, readingLimits } from "../domain/slices.ts";
-import { readingJson } from "../domain/strict-json.ts";
+import { inSlices, readingLimits } from "../domain/slices.ts";
+import { type JsonReading, readingJson, readJson } from "../domain/strict-json.ts";
 import { type TenantId, tenantNames } from "../domain/tenant.ts";
 import type { DefinitionText } from "../domain/workflow/judge.ts";
 import type { Clock } from "../ports/ports.ts";
@@ -82,33 +82,59 @@ function hasNoNames(fields: Named): boolean {
 /** A body's bytes, and what its sender says they are. */
 type SentBody = { readonly bytes: Buffer | undefined; readonly contentType: string | undefined };
 
+export function readBody(schemas: Schemas, sent: SentBody, key: ApiKeyRecord | undefined): Reading<unknown> {
+  const unread = readUnparsed(schemas, sent);
+  if (unread !== undefined) return unread;
+  const text = textOf(sent.bytes);
+  return text.kind === "refused" ? text : take(schemas, readJson(text.value, readingLimits), key);
+}
+
 /** A body of megabytes is read in slices: other requests go first between them. */
-export async function readBody(
+export async function readLargeBody(
   clock: Pick<Clock, "yield">,
   schemas: Schemas,
-  { bytes, contentType }: SentBody,
+  sent: SentBody,
   key: ApiKeyRecord | undefined,
 ): Promise<Reading<unknown>> {
+  const unread = readUnparsed(schemas, sent);
+  if (unread !== undefined) return unread;
+  const text = textOf(sent.bytes);
+  if (text.kind === "refused") return text;
+  return take(schemas, await inSlices(clock, readingJson(text.value, readingLimits)), key);
+}
+
+/** Undefined where the body is JSON that has to be read. */
+function readUnparsed(schemas: Schemas, { bytes, contentType }: SentBody): Reading<unknown> | undefined {
   if (schemas.body === undefined) {
-    return bytes === undefined || bytes.length === 0
-      ? { kind: "value", value: undefined }
-      : refuse("this operation has no body");
+    return bytes === undefined || bytes.length === 0 ? noBody : refuse("this operation has no body");
   }
   const isYaml = isYamlType(contentType);
   if (schemas.takesYaml) {
     const text: DefinitionText = { bytes: bytes ?? Buffer.alloc(0), format: isYaml ? "yaml" : "json" };
     return { kind: "value", value: text };
   }
-  if (isYaml) return { kind: "refused", failure: wrongMediaType({}) };
-  const json = await readText(clock, bytes);
-  if (json.kind === "refused") return json;
-  const fields = isNamed(json.value) ? json.value : undefined;
+  return isYaml ? { kind: "refused", failure: wrongMediaType({}) } : undefined;
+}
+
+const noBody: Reading<unknown> = { kind: "value", value: undefined };
+
+/** No body at all counts as an empty object: what it lacks is then named field by field. */
+function textOf(bytes: Buffer | undefined): Reading<string> {
+  if (bytes === undefined || bytes.length === 0) return { kind: "value", value: "{}" };
+  return isUtf8(bytes) ? { kind: "value", value: bytes.toString("utf8") } : refuse("the body is not UTF-8");
+}
+
+function take(schemas: Schemas, reading: JsonReading, key: ApiKeyRecord | undefined): Reading<unknown> {
+  if (reading.kind === "invalid") return refuse(`the body is not valid JSON: ${reading.why}`);
+  if (reading.kind === "beyond") return refuse(reading.why);
+  const { value } = reading;
+  const fields = isNamed(value) ? value : undefined;
   const foreign = key === undefined || fields === undefined ? undefined : foreignField(schemas, fields, key);
   if (foreign !== undefined) return mismatch(foreign);
-  if (schemas.bodyIsOpen) return json;
+  if (schemas.bodyIsOpen || schemas.body === undefined) return { kind: "value", value };
   return parse(
     schemas.body,
-    fields === undefined ? json.value : withoutTenantNames(fields, schemas.ownTenantNames),
+    fields === undefined ? value : withoutTenantNames(fields, schemas.ownTenantNames),
   );
 }
 
@@ -116,16 +142,6 @@ export async function readBody(
 export function wrongMediaType(route: Pick<Route, "takesYaml">): Failure<"unsupported_media_type"> {
   const types = mediaTypesOf(route).join(", ");
   return { kind: "unsupported_media_type", detail: `this operation takes ${types}, in UTF-8` };
-}
-
-/** No body at all counts as an empty object: what it lacks is then named field by field. */
-async function readText(clock: Pick<Clock, "yield">, bytes: Buffer | undefined): Promise<Reading<JsonValue>> {
-  if (bytes === undefined || bytes.length === 0) return { kind: "value", value: {} };
-  if (!isUtf8(bytes)) return refuse("the body is not UTF-8");
-  const reading = await inSlices(clock, readingJson(bytes.toString("utf8"), readingLimits));
-  if (reading.kind === "invalid") return refuse(`the body is not valid JSON: ${reading.why}`);
-  const beyond = await inSlices(clock, beyondLimits(reading.value));
-  return beyond === undefined ? { kind: "value", value: reading.value } : refuse(beyond);
 }
 
 function foreignField({ ownTenantNames }: Schemas, fields: Named, key: ApiKeyRecord): string | undefined {

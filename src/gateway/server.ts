@@ -1,11 +1,9 @@
-// The HTTP server: the only file that knows the framework. It hands heads and bodies to the responder and sends its replies.
-import type { IncomingMessage } from "node:http";
-import type { Server as HttpsServer } from "node:https";
-import type { Socket } from "node:net";
-import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
-import type { Route } from "../api/route.ts";
-import { jsonMediaType, yamlMediaTypes } from "../api/route.ts";
-import { type Operation, operations, routes } from "../api/routes.ts";
+// The HTTP server: opens it with its limits, listens, and stops from the outside in.
+import { once } from "node:events";
+import { createServer as createHttpServer, type Server as HttpServer, type ServerOptions } from "node:http";
+import { createServer as createHttpsServer, type Server as HttpsServer } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
+import { type Operation, operations } from "../api/routes.ts";
 import type { Config } from "../config.ts";
 import { type Computing, createComputing } from "../control/computing.ts";
 import type { ControlApi } from "../control/create-api.ts";
@@ -13,23 +11,13 @@ import { type AddressRanges, isLoopback, readAddressRanges } from "../domain/net
 import { InterlockError } from "../errors.ts";
 import type { BusRequest, Consumer } from "../ports/bus.ts";
 import type { Ports } from "../ports/ports.ts";
-import { clientOf } from "./authenticate-request.ts";
 import { answerBusRequest } from "./bus-requests.ts";
-import {
-  answerBrokenRequest,
-  type Connections,
-  connectionLimits,
-  endConnections,
-  noteRequest,
-  watchConnections,
-} from "./connections.ts";
+import { answerBrokenRequest, connectionLimits, endConnections, watchConnections } from "./connections.ts";
 import { createEventLoop } from "./event-loop.ts";
-import { sinkOf } from "./event-stream.ts";
-import type { Exchange, Head } from "./exchange.ts";
-import type { Failure, Service } from "./handler.ts";
-import type { HttpReply } from "./http-reply.ts";
-import { wrongMediaType } from "./read-request.ts";
-import { createResponder, type Responder } from "./responder.ts";
+import type { Service } from "./handler.ts";
+import { createReplyQueue, takeRequest } from "./http-requests.ts";
+import { createResponder } from "./responder.ts";
+import { createRouter } from "./router.ts";
 import { openTls, type Tls } from "./tls.ts";
 
 export type GatewayDependencies = {
@@ -74,12 +62,15 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
   };
   const responder = createResponder(service);
   const tls = openTls(ports, config);
-  const app = createServer(service, responder, tls);
-  const stopWatching = tls?.watch((options) => (app.server as HttpsServer).setSecureContext(options));
+  const server = createServer(config, tls);
+  const stopWatching = tls?.watch((options) => (server as HttpsServer).setSecureContext(options));
   const trusted = trustedProxies(config);
-  const connections = watchConnections(ports, app.server, { limits: connectionLimits(config), trusted });
+  const connections = watchConnections(ports, server, { limits: connectionLimits(config), trusted });
   const serves = dependencies.serves ?? "everything";
-  addRoutes(app, responder, { service, serves, connections, trusted });
+  const isServed = (name: Operation) => serves === "everything" || healthOperations.has(name);
+  const router = createRouter(operations.filter(isServed));
+  const serving = { service, responder, connections, trusted, router, replies: createReplyQueue() };
+  server.on("request", (request, response) => takeRequest(serving, request, response));
   const cut = new AbortController();
   const served = { api: service.api, responder };
   let overBus: Consumer | undefined;
@@ -96,7 +87,7 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
       lingerMs: config["gateway.lingerMs"],
       drainMs: config["gateway.drainMs"],
       idle: () => responder.idle(),
-      close: () => app.close(),
+      close: () => closeServer(server),
       cut: () => connections.cut(),
     });
     cut.abort();
@@ -112,7 +103,8 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
           "or gateway.allowRemote to yes behind something that speaks TLS";
         throw new InterlockError("config_invalid", detail);
       }
-      const url = await app.listen({ host, port });
+      const at = await listenOn(server, { host, port });
+      const url = `${tls === undefined ? "http" : "https"}://${at.host}:${at.port}`;
       eventLoop.watch();
       if (serves === "everything")
         overBus = dependencies.serveBus?.((request) => answerBusRequest(served, request, cut.signal));
@@ -126,108 +118,43 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
   };
 }
 
-/** Paths hold ids of up to 255 characters, each of which may be spelt as three. */
-const pathPartMax = 1_024;
-
-function createServer(service: Service, responder: Responder, tls: Tls | undefined): FastifyInstance {
-  const { config } = service;
+function createServer(config: Config, tls: Tls | undefined): HttpServer {
   const headersTimeout = config["gateway.headersTimeoutMs"];
-  const http = { headersTimeout, connectionsCheckingInterval: Math.min(1_000, headersTimeout) };
-  const https = { ...http, ...tls?.options, handshakeTimeout: headersTimeout };
-  // The framework's types tell the two servers apart; what is used here both have.
-  const transport = (tls === undefined ? { http } : { https }) as { readonly http: typeof http };
-  const app = fastify({
-    logger: false,
-    bodyLimit: config["gateway.bodyBytesMax"],
+  const options: ServerOptions = {
+    headersTimeout,
+    connectionsCheckingInterval: Math.min(1_000, headersTimeout),
     requestTimeout: config["gateway.requestTimeoutMs"],
     keepAliveTimeout: config["gateway.keepAliveMs"],
-    ...transport,
-    forceCloseConnections: "idle",
-    return503OnClosing: false,
-    routerOptions: { maxParamLength: pathPartMax },
-    // Ids are the responder's: the framework's own would only cost.
-    genReqId: () => "",
-    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket as Socket),
-    frameworkErrors: (error, request, reply) => {
-      send(reply, withDraining(responder.refuse(undefined, failureOf(error), request.headers), service));
-    },
-  });
+  };
+  const server =
+    tls === undefined
+      ? createHttpServer(options)
+      : createHttpsServer({ ...options, ...tls.options, handshakeTimeout: headersTimeout });
   // Heads are bounded by their bytes. By default all fields after 2,000 are dropped unseen, an Idempotency-Key too.
-  app.server.maxHeadersCount = 0;
-  app.removeAllContentTypeParsers();
-  const types = [jsonMediaType, ...yamlMediaTypes];
-  app.addContentTypeParser(types, { parseAs: "buffer" }, (_request, body, done) => {
-    done(null, body);
-  });
-  app.setErrorHandler<Error>((error, request, reply) => {
-    const exchange = exchangeOf(request);
-    const refusal = responder.refuse(exchange, failureOf(error, exchange), request.headers);
-    send(reply, withDraining(refusal, service));
-  });
-  app.setNotFoundHandler((request, reply) => {
-    send(reply, withDraining(responder.refuse(undefined, unroutable(request), request.headers), service));
-  });
-  return app;
+  server.maxHeadersCount = 0;
+  server.on("clientError", (error, socket) => answerBrokenRequest(error, socket as Socket));
+  return server;
 }
 
-const exchangeName = "exchange";
-type WithExchange = { [exchangeName]: Exchange | undefined };
+async function listenOn(server: HttpServer, where: { readonly host: string; readonly port: number }) {
+  const listening = once(server, "listening");
+  server.listen(where);
+  await listening;
+  const { address, port } = server.address() as AddressInfo;
+  // Nobody can ask for the address that stands for all of them.
+  const named = address === "0.0.0.0" ? "127.0.0.1" : address;
+  return { host: named.includes(":") ? `[${named}]` : named, port };
+}
 
-const exchangeOf = (request: FastifyRequest): Exchange | undefined =>
-  (request as unknown as WithExchange)[exchangeName];
+/** Takes no more connections and closes the idle ones; resolves when all are closed, also where it never listened. */
+function closeServer(server: HttpServer): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeIdleConnections();
+  });
+}
 
 const healthOperations: ReadonlySet<Operation> = new Set(["live", "ready", "metrics"]);
-
-const isHealthCheck = (operation: Operation): boolean => operation === "live" || operation === "ready";
-
-type Served = {
-  readonly service: Service;
-  readonly serves: "everything" | "health";
-  readonly connections: Connections;
-  readonly trusted: AddressRanges;
-};
-
-function addRoutes(app: FastifyInstance, responder: Responder, served: Served): void {
-  const { service, connections, trusted } = served;
-  app.decorateRequest(exchangeName, undefined);
-  const isServed = (name: Operation) => served.serves === "everything" || healthOperations.has(name);
-  for (const operation of operations.filter(isServed)) {
-    const route: Route = routes[operation];
-    app.route({
-      method: route.method,
-      url: route.path.replaceAll(/\{([a-z_]+)\}/g, ":$1"),
-      config: { operation },
-      onRequest(request, reply, done) {
-        noteRequest(request.socket, reply.raw);
-        connections.requestBegan(request.socket);
-        const exchange = responder.begin(operation, headOf(request, reply, trusted));
-        (request as unknown as WithExchange)[exchangeName] = exchange;
-        if (connections.isReserved(request.socket) && !responder.isKnown(exchange)) {
-          reply.raw.shouldKeepAlive = false;
-          if (!isHealthCheck(operation)) {
-            connections.noteRefused(exchange.head.address);
-            send(reply, responder.refuse(exchange, { kind: "overloaded" }, request.headers));
-            return;
-          }
-        }
-        const pass = (refusal: HttpReply | undefined) => {
-          if (refusal === undefined) done();
-          else send(reply, withDraining(refusal, service));
-        };
-        responder.check(exchange).then(pass, done);
-      },
-      handler(request, reply) {
-        const exchange = exchangeOf(request);
-        if (exchange === undefined) throw new Error("every request is begun before it is handled");
-        const body = request.body as Buffer | undefined;
-        responder
-          .answer(exchange, body)
-          .then((answer) => send(reply, withDraining(answer, service)))
-          .catch((error: unknown) => reply.send(error));
-      },
-    });
-  }
-}
 
 function trustedProxies(config: Config): AddressRanges {
   const ranges = readAddressRanges(config["gateway.trustedProxies"]);
@@ -236,101 +163,4 @@ function trustedProxies(config: Config): AddressRanges {
     "config_invalid",
     `gateway.trustedProxies: ${ranges.entry} is no address or range`,
   );
-}
-
-function headOf(request: FastifyRequest, reply: FastifyReply, trusted: AddressRanges): Head {
-  const { raw } = reply;
-  return {
-    params: request.params as Record<string, string>,
-    query: request.query as Record<string, unknown>,
-    headers: request.headers,
-    repeated: repeatedField(request.raw),
-    ...clientOf(trusted, request.socket.remoteAddress ?? "", request.headers),
-    connection: () => connectionSignal(request.socket),
-    onGone(callback) {
-      if (raw.destroyed) callback();
-      else raw.once("close", () => raw.writableFinished || callback());
-    },
-  };
-}
-
-/** Two readers of a request might each believe another one of two values: whose host, whose key, what kind of body. */
-const singleFields: ReadonlySet<string> = new Set(["host", "authorization", "content-type"]);
-
-function repeatedField({ rawHeaders, headers }: IncomingMessage): string | undefined {
-  // Nothing came twice: all but a few requests end here.
-  if (rawHeaders.length === Object.keys(headers).length * 2) return undefined;
-  const seen = new Set<string>();
-  for (let index = 0; index < rawHeaders.length; index += 2) {
-    const name = (rawHeaders[index] ?? "").toLowerCase();
-    if (seen.has(name) && singleFields.has(name)) return name;
-    seen.add(name);
-  }
-  return undefined;
-}
-
-const connectionSignals = new WeakMap<Socket, AbortSignal>();
-
-function connectionSignal(socket: Socket): AbortSignal {
-  const known = connectionSignals.get(socket);
-  if (known !== undefined) return known;
-  const controller = new AbortController();
-  if (socket.destroyed) controller.abort();
-  else socket.once("close", () => controller.abort());
-  connectionSignals.set(socket, controller.signal);
-  return controller.signal;
-}
-
-/** Written by hand: the framework's way of sending would look at every field again. */
-function send(reply: FastifyReply, { status, headers, body, stream }: HttpReply): void {
-  const { raw } = reply.hijack();
-  const isOpen = !raw.headersSent && !raw.destroyed;
-  if (isOpen) raw.writeHead(status, headers as Record<string, string>);
-  if (isOpen && (stream === undefined || raw.req.method === "HEAD")) raw.end(body);
-  if (stream !== undefined) void stream(sinkOf(raw));
-}
-
-/** A client that keeps the connection open must look for another process. */
-function withDraining(reply: HttpReply, service: Service): HttpReply {
-  return service.isDraining() ? { ...reply, headers: { ...reply.headers, connection: "close" } } : reply;
-}
-
-/** The framework's own refusals by their codes. */
-const frameworkFailures: Readonly<Record<string, Failure>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: {
-    kind: "payload_too_large",
-    detail: "the body is larger than gateway.bodyBytesMax",
-  },
-  FST_ERR_MAX_PARAM_LENGTH: { kind: "route_not_found" },
-  FST_ERR_BAD_URL: { kind: "invalid_request", detail: "the path is not spelt correctly" },
-};
-
-function failureOf(
-  error: Error & { readonly code?: string; readonly statusCode?: number },
-  exchange?: Exchange,
-): Failure {
-  if (error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
-    return wrongMediaType(exchange === undefined ? {} : (routes[exchange.operation] as Route));
-  }
-  const known = frameworkFailures[error.code ?? ""];
-  if (known !== undefined) return known;
-  if (error.statusCode !== undefined && error.statusCode < 500) {
-    return { kind: "invalid_request", detail: "the request could not be read" };
-  }
-  return { kind: "internal", cause: error.stack ?? error.message };
-}
-
-const pathPatterns = operations.map((operation) => ({
-  method: routes[operation].method,
-  pattern: new RegExp(
-    `^${routes[operation].path.replaceAll(".", "\\.").replaceAll(/\{[a-z_]+\}/g, "[^/]+")}$`,
-  ),
-}));
-
-function unroutable({ url }: FastifyRequest): Failure {
-  const path = url.split("?", 1)[0] ?? "";
-  const methods = pathPatterns.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
-  if (methods.length === 0) return { kind: "route_not_found" };
-  const allow = [...new Set(methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])))];
-  return { kind: "method_not_allowed", headers: { allow: allow.join(", ") } };
 }

@@ -1,7 +1,14 @@
 // Fingerprints: the same for the same request however it is written, another for any change of what it asks for.
+import { hash } from "node:crypto";
+import canonicalize from "canonicalize";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type FingerprintedRequest, fingerprintOf, type JsonValue } from "../../src/domain/fingerprint.ts";
+import {
+  type FingerprintedRequest,
+  fingerprinting,
+  fingerprintOf,
+  type JsonValue,
+} from "../../src/domain/fingerprint.ts";
 
 // Fixed, so that a green change stays green.
 fc.configureGlobal({ seed: 1 });
@@ -36,6 +43,51 @@ describe("a fingerprint", () => {
   test("is a version tag and a SHA-256, and never changes for a given request", () => {
     const sha256 = "97772c21aa381ba6efb7ce3f72c3e1e6cbe57884b0c5d278b41409cdf86cba45";
     expect(fingerprintOf(base)).toBe(`v1:${sha256}`);
+  });
+
+  test("is the hash of the request's canonical form as another writer of RFC 8785 gives it", () => {
+    const text = fc.oneof(
+      fc.string({ unit: "binary" }),
+      fc.string(),
+      fc.constantFrom('"', "\\", "\u007f", "é", "😀"),
+    );
+    const keyed = fc.dictionary(
+      fc.oneof(text, fc.constantFrom("10", "9", "a", "A", "", "é")),
+      fc.jsonValue(),
+    );
+    const bodies = fc.oneof(
+      fc.jsonValue({ stringUnit: "binary" }),
+      keyed,
+      fc.array(text),
+    ) as fc.Arbitrary<JsonValue>;
+    const query = fc.dictionary(fc.constantFrom("dry_run", "team_id", "trace"), text, {
+      noNullPrototype: true,
+    });
+    fc.assert(
+      fc.property(bodies, query, text, (body, asked, path) => {
+        fc.pre(!hasOwnTenantAlias(body));
+        const { trace: _trace, ...listed } = asked;
+        const canonical = canonicalize({ method: "POST", path, query: listed, body }) as string;
+        const request = { method: "post", path, query: asked, body };
+        const expected = `v1:${hash("sha256", canonical)}`;
+        expect(fingerprintOf(request)).toBe(expected);
+        const pieces = [...fingerprinting(request)];
+        expect(pieces).toHaveLength(0);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test("of a body that is written in several pieces is that of the whole", () => {
+    const body = Array.from({ length: 3_000 }, (_, index) => ({
+      z: `é${index}`,
+      a: [index / 7, null, true],
+      "": "😀\n",
+    }));
+    const canonical = canonicalize({ method: "POST", path: "/", query: {}, body }) as string;
+    const request = { method: "POST", path: "/", query: {}, body };
+    expect([...fingerprinting(request)].length).toBeGreaterThan(2);
+    expect(fingerprintOf(request)).toBe(`v1:${hash("sha256", canonical)}`);
   });
 
   test("does not change with the order of fields, at any depth", () => {

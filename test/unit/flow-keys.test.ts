@@ -31,7 +31,7 @@ async function newKey({ flow, plane }: Scene, more: { readonly expiresAtMs?: num
 }
 
 const authenticate = ({ flow }: Scene, plane: FlowPlane, text: string) =>
-  flow.finish(plane.api.authenticate({ text }));
+  flow.finish(Promise.resolve(plane.api.authenticate({ text })));
 
 describe("a key", () => {
   test("lets in who shows its text, in any process, and only its hash is stored", async () => {
@@ -62,6 +62,30 @@ describe("a key", () => {
     await scene.flow.pass(4_000);
     await authenticate(scene, scene.plane, text);
     expect(scene.plane.member.callsOf("getDocument")).toHaveLength(before + 1);
+  });
+
+  test("that another process revoked stops working within 5 s, however often it is used meanwhile", async () => {
+    const scene = await setUp();
+    const { text, key } = await newKey(scene);
+    expect((await authenticate(scene, scene.other, text)).kind).toBe("authenticated");
+    await scene.flow.finish(scene.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId }));
+    const kinds: string[] = [];
+    for (let waitedMs = 0; waitedMs < 5_000; waitedMs += 500) {
+      kinds.push((await authenticate(scene, scene.other, text)).kind);
+      await scene.flow.pass(500);
+    }
+    kinds.push((await authenticate(scene, scene.other, text)).kind);
+    expect(kinds[0]).toBe("authenticated");
+    expect(kinds.at(-1)).toBe("unauthenticated");
+  });
+
+  test("that this process revoked stops working here at once, although its text was right a moment ago", async () => {
+    const scene = await setUp();
+    const { text, key } = await newKey(scene);
+    for (let use = 0; use < 2; use += 1)
+      expect((await authenticate(scene, scene.plane, text)).kind).toBe("authenticated");
+    await scene.flow.finish(scene.plane.api.revokeKey({ by: "root", tenant: acme, keyId: key.keyId }));
+    expect((await authenticate(scene, scene.plane, text)).kind).toBe("unauthenticated");
   });
 
   test("that is unknown, mistyped, or has another secret is refused, also while the right one is remembered", async () => {
@@ -124,7 +148,10 @@ describe("a key", () => {
       await flow.finish(plane.api.createKey({ by: "root", tenant: platformTenant, ...options })),
       "created",
     );
-    const answer = only(await flow.finish(plane.api.authenticate({ text })), "authenticated");
+    const answer = only(
+      await flow.finish(Promise.resolve(plane.api.authenticate({ text }))),
+      "authenticated",
+    );
     expect(answer.key.tenant).toBe(platformTenant);
   });
 });

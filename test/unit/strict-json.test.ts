@@ -1,7 +1,7 @@
 // Strict JSON: accepts what JSON.parse accepts without loss, and refuses what would be changed or is ambiguous.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { atOnce } from "../../src/domain/slices.ts";
+import { atOnce, beyondLimits, readingLimits } from "../../src/domain/slices.ts";
 import { readingJson, readJson } from "../../src/domain/strict-json.ts";
 import { readPlainly } from "../support/plain-json-reader.ts";
 
@@ -100,7 +100,7 @@ describe("strict JSON", () => {
     });
 
   test("reads and refuses as its rules written plainly do, in pieces of any size", () => {
-    const seen = { json: 0, invalid: 0 };
+    const seen = { json: 0, invalid: 0, beyond: 0 };
     fc.assert(
       fc.property(fc.oneof(json, damaged), fc.integer({ min: 1, max: 40 }), (text, pieceCharacters) => {
         const expected = readPlainly(text);
@@ -113,6 +113,49 @@ describe("strict JSON", () => {
       { numRuns: 6_000 },
     );
     expect(Math.min(seen.json, seen.invalid)).toBeGreaterThan(500);
+  });
+
+  test("refuses what a walk over the value finds beyond the limits of bodies, and nothing else", () => {
+    const seen = { json: 0, invalid: 0, beyond: 0 };
+    const named = json.map((text) => `{"a":${text},"__proto__":${text}}`);
+    fc.assert(
+      fc.property(fc.oneof(json, damaged, named), (text) => {
+        const plain = readPlainly(text);
+        const why = plain.kind === "json" ? atOnce(beyondLimits(plain.value)) : undefined;
+        const expected = why === undefined ? plain : ({ kind: "beyond", why } as const);
+        seen[expected.kind] += 1;
+        expect(readJson(text, readingLimits)).toEqual(expected);
+        expect(atOnce(readingJson(text, readingLimits))).toEqual(expected);
+      }),
+      { numRuns: 3_000 },
+    );
+    expect(Math.min(seen.json, seen.invalid, seen.beyond)).toBeGreaterThan(200);
+  });
+
+  test("a text or a name of more characters than are allowed is told, whatever it takes to write it", () => {
+    const charactersMax = 1_048_576;
+    const long = "a".repeat(charactersMax + 1);
+    const why = `a text holds ${charactersMax + 1} characters, ${charactersMax} are allowed`;
+    for (const text of [`["${long}"]`, `{"x":{"${long}":1}}`])
+      expect(readJson(text, readingLimits)).toEqual({ kind: "beyond", why });
+    const escaped = "\\n".repeat(charactersMax);
+    expect(readJson(`["${escaped}"]`, readingLimits).kind).toBe("json");
+    expect(readJson(`["${escaped}\\n"]`, readingLimits)).toEqual({ kind: "beyond", why });
+    // What is wrong is told before what is too much.
+    expect(readJson(`["${long}"`, readingLimits).kind).toBe("invalid");
+  });
+
+  test("a name that stands twice is found among few and among many, wherever it stands", () => {
+    for (let count = 2; count <= 24; count += 1) {
+      const names = Array.from({ length: count }, (_, index) => `n${index}`);
+      const textOf = (all: readonly string[]) => `{${all.map((name) => `"${name}":1`).join(",")}}`;
+      expect(readJson(textOf(names)).kind).toBe("json");
+      for (const twice of names) {
+        const reading = readJson(textOf([...names, twice]));
+        expect(reading).toMatchObject({ kind: "invalid" });
+        expect(JSON.stringify(reading)).toContain(`the name \\"${twice}\\" stands twice`);
+      }
+    }
   });
 
   test.each(["[-0]", '{"b":1,"1":2,"__proto__":{"a":[-0,1]}}'])("%s is the same in pieces", (text) => {

@@ -51,7 +51,7 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/gateway/authenticate-request.ts",
-        find: "      if (isWithin(goodUntilMs, digest)) return",
+        find: "      if (isWithin(goodUntilMs, keyText)) return",
         replace: "      if (perMinute > 100_000) return",
       },
     ],
@@ -122,9 +122,9 @@ export const plantedDoorBugs: readonly TextPatch[] = [
     what: "everybody may use the last places, so that none is left for health checks",
     edits: [
       {
-        file: "src/gateway/server.ts",
-        find: "if (connections.isReserved(request.socket) && !responder.isKnown(exchange)) {",
-        replace: "if (connections.isReserved(request.socket) && exchange === undefined) {",
+        file: "src/gateway/http-requests.ts",
+        find: "if (connections.isReserved(socket) && !responder.isKnown(exchange)) {",
+        replace: "if (connections.isReserved(socket) && exchange === undefined) {",
       },
     ],
     tests: [connections],

@@ -44,7 +44,7 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
     what: "of two Authorization fields the first counts, whichever one a proxy has checked",
     edits: [
       {
-        file: "src/gateway/server.ts",
+        file: "src/gateway/http-requests.ts",
         find: `new Set(["host", "authorization", "content-type"])`,
         replace: `new Set(["host", "content-type"])`,
       },
@@ -69,7 +69,7 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/gateway/server.ts",
-        find: "  app.server.maxHeadersCount = 0;\n",
+        find: "  server.maxHeadersCount = 0;\n",
         replace: "",
       },
     ],
@@ -177,6 +177,66 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
       },
     ],
     tests: ["test/unit/strict-json.test.ts"],
+  },
+  {
+    name: "name-given-twice",
+    what: "only the last name of an object is compared with the next: a name that stands twice with another between gets through",
+    edits: [
+      {
+        file: "src/domain/strict-json.ts",
+        find: "isArray ? names.includes(name) : names.has(name)",
+        replace: "isArray ? names.at(-1) === name : names.has(name)",
+      },
+    ],
+    tests: ["test/unit/strict-json.test.ts"],
+  },
+  {
+    name: "number-not-held",
+    what: "numbers of up to 20 characters count as held: two that differ in their last digits are read as one",
+    edits: [
+      {
+        file: "src/domain/strict-json.ts",
+        find: "let isHeld = end - start <= 15;",
+        replace: "let isHeld = end - start <= 20;",
+      },
+    ],
+    tests: ["test/unit/strict-json.test.ts"],
+  },
+  {
+    name: "prototype-in-a-body",
+    what: "the reader of bodies takes the name __proto__",
+    edits: [
+      {
+        file: "src/domain/strict-json.ts",
+        find: `if (name === "__proto__" && this.#limits.prototypes === "refused")`,
+        replace: `if (name === "" && this.#limits.prototypes === "refused")`,
+      },
+    ],
+    tests: ["test/unit/strict-json.test.ts"],
+  },
+  {
+    name: "fingerprint-of-seven-fields",
+    what: "the fingerprint leaves out all fields of an object but the first seven: two requests look the same",
+    edits: [
+      {
+        file: "src/domain/fingerprint.ts",
+        find: "return { json, names, length: names.length, next: 0 };",
+        replace: "return { json, names, length: Math.min(7, names.length), next: 0 };",
+      },
+    ],
+    tests: ["test/unit/fingerprint.test.ts"],
+  },
+  {
+    name: "body-kept-beyond-its-limit",
+    what: "a body without a Content-Length may have any size",
+    edits: [
+      {
+        file: "src/gateway/http-requests.ts",
+        find: "if (received > bytesMax) {",
+        replace: "if (received > 1_000 * bytesMax) {",
+      },
+    ],
+    tests: ["test/e2e/gateway-protection.test.ts"],
   },
   {
     name: "body-read-at-once",

@@ -21,6 +21,44 @@ export const plantedKeyBugs: readonly TextPatch[] = [
     tests: [persons, keys],
   },
   {
+    name: "known-text-outlives-key",
+    what: "a text that was right once is right for ever: a key that another process revoked goes on working here",
+    edits: [
+      {
+        file: "src/control/keys/api-keys.ts",
+        find: "recallText: (text) => fresh(byText.get(text)),",
+        replace: "recallText: (text) => byText.get(text)?.key,",
+      },
+    ],
+    tests: ["test/unit/flow-keys.test.ts"],
+  },
+  {
+    name: "revoked-text-remembered",
+    what: "a revocation forgets the key and not its text, which works for four more seconds",
+    edits: [
+      {
+        file: "src/control/keys/api-keys.ts",
+        find: "    if (text !== undefined) byText.delete(text);\n",
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/flow-keys.test.ts"],
+  },
+  {
+    name: "use-prolongs-a-key",
+    what: "every use of a key prolongs the time for which it is believed: one that is used all the time is never looked up again",
+    edits: [
+      {
+        file: "src/control/keys/api-keys.ts",
+        find: "const fresh = (known: KnownKey | undefined) => {",
+        replace: `const fresh = (known: KnownKey | undefined) => {
+    if (known !== undefined && clock.monotonicMs() - known.atMs < keepMs)
+      (known as { atMs: number }).atMs = clock.monotonicMs();`,
+      },
+    ],
+    tests: ["test/unit/flow-keys.test.ts"],
+  },
+  {
     name: "platform-key-from-memory",
     what: "a platform key that another gateway revoked changes tenants for as long as it is remembered",
     edits: [

@@ -44,8 +44,8 @@ export const plantedMetricBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/prometheus-metrics.ts",
-        find: "  for (const labels of closedSeries(row)) counter.inc(labels, 0);\n",
-        replace: "",
+        find: "for (const labels of shownFromTheStart(metrics[name]))",
+        replace: "for (const labels of shownFromTheStart(metrics[name]).slice(1))",
       },
     ],
     tests: ["test/unit/prometheus-metrics.test.ts"],

@@ -2,7 +2,7 @@
 import type { TextPatch } from "../planted-bug.ts";
 
 const ending = "src/gateway/connections.ts";
-const server = "src/gateway/server.ts";
+const requests = "src/gateway/http-requests.ts";
 const tests = ["test/e2e/gateway-stop.test.ts"];
 
 export const plantedStopBugs: readonly TextPatch[] = [
@@ -41,9 +41,9 @@ export const plantedStopBugs: readonly TextPatch[] = [
     what: "answers of a gateway that stops do not tell the client to close the connection",
     edits: [
       {
-        file: server,
-        find: `{ ...reply, headers: { ...reply.headers, connection: "close" } }`,
-        replace: `{ ...reply, headers: { ...reply.headers } }`,
+        file: requests,
+        find: "if (service.isDraining()) response.shouldKeepAlive = false;",
+        replace: "",
       },
     ],
     tests,

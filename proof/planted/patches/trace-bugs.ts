@@ -48,15 +48,15 @@ export const plantedTraceBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/gateway/responder.ts",
-        find: `  const authentication = await authenticateRequest(`,
+        find: `  const authentication = authenticateRequest(`,
         replace: `  const { operation, head } = exchange;
   exchange.span = startRequestSpan(service.ports, operation, head.headers, "nobody" as never);
-  const authentication = await authenticateRequest(`,
+  const authentication = authenticateRequest(`,
       },
       {
         file: "src/gateway/responder.ts",
-        find: `    const { operation, head } = exchange;
-    exchange.span = startRequestSpan(service.ports, operation, head.headers, key.tenant);
+        find: `  const { operation, head } = exchange;
+  exchange.span = startRequestSpan(service.ports, operation, head.headers, key.tenant);
 `,
         replace: "",
       },

@@ -3,7 +3,7 @@ import type { JsonValue } from "../../domain/fingerprint.ts";
 import type { JobOutcome } from "../../domain/inbox.ts";
 import { type ClaimToken, type JobId, parseJobId } from "../../domain/job.ts";
 import { readTraceparent } from "../../domain/network-address.ts";
-import { beyondLimits, inSlices, readingLimits } from "../../domain/slices.ts";
+import { inSlices, readingLimits } from "../../domain/slices.ts";
 import { readingJson } from "../../domain/strict-json.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { ResultReport } from "./result-entry.ts";
@@ -52,7 +52,7 @@ export async function readResult(
 ): Promise<ResultMessage | undefined> {
   const reading = await inSlices(clock, readingJson(text, readingLimits));
   const result = reading.kind === "json" ? namedFields(reading.value) : undefined;
-  if (result === undefined || (await inSlices(clock, beyondLimits(result))) !== undefined) return undefined;
+  if (result === undefined) return undefined;
   const isWhole = required.every((name) => Object.hasOwn(result, name));
   const isRight = Object.entries(result).every(
     ([name, value]) => Object.hasOwn(fields, name) && fields[name]?.(value) === true,

@@ -3,7 +3,7 @@ import { isUtf8 } from "node:buffer";
 import { excerptOf } from "../excerpt.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import { atOnce, beyondLimits, readingLimits } from "../slices.ts";
-import { readingJson } from "../strict-json.ts";
+import { readJson } from "../strict-json.ts";
 import { type TenantId, tenantNames } from "../tenant.ts";
 import type { Problem } from "./compiled.ts";
 import { definitionBytesMax, definitionHash, definitionText, readDefinition } from "./definition.ts";
@@ -119,10 +119,10 @@ function readText({ bytes, format }: DefinitionText): Read {
 }
 
 function readJsonText(text: string): Read {
-  const reading = atOnce(readingJson(text, readingLimits));
-  return reading.kind === "invalid"
-    ? { kind: "invalid_request", detail: `the body is not valid JSON: ${reading.why}` }
-    : { kind: "read", value: reading.value, placeOf: placeUnknown };
+  const reading = readJson(text, readingLimits);
+  if (reading.kind === "json") return { kind: "read", value: reading.value, placeOf: placeUnknown };
+  const detail = reading.kind === "beyond" ? reading.why : `the body is not valid JSON: ${reading.why}`;
+  return { kind: "invalid_request", detail };
 }
 
 function readYamlText(text: string): Read {

@@ -7,13 +7,14 @@ import type { DryRunAnswer } from "../../control/runs/dry-run.ts";
 import type { DryRunStep } from "../../domain/engine/dry-run.ts";
 import type { StepStatus } from "../../domain/engine/records.ts";
 import {
+  type Fingerprint,
   fingerprinting,
   type JsonValue,
   type KeyReading,
   readIdempotencyKey,
 } from "../../domain/fingerprint.ts";
 import { parseRunId, type RunId } from "../../domain/run.ts";
-import { inSlices } from "../../domain/slices.ts";
+import { atOnceOrInSlices } from "../../domain/slices.ts";
 import {
   callerOf,
   type Failure,
@@ -185,14 +186,14 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
     const trace = traceparent();
     // The path as it is meant, not as it was spelt: an escaped letter does not make another request.
     const path = `/api/v1/workflows/${params.id}/runs`;
+    const bound = boundKey(ports, reading, path, { query, body });
+    const idempotency = bound instanceof Promise ? await bound : bound;
     const answer = await api.startWorkflow(
       {
         caller: callerOf(key),
         workflow: params.id,
         input: body,
-        ...(reading.kind === "none"
-          ? {}
-          : { key: await boundKey(ports, reading.text, path, { query, body }) }),
+        ...(idempotency === undefined ? {} : { key: idempotency }),
         ...(trace === undefined ? {} : { traceparent: trace }),
       },
       signal(),
@@ -214,13 +215,12 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
     }
     const trace = traceparent();
     const path = `/api/v1/workflow-runs/${runId}/rerun`;
+    const bound = await boundKey(ports, reading, path, { query: {}, body });
     const request = {
       caller: callerOf(key),
       runId,
       fromStep: body.from_step,
-      ...(reading.kind === "none"
-        ? {}
-        : { key: await boundKey(ports, reading.text, path, { query: {}, body }) }),
+      ...(bound === undefined ? {} : { key: bound }),
       ...(trace === undefined ? {} : { traceparent: trace }),
     };
     if (body.dry_run === true) {
@@ -250,14 +250,27 @@ function shownSteps(steps: readonly DryRunStep[]) {
 }
 
 function keyOf(headers: RequestHeaders): KeyReading {
-  const values = [headers["idempotency-key"], headers["x-idempotency-key"]];
-  return readIdempotencyKey(values.flatMap((value) => value ?? []));
+  const { "idempotency-key": own, "x-idempotency-key": other } = headers;
+  if (typeof own === "string" && other === undefined) return readIdempotencyKey([own]);
+  return readIdempotencyKey([own, other].flatMap((value) => value ?? []));
 }
 
 type Fingerprinted = { readonly query: Readonly<Record<string, string>>; readonly body: JsonValue };
 
-async function boundKey({ clock }: Service["ports"], text: string, path: string, sent: Fingerprinted) {
-  return { text, fingerprint: await inSlices(clock, fingerprinting({ method: "POST", path, ...sent })) };
+type BoundKey = { readonly text: string; readonly fingerprint: Fingerprint };
+
+/** At once for all but large bodies. */
+function boundKey(
+  { clock }: Service["ports"],
+  reading: KeyReading,
+  path: string,
+  sent: Fingerprinted,
+): BoundKey | undefined | Promise<BoundKey> {
+  if (reading.kind !== "key") return undefined;
+  const { text } = reading;
+  const fingerprint = atOnceOrInSlices(clock, fingerprinting({ method: "POST", path, ...sent }));
+  if (typeof fingerprint === "string") return { text, fingerprint };
+  return fingerprint.then((late) => ({ text, fingerprint: late }));
 }
 
 type Started = Extract<StartAnswer, { kind: "admitted" | "replayed" }>;
