@@ -78,7 +78,8 @@ test("a result that has gone to the dead letters is reported no more", async () 
   expect(end).toEqual({ kind: "refused", because: "deliveries_exhausted" });
 });
 
-test("a result that ends alone is sent at once; those that end while a request is on its way are gathered", async () => {
+/** Reports results of one step each to a server that answers when it is told to. */
+function openReports() {
   const around = testRuntime({ fraction: 0.5 });
   const sent: number[] = [];
   const answers: Array<() => void> = [];
@@ -106,17 +107,45 @@ test("a result that ends alone is sent at once; those that end while a request i
     );
     return results.report(held, { ...ids, status: "succeeded", output: 1 });
   };
-  const turn = () => new Promise(setImmediate);
+  return { around, sent, answers, finish };
+}
+
+const turn = () => new Promise(setImmediate);
+
+test("a result that ends alone is sent before the next turn of the event loop, with those of the same moment", async () => {
+  const { sent, answers, finish } = openReports();
   const first = [finish("a"), finish("b")];
-  await turn();
+  await Promise.resolve();
   expect(sent).toEqual([2]);
-  const later = [finish("c")];
+  answers[0]?.();
+  expect(await Promise.all(first)).toEqual(Array(2).fill({ kind: "accepted" }));
+});
+
+test("results that end while a request is on its way are gathered until it is answered, without a timer", async () => {
+  const { sent, answers, finish } = openReports();
+  const all = [finish("a")];
   await turn();
-  later.push(finish("d"));
+  all.push(finish("b"));
   await turn();
-  expect(sent).toEqual([2]);
+  all.push(finish("c"));
+  await turn();
+  expect(sent).toEqual([1]);
+  answers[0]?.();
+  await turn();
+  expect(sent).toEqual([1, 2]);
+  answers[1]?.();
+  expect(await Promise.all(all)).toEqual(Array(3).fill({ kind: "accepted" }));
+});
+
+test("a request that is answered late does not hold up the results behind it for longer than 3 ms", async () => {
+  const { around, sent, answers, finish } = openReports();
+  const all = [finish("a")];
+  await turn();
+  all.push(finish("b"));
+  await turn();
+  expect(sent).toEqual([1]);
   around.advance(3);
-  expect(sent).toEqual([2, 2]);
+  expect(sent).toEqual([1, 1]);
   for (const answer of answers) answer();
-  expect(await Promise.all([...first, ...later])).toEqual(Array(4).fill({ kind: "accepted" }));
+  expect(await Promise.all(all)).toEqual(Array(2).fill({ kind: "accepted" }));
 });

@@ -6,6 +6,23 @@ const call = "src/sdk/call.ts";
 
 export const plantedSdkBugs: readonly TextPatch[] = [
   {
+    name: "sdk-gathered-results-stay",
+    what: "results that were gathered while a request was on its way are never sent: a worker that stops waits for them in vain",
+    edits: [
+      {
+        file: "src/sdk/worker/results.ts",
+        find: "        underWay -= 1;\n        flush();\n",
+        replace: "        underWay -= 1;\n",
+      },
+      {
+        file: "src/sdk/worker/results.ts",
+        find: "cancelGathering = runtime.timer(gatherMsMax, flush);",
+        replace: "cancelGathering = () => {};",
+      },
+    ],
+    tests: ["test/unit/sdk-results.test.ts"],
+  },
+  {
     name: "sdk-stretches-busy-delay",
     what: "the worker waits longer for a busy run than the server's policy says",
     edits: [

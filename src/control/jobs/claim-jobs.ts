@@ -1,6 +1,6 @@
 // Claims jobs for the workers of this process: those that hints name, and those that are found in the store.
 
-import { type ClaimToken, fitsRequirements, isPlaceRefusal, type JobHint } from "../../domain/job.ts";
+import { type ClaimToken, fitsRequirements, isPlaceRefusal } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Consumer } from "../../ports/bus.ts";
 import type { ClaimAnswer } from "../../ports/job-operations.ts";
@@ -9,6 +9,7 @@ import type { Unavailable } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
+import type { HintMessage } from "./hints.ts";
 import { type ClaimedJob, claimTermsOf, type Match, type Offer, placeOf } from "./offers.ts";
 
 /** Jobs claimed by one operation: it stays within its budget of 2 ms. */
@@ -135,28 +136,40 @@ function takeBack(
 
 export function hearHints(engine: Engine): Consumer {
   const claiming = new Map<string, Promise<unknown>>();
+  const { offers, ports } = engine;
+
+  async function claim({ tenant, hint, more }: HintMessage): Promise<unknown> {
+    const { topic } = hint;
+    const idle = more === true ? offers.waiting(tenant, topic).find((offer) => offer.free() > 0) : undefined;
+    if (idle !== undefined) await learnReady(engine, idle, topic);
+    return claimMatches(engine, tenant, [topic]);
+  }
+
   return engine.bus.consume(
     {
       stream: "hints",
-      name: `offers-${engine.ports.instance}`,
+      name: `offers-${ports.instance}`,
       ackWaitMs: 30_000,
       deliveriesMax: 10,
       pendingMax: 1_024,
     },
     {
       async handle({ body }) {
-        const { tenant, hint } = JSON.parse(body) as { readonly tenant: TenantId; readonly hint: JobHint };
-        engine.offers.learn(tenant, hint);
+        const message = JSON.parse(body) as HintMessage;
+        const { tenant, hint, from } = message;
+        // Said by this process, whose workers came first.
+        if (from === ports.instance) return { kind: "done" };
+        offers.learn(tenant, hint);
         // Hints that arrive while a claim is on its way share the next one.
         const key = `${tenant} ${hint.topic}`;
         const waiting = claiming.get(key);
         if (waiting === undefined) {
-          const claim = Promise.resolve().then(() => {
+          const claimed = Promise.resolve().then(() => {
             claiming.delete(key);
-            return claimMatches(engine, tenant, [hint.topic]);
+            return claim(message);
           });
-          claiming.set(key, claim);
-          await claim;
+          claiming.set(key, claimed);
+          await claimed;
         } else await waiting;
         return { kind: "done" };
       },
@@ -220,18 +233,27 @@ export async function discoverJobs(
   engine: Engine,
   offer: Offer,
 ): Promise<{ readonly kind: "found" } | Trouble> {
-  const { offers } = engine;
-  if (offers.hasWorkFor(offer)) return { kind: "found" };
-  const { tenant } = offer;
+  if (engine.offers.hasWorkFor(offer)) return { kind: "found" };
   for (const topic of offer.topics) {
-    for (const limit of [Math.max(firstLook, offer.free()), secondLook]) {
-      const answer = await ask(engine, "listReadyJobs", { tenant, topic, limit });
-      if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
-      const fit = answer.jobs.filter(({ requires }) => fitsRequirements(requires, offer));
-      for (const hint of fit) offers.learn(tenant, hint);
-      // Jobs for other workers must not hide those behind them.
-      if (fit.length > 0 || answer.jobs.length < limit) break;
-    }
+    const learnt = await learnReady(engine, offer, topic);
+    if (learnt.kind !== "found") return learnt;
+  }
+  return { kind: "found" };
+}
+
+async function learnReady(
+  engine: Engine,
+  offer: Offer,
+  topic: string,
+): Promise<{ readonly kind: "found" } | Trouble> {
+  const { tenant } = offer;
+  for (const limit of [Math.max(firstLook, offer.free()), secondLook]) {
+    const answer = await ask(engine, "listReadyJobs", { tenant, topic, limit });
+    if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
+    const fit = answer.jobs.filter(({ requires }) => fitsRequirements(requires, offer));
+    for (const hint of fit) engine.offers.learn(tenant, hint);
+    // Jobs for other workers must not hide those behind them.
+    if (fit.length > 0 || answer.jobs.length < limit) break;
   }
   return { kind: "found" };
 }

@@ -14,10 +14,9 @@ import type { Fence } from "../../domain/lock.ts";
 import type { RunChange, RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { ClaimGrant } from "../../ports/admission-operations.ts";
-import type { BusMessage } from "../../ports/bus.ts";
-import type { Ports } from "../../ports/ports.ts";
+import type { Clock, Ports } from "../../ports/ports.ts";
 import type { FullLimits } from "../pools/full-limits.ts";
-import { createHintBook, type HintGroup } from "./hints.ts";
+import { createHintBook, type HintGroup } from "./hint-book.ts";
 
 /** Jobs of a commit that workers of this process get at once, if the commit stands. */
 export type Preclaim = {
@@ -42,11 +41,16 @@ export type Offers = {
   close(offer: Offer): void;
   /** `run.records` are what is known of the run besides the change: a job whose input is not among them waits for a claim. */
   preclaim(run: KnownRun, change: RunChange): Preclaim;
-  hintMessage(tenant: TenantId, hint: JobHint): BusMessage;
+  /** Workers of this process want jobs of this topic, now or a while ago. */
+  serves(tenant: TenantId, topic: string): boolean;
+  /** They come and go at this moment: one asks every few milliseconds, or has all its places filled and is still there. */
+  isBusy(tenant: TenantId, topic: string): boolean;
   /** Remembers a job that nobody has claimed. */
   learn(tenant: TenantId, hint: JobHint): void;
   /** One that was matched and still waits: it comes before the others. */
   putBack(tenant: TenantId, hint: JobHint): void;
+  /** Nobody here has been matched with it. */
+  remembers(tenant: TenantId, hint: JobHint): boolean;
   /** Whether a job is remembered that this worker could do, and no full limit is known to be in its way. */
   hasWorkFor(offer: Offer): boolean;
   /** Workers that wait for jobs of this topic at this moment, also those whose places are all promised. */
@@ -57,8 +61,12 @@ export type Offers = {
   match(tenant: TenantId, topics: readonly string[]): readonly Match[];
 };
 
-export function createOffers(ports: Pick<Ports, "random">, limits: FullLimits, hintsMax: number): Offers {
-  const open = createOpenOffers();
+export function createOffers(
+  ports: Pick<Ports, "random" | "clock">,
+  limits: FullLimits,
+  hintsMax: number,
+): Offers {
+  const open = createOpenOffers(ports.clock);
   const hints = createHintBook(hintsMax);
 
   /** Open offers with a free place whose worker has what is asked for. */
@@ -118,12 +126,9 @@ export function createOffers(ports: Pick<Ports, "random">, limits: FullLimits, h
       });
       return preclaimOf(runId, promised.length === 0 ? change : { ...change, jobs }, promised);
     },
-    hintMessage: (tenant, hint) => ({
-      subject: `${tenant}/${hint.topic}/${hint.jobId}`,
-      body: JSON.stringify({ tenant, hint }),
-    }),
     learn: hints.learn,
     putBack: hints.putBack,
+    remembers: hints.has,
     hasWorkFor: (offer) =>
       offer.topics
         .filter((topic) => limits.mayTry(offer.tenant, placeOf(offer, topic)))
@@ -137,25 +142,55 @@ export function createOffers(ports: Pick<Ports, "random">, limits: FullLimits, h
   };
 }
 
+/** A worker that has asked within this time is taken for one that asks again. */
+const servesMs = 60_000;
+/** Longer than a poll and its results take under load; 1 ms was measured for a worker that does nothing. */
+const busyMs = 10;
+/** What is forgotten costs a message of the bus. */
+const askedMax = 10_000;
+
 /** By tenant and topic. */
-function createOpenOffers(): Pick<Offers, "open" | "close" | "all" | "waiting"> {
+function createOpenOffers(
+  clock: Clock,
+): Pick<Offers, "open" | "close" | "all" | "waiting" | "serves" | "isBusy"> {
   const open = new Map<string, Set<Offer>>();
+  /** When a worker asked last, oldest first. */
+  const askedAtMs = new Map<string, number>();
+  const keyOf = (tenant: TenantId, topic: string) => `${tenant} ${topic}`;
+
+  function askedWithin(tenant: TenantId, topic: string, ms: number): boolean {
+    const atMs = askedAtMs.get(keyOf(tenant, topic));
+    return atMs !== undefined && clock.monotonicMs() - atMs < ms;
+  }
+
+  function noteAsked(key: string): void {
+    askedAtMs.delete(key);
+    askedAtMs.set(key, clock.monotonicMs());
+    const [oldest] = askedAtMs.keys();
+    if (askedAtMs.size > askedMax && oldest !== undefined) askedAtMs.delete(oldest);
+  }
+
   return {
     open(offer) {
       for (const topic of offer.topics) {
-        const key = `${offer.tenant} ${topic}`;
+        const key = keyOf(offer.tenant, topic);
         open.set(key, (open.get(key) ?? new Set()).add(offer));
+        noteAsked(key);
       }
     },
     close(offer) {
       for (const topic of offer.topics) {
-        const key = `${offer.tenant} ${topic}`;
+        const key = keyOf(offer.tenant, topic);
         const offers = open.get(key);
         if (offers?.delete(offer) && offers.size === 0) open.delete(key);
       }
     },
     all: () => [...new Set([...open.values()].flatMap((offers) => [...offers]))],
-    waiting: (tenant, topic) => [...(open.get(`${tenant} ${topic}`) ?? [])],
+    waiting: (tenant, topic) => [...(open.get(keyOf(tenant, topic)) ?? [])],
+    serves: (tenant, topic) => open.has(keyOf(tenant, topic)) || askedWithin(tenant, topic, servesMs),
+    isBusy: (tenant, topic) =>
+      askedWithin(tenant, topic, busyMs) ||
+      [...(open.get(keyOf(tenant, topic)) ?? [])].some((offer) => offer.free() === 0),
   };
 }
 

@@ -36,7 +36,7 @@ type PollHost = {
 };
 
 export type Polls = {
-  /** A place has become free. */
+  /** A place has become free. While a poll is open the next one can wait for what is more urgent, a result. */
   wake(): void;
   /** Resolves when the last poll has been answered; rejects when the server will not have this worker. */
   readonly ended: Promise<void>;
@@ -82,13 +82,18 @@ export function startPolls(runtime: Runtime, caller: JobCaller, host: PollHost):
     } finally {
       open.delete(id);
     }
-    fill();
+    wake();
+  }
+
+  function wake(): void {
+    if (open.size > 0) runtime.soon(fill);
+    else fill();
   }
 
   const finish = () => void Promise.all(underWay).then(resolve);
   host.signal.addEventListener("abort", finish, { once: true });
   fill();
-  return { wake: fill, ended };
+  return { wake, ended };
 }
 
 async function pollUntilAnswered(
