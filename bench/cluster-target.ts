@@ -18,6 +18,11 @@ export type ServerCounts = {
   readonly redisCommands: number;
   /** That the NATS server received and sent, acknowledgements and requests for messages too. */
   readonly natsMessages: number;
+  /** Both ways. */
+  readonly redisBytes: number;
+  readonly natsBytes: number;
+  /** What the keys of all Redis servers take at the moment. */
+  readonly redisMemoryBytes: number;
 };
 
 export async function openClusterTarget(processes: number): Promise<ClusterTarget> {
@@ -38,16 +43,23 @@ export async function openClusterTarget(processes: number): Promise<ClusterTarge
   return {
     gateways: cluster.gateways.map(({ url }) => ({ url, port: Number(new URL(url).port) })),
     keys: { client: cluster.keys.admin, worker: cluster.keys.worker },
-    async counts() {
-      const stats = await Promise.all(
-        cluster.redis.map((server) => server.command<string>("INFO", "commandstats")),
-      );
-      const response = await fetch(`http://127.0.0.1:${monitorPort}/varz`);
-      const { in_msgs, out_msgs } = (await response.json()) as { in_msgs: number; out_msgs: number };
-      const redisCommands = stats.reduce((sum, text) => sum + clientCommands(text), 0);
-      return { redisCommands, natsMessages: in_msgs + out_msgs };
-    },
+    counts: () => countServers(cluster, monitorPort),
     close: () => cluster.stop(),
+  };
+}
+
+async function countServers({ redis }: Cluster, monitorPort: number): Promise<ServerCounts> {
+  const texts = await Promise.all(redis.map((server) => server.command<string>("INFO", "everything")));
+  const sumOf = (field: string) =>
+    texts.reduce((sum, text) => sum + Number(new RegExp(`^${field}:(\\d+)`, "m").exec(text)?.[1]), 0);
+  const response = await fetch(`http://127.0.0.1:${monitorPort}/varz`);
+  const nats = (await response.json()) as Record<"in_msgs" | "out_msgs" | "in_bytes" | "out_bytes", number>;
+  return {
+    redisCommands: texts.reduce((sum, text) => sum + clientCommands(text), 0),
+    natsMessages: nats.in_msgs + nats.out_msgs,
+    redisBytes: sumOf("total_net_input_bytes") + sumOf("total_net_output_bytes"),
+    natsBytes: nats.in_bytes + nats.out_bytes,
+    redisMemoryBytes: sumOf("used_memory"),
   };
 }
 
