@@ -201,6 +201,29 @@ describe("the file", () => {
     await store.close();
   });
 
+  test("version 7 is migrated: keys are found and counted, and only those that end are ordered by their end", async () => {
+    const dump = readFileSync(join(import.meta.dirname, "../fixtures/sqlite-schema-7.sql"), "utf8");
+    await runSql(directory, dump);
+    const store = await openStoreIn(directory, { clock: clockAt(() => 1_763_200_001_000) });
+    const inspect = (text: string) =>
+      store.inspectReservation({ tenant, digest: digestOf("start_run", text) }, call);
+    expect(await inspect("order-1")).toMatchObject({ kind: "bound", runId: "run_47_first0001" });
+    expect(await inspect("order-2")).toMatchObject({ kind: "bound", finalStatus: "succeeded" });
+    expect(await inspect("order-3")).toMatchObject({ kind: "idempotency_key_unbound" });
+    expect(await store.admit(admission(1), call)).toMatchObject({ active: 2, keysKept: 3 });
+    await store.close();
+    const weekMs = 7 * 86_400_000;
+    const later = await openStoreIn(directory, { clock: clockAt(() => 1_763_200_001_000 + weekMs) });
+    await later.sweep({ partition: partitionOf(tenant) }, call);
+    // The ended run's key has expired; those of live runs have not.
+    expect(await later.countUsage({ tenant }, call)).toMatchObject({ used: { idempotency_keys: 2 } });
+    await later.close();
+    const core = await openCoreIn(directory);
+    const keyed = core.database.prepare("SELECT COUNT(*) AS amount FROM keyed").get();
+    expect(keyed).toMatchObject({ amount: 0 });
+    core.close();
+  });
+
   test("another program's database is refused and left alone", async () => {
     writeFileSync(fileIn(directory), "");
     await runSql(directory, "CREATE TABLE theirs (id)");

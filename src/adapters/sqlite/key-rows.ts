@@ -51,39 +51,38 @@ export class KeyRows implements StoredRows {
   }
 
   read(scope: string, member: string): string | undefined {
-    return this.#find(encodeKey(scope), encodeKey(member))?.value;
+    return this.#find(scope, encodeKey(member))?.value;
   }
 
   put(scope: string, member: string, text: string): void {
-    const [scopeKey, memberKey] = [encodeKey(scope), encodeKey(member)];
-    const known = this.#youngOf(scopeKey)?.get(memberKey) ?? this.#findOrdered(scopeKey, memberKey)?.id;
+    const memberKey = encodeKey(member);
+    const known = this.#youngOf(scope)?.get(memberKey) ?? this.#findOrdered(scope, memberKey)?.id;
     if (known !== undefined) {
       this.#update.run(text, known);
       return;
     }
     this.#lastId += 1;
-    this.#insert.run(this.#lastId, scopeKey, memberKey, text);
-    this.#addYoung(scopeKey, memberKey, this.#lastId);
+    this.#insert.run(this.#lastId, scope, memberKey, text);
+    this.#addYoung(scope, memberKey, this.#lastId);
   }
 
   erase(scope: string, member: string): void {
-    const [scopeKey, memberKey] = [encodeKey(scope), encodeKey(member)];
-    const young = this.#youngOf(scopeKey)?.get(memberKey);
+    const memberKey = encodeKey(member);
+    const young = this.#youngOf(scope)?.get(memberKey);
     if (young !== undefined) {
       this.#erase.run(young);
-      this.#youngOf(scopeKey)?.delete(memberKey);
+      this.#youngOf(scope)?.delete(memberKey);
       this.#youngSize -= 1;
       return;
     }
-    const ordered = this.#findOrdered(scopeKey, memberKey);
+    const ordered = this.#findOrdered(scope, memberKey);
     // A trigger takes it out of the order, also when an operator erases it.
     if (ordered !== undefined) this.#erase.run(ordered.id);
   }
 
   count(scope: string): number {
-    const scopeKey = encodeKey(scope);
-    const { size } = this.#countOrdered.get(scopeKey) as { readonly size: number };
-    return size + (this.#youngOf(scopeKey)?.size ?? 0);
+    const { size } = this.#countOrdered.get(scope) as { readonly size: number };
+    return size + (this.#youngOf(scope)?.size ?? 0);
   }
 
   last(): string {
@@ -93,7 +92,7 @@ export class KeyRows implements StoredRows {
   /** Looks at the rows of every scope: no operation scans keys, only comparisons of whole stores do. */
   scan(scope: string, { from, limit, direction }: Range): StoredRow[] {
     const statement = direction === 1 ? this.#scan : this.#scanBack;
-    return storedRows(statement.all(encodeKey(scope), encodeKey(from), limit));
+    return storedRows(statement.all(scope, encodeKey(from), limit));
   }
 
   /** Part of writing a batch: puts the young keys in order when there are enough. Gives the pages that this may have touched. */
@@ -113,19 +112,19 @@ export class KeyRows implements StoredRows {
     this.#young = undefined;
   }
 
-  #find(scopeKey: string, memberKey: string): { readonly value: string } | undefined {
-    const young = this.#youngOf(scopeKey)?.get(memberKey);
-    if (young === undefined) return this.#findOrdered(scopeKey, memberKey);
+  #find(scope: string, memberKey: string): { readonly value: string } | undefined {
+    const young = this.#youngOf(scope)?.get(memberKey);
+    if (young === undefined) return this.#findOrdered(scope, memberKey);
     return this.#getYoung.get(young) as { readonly value: string };
   }
 
-  #findOrdered(scopeKey: string, memberKey: string): Found | undefined {
-    return this.#get.get(scopeKey, beginningOf(memberKey), memberKey) as Found | undefined;
+  #findOrdered(scope: string, memberKey: string): Found | undefined {
+    return this.#get.get(scope, beginningOf(memberKey), memberKey) as Found | undefined;
   }
 
-  #youngOf(scopeKey: string): Map<string, number> | undefined {
+  #youngOf(scope: string): Map<string, number> | undefined {
     this.#young ??= this.#readYoung();
-    return this.#young.get(scopeKey);
+    return this.#young.get(scope);
   }
 
   #readYoung(): Map<string, Map<string, number>> {
@@ -144,12 +143,12 @@ export class KeyRows implements StoredRows {
     return this.#young;
   }
 
-  #addYoung(scopeKey: string, memberKey: string, id: number): void {
+  #addYoung(scope: string, memberKey: string, id: number): void {
     const young = this.#young as Map<string, Map<string, number>>;
-    let own = young.get(scopeKey);
+    let own = young.get(scope);
     if (own === undefined) {
       own = new Map();
-      young.set(scopeKey, own);
+      young.set(scope, own);
     }
     own.set(memberKey, id);
     this.#youngSize += 1;

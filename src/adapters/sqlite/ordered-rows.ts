@@ -7,7 +7,7 @@ export type Range = { readonly from: string; readonly limit: number; readonly di
 
 export type StoredRow = { readonly member: string; readonly text: string };
 
-/** Rows as they are in the file, each value as text. */
+/** Rows as they are in the file, each value as text. Scopes are given as they are stored, members as they are. */
 export type StoredRows = {
   read(scope: string, member: string): string | undefined;
   put(scope: string, member: string, text: string): void;
@@ -40,20 +40,20 @@ export class OrderedRows implements StoredRows {
   }
 
   read(scope: string, member: string): string | undefined {
-    const found = this.#get.get(encodeKey(scope), encodeKey(member));
+    const found = this.#get.get(scope, encodeKey(member));
     return (found as { readonly value: string } | undefined)?.value;
   }
 
   put(scope: string, member: string, text: string): void {
-    this.#put.run(encodeKey(scope), encodeKey(member), text);
+    this.#put.run(scope, encodeKey(member), text);
   }
 
   erase(scope: string, member: string): void {
-    this.#erase.run(encodeKey(scope), encodeKey(member));
+    this.#erase.run(scope, encodeKey(member));
   }
 
   count(scope: string): number {
-    return (this.#count.get(encodeKey(scope)) as { readonly size: number }).size;
+    return (this.#count.get(scope) as { readonly size: number }).size;
   }
 
   last(scope: string): string {
@@ -62,7 +62,7 @@ export class OrderedRows implements StoredRows {
 
   scan(scope: string, { from, limit, direction }: Range): StoredRow[] {
     const statement = direction === 1 ? this.#scan : this.#scanBack;
-    return storedRows(statement.all(encodeKey(scope), encodeKey(from), limit));
+    return storedRows(statement.all(scope, encodeKey(from), limit));
   }
 }
 

@@ -241,12 +241,9 @@ function isEmpty(bundle: Bundle): boolean {
 
 /** A cell that is gone is written as null. */
 function textOf(cells: readonly Cell[]): string {
-  let text = "";
-  for (const { kind, member, value } of cells) {
-    const name = JSON.stringify(`${kind} ${member}`);
-    text += `${text === "" ? "{" : ","}${name}:${value === undefined ? "null" : JSON.stringify(value)}`;
-  }
-  return `${text}}`;
+  const values: Record<string, unknown> = {};
+  for (const { kind, member, value } of cells) values[`${kind} ${member}`] = value ?? null;
+  return JSON.stringify(values);
 }
 
 function bundleFrom(scope: string, rows: ReadonlyArray<{ readonly value: string }>): Bundle {

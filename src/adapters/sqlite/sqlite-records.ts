@@ -4,6 +4,7 @@ import type { Database } from "./driver.ts";
 import { KeyRows } from "./key-rows.ts";
 import { OrderedRows, type Range, type StoredRows } from "./ordered-rows.ts";
 import { bundledKinds, RunBundles } from "./run-bundles.ts";
+import { encodeKey } from "./schema.ts";
 
 /** A row as the batch sees it; `value` undefined means that there is none. */
 type Row = {
@@ -18,13 +19,23 @@ type Row = {
 /** What is known of a scope: some of its rows, its size once that was asked for, and a member that none is greater than. */
 type Scope = {
   readonly name: string;
+  /** The name as it is in the file. */
+  readonly key: string;
   readonly table: Table;
   readonly rows: Map<string, Row>;
   size: number | undefined;
   last: string | undefined;
 };
 
-type Table = { readonly kind: RecordKind; readonly stored: StoredRows; readonly scopes: Map<string, Scope> };
+type Table = {
+  readonly kind: RecordKind;
+  readonly stored: StoredRows;
+  readonly scopes: Map<string, Scope>;
+  /** New members nearly always follow all others: one that follows the last is not looked for in the file. */
+  readonly isAscending: boolean;
+  /** Small runs keep these records in their bundles. */
+  readonly isBundled: boolean;
+};
 
 /** What takes back one change. */
 type Undo = {
@@ -37,7 +48,6 @@ type Undo = {
 /** Read several times by every operation. */
 const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence", "lock", "proof"]);
 
-/** New members nearly always follow all others: one that follows the last is not looked for in the table. */
 const ascendingKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["run", "active"]);
 
 /** Rows and scopes remembered between batches; beyond it all are forgotten and read again (about 20 MB). */
@@ -62,39 +72,38 @@ export class SqliteRecords implements Records {
     this.#keyRows = keyRows;
     const tables = recordKinds.map((kind): [RecordKind, Table] => {
       const stored = kind === "reservation" ? keyRows : new OrderedRows(database, kind);
-      return [kind, { kind, stored, scopes: new Map() }];
+      const isAscending = ascendingKinds.has(kind);
+      return [kind, { kind, stored, scopes: new Map(), isAscending, isBundled: bundledKinds.has(kind) }];
     });
     this.#tables = Object.fromEntries(tables) as Record<RecordKind, Table>;
   }
 
   get<Kind extends RecordKind>(kind: Kind, scope: string, member: string): RecordKinds[Kind] | undefined {
-    const bundle = this.#bundleOf(kind, scope);
+    const table = this.#tables[kind];
+    const bundle = this.#bundleOf(table, scope);
     if (bundle !== undefined) return this.#bundles.get(bundle, kind, member);
-    return this.#row(this.#scope(kind, scope), member).value as RecordKinds[Kind] | undefined;
+    return this.#row(this.#scope(table, scope), member).value as RecordKinds[Kind] | undefined;
   }
 
   put<Kind extends RecordKind>(kind: Kind, scope: string, member: string, value: RecordKinds[Kind]): void {
-    const bundle = this.#bundleOf(kind, scope);
-    if (bundle !== undefined) this.#bundles.change(bundle, kind, member, value);
-    else this.#change(this.#scope(kind, scope), member, value);
+    this.#changeRecord(kind, scope, member, value);
   }
 
   erase(kind: RecordKind, scope: string, member: string): void {
-    const bundle = this.#bundleOf(kind, scope);
-    if (bundle !== undefined) this.#bundles.change(bundle, kind, member, undefined);
-    else this.#change(this.#scope(kind, scope), member, undefined);
+    this.#changeRecord(kind, scope, member, undefined);
   }
 
   /** Counted at the first use of a scope, then kept up to date. */
   size(kind: RecordKind, name: string): number {
-    const bundle = this.#bundleOf(kind, name);
+    const table = this.#tables[kind];
+    const bundle = this.#bundleOf(table, name);
     if (bundle !== undefined) return this.#bundles.members(bundle, kind).length;
-    const scope = this.#scope(kind, name);
+    const scope = this.#scope(table, name);
     if (scope.size !== undefined) return scope.size;
-    const { stored } = scope.table;
-    let size = stored.count(name);
+    const { stored } = table;
+    let size = stored.count(scope.key);
     for (const row of this.#changedIn(scope)) {
-      const was = stored.read(name, row.member) !== undefined;
+      const was = stored.read(scope.key, row.member) !== undefined;
       if (was !== (row.value !== undefined)) size += was ? -1 : 1;
     }
     scope.size = size;
@@ -134,17 +143,17 @@ export class SqliteRecords implements Records {
   /** Writes every changed row into its table, once. Gives the pages that this may have touched. */
   write(): number {
     const bundleBytes = this.#bundles.write((kind, scope, member, text) => {
-      this.#tables[kind].stored.put(scope, member, text);
+      this.#tables[kind].stored.put(encodeKey(scope), member, text);
     });
     let pages = Math.ceil(bundleBytes / pageBytes);
     for (const { scope, member, value } of this.#changed) {
       const { stored } = scope.table;
       if (value === undefined) {
-        stored.erase(scope.name, member);
+        stored.erase(scope.key, member);
         pages += 1;
       } else {
         const text = JSON.stringify(value);
-        stored.put(scope.name, member, text);
+        stored.put(scope.key, member, text);
         pages += 1 + Math.floor(text.length / pageBytes);
       }
     }
@@ -185,6 +194,13 @@ export class SqliteRecords implements Records {
     if (row.scope.rows.delete(row.member)) this.#remembered -= 1;
   }
 
+  #changeRecord(kind: RecordKind, scope: string, member: string, value: unknown): void {
+    const table = this.#tables[kind];
+    const bundle = this.#bundleOf(table, scope);
+    if (bundle !== undefined) this.#bundles.change(bundle, kind, member, value);
+    else this.#change(this.#scope(table, scope), member, value);
+  }
+
   #change(scope: Scope, member: string, value: unknown): void {
     const { size } = scope;
     const row = size === undefined ? this.#rowUnread(scope, member) : this.#row(scope, member);
@@ -220,26 +236,27 @@ export class SqliteRecords implements Records {
   }
 
   #read(scope: Scope, member: string): unknown {
-    const { kind, stored } = scope.table;
-    if (ascendingKinds.has(kind)) {
-      scope.last ??= stored.last(scope.name);
+    const { isAscending, stored } = scope.table;
+    if (isAscending) {
+      scope.last ??= stored.last(scope.key);
       if (member > scope.last) return undefined;
     }
-    const text = stored.read(scope.name, member);
+    const text = stored.read(scope.key, member);
     return text === undefined ? undefined : JSON.parse(text);
   }
 
   #scanned<Kind extends RecordKind>(kind: Kind, name: string, range: Range) {
-    const bundle = this.#bundleOf(kind, name);
+    const table = this.#tables[kind];
+    const bundle = this.#bundleOf(table, name);
     if (bundle !== undefined) return inRange(this.#bundles.members(bundle, kind), range);
     const changed = new Map<string, unknown>();
-    const scope = this.#scope(kind, name);
+    const scope = this.#scope(table, name);
     for (const row of this.#changedIn(scope)) {
       if (isBeyond(row.member, range)) changed.set(row.member, row.value);
     }
     // As many more as the batch may have erased, so that enough are left.
-    const rows = scope.table.stored
-      .scan(name, { ...range, limit: range.limit + changed.size })
+    const rows = table.stored
+      .scan(scope.key, { ...range, limit: range.limit + changed.size })
       .filter((row) => !changed.has(row.member))
       .map((row) => ({ member: row.member, value: JSON.parse(row.text) as RecordKinds[Kind] }));
     for (const [member, value] of changed) {
@@ -248,15 +265,14 @@ export class SqliteRecords implements Records {
     return changed.size > 0 ? inRange(rows, range) : rows.slice(0, range.limit);
   }
 
-  #bundleOf(kind: RecordKind, scope: string) {
-    return bundledKinds.has(kind) ? this.#bundles.of(scope) : undefined;
+  #bundleOf({ isBundled }: Table, scope: string) {
+    return isBundled ? this.#bundles.of(scope) : undefined;
   }
 
-  #scope(kind: RecordKind, name: string): Scope {
-    const table = this.#tables[kind];
+  #scope(table: Table, name: string): Scope {
     const known = table.scopes.get(name);
     if (known !== undefined) return known;
-    const scope = { name, table, rows: new Map(), size: undefined, last: undefined };
+    const scope = { name, key: encodeKey(name), table, rows: new Map(), size: undefined, last: undefined };
     table.scopes.set(name, scope);
     this.#remembered += 1;
     return scope;

@@ -1,0 +1,193 @@
+// What the SQLite store remembers between batches is what is stored, also after batches that were rolled back at any moment.
+import { rmSync } from "node:fs";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { MemoryRecords } from "../../src/adapters/memory-store.ts";
+import { type RecordKind, type RecordKinds, recordKinds } from "../../src/adapters/operations/records.ts";
+import { type Database, loadDriver } from "../../src/adapters/sqlite/driver.ts";
+import { openDatabase } from "../../src/adapters/sqlite/open-database.ts";
+import { SqliteCore } from "../../src/adapters/sqlite/sqlite-core.ts";
+import { SqliteRecords } from "../../src/adapters/sqlite/sqlite-records.ts";
+import { createSeededRandom, type SeededRandom } from "../../src/testing/seeded-random.ts";
+import {
+  admission,
+  fileIn,
+  keyOf,
+  performAll,
+  range,
+  settings,
+  silentLog,
+  tenant,
+} from "../support/sqlite-support.ts";
+import { diskFolder } from "../support/stores.ts";
+
+let directory: string;
+beforeEach(() => {
+  directory = diskFolder();
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+const open = await loadDriver();
+
+type Change = {
+  readonly kind: RecordKind;
+  readonly scope: string;
+  readonly member: string;
+  readonly value: unknown;
+};
+
+/** Members meet often, so that one is put, read, erased and put again in one batch and in the next. */
+function drawChange(random: SeededRandom): Change {
+  const kind = random.pick(recordKinds);
+  const scope = random.pick(["acme", "acme/run_1", "acme/run_2", "zeta"]);
+  const member = random.pick(["a", "b", "c", "run_1", "run_2", "run_3"]);
+  const isEnded = random.chance(0.3);
+  const value = { body: random.token(), ...(isEnded ? { endedAtMs: 1 } : {}) };
+  return { kind, scope, member, value: random.chance(0.35) ? undefined : value };
+}
+
+function apply(records: SqliteRecords | MemoryRecords, { kind, scope, member, value }: Change): void {
+  if (value === undefined) records.erase(kind, scope, member);
+  else records.put(kind, scope, member, value as RecordKinds[typeof kind]);
+}
+
+function look(records: SqliteRecords | MemoryRecords, { kind, scope, member }: Change): unknown {
+  return {
+    value: records.get(kind, scope, member),
+    size: records.size(kind, scope),
+    scanned: records.scan(kind, scope, "a", 3),
+    back: records.scanBack(kind, scope, "run_3", 3),
+  };
+}
+
+function expectSame(records: SqliteRecords, model: MemoryRecords, change: Change, when: string): void {
+  expect({ ...change, when, found: look(records, change) }).toEqual({
+    ...{ ...change, when },
+    found: look(model, change),
+  });
+}
+
+function modelOf(changes: readonly Change[]): MemoryRecords {
+  const model = new MemoryRecords();
+  for (const change of changes) apply(model, change);
+  return model;
+}
+
+/** Operations of a batch, each kept or undone. Gives the changes that were kept. */
+function playBatch(
+  records: SqliteRecords,
+  stored: readonly Change[],
+  random: SeededRandom,
+): readonly Change[] {
+  let kept: readonly Change[] = [];
+  for (let operation = random.integer(1, 4); operation > 0; operation -= 1) {
+    const changes = range(random.integer(1, 8)).map(() => drawChange(random));
+    for (const [index, change] of changes.entries()) {
+      apply(records, change);
+      if (random.chance(0.3)) {
+        const model = modelOf([...stored, ...kept, ...changes.slice(0, index + 1)]);
+        expectSame(records, model, drawChange(random), "within an operation");
+      }
+    }
+    if (random.chance(0.3)) records.undo();
+    else {
+      records.keep();
+      kept = [...kept, ...changes];
+    }
+    expectSame(records, modelOf([...stored, ...kept]), drawChange(random), "after an operation");
+  }
+  return kept;
+}
+
+test("records are as they were stored after operations that were undone and batches that were rolled back", () => {
+  for (let seed = 1; seed <= 60; seed += 1) {
+    const random = createSeededRandom(seed);
+    const database = openDatabase(open, `${fileIn(directory)}-${seed}`, silentLog);
+    database.exec("PRAGMA synchronous = OFF");
+    const records = new SqliteRecords(database);
+    let stored: readonly Change[] = [];
+    for (let batch = 0; batch < 12; batch += 1) {
+      database.exec("BEGIN");
+      const kept = playBatch(records, stored, random);
+      const end = random.pick([
+        "committed",
+        "committed",
+        "rolled back before writing",
+        "rolled back",
+      ] as const);
+      if (end !== "rolled back before writing") records.write();
+      if (end === "committed") {
+        database.exec("COMMIT");
+        records.committed();
+        stored = [...stored, ...kept];
+      } else {
+        database.exec("ROLLBACK");
+        records.forget();
+      }
+      const model = modelOf(stored);
+      const fresh = new SqliteRecords(database);
+      for (const _ of range(10)) {
+        const change = drawChange(random);
+        expectSame(records, model, change, `seed ${seed}, after a batch that was ${end}`);
+        expectSame(fresh, model, change, `seed ${seed}, read anew`);
+      }
+    }
+    database.close();
+  }
+});
+
+/** The same connection, whose next commits fail before they have an effect. */
+function failing(database: Database) {
+  let failures = 0;
+  const wrapped: Database = {
+    exec: (sql) => database.exec(sql),
+    function: (name, implementation) => database.function(name, implementation),
+    close: () => database.close(),
+    prepare: (sql) => {
+      const statement = database.prepare(sql);
+      if (sql !== "COMMIT") return statement;
+      const run = () => {
+        if (failures === 0) return statement.run();
+        failures -= 1;
+        throw new Error("the commit was refused");
+      };
+      return { run, get: (...given) => statement.get(...given), all: (...given) => statement.all(...given) };
+    },
+  };
+  return { wrapped, failNext: () => (failures = 1) };
+}
+
+test("keys are found while their order is behind, after it was written, and after the batch that wrote it was rolled back", () => {
+  const { wrapped, failNext } = failing(openDatabase(open, fileIn(directory), silentLog));
+  const options = { file: fileIn(directory), settings, clock: { monotonicMs: () => 0 }, log: silentLog };
+  const core = new SqliteCore(wrapped, options);
+  const amountOf = (table: string) =>
+    (core.database.prepare(`SELECT COUNT(*) AS amount FROM ${table}`).get() as { amount: number }).amount;
+  const admitAll = (first: number, amount: number) =>
+    performAll(
+      core,
+      "admit",
+      range(amount).map((index) => admission(first + index)),
+    );
+  const expectFound = (first: number, amount: number) => {
+    const requests = range(amount).map((index) => ({ tenant, digest: keyOf(first + index).digest }));
+    for (const answer of performAll(core, "inspectReservation", requests)) expect(answer.kind).toBe("bound");
+  };
+  for (let first = 0; first < 8_000; first += 1_000) admitAll(first, 1_000);
+  expect(amountOf("reservation_order")).toBe(0);
+  expectFound(0, 8_000);
+  failNext();
+  for (const answer of admitAll(8_000, 1_000)) expect(answer.kind).toBe("unknown");
+  expect([amountOf("reservation"), amountOf("reservation_order")]).toEqual([8_000, 0]);
+  expectFound(0, 8_000);
+  expect(admitAll(8_000, 1_000).at(-1)).toMatchObject({ kind: "admitted", active: 9_000, keysKept: 9_000 });
+  expect([amountOf("reservation"), amountOf("reservation_order")]).toEqual([9_000, 9_000]);
+  admitAll(9_000, 10);
+  expectFound(0, 9_010);
+  // A repeat finds its run, whether its key is in order yet or not.
+  for (const index of [0, 8_500, 9_005]) {
+    const again = admission(index);
+    const run = { ...again.run, runId: admission(index + 50_000).run.runId };
+    expect(performAll(core, "admit", [{ ...again, run }])).toMatchObject([{ kind: "replayed" }]);
+  }
+  core.close();
+});
