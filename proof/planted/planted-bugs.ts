@@ -30,6 +30,7 @@ import { plantedRedisBugs } from "./patches/redis-bugs.ts";
 import { plantedRunBugs } from "./patches/run-bugs.ts";
 import { plantedSchemaBugs } from "./patches/schema-bugs.ts";
 import { plantedSdkBugs } from "./patches/sdk-bugs.ts";
+import { plantedSqliteBugs } from "./patches/sqlite-bugs.ts";
 import { plantedStopBugs } from "./patches/stop-bugs.ts";
 import { plantedSweepBugs } from "./patches/sweep-bugs.ts";
 import { plantedTraceBugs } from "./patches/trace-bugs.ts";
@@ -61,6 +62,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedDoorBugs,
   ...plantedJudgeBugs,
   ...plantedQuotaBugs,
+  ...plantedSqliteBugs,
   ...plantedKeyBugs,
   ...plantedStopBugs,
   ...plantedLockBugs,

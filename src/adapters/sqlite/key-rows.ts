@@ -12,6 +12,8 @@ const youngMax = 8_192;
 
 type Found = { readonly id: number; readonly value: string };
 
+type Looked = { readonly scope: string; readonly found: Found | undefined };
+
 export class KeyRows implements StoredRows {
   readonly #database: Database;
   readonly #getYoung: Statement;
@@ -27,6 +29,8 @@ export class KeyRows implements StoredRows {
   /** By scope and member, both encoded: the row's number. Undefined until it is read from the file. */
   #young: Map<string, Map<string, number>> | undefined;
   #youngSize = 0;
+  /** Looked for in the order during this batch: an operation reads a key before it writes it. */
+  readonly #looked = new Map<string, Looked>();
   #orderedUpTo = 0;
   #lastId = 0;
 
@@ -107,9 +111,15 @@ export class KeyRows implements StoredRows {
     return amount;
   }
 
+  committed(): void {
+    this.#looked.clear();
+  }
+
   /** After a batch that was rolled back. */
   forget(): void {
+    this.#looked.clear();
     this.#young = undefined;
+    this.#youngSize = 0;
   }
 
   #find(scope: string, memberKey: string): { readonly value: string } | undefined {
@@ -119,7 +129,11 @@ export class KeyRows implements StoredRows {
   }
 
   #findOrdered(scope: string, memberKey: string): Found | undefined {
-    return this.#get.get(scope, beginningOf(memberKey), memberKey) as Found | undefined;
+    const looked = this.#looked.get(memberKey);
+    if (looked?.scope === scope) return looked.found;
+    const found = this.#get.get(scope, beginningOf(memberKey), memberKey) as Found | undefined;
+    this.#looked.set(memberKey, { scope, found });
+    return found;
   }
 
   #youngOf(scope: string): Map<string, number> | undefined {

@@ -163,6 +163,7 @@ export class SqliteRecords implements Records {
   /** Ends a batch whose transaction was committed. */
   committed(): void {
     this.#bundles.committed();
+    this.#keyRows.committed();
     for (const row of this.#changed) {
       row.changed = false;
       this.#leaveUnlessRemembered(row);
