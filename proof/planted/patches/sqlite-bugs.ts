@@ -102,13 +102,7 @@ export const plantedSqliteBugs: readonly TextPatch[] = [
   {
     name: "sqlite-last-bundle-not-noted",
     what: "the same for the records of a run: once it is not in memory, it has none",
-    edits: [
-      {
-        file: bundles,
-        find: "    this.#last.set(tenant, scope);\n",
-        replace: "    this.#last.set(tenant, last);\n",
-      },
-    ],
+    edits: [{ file: bundles, find: "    if (bundle.rows === 0) this.#noteLast(scope);\n", replace: "" }],
     tests: [remembered],
   },
 ];

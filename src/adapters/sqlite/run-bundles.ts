@@ -165,6 +165,7 @@ export class RunBundles {
       this.leave(scope);
       return 0;
     }
+    if (bundle.rows === 0) this.#noteLast(scope);
     const anew = bundle.rows >= rowsMax;
     const text = textOf(anew ? liveCells(bundle) : changed);
     bundle.length = anew ? text.length : bundle.length + text.length;
@@ -195,14 +196,22 @@ export class RunBundles {
     return rows.at(-1)?.value === inRows ? "rows" : bundleFrom(scope, rows);
   }
 
-  /** Whether the run follows the tenant's last one; it is the last from now on. */
   #isNew(scope: string): boolean {
-    const tenant = scope.slice(0, scope.lastIndexOf("/") + 1);
-    const last = this.#last.get(tenant) ?? this.#lastIn(tenant);
-    if (scope <= last) return false;
-    if (this.#last.size >= tenantsMax) this.#last.clear();
-    this.#last.set(tenant, scope);
-    return true;
+    const tenant = tenantOf(scope);
+    let last = this.#last.get(tenant);
+    if (last === undefined) {
+      last = this.#lastIn(tenant);
+      if (this.#last.size >= tenantsMax) this.#last.clear();
+      this.#last.set(tenant, last);
+    }
+    return scope > last;
+  }
+
+  /** When it is written for the first time: a run that is asked for and does not exist is not the last one. */
+  #noteLast(scope: string): void {
+    const tenant = tenantOf(scope);
+    const last = this.#last.get(tenant);
+    if (last !== undefined && scope > last) this.#last.set(tenant, scope);
   }
 
   #lastIn(tenant: string): string {
@@ -210,6 +219,11 @@ export class RunBundles {
     const scope = found === undefined ? "" : decodeKey(found.scope);
     return scope.startsWith(tenant) ? scope : tenant;
   }
+}
+
+/** With the slash. */
+function tenantOf(scope: string): string {
+  return scope.slice(0, scope.lastIndexOf("/") + 1);
 }
 
 function newBundle(scope: string): Bundle {

@@ -50,7 +50,7 @@ const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence"
 
 const ascendingKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["run", "active"]);
 
-/** Rows and scopes remembered between batches; beyond it all are forgotten and read again (about 20 MB). */
+/** Rows and scopes remembered between batches; beyond it all are forgotten and read again (about 30 MB). */
 const rememberedMax = 20_000;
 
 /** SQLite writes a page per row at least, and one more for every 4 KiB of its value. */
