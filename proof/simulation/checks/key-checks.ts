@@ -104,6 +104,6 @@ export class KeyChecks {
 
   /** Asked after the operation, which put one in for the one that it took out. */
   #isAtQuota(tenant: TenantId): boolean {
-    return this.#records.size("keyed", tenant) >= this.#settings.keysPerTenantMax;
+    return this.#records.size("reservation", tenant) >= this.#settings.keysPerTenantMax;
   }
 }
