@@ -1,5 +1,5 @@
 // Runs a program of this folder from a compiled copy: node proof/run-compiled.mjs <program without .ts> [arguments ...]
-// From source, with tsx, it takes 0.7 s longer to start, and a simulation 10 to 15 % more time: every closure is named anew.
+// From source, with tsx, a start takes 0.5 s more CPU time, and 100 seeds 7 % more on Node 20 and 13 % more on Node 26.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import {

@@ -15,7 +15,7 @@ export type Change = {
 export type ChangeOf<Kind extends RecordKind> = Extract<Change, { readonly kind: Kind }>;
 
 export class JournaledRecords extends MemoryRecords {
-  /** Few: an operation changes 4 records on average, and to look through them is cheaper than to make a key of each. */
+  /** Those of one operation: to look through them needs no key made of each. */
   #changes: Change[] = [];
 
   override put<Kind extends RecordKind>(
