@@ -11,7 +11,7 @@ import { keyPaths } from "../embedded/data-folder.ts";
 import { defaultTenant, type Server, startServer, whoHasIt } from "../embedded/start-server.ts";
 import { InterlockError } from "../errors.ts";
 import { loadConfig, processEnvironment } from "../load-config.ts";
-import { runProgram, stopInTime, stopSignal } from "./run-program.ts";
+import { nodeNotes, runProgram, stopInTime, stopSignal } from "./run-program.ts";
 import { asTyped, shellWord } from "./terminal.ts";
 
 const tenant = defaultTenant;
@@ -227,7 +227,7 @@ type Waiting = { readonly directory: string; readonly approval: string; readonly
 async function demonstrate(server: Server, directory: string): Promise<Waiting> {
   const { plane, url } = server;
   console.log(`Interlock is up at ${url}: one process, no services, its data in ${asTyped(directory)}/\n`);
-  for (const line of aboutKeys(server, directory)) console.log(line);
+  for (const line of [...nodeNotes(), ...aboutKeys(server, directory)]) console.log(line);
   const report = await runReport(plane);
   console.log(`1. A workflow of three steps (${origin(report)}): ${report.runId}, ${report.status}\n`);
   await printTimeline(server, report);

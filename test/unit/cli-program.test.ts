@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { httpTimeMs, nodeFinding } from "../../src/cli/commands/doctor.ts";
 import { findServer } from "../../src/cli/context.ts";
 import { endingOf } from "../../src/cli/report-failure.ts";
-import { UsageError } from "../../src/cli/run-program.ts";
+import { nodeNotes, UsageError } from "../../src/cli/run-program.ts";
 import type { Terminal } from "../../src/cli/terminal.ts";
 import { durationMs } from "../../src/cli/values.ts";
 import { writeKeys, writeOwnerNote } from "../../src/embedded/data-folder.ts";
@@ -331,4 +331,9 @@ test.each([
   ["7d", 604_800_000],
 ])("%s are %d ms", (text, ms) => {
   expect(durationMs(text)).toBe(ms);
+});
+
+test("a server on Node 20 says at its start what that costs, and on newer ones nothing", () => {
+  expect(nodeNotes("20.19.0")).toEqual([expect.stringMatching(/^Note: Node 20\.19\.0 .*Node 26/)]);
+  for (const version of ["22.23.3", "24.21.0", "26.10.0", "28.0.0"]) expect(nodeNotes(version)).toEqual([]);
 });

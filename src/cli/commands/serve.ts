@@ -4,7 +4,7 @@ import type { Config } from "../../config.ts";
 import { keyPaths } from "../../embedded/data-folder.ts";
 import type { Server } from "../../embedded/start-server.ts";
 import { type Cli, type Context, configSources } from "../context.ts";
-import { stopInTime, stopSignal } from "../run-program.ts";
+import { nodeNotes, stopInTime, stopSignal } from "../run-program.ts";
 import { asTyped } from "../terminal.ts";
 import { wholeNumber } from "../values.ts";
 
@@ -52,7 +52,7 @@ async function serve(context: Context, { roles, port, newKeys }: ServeOptions): 
   const isForPeople = terminal.stdout.isTty && !output.isJson;
   if (isForPeople) output.line(...welcomeLines(context, server));
   else terminal.stdout.write(`${JSON.stringify(readyLine(server))}\n`);
-  for (const line of keyNotes(server)) terminal.stderr.write(`${line}\n`);
+  for (const line of [...keyNotes(server), ...nodeNotes()]) terminal.stderr.write(`${line}\n`);
   await stopping;
   if (isForPeople) output.line("Finishing what is under way ...");
   await stopInTime(server, (line) => terminal.stderr.write(`${line}\n`));
