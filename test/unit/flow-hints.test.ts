@@ -34,6 +34,17 @@ async function setUp() {
   return { flow, p, q, hints, waiting };
 }
 
+test("a hint is not remembered by the process that said it: its polls claim nothing that another has taken", async () => {
+  const { flow, p, q, waiting } = await setUp();
+  const elsewhere = waiting(q, "v");
+  await flow.pass(1_000);
+  await p.start("chain");
+  expect(jobsOf(await flow.finish(elsewhere))).toHaveLength(1);
+  await flow.pass(100);
+  expect(await p.poll({ worker: "w" })).toEqual([]);
+  expect(p.member.callsOf("claimJobs")).toEqual([]);
+});
+
 describe("a job that no waiting worker got with its commit", () => {
   test("is taken by a worker of the same process that is back in a moment, and nobody else is told", async () => {
     const { flow, p, hints, waiting } = await setUp();

@@ -133,6 +133,47 @@ export const plantedBusBugs: readonly TextPatch[] = [
       replace: `if (publication.kind === "unavailable") pendingPublications.close();`,
     },
   ),
+  bug(
+    "bus-acknowledgement-of-another",
+    "acknowledgements have no names of their own: one is taken for that of another message, whose publisher waits in vain",
+    conformance,
+    {
+      file: `${nats}/nats-bus.ts`,
+      find: "const name = sent.toString(36);",
+      replace: 'const name = "1";',
+    },
+  ),
+  bug(
+    "held-hint-never-published",
+    "a job that the workers of its process leave is told to nobody, although a worker of another process waits",
+    "test/unit/flow-hints.test.ts",
+    {
+      file: "src/control/jobs/hints.ts",
+      find: "    oldest?.publish(others.length > 0);\n",
+      replace: "",
+    },
+  ),
+  bug(
+    "own-hint-heard-again",
+    "a process remembers a job a second time when its own hint comes back: its next poll claims what is gone",
+    "test/unit/flow-hints.test.ts",
+    {
+      file: "src/control/jobs/claim-jobs.ts",
+      find: 'if (from === ports.instance) return { kind: "done" };',
+      replace: "void from;",
+    },
+  ),
+  bug(
+    "changes-told-late",
+    "a change after a silence is told to other processes with the next gathering, not at once",
+    "test/unit/change-announcer.test.ts",
+    {
+      file: "src/control/events/wakes.ts",
+      find: 'if (state === "idle") tell();',
+      replace:
+        'if (state === "idle") {\n        state = "gathering";\n        cancel = clock.timer(gatherMs, tell);\n      }',
+    },
+  ),
   bug("bus-result-of-another-tenant", "a worker's key is believed under another tenant's subject", workers, {
     file: `${nats}/worker-messages.ts`,
     find: `if (tenantOfKey(keyId) !== tenant)`,

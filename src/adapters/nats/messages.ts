@@ -51,8 +51,7 @@ export function writeMessage(writing: Writing, stream: BusStream, message: BusMe
   const fields = new Map<string, string>();
   const id = message.messageId === undefined ? "" : encodeURIComponent(message.messageId);
   if (id !== "") fields.set(header.messageId, id);
-  if (names.read(stream, subject) === undefined)
-    fields.set(header.subject, encodeURIComponent(message.subject));
+  if (names.isShortened(subject)) fields.set(header.subject, encodeURIComponent(message.subject));
   const { sender } = message;
   if (sender !== undefined) fields.set(header.protocol, protocolVersion).set(header.key, sender.keyId);
   const signer = sender === undefined ? writing.signer : createSigner([sender.secretHash]);

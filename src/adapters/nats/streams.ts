@@ -160,6 +160,8 @@ export type BusNames = {
   /** Every subject of a stream. */
   wildcard(stream: BusStream): string;
   subject(stream: BusStream, subject: string): string;
+  /** It was too long to be written out. */
+  isShortened(written: string): boolean;
   /** The subject as the port knows it, unless it was too long to be written out. */
   read(stream: BusStream, written: string): string | undefined;
   channel(channel: BusChannel): string;
@@ -177,6 +179,7 @@ export function namesOf(prefix: string): BusNames {
     stream: (stream) => `${prefix}_${stream}`,
     wildcard: (stream) => `${prefix}.${stream}.>`,
     subject: (stream, subject) => `${prefix}.${stream}.${writeSubject(subject)}`,
+    isShortened: (written) => written.includes(`.${digestMark}`),
     read: (stream, written) => readSubject(written.slice(`${prefix}.${stream}.`.length)),
     channel: (channel) => `${prefix}.announce.${channel}`,
     requests: `${prefix}.requests.*.*`,
@@ -195,6 +198,7 @@ export function namesOf(prefix: string): BusNames {
 /** One token: what NATS gives a meaning to, and whatever else is not plain, becomes `=` and two digits a byte. */
 export function writeToken(text: string): string {
   if (text === "") return "=";
+  if (isPlain(text)) return text;
   return text.replaceAll(/[^A-Za-z0-9_:@-]/gu, (character) =>
     [...Buffer.from(character)]
       .map((byte) => `=${byte.toString(16).toUpperCase().padStart(2, "0")}`)
@@ -202,8 +206,22 @@ export function writeToken(text: string): string {
   );
 }
 
+/** Most tokens are: two of three parts of a subject, for every message. */
+function isPlain(text: string): boolean {
+  for (let index = 0; index < text.length; index += 1) {
+    const code = text.charCodeAt(index);
+    const isLetter = (code | 32) >= 97 && (code | 32) <= 122;
+    // Digits, the colon behind them, the at sign, the underscore and the hyphen.
+    if (!isLetter && !(code >= 48 && code <= 58) && code !== 64 && code !== 95 && code !== 45) return false;
+  }
+  return true;
+}
+
 /** A server disconnects a client that sends a line of more than 4,096 bytes; its rest is a reply subject and numbers. */
 const charactersMax = 2_048;
+
+/** No token that is written out has it. */
+const digestMark = "=-";
 
 /** The parts become tokens. What would be too long keeps its first part, whose it is, and a digest for the others. */
 function writeSubject(subject: string): string {
@@ -211,12 +229,12 @@ function writeSubject(subject: string): string {
   const written = [owner, ...rest].join(".");
   if (written.length <= charactersMax) return written;
   const digest = createHash("sha256").update(subject).digest("base64url");
-  return owner.length < charactersMax / 2 ? `${owner}.=-${digest}` : `=-${digest}`;
+  return owner.length < charactersMax / 2 ? `${owner}.${digestMark}${digest}` : `${digestMark}${digest}`;
 }
 
 function readSubject(written: string): string | undefined {
   const tokens = written.split(".");
-  if (tokens.some((token) => token.startsWith("=-"))) return undefined;
+  if (tokens.some((token) => token.startsWith(digestMark))) return undefined;
   return tokens.map(readToken).join("/");
 }
 

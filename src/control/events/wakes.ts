@@ -72,7 +72,7 @@ export function isAudited<Name extends OperationName>(name: Name, request: Reque
   return "entry" in request ? auditedEntries.has(request.entry.kind) : !unaudited.has(name);
 }
 
-/** Changes within this time share one announcement: at most 100 a second, however many runs move. */
+/** After an announcement the changes of this time share the next: about 100 a second, however many runs move. */
 const gatherMs = 10;
 
 /** Announces to the other processes which tenants this one has changed, so that their watchers need not wait for a poll. */
@@ -85,19 +85,25 @@ export type ChangeAnnouncer = {
 export function createChangeAnnouncer(clock: Clock, bus: Bus): ChangeAnnouncer {
   const changed = new Set<TenantId>();
   let cancel = () => {};
-  let isClosed = false;
+  let state: "idle" | "gathering" | "closed" = "idle";
   const announce = () => {
     if (changed.size > 0) bus.announce("events", JSON.stringify([...changed]));
     changed.clear();
   };
+  /** The first change after a silence is told at once. */
+  const tell = () => {
+    state = changed.size > 0 ? "gathering" : "idle";
+    announce();
+    if (state === "gathering") cancel = clock.timer(gatherMs, tell);
+  };
   return {
     changed(tenant) {
-      if (isClosed) return;
+      if (state === "closed") return;
       changed.add(tenant);
-      if (changed.size === 1) cancel = clock.timer(gatherMs, announce);
+      if (state === "idle") tell();
     },
     close() {
-      isClosed = true;
+      state = "closed";
       cancel();
       announce();
     },

@@ -43,7 +43,7 @@ export type Offers = {
   preclaim(run: KnownRun, change: RunChange): Preclaim;
   /** Workers of this process want jobs of this topic, now or a while ago. */
   serves(tenant: TenantId, topic: string): boolean;
-  /** They come and go at this moment: one asks every few milliseconds, or has all its places filled and is still there. */
+  /** They come and go at this moment: one has asked a moment ago, or has all its places filled and is still there. */
   isBusy(tenant: TenantId, topic: string): boolean;
   /** Remembers a job that nobody has claimed. */
   learn(tenant: TenantId, hint: JobHint): void;
@@ -144,8 +144,8 @@ export function createOffers(
 
 /** A worker that has asked within this time is taken for one that asks again. */
 const servesMs = 60_000;
-/** Longer than a poll and its results take under load; 1 ms was measured for a worker that does nothing. */
-const busyMs = 10;
+/** Longer than a worker is away with a batch: with 300 runs under way its polls are 20 to 60 ms apart. */
+const busyMs = 100;
 /** What is forgotten costs a message of the bus. */
 const askedMax = 10_000;
 
