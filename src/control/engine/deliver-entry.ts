@@ -1,6 +1,7 @@
 // Delivers an entry to a run: decided in advance and applied at once, appended for the run's owner, or drained here; and cancels runs.
 import type { Approval } from "../../domain/approval.ts";
 import { type Applied, apply, type WrittenState } from "../../domain/engine/apply.ts";
+import { recordsOf } from "../../domain/engine/foresee.ts";
 import { isItemResult } from "../../domain/engine/keys.ts";
 import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
 import type { LockToken } from "../../domain/lock.ts";
@@ -42,13 +43,14 @@ export async function deliverEntry<Kind extends NewEntry["kind"]>(
   const since = instantOf(ports.clock);
   const take = { token, instance: ports.instance, ttlMs: terms.ttlMs };
   try {
-    const answer = await ask(engine, "deliver", {
-      ...request,
-      take,
-      whenBusy: "append",
-      records: [],
-      ...(proposed === undefined ? {} : { proposal: proposed.proposal }),
-    });
+    const asked = { ...request, take, whenBusy: "append" as const };
+    const answer = await ask(
+      engine,
+      "deliver",
+      proposed === undefined
+        ? { ...asked, records: recordsOf(entry) }
+        : { ...asked, records: [], proposal: proposed.proposal },
+    );
     if (answer.kind === "applied" && proposed !== undefined) {
       const { change, commitId } = proposed.proposal;
       const { claims, storeTimeMs, version } = answer;
