@@ -4,6 +4,7 @@ import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/eng
 import { digestOf, type Fingerprint, type JsonValue } from "../../domain/fingerprint.ts";
 import type { AssignedPolicies } from "../../domain/policy.ts";
 import {
+  type InTheMaking,
   makeRunId,
   orderedUnique,
   type RunChange,
@@ -135,7 +136,7 @@ export async function startPinned(
   const preclaim = engine.offers.preclaim(cached, started.change);
   const { change } = preclaim;
   try {
-    const run: Written<NewRun> = {
+    const run: InTheMaking<NewRun> = {
       runId,
       workflow,
       definition: pinned.hash,
@@ -181,7 +182,7 @@ function prepare(
   { runId, traceparent, settings }: Known,
 ) {
   const { tenant, actor, person } = caller;
-  const facts: Written<NewRunFacts> = {
+  const facts: InTheMaking<NewRunFacts> = {
     runId,
     tenant,
     actor,
@@ -194,9 +195,6 @@ function prepare(
   if (rerun !== undefined) facts.rerun = rerun;
   return computing.time("first_commit", tenant, () => firstCommit(definition, facts, terms.commit, workLeft));
 }
-
-/** While it is being put together: a field that may be left out is added when there is one, without copying the others. */
-type Written<Value> = { -readonly [Name in keyof Value]: Value[Name] };
 
 export type Admission = {
   readonly asked: RequestOf<"admit">;
