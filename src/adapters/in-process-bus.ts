@@ -36,7 +36,7 @@ type Stream = {
   readonly seen: Map<string, number>;
 };
 
-type Pull = { pull(): void };
+type Pull = { pull(): void; passesOver(tenant: string, topic: string): boolean };
 
 /** As JetStream's default window: an id is remembered for two minutes. */
 const duplicateWindowMs = 120_000;
@@ -67,6 +67,12 @@ export function createInProcessBus(ports: { readonly clock: Clock; readonly log:
         wake(queue);
       }
       return { kind: "published" };
+    },
+    passesOver(name, tenant, topic) {
+      for (const { consumers } of streamOf(name).queues.values()) {
+        for (const consumer of consumers) if (!consumer.passesOver(tenant, topic)) return false;
+      }
+      return isFannedOut(name);
     },
     consume(terms, handlers) {
       const stream = streamOf(terms.stream);
@@ -216,7 +222,8 @@ function startConsumer(
       underWay.add(task);
     }
   };
-  const consumer = { pull };
+  const passesOver = (tenant: string, topic: string) => handlers.passesOver?.(tenant, topic) === true;
+  const consumer = { pull, passesOver };
   queue.consumers.add(consumer);
   pull();
   return {

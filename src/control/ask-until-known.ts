@@ -1,7 +1,7 @@
 // Repeats a store call until its outcome is known: what makes `unknown` decidable instead of a guess.
 import { waitDelayMs } from "../domain/lock.ts";
 import type { Ports } from "../ports/ports.ts";
-import type { Answer, OperationName, OutcomeOf, RequestOf, StoreMethods } from "../ports/store.ts";
+import type { Answer, OperationName, OutcomeOf, RequestOf, StoreMethods, Unknown } from "../ports/store.ts";
 
 export type AskLimits = { readonly callTimeoutMs: number; readonly budgetMs: number };
 
@@ -70,28 +70,43 @@ export async function askUntilKnown<Name extends OperationName>(
   limits: AskLimits,
   send: (deadlineMs: number) => Promise<Answer<Name>>,
 ): Promise<Answer<Name>> {
-  const { clock, random, metrics } = ports;
-  const startedMs = clock.monotonicMs();
-  let openUntilMs: number | undefined;
-  for (let tries = 0; ; tries += 1) {
-    const leftMs = limits.budgetMs - (clock.monotonicMs() - startedMs);
-    const deadlineMs = Math.max(1, Math.min(limits.callTimeoutMs, leftMs));
-    const answer = (await send(deadlineMs)) as Answer<OperationName>;
-    let pauseMs = waitDelayMs("jitter", betweenTries, tries, random.fraction());
+  const startedMs = ports.clock.monotonicMs();
+  const answer = await send(Math.max(1, Math.min(limits.callTimeoutMs, limits.budgetMs)));
+  // Nearly always: what is definite at the first try is final.
+  if (answer.kind !== "unknown") return answer;
+  return askAgain(ports, { name, limits, send, startedMs }, answer);
+}
+
+type Asked<Name extends OperationName> = {
+  readonly name: Name;
+  readonly limits: AskLimits;
+  readonly startedMs: number;
+  send(deadlineMs: number): Promise<Answer<Name>>;
+};
+
+async function askAgain<Name extends OperationName>(
+  { clock, random, metrics }: Retrying,
+  { name, limits, send, startedMs }: Asked<Name>,
+  first: Unknown,
+): Promise<Answer<Name>> {
+  const leftMs = () => limits.budgetMs - (clock.monotonicMs() - startedMs);
+  let answer: Answer<OperationName> = first;
+  let openUntilMs = first.notAfterMs;
+  for (let tries = 1; ; tries += 1) {
+    let pauseMs = waitDelayMs("jitter", betweenTries, tries - 1, random.fraction());
     if (answer.kind === "unknown") {
       metrics.count("unknown_outcomes_total", { operation: name });
-      openUntilMs = Math.max(openUntilMs ?? 0, answer.notAfterMs);
-    } else if (openUntilMs === undefined) {
-      return answer as Answer<Name>;
+      openUntilMs = Math.max(openUntilMs, answer.notAfterMs);
     } else if (answer.kind !== "unavailable") {
       const open = isOpen(name, answer.kind);
       if (!open || answer.storeTimeMs > openUntilMs) return answer as Answer<Name>;
       pauseMs = openUntilMs - answer.storeTimeMs + 1;
     }
-    if (clock.monotonicMs() - startedMs + pauseMs >= limits.budgetMs) {
-      return { kind: "unknown", cause: `still unknown after ${tries + 1} tries`, notAfterMs: openUntilMs };
+    if (leftMs() <= pauseMs) {
+      return { kind: "unknown", cause: `still unknown after ${tries} tries`, notAfterMs: openUntilMs };
     }
     await clock.sleep(pauseMs);
+    answer = (await send(Math.max(1, Math.min(limits.callTimeoutMs, leftMs())))) as Answer<OperationName>;
   }
 }
 

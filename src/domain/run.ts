@@ -25,6 +25,9 @@ export function isTerminal(status: RunStatus): status is TerminalStatus {
   return (terminalStatuses as readonly string[]).includes(status);
 }
 
+/** A value that is being put together: a field that may be left out is added when there is one, without copying the others. */
+export type InTheMaking<Value> = { -readonly [Name in keyof Value]: Value[Name] };
+
 export type RunHeader = {
   readonly runId: RunId;
   readonly tenant: TenantId;

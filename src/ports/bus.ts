@@ -80,6 +80,11 @@ export type Handlers = {
   handle(delivery: BusDelivery): Promise<Verdict>;
   /** Called before a message is dropped; until it succeeds the message stays. */
   giveUp(delivery: BusDelivery, because: string): Promise<void>;
+  /**
+   * Whether nobody here has use for messages of this tenant and topic. Whoever has use for them later must look for what was
+   * passed over: a bus may ask before something is published, or never.
+   */
+  passesOver?(tenant: string, topic: string): boolean;
   /** With it, only messages that a sender has signed are believed; without, those of the control plane. */
   readonly senderOf?: SenderOf;
   /** Messages may pass the consumer by: called about once a second while it is cut off from the bus, and once when it is back. */
@@ -98,6 +103,8 @@ export type BusChannel = (typeof busChannels)[number];
 
 export type Bus = {
   publish(stream: BusStream, message: BusMessage): Promise<Publication>;
+  /** True when every consumer of the stream passes over these: then nothing need be published. Absent where nobody can know. */
+  passesOver?(stream: BusStream, tenant: string, topic: string): boolean;
   consume(terms: ConsumerTerms, handlers: Handlers): Consumer;
   /**
    * Reaches the other processes that listen at this moment, once or not at all, and never the one that says it: only for what is

@@ -74,10 +74,10 @@ export const runsSettings = {
   "engine.cachedRunsMax": amount(
     "ENGINE_CACHED_RUNS_MAX",
     "runs",
-    10_000,
+    20_000,
     0,
     1_000_000,
-    "Runs remembered between results, so that a result is applied by one store operation; 0 turns it off.",
+    "Runs remembered between results, so that a result is applied by one store operation: surely those of the latest half. 0 turns it off.",
   ),
   "engine.cachedRunBytesMax": amount(
     "ENGINE_CACHED_RUN_BYTES_MAX",
@@ -93,7 +93,7 @@ export const runsSettings = {
     67_108_864,
     0,
     4_294_967_296,
-    "Of all runs that are remembered; beyond it the ones used longest ago are forgotten.",
+    "Of all runs that are remembered; beyond it those used longest ago are forgotten, and one of more than half of it is never remembered.",
   ),
   "engine.drainRoundsMax": amount(
     "ENGINE_DRAIN_ROUNDS_MAX",

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import type { ApprovalId, ApprovalRequest, ApprovalState, Decision } from "../../src/domain/approval.ts";
 import type { DispatchVerdict } from "../../src/domain/dispatch.ts";
 import {
+  type Applied,
   apply,
   type EntryFate,
   firstCommit,
@@ -11,8 +12,9 @@ import {
 } from "../../src/domain/engine/apply.ts";
 import { defaultLimits, type EngineLimits } from "../../src/domain/engine/draft.ts";
 import { recordsFor } from "../../src/domain/engine/foresee.ts";
-import { parseOutsideKey } from "../../src/domain/engine/keys.ts";
+import { parseOutsideKey, runRecordKey, stepOfRecord } from "../../src/domain/engine/keys.ts";
 import {
+  type KnownRecord,
   type RunProgress,
   readRunProgress,
   readStepRecord,
@@ -85,6 +87,8 @@ export type WorldOptions = {
 /** The store's side of a run. Checks with every commit what every commit must keep. */
 export class World {
   readonly records = new Map<string, string>();
+  /** The states of the run and its steps, as they were before they became texts. */
+  private readonly inHand = new Map<string, KnownRecord>();
   readonly jobs = new Map<string, StoredJob>();
   readonly timers = new Map<string, number>();
   readonly approvals = new Map<string, { request: ApprovalRequest; state: ApprovalState }>();
@@ -266,11 +270,14 @@ export class World {
 
   applyOnce(batch = 128, stepsMax = 128): void {
     const entries = this.inbox.slice(0, batch);
-    const loaded = new Map<string, string | undefined>();
+    const loaded = new Map<string, KnownRecord>();
+    // Every second commit is decided from the states that an earlier one had in hand, the others from their texts.
+    const inHand = this.version % 2 === 0 ? this.inHand : undefined;
     const load = (keys: readonly string[]) => {
       for (const key of keys) {
         const isOutside = parseOutsideKey(key) !== undefined;
-        loaded.set(key, isOutside ? this.cluster.outside(key) : this.records.get(key));
+        const known = inHand?.get(key) ?? this.records.get(key);
+        loaded.set(key, isOutside ? this.cluster.outside(key) : known);
       }
     };
     load(recordsFor(this.compiled, entries));
@@ -294,6 +301,18 @@ export class World {
     this.fates.push(...applied.fates);
     this.inbox.splice(0, applied.consumed);
     this.commit(applied.change);
+    this.keepInHand(applied);
+  }
+
+  /** What a process would remember instead of the texts: it says the same, and nobody may change it. */
+  private keepInHand({ change, written }: Extract<Applied, { kind: "applied" }>): void {
+    for (const { key, body } of change.records) {
+      const step = stepOfRecord(key);
+      const state = key === runRecordKey ? written?.run : step && written?.steps.get(step);
+      if (state === undefined || state === "") continue;
+      assert.deepEqual(JSON.parse(JSON.stringify(state)), JSON.parse(body));
+      this.inHand.set(key, frozen(state));
+    }
   }
 
   private commit(change: RunChange): void {
@@ -385,4 +404,10 @@ function expectNoEffect(status: RunStatus, change: RunChange): void {
   const done = [...records, ...jobs, ...timers, ...approvals, ...children, ...deadLetters];
   const undone = [...voidJobs, ...releaseJobs, ...clearTimers, ...closeApprovals, ...cancelChildren];
   assert.deepEqual({ status: change.status, done, undone }, { status, done: [], undone: [] });
+}
+
+function frozen<Value>(value: Value): Value {
+  if (value === null || typeof value !== "object") return value;
+  for (const inner of Object.values(value)) frozen(inner);
+  return Object.freeze(value);
 }

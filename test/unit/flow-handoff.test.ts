@@ -86,7 +86,7 @@ describe("an owner that dies", () => {
   }
 
   test("after taking the run leaves it to the sweep of another, within its ttl and a few seconds", async () => {
-    const { flow, runId, job } = await diesAtCall(2);
+    const { flow, runId, job } = await diesAtCall(1);
     expect((await flow.job(job.job.jobId)).state).toBe("reported");
     expect(await flow.isLocked(runId)).toBe(true);
     await flow.open("q");
@@ -98,7 +98,7 @@ describe("an owner that dies", () => {
   test("at any of its calls loses nothing and applies nothing twice", async () => {
     const { calls } = await diesAtCall(1_000);
     const all = calls();
-    expect(all).toBeGreaterThanOrEqual(3);
+    expect(all).toBeGreaterThanOrEqual(2);
     for (let nth = 1; nth <= all; nth += 1) {
       const { flow, runId, job } = await diesAtCall(nth);
       const next = await flow.open("q");
@@ -119,7 +119,7 @@ describe("an owner that dies", () => {
     await first.save("one", { a: work() });
     const runId = await first.start("one");
     const job = single(await first.poll({ leaseMs: 600_000 }));
-    first.member.fail({ loadRun: "request_lost" });
+    first.member.fail({ commit: "request_lost" });
     await first.report(job);
     first.member.process.crash();
     for (let index = 1; index <= 4; index += 1) {

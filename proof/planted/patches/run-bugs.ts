@@ -14,6 +14,66 @@ function bug(name: string, what: string, file: string, find: string, replace: st
 
 export const plantedRunBugs: readonly TextPatch[] = [
   {
+    name: "remembered-state-changed-in-place",
+    what: "a draft changes the state that the process remembers: a commit that is decided once more counts its steps twice",
+    edits: [
+      {
+        file: "src/domain/engine/records.ts",
+        find: "  const copy = { ...run, counts: { ...run.counts } };\n",
+        replace: "  const copy = run;\n",
+      },
+    ],
+    tests: ["test/unit/engine-flow.test.ts"],
+  },
+  {
+    name: "remembered-state-not-as-written",
+    what: "what a process remembers of a run differs from the text it has stored: the run never ends",
+    edits: [
+      {
+        file: "src/control/engine/after-commit.ts",
+        find: "if (key === runRecordKey) return written.run;",
+        replace: "if (key === runRecordKey) return { ...written.run, counts: { running: 2 } };",
+      },
+    ],
+    tests: ["test/unit/flow-handoff.test.ts"],
+  },
+  {
+    name: "hint-for-own-workers-alone",
+    what: "a job is not published although a worker of another process waits for it: it waits for the sweep",
+    edits: [
+      {
+        file: "src/adapters/in-process-bus.ts",
+        find: "if (!consumer.passesOver(tenant, topic)) return false;",
+        replace: "return consumer.passesOver(tenant, topic);",
+      },
+    ],
+    tests: ["test/unit/flow-unpublished.test.ts"],
+  },
+  {
+    name: "hints-hide-what-was-not-published",
+    what: "old hints of a topic are kept although newer jobs were not published: its next worker waits beside them",
+    edits: [
+      {
+        file: "src/control/jobs/offers.ts",
+        find: "      hints.forgetTopic(tenant, topic);\n",
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/flow-unpublished.test.ts"],
+  },
+  {
+    name: "no-hint-between-two-polls",
+    what: "only workers that wait at this moment count: one that is between two polls is not told of its next job",
+    edits: [
+      {
+        file: "src/control/jobs/claim-jobs.ts",
+        find: "!engine.workers.wants(subject) && ",
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/flow-unpublished.test.ts"],
+  },
+  {
     name: "backlog-before-neighbours",
     what: "the sweep takes due things in the order of time alone: one tenant's backlog delays its neighbours by all of it",
     edits: [

@@ -4,6 +4,7 @@ import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/eng
 import { digestOf, type Fingerprint, type JsonValue } from "../../domain/fingerprint.ts";
 import type { AssignedPolicies } from "../../domain/policy.ts";
 import {
+  type InTheMaking,
   makeRunId,
   orderedUnique,
   type RunChange,
@@ -71,7 +72,8 @@ export async function startWorkflow(
 ): Promise<StartAnswer> {
   const { caller, workflow } = request;
   for (let tries = 1; ; tries += 1) {
-    const current = await engine.definitions.current(caller.tenant, workflow);
+    const found = engine.definitions.current(caller.tenant, workflow);
+    const current = found instanceof Promise ? await found : found;
     if (current.kind === "not_found")
       return replayOr(engine, request, { kind: "workflow_not_found" }, signal);
     if (current.kind !== "current") return gateUnavailable(engine, current.cause);
@@ -83,7 +85,7 @@ export async function startWorkflow(
     );
     if (problems.length > 0) return replayOr(engine, request, { kind: "input_invalid", problems }, signal);
     if (workMax - work.left > costlyCheckUnits) await engine.ports.clock.yield();
-    const answer = await startPinned(engine, { ...request, pinned: current, workLeft: work.left }, signal);
+    const answer = await startPinned(engine, request, { ...current, workLeft: work.left }, signal);
     if (answer.kind !== "version_conflict") return answer;
     // Somebody saved the workflow since this process read it. Nothing was admitted: read it again.
     engine.definitions.forgetCurrent(caller.tenant, workflow);
@@ -94,23 +96,26 @@ export async function startWorkflow(
 /** About a millisecond: after a check that took longer, others go first. */
 const costlyCheckUnits = 20_000;
 
-type PinnedStart = StartWorkflowRequest &
-  Pick<NewRunFacts, "rerun"> & {
-    /** Without a revision it may differ from what the workflow says today. */
-    readonly pinned: Pick<CurrentWorkflow, "definition" | "hash"> & { readonly revision?: number };
-    /** What checking the input has left to the first commit. */
-    readonly workLeft?: number;
-  };
+type PinnedStart = StartWorkflowRequest & Pick<NewRunFacts, "rerun">;
+
+type Pinned = Pick<CurrentWorkflow, "definition" | "hash"> & {
+  /** Without one it may differ from what the workflow says today. */
+  readonly revision?: number;
+  /** What checking the input has left to the first commit. */
+  readonly workLeft?: number;
+};
 
 /** Prepares the first commit by a definition that is already chosen, asks the store once, and does what follows a commit. */
 export async function startPinned(
   engine: Engine,
   request: PinnedStart,
+  pinned: Pinned,
   signal?: AbortSignal,
 ): Promise<AdmissionAnswer> {
-  const { caller, workflow, key, pinned } = request;
+  const { caller, workflow, key } = request;
   const { tenant, actor, credential } = caller;
-  const settings = await settingsOf(engine, tenant);
+  const read = settingsOf(engine, tenant);
+  const settings = read instanceof Promise ? await read : read;
   // Without them nobody knows whether duties are separate: a run that is not would stay so.
   if (settings === undefined) return gateUnavailable(engine, "the tenant's settings cannot be read");
   // A run whose caller has no trace begins one, so that what it does is found together.
@@ -120,23 +125,28 @@ export async function startPinned(
       : undefined;
   const traceparent = request.traceparent ?? span?.traceparent;
   const runId = newRunId(engine.ports, tenant);
-  const assigned = await assignPolicies(engine, settings, runId);
+  const assigning = assignPolicies(engine, settings, runId);
+  const assigned = assigning instanceof Promise ? await assigning : assigning;
   const notes = engine.samples.ofStart(assigned.arm);
-  const started = prepare(engine, request, { runId, traceparent, settings });
-  const preclaim = engine.offers.preclaim({ tenant, runId, records: new Map() }, started.change);
+  const started = prepare(engine, request, pinned, { runId, traceparent, settings });
+  const cached = {
+    ...{ tenant, runId, actor, definition: pinned.hash, status: started.change.status },
+    ...{ proposing: false, version: 0, commitId: "", records: new KnownRecords() },
+  };
+  const preclaim = engine.offers.preclaim(cached, started.change);
   const { change } = preclaim;
   try {
-    const run: NewRun = {
+    const run: InTheMaking<NewRun> = {
       runId,
       workflow,
       definition: pinned.hash,
       actor,
       change,
       start: started.large ? "inbox" : "applied",
-      ...(pinned.revision === undefined ? {} : { revision: pinned.revision }),
-      ...(key === undefined ? {} : { key: reservationOf(key) }),
     };
-    const asked = { tenant, run, ...(credential === undefined ? {} : { credential }) };
+    if (pinned.revision !== undefined) run.revision = pinned.revision;
+    if (key !== undefined) run.key = reservationOf(key);
+    const asked = credential === undefined ? { tenant, run } : { tenant, run, credential };
     const endpoint = request.rerun === undefined ? "start_run" : "rerun_run";
     const answer = await admit(engine, { asked, assigned, notes, traceparent, endpoint }, signal);
     span?.note({ tenant, outcome: admissionOutcomes[answer.kind] });
@@ -148,9 +158,7 @@ export async function startPinned(
     if (started.large) engine.background.run("starting a large run", () => drainRun(engine, tenant, runId));
     else {
       const { claims, storeTimeMs } = answer;
-      const cached = { tenant, runId, actor, definition: pinned.hash, status: change.status };
-      const before = { ...cached, proposing: false, version: 0, commitId: "", records: new KnownRecords() };
-      remember(engine, before, { change, written: started.written }, { version: 1, commitId: runId });
+      remember(engine, cached, { change, written: started.written }, { version: 1, commitId: runId });
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim });
     }
     return answer;
@@ -169,23 +177,23 @@ type Known = {
 /** The first commit. Without I/O: whatever it needs was read before. */
 function prepare(
   { computing, config, storeTime, terms }: Engine,
-  { caller, input, pinned, rerun, workLeft }: PinnedStart,
+  { caller, input, rerun }: PinnedStart,
+  { definition, workLeft }: Pinned,
   { runId, traceparent, settings }: Known,
 ) {
   const { tenant, actor, person } = caller;
-  const facts: NewRunFacts = {
+  const facts: InTheMaking<NewRunFacts> = {
     runId,
     tenant,
     actor,
     input,
     nowMs: storeTime.nowMs(),
     separateDuties: settings.separateDuties ?? config["approvals.separateDuties"] === "yes",
-    ...(person === undefined ? {} : { person }),
-    ...(traceparent === undefined ? {} : { traceparent }),
-    ...(rerun === undefined ? {} : { rerun }),
   };
-  const limits = workLeft === undefined ? terms.commit : { ...terms.commit, workMax: workLeft };
-  return computing.time("first_commit", tenant, () => firstCommit(pinned.definition, facts, limits));
+  if (person !== undefined) facts.person = person;
+  if (traceparent !== undefined) facts.traceparent = traceparent;
+  if (rerun !== undefined) facts.rerun = rerun;
+  return computing.time("first_commit", tenant, () => firstCommit(definition, facts, terms.commit, workLeft));
 }
 
 export type Admission = {

@@ -1,14 +1,15 @@
 // Delivers an entry to a run: decided in advance and applied at once, appended for the run's owner, or drained here; and cancels runs.
 import type { Approval } from "../../domain/approval.ts";
 import { type Applied, apply, type WrittenState } from "../../domain/engine/apply.ts";
+import { recordsOf } from "../../domain/engine/foresee.ts";
 import { isItemResult } from "../../domain/engine/keys.ts";
 import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
 import type { LockToken } from "../../domain/lock.ts";
-import { isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts";
+import { type InTheMaking, isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { DeliveryRefused, Proposal } from "../../ports/run-operations.ts";
-import type { Answer } from "../../ports/store.ts";
+import type { Answer, RequestOf } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
 import { type Caller, credentialIn, type Trouble, troubleOf, type WriteTrouble } from "../caller.ts";
 import type { Preclaim } from "../jobs/offers.ts";
@@ -42,13 +43,18 @@ export async function deliverEntry<Kind extends NewEntry["kind"]>(
   const since = instantOf(ports.clock);
   const take = { token, instance: ports.instance, ttlMs: terms.ttlMs };
   try {
-    const answer = await ask(engine, "deliver", {
-      ...request,
+    const records = proposed === undefined ? recordsOf(entry) : [];
+    const asked: InTheMaking<RequestOf<"deliver">> = {
+      tenant,
+      runId,
+      entry,
       take,
       whenBusy: "append",
-      records: [],
-      ...(proposed === undefined ? {} : { proposal: proposed.proposal }),
-    });
+      records,
+    };
+    if (request.credential !== undefined) asked.credential = request.credential;
+    if (proposed !== undefined) asked.proposal = proposed.proposal;
+    const answer = await ask(engine, "deliver", asked);
     if (answer.kind === "applied" && proposed !== undefined) {
       const { change, commitId } = proposed.proposal;
       const { claims, storeTimeMs, version } = answer;

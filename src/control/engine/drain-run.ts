@@ -42,11 +42,11 @@ export async function drainRun(engine: Engine, tenant: TenantId, runId: RunId): 
 
 /** Runs in whose inboxes a commit has put something: children that begin or are called off, and the parent of one that ended. */
 export function wakeRelatives(engine: Engine, { tenant, parent }: Relative, change: RunChange): void {
-  const relatives = [...change.children.map(({ runId }) => runId), ...change.cancelChildren];
-  if (parent !== undefined && isTerminal(change.status)) relatives.push(parent.runId);
-  for (const runId of relatives) {
+  const wake = (runId: RunId) =>
     engine.background.run("draining a related run", () => drainRun(engine, tenant, runId));
-  }
+  for (const { runId } of change.children) wake(runId);
+  for (const runId of change.cancelChildren) wake(runId);
+  if (parent !== undefined && isTerminal(change.status)) wake(parent.runId);
 }
 
 type Relative = Pick<CachedRun, "tenant" | "parent">;

@@ -6,12 +6,14 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { Bus } from "../../ports/bus.ts";
 import type { CancelTimer, Clock, DefinitionJudge, Log, Ports } from "../../ports/ports.ts";
 import {
-  type Execute,
-  executeOn,
+  type CallOptions,
+  type OperationName,
+  operationNames,
+  type RequestOf,
   type Store,
   type StoreGroup,
+  type StoreMethods,
   type StoreOf,
-  storeFrom,
 } from "../../ports/store.ts";
 import {
   createSlotHolders,
@@ -185,16 +187,19 @@ function observingAnswers(
   changed: Observed,
   engine: () => Engine,
 ): Store {
-  const execute = executeOn(store);
-  const learn: Execute = async (name, request, options) => {
-    const answer = await execute(name, request, options);
-    if ("storeTimeMs" in answer) storeTime.learn(answer.storeTimeMs);
-    if ("tenant" in request && isChange(name, request, answer))
-      changed(request.tenant, isAudited(name, request));
-    noticePlaces(engine(), name, request, answer);
-    return answer;
+  const observed = <Name extends OperationName>(name: Name) => {
+    const operation: StoreMethods[Name] = store[name];
+    return async (request: RequestOf<Name>, options: CallOptions) => {
+      const answer = await operation(request, options);
+      if ("storeTimeMs" in answer) storeTime.learn(answer.storeTimeMs);
+      if ("tenant" in request && isChange(name, request, answer))
+        changed(request.tenant, isAudited(name, request));
+      if (name === "deliver" || name === "setTenant") noticePlaces(engine(), name, request, answer);
+      return answer;
+    };
   };
-  return storeFrom(learn, () => store.close());
+  const methods = operationNames.map((name) => [name, observed(name)]);
+  return { ...(Object.fromEntries(methods) as StoreMethods), close: () => store.close() };
 }
 
 /** Work that goes on after its caller has been answered: counted, so that a stop can wait for it. */

@@ -16,30 +16,36 @@ const windowMs = 1_000;
 const clockStepMsMin = 5_000;
 
 export function createStoreTime(clock: Pick<Clock, "monotonicMs" | "wallMs">, metrics: Metrics): StoreTime {
-  let known: { readonly storeTimeMs: number; readonly atMs: number } | undefined;
-  let seen: { readonly sinceMs: number; readonly aheadMs: number } | undefined;
+  let knownMs: number | undefined;
+  /** When that was learnt. */
+  let atMs = 0;
+  let sinceMs = 0;
+  /** The furthest ahead since then; undefined before the first answer. */
+  let seenAheadMs: number | undefined;
   let lastAheadMs: number | undefined;
-  const compare = (atMs: number, aheadMs: number) => {
-    if (seen === undefined || atMs - seen.sinceMs < windowMs) {
-      seen = { sinceMs: seen?.sinceMs ?? atMs, aheadMs: Math.max(aheadMs, seen?.aheadMs ?? aheadMs) };
+  const compare = (aheadMs: number) => {
+    if (seenAheadMs === undefined) sinceMs = atMs;
+    if (seenAheadMs === undefined || atMs - sinceMs < windowMs) {
+      seenAheadMs = Math.max(aheadMs, seenAheadMs ?? aheadMs);
       return;
     }
-    metrics.set("store_clock_ahead_seconds", {}, seen.aheadMs / 1_000);
-    if (Math.abs(seen.aheadMs - (lastAheadMs ?? seen.aheadMs)) >= clockStepMsMin) {
+    metrics.set("store_clock_ahead_seconds", {}, seenAheadMs / 1_000);
+    if (Math.abs(seenAheadMs - (lastAheadMs ?? seenAheadMs)) >= clockStepMsMin) {
       metrics.count("store_clock_steps_total", {});
     }
-    lastAheadMs = seen.aheadMs;
-    seen = { sinceMs: atMs, aheadMs };
+    lastAheadMs = seenAheadMs;
+    sinceMs = atMs;
+    seenAheadMs = aheadMs;
   };
   return {
     learn(storeTimeMs) {
-      known = { storeTimeMs, atMs: clock.monotonicMs() };
-      compare(known.atMs, storeTimeMs - clock.wallMs());
+      knownMs = storeTimeMs;
+      atMs = clock.monotonicMs();
+      compare(storeTimeMs - clock.wallMs());
     },
     nowMs: () =>
-      known === undefined
-        ? Math.floor(clock.wallMs())
-        : known.storeTimeMs + Math.floor(clock.monotonicMs() - known.atMs),
-    aheadMs: () => known && known.storeTimeMs + (clock.monotonicMs() - known.atMs) - clock.wallMs(),
+      knownMs === undefined ? Math.floor(clock.wallMs()) : knownMs + Math.floor(clock.monotonicMs() - atMs),
+    aheadMs: () =>
+      knownMs === undefined ? undefined : knownMs + (clock.monotonicMs() - atMs) - clock.wallMs(),
   };
 }

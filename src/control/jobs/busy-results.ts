@@ -37,12 +37,13 @@ export function createBusyResults(clock: Clock): BusyResults {
   }
 
   return {
-    find: (entryId) => waiting.get(entryId)?.result,
+    // Mostly there are none: looking for a name that was never heard of takes a third of a microsecond.
+    find: (entryId) => (waiting.size === 0 ? undefined : waiting.get(entryId)?.result),
     keep(entryId, result) {
       waiting.delete(entryId);
       waiting.set(entryId, { result, reportedMs: clock.monotonicMs() });
       dropOld();
     },
-    settle: (entryId) => void waiting.delete(entryId),
+    settle: (entryId) => void (waiting.size > 0 && waiting.delete(entryId)),
   };
 }

@@ -175,6 +175,7 @@ export function hearHints(engine: Engine): Consumer {
       },
       // A hint is only a hint: the store still knows the job, and the sweep names it again.
       giveUp: async () => {},
+      passesOver: (tenant, topic) => engine.offers.passOver(tenant as TenantId, topic),
       missed: createJobSearch(engine),
     },
   );

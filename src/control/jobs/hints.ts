@@ -16,6 +16,8 @@ export function publishJob(engine: Engine, tenant: TenantId, hint: JobHint): voi
   const { topic } = hint;
   const publish = (more: boolean) =>
     publishSoon(engine, streamOf(hint), messageOf(engine, tenant, { hint, ...(more ? { more } : {}) }));
+  // A job that no worker takes: the first that asks for its topic finds it in the store.
+  if (streamOf(hint) === "hints" && engine.bus.passesOver?.("hints", tenant, topic) === true) return;
   const isOurs = streamOf(hint) === "hints" && offers.serves(tenant, topic);
   if (isOurs) {
     offers.learn(tenant, hint);

@@ -44,19 +44,42 @@ export type InProcessWorkerOptions = {
   readonly handler: JobHandler;
 };
 
-type Running = {
-  readonly job: ClaimedJob;
-  readonly stop: Stop;
+/** A job in this worker's hands. */
+class Running {
+  readonly claimed: ClaimedJob;
   /** When the store last said that the claim stands. */
   aliveAtMs: number;
   /** Another attempt does the work, or nobody wants it: nothing is reported. */
-  isLost: boolean;
+  isLost = false;
   /** The worker stops: what the handler still says may be half of the work, and the job is handed back. */
-  isStopping: boolean;
-  lose(): void;
-  /** The handler is not waited for any longer. */
-  leave(): void;
-};
+  isStopping = false;
+  /** Says what is to be reported; what is said after that counts no more. */
+  settle: (report: ResultReport) => void = () => {};
+  #aborted = false;
+  #controller: AbortController | undefined;
+
+  constructor(claimed: ClaimedJob, aliveAtMs: number) {
+    this.claimed = claimed;
+    this.aliveAtMs = aliveAtMs;
+  }
+
+  /** Made when somebody asks for it: most handlers never do. */
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.#aborted) this.#controller.abort();
+    return this.#controller.signal;
+  }
+
+  abort(): void {
+    this.#aborted = true;
+    this.#controller?.abort();
+  }
+
+  lose(): void {
+    this.isLost = true;
+    this.abort();
+  }
+}
 
 type StopOptions = {
   /** How long jobs may go on: 30 s by default. Then their signals are aborted, and they are handed back. */
@@ -101,7 +124,7 @@ export function startInProcessWorker(engine: Engine, options: InProcessWorkerOpt
   const { clock } = engine.ports;
 
   async function work(claimed: ClaimedJob): Promise<void> {
-    const job = runningJob(claimed, clock.monotonicMs());
+    const job = new Running(claimed, clock.monotonicMs());
     running.set(claimed.job.jobId, job);
     try {
       // What was claimed while the worker stopped is not begun.
@@ -119,7 +142,7 @@ export function startInProcessWorker(engine: Engine, options: InProcessWorkerOpt
   }
 
   async function beatOnce(): Promise<void> {
-    const beats = [...running.values()].map(({ job }) => ({ jobId: job.job.jobId, token: job.token }));
+    const beats = [...running.values()].map(({ claimed: { job, token } }) => ({ jobId: job.jobId, token }));
     if (beats.length === 0) return;
     const answer = await heartbeat(engine, { caller, worker: name, beats });
     if (answer.kind !== "judged") return;
@@ -151,7 +174,7 @@ export function startInProcessWorker(engine: Engine, options: InProcessWorkerOpt
       engine.offers.close(offer);
       stopped.abort();
       const isBusy = () => offer.free() < concurrency || running.size > 0;
-      await stopInOrder(clock, running, isBusy, graceMs);
+      await stopInOrder(clock, { name, running, isBusy }, graceMs);
       finished.abort();
     },
   };
@@ -180,10 +203,15 @@ async function repeat(
   }
 }
 
+type Stopping = {
+  readonly name: string;
+  readonly running: ReadonlyMap<JobId, Running>;
+  isBusy(): boolean;
+};
+
 async function stopInOrder(
   clock: Clock,
-  running: ReadonlyMap<JobId, Running>,
-  isBusy: () => boolean,
+  { name, running, isBusy }: Stopping,
   graceMs: number,
 ): Promise<void> {
   const idle = async (withinMs: number) => {
@@ -193,27 +221,12 @@ async function stopInOrder(
   await idle(graceMs);
   for (const job of running.values()) {
     job.isStopping = true;
-    job.stop.abort();
+    job.abort();
   }
   await idle(settleMs);
-  for (const job of running.values()) job.leave();
+  // Their handlers are not waited for any longer.
+  for (const job of running.values()) job.settle(handedBack(job.claimed, name));
   await idle(Number.POSITIVE_INFINITY);
-}
-
-function runningJob(claimed: ClaimedJob, aliveAtMs: number): Running {
-  const job: Running = {
-    job: claimed,
-    stop: createStop(),
-    aliveAtMs,
-    isLost: false,
-    isStopping: false,
-    lose() {
-      job.isLost = true;
-      job.stop.abort();
-    },
-    leave: () => {},
-  };
-  return job;
 }
 
 /** What is to be reported when the handler has ended, or is not waited for any longer. */
@@ -222,11 +235,10 @@ function reportOf(
   { handler, name }: Pick<InProcessWorkerOptions, "handler" | "name">,
 ): Promise<ResultReport> {
   return new Promise((resolve) => {
-    job.leave = () => resolve(handedBack(job.job, name));
-    void perform(handler, job.job, job.stop).then((report) => {
-      if (job.isStopping) job.leave();
-      else resolve(report);
-    });
+    job.settle = resolve;
+    void perform(handler, job).then((report) =>
+      resolve(job.isStopping ? handedBack(job.claimed, name) : report),
+    );
   });
 }
 
@@ -235,11 +247,11 @@ function handedBack(claimed: ClaimedJob, worker: string): ResultReport {
   return { jobId: job.jobId, token, outcome: "handed_back", worker, ...tracedBy(claimed) };
 }
 
-async function perform(handler: JobHandler, claimed: ClaimedJob, stop: Stop): Promise<ResultReport> {
-  const { job, token, fence, input } = claimed;
+async function perform(handler: JobHandler, running: Running): Promise<ResultReport> {
+  const { job, token, fence, input } = running.claimed;
   const { jobId, step, attempt, topic, deadlineAtMs } = job;
   const deadline = deadlineAtMs === undefined ? {} : { deadlineAtMs };
-  const traced = tracedBy(claimed);
+  const traced = tracedBy(running.claimed);
   try {
     const output = await handler({
       jobId,
@@ -251,7 +263,7 @@ async function perform(handler: JobHandler, claimed: ClaimedJob, stop: Stop): Pr
       ...deadline,
       ...traced,
       get signal() {
-        return stop.signal;
+        return running.signal;
       },
     });
     // What cannot be written down is the handler's failure.
@@ -305,26 +317,4 @@ async function reportUntilTaken(
 
 function causeOf(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
-}
-
-/** A signal that costs nothing until somebody asks for it: most handlers never do. */
-type Stop = { readonly aborted: boolean; readonly signal: AbortSignal; abort(): void };
-
-function createStop(): Stop {
-  let controller: AbortController | undefined;
-  let aborted = false;
-  return {
-    get aborted() {
-      return aborted;
-    },
-    get signal() {
-      controller ??= new AbortController();
-      if (aborted) controller.abort();
-      return controller.signal;
-    },
-    abort() {
-      aborted = true;
-      controller?.abort();
-    },
-  };
 }

@@ -38,10 +38,8 @@ type ReportRequest = ResultReport & {
 };
 
 /** A worker's own report: what is final frees its place in the list of workers. */
-export async function reportResult(
-  engine: Engine,
-  { delivery = 1, waitedMs = 0, ...report }: ReportRequest,
-): Promise<ReportAnswer> {
+export async function reportResult(engine: Engine, report: ReportRequest): Promise<ReportAnswer> {
+  const { delivery = 1, waitedMs = 0 } = report;
   const arrival = { path: "gateway", deliveries: delivery, ageMs: waitedMs } as const;
   const answer = await deliverResult(engine, report, arrival);
   if (isFinal(answer)) engine.workers.finished(report.token);
@@ -50,31 +48,35 @@ export async function reportResult(
 
 export async function deliverResult(
   engine: Engine,
-  { caller, ...report }: ResultReport & { readonly caller: Caller },
+  report: ResultReport & { readonly caller: Caller },
   arrival: Arrival,
 ): Promise<ReportAnswer> {
   const { ports, busyResults } = engine;
   const parts = parseJobId(report.jobId);
   if (parts === undefined) return { kind: "stale_claim" };
   const span = ports.tracer.startSpan("result", "internal", report.traceparent);
-  const { tenant, credential } = caller;
+  const { tenant, credential } = report.caller;
   const { runId, step, attempt } = parts;
   const entry = entryOf(report, parts);
   const waiting = waitingOf(engine, entry.entryId, arrival);
-  const request = { tenant, runId, entry, ...(credential === undefined ? {} : { credential }) };
-  const { policies, arm } = await assignPolicies(engine, await settingsOf(engine, tenant), runId);
+  const request = credential === undefined ? { tenant, runId, entry } : { tenant, runId, entry, credential };
+  const read = settingsOf(engine, tenant);
+  const assigning = assignPolicies(engine, read instanceof Promise ? await read : read, runId);
+  const { policies, arm } = assigning instanceof Promise ? await assigning : assigning;
   const ageMs = ports.clock.monotonicMs() - waiting.arrivedMs;
   const notes = engine.samples.ofResult(arm, { ageMs });
   if (waiting.deliveries === 1) notes?.arrived();
   const strategy = policies["results.strategy"];
   const { path } = arrival;
-  const tried =
-    strategy === "handoff"
-      ? { answer: await deliverEntry(engine, request), busyTries: waiting.busyTries }
-      : await deliverToFreeRun(engine, request, { path, waiting, policies });
-  const { busyTries } = tried;
-  if (busyTries > waiting.busyTries) notes?.foundBusy(busyTries - waiting.busyTries);
-  const answer = await withinCap(engine, tried.answer, { path, waiting, tenant, report });
+  let { busyTries } = waiting;
+  let answer: ReportedOnce;
+  if (strategy === "handoff") answer = await deliverEntry(engine, request);
+  else {
+    const tried = await deliverToFreeRun(engine, request, { path, waiting, policies });
+    if (tried.busyTries > busyTries) notes?.foundBusy(tried.busyTries - busyTries);
+    ({ busyTries, answer } = tried);
+    if (answer.kind === "run_busy") answer = await withinCap(engine, answer, { path, waiting, report });
+  }
   if (isFinal(answer)) {
     busyResults.settle(entry.entryId);
     const latencyMs = ports.clock.monotonicMs() - waiting.arrivedMs;
@@ -110,22 +112,24 @@ function waitingOf(
 
 type Tried = Delivery<"result"> | { readonly kind: "run_busy" };
 
+/** By this report of it. */
+type ReportedOnce = Tried | { readonly kind: "deliveries_exhausted" };
+
 type CappedReport = {
   readonly path: ResultPath;
   readonly waiting: WaitingResult;
-  readonly tenant: Caller["tenant"];
-  readonly report: ResultReport;
+  readonly report: ReportRequest;
 };
 
 /** The bus counts for itself. The dead letter is written first: without it the worker has to report once more. */
 async function withinCap(
   engine: Engine,
-  answer: Tried,
-  { path, waiting, tenant, report }: CappedReport,
-): Promise<Tried | { readonly kind: "deliveries_exhausted" }> {
-  if (answer.kind !== "run_busy" || path === "bus") return answer;
-  if (waiting.deliveries < engine.config["results.deliveriesMax"]) return answer;
+  busy: Tried,
+  { path, waiting, report: { caller, delivery: _delivery, waitedMs: _waitedMs, ...report } }: CappedReport,
+): Promise<ReportedOnce> {
+  if (path === "bus" || waiting.deliveries < engine.config["results.deliveriesMax"]) return busy;
   const because = "deliveries_exhausted";
+  const { tenant } = caller;
   const letter = await writeResultLetter(engine, { tenant, id: report.jobId, because, content: { report } });
   return letter.kind === "written" ? { kind: because } : letter;
 }

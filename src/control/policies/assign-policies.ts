@@ -6,14 +6,22 @@ import type { TenantSettings } from "../../domain/tenant.ts";
 import type { Engine } from "../engine/engine.ts";
 
 /** Without the tenant's settings those of the platform and of the process apply. */
-export async function assignPolicies(
+export function assignPolicies(
   { config, platform }: Pick<Engine<"tenants">, "config" | "platform">,
   tenant: TenantSettings | undefined,
   runId: RunId,
-): Promise<AssignedPolicies> {
+): AssignedPolicies | Promise<AssignedPolicies> {
   const settings = platform.current();
-  const known = settings instanceof Promise ? await settings : settings;
-  const own = tenant ?? nothingSet;
+  const assign = (known: TenantSettings) => assignBy(config, known, tenant ?? nothingSet, runId);
+  return settings instanceof Promise ? settings.then(assign) : assign(settings);
+}
+
+function assignBy(
+  config: Config,
+  known: TenantSettings,
+  own: TenantSettings,
+  runId: RunId,
+): AssignedPolicies {
   const layers = { platform: known, tenant: own };
   const shares = sharesOf(runId, layers);
   const side = (shares.ofTenant ? 2 : 0) + (shares.ofPlatform ? 1 : 0);

@@ -76,9 +76,8 @@ export async function rerunRun(
     ...(key === undefined ? {} : { key }),
     ...(traceparent === undefined ? {} : { traceparent }),
     rerun: { of: runId, fromStep },
-    pinned: { definition, hash: header.definition },
   };
-  return startPinned(engine, start, signal);
+  return startPinned(engine, start, { definition, hash: header.definition }, signal);
 }
 
 async function planOf(engine: Engine, request: RerunRequest): Promise<Plan | RerunRefusal> {

@@ -22,12 +22,11 @@ type PinnedDefinition =
   /** Not there, or written by a program that knew more than this one. */
   | { readonly kind: "missing" };
 
+type CurrentAnswer = CurrentWorkflow | { readonly kind: "not_found" } | Trouble;
+
 export type Definitions = {
   /** What a new run of this workflow starts by; admission refuses it if the workflow has changed since. */
-  current(
-    tenant: TenantId,
-    workflow: string,
-  ): Promise<CurrentWorkflow | { readonly kind: "not_found" } | Trouble>;
+  current(tenant: TenantId, workflow: string): CurrentAnswer | Promise<CurrentAnswer>;
   forgetCurrent(tenant: TenantId, workflow: string): void;
   pinned(tenant: TenantId, hash: string): Promise<PinnedDefinition | Trouble>;
   /** Without asking the store. */
@@ -74,24 +73,28 @@ export function createDefinitions(asking: Asking<"getDocument">): Definitions {
     return { kind: "compiled", definition };
   }
 
+  async function readCurrent(tenant: TenantId, workflow: string): Promise<CurrentAnswer> {
+    const answer = await read(tenant, "workflow", workflow);
+    if (answer.kind === "not_found") return answer;
+    if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
+    const { hash } = JSON.parse(answer.document.body) as WorkflowDocument;
+    const found = await pinned(tenant, hash);
+    if (found.kind === "missing") return { kind: "not_found" };
+    if (found.kind !== "compiled") return found;
+    const { revision } = answer.document;
+    current.put(tenant, workflow, { value: { revision, hash }, size: workflow.length });
+    return { kind: "current", revision, hash, definition: found.definition };
+  }
+
   return {
     pinned,
     remembered: (tenant, hash) => compiled.get(tenant, hash),
     forgetCurrent: (tenant, workflow) => current.delete(tenant, workflow),
-    async current(tenant, workflow) {
+    current(tenant, workflow) {
       const known = current.get(tenant, workflow);
       const definition = known === undefined ? undefined : compiled.get(tenant, known.hash);
-      if (known !== undefined && definition !== undefined) return { kind: "current", ...known, definition };
-      const answer = await read(tenant, "workflow", workflow);
-      if (answer.kind === "not_found") return answer;
-      if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
-      const { hash } = JSON.parse(answer.document.body) as WorkflowDocument;
-      const found = await pinned(tenant, hash);
-      if (found.kind === "missing") return { kind: "not_found" };
-      if (found.kind !== "compiled") return found;
-      const { revision } = answer.document;
-      current.put(tenant, workflow, { value: { revision, hash }, size: workflow.length });
-      return { kind: "current", revision, hash, definition: found.definition };
+      if (known === undefined || definition === undefined) return readCurrent(tenant, workflow);
+      return { kind: "current", revision: known.revision, hash: known.hash, definition };
     },
   };
 }

@@ -10,7 +10,12 @@ type FairCache<Value> = {
 type Entry<Value> = { readonly value: Value; readonly size: number };
 
 /** The least recently used first. */
-type Share<Value> = { readonly entries: Map<string, Entry<Value>>; size: number };
+type Share<Value> = {
+  readonly entries: Map<string, Entry<Value>>;
+  size: number;
+  /** The last in the map: used again it stays where it is. */
+  latest?: string;
+};
 
 export function createFairCache<Value>(limits: {
   readonly entriesMax: number;
@@ -39,18 +44,22 @@ export function createFairCache<Value>(limits: {
 
   return {
     get(tenant, name) {
-      const entries = shares.get(tenant)?.entries;
-      const entry = entries?.get(name);
-      if (entry === undefined) return undefined;
-      entries?.delete(name);
-      entries?.set(name, entry);
+      const share = shares.get(tenant);
+      const entry = share?.entries.get(name);
+      if (share === undefined || entry === undefined) return undefined;
+      if (share.latest !== name) {
+        share.entries.delete(name);
+        share.entries.set(name, entry);
+        share.latest = name;
+      }
       return entry.value;
     },
     put(tenant, name, entry) {
-      const share = shares.get(tenant) ?? { entries: new Map(), size: 0 };
+      const share: Share<Value> = shares.get(tenant) ?? { entries: new Map(), size: 0 };
       remove(tenant, share, name);
       shares.set(tenant, share);
       share.entries.set(name, entry);
+      share.latest = name;
       share.size += entry.size;
       size += entry.size;
       count += 1;

@@ -3,7 +3,14 @@
 import type { Person } from "../api-key.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { InboxEntry } from "../inbox.ts";
-import { type ParentStep, type RunChange, type RunId, type RunRecord, unchanged } from "../run.ts";
+import {
+  type InTheMaking,
+  type ParentStep,
+  type RunChange,
+  type RunId,
+  type RunRecord,
+  unchanged,
+} from "../run.ts";
 import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, Problem } from "../workflow/compiled.ts";
 import { advance, concludeCallOff, concludeIfDone, continueCallOff } from "./advance.ts";
@@ -266,15 +273,12 @@ function isLarge(records: readonly RunRecord[], { startRecordsMax, startBytesMax
 }
 
 function factsOf(facts: NewRunFacts): RunFacts {
-  return {
-    tenant: facts.tenant,
-    actor: facts.actor,
-    ...(facts.person === undefined ? {} : { person: facts.person }),
-    separateDuties: facts.separateDuties,
-    ...(facts.traceparent === undefined ? {} : { traceparent: facts.traceparent }),
-    admittedAtMs: facts.nowMs,
-    ...(facts.rerun === undefined ? {} : { rerun: facts.rerun }),
-  };
+  const { tenant, actor, person, separateDuties, traceparent, nowMs, rerun } = facts;
+  const known: InTheMaking<RunFacts> = { tenant, actor, separateDuties, admittedAtMs: nowMs };
+  if (person !== undefined) known.person = person;
+  if (traceparent !== undefined) known.traceparent = traceparent;
+  if (rerun !== undefined) known.rerun = rerun;
+  return known;
 }
 
 function startLater(records: RunChange["records"], work: number): Start {

@@ -3,6 +3,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { JsonValue } from "../fingerprint.ts";
 import { type JobSpec, makeJobId, notifyTopic } from "../job.ts";
+import type { InTheMaking } from "../run.ts";
 import type { Problem } from "../workflow/compiled.ts";
 import { workMax } from "../workflow/work-count.ts";
 import { type Draft, putPayload, putStep } from "./draft.ts";
@@ -37,23 +38,22 @@ export function beginJob(draft: Draft, beginning: Beginning): void {
 /** Enqueues the job of the next attempt. */
 export function enqueueJob(draft: Draft, { step, record }: StepInHand): void {
   const name = { step: step.id, attempt: record.attempt + 1 };
-  const job: JobSpec = {
-    jobId: makeJobId({ runId: draft.runId, ...name }),
-    ...name,
-    topic: step.topic,
-    inputKey: hasOwnInput({ step, record }) ? inputKeyOf({ step, record }) : inputRecordKey,
-    ...(step.requires === undefined ? {} : { requires: JSON.stringify(step.requires) }),
-    ...(step.timeoutMs === undefined ? {} : { deadlineAtMs: draft.nowMs + step.timeoutMs }),
-    ...(record.turn === undefined ? {} : { turn: record.turn }),
-    ...(draft.run.traceparent === undefined ? {} : { traceparent: draft.run.traceparent }),
-    ...(isHeld(draft, step.topic) ? { held: true as const } : {}),
-  };
+  const { id, topic } = step;
+  const { attempt } = name;
+  const inputKey = hasOwnInput({ step, record }) ? inputKeyOf({ step, record }) : inputRecordKey;
+  const jobId = makeJobId({ runId: draft.runId, step: id, attempt });
+  const job: InTheMaking<JobSpec> = { jobId, step: id, attempt, topic, inputKey };
+  if (step.requires !== undefined) job.requires = JSON.stringify(step.requires);
+  if (step.timeoutMs !== undefined) job.deadlineAtMs = draft.nowMs + step.timeoutMs;
+  if (record.turn !== undefined) job.turn = record.turn;
+  if (draft.run.traceparent !== undefined) job.traceparent = draft.run.traceparent;
+  if (isHeld(draft, topic)) job.held = true;
   draft.jobs.push(job);
   if (job.deadlineAtMs !== undefined) {
     draft.timers.push({ timerId: stepTimer("timeout", name), dueAtMs: job.deadlineAtMs });
   }
-  putStep(draft, step.id, { ...lasting(record), status: "running", attempt: name.attempt });
-  draft.events.push({ type: "step_dispatched", ...name });
+  putStep(draft, id, { ...lasting(record), status: "running", attempt });
+  draft.events.push({ type: "step_dispatched", step: id, attempt });
 }
 
 /** What the control plane itself writes to its log is no risk, and may be the only line that mentions a denied step. */

@@ -2,7 +2,16 @@
 import type { ApprovalId, ApprovalRequest } from "../approval.ts";
 import type { JsonValue } from "../fingerprint.ts";
 import type { JobId, JobSpec, ReleasedJob } from "../job.ts";
-import type { ChildRun, DeadLetter, ParentStep, RunChange, RunId, RunRecord, TimerRequest } from "../run.ts";
+import type {
+  ChildRun,
+  DeadLetter,
+  InTheMaking,
+  ParentStep,
+  RunChange,
+  RunId,
+  RunRecord,
+  TimerRequest,
+} from "../run.ts";
 import type { TenantId } from "../tenant.ts";
 import type { Allowance, CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { parseItem, parseOutsideKey, runRecordKey, stepRecordKey } from "./keys.ts";
@@ -332,7 +341,7 @@ export function toChange(
     records.push({ key: stepRecordKey(id), body: JSON.stringify(draft.steps.get(id)) });
   }
   if (effect === "some") records.push({ key: runRecordKey, body: JSON.stringify(draft.run) });
-  const change: { -readonly [Name in keyof RunChange]: RunChange[Name] } = {
+  const change: InTheMaking<RunChange> = {
     status: statusOfRun(draft.run),
     records,
     jobs: draft.jobs,

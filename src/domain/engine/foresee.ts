@@ -1,5 +1,5 @@
 // Guesses which records an entry will need, so that they can be loaded together with it: one trip instead of two.
-import type { InboxEntry } from "../inbox.ts";
+import type { InboxEntry, NewEntry } from "../inbox.ts";
 import { parseJobId } from "../job.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import { type Draft, isNotifiedOnce } from "./draft.ts";
@@ -31,6 +31,12 @@ export function recordsFor(compiled: CompiledDefinition, entries: readonly Inbox
   const guess = { compiled, keys, readsLeft: foreseenReadsMax };
   for (const entry of entries) addEntry(guess, entry);
   return [...keys];
+}
+
+/** The part of that guess which no definition is needed for. Mostly all of it, when a run's last result comes. */
+export function recordsOf(entry: NewEntry): readonly string[] {
+  const name = entry.kind === "result" ? parseJobId(entry.jobId) : undefined;
+  return name === undefined ? [] : [runRecordKey, stepRecordKey(name.step)];
 }
 
 /** Notes as missing what beginning this step, and what may begin in the same breath, will read. */

@@ -1,6 +1,6 @@
 // The names of a run's records, timers and items: built here, read back here.
 import type { ApprovalId } from "../approval.ts";
-import { parseJobId } from "../job.ts";
+import { parseAttempt } from "../job.ts";
 import type { RunId } from "../run.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
 import type { StepRecord } from "./records.ts";
@@ -27,7 +27,7 @@ export const stepOfRecord = (key: string): string | undefined =>
 export const jobInputKey = (step: string, attempt = 1): string => `job-input/${step}@${attempt}`;
 export const resultKey = ({ step, attempt }: AttemptName): string => `result/${step}@${attempt}`;
 /** Whether a record is the result of one item of a `for_each`. */
-export const isItemResult = (key: string): boolean => /^result\/.*\]@\d+$/.test(key);
+export const isItemResult = (key: string): boolean => key.includes("]@") && key.startsWith("result/");
 /** The output of a step that no worker does. */
 export const outputRecordKey = (step: string): string => `output/${step}`;
 export const approvalKey = ({ step, attempt }: AttemptName): string => `approval/${step}@${attempt}`;
@@ -80,8 +80,7 @@ export function parseTimer(timerId: string): TimerName | undefined {
 
 /** The attempt that a job or approval id names, if it is one of this run. */
 export function attemptOf(runId: RunId, id: string): AttemptName | undefined {
-  const parts = parseJobId(id);
-  return parts === undefined || parts.runId !== runId ? undefined : parts;
+  return id.startsWith(runId) && id[runId.length] === ":" ? parseAttempt(id, runId.length + 1) : undefined;
 }
 
 /** An approval goes by the job id of the attempt that waits for it. */

@@ -164,6 +164,7 @@ function scopeOf(draft: Draft, ids: readonly string[]): Pick<Scope, "steps" | "c
   const steps: Record<string, JsonValue> = {};
   const outputs: Record<string, JsonValue> = {};
   const ctx: Record<string, JsonValue> = { steps: outputs };
+  if (ids.length === 0) return { steps, ctx };
   const own = new Set([ctx]);
   const records = ids.map((id) => ({ id, record: stepOf(draft, id) }));
   // Of two steps that write to the same place, the one that ended last is seen; within a millisecond, the later in the order.

@@ -260,16 +260,24 @@ function fill(template: Template, frame: OutputFrame, depth: number): JsonValue 
       takeBytes(frame.output, 2 + template.items.length);
       return template.items.map((item) => fill(item, frame, depth + 1) ?? null);
     case "object":
-      takeBytes(frame.output, 2);
-      return Object.fromEntries(
-        template.entries.flatMap(([name, member]) => {
-          const value = fill(member, frame, depth + 1);
-          if (value === undefined) return [];
-          takeName(frame.output, name);
-          return [[name, value]];
-        }),
-      );
+      return fillObject(template.entries, frame, depth);
   }
+}
+
+function fillObject(
+  entries: Extract<Template, { kind: "object" }>["entries"],
+  frame: OutputFrame,
+  depth: number,
+): JsonValue {
+  takeBytes(frame.output, 2);
+  const filled: [string, JsonValue][] = [];
+  for (const [name, member] of entries) {
+    const value = fill(member, frame, depth + 1);
+    if (value === undefined) continue;
+    takeName(frame.output, name);
+    filled.push([name, value]);
+  }
+  return Object.fromEntries(filled);
 }
 
 function fillText(parts: readonly (string | Cel)[], frame: OutputFrame, depth: number): string | undefined {
