@@ -204,6 +204,8 @@ export class SqliteRecords implements Records {
 
   #change(scope: Scope, member: string, value: unknown): void {
     const { size } = scope;
+    // Asked for before anything changes: the file does not have this batch's members yet.
+    if (scope.table.isAscending) scope.last ??= scope.table.stored.last(scope.key);
     const row = size === undefined ? this.#rowUnread(scope, member) : this.#row(scope, member);
     if (size !== undefined && (row.value === undefined) !== (value === undefined)) {
       scope.size = size + (value === undefined ? -1 : 1);
