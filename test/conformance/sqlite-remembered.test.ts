@@ -208,3 +208,20 @@ test("keys are found while their order is behind, after it was written, and afte
   }
   core.close();
 });
+
+test("the records of a run that ended in the batch that began it are found in the file", () => {
+  const database = openDatabase(open, fileIn(directory), silentLog);
+  const records = new SqliteRecords(database);
+  database.exec("BEGIN");
+  expect(records.get("runRecord", "acme/run_1", "input")).toBe(undefined);
+  const [begun, ended] = [{ body: "{}" }, { endedAtMs: 1 } as RecordKinds["run"]];
+  records.put("runRecord", "acme/run_1", "input", begun);
+  records.put("run", "acme", "run_1", ended);
+  records.keep();
+  records.write();
+  database.exec("COMMIT");
+  records.committed();
+  expect(records.get("runRecord", "acme/run_1", "input")).toEqual(begun);
+  expect(records.get("run", "acme", "run_1")).toEqual(ended);
+  database.close();
+});
