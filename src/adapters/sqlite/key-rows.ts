@@ -6,7 +6,7 @@ import { encodeKey } from "./schema.ts";
 /**
  * Digests come in no order, so an index changes a page of its own for every key: 1.4 pages of a start's 3.1, in the log and
  * again at the checkpoint. The rows themselves follow each other. What is younger than the last ordering is found in
- * memory; with so many at a time an index of 100,000 keys is changed by 0.1 pages for each.
+ * memory; with so many at a time an order of 100,000 keys (about 1,000 pages) is changed by 0.1 pages for each, as reckoned.
  */
 const youngMax = 8_192;
 
