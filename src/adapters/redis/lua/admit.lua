@@ -19,6 +19,7 @@
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include add-later
 --@include terminal
 local runningKey, limits
 --@include worker-word
@@ -75,3 +76,5 @@ local function perform(ARGV)
   return { "admitted", now, status, active, limit, claims, keysKept, early }
 end
 --@include perform-each
+writeLater()
+return { "performed", now, answers }

@@ -112,3 +112,4 @@ local function perform(ARGV)
   return { "committed", now, nextVersion, redis.call("LRANGE", inboxKey, 0, entriesMax - 1), claims }
 end
 --@include perform-each
+return { "performed", now, answers }

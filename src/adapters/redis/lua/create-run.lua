@@ -20,6 +20,7 @@
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include add-later
 --@include terminal
 local tenant, runId, credential, workflow, revision, definition, actor, digest, fingerprint, started = unpack(ARGV, 21, 30)
 local at, known = 31, tenantOf(tenant)
@@ -67,4 +68,5 @@ end
 local runQuota = tonumber(settings.activeMax) or tonumber(activeMax)
 if known.active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 --@include insert-run
+writeLater()
 return { "admitted", now, status, active, limit, claims, keysKept, early }

@@ -240,3 +240,4 @@ local function perform(ARGV)
   return { "delivered", now, freed, approvalNow() }
 end
 --@include perform-each
+return { "performed", now, answers }
