@@ -5,6 +5,7 @@ import { type Database, loadDriver, type Statement } from "../src/adapters/sqlit
 import { openDatabase } from "../src/adapters/sqlite/open-database.ts";
 import type { ControlPlane } from "../src/control-plane.ts";
 import type { ReservationDigest } from "../src/domain/fingerprint.ts";
+import { admissionLock, type Fence, type LockToken } from "../src/domain/lock.ts";
 import { makeRunId } from "../src/domain/run.ts";
 import type { RequestOf, Store } from "../src/ports/store.ts";
 import { type ClosedLoop, closedLoop } from "./load.ts";
@@ -13,24 +14,42 @@ import { median } from "./statistics.ts";
 import { openPlanes, openRedis } from "./targets.ts";
 
 /**
- * In place of the real script: the same keys, the same arguments and the same form of answer, but one SET is all it does.
- * Client library, connection, deadlines and parsing are the adapter's own.
+ * In place of the real scripts: the same keys, the same arguments and the same form of answer, but one SET for each start is
+ * all that they do. Client library, connection, deadlines and parsing are the adapter's own. Admissions share script calls;
+ * the creation of a run under a lock, which has the same arguments and its guard besides, is always a call of its own.
  */
+const oneSetEach = `#!lua
+local answers, at = {}, 17
+for item = 1, ARGV[1] do
+  redis.call("SET", KEYS[1] .. "floor:" .. ARGV[at + 9], ARGV[at + 10])
+  answers[item] = { "admitted", "1700000000000", "pending", 1, "", {}, "", "" }
+  at = at + ARGV[at] + 1
+end
+return { "performed", "1700000000000", answers }`;
+
 const oneSet = `#!lua
-redis.call("SET", KEYS[8], ARGV[11])
-return { "admitted", "1700000000000", "pending", 1, "", {} }`;
+redis.call("SET", KEYS[1] .. "floor:" .. ARGV[28], ARGV[29])
+return { "admitted", "1700000000000", "pending", 1, "", {}, "", "" }`;
 
 export type RedisFloor = { readonly store: Store; readonly plane: ControlPlane };
 
 /** A plane whose starts differ from real ones in the script alone. */
 export async function openRedisFloor(url: string): Promise<RedisFloor> {
-  const store = await openRedis(url, { admit: oneSet });
+  const store = await openRedis(url, { admit: oneSetEach, createRun: oneSet });
   return { store, plane: (await openPlanes(store)).atomic };
 }
 
 const callTimeoutMs = 1_000;
 
-/** Calls the store itself: the flow around it is part of what is measured against this. */
+const guard = {
+  lock: admissionLock,
+  token: "floor" as LockToken,
+  fence: 1 as Fence,
+  policy: "fence",
+  ttlMs: 1,
+} as const;
+
+/** One script call for each start, of the store itself: the flow around it is part of what is measured against this. */
 export function redisFloor(store: Store, load: ClosedLoop): Promise<number> {
   const [tenant] = freshTenants(1) as [RequestOf<"admit">["tenant"]];
   let made = 0;
@@ -41,7 +60,7 @@ export function redisFloor(store: Store, load: ClosedLoop): Promise<number> {
     const digest = unique.padStart(64, "0") as ReservationDigest;
     const runId = makeRunId(tenant, unique.padStart(32, "0"));
     const run = { runId, ...common, key: { digest, fingerprint } };
-    const answer = await store.admit({ tenant, run }, { deadlineMs: callTimeoutMs });
+    const answer = await store.createRun({ tenant, guard, run }, { deadlineMs: callTimeoutMs });
     return answer.kind === "admitted" ? "succeeded" : "failed";
   });
 }

@@ -61,9 +61,14 @@ export const plantedRedisBugs: readonly TextPatch[] = [
     edits: [
       {
         file: gathering,
-        find: "if (open?.deadlineMs === deadlineMs) return open;",
-        replace:
-          "const any = this.#gathered[0];\n    if ((open ?? any)?.deadlineMs === deadlineMs) return (open ?? any) as Batch<Name>;",
+        find: "const open = this.#open[partition];",
+        replace: "const open = this.#open[0];",
+      },
+      { file: gathering, find: "this.#open[partition] = batch;", replace: "this.#open[0] = batch;" },
+      {
+        file: gathering,
+        find: "#close({ partition }: Batch<Name>): void {\n    this.#open[partition] = undefined;",
+        replace: "#close(_batch: Batch<Name>): void {\n    this.#open[0] = undefined;",
       },
     ],
     tests: [batches],

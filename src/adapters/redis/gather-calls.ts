@@ -32,7 +32,7 @@ const itemsMax = 16;
 const argumentsMax = 1_500;
 const charactersMax = 65_536;
 
-export type Gathering = {
+type Gathering = {
   readonly topology: Topology;
   readonly clock: Clock;
   readonly keys: Keys;

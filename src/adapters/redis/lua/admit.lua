@@ -3,10 +3,9 @@
   The whole admission decision: key, limit, slot, run, event. The hot path: every call and every string counts.
   KEYS[1] start of all keys of the partition: which tenants and runs the items name is only known here
   KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by time
-  ARGV[1] number of items  ARGV[2] to ARGV[16] settings, as parts/call-settings.lua describes them; then the items, as
-  parts/perform-each.lua describes it. Of an item:
-  [1] notAfterMs  [2] tenant  [3] runId  [4] credential's word or ""  [5] workflow  [6] revision or ""  [7] definition
-  [8] actor  [9] key's digest, or "" without an idempotency key  [10] fingerprint  [11] the entry that starts the run, or ""
+  The arguments of the call are those that parts/perform-each.lua describes: settings, and items. Of an item ARGV has
+  notAfterMs first,  ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] workflow  ARGV[6] revision or ""  ARGV[7] definition
+  ARGV[8] actor  ARGV[9] key's digest, or "" without an idempotency key  ARGV[10] fingerprint  ARGV[11] the entry that starts the run, or ""
   from [12] on: the change, as parts/plan-change.lua describes it
   The reservation of a key is "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]".
   Returns {"performed", now, answers}; an answer is
@@ -19,13 +18,15 @@
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include add-later
 --@include terminal
 local runningKey, limits
 --@include worker-word
 --@include places
 
 local function perform(ARGV)
-  local tenant, runId, credential, workflow, revision, definition, actor, digest, fingerprint, started = unpack(ARGV, 2, 11)
+  local tenant, runId, credential, workflow, revision = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+  local definition, actor, digest, fingerprint, started = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
   local at, retake = 12, nil
   local known = tenantOf(tenant)
   local settings, runKey = settingsOf(known), known.runPrefix .. runId
@@ -75,3 +76,5 @@ local function perform(ARGV)
   return { "admitted", now, status, active, limit, claims, keysKept, early }
 end
 --@include perform-each
+writeLater()
+return { "performed", now, answers }

@@ -4,12 +4,11 @@
   armed again) or, when nothing did, releases the lock.
   KEYS[1] start of all keys of the partition: which runs the items name is only known here
   KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by time
-  ARGV[1] number of items  ARGV[2] to ARGV[16] settings, as parts/call-settings.lua describes them; then the items, as
-  parts/perform-each.lua describes it. Of an item:
-  [1] notAfterMs  [2] tenant  [3] runId  [4] token  [5] fence  [6] policy  [7] ttlMs
-  [8] key of the guard's lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
-  [9] key of the guard's grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
-  [10] expectedVersion  [11] consumed
+  The arguments of the call are those that parts/perform-each.lua describes: settings, and items. Of an item ARGV has
+  notAfterMs first,  ARGV[2] tenant  ARGV[3] runId  ARGV[4] token  ARGV[5] fence  ARGV[6] policy  ARGV[7] ttlMs
+  ARGV[8] key of the guard's lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
+  ARGV[9] key of the guard's grant: "<token> <instance> <fence>[ <owner>] held|released|broken", the memory of the last grant
+  ARGV[10] expectedVersion  ARGV[11] consumed
   from [12] on: the change, as parts/plan-change.lua describes it
   The run is a hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"; its inbox a list of the entries
   that wait, "<kind> <json>", a line feed and the id.
@@ -26,7 +25,8 @@ local runningKey, limits
 --@include places
 
 local function perform(ARGV)
-  local tenant, runId, guardToken, guardFence, policy, ttlMs, lockKey, grantKey, expected, consumedText = unpack(ARGV, 2, 11)
+  local tenant, runId, guardToken, guardFence, policy = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+  local ttlMs, lockKey, grantKey, expected, consumedText = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
   local version, at, known = tonumber(expected), 12, tenantOf(tenant)
   local runKey, inboxKey, activeKey, eventsKey = known.runPrefix .. runId, known.inboxPrefix .. runId, known.activeKey, known.eventsKey
   runningKey, limits, places.changes = known.runningKey, nil, {}
@@ -112,3 +112,4 @@ local function perform(ARGV)
   return { "committed", now, nextVersion, redis.call("LRANGE", inboxKey, 0, entriesMax - 1), claims }
 end
 --@include perform-each
+return { "performed", now, answers }

@@ -5,7 +5,7 @@
   KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by time
   KEYS[3] guard's lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
   KEYS[4] guard's grant: "<token> <instance> <fence>[ <owner>] held|released|broken", memory of the last grant
-  ARGV[2] to ARGV[16] settings, as parts/call-settings.lua describes them
+  After notAfterMs the settings, as parts/call-settings.lua describes them
   ARGV[17] token  ARGV[18] fence  ARGV[19] policy  ARGV[20] ttlMs  ARGV[21] tenant  ARGV[22] runId
   ARGV[23] credential's word or ""  ARGV[24] workflow  ARGV[25] revision or ""  ARGV[26] definition  ARGV[27] actor
   ARGV[28] key's digest, or "" without an idempotency key  ARGV[29] fingerprint  ARGV[30] the entry that starts the run, or ""
@@ -20,8 +20,10 @@
 local start, dueKey = KEYS[1], KEYS[2]
 --@include call-settings
 --@include tenants
+--@include add-later
 --@include terminal
-local tenant, runId, credential, workflow, revision, definition, actor, digest, fingerprint, started = unpack(ARGV, 21, 30)
+local tenant, runId, credential, workflow, revision = ARGV[21], ARGV[22], ARGV[23], ARGV[24], ARGV[25]
+local definition, actor, digest, fingerprint, started = ARGV[26], ARGV[27], ARGV[28], ARGV[29], ARGV[30]
 local at, known = 31, tenantOf(tenant)
 local settings, runKey = settingsOf(known), known.runPrefix .. runId
 local limit, runningKey, limits = settings.limit, known.runningKey, settings.limits
@@ -67,4 +69,5 @@ end
 local runQuota = tonumber(settings.activeMax) or tonumber(activeMax)
 if known.active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 --@include insert-run
+writeLater()
 return { "admitted", now, status, active, limit, claims, keysKept, early }

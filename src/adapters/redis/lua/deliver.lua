@@ -4,20 +4,19 @@
   change that was proposed with it.
   KEYS[1] start of all keys of the partition: which runs the items name is only known here
   KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by time
-  ARGV[1] number of items  ARGV[2] to ARGV[16] settings, as parts/call-settings.lua describes them; then the items, as
-  parts/perform-each.lua describes it. Of an item:
-  [1] notAfterMs  [2] tenant  [3] runId  [4] credential's word or ""  [5] token  [6] instance  [7] ttlMs
-  [8] "append" or "refuse"  [9] kind of the entry  [10] the entry as the inbox keeps it
-  [11] expectedVersion of the proposal, and behind a space the word of the commit that made it, if known; "" without one
-  [12] number of the entry's own arguments  [13] number of records wanted
-  from [14] on the entry's own arguments:
-  result: [14] jobId, [15] claim token's word, [16] entryId's word, [17] field and [18] payload,
-  [19] letterId or "", [20] who retries that letter
-  decision: approvalId, entryId, hash, decision, decidedBy, [19] "because" or "", [20] reason,
-  [21] detail of its event row, [22] who decided as JSON, or "", [23] "unless_separate" or ""
+  The arguments of the call are those that parts/perform-each.lua describes: settings, and items. Of an item ARGV has
+  notAfterMs first,  ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] token  ARGV[6] instance  ARGV[7] ttlMs
+  ARGV[8] "append" or "refuse"  ARGV[9] kind of the entry  ARGV[10] the entry as the inbox keeps it
+  ARGV[11] expectedVersion of the proposal, and behind a space the word of the commit that made it, if known; "" without one
+  ARGV[12] number of the entry's own arguments  ARGV[13] number of records wanted
+  from ARGV[14] on the entry's own arguments:
+  result: ARGV[14] jobId, ARGV[15] claim token's word, ARGV[16] entryId's word, ARGV[17] field and ARGV[18] payload,
+  ARGV[19] letterId or "", ARGV[20] who retries that letter
+  decision: approvalId, entryId, hash, decision, decidedBy, ARGV[19] "because" or "", ARGV[20] reason,
+  ARGV[21] detail of its event row, ARGV[22] who decided as JSON, or "", ARGV[23] "unless_separate" or ""
   cancel: entryId, actor, reason; timer: timerId
-  retry: letterId, actor, retriesMax, [17] entryId as JSON, [18] actor as JSON, [19] entryId
-  dispatch: jobId, token of the job's lock, its fence, what the word of the verdict begins with, and its middle, [19] key of that lock
+  retry: letterId, actor, retriesMax, ARGV[17] entryId as JSON, ARGV[18] actor as JSON, ARGV[19] entryId
+  dispatch: jobId, token of the job's lock, its fence, what the word of the verdict begins with, and its middle, ARGV[19] key of that lock
   then the names of the fields of the records wanted; then the proposal's change, as parts/plan-change.lua describes it
   The run is a hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"; its lock is
   "<token> <instance> <fence>[ <owner>]", the memory of the last grant the same and " held|released|broken".
@@ -36,7 +35,8 @@ local runningKey, limits
 --@include places
 
 local function perform(ARGV)
-  local tenant, runId, credential, token, instance, ttlMs, whenBusy, kind, entry, base = unpack(ARGV, 2, 11)
+  local tenant, runId, credential, token, instance = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+  local ttlMs, whenBusy, kind, entry, base = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
   local wantedFirst = 14 + ARGV[12]
   local wantedLast = wantedFirst - 1 + ARGV[13]
   local at, subject, known = wantedLast + 1, ARGV[14], tenantOf(tenant)
@@ -240,3 +240,4 @@ local function perform(ARGV)
   return { "delivered", now, freed, approvalNow() }
 end
 --@include perform-each
+return { "performed", now, answers }

@@ -10,8 +10,9 @@
   activeMax, drainsMax, entriesMax, grantMemoryMs, settingsEnd (index of the last of them), attentionAt, unclaimedAt, retentionAt
   (when a run or a job that is written now is looked at again, as text)
 ]]
-local eventsMax, trailMax, attentionMs, timelineRowsMax, runRetentionMs, keepMs, proveEveryMs, republishAfterMs, letterMs,
-  runsPerRootMax, keysMax, activeMax, drainsMax, entriesMax, grantMemoryMs = unpack(ARGV, 2, 16)
+local eventsMax, trailMax, attentionMs, timelineRowsMax, runRetentionMs = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local keepMs, proveEveryMs, republishAfterMs, letterMs, runsPerRootMax = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local keysMax, activeMax, drainsMax, entriesMax, grantMemoryMs = ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16]
 local settingsEnd = 16
 local attentionAt = string.format("%.0f", nowMs + attentionMs)
 local unclaimedAt = string.format("%.0f", nowMs + republishAfterMs)

@@ -5,7 +5,7 @@
   reservationKey (false without a key), held (the reservation now, or false), digest, fingerprint,
   workflow, actor, definition, started (the entry that starts the run, or ""), dueKey, terminal, time, nowMs, now,
   retake (nil, or a list of commands that take the guard's lock again), what `call-settings` sets, what `tenants` sets,
-  what `places` reads and sets
+  what `places` reads and sets, addLater (see `add-later`)
   Sets: status, claims, active (as it is then), keysKept ("" without a key), early ("1" when a key gave way before its time)
 ]]
 local version, reservation, reportedJob, decidedApproval, cancelling = 0, false, nil, nil, false
@@ -57,15 +57,17 @@ if evicted then
   known.keysKept = known.keysKept - redis.call("ZREM", keyedKey, oldest)
 end
 proofAt = soon
+for index = 1, #dueAdded, 2 do addLater(dueKey, dueAdded[index], dueAdded[index + 1]) end
+dueAdded = {}
 --@include write-change
 if reservationKey then keysKept = known.keysKept end
-redis.call("ZADD", known.runsKey, 0, runId)
+addLater(known.runsKey, 0, runId)
 if not ends then
-  redis.call("ZADD", activeKey, now, runId)
+  addLater(activeKey, now, runId)
   known.active = known.active + 1
 end
 local active = known.active
 if started ~= "" then
   redis.call("RPUSH", inboxKey, started)
-  redis.call("ZADD", dueKey, attentionAt, "attention " .. tenant .. " " .. runId)
+  addLater(dueKey, attentionAt, "attention " .. tenant .. " " .. runId)
 end

@@ -4,6 +4,7 @@
   answer is its own, and one that fails has written nothing and keeps nobody else from anything.
   ARGV[1] number of items; after the settings for each item the number of its arguments, and these
   Reads: settingsEnd, nowMs, now, perform (given the arguments of an item, of which the first is its notAfterMs: its answer)
+  Sets: answers
 ]]
 local answers, itemAt = {}, settingsEnd + 1
 for item = 1, ARGV[1] do
@@ -19,4 +20,3 @@ for item = 1, ARGV[1] do
   answers[item] = isDone and answer or { "failed", now, answer }
   itemAt = last + 1
 end
-return { "performed", now, answers }
