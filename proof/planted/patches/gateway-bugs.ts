@@ -239,6 +239,18 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
     tests: ["test/e2e/gateway-protection.test.ts"],
   },
   {
+    name: "one-reply-costs-others",
+    what: "a reply that cannot be written takes those with it that became ready together with it: their clients wait for ever",
+    edits: [
+      {
+        file: "src/gateway/http-requests.ts",
+        find: "        response.destroy();\n      }",
+        replace: "        response.destroy();\n        return;\n      }",
+      },
+    ],
+    tests: ["test/unit/reply-queue.test.ts"],
+  },
+  {
     name: "body-read-at-once",
     what: "a large body is built in one piece, and nobody else is answered meanwhile",
     edits: [
