@@ -236,7 +236,7 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
         replace: "if (received > 1_000 * bytesMax) {",
       },
     ],
-    tests: ["test/e2e/gateway-protection.test.ts"],
+    tests: [rawSockets],
   },
   {
     name: "one-reply-costs-others",
