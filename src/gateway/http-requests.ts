@@ -5,6 +5,7 @@ import { parse as parseQuery } from "node:querystring";
 import { isReadableType, type Route } from "../api/route.ts";
 import { type Operation, routes } from "../api/routes.ts";
 import type { AddressRanges } from "../domain/network-address.ts";
+import type { Log } from "../ports/ports.ts";
 import { type Client, clientOf } from "./authenticate-request.ts";
 import { type Connections, noteRequest } from "./connections.ts";
 import { sinkOf } from "./event-stream.ts";
@@ -130,8 +131,7 @@ function refuse(serving: Serving, { request, response }: Message, exchange: Exch
 function send({ service, replies }: Serving, response: ServerResponse, reply: HttpReply): void {
   // A client that keeps the connection open must look for another process.
   if (service.isDraining()) response.shouldKeepAlive = false;
-  if (reply.stream === undefined) replies.put(response, reply);
-  else write(response, reply);
+  replies.put(response, reply);
 }
 
 type ReplyQueue = { put(response: ServerResponse, reply: HttpReply): void };
@@ -140,18 +140,25 @@ type ReplyQueue = { put(response: ServerResponse, reply: HttpReply): void };
  * Replies that become ready together are written together, after the work that made them ready. A client on this machine is woken
  * once for all of them: woken for each, a write costs 5 us more.
  */
-export function createReplyQueue(): ReplyQueue {
-  let waiting: Array<ServerResponse | HttpReply> = [];
+export function createReplyQueue(log: Log): ReplyQueue {
+  let waiting: Array<{ readonly response: ServerResponse; readonly reply: HttpReply }> = [];
   const writeAll = () => {
     const due = waiting;
     waiting = [];
-    for (let index = 0; index < due.length; index += 2)
-      write(due[index] as ServerResponse, due[index + 1] as HttpReply);
+    for (const { response, reply } of due) {
+      try {
+        write(response, reply);
+      } catch (error) {
+        // The others are not to blame.
+        log.error("a reply could not be written", { status: reply.status, cause: String(error) });
+        response.destroy();
+      }
+    }
   };
   return {
     put(response, reply) {
       if (waiting.length === 0) process.nextTick(writeAll);
-      waiting.push(response, reply);
+      waiting.push({ response, reply });
     },
   };
 }

@@ -69,7 +69,7 @@ export function createGateway(dependencies: GatewayDependencies): Gateway {
   const serves = dependencies.serves ?? "everything";
   const isServed = (name: Operation) => serves === "everything" || healthOperations.has(name);
   const router = createRouter(operations.filter(isServed));
-  const serving = { service, responder, connections, trusted, router, replies: createReplyQueue() };
+  const serving = { service, responder, connections, trusted, router, replies: createReplyQueue(ports.log) };
   server.on("request", (request, response) => takeRequest(serving, request, response));
   const cut = new AbortController();
   const served = { api: service.api, responder };

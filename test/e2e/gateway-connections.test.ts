@@ -1,7 +1,10 @@
 // Who still gets a connection when others take as many as they can: idle ones, slow ones, and more than there is room for.
 import { connect, type Socket } from "node:net";
 import { afterEach, expect, test } from "vitest";
+import { createMemoryStore } from "../../src/adapters/memory-store.ts";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Config } from "../../src/config.ts";
+import { defaultStoreSettings, executeOn, type Store, storeFrom } from "../../src/ports/store.ts";
 import { askFrom } from "../support/forwarding-proxy.ts";
 import { type GatewayWorld, openGatewayWorld } from "../support/gateway-world.ts";
 
@@ -13,8 +16,8 @@ afterEach(async () => {
   await Promise.all(worlds.splice(0).map((world) => world.close()));
 });
 
-async function openWorld(overrides: Partial<Config>): Promise<GatewayWorld> {
-  const world = await openGatewayWorld({ "gateway.eventLoopDelayMs": 60_000, ...overrides });
+async function openWorld(overrides: Partial<Config>, store?: Store): Promise<GatewayWorld> {
+  const world = await openGatewayWorld({ "gateway.eventLoopDelayMs": 60_000, ...overrides }, store);
   worlds.push(world);
   return world;
 }
@@ -135,6 +138,33 @@ test("the last places are for health checks and known keys, and for nobody who i
   busy[0]?.destroy();
   await until("it has gone", () => world.gateway.inFlight() === 35);
   expect(await statusFrom(world, "127.0.0.1", world.acme.admin.text)).toBe(200);
+});
+
+test("a request whose client goes away while its key is looked up gives its place back", async () => {
+  const base = createMemoryStore({ clock: systemClock, settings: defaultStoreSettings });
+  const execute = executeOn(base);
+  let lookUps = Promise.resolve();
+  const slow = storeFrom(
+    async (name, request, options) => {
+      if (name === "getDocument") await lookUps;
+      return execute(name, request, options);
+    },
+    () => base.close(),
+  );
+  const world = await openWorld({}, slow);
+  let goOn = () => {};
+  lookUps = new Promise((resolve) => {
+    goOn = resolve;
+  });
+  const [client] = await openFrom(world, "127.0.0.2", 1);
+  const key = `X-API-Key: ${world.acme.worker.text}\r\nContent-Type: application/json\r\n`;
+  client?.write(`POST /api/v1/jobs/results HTTP/1.1\r\nHost: x\r\n${key}Content-Length: 2\r\n\r\n{}`);
+  await until("its key is looked up", () => world.gateway.inFlight() === 1);
+  client?.destroy();
+  // Behind its end in the server's queue.
+  for (let asked = 0; asked < 3; asked += 1) expect(await healthFrom(world, "127.0.0.1")).toBe(200);
+  goOn();
+  await until("nothing is under way", () => world.gateway.inFlight() === 0);
 });
 
 test("a trusted proxy may have as many connections as there are", async () => {

@@ -236,7 +236,19 @@ export const plantedGatewayBugs: readonly TextPatch[] = [
         replace: "if (received > 1_000 * bytesMax) {",
       },
     ],
-    tests: ["test/e2e/gateway-protection.test.ts"],
+    tests: [rawSockets],
+  },
+  {
+    name: "one-reply-costs-others",
+    what: "a reply that cannot be written takes those with it that became ready together with it: their clients wait for ever",
+    edits: [
+      {
+        file: "src/gateway/http-requests.ts",
+        find: "        response.destroy();\n      }",
+        replace: "        response.destroy();\n        return;\n      }",
+      },
+    ],
+    tests: ["test/unit/reply-queue.test.ts"],
   },
   {
     name: "body-read-at-once",
