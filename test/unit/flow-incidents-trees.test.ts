@@ -140,7 +140,7 @@ describe("a run that another one has started", () => {
       expect((await plane.report(single(await plane.poll()))).kind).toBe("accepted");
     }
     await plane.report(single(await plane.poll({ topics: ["beside"] })));
-    expect([await flow.status(runId), await flow.status(child)]).toEqual(["waiting", "waiting"]);
+    for (const each of [runId, child]) await flow.until(async () => (await flow.status(each)) === "waiting");
     expect((await flow.step(runId, "c")).status).toBe("succeeded");
   });
 
