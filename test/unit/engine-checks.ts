@@ -1,7 +1,13 @@
 // What every commit of a run must keep, checked by looking at all its records: counters, open children, nothing left behind.
 import assert from "node:assert/strict";
-import { attemptOf, childAt, parseTimer } from "../../src/domain/engine/keys.ts";
-import { isOpen, readStepRecord, type StepStatus } from "../../src/domain/engine/records.ts";
+import type { Applied } from "../../src/domain/engine/apply.ts";
+import { attemptOf, childAt, parseTimer, runRecordKey, stepOfRecord } from "../../src/domain/engine/keys.ts";
+import {
+  isOpen,
+  type KnownRecord,
+  readStepRecord,
+  type StepStatus,
+} from "../../src/domain/engine/records.ts";
 import { isTerminal } from "../../src/domain/run.ts";
 import type { World } from "./engine-world.ts";
 
@@ -102,4 +108,25 @@ function out(world: World): Set<string> {
     if (!isTerminal(child.status) && !child.isCancelling) found.add(`run ${child.runId}`);
   }
   return found;
+}
+
+/** What a process would remember of a commit instead of the texts: it says the same, and nobody may change it. */
+export function* statesInHand({
+  change,
+  written,
+}: Extract<Applied, { kind: "applied" }>): Iterable<readonly [string, KnownRecord]> {
+  for (const { key, body } of change.records) {
+    const step = stepOfRecord(key);
+    const ofStep = step === undefined ? undefined : written?.steps.get(step);
+    const state = key === runRecordKey ? written?.run : ofStep;
+    if (state === undefined) continue;
+    assert.deepEqual(JSON.parse(JSON.stringify(state)), JSON.parse(body));
+    yield [key, frozen(state)];
+  }
+}
+
+function frozen<Value>(value: Value): Value {
+  if (value === null || typeof value !== "object") return value;
+  for (const inner of Object.values(value)) frozen(inner);
+  return Object.freeze(value);
 }

@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import type { ApprovalId, ApprovalRequest, ApprovalState, Decision } from "../../src/domain/approval.ts";
 import type { DispatchVerdict } from "../../src/domain/dispatch.ts";
 import {
-  type Applied,
   apply,
   type EntryFate,
   firstCommit,
@@ -12,7 +11,7 @@ import {
 } from "../../src/domain/engine/apply.ts";
 import { defaultLimits, type EngineLimits } from "../../src/domain/engine/draft.ts";
 import { recordsFor } from "../../src/domain/engine/foresee.ts";
-import { parseOutsideKey, runRecordKey, stepOfRecord } from "../../src/domain/engine/keys.ts";
+import { parseOutsideKey } from "../../src/domain/engine/keys.ts";
 import {
   type KnownRecord,
   type RunProgress,
@@ -38,7 +37,7 @@ import {
 } from "../../src/domain/run.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { CompiledDefinition } from "../../src/domain/workflow/compiled.ts";
-import { checkCounts, checkNothingLeft } from "./engine-checks.ts";
+import { checkCounts, checkNothingLeft, statesInHand } from "./engine-checks.ts";
 
 export const runId = parseRunId("run_07_abcdefgh12") as RunId;
 export const tenant = "acme" as TenantId;
@@ -301,18 +300,7 @@ export class World {
     this.fates.push(...applied.fates);
     this.inbox.splice(0, applied.consumed);
     this.commit(applied.change);
-    this.keepInHand(applied);
-  }
-
-  /** What a process would remember instead of the texts: it says the same, and nobody may change it. */
-  private keepInHand({ change, written }: Extract<Applied, { kind: "applied" }>): void {
-    for (const { key, body } of change.records) {
-      const step = stepOfRecord(key);
-      const state = key === runRecordKey ? written?.run : step && written?.steps.get(step);
-      if (state === undefined || state === "") continue;
-      assert.deepEqual(JSON.parse(JSON.stringify(state)), JSON.parse(body));
-      this.inHand.set(key, frozen(state));
-    }
+    for (const [key, state] of statesInHand(applied)) this.inHand.set(key, state);
   }
 
   private commit(change: RunChange): void {
@@ -404,10 +392,4 @@ function expectNoEffect(status: RunStatus, change: RunChange): void {
   const done = [...records, ...jobs, ...timers, ...approvals, ...children, ...deadLetters];
   const undone = [...voidJobs, ...releaseJobs, ...clearTimers, ...closeApprovals, ...cancelChildren];
   assert.deepEqual({ status: change.status, done, undone }, { status, done: [], undone: [] });
-}
-
-function frozen<Value>(value: Value): Value {
-  if (value === null || typeof value !== "object") return value;
-  for (const inner of Object.values(value)) frozen(inner);
-  return Object.freeze(value);
 }

@@ -132,9 +132,9 @@ describe("a process that is cut off from the bus", () => {
   });
 
   test("tries about once a second while it is cut off, whatever the number of jobs, and never after it is closed", async () => {
-    const { flow, there, q } = await setUp();
-    // A worker is known: without any, nothing would be published.
-    await q.poll({ waitMs: 1 });
+    const { flow, there, p, q } = await setUp();
+    // The other process has a worker: without any, nothing would be published.
+    await p.poll({ waitMs: 1 });
     there.cut();
     await q.save("wide", sideBySide(300));
     await q.start("wide");

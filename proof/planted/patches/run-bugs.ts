@@ -50,25 +50,13 @@ export const plantedRunBugs: readonly TextPatch[] = [
     tests: ["test/unit/flow-unpublished.test.ts"],
   },
   {
-    name: "hints-hide-what-was-not-published",
-    what: "old hints of a topic are kept although newer jobs were not published: its next worker waits beside them",
-    edits: [
-      {
-        file: "src/control/jobs/offers.ts",
-        find: "      hints.forgetTopic(tenant, topic);\n",
-        replace: "",
-      },
-    ],
-    tests: ["test/unit/flow-unpublished.test.ts"],
-  },
-  {
     name: "no-hint-between-two-polls",
     what: "only workers that wait at this moment count: one that is between two polls is not told of its next job",
     edits: [
       {
         file: "src/control/jobs/claim-jobs.ts",
-        find: "!engine.workers.wants(subject) && ",
-        replace: "",
+        find: "!offers.serves(tenant as TenantId, topic)",
+        replace: "offers.waiting(tenant as TenantId, topic).length === 0",
       },
     ],
     tests: ["test/unit/flow-unpublished.test.ts"],

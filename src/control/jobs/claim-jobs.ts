@@ -175,7 +175,8 @@ export function hearHints(engine: Engine): Consumer {
       },
       // A hint is only a hint: the store still knows the job, and the sweep names it again.
       giveUp: async () => {},
-      passesOver: (tenant, topic) => engine.offers.passOver(tenant as TenantId, topic),
+      // The next worker of such a topic looks into the store, also behind jobs that are remembered and gone.
+      passesOver: (tenant, topic) => !offers.serves(tenant as TenantId, topic),
       missed: createJobSearch(engine),
     },
   );

@@ -16,8 +16,6 @@ type HintBook = {
   /** A job that was taken from here and still waits: its turn comes before that of all others. */
   putBack(tenant: TenantId, hint: JobHint): void;
   forget(tenant: TenantId, hint: JobHint): void;
-  /** All that is remembered of a topic. */
-  forgetTopic(tenant: TenantId, topic: string): void;
   has(tenant: TenantId, hint: JobHint): boolean;
   /** The group whose oldest job waits longest comes first. */
   groups(tenant: TenantId, topic: string): readonly HintGroup[];
@@ -32,16 +30,12 @@ export function createHintBook(hintsMax: number): HintBook {
   let total = 0;
   const keyOf = (tenant: TenantId, topic: string) => `${tenant} ${topic}`;
 
-  function forgetKey(key: string): void {
-    for (const waiting of topics.get(key)?.values() ?? []) total -= sizeOf(waiting);
-    topics.delete(key);
-  }
-
   /** Forgets the topic known longest: the store lists its jobs to the next poll, and the sweep names them again. */
   function forgetAnother(key: string): boolean {
-    for (const other of topics.keys()) {
+    for (const [other, groups] of topics) {
       if (other === key) continue;
-      forgetKey(other);
+      for (const waiting of groups.values()) total -= sizeOf(waiting);
+      topics.delete(other);
       return true;
     }
     return false;
@@ -72,7 +66,6 @@ export function createHintBook(hintsMax: number): HintBook {
       if (sizeOf(waiting) === 0) groups.delete(requires);
       if (groups.size === 0) topics.delete(key);
     },
-    forgetTopic: (tenant, topic) => forgetKey(keyOf(tenant, topic)),
     has(tenant, { jobId, topic, requires }) {
       const waiting = topics.get(keyOf(tenant, topic))?.get(requires);
       return waiting !== undefined && (waiting.back.has(jobId) || waiting.line.has(jobId));

@@ -43,8 +43,6 @@ export type Offers = {
   preclaim(run: KnownRun, change: RunChange): Preclaim;
   /** Workers of this process want jobs of this topic, now or a while ago. */
   serves(tenant: TenantId, topic: string): boolean;
-  /** Whether they do not. Then what is remembered of the topic is forgotten: its next worker asks the store for all of it. */
-  passOver(tenant: TenantId, topic: string): boolean;
   /** They come and go at this moment: one has asked a moment ago, or has all its places filled and is still there. */
   isBusy(tenant: TenantId, topic: string): boolean;
   /** Remembers a job that nobody has claimed. */
@@ -131,11 +129,6 @@ export function createOffers(
     learn: hints.learn,
     putBack: hints.putBack,
     remembers: hints.has,
-    passOver(tenant, topic) {
-      if (open.serves(tenant, topic)) return false;
-      hints.forgetTopic(tenant, topic);
-      return true;
-    },
     hasWorkFor: (offer) =>
       offer.topics
         .filter((topic) => limits.mayTry(offer.tenant, placeOf(offer, topic)))
