@@ -13,12 +13,17 @@ import { median } from "./statistics.ts";
 import { openPlanes, openRedis } from "./targets.ts";
 
 /**
- * In place of the real script: the same keys, the same arguments and the same form of answer, but one SET is all it does.
- * Client library, connection, deadlines and parsing are the adapter's own.
+ * In place of the real script: the same keys, the same arguments and the same form of answer, but one SET for each start is all
+ * it does. Client library, connection, deadlines and parsing are the adapter's own, and so is how many starts share a call.
  */
 const oneSet = `#!lua
-redis.call("SET", KEYS[8], ARGV[11])
-return { "admitted", "1700000000000", "pending", 1, "", {} }`;
+local answers, itemAt = {}, 17
+for item = 1, ARGV[1] do
+  redis.call("SET", KEYS[1] .. "floor:" .. ARGV[itemAt + 9], ARGV[itemAt + 10])
+  answers[item] = { "admitted", "1700000000000", "pending", 1, "", {}, "", "" }
+  itemAt = itemAt + ARGV[itemAt] + 1
+end
+return { "performed", "1700000000000", answers }`;
 
 export type RedisFloor = { readonly store: Store; readonly plane: ControlPlane };
 
