@@ -41,12 +41,15 @@ test("a commit that this clone does not have is named with the reason", async ()
   });
 });
 
-test("floors are measured in a process of their own, by the tree's own programs", async () => {
-  const program = join(root, "bench/floor-program.ts");
-  const rates = await runForNumbers(["--import", "tsx", program, root, "http", "100"]);
-  expect(Object.keys(rates).sort()).toEqual([...floorsOfGroup.http].sort());
-  expect(Object.values(rates).filter((rate) => !(rate > 0))).toEqual([]);
-});
+test.each(["http", "stores"] as const)(
+  "floors of the group %s are measured in a process of their own, by the tree's own programs",
+  async (group) => {
+    const program = join(root, "bench/floor-program.ts");
+    const rates = await runForNumbers(["--import", "tsx", program, root, group, "100"]);
+    expect(Object.keys(rates).sort()).toEqual([...floorsOfGroup[group]].sort());
+    expect(Object.values(rates).filter((rate) => !(rate > 0))).toEqual([]);
+  },
+);
 
 test("every benchmark takes a Node by the beginning of its version, and no other", async () => {
   const parsed = parseBenchOptions("runs", ["--node", "26"]);
