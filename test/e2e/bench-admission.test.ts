@@ -96,11 +96,12 @@ describe("a quick run", () => {
     }
   });
 
-  test.each(stores)("on %s an atomic decision is one command and never a 503", (store) => {
+  test.each(stores)("on %s an atomic decision is one command at most and never a 503", (store) => {
     for (const burst of bursts) {
       const name = `admission.${store}.atomic.${burst}`;
       expect(values.get(`${name}.share_503`), name).toBe(0);
-      expect(values.get(`${name}.commands_per_decision`), name).toBeGreaterThanOrEqual(1);
+      // Starts of one turn share a call on Redis.
+      expect(values.get(`${name}.commands_per_decision`), name).toBeGreaterThan(0);
       expect(values.get(`${name}.commands_per_decision`), name).toBeLessThanOrEqual(1.05);
     }
   });

@@ -55,7 +55,7 @@ describe("one process of each kind", () => {
     await Promise.all([...loaders, runsLoader].map((loader) => loader.stop()));
   });
 
-  test("is measured, and a run of three steps costs four commands at the least", async () => {
+  test("is measured, and a run of three steps costs five commands at the most", async () => {
     const scale = {
       ...clusterScales.quick,
       floorMs: 500,
@@ -72,6 +72,8 @@ describe("one process of each kind", () => {
     expect(value("floor.jetstream.per_s")).toBeGreaterThan(0);
     expect(value("runs.cluster.single.start.per_s")).toBeGreaterThan(0);
     expect(value("runs.cluster.single.three_step.http.per_s")).toBeGreaterThan(0);
-    expect(value("runs.cluster.single.redis_commands_per_run")).toBeGreaterThanOrEqual(4);
+    // Under load starts and results of one turn share a command; alone each has its own.
+    expect(value("runs.cluster.single.redis_commands_per_run")).toBeGreaterThan(0);
+    expect(value("runs.cluster.single.redis_commands_per_run")).toBeLessThanOrEqual(5);
   });
 });
