@@ -191,7 +191,7 @@ describe("reading", () => {
     await world.write(1);
     for (let waitedMs = 0; shown.length === 0 && waitedMs < 2_400; waitedMs += 50) await world.pass(50);
     expect(shown).toEqual([1]);
-    // From the read that found something on: how long ago the last wait began depends on chance.
+    // From the read that found something on: how long the wait before it had lasted is random.
     await world.write(1);
     await world.pass(610);
     expect(shown).toEqual([1, 2]);
