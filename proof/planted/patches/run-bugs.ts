@@ -66,9 +66,9 @@ export const plantedRunBugs: readonly TextPatch[] = [
     what: "only workers that wait at this moment count: one that is between two polls is not told of its next job",
     edits: [
       {
-        file: "src/control/jobs/claim-jobs.ts",
-        find: "!engine.workers.wants(subject) && ",
-        replace: "",
+        file: "src/control/jobs/offers.ts",
+        find: "open.has(keyOf(tenant, topic)) || askedWithin(tenant, topic, servesMs)",
+        replace: "open.has(keyOf(tenant, topic))",
       },
     ],
     tests: ["test/unit/flow-unpublished.test.ts"],
