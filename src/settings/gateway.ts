@@ -192,7 +192,7 @@ export const eventsSettings = {
     10,
     0,
     1_000,
-    "Least time between two reads of one tenant, so that under load one read brings many rows.",
+    "Time between two reads of one tenant, so that under load one read brings many rows. A few reads after a silence keep none.",
   ),
   "events.rowsPerRead": amount(
     "EVENTS_ROWS_PER_READ",

@@ -59,5 +59,5 @@ test("what is pending when the process stops is told, and nothing after that", (
   announcer.close();
   changed("c");
   expect(fire()).toBeUndefined();
-  expect(told).toEqual([["a"], ["b"]]);
+  expect(told.flat()).toEqual(["a", "b"]);
 });

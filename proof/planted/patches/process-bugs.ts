@@ -39,6 +39,18 @@ export const plantedProcessBugs: readonly TextPatch[] = [
     tests: ["test/faults/announcements.test.ts"],
   },
   {
+    name: "gap-after-a-silence",
+    what: "a stream keeps the gap of busy times also between the changes of a run that is alone",
+    edits: [
+      {
+        file: "src/control/events/tail.ts",
+        find: "startedMs - readsAtOnce * gapMs",
+        replace: "startedMs",
+      },
+    ],
+    tests: ["test/unit/event-feeds.test.ts"],
+  },
+  {
     name: "start-without-a-bus-given-up",
     what: "a process that is started while NATS is away ends instead of waiting",
     edits: [

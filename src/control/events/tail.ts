@@ -10,7 +10,7 @@ import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 
 type Rhythm = {
-  /** Between two reads, however often it is woken: under load one read then brings many rows. */
+  /** Between two reads on average, however often it is woken: under load one read then brings many rows. */
   readonly gapMs: number;
   /** How long to wait when nothing was new, at first and at most; it doubles in between. */
   readonly pollMs: number;
@@ -34,6 +34,9 @@ export type News<Row> =
   | { readonly kind: "ended" }
   | { readonly kind: "closed" };
 
+/** A run of three steps changes four times. */
+const readsAtOnce = 8;
+
 type Found = "more" | "rows" | "nothing" | "trouble";
 
 export class Tail<Row> {
@@ -47,6 +50,8 @@ export class Tail<Row> {
   #rewinds = 0;
   #end: End | undefined;
   #woken = false;
+  /** Not before, if reads keep their gap on average. */
+  #nextReadMs = Number.NEGATIVE_INFINITY;
   #state: "open" | "closed" = "open";
   #resting: AbortController | undefined;
   #reading: Promise<void> = Promise.resolve();
@@ -150,9 +155,12 @@ export class Tail<Row> {
     this.#resting = undefined;
   }
 
+  /** A few reads after a silence keep none: the end of a run alone was told 8 ms late. */
   async #keepGap(startedMs: number): Promise<void> {
     const { clock } = this.#ports;
-    const leftMs = startedMs + this.#options.rhythm.gapMs - clock.monotonicMs();
+    const { gapMs } = this.#options.rhythm;
+    this.#nextReadMs = Math.max(this.#nextReadMs, startedMs - readsAtOnce * gapMs) + gapMs;
+    const leftMs = this.#nextReadMs - clock.monotonicMs();
     if (leftMs > 0 && this.#state === "open") await clock.sleep(leftMs);
   }
 

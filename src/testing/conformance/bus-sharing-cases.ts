@@ -271,6 +271,16 @@ export const storageCases: readonly BusCase[] = [
     },
   },
   {
+    name: "messages that are published together are acknowledged each for itself",
+    async check(harness) {
+      const listener = harness.listen(() => done);
+      const names = Array.from({ length: 20 }, (_, index) => `name ${index}`);
+      await Promise.all(names.map((name) => harness.publish(name)));
+      await harness.until(() => listener.heard.length === names.length);
+      assert.deepEqual(bodies(listener.heard).toSorted(), names.toSorted());
+    },
+  },
+  {
     name: "an id is remembered when its message is done",
     async check(harness) {
       const listener = harness.listen(() => done);
