@@ -81,7 +81,7 @@ export type Handlers = {
   /** Called before a message is dropped; until it succeeds the message stays. */
   giveUp(delivery: BusDelivery, because: string): Promise<void>;
   /**
-   * Whether nobody here has use for messages of this tenant and topic. Whoever has use for them later must look for what was
+   * Whether nobody here has use for messages of this tenant and topic. A worker that comes later must look for what was
    * passed over: a bus may ask before something is published, or never.
    */
   passesOver?(tenant: string, topic: string): boolean;

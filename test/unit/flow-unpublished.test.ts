@@ -1,4 +1,4 @@
-// Jobs of topics that no worker takes: nothing is published for them, and whoever takes them first finds them.
+// Jobs of topics that no worker takes: nothing is published for them, and the first worker that asks finds them.
 import { describe, expect, test } from "vitest";
 import { createInProcessBus } from "../../src/adapters/in-process-bus.ts";
 import type { Bus } from "../../src/ports/bus.ts";

@@ -223,7 +223,7 @@ const knownKeysMax = 10_000;
 
 /**
  * Good keys only, for a time below the five seconds within which a revocation must be felt everywhere. A text is found without
- * hashing it: 0.1 us instead of 2 us. Texts that were never right are not kept, whoever sends them.
+ * hashing it: 0.1 us instead of 2 us. Texts that never matched a key are not kept.
  */
 export function createKeyCache(clock: Clock, keepMs: number): KeyCache {
   /** In the order in which they were read from the store. */
