@@ -1,0 +1,29 @@
+// A second result of a job that was reported before is refused, and nothing that follows reads it.
+import { expect, test } from "vitest";
+import { FlowWorld, type Steps, single, work } from "../support/flow-world.ts";
+
+test("another result of a job that was reported before is not read by the steps that follow", async () => {
+  const flow = new FlowWorld();
+  const plane = await flow.open("p", { engine: "stopped" });
+  const steps: Steps = {
+    ...{ a: work(), b: work(), c: work(), d: work() },
+    last: work({ depends_on: ["a", "b", "c", "d"], input: { of: "${steps.a.output}" }, topic: "last" }),
+  };
+  await plane.save("wide", steps);
+  const runId = await plane.start("wide");
+  const jobs = await plane.poll({ leaseMs: 600_000 });
+  const jobOf = (step: string) => single(jobs.filter(({ job }) => job.step === step));
+  const { release } = await flow.occupy(runId);
+  await plane.report(jobOf("b"));
+  await release();
+  // Each commit of the owner is under way for a while: what is reported meanwhile waits in the inbox.
+  plane.member.fail({ commit: () => ({ requestAfterMs: 100 }) });
+  await plane.report(jobOf("a"), "first");
+  await plane.report(jobOf("c"));
+  await flow.until(() => plane.member.callsOf("commit").length === 2);
+  expect(await plane.report(jobOf("a"), "second")).toEqual({ kind: "duplicate" });
+  await plane.report(jobOf("d"));
+  const last = single(await plane.poll({ topics: ["last"], waitMs: 5_000 }));
+  expect(last.job.runId).toBe(runId);
+  expect(JSON.parse(last.input)).toEqual({ of: "first" });
+});
