@@ -27,3 +27,24 @@ test("another result of a job that was reported before is not read by the steps 
   expect(last.job.runId).toBe(runId);
   expect(JSON.parse(last.input)).toEqual({ of: "first" });
 });
+
+test("a result that was taken is known to the next one: what reads both is decided in one call", async () => {
+  const flow = new FlowWorld();
+  const plane = await flow.open("p", { engine: "stopped" });
+  const input = { a: "${steps.a.output}", b: "${steps.b.output}" };
+  await plane.save("join", {
+    a: work(),
+    b: work({ depends_on: ["a"] }),
+    c: work({ depends_on: ["b"], input }),
+  });
+  await plane.start("join");
+  for (const step of ["a", "b"]) {
+    const job = single(await plane.poll());
+    const before = plane.member.calls.length;
+    await plane.report(job, step);
+    expect(plane.member.calls.slice(before).map(({ name, answer }) => [name, answer])).toEqual([
+      ["deliver", "applied"],
+    ]);
+  }
+  expect(JSON.parse(single(await plane.poll()).input)).toEqual({ a: "a", b: "b" });
+});
