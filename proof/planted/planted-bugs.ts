@@ -27,6 +27,8 @@ import { plantedProcessBugs } from "./patches/process-bugs.ts";
 import { plantedPublicLockBugs } from "./patches/public-lock-bugs.ts";
 import { plantedQuotaBugs } from "./patches/quota-bugs.ts";
 import { plantedRedisBugs } from "./patches/redis-bugs.ts";
+import { plantedRememberedBugs } from "./patches/remembered-bugs.ts";
+import { plantedRepairBugs } from "./patches/repair-bugs.ts";
 import { plantedRunBugs } from "./patches/run-bugs.ts";
 import { plantedSchemaBugs } from "./patches/schema-bugs.ts";
 import { plantedSdkBugs } from "./patches/sdk-bugs.ts";
@@ -76,6 +78,8 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedPublicLockBugs,
   ...plantedLanguageBugs,
   ...plantedRedisBugs,
+  ...plantedRememberedBugs,
+  ...plantedRepairBugs,
   ...plantedRunBugs,
   ...plantedSchemaBugs,
   ...plantedSdkBugs,

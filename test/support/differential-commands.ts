@@ -154,6 +154,24 @@ const heldWeights: Partial<Record<OperationName, number>> = {
   readTimeline: 2,
 };
 
+/** Of repairs: letters that are retried, cancels between them, and owners that take the run and give it up again and again. */
+const repairWeights: Partial<Record<OperationName, number>> = {
+  admit: 4,
+  setTenant: 1,
+  deliver: 26,
+  takeRun: 30,
+  releaseLock: 26,
+  commit: 22,
+  claimJobs: 4,
+  getDocument: 4,
+  loadRun: 4,
+  listActive: 3,
+  inspectReservation: 2,
+  readTimeline: 2,
+  readEvents: 4,
+  countUsage: 2,
+};
+
 function chosenFrom(amounts: Partial<Record<OperationName, number>>): fc.Arbitrary<OperationName> {
   const names = Object.entries(amounts).map(([name, weight]) => ({
     weight,
@@ -290,6 +308,30 @@ const heldChoices: typeof choices = {
   stranger: seldom(false, true, 8),
 };
 
+/** One run that fails again and again and is mended each time, by two letters; nobody but its owners disturbs it. */
+const repairChoices: typeof choices = {
+  ...treeChoices,
+  run: fc.constant(0),
+  generation: fc.constantFrom(0, 0, 0, 1),
+  pick: fc.nat({ max: 3 }),
+  queues: fc.constant(false),
+  limit: fc.constantFrom(undefined, undefined, 1),
+  stopped: seldom(false, true, 30),
+  change: fc.record({
+    ...treeChanges,
+    status: fc.constantFrom<RunStatus>("running", "waiting", "failed", "failed", "timed_out"),
+    letter: fc.constant(true),
+    children: fc.constantFrom(0, 0, 1),
+    approval: fc.constant("none" as const),
+  }),
+  entry: fc.oneof(
+    { weight: 8, arbitrary: fc.constantFrom<NewEntry["kind"]>("retry", "retry", "result") },
+    { weight: 1, arbitrary: fc.constant<NewEntry["kind"]>("cancel") },
+  ),
+  whenBusy: seldom<"append" | "refuse">("append", "refuse", 12),
+  consumed: fc.nat({ max: 2 }),
+};
+
 /** Every sequence begins with an admission, so that there is something to work on. */
 function sequencesOf(
   choice: typeof choices,
@@ -312,3 +354,5 @@ export const sequences = sequencesOf(choices, weights);
 export const treeSequences = sequencesOf(treeChoices, treeWeights);
 
 export const heldSequences = sequencesOf(heldChoices, heldWeights);
+
+export const repairSequences = sequencesOf(repairChoices, repairWeights);

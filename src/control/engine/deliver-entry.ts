@@ -1,11 +1,17 @@
 // Delivers an entry to a run: decided in advance and applied at once, appended for the run's owner, or drained here; and cancels runs.
 import type { Approval } from "../../domain/approval.ts";
-import { type Applied, apply, type WrittenState } from "../../domain/engine/apply.ts";
+import { type Applied, apply, type RunView, type WrittenState } from "../../domain/engine/apply.ts";
 import { recordsOf } from "../../domain/engine/foresee.ts";
 import { isItemResult } from "../../domain/engine/keys.ts";
 import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
 import type { LockToken } from "../../domain/lock.ts";
-import { type InTheMaking, isTerminal, type RunId, type TerminalStatus } from "../../domain/run.ts";
+import {
+  type InTheMaking,
+  isTerminal,
+  type RunId,
+  type RunRecord,
+  type TerminalStatus,
+} from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import type { DeliveryRefused, Proposal } from "../../ports/run-operations.ts";
@@ -59,6 +65,7 @@ export async function deliverEntry<Kind extends NewEntry["kind"]>(
       const { change, commitId } = proposed.proposal;
       const { claims, storeTimeMs, version } = answer;
       countFate(ports.metrics, entry, "applied");
+      rememberPayload(proposed.run, entry);
       remember(engine, proposed.run, { change, written: proposed.written }, { version, commitId });
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim: proposed.preclaim });
       wakeRelatives(engine, proposed.run, change);
@@ -125,17 +132,15 @@ function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed | unde
   if (run === undefined || run.proposing) return undefined;
   const compiled = engine.definitions.remembered(run.tenant, run.definition);
   if (compiled === undefined) return undefined;
-  if (entry.kind === "result") run.records.set(entry.payload.key, entry.payload.body);
-  const decided = tryToApply(engine, compiled, run, entry);
+  const view = entry.kind === "result" ? withPayload(run, entry.payload) : run;
+  const decided = tryToApply(engine, compiled, view, entry);
   if (decided === undefined || decided.kind === "needs" || decided.consumed === 0) {
-    // The payload is not stored yet: what is remembered must not claim that it is.
+    // The owner loads what is missing, and remembers that.
     engine.runs.forget(runId);
     return undefined;
   }
-  // Nothing but the list of all outputs reads the result of an item again.
-  if (entry.kind === "result" && isItemResult(entry.payload.key)) run.records.delete(entry.payload.key);
   run.proposing = true;
-  const preclaim = engine.offers.preclaim(run, decided.change);
+  const preclaim = engine.offers.preclaim(view, decided.change);
   const commitId = engine.ports.random.token();
   const proposal = {
     expectedVersion: run.version,
@@ -150,11 +155,29 @@ function propose(engine: Engine, runId: RunId, entry: NewEntry): Proposed | unde
   return { run, proposal, written: decided.written, preclaim, withdraw };
 }
 
+/** The store may refuse the payload, and the run's owner in this process may have what is remembered in its hands. */
+function withPayload(run: CachedRun, { key, body }: RunRecord): RunView {
+  const { records } = run;
+  return {
+    ...run,
+    records: {
+      has: (name) => name === key || records.has(name),
+      get: (name) => (name === key ? body : records.get(name)),
+    },
+  };
+}
+
+/** Once it is stored. Nothing but the list of all outputs reads the result of an item again. */
+function rememberPayload({ records }: CachedRun, entry: NewEntry): void {
+  if (entry.kind === "result" && !isItemResult(entry.payload.key))
+    records.set(entry.payload.key, entry.payload.body);
+}
+
 /** An entry that makes the engine throw is delivered plainly: the owner sets it aside. */
 function tryToApply(
   engine: Engine,
   compiled: CompiledDefinition,
-  run: CachedRun,
+  run: RunView,
   entry: NewEntry,
 ): Applied | undefined {
   try {

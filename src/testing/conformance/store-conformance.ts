@@ -19,6 +19,7 @@ import { lockQueueCases } from "./lock-queue-cases.ts";
 import { lockStrategyCases } from "./lock-strategy-cases.ts";
 import { proposalCases } from "./proposal-cases.ts";
 import { quotaCases } from "./quota-cases.ts";
+import { repairCases } from "./repair-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
 import { sharedSweepCases, sweepCases, treeSweepCases } from "./sweep-cases.ts";
@@ -58,6 +59,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...retryCases,
       ...waitingRetryCases,
       ...treeRetryCases,
+      ...repairCases,
       ...jobCases,
       ...dispatchCases,
       ...limitCases,
