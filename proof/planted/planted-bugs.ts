@@ -11,6 +11,7 @@ import { plantedDocumentBugs } from "./patches/document-bugs.ts";
 import { plantedDoorBugs } from "./patches/door-bugs.ts";
 import { plantedDrillAdmissionBugs } from "./patches/drill-admission-bugs.ts";
 import { plantedDrillLoadBugs } from "./patches/drill-load-bugs.ts";
+import { plantedEdgeBugs } from "./patches/edge-bugs.ts";
 import { plantedEventBugs } from "./patches/event-bugs.ts";
 import { plantedGatewayBugs } from "./patches/gateway-bugs.ts";
 import { plantedJudgeBugs } from "./patches/judge-bugs.ts";
@@ -59,6 +60,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedDispatchBugs,
   ...plantedCommandBugs,
   ...plantedDocumentBugs,
+  ...plantedEdgeBugs,
   ...plantedEventBugs,
   ...plantedGatewayBugs,
   ...plantedDoorBugs,

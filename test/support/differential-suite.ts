@@ -4,32 +4,10 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect } from "vitest";
 import { createMemoryStore } from "../../src/adapters/memory-store.ts";
 import { systemClock } from "../../src/adapters/system/system.ts";
-import type { StoreSettings } from "../../src/ports/store.ts";
-import { type Candidate, compare } from "./differential.ts";
+import { type Candidate, compare, differentialSettings as settings } from "./differential.ts";
 import type { sequences } from "./differential-commands.ts";
 import { type StoreHost, startStoreHost, storeNames } from "./stores.ts";
 
-/** Few are kept, so that old ones are dropped within a sequence; what becomes due does so at once, on every store. */
-const settings: StoreSettings = {
-  eventsPerTenantMax: 5,
-  auditRecordsPerTenantMax: 4,
-  timelineRowsMax: 3,
-  keysPerTenantMax: 2,
-  keyRetentionMs: 600_000,
-  runRetentionMs: 0,
-  deadLetterRetentionMs: 0,
-  republishAfterMs: 0,
-  republishAfterMaxMs: 0,
-  sweepEveryMs: 0,
-  setAsideAfterMs: 0,
-  attentionMs: 0,
-  proveEveryMs: 0,
-  runsPerRootMax: 4,
-  quotas: {
-    ...{ api_keys: 2, workflows: 2, definitions: 2 },
-    ...{ active_runs: 2, locks: 1, lock_tickets: 2 },
-  },
-};
 /** Shrinking replays sequences in real time: this bounds how long a failure takes to be told. */
 const shrinkWithinMs = 240_000;
 

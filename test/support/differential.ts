@@ -1,12 +1,42 @@
 // Plays random operation sequences on several stores: all must give the same outcomes, also when calls are executed twice.
+import { systemClock } from "../../src/adapters/system/system.ts";
 import type { LockToken } from "../../src/domain/lock.ts";
 import { isTerminal, type RunHeader, unchanged } from "../../src/domain/run.ts";
 import { partitionOf, type TenantId } from "../../src/domain/tenant.ts";
-import { executeOn, type OperationName, type RequestOf, type Store } from "../../src/ports/store.ts";
+import type { Clock } from "../../src/ports/ports.ts";
+import {
+  executeOn,
+  type OperationName,
+  type RequestOf,
+  type Store,
+  type StoreSettings,
+} from "../../src/ports/store.ts";
 import { call, key, only } from "../../src/testing/conformance/harness.ts";
 import { type CallCommand, type Command, ttls } from "./differential-commands.ts";
 import { type Exchange, Knowledge } from "./differential-knowledge.ts";
 import { requestOf } from "./differential-requests.ts";
+
+/** Few are kept, so that old ones are dropped within a sequence; what becomes due does so at once, on every store. */
+export const differentialSettings: StoreSettings = {
+  eventsPerTenantMax: 5,
+  auditRecordsPerTenantMax: 4,
+  timelineRowsMax: 3,
+  keysPerTenantMax: 2,
+  keyRetentionMs: 600_000,
+  runRetentionMs: 0,
+  deadLetterRetentionMs: 0,
+  republishAfterMs: 0,
+  republishAfterMaxMs: 0,
+  sweepEveryMs: 0,
+  setAsideAfterMs: 0,
+  attentionMs: 0,
+  proveEveryMs: 0,
+  runsPerRootMax: 4,
+  quotas: {
+    ...{ api_keys: 2, workflows: 2, definitions: 2 },
+    ...{ active_runs: 2, locks: 1, lock_tickets: 2 },
+  },
+};
 
 /** Longer than any short time: a pending reservation lives for twice the ttl of its lock. */
 const waitMs = 2.5 * ttls.short;
@@ -21,27 +51,32 @@ export async function compare(
   candidates: readonly Candidate[],
   commands: readonly Command[],
   unique: string,
+  clock: Pick<Clock, "monotonicMs" | "sleep"> = systemClock,
 ): Promise<Verdict> {
   const players = candidates.map((candidate, index) => new Player(candidate, unique, index > 0));
-  const verdict = await playAll(players, commands);
+  const verdict = await playAll(players, commands, clock);
   for (const player of players) await player.tidyUp();
   return verdict;
 }
 
-async function playAll(players: readonly Player[], commands: readonly Command[]): Promise<Verdict> {
+async function playAll(
+  players: readonly Player[],
+  commands: readonly Command[],
+  clock: Pick<Clock, "monotonicMs" | "sleep">,
+): Promise<Verdict> {
   let shortSinceMs: number | undefined;
   for (const [step, command] of commands.entries()) {
-    const isLate = shortSinceMs !== undefined && performance.now() - shortSinceMs > ttls.short * 0.4;
+    const isLate = shortSinceMs !== undefined && clock.monotonicMs() - shortSinceMs > ttls.short * 0.4;
     if (command.kind === "wait" || isLate) {
-      await pause(waitMs);
+      await clock.sleep(waitMs);
       shortSinceMs = undefined;
     }
     if (command.kind === "wait") continue;
-    const startedMs = performance.now();
+    const startedMs = clock.monotonicMs();
     const outcomes: string[] = [];
     for (const player of players) outcomes.push(await player.play(command, step));
     if (command.kind === "again" || command.ttl === "short") shortSinceMs ??= startedMs;
-    const endedMs = performance.now();
+    const endedMs = clock.monotonicMs();
     // A short time may be over on one store and not yet on another: nothing follows from such a sequence.
     if (shortSinceMs !== undefined && endedMs - shortSinceMs > ttls.short * 0.8) return { kind: "too_slow" };
     const different = outcomes.findIndex((outcome) => outcome !== outcomes[0]);
@@ -52,13 +87,9 @@ async function playAll(players: readonly Player[], commands: readonly Command[])
       );
     }
     // What one store does in one millisecond and another in two would be ordered differently.
-    if (endedMs - startedMs < 2) await pause(2);
+    if (endedMs - startedMs < 2) await clock.sleep(2);
   }
   return { kind: "same" };
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 /** Both in one partition, so that one sweep is for both. */

@@ -22,24 +22,34 @@ export function loadScripts(overrides: ScriptOverrides = {}): Scripts {
   return Object.fromEntries(scripts) as Scripts;
 }
 
+/** The text of a script, or of a part: `parts/<name>`. The tests of the scripts read other texts. */
+type ReadText = (fileName: string) => string;
+
 /** The source behind an operation: `acquireLock` is in `lua/acquire-lock.lua`. */
-export function readOperationSource(name: OperationName): string {
-  return readSource(name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`));
+export function readOperationSource(name: OperationName, textOf: ReadText = readText): string {
+  return readSource(
+    name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`),
+    textOf,
+  );
 }
 
 /** A script that is no operation of the port: the ones that open and migrate a partition. */
 export function loadScript(fileName: string): Script {
-  return scriptFrom(readSource(fileName));
+  return scriptFrom(readSource(fileName, readText));
 }
 
-function readSource(fileName: string): string {
-  const text = readFileSync(new URL(`./lua/${fileName}.lua`, import.meta.url), "utf8");
-  return text.replaceAll(/^ *--@include ([a-z-]+)$/gm, (_line, part: string) => readPart(part));
+function readSource(fileName: string, textOf: ReadText): string {
+  const include = (_line: string, part: string) => readPart(part, textOf);
+  return textOf(fileName).replaceAll(/^ *--@include ([a-z-]+)$/gm, include);
 }
 
 /** Scripts share pieces by inclusion: the text takes the place of the line, without its own first line and header. */
-function readPart(name: string): string {
-  return readSource(`parts/${name}`).replace(/^#!lua\n--\[\[[\s\S]*?\]\]\n/, "");
+function readPart(name: string, textOf: ReadText): string {
+  return readSource(`parts/${name}`, textOf).replace(/^#!lua\n--\[\[[\s\S]*?\]\]\n/, "");
+}
+
+function readText(fileName: string): string {
+  return readFileSync(new URL(`./lua/${fileName}.lua`, import.meta.url), "utf8");
 }
 
 function scriptFrom(source: string): Script {
