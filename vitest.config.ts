@@ -27,7 +27,7 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    setupFiles: ["test/support/secret-check.ts"],
+    setupFiles: ["test/support/secret-check.ts", "test/support/metric-check.ts"],
     pool: "forks",
     maxWorkers: 2,
     sequence: { sequencer: LongestFirst },

@@ -36,6 +36,7 @@ import { plantedSdkBugs } from "./patches/sdk-bugs.ts";
 import { plantedSqliteBugs } from "./patches/sqlite-bugs.ts";
 import { plantedStopBugs } from "./patches/stop-bugs.ts";
 import { plantedSweepBugs } from "./patches/sweep-bugs.ts";
+import { plantedTableBugs } from "./patches/table-bugs.ts";
 import { plantedTraceBugs } from "./patches/trace-bugs.ts";
 import { plantedTreeBugs } from "./patches/tree-bugs.ts";
 import { plantedWhyBugs } from "./patches/why-bugs.ts";
@@ -87,6 +88,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedSdkBugs,
   ...plantedBusWorkerBugs,
   ...plantedSweepBugs,
+  ...plantedTableBugs,
   ...plantedTraceBugs,
   ...plantedDrillAdmissionBugs,
   ...plantedDrillLoadBugs,

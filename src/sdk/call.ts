@@ -61,7 +61,8 @@ function identified({ runtime }: Connection, operation: Operation, options: AnyO
   }
   const { body } = options;
   if (operation === "acquireLock" && typeof body === "object" && body !== null) {
-    return { ...options, body: { token: runtime.token(), ...body } };
+    const { token } = body as { readonly token?: unknown };
+    return { ...options, body: { ...body, token: token ?? runtime.token() } };
   }
   return options;
 }

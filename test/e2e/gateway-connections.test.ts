@@ -66,6 +66,13 @@ function poll(world: GatewayWorld, socket: Socket, id: string): void {
   );
 }
 
+/** How many were ended for this reason, as Prometheus reads it. */
+async function endedFor(world: GatewayWorld, reason: string): Promise<number> {
+  const { text } = await world.ask("GET", "/metrics", { key: world.metrics });
+  const [, value] = new RegExp(`connections_ended_total\\{reason="${reason}"\\} (\\d+)`).exec(text) ?? [];
+  return Number(value);
+}
+
 test("idle connections of one address take its share, and health and keys of others are answered", async () => {
   const world = await openWorld({ "gateway.connectionsMax": 200 });
   expect(await statusFrom(world, "127.0.0.1", world.acme.viewer.text)).toBe(200);
@@ -76,6 +83,7 @@ test("idle connections of one address take its share, and health and keys of oth
   expect(await statusFrom(world, "127.0.0.1", world.acme.viewer.text)).toBe(200);
   expect(await statusFrom(world, "127.0.0.1", world.acme.admin.text)).toBe(200);
   expect(world.logged.join("\n")).toMatch(/too many connections.*"reason":"address".*"127\.0\.0\.2"/);
+  expect(await endedFor(world, "address")).toBe(150);
 });
 
 test("idle connections of many addresses that fill everything make room for health and for keys", async () => {
@@ -107,6 +115,7 @@ test("of idle connections those of the address with most go first, and one in us
   const further = await openFrom(world, "127.0.0.5", 30);
   await until("some are closed", () => held(many) < 79);
   expect([held(few), held(further), used.closed]).toEqual([10, 30, false]);
+  expect([await endedFor(world, "idle"), await endedFor(world, "address")]).toEqual([79 - held(many), 0]);
   expect(await healthFrom(world, "127.0.0.1")).toBe(200);
 });
 

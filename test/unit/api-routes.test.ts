@@ -25,6 +25,45 @@ describe("routes", () => {
     expect(new Set(rows.map(({ method, path }) => `${method} ${path}`)).size).toBe(rows.length);
   });
 
+  /** Every operation stands here once, under the roles that may do it. */
+  const operationsByRoles: Readonly<Record<string, string>> = {
+    "viewer operator admin":
+      "listWorkflows validateWorkflow listRunsOfWorkflow listRuns listWorkers listPools getPool listTopics listDeadLetters listDeadLetterPage inspectDeadLetter streamRunEvents lookUpKey",
+    admin:
+      "saveWorkflow removeWorkflow deleteRun setPool changePool removePool drainPool addPoolTopic removePoolTopic setTopic removeTopic",
+    "viewer operator admin approver":
+      "getWorkflow getRun explainRun readTimeline listItems listApprovals approvalContext",
+    "operator admin":
+      "startRun dryRunWorkflow cancelRunOfWorkflow cancelRun rerunRun retryDeadLetter removeDeadLetter purgeDeadLetters",
+    "worker viewer operator admin": "listReadyJobs getJob listLocks",
+    "worker admin": "pollJobs heartbeat reportResults",
+    "operator admin approver": "approve reject",
+    "worker operator admin": "acquireLock renewLock releaseLock",
+    "platform admin": "listAllLocks breakLock listKeys createKey getKey revokeKey",
+    platform:
+      "listTenants createTenant getTenant changeTenant removeTenant getPolicies setPolicies removeRollout listCanaries startCanary getCanary rollBackCanary keepCanary",
+    "platform viewer operator admin": "readEvents streamEvents readAudit verifyAudit",
+    "platform worker viewer operator admin approver metrics": "getStatus",
+    open: "openApi live ready",
+    metrics: "metrics",
+  };
+  const permitted = Object.entries(operationsByRoles).flatMap(([roles, names]) =>
+    names.split(" ").map((operation) => [operation, roles] as const),
+  );
+
+  test("every operation stands in the table of roles, once", () => {
+    expect(permitted.map(([operation]) => operation).sort()).toEqual([...operations].sort());
+  });
+
+  test.each(permitted)("%s is for %s, and for no other role", (operation, roles) => {
+    const { access } = routes[operation as keyof typeof routes] as Route;
+    const expected = roles === "open" ? [] : roles.split(" ");
+    const isOpen = access === "open";
+    const may = keyRoles.filter((role) => (Array.isArray(access) ? access.includes(role) : access === role));
+    // The platform's own key reads the metrics, too: `readsMetrics`.
+    expect([isOpen, [...may].sort()]).toEqual([roles === "open", expected.sort()]);
+  });
+
   test("a worker's key reaches jobs and locks and nothing else of a tenant", () => {
     const reached = rows.filter(({ access }) => access.includes("worker")).map(({ path }) => path);
     for (const path of reached) expect(path).toMatch(/^\/api\/v1\/(jobs|locks|status)/);

@@ -153,6 +153,8 @@ describe("the sealer", () => {
     await flow.pass(10_000);
     expect(await sealedTo(flow)).toBe(0);
     expect(plane.member.lines.map(({ message }) => message)).toContain("audit trails wait for their seals");
+    expect(plane.metrics.total("audit_seals_total", { outcome: "trouble" })).toBeGreaterThan(0);
+    expect(plane.metrics.total("audit_seals_total", { outcome: "saved" })).toBe(0);
     plane.member.fail({});
     await flow.pass(3_000);
     expect(await sealedTo(flow)).toBeGreaterThan(0);

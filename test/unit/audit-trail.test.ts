@@ -70,8 +70,16 @@ describe("sealing", () => {
     const plane = await flow.open("p", fewAsked);
     await write(flow, 400);
     expect((await verify(flow, plane)).status).toBe("intact");
+    const { metrics } = plane;
+    const saved = metrics.total("audit_seals_total", { outcome: "saved" });
+    expect(saved).toBeGreaterThan(0);
+    expect(metrics.total("audit_verifications_total", { status: "intact" })).toBe(1);
     await write(flow, 10_500);
     const outrun = await verify(flow, plane);
+    expect(metrics.total("audit_verifications_total", { status: "incomplete" })).toBe(1);
+    expect(metrics.total("audit_gaps_total", { why: "dropped" })).toBe(1);
+    expect(metrics.total("audit_gaps_total")).toBe(1);
+    expect(metrics.total("audit_seals_total", { outcome: "saved" })).toBeGreaterThan(saved);
     expect(outrun).toMatchObject({
       status: "incomplete",
       gaps: [{ from: 401, to: 900, why: "dropped" }],
@@ -133,6 +141,10 @@ describe("somebody with his hands in the store", () => {
       ...broken(605, "row_missing"),
       gaps: [{ from: 605, to: 605, why: "missing" }],
     });
+    expect(plane.metrics.total("audit_gaps_total", { why: "missing" })).toBe(1);
+    expect(plane.metrics.total("audit_gaps_total")).toBe(1);
+    expect(plane.metrics.total("audit_verifications_total", { status: "broken" })).toBe(1);
+    expect(plane.metrics.total("audit_verifications_total", { status: "intact" })).toBe(1);
     await write(flow, 10);
     expect(await verify(flow, plane)).toMatchObject(broken(605, "row_missing"));
   });

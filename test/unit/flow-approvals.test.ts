@@ -29,6 +29,8 @@ describe("a decision", () => {
     const scene = await waiting();
     only(await decide(scene, "rejected", { reason: "too much" }), "decided");
     expect(await scene.flow.ended(scene.runId)).toBe("denied");
+    expect(scene.plane.metrics.total("approvals_decided_total", { decision: "rejected" })).toBe(1);
+    expect(scene.plane.metrics.total("runs_ended_total", { status: "denied" })).toBe(1);
     expect(await scene.plane.poll()).toEqual([]);
     expect((await scene.flow.step(scene.runId, "ok")).error?.message).toBe("rejected by ben: too much");
   });

@@ -5,10 +5,15 @@ import type { Failure } from "../../src/gateway/handler.ts";
 import { failureReply } from "../../src/gateway/http-reply.ts";
 import { loadConfig } from "../../src/load-config.ts";
 import { createSeededRandom } from "../../src/testing/seeded-random.ts";
+import { failureRows } from "../support/failure-table.ts";
 
-const random = createSeededRandom(1);
+const seeded = createSeededRandom(1);
 
-function replyTo(failure: Failure, overrides: Parameters<typeof loadConfig>[0] = {}) {
+function replyTo(
+  failure: Failure,
+  overrides: Parameters<typeof loadConfig>[0] = {},
+  random: { fraction(): number } = seeded,
+) {
   const { config } = loadConfig(overrides);
   const reply = failureReply({ config, ports: { random } } as never, failure, "req_1");
   return { ...reply, json: JSON.parse(String(reply.body)) as Record<string, unknown> };
@@ -23,6 +28,40 @@ describe("a failure", () => {
     expect(json).toMatchObject({ code, status, retryable, title: message, detail: remedy });
     const waits = retryable && [409, 429, 503].includes(status);
     expect(headers["retry-after"] !== undefined).toBe(waits);
+  });
+
+  /** An answer with everything that any row may show, and something that none may. */
+  const rich = {
+    ...{
+      problems: [],
+      resource: "r",
+      holder: {},
+      waitedMs: 7,
+      fence: 3,
+      version: 2,
+      rollout: "ro",
+      canary: "ca",
+    },
+    ...{ state: "kept", approval: {}, runStatus: "failed", active: 3, limit: 2, runs: [], quota: "streams" },
+    ...{ runId: "run_1", token: "tok", storeTimeMs: 5, cause: "redis-7" },
+  };
+  const standard = ["type", "title", "status", "detail", "error", "code", "retryable", "request_id"];
+
+  test.each(failureRows)("$code is answered as the table of the tests says", (row) => {
+    const { code, status, retryable, wait, members, effect } = row;
+    // Which quota it is decides; those that are about runs pass.
+    const { status: sent, headers, json } = replyTo({ kind: code, ...rich, quota: "active_runs" } as Failure);
+    expect([sent, json.status, json.retryable, json.code]).toEqual([status, status, retryable, code]);
+    expect(json.type).toBe(`urn:interlock:error:${code}`);
+    expect(json.request_id).toBe("req_1");
+    expect(json.error).toBe(json.title);
+    expect(Object.keys(json).sort()).toEqual([...standard, ...members].sort());
+    expect(json.outcome).toBe(members.includes("outcome") ? effect : undefined);
+    expect("retry-after" in headers).toBe(wait !== undefined);
+    const limits = code === "max_concurrent_runs_reached";
+    expect(["ratelimit" in headers, "ratelimit-policy" in headers]).toEqual([limits, limits]);
+    expect("www-authenticate" in headers).toBe(status === 401);
+    expect(headers["content-type"]).toBe("application/problem+json");
   });
 
   test("shows the members of its row and nothing else of the answer", () => {
@@ -78,6 +117,24 @@ describe("Retry-After", () => {
       ...[...new Set(seconds)].map((value) => seconds.filter((other) => other === value).length),
     );
     expect(mostCommon).toBeLessThan(0.75 * seconds.length);
+  });
+
+  /** Bases that no other one reaches, and chance at both of its ends. */
+  const bases = { admission: 10, gateway: 30 } as const;
+  const sources = {
+    overrides: {
+      "admission.retryAfterSeconds": bases.admission,
+      "gateway.retryAfterSeconds": bases.gateway,
+    },
+  };
+
+  test.each(failureRows)("of $code goes from its base to exactly twice that", ({ code, wait }) => {
+    const at = (fraction: number) =>
+      replyTo({ kind: code } as Failure, sources, { fraction: () => fraction }).headers["retry-after"];
+    const base = wait === undefined ? undefined : bases[wait];
+    expect([at(0), at(1 - 2 ** -53)]).toEqual(
+      base === undefined ? [undefined, undefined] : [String(base), String(2 * base)],
+    );
   });
 
   test("of anything else is the gateway's, unless the answer knows better", () => {

@@ -4,6 +4,7 @@ import { bounds, type Config, type SettingName, settings } from "../../src/confi
 import { InterlockError } from "../../src/errors.ts";
 import { type ConfigSources, loadConfig } from "../../src/load-config.ts";
 import type { Setting } from "../../src/settings/kinds.ts";
+import { choiceSettings, numberSettings, textSettings } from "../support/settings-table.ts";
 
 const rows = Object.entries<Setting>(settings).map(([name, row]) => ({ name: name as SettingName, row }));
 const numbers = rows.flatMap(({ name, row }) => (row.kind === "number" ? [{ name, row }] : []));
@@ -45,6 +46,35 @@ describe("without any source", () => {
   test("the configuration cannot be changed afterwards", () => {
     const { config } = loadConfig();
     expect(Object.isFrozen(config)).toBe(true);
+  });
+});
+
+describe("the table of the tests", () => {
+  test("has every setting, by its kind", () => {
+    const names = (some: ReadonlyArray<{ readonly name: string }>) => some.map(({ name }) => name).sort();
+    expect(names(numbers)).toEqual(Object.keys(numberSettings).sort());
+    expect(names(choices)).toEqual(Object.keys(choiceSettings).sort());
+    expect(names(texts)).toEqual(Object.keys(textSettings).sort());
+  });
+
+  test.each(numbers)("says how large $name may be, and what it is without being set", ({ name, row }) => {
+    const { env, min, max, unit, default: byDefault } = row;
+    expect(`${env}: ${min}, ${byDefault}, ${max} ${unit}`).toBe(numberSettings[name]);
+  });
+
+  test.each(choices)("says what $name may be, the default first", ({ name, row }) => {
+    expect(row.default).toBe(row.choices[0]);
+    expect(`${row.env}: ${row.choices.join(", ")}`).toBe(choiceSettings[name]);
+  });
+
+  test.each(texts)("says what $name may look like, and whether it is a secret", ({ name, row }) => {
+    const known = textSettings[name];
+    expect(row.env).toBe(known?.env);
+    expect(row.default).toBe(known?.default ?? "");
+    expect(row.secret).toBe(known?.secret);
+    expect(row.optional === true).toBe(known?.default === undefined);
+    for (const value of known?.good ?? []) expect([value, isAccepted(name, value)]).toEqual([value, true]);
+    for (const value of known?.bad ?? []) expect([value, isAccepted(name, value)]).toEqual([value, false]);
   });
 });
 
@@ -271,5 +301,53 @@ describe("what is checked together", () => {
     const at = (resolveMs: number) => problemsOf({ overrides: { "admission.resolveMs": resolveMs } });
     expect(at(999)).toEqual(["admission.resolveMs must not be below admission.callTimeoutMs"]);
     expect(at(1_000)).toEqual([]);
+  });
+
+  const given = (overrides: Partial<Config>) => problemsOf({ overrides }).length;
+
+  test.each<[string, number, Partial<Config>]>([
+    [
+      "a run lock that fences at its margin",
+      0,
+      { "locks.run.renewEveryMs": 8_000, "locks.run.callTimeoutMs": 3_000 },
+    ],
+    ["and a millisecond later", 1, { "locks.run.renewEveryMs": 8_000, "locks.run.callTimeoutMs": 3_001 }],
+    [
+      "a job lock that fences at its margin",
+      0,
+      { "locks.job.renewEveryMs": 17_000, "locks.job.callTimeoutMs": 3_000 },
+    ],
+    ["and a millisecond later", 1, { "locks.job.renewEveryMs": 17_000, "locks.job.callTimeoutMs": 3_001 }],
+    ["events that are looked for at one pace", 0, { "events.pollMs": 700, "events.pollMaxMs": 700 }],
+    ["or at a slower one first", 1, { "events.pollMs": 700, "events.pollMaxMs": 699 }],
+    ["NATS with one scheme", 0, { "bus.natsUrls": "tls://a,tls://b", "bus.tlsCaFile": "ca.pem" }],
+    ["with two", 1, { "bus.natsUrls": "tls://a,nats://b" }],
+    ["with a CA and no encryption", 1, { "bus.tlsCaFile": "ca.pem" }],
+    ["with a certificate and no key", 1, { "bus.natsUrls": "tls://a", "bus.tlsCertFile": "c.pem" }],
+    ["with a key and no certificate", 1, { "bus.natsUrls": "tls://a", "bus.tlsKeyFile": "k.pem" }],
+    ["with both", 0, { "bus.natsUrls": "tls://a", "bus.tlsCertFile": "c.pem", "bus.tlsKeyFile": "k.pem" }],
+    ["with a user and no password", 1, { "bus.natsUser": "u" }],
+    ["with a password alone", 0, { "bus.natsPassword": "p" }],
+    [
+      "Redis with a key and no certificate",
+      1,
+      { "store.redisUrls": "rediss://a", "store.tlsKeyFile": "k.pem" },
+    ],
+    ["Redis with a user and a password", 0, { "store.redisUser": "u", "store.redisPassword": "p" }],
+    ["a gateway with a certificate and no key", 1, { "gateway.tls.certificateFile": "c.pem" }],
+    ["with a key and no certificate", 1, { "gateway.tls.keyFile": "k.pem" }],
+    ["with both", 0, { "gateway.tls.certificateFile": "c.pem", "gateway.tls.keyFile": "k.pem" }],
+    ["behind a proxy that is named", 0, { "gateway.trustedProxies": "loopback, 10.0.0.0/8" }],
+    ["behind a range that is none", 1, { "gateway.trustedProxies": "10.0.0.0/33" }],
+    ["a check over https", 0, { "dispatch.checkUrl": "https://a.example/x" }],
+    ["a check on this machine", 0, { "dispatch.checkUrl": "http://127.0.0.1:9/x" }],
+    ["a check over the network, unencrypted", 1, { "dispatch.checkUrl": "http://10.0.0.1/x" }],
+    [
+      "unless that is said to be wanted",
+      0,
+      { "dispatch.checkUrl": "http://10.0.0.1/x", "dispatch.allowInsecure": "yes" },
+    ],
+  ])("%s: %i problems", (_, problems, overrides) => {
+    expect(given(overrides)).toBe(problems);
   });
 });

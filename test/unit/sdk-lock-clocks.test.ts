@@ -1,7 +1,7 @@
 // How long an agent believes to hold a lock when its own clock is slower than the server's.
 import { expect, test } from "vitest";
 import type { Caller } from "../../src/sdk/caller.ts";
-import { acquireLock } from "../../src/sdk/with-lock.ts";
+import { acquireLock, type Lease, withLockIn } from "../../src/sdk/with-lock.ts";
 import { testRuntime } from "../support/sdk-runtime.ts";
 
 /** Answers after so much time by the agent's clock, and says how long it has waited by its own. */
@@ -29,4 +29,40 @@ test.each([
   const { since, leftMs } = await acquireAfter(elapsedMs, waitedMs);
   expect(since).toEqual({ monotonicMs: sinceMs, wallMs: 50_000 + sinceMs });
   expect(leftMs).toBe(1_000);
+});
+
+/** Both clocks move on by so much while the work runs: where they differ, the one that went further counts. */
+test.each([
+  { title: "both clocks", monotonicMs: 8_999, wallMs: 8_999, holds: true },
+  { title: "both clocks to the end", monotonicMs: 9_000, wallMs: 9_000, holds: false },
+  { title: "a machine that slept: only the wall clock went on", monotonicMs: 0, wallMs: 9_000, holds: false },
+  { title: "a wall clock that was set back", monotonicMs: 9_000, wallMs: -3_600_000, holds: false },
+  { title: "a wall clock that was set back, early", monotonicMs: 8_999, wallMs: -3_600_000, holds: true },
+  { title: "a wall clock that was set forward", monotonicMs: 1, wallMs: 3_600_000, holds: false },
+])("a lease is checked by $title", async ({ monotonicMs, wallMs, holds }) => {
+  let at = { monotonicMs: 1_000, wallMs: 1_800_000_000_000 };
+  /** Only the look itself tells: no timer fires. */
+  const stopped = (_ms: number, signal?: AbortSignal) =>
+    new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve(), { once: true }));
+  const runtime = { ...testRuntime(), now: () => at, sleep: stopped, timer: () => () => {} };
+  const call = async (operation: string) =>
+    operation === "acquireLock" ? { fence: 7, waited_ms: 0, expires_in_ms: 10_000 } : {};
+  const caller = { url: "test", call } as unknown as Caller;
+  const work = async (lease: Lease) => {
+    at = { monotonicMs: at.monotonicMs + monotonicMs, wallMs: at.wallMs + wallMs };
+    const lost = [() => lease.check(), () => lease.headers()].map((look) => {
+      try {
+        look();
+        return false;
+      } catch {
+        return true;
+      }
+    });
+    expect([...lost, lease.signal.aborted]).toEqual(Array(3).fill(!holds));
+    throw new Error("seen");
+  };
+  const asked = withLockIn(runtime, caller, {
+    ...{ resource: "r", work, options: { ttlMs: 10_000 } },
+  });
+  await expect(asked).rejects.toThrow("seen");
 });

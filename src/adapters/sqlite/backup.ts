@@ -124,7 +124,8 @@ function checkBackup(open: OpenDatabase, copy: string, source: string): number {
 
 function replaceWith(open: OpenDatabase, file: string, copy: string): string | undefined {
   if (!exists(file)) {
-    rmSync(`${file}-wal`, { force: true });
+    // Left by the file that was here: SQLite would apply them to the new one, or not open it at all.
+    for (const end of ["-wal", "-shm", "-journal"]) rmSync(file + end, { force: true });
     putInPlace(copy, file);
     return undefined;
   }
