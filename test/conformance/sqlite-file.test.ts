@@ -113,7 +113,7 @@ describe("the file", () => {
     expect(await store.admit(admission(1), call)).toMatchObject({ active: 2, limit: 3 });
     await store.close();
     const again = await openCoreIn(directory);
-    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 8 });
+    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 9 });
     again.close();
   });
 
@@ -222,6 +222,23 @@ describe("the file", () => {
     const keyed = core.database.prepare("SELECT COUNT(*) AS amount FROM keyed").get();
     expect(keyed).toMatchObject({ amount: 0 });
     core.close();
+  });
+
+  test("version 8 is migrated: a run whose rows hold whole records goes on, and what it writes is read back", async () => {
+    const dump = readFileSync(join(import.meta.dirname, "../fixtures/sqlite-schema-8.sql"), "utf8");
+    await runSql(directory, dump);
+    const at = 1_763_200_001_000;
+    const store = await openStoreIn(directory, { clock: clockAt(() => at) });
+    const jobId = "run_47_third0003:one@1" as JobId;
+    expect(await store.countActive({ tenant }, call)).toMatchObject({ active: 2 });
+    const terms = { token: "claim-3" as ClaimToken, worker: "w 3", leaseMs: 60_000 };
+    const claimed = { answers: [{ kind: "claimed", job: { topic: "build" } }] };
+    expect(await store.claimJobs({ tenant, claims: [{ jobId, terms }] }, call)).toMatchObject(claimed);
+    await store.close();
+    const again = await openStoreIn(directory, { clock: clockAt(() => at) });
+    const job = { state: "claimed", topic: "build", claim: { token: "claim-3", worker: "w 3" } };
+    expect(await again.getJob({ tenant, jobId }, call)).toMatchObject({ kind: "job", job });
+    await again.close();
   });
 
   test("another program's database is refused and left alone", async () => {

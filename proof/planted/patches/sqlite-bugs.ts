@@ -107,4 +107,16 @@ export const plantedSqliteBugs: readonly TextPatch[] = [
     edits: [{ file: bundles, find: "    if (bundle.rows === 0) this.#noteLast(scope);\n", replace: "" }],
     tests: [remembered, sweep],
   },
+  {
+    name: "sqlite-last-part-for-the-whole",
+    what: "a record of a run that is read back has only the fields that its last change wrote",
+    edits: [
+      {
+        file: bundles,
+        find: "isPart ? { ...(cell.value as object), ...(values[key] as object) } : values[key];",
+        replace: "values[key];",
+      },
+    ],
+    tests: [remembered, sweep],
+  },
 ];

@@ -5,6 +5,7 @@ import { InterlockError } from "../../errors.ts";
 import type { Log } from "../../ports/ports.ts";
 import { type Database, failureOf, isCorruption, messageOf, type OpenDatabase } from "./driver.ts";
 import { checkedVersion, migrate, pragmaValue } from "./schema.ts";
+import { pageBytes } from "./sqlite-records.ts";
 
 /** Every setting as SQLite is asked for it, and as it must read back: a refused one would be silent otherwise. */
 const pragmas = [
@@ -90,6 +91,8 @@ export function openForWriting(open: OpenDatabase, file: string): Database {
   const database = open(file, { readOnly: false });
   try {
     database.exec(`PRAGMA busy_timeout = ${busyTimeoutMs}`);
+    // Of a new file: one that is there keeps its own.
+    database.exec(`PRAGMA page_size = ${pageBytes}`);
     for (const [name, value] of pragmas) {
       database.exec(`PRAGMA ${name} = ${value}`);
       const actual = pragmaValue(database, name);

@@ -21,6 +21,7 @@ const migrations: ReadonlyArray<(database: Database) => void> = [
   addHoldings,
   addTrail,
   orderKeysApart,
+  allowPartialRows,
 ];
 
 const schemaVersion = migrations.length;
@@ -185,6 +186,9 @@ function orderKeysApart(database: Database): void {
      DELETE FROM keyed WHERE member >= '${neverMs}'`,
   );
 }
+
+/** Rows of bundles may hold parts of records from now on (run-bundles.ts). Nothing changes here, but older programs must not read them. */
+function allowPartialRows(): void {}
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */
 function createRecordTables(database: Database, kinds: readonly RecordKind[]): void {

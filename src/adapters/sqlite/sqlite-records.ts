@@ -53,8 +53,11 @@ const ascendingKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["run", "act
 /** Rows and scopes remembered between batches; beyond it all are forgotten and read again (about 30 MB). */
 const rememberedMax = 20_000;
 
-/** SQLite writes a page per row at least, and one more for every 4 KiB of its value. */
-const pageBytes = 4096;
+/**
+ * Of a new file. SQLite writes a page per row at least, and more for a long value. Two system calls write a page into the log:
+ * with 8 KiB results and runs take 9 % less of the thread than with 4 KiB, starts the same.
+ */
+export const pageBytes = 8192;
 
 export class SqliteRecords implements Records {
   readonly #tables: Readonly<Record<RecordKind, Table>>;
