@@ -1,7 +1,7 @@
 // Jobs that nobody has taken with their commit: whose workers hear of them first, and what other processes are told.
 import { describe, expect, test } from "vitest";
 import type { PollAnswer, PollRequest } from "../../src/control/jobs/poll-jobs.ts";
-import type { Bus, BusMessage } from "../../src/ports/bus.ts";
+import type { Bus, BusMessage, Handlers } from "../../src/ports/bus.ts";
 import { ann, FlowWorld, only, pollOf, sideBySide, single, work } from "../support/flow-world.ts";
 
 const jobsOf = (answer: PollAnswer) => only(answer, "jobs").jobs;
@@ -195,6 +195,51 @@ describe("jobs whose workers all wait in another process", () => {
     for (const answer of await flow.finish(Promise.all(polls))) expect(jobsOf(answer)).toHaveLength(1);
     expect(flow.nowMs() - beganMs).toBeLessThan(100);
     expect(jobsOf(await flow.finish(plain))).toEqual([]);
+  });
+
+  test("are looked for behind each of two hints that arrive in the same moment", async () => {
+    const flow = new FlowWorld();
+    const shared = flow.bus();
+    let hear: Handlers["handle"] | undefined;
+    const said: BusMessage[] = [];
+    const p = await flow.open("p", {
+      bus: {
+        ...blind(shared),
+        async publish(_stream, message) {
+          said.push(message);
+          return { kind: "published" };
+        },
+      },
+    });
+    const q = await flow.open("q", {
+      bus: {
+        ...shared,
+        consume(terms, handlers) {
+          if (terms.stream === "hints") hear = handlers.handle;
+          return shared.consume(terms, handlers);
+        },
+      },
+    });
+    const gpu = work({ meta: { requires: ["gpu"] } });
+    const steps = Array.from(
+      { length: 300 },
+      (_, index) => [`s${index}`, index < 150 ? work() : gpu] as const,
+    );
+    await p.save("both", Object.fromEntries(steps));
+    const polls = steps.map(([worker], index) => {
+      const capabilities = index < 150 ? [] : ["gpu"];
+      return q.api.pollJobs(pollOf({ worker, waitMs: 20_000, places: 1, capabilities }));
+    });
+    await flow.pass(500);
+    await p.start("both");
+    await flow.pass(100);
+    const beganMs = flow.nowMs();
+    for (const { subject, body } of said.slice(0, 2)) {
+      const { tenant, hint } = JSON.parse(body);
+      void hear?.({ subject, body: JSON.stringify({ tenant, hint, more: true }), deliveries: 1, ageMs: 0 });
+    }
+    for (const answer of await flow.finish(Promise.all(polls))) expect(jobsOf(answer)).toHaveLength(1);
+    expect(flow.nowMs() - beganMs).toBeLessThan(100);
   });
 
   test("are looked for, too, behind the one that a process of an older version names", async () => {

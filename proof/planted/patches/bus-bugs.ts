@@ -190,8 +190,8 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "test/unit/held-hints.test.ts",
     {
       file: held,
-      find: "  if (isPolledElsewhere(tenant, topic)) return waitMs.first;\n",
-      replace: "  void isPolledElsewhere(tenant, topic);\n",
+      find: "if (group.waitMs > waitMs.first && scene",
+      replace: "if (group.waitMs > waitMs.most && scene",
     },
   ),
   bug(

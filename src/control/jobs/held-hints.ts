@@ -152,10 +152,7 @@ function say(scene: Scene, group: Group): boolean {
   return true;
 }
 
-function nextWaitMs({ clock, isPolledElsewhere }: Scene, group: Group, isOfOurs: boolean): number {
-  const { tenant, topic, sinceMs } = group;
-  if (isOfOurs) return Math.min(waitMs.most, group.waitMs * 2);
-  if (isPolledElsewhere(tenant, topic)) return waitMs.first;
-  const isUnknown = clock.monotonicMs() - sinceMs < unknownForMs;
+function nextWaitMs({ clock }: Scene, group: Group, isOfOurs: boolean): number {
+  const isUnknown = !isOfOurs && clock.monotonicMs() - group.sinceMs < unknownForMs;
   return Math.min(isUnknown ? waitMs.unknown : waitMs.most, group.waitMs * 2);
 }
