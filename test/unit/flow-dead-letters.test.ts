@@ -188,22 +188,6 @@ describe("a retry", () => {
     expect(await flow.status(runId)).toBe("succeeded");
   });
 
-  test("of two at once, the slower finds that the step has gone on, and hears that the letter was retried", async () => {
-    const { flow, plane } = await scene();
-    const other = await flow.open("q");
-    const { runId, id } = await failedRun(flow, plane);
-    // It has read the letter, and reads the run when the other's retry has been applied.
-    plane.member.fail({ loadRun: { requestAfterMs: 500 } });
-    const slower = plane.api.retryDeadLetter({ caller: ann, id });
-    await flow.pass(100);
-    expect(await flow.finish(other.api.retryDeadLetter({ caller: ann, id }))).toMatchObject({
-      kind: "retrying",
-      already: false,
-    });
-    await flow.until(async () => (await flow.step(runId, "a")).attempt === 2, 300);
-    expect(await flow.finish(slower)).toMatchObject({ kind: "retrying", already: true });
-  });
-
   test("that fails again leaves a letter of its own, which can be retried in turn", async () => {
     const { flow, plane } = await scene();
     const { runId, id } = await failedRun(flow, plane);
