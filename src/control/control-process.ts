@@ -7,8 +7,8 @@ import { startSealer } from "./audit/sealer.ts";
 import { watchCanaries } from "./canaries/watch-canaries.ts";
 import { type ControlApi, createApi } from "./create-api.ts";
 import { createEngine, type Engine } from "./engine/engine.ts";
-import { hearChanges } from "./events/wakes.ts";
-import { hearHints } from "./jobs/claim-jobs.ts";
+import { hearChanges, hearWatched, tellWatched } from "./events/wakes.ts";
+import { hearHints } from "./jobs/hear-hints.ts";
 import { hearNotices, hearResults } from "./jobs/hear-results.ts";
 import { startScheduler } from "./jobs/scheduler.ts";
 import { hearHandovers } from "./locks/lock-waiters.ts";
@@ -44,6 +44,7 @@ export function startControlProcess(
       await Promise.all(running.map((part) => part.stop()));
       await engine.background.idle();
       engine.announcer.close();
+      engine.heldHints.close();
       engine.pendingPublications.close();
     },
   };
@@ -66,14 +67,14 @@ function startRoles(
   { check, partitions }: RoleParts,
   wanted: ReadonlySet<Role>,
 ): readonly Consumer[] {
-  const { bus, wakes, lockWaiters, sharedWorkers } = engine;
+  const { bus, wakes, announcer, lockWaiters, sharedWorkers } = engine;
   const parts: Readonly<Record<Role, () => readonly Consumer[]>> = {
     gateway: () => [
       hearHints(engine),
       hearChanges(bus, wakes),
       hearHandovers(bus, lockWaiters),
       hearPlaces(engine),
-      sharedWorkers.start(),
+      tellWatched(engine.ports.clock, bus, wakes),
     ],
     engine: () => [startSweeper(engine, partitions), hearResults(engine), hearNotices(engine)],
     // Without a check no job is held.
@@ -85,5 +86,8 @@ function startRoles(
   // Who adds audit records seals them.
   const sealer = measures ? startSealer(engine) : undefined;
   if (sealer !== undefined) watching.push(sealer);
-  return [...roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]()), ...watching];
+  // Every role commits: what it tells of its jobs and changes depends on who is there to hear it.
+  const hearing = [sharedWorkers.start(), hearWatched(bus, announcer)];
+  const working = roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]());
+  return [...hearing, ...working, ...watching];
 }

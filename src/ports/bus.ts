@@ -97,8 +97,8 @@ export type Publication =
   | { readonly kind: "published" }
   | { readonly kind: "unavailable"; readonly cause: string };
 
-/** What processes tell each other: changed tenants, freed locks, freed places of a limit, which workers they see, canaries' samples. */
-const busChannels = ["events", "locks", "places", "workers", "canaries"] as const;
+/** What processes tell each other: changed tenants, that they watch such changes, freed locks, freed places of a limit, which workers they see, canaries' samples. */
+const busChannels = ["events", "watched", "locks", "places", "workers", "canaries"] as const;
 export type BusChannel = (typeof busChannels)[number];
 
 export type Bus = {

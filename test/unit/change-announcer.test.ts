@@ -1,14 +1,18 @@
 // What a process tells the others of changed tenants: the first at once, those that follow together, none left out.
-import { expect, test } from "vitest";
-import { createChangeAnnouncer } from "../../src/control/events/wakes.ts";
+import { describe, expect, test } from "vitest";
+import { createChangeAnnouncer, createWakes, tellWatched } from "../../src/control/events/wakes.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Bus } from "../../src/ports/bus.ts";
 import type { Clock } from "../../src/ports/ports.ts";
+import { FlowWorld } from "../support/flow-world.ts";
+import { join } from "../support/simulated-ports.ts";
 
 function setUp() {
   const told: string[][] = [];
   let timer: { readonly ms: number; readonly run: () => void } | undefined;
+  let nowMs = 0;
   const clock = {
+    monotonicMs: () => nowMs,
     timer(ms: number, run: () => void) {
       timer = { ms, run };
       return () => {
@@ -28,6 +32,7 @@ function setUp() {
     fire() {
       const fired = timer;
       timer = undefined;
+      nowMs += fired?.ms ?? 0;
       fired?.run();
       return fired?.ms;
     },
@@ -35,7 +40,8 @@ function setUp() {
 }
 
 test("the first change after a silence is told at once, and those that follow together 10 ms later", () => {
-  const { told, changed, fire } = setUp();
+  const { told, announcer, changed, fire } = setUp();
+  announcer.watched();
   changed("a");
   expect(told).toEqual([["a"]]);
   changed("a", "b", "b", "c");
@@ -45,7 +51,8 @@ test("the first change after a silence is told at once, and those that follow to
 });
 
 test("after 10 ms without a change the next one is told at once again, and no timer is left", () => {
-  const { told, changed, fire } = setUp();
+  const { told, announcer, changed, fire } = setUp();
+  announcer.watched();
   changed("a");
   expect(fire()).toBe(10);
   expect(fire()).toBeUndefined();
@@ -60,4 +67,65 @@ test("what is pending when the process stops is told, and nothing after that", (
   changed("c");
   expect(fire()).toBeUndefined();
   expect(told.flat()).toEqual(["a", "b"]);
+});
+
+test("what no other process watches is told once a second, and within 10 ms from the moment at which one says that it does", () => {
+  const { told, announcer, changed, fire } = setUp();
+  changed("a", "b");
+  expect(fire()).toBe(1_000);
+  changed("c");
+  announcer.watched();
+  expect(told).toEqual([["a"], ["b"], ["c"]]);
+  changed("d");
+  expect(fire()).toBe(10);
+  for (let elapsedMs = 0; elapsedMs < 15_000; elapsedMs += 10) {
+    changed("e");
+    if (fire() === 1_000) break;
+  }
+  changed("f");
+  expect(fire()).toBe(1_000);
+});
+
+test("a thousand tenants are told of at once, so that no announcement is too long for the bus", () => {
+  const { told, changed } = setUp();
+  changed(...Array.from({ length: 2_500 }, (_, index) => `tenant-${index}`));
+  expect(told.map((each) => each.length)).toEqual([1, 1_000, 1_000]);
+});
+
+describe("a process in which something is watched", () => {
+  const acme = "acme" as TenantId;
+
+  /** Everything that was announced, with the time. */
+  function watching() {
+    const flow = new FlowWorld();
+    const { clock } = join(flow.world, "watching").ports;
+    const told: number[] = [];
+    const bus = { announce: () => told.push(clock.monotonicMs()) } as unknown as Bus;
+    const wakes = createWakes();
+    const startedMs = clock.monotonicMs();
+    const telling = tellWatched(clock, bus, wakes);
+    return { flow, wakes, telling, times: () => told.map((atMs) => atMs - startedMs) };
+  }
+
+  test("says so when the first begins to watch, and then every 5 s while anybody does", async () => {
+    const { flow, wakes, telling, times } = watching();
+    await flow.pass(7_000);
+    const stopWatching = wakes.watch(acme, () => {});
+    wakes.watch(acme, () => {})();
+    await flow.pass(10_000);
+    stopWatching();
+    await flow.pass(20_000);
+    expect(times()).toEqual([7_000, 10_000, 15_000]);
+    await flow.finish(telling.stop());
+  });
+
+  test("says so no more often than every 5 s, however often somebody begins", async () => {
+    const { flow, wakes, telling, times } = watching();
+    for (let second = 0; second < 10; second += 1) {
+      wakes.watch(acme, () => {})();
+      await flow.pass(1_000);
+    }
+    expect(times()).toEqual([0, 5_000]);
+    await flow.finish(telling.stop());
+  });
 });

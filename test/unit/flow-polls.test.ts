@@ -316,6 +316,8 @@ describe("jobs that were called off", () => {
     const flow = new FlowWorld();
     const plane = await flow.open("p");
     await plane.save("w", { a: work() });
+    // A process remembers jobs of topics for which it has workers.
+    await plane.poll({ waitMs: 1 });
     const cancelled = [await plane.start("w"), await plane.start("w"), await plane.start("w")];
     for (const runId of cancelled) {
       await flow.finish(plane.api.cancelRun({ caller: ann, runId, reason: "over" }));

@@ -5,6 +5,7 @@ const nats = "src/adapters/nats";
 const conformance = "test/conformance/nats-bus.test.ts";
 const workers = "test/conformance/nats-workers.test.ts";
 const outage = "test/unit/flow-bus-outage.test.ts";
+const held = "src/control/jobs/held-hints.ts";
 
 /** One edit, caught by one test file. */
 function bug(
@@ -118,7 +119,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "a process that was cut off finds the jobs it missed and claims none: its workers wait for the sweep",
     outage,
     {
-      file: "src/control/jobs/claim-jobs.ts",
+      file: "src/control/jobs/hear-hints.ts",
       find: `      if (found.kind === "found") await claimMatches(engine, tenant, topics);`,
       replace: `      if (found.kind !== "found") await claimMatches(engine, tenant, topics);`,
     },
@@ -129,7 +130,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
     outage,
     {
       file: "src/control/jobs/hints.ts",
-      find: `if (publication.kind === "unavailable") pendingPublications.keep(stream, message);`,
+      find: `if (publication.kind === "unavailable") pendingPublications.keep(stream, again);`,
       replace: `if (publication.kind === "unavailable") pendingPublications.close();`,
     },
   ),
@@ -146,11 +147,71 @@ export const plantedBusBugs: readonly TextPatch[] = [
   bug(
     "held-hint-never-published",
     "a job that the workers of its process leave is told to nobody, although a worker of another process waits",
+    "test/unit/held-hints.test.ts",
+    {
+      file: held,
+      find: "const told = untold.length > 0 ? untold : group.ours.splice(0, 1).map((held) => held.hint);",
+      replace: "const told = untold;",
+    },
+  ),
+  bug(
+    "held-hints-dropped",
+    "hints that follow the first are held, and nothing is said of them when the wait is over: idle workers elsewhere wait for the sweep",
+    "test/unit/held-hints.test.ts",
+    {
+      file: held,
+      find: "if (say(scene, group)) wait(",
+      replace: "if (say(scene, { ...group, untold: group.untold.slice(0, 1) })) wait(",
+    },
+  ),
+  bug(
+    "held-hints-without-more",
+    "a message does not say that others wait which it does not name: nobody looks for them",
+    "test/unit/held-hints.test.ts",
+    {
+      file: held,
+      find: "unnamed: unnamed || group.ours.length > 0",
+      replace: "unnamed: false",
+    },
+  ),
+  bug(
+    "held-hint-hides-requirement",
+    "jobs that ask for another worker are held with the others of their topic: the message names them as if any worker could do them",
+    "test/unit/held-hints.test.ts",
+    {
+      file: held,
+      find: `const name = \`\${tenant} \${topic} \${requires}\`;`,
+      replace: `const name = \`\${tenant} \${topic} \${requires.slice(0, 0)}\`;`,
+    },
+  ),
+  bug(
+    "held-hints-wait-ever-longer",
+    "hints for workers of another process become rarer like those that nobody wants: a burst comes there a second late",
+    "test/unit/held-hints.test.ts",
+    {
+      file: held,
+      find: "if (group.waitMs > waitMs.first && scene",
+      replace: "if (group.waitMs > waitMs.most && scene",
+    },
+  ),
+  bug(
+    "unnamed-jobs-of-the-first-hint-alone",
+    "of hints that arrive together only the first is asked whether other jobs wait: those behind the second are not looked for",
     "test/unit/flow-hints.test.ts",
     {
-      file: "src/control/jobs/hints.ts",
-      find: "    oldest?.publish(others.length > 0);\n",
-      replace: "",
+      file: "src/control/jobs/hear-hints.ts",
+      find: "if (hasUnnamed(message)) heard.unnamed.add(hint.requires);",
+      replace: "if (hasUnnamed(message) && heard.unnamed.size === 0) heard.unnamed.add(hint.requires);",
+    },
+  ),
+  bug(
+    "unnamed-jobs-looked-for-by-another",
+    "the worker that looks for unnamed jobs is any that waits, not one that can do them: it finds nothing",
+    "test/unit/flow-hints.test.ts",
+    {
+      file: "src/control/jobs/hear-hints.ts",
+      find: "offer.free() > 0 && fitsRequirements(requires, offer)",
+      replace: "offer.free() > 0 && fitsRequirements(undefined, offer)",
     },
   ),
   bug(
@@ -158,7 +219,7 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "a process remembers a job a second time when its own hint comes back: its next poll claims what is gone",
     "test/unit/flow-hints.test.ts",
     {
-      file: "src/control/jobs/claim-jobs.ts",
+      file: "src/control/jobs/hear-hints.ts",
       find: 'if (from === ports.instance) return { kind: "done" };',
       replace: "void from;",
     },
@@ -169,9 +230,19 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "test/unit/change-announcer.test.ts",
     {
       file: "src/control/events/wakes.ts",
-      find: 'if (state === "idle") tell();',
+      find: 'if (state === "idle" || changed.size >= tenantsMax) tell();',
       replace:
-        'if (state === "idle") {\n        state = "gathering";\n        cancel = clock.timer(gatherMs, tell);\n      }',
+        'if (state === "idle") {\n        state = "gathering";\n        cancel = clock.timer(gatherMs.watched, tell);\n      }',
+    },
+  ),
+  bug(
+    "watcher-of-another-process-unheard",
+    "a process that hears that another one watches goes on telling of changes once a second",
+    "test/unit/change-announcer.test.ts",
+    {
+      file: "src/control/events/wakes.ts",
+      find: "      watchedAtMs = clock.monotonicMs();\n",
+      replace: "",
     },
   ),
   bug("bus-result-of-another-tenant", "a worker's key is believed under another tenant's subject", workers, {

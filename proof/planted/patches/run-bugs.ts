@@ -54,7 +54,7 @@ export const plantedRunBugs: readonly TextPatch[] = [
     what: "only workers that wait at this moment count: one that is between two polls is not told of its next job",
     edits: [
       {
-        file: "src/control/jobs/claim-jobs.ts",
+        file: "src/control/jobs/hear-hints.ts",
         find: "!offers.serves(tenant as TenantId, topic)",
         replace: "offers.waiting(tenant as TenantId, topic).length === 0",
       },

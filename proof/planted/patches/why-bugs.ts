@@ -42,7 +42,7 @@ export const plantedWhyBugs: readonly TextPatch[] = [
   bug(
     "retry-refused-by-its-own-twin",
     "of two who retry a letter at once, one hears that the step has gone on",
-    "test/unit/flow-dead-letters.test.ts",
+    "test/unit/flow-retry-twice.test.ts",
     {
       file: "src/control/dead-letters/retry-dead-letter.ts",
       find: `  if (verdict.kind !== "not_retryable") return verdict;\n`,

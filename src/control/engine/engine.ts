@@ -36,7 +36,8 @@ import {
   type Wakes,
 } from "../events/wakes.ts";
 import { type BusyResults, createBusyResults } from "../jobs/busy-results.ts";
-import { createPendingPublications, type PendingPublications } from "../jobs/hints.ts";
+import { createHeldHints, type HeldHints } from "../jobs/held-hints.ts";
+import { createPendingPublications, type PendingPublications, publishHints } from "../jobs/hints.ts";
 import { createOffers, type Offers } from "../jobs/offers.ts";
 import { createPolledBatches, type PolledBatches } from "../jobs/poll-jobs.ts";
 import { createWorkers, type SharedWorkers, shareWorkers, type Workers } from "../jobs/workers.ts";
@@ -79,6 +80,7 @@ export type Engine<Groups extends StoreGroup = StoreGroup> = {
   /** Workers that have spoken to any process lately. */
   readonly sharedWorkers: SharedWorkers;
   readonly limits: FullLimits;
+  readonly heldHints: HeldHints;
   readonly pendingPublications: PendingPublications;
   readonly background: Background;
   readonly computing: Computing;
@@ -135,6 +137,8 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
   const limits = createFullLimits(ports.clock);
   const workers = createWorkers(ports.clock);
   const tenants = createTenantCache(ports.clock, config["admission.tenantCacheMs"]);
+  const offers = createOffers(ports, limits, config["jobs.hintsMax"]);
+  const sharedWorkers = shareWorkers({ ports, bus }, workers);
   const engine: Engine = {
     ports,
     bus,
@@ -158,11 +162,17 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
       const entry = { kind: "timer", entryId: `timer:${timerId}`, timerId } as const;
       background.run("a timer", () => deliverEntry(engine, { tenant, runId, entry }));
     }),
-    offers: createOffers(ports, limits, config["jobs.hintsMax"]),
+    offers,
     polledBatches: createPolledBatches(ports.clock),
     workers,
-    sharedWorkers: shareWorkers({ ports, bus }, workers),
+    sharedWorkers,
     limits,
+    heldHints: createHeldHints({
+      clock: ports.clock,
+      publish: (told) => publishHints(engine, told),
+      isLeft: offers.remembers,
+      isPolledElsewhere: sharedWorkers.isPolledElsewhere,
+    }),
     pendingPublications: createPendingPublications(ports, bus),
     background,
     computing: createComputing(ports.clock),

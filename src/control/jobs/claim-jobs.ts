@@ -1,15 +1,13 @@
-// Claims jobs for the workers of this process: those that hints name, and those that are found in the store.
+// Claims jobs for the workers of this process: those that are remembered, and those that are found in the store.
 
 import { type ClaimToken, fitsRequirements, isPlaceRefusal } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { Consumer } from "../../ports/bus.ts";
 import type { ClaimAnswer } from "../../ports/job-operations.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { Unavailable } from "../../ports/store.ts";
 import { ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { HintMessage } from "./hints.ts";
 import { type ClaimedJob, claimTermsOf, type Match, type Offer, placeOf } from "./offers.ts";
 
 /** Jobs claimed by one operation: it stays within its budget of 2 ms. */
@@ -134,98 +132,6 @@ function takeBack(
   return because === "credential_revoked" ? "unauthenticated" : undefined;
 }
 
-export function hearHints(engine: Engine): Consumer {
-  const claiming = new Map<string, Promise<unknown>>();
-  const { offers, ports } = engine;
-
-  async function claim({ tenant, hint, more }: HintMessage): Promise<unknown> {
-    const { topic } = hint;
-    const idle = more === true ? offers.waiting(tenant, topic).find((offer) => offer.free() > 0) : undefined;
-    if (idle !== undefined) await learnReady(engine, idle, topic);
-    return claimMatches(engine, tenant, [topic]);
-  }
-
-  return engine.bus.consume(
-    {
-      stream: "hints",
-      name: `offers-${ports.instance}`,
-      ackWaitMs: 30_000,
-      deliveriesMax: 10,
-      pendingMax: 1_024,
-    },
-    {
-      async handle({ body }) {
-        const message = JSON.parse(body) as HintMessage;
-        const { tenant, hint, from } = message;
-        // Said by this process, whose workers came first.
-        if (from === ports.instance) return { kind: "done" };
-        offers.learn(tenant, hint);
-        // Hints that arrive while a claim is on its way share the next one.
-        const key = `${tenant} ${hint.topic}`;
-        const waiting = claiming.get(key);
-        if (waiting === undefined) {
-          const claimed = Promise.resolve().then(() => {
-            claiming.delete(key);
-            return claim(message);
-          });
-          claiming.set(key, claimed);
-          await claimed;
-        } else await waiting;
-        return { kind: "done" };
-      },
-      // A hint is only a hint: the store still knows the job, and the sweep names it again.
-      giveUp: async () => {},
-      // The next worker of such a topic looks into the store, also behind jobs that are remembered and gone.
-      passesOver: (tenant, topic) => !offers.serves(tenant as TenantId, topic),
-      missed: createJobSearch(engine),
-    },
-  );
-}
-
-/** Gives a function that looks in the background: one look at a time, and one more if it was called meanwhile. */
-function createJobSearch(engine: Engine): () => void {
-  let looking = false;
-  let again = false;
-
-  async function look(): Promise<void> {
-    for (const { tenant, topics, offer } of wanted(engine.offers.all())) {
-      const found = await discoverJobs(engine, offer);
-      if (found.kind === "found") await claimMatches(engine, tenant, topics);
-    }
-  }
-
-  const search = () => {
-    if (looking) {
-      again = true;
-      return;
-    }
-    looking = true;
-    engine.background.run("looking for jobs", async () => {
-      try {
-        await look();
-      } finally {
-        looking = false;
-        if (again) {
-          again = false;
-          search();
-        }
-      }
-    });
-  };
-  return search;
-}
-
-/** A thousand workers that wait for the same are one question. */
-function wanted(offers: readonly Offer[]) {
-  const questions = new Map<string, Pick<Offer, "tenant" | "topics"> & { readonly offer: Offer }>();
-  for (const offer of offers) {
-    const { tenant, topics, labels, capabilities } = offer;
-    if (offer.free() > 0)
-      questions.set(JSON.stringify([tenant, topics, labels, capabilities]), { tenant, topics, offer });
-  }
-  return questions.values();
-}
-
 /** Jobs looked at first, and at most when those are all for other workers. */
 const firstLook = 32;
 const secondLook = 1_000;
@@ -237,27 +143,29 @@ export async function discoverJobs(
 ): Promise<{ readonly kind: "found" } | Trouble> {
   if (engine.offers.hasWorkFor(offer)) return { kind: "found" };
   for (const topic of offer.topics) {
-    const learnt = await learnReady(engine, offer, topic);
+    const learnt = await learnReady(engine, offer, { topic, places: offer.free() });
     if (learnt.kind !== "found") return learnt;
   }
   return { kind: "found" };
 }
 
-async function learnReady(
+/** `isFull`: there may be more than were looked at. */
+export async function learnReady(
   engine: Engine,
   offer: Offer,
-  topic: string,
-): Promise<{ readonly kind: "found" } | Trouble> {
+  { topic, places }: { readonly topic: string; readonly places: number },
+): Promise<{ readonly kind: "found"; readonly isFull: boolean } | Trouble> {
   const { tenant } = offer;
-  for (const limit of [Math.max(firstLook, offer.free()), secondLook]) {
+  for (const limit of [Math.min(Math.max(firstLook, places), secondLook), secondLook]) {
     const answer = await ask(engine, "listReadyJobs", { tenant, topic, limit });
     if (answer.kind !== "listed") return { kind: answer.kind, cause: answer.cause };
+    const isFull = answer.jobs.length >= limit;
     const fit = answer.jobs.filter(({ requires }) => fitsRequirements(requires, offer));
     for (const hint of fit) engine.offers.learn(tenant, hint);
     // Jobs for other workers must not hide those behind them.
-    if (fit.length > 0 || answer.jobs.length < limit) break;
+    if (fit.length > 0 || !isFull) return { kind: "found", isFull };
   }
-  return { kind: "found" };
+  return { kind: "found", isFull: true };
 }
 
 /** The same job while nobody records spans. A poll that is repeated gets the same batch, with the same spans. */

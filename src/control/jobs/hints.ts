@@ -1,10 +1,11 @@
-// Hints of jobs that wait for a worker: published after a commit unless a worker here takes the job, and again while the bus is away.
+// Hints of jobs that wait for a worker: told after a commit unless a worker here takes the job, and again while the bus is away.
 import { type JobHint, notifyTopic } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Bus, BusMessage, BusStream } from "../../ports/bus.ts";
 import type { Clock, Random } from "../../ports/ports.ts";
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches } from "./claim-jobs.ts";
+import type { Told } from "./held-hints.ts";
 
 /**
  * In the background. Workers of this process come first: a job that one of them is about to take is told to nobody else. A hint
@@ -12,33 +13,59 @@ import { claimMatches } from "./claim-jobs.ts";
  * as it does.
  */
 export function publishJob(engine: Engine, tenant: TenantId, hint: JobHint): void {
-  const { offers, pendingPublications } = engine;
+  const { offers, heldHints } = engine;
   const { topic } = hint;
-  const publish = (more: boolean) =>
-    publishSoon(engine, streamOf(hint), messageOf(engine, tenant, { hint, ...(more ? { more } : {}) }));
+  const stream = streamOf(hint);
+  if (stream !== "hints") {
+    const message = messageOf(engine, { tenant, hint });
+    publishSoon(engine, { stream, message, again: message });
+    return;
+  }
   // A job that no worker takes: the first that asks for its topic finds it in the store.
-  if (streamOf(hint) === "hints" && engine.bus.passesOver?.("hints", tenant, topic) === true) return;
-  const isOurs = streamOf(hint) === "hints" && offers.serves(tenant, topic);
+  if (engine.bus.passesOver?.("hints", tenant, topic) === true) return;
+  const isOurs = offers.serves(tenant, topic);
   if (isOurs) {
     offers.learn(tenant, hint);
     if (offers.waiting(tenant, topic).some((offer) => offer.free() > 0))
       engine.background.run("claiming a job", () => claimMatches(engine, tenant, [topic]));
   }
   // What a job asks of its worker is not looked at here: the one that fits may wait elsewhere.
-  if (isOurs && hint.requires === undefined && offers.isBusy(tenant, topic)) {
-    const isWaiting = () => offers.remembers(tenant, hint);
-    pendingPublications.hold(`${tenant} ${topic}`, { isWaiting, publish });
-  } else publish(false);
+  if (isOurs && hint.requires === undefined && offers.isBusy(tenant, topic))
+    heldHints.tellIfLeft(tenant, hint);
+  else heldHints.tell(tenant, hint);
 }
+
+export function publishHints(engine: Engine, { tenant, hint, also, unnamed }: Told): void {
+  const others = {
+    ...(also.length > 0 || unnamed ? { more: true } : {}),
+    ...(unnamed ? { unnamed } : {}),
+  };
+  const named = also.map(({ jobId, runId, createdAtMs }) => ({ jobId, runId, createdAtMs }));
+  const message = messageOf(engine, {
+    tenant,
+    hint,
+    ...others,
+    ...(named.length > 0 ? { also: named } : {}),
+  });
+  // Thousands may wait for the bus to come back: those that hear of it late find the others in the store.
+  const again = messageOf(engine, { tenant, hint, ...others });
+  publishSoon(engine, { stream: "hints", message, again });
+}
+
+type Publishing = {
+  readonly stream: BusStream;
+  readonly message: BusMessage;
+  /** In place of the message when the bus does not take it now. */
+  readonly again: BusMessage;
+};
 
 function publishSoon(
   { bus, background, pendingPublications }: Engine,
-  stream: BusStream,
-  message: BusMessage,
+  { stream, message, again }: Publishing,
 ): void {
   background.run("publishing a job", async () => {
     const publication = await bus.publish(stream, message);
-    if (publication.kind === "unavailable") pendingPublications.keep(stream, message);
+    if (publication.kind === "unavailable") pendingPublications.keep(stream, again);
   });
 }
 
@@ -48,18 +75,28 @@ export type HintMessage = {
   readonly hint: JobHint;
   /** The process that says it, and that knows it already; absent in messages of older processes. */
   readonly from?: string;
-  /** There are others behind it that are not named one by one: a process with free workers looks into the store. */
+  /** There are others behind it: a process that cannot read `also` looks into the store. */
   readonly more?: boolean;
+  /** Others of the same topic that ask the same of their worker. */
+  readonly also?: ReadonlyArray<Pick<JobHint, "jobId" | "runId" | "createdAtMs">>;
+  /** There are still others: a process with workers that wait looks into the store. */
+  readonly unnamed?: boolean;
 };
 
-function messageOf(
-  { ports }: Engine,
-  tenant: TenantId,
-  told: Pick<HintMessage, "hint" | "more">,
-): BusMessage {
-  const { topic, jobId } = told.hint;
-  const message: HintMessage = { tenant, from: ports.instance, ...told };
-  return { subject: `${tenant}/${topic}/${jobId}`, body: JSON.stringify(message) };
+function messageOf({ ports }: Engine, told: Omit<HintMessage, "from">): BusMessage {
+  const { tenant, hint } = told;
+  const message: HintMessage = { from: ports.instance, ...told };
+  return { subject: `${tenant}/${hint.topic}/${hint.jobId}`, body: JSON.stringify(message) };
+}
+
+/** The jobs that a message names. */
+export function namedIn({ hint, also = [] }: HintMessage): readonly JobHint[] {
+  return [hint, ...also.map((other) => ({ ...hint, ...other }))];
+}
+
+/** Whether others wait that the message does not name. */
+export function hasUnnamed({ more, also, unnamed }: HintMessage): boolean {
+  return unnamed === true || (more === true && also === undefined);
 }
 
 /** No worker may have a held job, and what the control plane does itself is not for workers either. */
@@ -71,16 +108,7 @@ function streamOf({ held, topic }: JobHint): BusStream {
 /** Messages that the bus did not accept, published again until it does: an outage then costs less than a sweep interval. */
 export type PendingPublications = {
   keep(stream: BusStream, message: BusMessage): void;
-  /** Published in a moment, if it still waits by then. */
-  hold(topic: string, held: HeldHint): void;
-  /** What is held is published now. */
   close(): void;
-};
-
-type HeldHint = {
-  isWaiting(): boolean;
-  /** `more`: others of the same topic wait behind it. */
-  publish(more: boolean): void;
 };
 
 /** Those that do not fit are left to the sweep, which names every job that nobody has claimed after 30 s. */
@@ -126,7 +154,6 @@ export function createPendingPublications(
     return true;
   }
 
-  const held = createHeldHints(ports.clock);
   return {
     keep(stream, message) {
       const key = `${stream} ${message.subject}`;
@@ -135,68 +162,9 @@ export function createPendingPublications(
       pending.set(key, { stream, message });
       schedule();
     },
-    hold: held.hold,
     close() {
-      held.close();
       closed = true;
       cancel?.();
-    },
-  };
-}
-
-/**
- * Under load the workers of a process are back within milliseconds, and telling others of what they take cost 12 % of a gateway.
- * Of what still waits then, one hint is published, and the next after twice the time: a process with idle workers that hears of
- * one looks for the others.
- */
-const heldMs = { first: 10, most: 1_000 };
-
-/** The sweep names it again by then. */
-const heldRounds = 36;
-const heldMax = 10_000;
-
-type HeldTopic = { hints: HeldHint[]; waitMs: number; rounds: number; cancel: () => void };
-
-function createHeldHints(clock: Clock): Pick<PendingPublications, "hold" | "close"> {
-  const topics = new Map<string, HeldTopic>();
-  let total = 0;
-
-  function look(name: string, topic: HeldTopic): void {
-    const waiting = topic.rounds < heldRounds ? topic.hints.filter(({ isWaiting }) => isWaiting()) : [];
-    const [oldest, ...others] = waiting;
-    total += others.length - topic.hints.length;
-    topic.hints = others;
-    oldest?.publish(others.length > 0);
-    if (others.length === 0) topics.delete(name);
-    else {
-      topic.rounds += 1;
-      topic.waitMs = Math.min(heldMs.most, topic.waitMs * 2);
-      topic.cancel = clock.timer(topic.waitMs, () => look(name, topic));
-    }
-  }
-
-  return {
-    hold(name, hint) {
-      if (total >= heldMax) {
-        hint.publish(false);
-        return;
-      }
-      total += 1;
-      const known = topics.get(name);
-      if (known !== undefined) known.hints.push(hint);
-      else {
-        const topic: HeldTopic = { hints: [hint], waitMs: heldMs.first, rounds: 0, cancel: () => {} };
-        topics.set(name, topic);
-        topic.cancel = clock.timer(topic.waitMs, () => look(name, topic));
-      }
-    },
-    close() {
-      for (const { hints, cancel } of topics.values()) {
-        cancel();
-        for (const hint of hints) if (hint.isWaiting()) hint.publish(false);
-      }
-      topics.clear();
-      total = 0;
     },
   };
 }

@@ -142,6 +142,8 @@ export function createWorkers(clock: Clock): Workers {
 /** The workers that any process has seen lately: processes announce them to each other every few seconds. */
 export type SharedWorkers = {
   list(tenant: TenantId): readonly WorkerInfo[];
+  /** Another process has said that it has workers for this topic. */
+  isPolledElsewhere(tenant: TenantId, topic: string): boolean;
   /** Tells other processes, and listens to them. */
   start(): Consumer;
 };
@@ -158,6 +160,9 @@ const announceEveryMs = 5_000;
 /** An announcement counts for three intervals. */
 const announcementKeepMs = 3 * announceEveryMs;
 
+/** A worker that was seen within this time is taken for one that polls again. */
+const pollsAgainMs = 60_000;
+
 /** Of one announcement, about 100 KiB. */
 const workersPerMessage = 200;
 
@@ -168,10 +173,14 @@ export function shareWorkers({ ports, bus }: Pick<Engine, "ports" | "bus">, work
   const { clock, instance } = ports;
   /** By the announcing process, the tenant and the worker. */
   const heard = new Map<string, Heard>();
+  /** When a tenant's topic was last heard of. */
+  const topicsHeard = new Map<string, number>();
+
+  const isOld = (atMs: number) => clock.monotonicMs() - atMs >= announcementKeepMs;
 
   function forgetOld(): void {
-    const nowMs = clock.monotonicMs();
-    for (const [key, { atMs }] of heard) if (nowMs - atMs >= announcementKeepMs) heard.delete(key);
+    for (const [key, { atMs }] of heard) if (isOld(atMs)) heard.delete(key);
+    for (const [key, atMs] of topicsHeard) if (isOld(atMs)) topicsHeard.delete(key);
   }
 
   function announce(): void {
@@ -185,7 +194,12 @@ export function shareWorkers({ ports, bus }: Pick<Engine, "ports" | "bus">, work
   function hear(body: string): void {
     const { instance: sender, workers: seen } = JSON.parse(body) as Announcement;
     const atMs = clock.monotonicMs();
-    for (const info of seen) heard.set(JSON.stringify([sender, info.tenant, info.worker]), { info, atMs });
+    for (const info of seen) {
+      const { tenant, worker, topics, lastSeenMsAgo } = info;
+      heard.set(JSON.stringify([sender, tenant, worker]), { info, atMs });
+      if (lastSeenMsAgo < pollsAgainMs)
+        for (const topic of topics) topicsHeard.set(`${tenant} ${topic}`, atMs);
+    }
   }
 
   return {
@@ -196,6 +210,10 @@ export function shareWorkers({ ports, bus }: Pick<Engine, "ports" | "bus">, work
         .filter(({ info }) => info.tenant === tenant)
         .map(({ info, atMs }) => ({ ...info, lastSeenMsAgo: info.lastSeenMsAgo + nowMs - atMs }));
       return mergeByWorker([...workers.list(tenant), ...elsewhere]);
+    },
+    isPolledElsewhere(tenant, topic) {
+      const atMs = topicsHeard.get(`${tenant} ${topic}`);
+      return atMs !== undefined && !isOld(atMs);
     },
     start() {
       const stopped = new AbortController();
