@@ -159,8 +159,11 @@ const toolingNames = [
 ];
 
 function unknownNames(sources: ConfigSources): string[] {
+  // A source that is absent has no names: most processes of a simulation have overrides alone.
   const environmentNames = new Set(
-    Object.values<Setting>(settings).map((row) => environmentPrefix + row.env),
+    sources.env === undefined
+      ? []
+      : Object.values<Setting>(settings).map((row) => environmentPrefix + row.env),
   );
   const fromFile = Object.keys(sources.file ?? {}).filter((name) => !Object.hasOwn(settings, name));
   const fromOverrides = Object.keys(sources.overrides ?? {}).filter((name) => !Object.hasOwn(settings, name));

@@ -121,9 +121,14 @@ class SteeredKernel implements ChoiceKernel {
 
   process(name: string, options: ProcessOptions = {}): SimulatedProcess {
     if (this.#processes.has(name)) throw new Error(`a process named ${name} was already started`);
-    const after = (delayMs: number, callback: () => void) => {
+    const after: Kernel["after"] = (delayMs, callback, gate = (due) => due.callback()) => {
       const label = this.#label ?? { kind: "timer", process: name, what: `timer ${this.#count(name)}` };
-      return this.schedule(label, delayMs, callback);
+      const due = { callback };
+      const cancel = this.schedule(label, delayMs, () => gate(due));
+      return () => {
+        due.callback = () => {};
+        cancel();
+      };
     };
     const own: Kernel = {
       random: this.random,

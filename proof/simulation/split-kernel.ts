@@ -1,6 +1,6 @@
 // A kernel whose randomness is split by tenant: draws for one tenant do not depend on what is done for another.
 import { AsyncLocalStorage } from "node:async_hooks";
-import { createKernel, type Kernel, type KernelOptions } from "../../src/testing/kernel.ts";
+import { createKernel, type Gate, type Kernel, type KernelOptions } from "../../src/testing/kernel.ts";
 import type { SeededRandom } from "../../src/testing/seeded-random.ts";
 import { startProcess } from "../../src/testing/simulated-process.ts";
 
@@ -34,9 +34,10 @@ export function createSplitKernel(
   const split: SplitKernel = {
     random,
     nowMs: () => kernel.nowMs(),
-    after(delayMs, callback) {
+    after(delayMs, callback, gate = (due) => due.callback()) {
       const tenant = current();
-      return kernel.after(delayMs + apartMs * order.fraction(), () => contexts.run(tenant, callback));
+      const within: Gate = (due) => contexts.run(tenant, () => gate(due));
+      return kernel.after(delayMs + apartMs * order.fraction(), callback, within);
     },
     process: (name, options = {}) => startProcess(split, name, options),
     note(...parts) {

@@ -6,6 +6,8 @@ import type { Swarm } from "./swarm.ts";
 type Admission = Swarm["gateways"][number];
 
 const loaded = new WeakMap<Swarm, Config>();
+/** By strategy and wait: to copy all settings for every process was 3 % of all memory. */
+const chosen = new WeakMap<Swarm, Map<string, Config>>();
 
 export function configOf(swarm: Swarm): Config {
   const known = loaded.get(swarm);
@@ -19,5 +21,12 @@ export function configOf(swarm: Swarm): Config {
 
 /** No rule of the configuration ties these two to others. */
 export function configFor(swarm: Swarm, { strategy, wait }: Pick<Admission, "strategy" | "wait">): Config {
-  return { ...configOf(swarm), "admission.strategy": strategy, "admission.wait": wait };
+  const known = chosen.get(swarm) ?? new Map<string, Config>();
+  chosen.set(swarm, known);
+  const key = `${strategy} ${wait}`;
+  const found = known.get(key);
+  if (found !== undefined) return found;
+  const config = { ...configOf(swarm), "admission.strategy": strategy, "admission.wait": wait };
+  known.set(key, config);
+  return config;
 }

@@ -1,7 +1,9 @@
 // Everything that a flow may use from outside itself, handed over as its first argument; all but the store and the bus are here.
 import type { Head } from "../domain/audit.ts";
 import type { DispatchAnswer, DispatchJob } from "../domain/dispatch.ts";
+import type { Sliced } from "../domain/slices.ts";
 import type { Partition, TenantId } from "../domain/tenant.ts";
+import type { CompiledDefinition } from "../domain/workflow/compiled.ts";
 import type { SentDefinition, Verdict } from "../domain/workflow/judge.ts";
 import type { CounterName, GaugeName, HistogramName, LabelsOf } from "../metrics.ts";
 import type { Store } from "./store.ts";
@@ -16,6 +18,8 @@ export type Ports<Uses = Store> = {
   readonly tracer: Tracer;
   /** Judges definitions elsewhere; without one the process itself does. */
   readonly judge?: DefinitionJudge;
+  /** Makes a stored definition ready to run; without it every process does so by itself. */
+  readonly compile?: DefinitionCompiler;
   /** Names this process to operators: it stands in every lock it holds. */
   readonly instance: string;
   /** What is wrong with the settings of the store's server although it answers, in words for everybody. */
@@ -66,6 +70,9 @@ export type Metrics = {
   observe<Name extends HistogramName>(name: Name, labels: LabelsOf<Name>, value: number): void;
   set<Name extends GaugeName>(name: Name, labels: LabelsOf<Name>, value: number): void;
 };
+
+/** Undefined where the text was written by a program that knew more than this one. */
+export type DefinitionCompiler = (text: string) => Sliced<CompiledDefinition | undefined>;
 
 /** Judges definitions as callers send them, so that reading one delays nobody else. */
 export type DefinitionJudge = {

@@ -8,8 +8,8 @@ export type Kernel = {
   readonly random: SeededRandom;
   /** True virtual time, which no process can see: each has a clock of its own. */
   nowMs(): number;
-  /** An event of the world outside all processes: it happens whatever becomes of them. */
-  after(delayMs: number, callback: () => void): CancelTimer;
+  /** An event of the world outside all processes: it happens whatever becomes of them. With a gate, that is what happens. */
+  after(delayMs: number, callback: () => void, gate?: Gate): CancelTimer;
   /** A new simulated process. A restart is a new process under a new name. */
   process(name: string, options?: ProcessOptions): SimulatedProcess;
   /** Adds a line to the trace; what tells two runs apart must be noted. */
@@ -26,6 +26,12 @@ export type Kernel = {
 };
 
 export type NotePart = string | number;
+
+/** An event that has come due; once it is cancelled, its callback does nothing. */
+export type Due = { readonly callback: () => void };
+
+/** Decides what becomes of an event: it may be held back, and its callback called later or never. */
+export type Gate = (due: Due) => void;
 
 export type KernelOptions = {
   /** Receives every note as one line, with its virtual time. */
@@ -79,12 +85,13 @@ class EventKernel implements Kernel {
     return this.#nowMs;
   }
 
-  after(delayMs: number, callback: () => void): CancelTimer {
+  after(delayMs: number, callback: () => void, gate: Gate = letPass): CancelTimer {
     if (!(delayMs >= 0)) throw new Error(`an event cannot be ${delayMs} ms from now`);
-    const event = {
+    const event: HeapEvent = {
       atMs: this.#nowMs + delayMs,
-      tiebreak: this.#tiebreaks.fraction(),
+      tiebreak: (this.#tiebreaks.fraction() * 2 ** 32 - 2 ** 31) | 0,
       sequence: this.#scheduled,
+      gate,
       callback,
       cancelled: false,
     };
@@ -92,6 +99,7 @@ class EventKernel implements Kernel {
     this.#heap.add(event);
     return () => {
       event.cancelled = true;
+      event.callback = nothing;
     };
   }
 
@@ -140,7 +148,7 @@ class EventKernel implements Kernel {
     this.#heap.take();
     this.#nowMs = next.atMs;
     this.#events += 1;
-    next.callback();
+    next.gate(next);
     return undefined;
   }
 
@@ -173,11 +181,18 @@ class EventKernel implements Kernel {
 
 type HeapEvent = {
   readonly atMs: number;
+  /** What was drawn, as a whole number of 32 bits: V8 keeps a fraction in an object of its own. */
   readonly tiebreak: number;
   readonly sequence: number;
-  readonly callback: () => void;
+  readonly gate: Gate;
+  callback: () => void;
   cancelled: boolean;
 };
+
+const letPass: Gate = ({ callback }) => callback();
+
+/** In the place of a cancelled event's callback: it stays in the heap until its time, and must keep nothing else alive. */
+const nothing = () => {};
 
 class EventHeap {
   readonly #events: HeapEvent[] = [];

@@ -140,13 +140,17 @@ export class Link {
   ): Promise<Answer<Name>> {
     return new Promise((resolve) => {
       if (this.#process.state() === "crashed") return;
-      const notAfterMs = options.notAfterMs ?? this.#storeTimeMs() + options.deadlineMs;
-      const call = { caller: this.#process.name, name, request, notAfterMs };
+      const call = { caller: this.#process.name, name, request, notAfterMs: this.#notAfterMs(options) };
       this.#server.options.onSend?.(call as unknown as StoreCall);
       // Between the last look at the clock and the call: nothing in the process can notice what happens here.
-      if (this.#runsOn("about to send")) this.#begin(name, request, options, resolve);
-      else this.#process.deliver(0, () => this.#begin(name, request, options, resolve));
+      if (this.#runsOn("about to send")) return this.#begin(call, options, resolve);
+      const later = () => this.#begin({ ...call, notAfterMs: this.#notAfterMs(options) }, options, resolve);
+      this.#process.deliver(0, later);
     });
+  }
+
+  #notAfterMs({ notAfterMs, deadlineMs }: CallOptions): number {
+    return notAfterMs ?? this.#storeTimeMs() + deadlineMs;
   }
 
   /** The server is gone, and nobody hears of what it did last. */
@@ -162,18 +166,14 @@ export class Link {
   }
 
   #begin<Name extends OperationName>(
-    name: Name,
-    request: RequestOf<Name>,
+    call: Call<Name>,
     options: CallOptions,
     resolve: (answer: Answer<Name>) => void,
   ): void {
-    const startMs = this.#process.clock.monotonicMs();
-    const notAfterMs = options.notAfterMs ?? this.#storeTimeMs() + options.deadlineMs;
-    const call: Call<Name> = { caller: this.#process.name, name, request, notAfterMs };
     const asked: Asked<Name> = {
       options,
       resolve,
-      startMs,
+      startMs: this.#process.clock.monotonicMs(),
       call,
       pending: undefined,
       waiting: true,

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { createMemoryStore } from "../../src/adapters/memory-store.ts";
 import { systemClock, systemRandom } from "../../src/adapters/system/system.ts";
 import { engineTerms } from "../../src/control/engine/engine.ts";
-import { createDefinitions } from "../../src/control/workflows/definitions.ts";
+import { compilingText, createDefinitions } from "../../src/control/workflows/definitions.ts";
 import { createFairCache } from "../../src/control/workflows/fair-cache.ts";
 import { createTurns } from "../../src/control/workflows/turns.ts";
 import { createFairQueue, type Sliced } from "../../src/domain/slices.ts";
@@ -38,12 +38,21 @@ async function scene() {
   const document = { collection: "definition", id: hash, body: text, changeId: hash, actor: "test" } as const;
   for (const tenant of [acme, globex])
     await store.putDocument({ tenant, ...document }, { deadlineMs: 1_000 });
-  const definitions = createDefinitions({
-    ports: { store, clock, random: systemRandom } as unknown as Ports,
-    terms: engineTerms(loadConfig().config),
-  });
-  return { clock, definitions, hash };
+  const ports = { store, clock, random: systemRandom } as unknown as Ports;
+  const terms = engineTerms(loadConfig().config);
+  return { clock, definitions: createDefinitions({ ports, terms }), hash, ports, terms };
 }
+
+test("a process that was given a way to make definitions ready uses it", async () => {
+  const { ports, hash, terms } = await scene();
+  const asked: string[] = [];
+  const definitions = createDefinitions({ ports, terms }, (text) => {
+    asked.push(definitionHash(text));
+    return compilingText(text);
+  });
+  expect((await definitions.pinned(acme, hash)).kind).toBe("compiled");
+  expect(asked).toEqual([hash]);
+});
 
 describe("a large definition", () => {
   test("is made ready once for all who ask at the same time", async () => {

@@ -206,6 +206,16 @@ describe("a process", () => {
     expect(orders.size).toBe(2);
   });
 
+  test("paused, does not do what came due and was cancelled before the pause was over", async () => {
+    const kernel = createKernel(1);
+    const process = kernel.process("p");
+    const cancel = process.deliver(20, () => expect.unreachable("it was cancelled"));
+    process.pause(100);
+    kernel.after(50, cancel);
+    await kernel.run({});
+    expect(kernel.nowMs()).toBe(100);
+  });
+
   test("paused, cannot be woken by a signal that another process aborts", async () => {
     const kernel = createKernel(1);
     const process = kernel.process("p");

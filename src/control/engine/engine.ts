@@ -150,7 +150,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     busyResults: createBusyResults(ports.clock),
     samples: createCanarySamples(storeTime, ports.metrics),
     collected: createCollectedSamples(),
-    definitions: createDefinitions({ ports, terms }),
+    definitions: createDefinitions({ ports, terms }, ports.compile),
     judge: ports.judge ?? createJudgeHere(ports.random),
     dryRuns: createTurns(ports.clock, "as long as a slice"),
     runs: createRunCache({

@@ -100,7 +100,6 @@ const workIsOver = "the work is over";
 class HeldLease implements Lease {
   readonly token: LockToken;
   readonly fence: Fence;
-  readonly signal: AbortSignal;
   /** Why the lease was abandoned, once it was. */
   abandoned: AbandonCause | undefined;
   /** What `check` throws and `signal` is aborted with from then on. */
@@ -111,11 +110,15 @@ class HeldLease implements Lease {
   readonly #ports: LeasePorts;
   readonly #target: LeaseTarget;
   readonly #terms: LeaseTerms;
-  readonly #working = new AbortController();
-  readonly #renewing = new AbortController();
-  readonly #leaveCaller: () => void;
+  readonly #caller: AbortSignal | undefined;
+  /** Made for the first who asks: most work under a lock never does, and a controller is 3 us. */
+  #working: AbortController | undefined;
+  #leaveCaller = () => {};
+  /** Ends the wait for the next renewal. */
+  #endRenewing = () => {};
   #stopped = false;
-  readonly #firstSent = new WeakMap<object, Instant>();
+  /** Of requests that may be repeated, since their answer was lost: most leases have none. */
+  #firstSent: WeakMap<object, Instant> | undefined;
   /** When the last call that surely extended the lease was sent. */
   #since: Instant;
   #failures = 0;
@@ -134,14 +137,17 @@ class HeldLease implements Lease {
     this.token = grant.token;
     this.fence = grant.fence;
     this.#since = grant.since;
-    this.signal = this.#working.signal;
-    const leaveWork = followSignal(this.#working, caller);
-    const leaveRenewals = followSignal(this.#renewing, this.signal);
-    this.#leaveCaller = () => {
-      leaveWork();
-      leaveRenewals();
-    };
+    this.#caller = caller;
     this.#armDeadline();
+  }
+
+  get signal(): AbortSignal {
+    if (this.#working === undefined) {
+      this.#working = new AbortController();
+      if (this.lossReason !== undefined) this.#working.abort(this.lossReason);
+      this.#leaveCaller = followSignal(this.#working, this.#stopped ? undefined : this.#caller);
+    }
+    return this.#working.signal;
   }
 
   check(): void {
@@ -166,10 +172,13 @@ class HeldLease implements Lease {
     const guarded = { ...request, guard } as unknown as RequestOf<Name>;
     const boundedMs = Math.max(1, Math.min(deadlineMs, this.#remainingMs()));
     // A repeat may only confirm what the first try did: the lock counts from then.
-    const sent = this.#firstSent.get(request) ?? instantOf(this.#ports.clock);
-    this.#firstSent.set(request, sent);
+    const sent = this.#firstSent?.get(request) ?? instantOf(this.#ports.clock);
     const operation = this.#ports.store[name] as StoreMethods[Name];
     const answer = await operation(guarded, { deadlineMs: boundedMs });
+    if (answer.kind === "unknown" || answer.kind === "unavailable") {
+      this.#firstSent ??= new WeakMap();
+      this.#firstSent.set(request, sent);
+    }
     // A commit that comes after the successor's is refused by its version before anybody looks at its fence.
     if (answer.kind === "stale_fence" || answer.kind === "stale_version")
       this.#ports.metrics.count("stale_write_refused_total", { operation: name });
@@ -185,7 +194,7 @@ class HeldLease implements Lease {
   /** Ends the lease's own life, without a word about the lock. */
   stop(): void {
     this.#stopped = true;
-    this.#renewing.abort(workIsOver);
+    this.#endRenewing();
     this.#leaveCaller();
     this.#cancelDeadline();
   }
@@ -195,13 +204,20 @@ class HeldLease implements Lease {
     const { renewEveryMs } = this.#terms;
     if (renewEveryMs === undefined) return;
     const { clock } = this.#ports;
+    const renewing = new AbortController();
+    const { signal } = renewing;
+    const leaveCaller = followSignal(renewing, this.#caller);
+    this.#endRenewing = () => {
+      leaveCaller();
+      renewing.abort(workIsOver);
+    };
     let dueMs = clock.monotonicMs() + renewEveryMs;
     for (;;) {
-      await clock.sleep(Math.max(0, dueMs - clock.monotonicMs()), this.#renewing.signal);
-      if (this.#renewing.signal.aborted) return;
+      await clock.sleep(Math.max(0, dueMs - clock.monotonicMs()), signal);
+      if (signal.aborted) return;
       dueMs = clock.monotonicMs() + renewEveryMs;
       await this.#renewOnce();
-      if (this.#renewing.signal.aborted) return;
+      if (signal.aborted) return;
     }
   }
 
@@ -268,7 +284,8 @@ class HeldLease implements Lease {
     const message = `${lock} lock abandoned: ${cause.replaceAll("_", " ")}`;
     this.#ports.log.warn(message, logFields(this.#target));
     this.lossReason = new InterlockError("lock_abandoned", message);
-    this.#working.abort(this.lossReason);
+    this.#endRenewing();
+    this.#working?.abort(this.lossReason);
   }
 }
 

@@ -6,6 +6,7 @@ import type { TenantId } from "../../domain/tenant.ts";
 import { compilingDefinition } from "../../domain/workflow/compile.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
 import { readingDefinition } from "../../domain/workflow/definition.ts";
+import type { DefinitionCompiler } from "../../ports/ports.ts";
 import { type Asking, ask } from "../ask-until-known.ts";
 import type { Trouble } from "../caller.ts";
 import { createFairCache } from "./fair-cache.ts";
@@ -39,7 +40,10 @@ export type WorkflowDocument = { readonly hash: string };
 /** A compiled definition takes ten times the memory of its text: together at most some 200 MB. */
 const remembered = { entriesMax: 1_000, sizeMax: 16_777_216 };
 
-export function createDefinitions(asking: Asking<"getDocument">): Definitions {
+export function createDefinitions(
+  asking: Asking<"getDocument">,
+  compiling: DefinitionCompiler = compilingText,
+): Definitions {
   const compiled = createFairCache<CompiledDefinition>(remembered);
   const current = createFairCache<Pick<CurrentWorkflow, "revision" | "hash">>(remembered);
   const underWay = new Map<string, Promise<CompiledDefinition | undefined>>();
@@ -52,7 +56,7 @@ export function createDefinitions(asking: Asking<"getDocument">): Definitions {
     const key = `${tenant} ${hash}`;
     const begun = underWay.get(key);
     if (begun !== undefined) return begun;
-    const made = turns.take(tenant, compilingText(text));
+    const made = turns.take(tenant, compiling(text));
     if (!(made instanceof Promise)) return made;
     const ending = made.finally(() => underWay.delete(key));
     underWay.set(key, ending);
@@ -100,7 +104,7 @@ export function createDefinitions(asking: Asking<"getDocument">): Definitions {
 }
 
 /** It was judged when it was saved, by the rules of then. */
-function* compilingText(text: string): Sliced<CompiledDefinition | undefined> {
+export function* compilingText(text: string): Sliced<CompiledDefinition | undefined> {
   const reading = yield* readingDefinition(JSON.parse(text) as JsonValue, "stored");
   if (reading.kind === "invalid" || reading.definition.id === undefined) return undefined;
   return yield* compilingDefinition(reading.definition.id, reading.definition);
