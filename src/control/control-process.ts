@@ -7,7 +7,7 @@ import { startSealer } from "./audit/sealer.ts";
 import { watchCanaries } from "./canaries/watch-canaries.ts";
 import { type ControlApi, createApi } from "./create-api.ts";
 import { createEngine, type Engine } from "./engine/engine.ts";
-import { hearChanges, hearWatched, tellWatched } from "./events/wakes.ts";
+import { announceWatched, hearChanges, hearWatched } from "./events/wakes.ts";
 import { hearHints } from "./jobs/hear-hints.ts";
 import { hearNotices, hearResults } from "./jobs/hear-results.ts";
 import { startScheduler } from "./jobs/scheduler.ts";
@@ -74,7 +74,7 @@ function startRoles(
       hearChanges(bus, wakes),
       hearHandovers(bus, lockWaiters),
       hearPlaces(engine),
-      tellWatched(engine.ports.clock, bus, wakes),
+      announceWatched(engine.ports.clock, bus, wakes),
     ],
     engine: () => [startSweeper(engine, partitions), hearResults(engine), hearNotices(engine)],
     // Without a check no job is held.
@@ -86,7 +86,7 @@ function startRoles(
   // Who adds audit records seals them.
   const sealer = measures ? startSealer(engine) : undefined;
   if (sealer !== undefined) watching.push(sealer);
-  // Every role commits: what it tells of its jobs and changes depends on who is there to hear it.
+  // Every role commits: what it publishes of its jobs and changes depends on who is there to hear it.
   const hearing = [sharedWorkers.start(), hearWatched(bus, announcer)];
   const working = roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]());
   return [...hearing, ...working, ...watching];

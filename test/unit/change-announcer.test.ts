@@ -1,6 +1,6 @@
 // What a process tells the others of changed tenants: the first at once, those that follow together, none left out.
 import { describe, expect, test } from "vitest";
-import { createChangeAnnouncer, createWakes, tellWatched } from "../../src/control/events/wakes.ts";
+import { announceWatched, createChangeAnnouncer, createWakes } from "../../src/control/events/wakes.ts";
 import type { TenantId } from "../../src/domain/tenant.ts";
 import type { Bus } from "../../src/ports/bus.ts";
 import type { Clock } from "../../src/ports/ports.ts";
@@ -8,7 +8,7 @@ import { FlowWorld } from "../support/flow-world.ts";
 import { join } from "../support/simulated-ports.ts";
 
 function setUp() {
-  const told: string[][] = [];
+  const announced: string[][] = [];
   let timer: { readonly ms: number; readonly run: () => void } | undefined;
   let nowMs = 0;
   const clock = {
@@ -20,10 +20,12 @@ function setUp() {
       };
     },
   } as unknown as Clock;
-  const bus = { announce: (_channel: string, body: string) => told.push(JSON.parse(body)) } as unknown as Bus;
+  const bus = {
+    announce: (_channel: string, body: string) => announced.push(JSON.parse(body)),
+  } as unknown as Bus;
   const announcer = createChangeAnnouncer(clock, bus);
   return {
-    told,
+    announced,
     announcer,
     changed: (...tenants: readonly string[]) => {
       for (const tenant of tenants) announcer.changed(tenant as TenantId);
@@ -39,43 +41,43 @@ function setUp() {
   };
 }
 
-test("the first change after a silence is told at once, and those that follow together 10 ms later", () => {
-  const { told, announcer, changed, fire } = setUp();
+test("the first change after a silence is announced at once, and those that follow together 10 ms later", () => {
+  const { announced, announcer, changed, fire } = setUp();
   announcer.watched();
   changed("a");
-  expect(told).toEqual([["a"]]);
+  expect(announced).toEqual([["a"]]);
   changed("a", "b", "b", "c");
-  expect(told).toHaveLength(1);
+  expect(announced).toHaveLength(1);
   expect(fire()).toBe(10);
-  expect(told).toEqual([["a"], ["a", "b", "c"]]);
+  expect(announced).toEqual([["a"], ["a", "b", "c"]]);
 });
 
-test("after 10 ms without a change the next one is told at once again, and no timer is left", () => {
-  const { told, announcer, changed, fire } = setUp();
+test("after 10 ms without a change the next one is announced at once again, and no timer is left", () => {
+  const { announced, announcer, changed, fire } = setUp();
   announcer.watched();
   changed("a");
   expect(fire()).toBe(10);
   expect(fire()).toBeUndefined();
   changed("b");
-  expect(told).toEqual([["a"], ["b"]]);
+  expect(announced).toEqual([["a"], ["b"]]);
 });
 
-test("what is pending when the process stops is told, and nothing after that", () => {
-  const { told, changed, announcer, fire } = setUp();
+test("what is pending when the process stops is announced, and nothing after that", () => {
+  const { announced, changed, announcer, fire } = setUp();
   changed("a", "b");
   announcer.close();
   changed("c");
   expect(fire()).toBeUndefined();
-  expect(told.flat()).toEqual(["a", "b"]);
+  expect(announced.flat()).toEqual(["a", "b"]);
 });
 
-test("what no other process watches is told once a second, and within 10 ms from the moment at which one says that it does", () => {
-  const { told, announcer, changed, fire } = setUp();
+test("what no other process watches is announced once a second, and within 10 ms from the moment at which one says that it does", () => {
+  const { announced, announcer, changed, fire } = setUp();
   changed("a", "b");
   expect(fire()).toBe(1_000);
   changed("c");
   announcer.watched();
-  expect(told).toEqual([["a"], ["b"], ["c"]]);
+  expect(announced).toEqual([["a"], ["b"], ["c"]]);
   changed("d");
   expect(fire()).toBe(10);
   for (let elapsedMs = 0; elapsedMs < 15_000; elapsedMs += 10) {
@@ -86,10 +88,10 @@ test("what no other process watches is told once a second, and within 10 ms from
   expect(fire()).toBe(1_000);
 });
 
-test("a thousand tenants are told of at once, so that no announcement is too long for the bus", () => {
-  const { told, changed } = setUp();
+test("a thousand tenants are announced of at once, so that no announcement is too long for the bus", () => {
+  const { announced, changed } = setUp();
   changed(...Array.from({ length: 2_500 }, (_, index) => `tenant-${index}`));
-  expect(told.map((each) => each.length)).toEqual([1, 1_000, 1_000]);
+  expect(announced.map((each) => each.length)).toEqual([1, 1_000, 1_000]);
 });
 
 describe("a process in which something is watched", () => {
@@ -99,16 +101,16 @@ describe("a process in which something is watched", () => {
   function watching() {
     const flow = new FlowWorld();
     const { clock } = join(flow.world, "watching").ports;
-    const told: number[] = [];
-    const bus = { announce: () => told.push(clock.monotonicMs()) } as unknown as Bus;
+    const announced: number[] = [];
+    const bus = { announce: () => announced.push(clock.monotonicMs()) } as unknown as Bus;
     const wakes = createWakes();
     const startedMs = clock.monotonicMs();
-    const telling = tellWatched(clock, bus, wakes);
-    return { flow, wakes, telling, times: () => told.map((atMs) => atMs - startedMs) };
+    const announcing = announceWatched(clock, bus, wakes);
+    return { flow, wakes, announcing, times: () => announced.map((atMs) => atMs - startedMs) };
   }
 
   test("says so when the first begins to watch, and then every 5 s while anybody does", async () => {
-    const { flow, wakes, telling, times } = watching();
+    const { flow, wakes, announcing, times } = watching();
     await flow.pass(7_000);
     const stopWatching = wakes.watch(acme, () => {});
     wakes.watch(acme, () => {})();
@@ -116,16 +118,16 @@ describe("a process in which something is watched", () => {
     stopWatching();
     await flow.pass(20_000);
     expect(times()).toEqual([7_000, 10_000, 15_000]);
-    await flow.finish(telling.stop());
+    await flow.finish(announcing.stop());
   });
 
   test("says so no more often than every 5 s, however often somebody begins", async () => {
-    const { flow, wakes, telling, times } = watching();
+    const { flow, wakes, announcing, times } = watching();
     for (let second = 0; second < 10; second += 1) {
       wakes.watch(acme, () => {})();
       await flow.pass(1_000);
     }
     expect(times()).toEqual([0, 5_000]);
-    await flow.finish(telling.stop());
+    await flow.finish(announcing.stop());
   });
 });

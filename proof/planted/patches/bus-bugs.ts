@@ -146,12 +146,12 @@ export const plantedBusBugs: readonly TextPatch[] = [
   ),
   bug(
     "held-hint-never-published",
-    "a job that the workers of its process leave is told to nobody, although a worker of another process waits",
+    "a job that the workers of its process leave is published to nobody, although a worker of another process waits",
     "test/unit/held-hints.test.ts",
     {
       file: held,
-      find: "const told = untold.length > 0 ? untold : group.ours.splice(0, 1).map((held) => held.hint);",
-      replace: "const told = untold;",
+      find: "const named = pending.length > 0 ? pending : group.ours.splice(0, 1).map((held) => held.hint);",
+      replace: "const named = pending;",
     },
   ),
   bug(
@@ -160,8 +160,8 @@ export const plantedBusBugs: readonly TextPatch[] = [
     "test/unit/held-hints.test.ts",
     {
       file: held,
-      find: "if (say(scene, group)) wait(",
-      replace: "if (say(scene, { ...group, untold: group.untold.slice(0, 1) })) wait(",
+      find: "if (publishPending(scene, group)) wait(",
+      replace: "if (publishPending(scene, { ...group, pending: group.pending.slice(0, 1) })) wait(",
     },
   ),
   bug(

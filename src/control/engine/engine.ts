@@ -169,7 +169,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     limits,
     heldHints: createHeldHints({
       clock: ports.clock,
-      publish: (told) => publishHints(engine, told),
+      publish: (batch) => publishHints(engine, batch),
       isLeft: offers.remembers,
       isPolledElsewhere: sharedWorkers.isPolledElsewhere,
     }),

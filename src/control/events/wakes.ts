@@ -86,7 +86,7 @@ export function isAudited<Name extends OperationName>(name: Name, request: Reque
 
 /**
  * After an announcement the changes of this time share the next: about 100 a second, however many runs move. While no other process
- * is known to watch anything it is one a second: two gateways that told each other of what nobody watched had 3 times the messages
+ * is known to watch anything it is one a second: two gateways that announced to each other what nobody watched had 3 times the messages
  * of one.
  */
 const gatherMs = { watched: 10, unwatched: 1_000 };
@@ -113,7 +113,7 @@ export function createChangeAnnouncer(clock: Clock, bus: Bus): ChangeAnnouncer {
     if (changed.size > 0) bus.announce("events", JSON.stringify([...changed]));
     changed.clear();
   };
-  /** The first change after a silence is told at once. */
+  /** The first change after a silence is announced at once. */
   const tell = () => {
     cancel();
     state = changed.size > 0 ? "gathering" : "idle";
@@ -145,28 +145,28 @@ const watchedEveryMs = 5_000;
 /** Counts for three intervals: one that is lost makes nobody late. */
 const watchedKeepMs = 3 * watchedEveryMs;
 
-/** Tells the other processes that changes are watched here: when the first begins, and again and again. */
-export function tellWatched(clock: Clock, bus: Bus, wakes: Wakes): Consumer {
+/** Announces to the other processes that changes are watched here: when the first begins, and again and again. */
+export function announceWatched(clock: Clock, bus: Bus, wakes: Wakes): Consumer {
   const stopped = new AbortController();
-  let toldAtMs = Number.NEGATIVE_INFINITY;
-  const tell = () => {
-    toldAtMs = clock.monotonicMs();
+  let announcedAtMs = Number.NEGATIVE_INFINITY;
+  const announce = () => {
+    announcedAtMs = clock.monotonicMs();
     bus.announce("watched", "{}");
   };
   const unwatch = wakes.whenWatched(() => {
-    if (clock.monotonicMs() - toldAtMs >= watchedEveryMs) tell();
+    if (clock.monotonicMs() - announcedAtMs >= watchedEveryMs) announce();
   });
-  const telling = (async () => {
+  const announcing = (async () => {
     while (!stopped.signal.aborted) {
       await clock.sleep(watchedEveryMs, stopped.signal);
-      if (wakes.isWatched()) tell();
+      if (wakes.isWatched()) announce();
     }
   })();
   return {
     async stop() {
       unwatch();
       stopped.abort();
-      await telling;
+      await announcing;
     },
   };
 }

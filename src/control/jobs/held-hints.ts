@@ -3,8 +3,8 @@ import type { JobHint } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
 
-/** What one message says. All of its jobs have the same tenant, topic and requirements. */
-export type Told = {
+/** What one message names. All of its jobs have the same tenant, topic and requirements. */
+export type HintBatch = {
   readonly tenant: TenantId;
   readonly hint: JobHint;
   /** Others that wait, by name. */
@@ -15,16 +15,16 @@ export type Told = {
 
 export type HeldHints = {
   /** At once after a silence of its group, or else with the group's next message. */
-  tell(tenant: TenantId, hint: JobHint): void;
-  /** Workers of this process are about to take it: told only if it still waits in a moment. */
-  tellIfLeft(tenant: TenantId, hint: JobHint): void;
-  /** What is held is told now. */
+  publish(tenant: TenantId, hint: JobHint): void;
+  /** Workers of this process are about to take it: published only if it still waits in a moment. */
+  publishIfLeft(tenant: TenantId, hint: JobHint): void;
+  /** What is held is published now. */
   close(): void;
 };
 
 type Scene = {
   readonly clock: Clock;
-  publish(told: Told): void;
+  publish(batch: HintBatch): void;
   /** No worker of this process has been matched with it. */
   isLeft(tenant: TenantId, hint: JobHint): boolean;
   /** Another process has said that it has workers for this topic. */
@@ -33,7 +33,7 @@ type Scene = {
 
 /**
  * A message for every job of a topic that nobody polls cost the gateway 24 us of 64 for each start, and NATS 20. Workers of this
- * process are back within milliseconds under load: telling others of what they take cost 12 % of a gateway. The wait doubles
+ * process are back within milliseconds under load: publishing what they take cost 12 % of a gateway. The wait doubles
  * with each message, unless another process has workers and none are here: those hear of a job within the first wait.
  */
 const waitMs = { first: 10, unknown: 100, most: 1_000 };
@@ -47,7 +47,7 @@ const namedMax = 100;
 /** The sweep names a job again by then. */
 const oursForMs = 30_000;
 
-/** What is beyond is told job by job. */
+/** What is beyond is published job by job. */
 const groupsMax = 10_000;
 
 /** Jobs of which one worker that can do one can do all: none is represented by another that asks for less. */
@@ -58,8 +58,8 @@ type Group = {
   readonly sinceMs: number;
   waitMs: number;
   cancel(): void;
-  /** The newest of those that must be told, and whether there are others. */
-  untold: JobHint[];
+  /** The newest of those that must be published, and whether there are others. */
+  pending: JobHint[];
   unnamed: boolean;
   /** The newest of those that workers of this process may take first. */
   ours: Array<{ readonly hint: JobHint; readonly heldAtMs: number }>;
@@ -77,8 +77,8 @@ export function createHeldHints(scene: Scene): HeldHints {
   }
 
   function look(group: Group): void {
-    const isOfOurs = group.untold.length === 0;
-    if (say(scene, group)) wait(group, nextWaitMs(scene, group, isOfOurs));
+    const isOfOurs = group.pending.length === 0;
+    if (publishPending(scene, group)) wait(group, nextWaitMs(scene, group, isOfOurs));
     // Under load a moment without such a job says little: that it is waited for less and less halves the messages of two gateways.
     else if (group.waitMs > waitMs.first) wait(group, Math.max(waitMs.first, group.waitMs / 2));
     else groups.delete(group.name);
@@ -91,35 +91,35 @@ export function createHeldHints(scene: Scene): HeldHints {
     if (known !== undefined || isClosed || groups.size >= groupsMax) return known;
     const group: Group = {
       ...{ name, tenant, topic, sinceMs: clock.monotonicMs(), waitMs: waitMs.first, cancel: () => {} },
-      ...{ untold: [], unnamed: false, ours: [] },
+      ...{ pending: [], unnamed: false, ours: [] },
     };
     groups.set(name, group);
     begin(group);
     return group;
   }
 
-  /** Not yet: a commit that enqueues sixty jobs says so in one message. */
-  function sayInAMoment(group: Group): void {
+  /** Not yet: a commit that enqueues sixty jobs publishes one message. */
+  function publishSoon(group: Group): void {
     queueMicrotask(() => {
       if (groups.get(group.name) !== group) return;
-      say(scene, group);
+      publishPending(scene, group);
       wait(group, waitMs.first);
     });
   }
 
   return {
-    tell(tenant, hint) {
-      const group = groupOf(tenant, hint, sayInAMoment);
+    publish(tenant, hint) {
+      const group = groupOf(tenant, hint, publishSoon);
       if (group === undefined) return scene.publish({ tenant, hint, also: [], unnamed: false });
-      if (group.untold.push(hint) > namedMax) {
-        group.untold.shift();
+      if (group.pending.push(hint) > namedMax) {
+        group.pending.shift();
         group.unnamed = true;
       }
       // Its workers have come since, or those of this process were busy: it must not wait as long.
       if (group.waitMs > waitMs.first && scene.isPolledElsewhere(tenant, hint.topic))
         wait(group, waitMs.first);
     },
-    tellIfLeft(tenant, hint) {
+    publishIfLeft(tenant, hint) {
       const group = groupOf(tenant, hint, (begun) => wait(begun, waitMs.first));
       if (group === undefined) return scene.publish({ tenant, hint, also: [], unnamed: false });
       if (group.ours.push({ hint, heldAtMs: clock.monotonicMs() }) > namedMax) group.ours.shift();
@@ -128,26 +128,26 @@ export function createHeldHints(scene: Scene): HeldHints {
       isClosed = true;
       for (const group of groups.values()) {
         group.cancel();
-        say(scene, group);
+        publishPending(scene, group);
       }
       groups.clear();
     },
   };
 }
 
-/** Publishes one message for all that wait; false when there is nothing to say. */
-function say(scene: Scene, group: Group): boolean {
-  const { tenant, untold, unnamed } = group;
+/** Publishes one message for all that wait; false when there is nothing to publish. */
+function publishPending(scene: Scene, group: Group): boolean {
+  const { tenant, pending, unnamed } = group;
   const nowMs = scene.clock.monotonicMs();
   group.ours = group.ours.filter(
     ({ hint, heldAtMs }) => nowMs - heldAtMs < oursForMs && scene.isLeft(tenant, hint),
   );
   // One of ours stands for the others: a process without idle workers that remembered them all would claim them in vain.
-  const told = untold.length > 0 ? untold : group.ours.splice(0, 1).map((held) => held.hint);
-  const [hint, ...also] = told;
+  const named = pending.length > 0 ? pending : group.ours.splice(0, 1).map((held) => held.hint);
+  const [hint, ...also] = named;
   if (hint === undefined) return false;
   scene.publish({ tenant, hint, also, unnamed: unnamed || group.ours.length > 0 });
-  group.untold = [];
+  group.pending = [];
   group.unnamed = false;
   return true;
 }

@@ -1,14 +1,14 @@
-// Hints of jobs that wait for a worker: told after a commit unless a worker here takes the job, and again while the bus is away.
+// Hints of jobs that wait for a worker: published after a commit unless a worker here takes the job, and again while the bus is away.
 import { type JobHint, notifyTopic } from "../../domain/job.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Bus, BusMessage, BusStream } from "../../ports/bus.ts";
 import type { Clock, Random } from "../../ports/ports.ts";
 import type { Engine } from "../engine/engine.ts";
 import { claimMatches } from "./claim-jobs.ts";
-import type { Told } from "./held-hints.ts";
+import type { HintBatch } from "./held-hints.ts";
 
 /**
- * In the background. Workers of this process come first: a job that one of them is about to take is told to nobody else. A hint
+ * In the background. Workers of this process come first: a job that one of them is about to take is published to nobody else. A hint
  * that the bus loses costs time, and the sweep names the job again; one that the bus does not take is published again as soon
  * as it does.
  */
@@ -31,11 +31,11 @@ export function publishJob(engine: Engine, tenant: TenantId, hint: JobHint): voi
   }
   // What a job asks of its worker is not looked at here: the one that fits may wait elsewhere.
   if (isOurs && hint.requires === undefined && offers.isBusy(tenant, topic))
-    heldHints.tellIfLeft(tenant, hint);
-  else heldHints.tell(tenant, hint);
+    heldHints.publishIfLeft(tenant, hint);
+  else heldHints.publish(tenant, hint);
 }
 
-export function publishHints(engine: Engine, { tenant, hint, also, unnamed }: Told): void {
+export function publishHints(engine: Engine, { tenant, hint, also, unnamed }: HintBatch): void {
   const others = {
     ...(also.length > 0 || unnamed ? { more: true } : {}),
     ...(unnamed ? { unnamed } : {}),
@@ -69,7 +69,7 @@ function publishSoon(
   });
 }
 
-/** What processes tell each other of a job that waits. */
+/** What processes publish to each other of a job that waits. */
 export type HintMessage = {
   readonly tenant: TenantId;
   readonly hint: JobHint;
@@ -83,9 +83,9 @@ export type HintMessage = {
   readonly unnamed?: boolean;
 };
 
-function messageOf({ ports }: Engine, told: Omit<HintMessage, "from">): BusMessage {
-  const { tenant, hint } = told;
-  const message: HintMessage = { from: ports.instance, ...told };
+function messageOf({ ports }: Engine, content: Omit<HintMessage, "from">): BusMessage {
+  const { tenant, hint } = content;
+  const message: HintMessage = { from: ports.instance, ...content };
   return { subject: `${tenant}/${hint.topic}/${hint.jobId}`, body: JSON.stringify(message) };
 }
 
