@@ -220,15 +220,12 @@ describe("jobs whose workers all wait in another process", () => {
         },
       },
     });
-    const gpu = work({ meta: { requires: ["gpu"] } });
-    const steps = Array.from(
-      { length: 300 },
-      (_, index) => [`s${index}`, index < 150 ? work() : gpu] as const,
-    );
-    await p.save("both", Object.fromEntries(steps));
-    const polls = steps.map(([worker], index) => {
-      const capabilities = index < 150 ? [] : ["gpu"];
-      return q.api.pollJobs(pollOf({ worker, waitMs: 20_000, places: 1, capabilities }));
+    const needs = (index: number) => [index < 150 ? "cpu" : "gpu"];
+    const steps = Array.from({ length: 300 }, (_, index) => work({ meta: { requires: needs(index) } }));
+    await p.save("both", Object.fromEntries(steps.map((step, index) => [`s${index}`, step])));
+    const polls = steps.map((_, index) => {
+      const worker = { worker: `v${index}`, capabilities: needs(index) };
+      return q.api.pollJobs(pollOf({ ...worker, waitMs: 20_000, places: 1 }));
     });
     await flow.pass(500);
     await p.start("both");
