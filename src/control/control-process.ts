@@ -86,8 +86,8 @@ function startRoles(
   // Who adds audit records seals them.
   const sealer = measures ? startSealer(engine) : undefined;
   if (sealer !== undefined) watching.push(sealer);
-  // Every role commits: what it publishes of its jobs and changes depends on who is there to hear it.
-  const hearing = [sharedWorkers.start(), hearWatched(bus, announcer)];
+  // Every role commits: what it publishes of its jobs and changes depends on who is there to hear it. Without a role nothing runs.
+  const hearing = wanted.size === 0 ? [] : [sharedWorkers.start(), hearWatched(bus, announcer)];
   const working = roles.filter((role) => wanted.has(role)).flatMap((role) => parts[role]());
   return [...hearing, ...working, ...watching];
 }
