@@ -6,7 +6,7 @@ import { checkHistory } from "../proof/history/check-history.ts";
 import { assembleHistory } from "../proof/history/history.ts";
 import type { HistoryRecord } from "../proof/history/record.ts";
 import { type Summary, summarize, summaryLines } from "../proof/history/summarize.ts";
-import { appendTrackRecord, dayOf, readSourceVersion } from "../proof/track-record.ts";
+import { appendTrackRecord, dayOf, readSourceVersion, type SourceVersion } from "../proof/track-record.ts";
 import { type Checked, judge, type Verdict } from "./judge.ts";
 import { type ChaosOptions, parseChaosOptions, UsageError } from "./options.ts";
 import { allFaults, type ChaosRun, runChaos } from "./run-chaos.ts";
@@ -19,7 +19,7 @@ async function main(options: ChaosOptions): Promise<number> {
   if (options.mode === "show failover") return showFailover(options.seed, say);
   const { seed, durability, minutes, historyFile } = options;
   // Before the run: a row that could not be written is not worth half an hour.
-  const commit = options.appends ? readSourceVersion(root, sourceFolders, "refused").commit : "";
+  const source = options.appends ? readSourceVersion(root, sourceFolders, "refused") : undefined;
   say(`seed ${seed}: ${minutes} minutes of faults, durability ${durability}`);
   const run = await runChaos(options, say);
   const checked = check(run.records);
@@ -29,7 +29,8 @@ async function main(options: ChaosOptions): Promise<number> {
   );
   const verdict = judge(options, run, checked);
   const isGood = tell(verdict);
-  if (options.appends && verdict.voids.length === 0) appendRow(options, { commit, run, checked, verdict });
+  if (source !== undefined && verdict.voids.length === 0)
+    appendRow(options, { source, run, checked, verdict });
   if (!isGood) say(`the same faults again: npm run chaos -- ${wordsOf(options)}`);
   return isGood ? 0 : 1;
 }
@@ -68,20 +69,22 @@ function tell({ violations, excused, voids }: Verdict): boolean {
 }
 
 type Outcome = {
-  readonly commit: string;
+  readonly source: SourceVersion;
   readonly run: ChaosRun;
   readonly checked: Checked;
   readonly verdict: Verdict;
 };
 
-function appendRow(options: ChaosOptions, { commit, run, checked: { summary }, verdict }: Outcome): void {
+function appendRow(options: ChaosOptions, { source, run, checked: { summary }, verdict }: Outcome): void {
   appendTrackRecord(root, "chaos", {
     date: dayOf(Date.now()),
-    commit,
-    command: `npm run chaos -- ${wordsOf(options)}`,
+    commit: source.commit,
+    src: source.src,
+    command: `\`npm run chaos -- ${wordsOf(options)} --record\``,
     minutes: options.minutes,
     durability: options.durability,
     faults: [...run.hits.values()].reduce((sum, count) => sum + count, 0),
+    kinds: `${[...run.hits.values()].filter((count) => count > 0).length} of ${allFaults.length}`,
     operations: summary.operationsTotal,
     unknown: unknownIn(summary),
     violations: verdict.violations.length,

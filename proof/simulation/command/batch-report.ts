@@ -55,6 +55,7 @@ export function recordRun(
   appendTrackRecord(root, "simulation", {
     date: dayOf(wallMs),
     commit: source.commit,
+    src: source.src,
     command: `\`npm run sim -- ${words.join(" ")}\``,
     seeds: report.seeds,
     events: report.events,
