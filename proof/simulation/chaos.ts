@@ -224,11 +224,12 @@ function startWallClockSteps(world: World): void {
   const { embedded } = swarm;
   if (embedded === undefined) return;
   const random = kernel.random.stream("wall clock steps");
-  again(world, random, embedded.stepEveryMs, () => server.jumpClock(random.pick(wallStepsMs)));
+  const { stepsMs = wallStepsMs } = embedded;
+  again(world, random, embedded.stepEveryMs, () => server.jumpClock(random.pick(stepsMs)));
   again(world, random, embedded.restartEveryMs, () => {
     const downMs = Math.min(random.integer(downMsMin, embedded.downMsMax), swarm.chaosMs - kernel.nowMs());
     faults.hit("embedded store restart");
-    server.goDown({ downMs, clockMs: random.pick([0, ...wallStepsMs]) });
+    server.goDown({ downMs, clockMs: random.pick([0, ...stepsMs]) });
   });
 }
 

@@ -14,6 +14,8 @@ export type Swarm = UsualSwarm & HarderFaults & Narrowing;
 type UsualSwarm = {
   /** True when no fault exists: then nothing may be unknown. */
   readonly calm: boolean;
+  /** Parents start children in such a seed, whatever the limit of their tenant. */
+  readonly large?: true;
   readonly chaosMs: number;
   readonly gateways: ReadonlyArray<{ readonly strategy: AdmissionStrategy; readonly wait: WaitPolicy }>;
   /** Processes that only sweep and apply, or only ask the dispatch check; without engines every gateway does all of it. */
@@ -186,7 +188,7 @@ function drawCallers(random: SeededRandom): Callers {
   }
 }
 
-function drawCrowd(random: SeededRandom): Crowd {
+export function drawCrowd(random: SeededRandom): Crowd {
   return {
     workers: random.integer(1, 3),
     starters: random.integer(1, 2),

@@ -40,8 +40,9 @@ import type { StateChecks } from "./checks/state-checks.ts";
 import { type Reduction, reduceSwarm } from "./command/reductions.ts";
 import type { EngineNode } from "./engine-node.ts";
 import { Marks } from "./invariants/marks.ts";
+import { swarmOfSeed } from "./large-swarm.ts";
 import { FencedSink } from "./people/fenced-sink.ts";
-import { drawSwarm, type Swarm } from "./swarm.ts";
+import type { Swarm } from "./swarm.ts";
 import { configFor } from "./swarm-config.ts";
 
 export type World = {
@@ -112,7 +113,7 @@ export type WorldParts = {
 export function createWorld(seed: number, options: WorldOptions): World {
   const { bug, onNote, parts } = options;
   const kernel = parts?.kernel ?? createKernel(seed, onNote === undefined ? {} : { onNote });
-  const draw = () => reduceSwarm(drawSwarm(kernel.random.stream("swarm")), options.reduce ?? []);
+  const draw = () => reduceSwarm(swarmOfSeed(seed, kernel.random), options.reduce ?? []);
   const drawn = parts?.swarm?.(draw) ?? draw();
   const swarm = bug?.swarm?.(drawn) ?? drawn;
   const marks = new Marks();

@@ -10,15 +10,13 @@ import { keepRegression, readRegressions } from "../../proof/simulation/command/
 import { simulateWork } from "../../proof/simulation/command/seed-work.ts";
 import { shrink } from "../../proof/simulation/command/shrink.ts";
 import { linesAbout } from "../../proof/simulation/command/trace.ts";
-import { drawSwarm } from "../../proof/simulation/swarm.ts";
-import { createSeededRandom } from "../../src/testing/seeded-random.ts";
+import { swarmOfSeed } from "../../proof/simulation/large-swarm.ts";
 
-const swarmOf = (seed: number) => drawSwarm(createSeededRandom(seed).stream("swarm"));
 const seeds = Array.from({ length: 40 }, (_, index) => index + 1);
 
 describe("a reduction", () => {
   test("makes the swarm that offers it smaller, and has no effect a second time", () => {
-    for (const swarm of seeds.map(swarmOf)) {
+    for (const swarm of seeds.map((seed) => swarmOfSeed(seed))) {
       for (const reduction of reductionsOf(swarm)) {
         const reduced = reducesTo(swarm, reduction);
         expect(reduced, reduction).toBeDefined();
@@ -28,7 +26,7 @@ describe("a reduction", () => {
   });
 
   test("of all that is offered leaves one tenant, one gateway, nobody who calls and no fault", () => {
-    for (const swarm of seeds.map(swarmOf)) {
+    for (const swarm of seeds.map((seed) => swarmOfSeed(seed))) {
       const least = reductionsOf(swarm).filter(
         (name) => !/=1$/.test(name) || /^(tenants|gateways|workers)=/.test(name),
       );
@@ -44,7 +42,7 @@ describe("a reduction", () => {
   });
 
   test("shortens the chaos, never lengthens it; one that means nothing changes nothing", () => {
-    const swarm = swarmOf(1);
+    const swarm = swarmOfSeed(1);
     expect(reduceSwarm(swarm, ["chaos=7"]).chaosMs).toBe(7);
     expect(reduceSwarm(swarm, ["chaos=7000000", "no-such", "tenants=0", "cats=3", "constructor=1"])).toBe(
       swarm,

@@ -185,8 +185,7 @@ export const swappedSpec: Readonly<Record<string, Swap>> = {
   },
   store_time_stands_still: {
     what: "the time of an embedded store is the later of wall clock and stored: after a step back no lock ends, no timer fires",
-    caughtBy: ["INV-15", "INV-20", "liveness"],
-    swarm: unsteadyWallClock,
+    caughtBy: ["INV-15", "INV-20", "INV-23", "liveness"],
     storeClock: laterOfWallAndStored,
   },
   admits_without_the_store: {

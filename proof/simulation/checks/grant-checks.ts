@@ -1,5 +1,5 @@
 // The checks' own picture of who holds which lock, kept from outcomes and times alone: INV-11 to INV-15.
-import type { LockName, RenewalPolicy } from "../../../src/domain/lock.ts";
+import { grantMemoryMs, type LockName, type RenewalPolicy } from "../../../src/domain/lock.ts";
 import type { TenantId, TenantSettings } from "../../../src/domain/tenant.ts";
 import type { Answer, OperationName } from "../../../src/ports/store.ts";
 import type { StoreCall, StoreExecution } from "../../../src/testing/simulated-store.ts";
@@ -283,7 +283,10 @@ export class GrantChecks {
     this.observeFence(tenant, fence, where);
     const expired = last !== undefined && !last.released;
     if (last !== undefined && lock.namespace === "public") {
-      this.#queues.ended(last, last.released && !last.forgotten ? "given" : "over", storeTimeMs);
+      // A grant that ended too long ago is forgotten, and what became of it is noted nowhere.
+      const isRemembered = storeTimeMs <= last.expiresAtMs + grantMemoryMs;
+      const how = last.released && !last.forgotten ? "given" : "over";
+      if (isRemembered) this.#queues.ended(last, how, storeTimeMs);
       this.#queues.mustBeNew(request, storeTimeMs);
     }
     if (expired && this.#context.isPaused(last.instance)) this.#marks.hit("lock_taken_from_paused_holder");
@@ -356,6 +359,7 @@ export class GrantChecks {
   #handOn(execution: ExecutionOf<"releaseLock" | "breakLock">, ended: Picture): void {
     const { tenant, lock } = execution.request;
     ended.released = true;
+    ended.expiresAtMs = execution.storeTimeMs;
     const heir = this.#queues.handedOn(execution, ended.token);
     if (heir !== undefined)
       this.#grant({ tenant, lock, ...heir } as Wanted, heir.fence, execution.storeTimeMs);

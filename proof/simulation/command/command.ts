@@ -1,11 +1,10 @@
 // The words of `npm run sim`: what they mean, and what is wrong with them.
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
-import { createSeededRandom } from "../../../src/testing/seeded-random.ts";
 import { swaps } from "../../planted/planted-bugs.ts";
 import type { Difference } from "../isolation.ts";
+import { swarmOfSeed } from "../large-swarm.ts";
 import type { StoreChoice } from "../simulate.ts";
-import { drawSwarm } from "../swarm.ts";
 import { reduceSwarm, reducesTo, reductionsOf } from "./reductions.ts";
 import type { SeedWork } from "./seed-work.ts";
 
@@ -119,7 +118,7 @@ function readDifference(compare: string): Difference {
 
 /** What changes nothing in this seed is a mistake in the command, most likely in its spelling. */
 function readReductions(reduce: readonly string[], seed: number): readonly string[] {
-  let swarm = drawSwarm(createSeededRandom(seed).stream("swarm"));
+  let swarm = swarmOfSeed(seed);
   for (const reduction of reduce) {
     if (reducesTo(swarm, reduction) === undefined) {
       throw new UsageError(

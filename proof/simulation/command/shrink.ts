@@ -1,7 +1,7 @@
 // Makes a broken seed smaller while the same invariant still breaks: what is left is what it takes.
-import { createSeededRandom } from "../../../src/testing/seeded-random.ts";
+
+import { swarmOfSeed } from "../large-swarm.ts";
 import type { SeedReport } from "../simulate.ts";
-import { drawSwarm } from "../swarm.ts";
 import type { BrokenSeed } from "./batch.ts";
 import { type Reduction, reduceSwarm, reducesTo, reductionsOf } from "./reductions.ts";
 import { type SeedWork, simulateWork } from "./seed-work.ts";
@@ -44,7 +44,7 @@ export async function shrink(broken: BrokenSeed, work: SeedWork): Promise<Shrunk
 
 /** As drawn, without what is to be tried. */
 function swarmOf(seed: number, { reduce = [] }: SeedWork) {
-  return reduceSwarm(drawSwarm(createSeededRandom(seed).stream("swarm")), reduce);
+  return reduceSwarm(swarmOfSeed(seed), reduce);
 }
 
 function isSame(report: SeedReport, { violation }: BrokenSeed): report is BrokenSeed {

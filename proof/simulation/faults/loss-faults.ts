@@ -44,6 +44,8 @@ type EmbeddedFaults = {
   readonly stepEveryMs: number;
   readonly restartEveryMs: number;
   readonly downMsMax: number;
+  /** What the clock is set by, live and while the store is away; a step of each kind by default. */
+  readonly stepsMs?: readonly number[];
 };
 
 export type HarderFaults = {

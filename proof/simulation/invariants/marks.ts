@@ -143,4 +143,4 @@ export const lossMarks: readonly Mark[] = [
 ];
 
 /** From this many seeds on, a batch that misses a mark is void. */
-export const seedsForAllMarks = 1000;
+export const seedsForAllMarks = 500;

@@ -36,7 +36,8 @@ export async function saveWorkflows(world: World, node: EngineNode): Promise<voi
   const random = node.process.random.stream("workflows");
   for (const tenant of world.tenants) {
     const plain = workflowIds.map((id) => drawWorkflow(random, id, world.swarm.leaseMs));
-    const parents = world.swarm.tight ? drawParent(node.process.random.stream("parents")) : [];
+    const parents =
+      world.swarm.tight || world.swarm.large ? drawParent(node.process.random.stream("parents")) : [];
     for (const definition of [...parents, ...world.predicted.draw(tenant, random), ...plain]) {
       const caller = { tenant, actor: "author" };
       while ((await node.api.saveWorkflow({ caller, definition })).kind !== "saved") {
@@ -57,7 +58,7 @@ export const startWorkflow: Actor = async (world, node, random, who) => {
   const { kernel, history, swarm } = world;
   const tenant = random.pick(world.tenants);
   const key = random.chance(swarm.keylessRate) ? undefined : drawKey(world, random);
-  const drawn = random.pick([...workflowIds, predictedId]);
+  const drawn = random.pick([...workflowIds, predictedId, ...(swarm.large ? [parentId] : [])]);
   const workflow = swarm.tight && kernel.nowMs() < swarm.chaosMs / 2 ? parentId : drawn;
   const numbers = { n: random.integer(0, 4), list: [random.integer(0, 4), random.integer(0, 4)] };
   const input = { what: random.pick(["a", "b"]), flag: random.chance(0.7), ...numbers };
