@@ -3,9 +3,9 @@ import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, tru
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import type { Operations } from "../../src/adapters/operations/perform.ts";
+import { type Operations, operations } from "../../src/adapters/operations/perform.ts";
 import { type RecordKind, type RecordKinds, recordKinds } from "../../src/adapters/operations/records.ts";
-import type { Database, OpenDatabase } from "../../src/adapters/sqlite/driver.ts";
+import type { Database, OpenDatabase, Statement } from "../../src/adapters/sqlite/driver.ts";
 import { openDatabase } from "../../src/adapters/sqlite/open-database.ts";
 import { bundledKinds } from "../../src/adapters/sqlite/run-bundles.ts";
 import { decodeKey, tableOf } from "../../src/adapters/sqlite/schema.ts";
@@ -32,9 +32,10 @@ type SqliteTwinParts = {
   readonly mayBeKilled: boolean;
 };
 
-/** How the process of the store ends after, or in the middle of, a batch. */
+/** How the process of the store ends after, or in the middle of, a batch, or what keeps a batch from being written. */
 type Fate =
   | "none"
+  | Refusal
   | "restart"
   | "killed before the commit"
   | "killed while writing"
@@ -45,7 +46,22 @@ const fateRates: ReadonlyArray<readonly [Fate, number]> = [
   ["killed before the commit", 0.002],
   ["killed while writing", 0.002],
   ["killed after the commit", 0.002],
+  ["disk full at the commit", 0.003],
+  ["disk full while writing", 0.003],
+  ["operations failed", 0.003],
 ];
+
+/** A batch is decided and not written, and the process goes on. */
+type Refusal = "disk full at the commit" | "disk full while writing" | "operations failed";
+
+const repliesTo: Readonly<Record<Refusal, Reply["kind"]>> = {
+  "disk full at the commit": "unavailable",
+  "disk full while writing": "unavailable",
+  "operations failed": "operation_failed",
+};
+
+/** Of the rows that a batch writes: most write more. */
+const rowsBeforeFullMax = 3;
 
 /** Calls that arrive within this time share a transaction, as they do while the one before is written. */
 const batchMsMax = 2;
@@ -65,6 +81,9 @@ export class SqliteTwin implements StoreTwin {
   #isOpen = false;
   /** What happens when the transaction is to be committed. */
   #atCommit: ((commit: () => unknown) => unknown) | undefined;
+  /** How many rows may still be written. */
+  #rowsLeft = Number.POSITIVE_INFINITY;
+  #operationsFail = false;
 
   constructor(parts: SqliteTwinParts) {
     this.#parts = parts;
@@ -129,6 +148,14 @@ export class SqliteTwin implements StoreTwin {
       this.#loseBatch(calls, fate);
       return;
     }
+    if (isRefusal(fate)) {
+      this.#refuseBatch(calls, fate);
+      // Some callers give up; the others ask the same again at once, of a store that must remember nothing of the first time.
+      if (this.#random.chance(0.3)) {
+        for (const { lose } of calls) lose();
+        return;
+      }
+    }
     this.#flushing = true;
     for (const { execute } of calls) execute();
     this.#flushing = false;
@@ -166,6 +193,27 @@ export class SqliteTwin implements StoreTwin {
       this.#core.maintain();
       first = end;
     }
+  }
+
+  /** Nothing of the batch may be kept, neither in the file nor in what the store remembers. */
+  #refuseBatch(calls: readonly ArrivedCall[], refusal: Refusal): void {
+    if (refusal === "operations failed") this.#operationsFail = true;
+    else this.#atCommit = failAsFull;
+    if (refusal === "disk full while writing") this.#rowsLeft = this.#random.integer(0, rowsBeforeFullMax);
+    const replies = this.#core.perform(
+      calls.map(({ call }) => call) as readonly Call[],
+      this.#core.storeTimeMs,
+    );
+    this.#operationsFail = false;
+    this.#atCommit = undefined;
+    this.#rowsLeft = Number.POSITIVE_INFINITY;
+    // A call that came too late is unavailable before anything fails.
+    const other = replies.find(({ kind }) => kind !== "unavailable" && kind !== repliesTo[refusal]);
+    mustHold(
+      other === undefined,
+      "INV-30",
+      () => `a batch that was not written (${refusal}) is answered with ${other?.kind}`,
+    );
   }
 
   /** The process ends before the transaction is whole in the file: nothing of it may come back. */
@@ -230,7 +278,7 @@ export class SqliteTwin implements StoreTwin {
   }
 
   #open(): [Database, SqliteCore] {
-    const { open, settings, table, wrapDatabase } = this.#parts;
+    const { open, settings, table = operations, wrapDatabase } = this.#parts;
     const file = this.#fileOf("");
     const opened = openDatabase(open, file, silent);
     this.#isOpen = true;
@@ -241,12 +289,25 @@ export class SqliteTwin implements StoreTwin {
       // No batch is cut short: how long one takes must not depend on the machine.
       clock: { monotonicMs: () => 0 },
       log: silent,
-      ...(table === undefined ? {} : { table }),
+      table: this.#failing(table),
     };
     return [database, new SqliteCore(this.#killable(database), options)];
   }
 
-  /** The same connection, whose commits can be the moment of the store's end. */
+  /** The same operations, which can fail when they have decided and changed everything. */
+  #failing(table: Operations): Operations {
+    const failing = Object.entries(table).map(([name, operation]) => [
+      name,
+      (...given: Parameters<typeof operation>) => {
+        const outcome = (operation as (...all: unknown[]) => unknown)(...given);
+        if (this.#operationsFail) throw new Error("the operation failed when it had decided");
+        return outcome;
+      },
+    ]);
+    return Object.fromEntries(failing) as Operations;
+  }
+
+  /** The same connection, whose commits can be the moment of the store's end, and whose disk can be full. */
   #killable(database: Database): Database {
     return {
       exec: (sql) => database.exec(sql),
@@ -254,19 +315,34 @@ export class SqliteTwin implements StoreTwin {
       close: () => database.close(),
       prepare: (sql) => {
         const statement = database.prepare(sql);
-        if (sql !== "COMMIT") return statement;
-        const run = () => {
-          const commit = () => statement.run();
-          return this.#atCommit === undefined ? commit() : this.#atCommit(commit);
+        const write: Statement["run"] = (...given) => {
+          if (this.#rowsLeft === 0) failAsFull();
+          this.#rowsLeft -= 1;
+          return statement.run(...given);
         };
+        const commit: Statement["run"] = () => {
+          const whole = () => statement.run();
+          return this.#atCommit === undefined ? whole() : this.#atCommit(whole);
+        };
+        const isWrite = /^\s*(INSERT|UPDATE|DELETE|REPLACE)/i.test(sql);
+        if (sql !== "COMMIT" && !isWrite) return statement;
         return {
-          run,
+          run: isWrite ? write : commit,
           get: (...given) => statement.get(...given),
           all: (...given) => statement.all(...given),
         };
       },
     };
   }
+}
+
+function isRefusal(fate: Fate): fate is Refusal {
+  return Object.hasOwn(repliesTo, fate);
+}
+
+/** As SQLite says it. */
+function failAsFull(): never {
+  throw Object.assign(new Error("database or disk is full"), { errcode: 13 });
 }
 
 function mustAgree({ name, caller, answer }: PerformedCall, reply: Reply | undefined): void {
