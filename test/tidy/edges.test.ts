@@ -21,6 +21,8 @@ const elsewhere: Readonly<Record<string, string>> = {
   "sweep.ts further.length < lookedAtMax": "sweep-cases.ts: 10,000 due things of one tenant",
   'sweep.ts records.size("active", tenant) > 0': "whether there is a slot at all",
   "sweep.ts rows.length < provedMax": "redis-sweep.test.ts: 130 slots, of which one visit proves a hundred",
+  "sweep.ts nextKeyMs < nowMs(context)":
+    "key-cases.ts: 130 expired keys, of which one visit forgets a hundred",
   "tickets.ts live.length >= ticketsMax": "lock-queue-cases.ts: the queue of a thousand",
   "tickets.ts over.length < limit":
     "pages of a hundred: a full one is followed by another, which may be empty",

@@ -172,7 +172,9 @@ function proveTenant(context: Context, tenant: TenantId, _subject: string, found
     }
   }
   const nextKeyMs = trimKeys(context, tenant, provedMax);
-  const soonMs = nowMs(context) + settings.proveEveryMs;
+  // A tenant of more than a hundred starts a minute would keep expired keys until its quota is full.
+  const hasMoreExpired = nextKeyMs !== undefined && nextKeyMs < nowMs(context);
+  const soonMs = nowMs(context) + (hasMoreExpired ? settings.sweepEveryMs : settings.proveEveryMs);
   if (records.size("active", tenant) > 0) {
     const from = rows.length < provedMax ? "" : (rows.at(-1)?.member ?? "");
     planProof(context, tenant, { atMs: soonMs, after: from });

@@ -51,6 +51,25 @@ export const keyRetentionCases: readonly ConformanceCase[] = [
       assertOutcome(await inspect(harness, "k"), { kind: "bound", runId });
     },
   },
+  {
+    name: "130 expired keys are forgotten by the next sweeps, though one visit takes a hundred and a run goes on",
+    async check(harness) {
+      const { store, tenant, partition } = harness;
+      await harness.admit(harness.newRun({ key: key("live") }));
+      for (let index = 0; index < 130; index += 1) {
+        const run = harness.newRun({ key: key(`k${index}`) });
+        await harness.admit(run);
+        await harness.end(run.runId);
+      }
+      await harness.untilAfter((await harness.now()) + 70);
+      await harness.until(async () => {
+        await store.sweep({ partition }, call);
+        const { used } = only(await store.countUsage({ tenant }, call), "counted");
+        return used.idempotency_keys === 1;
+      });
+      assert.equal((await inspect(harness, "live")).kind, "bound");
+    },
+  },
 ];
 
 /** For a store that keeps keys for ever. */

@@ -16,6 +16,7 @@
 
 local start, dueKey = KEYS[1], KEYS[2]
 local settings = {
+  sweepEveryMs = tonumber(ARGV[2]),
   attentionMs = tonumber(ARGV[3]),
   republishAfterMs = tonumber(ARGV[4]),
   republishAfterMaxMs = tonumber(ARGV[5]),
@@ -200,7 +201,9 @@ local function proveTenant(tenant)
   end
   local nextKeyMs = trimKeys(tenant, keyed)
   local nextAfter = ""
-  local soonMs = nowMs + settings.proveEveryMs
+  -- A tenant of more than a hundred starts a minute would keep expired keys until its quota is full.
+  local hasMoreExpired = nextKeyMs and nextKeyMs < nowMs
+  local soonMs = nowMs + (hasMoreExpired and settings.sweepEveryMs or settings.proveEveryMs)
   if redis.call("ZCARD", active) > 0 then
     if #slots == 2 * provedMax then
       nextAfter = string.format("%.0f", slots[#slots]) .. " " .. slots[#slots - 1]
@@ -290,7 +293,7 @@ end
 local due = redis.call("ZRANGE", dueKey, "-inf", now, "BYSCORE", "LIMIT", "0", "100")
 if #due > 0 then
   local swept, lookedAtMs, lookedAt = string.match(redis.call("GET", KEYS[3]) or "", "^([0-9]+) ?([0-9]*) ?(.*)$")
-  local againInMs = swept and swept + ARGV[2] - nowMs or 0
+  local againInMs = swept and swept + settings.sweepEveryMs - nowMs or 0
   if againInMs > 0 then return { "not_due", now, "againInMs", againInMs } end
   local lookedUpTo = ""
   if #due == 100 then due, lookedUpTo = shareRound(due, lookedAtMs, lookedAt or "") end
