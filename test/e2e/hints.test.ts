@@ -26,6 +26,7 @@ async function start() {
   expect(saved.status).toBe(201);
   return {
     client,
+    kill: async () => started.gateways[0]?.kill(),
     elsewhere: at(1, started.keys.worker),
     watching: at(1, started.keys.admin),
     async messagesSent() {
@@ -77,4 +78,41 @@ test("a thousand starts of a topic that nobody polls are a few dozen messages, a
   const request = { worker_id: "late", poll_id: "1", topics: ["burst"], max_jobs: 10, wait_ms: 5_000 };
   const polled = await elsewhere.post<{ jobs: readonly unknown[] }>("/jobs/poll", request);
   expect(polled.body.jobs).toHaveLength(10);
+});
+
+test("jobs whose hints were held when their gateway was killed are found by the next polls at the other, each once", async () => {
+  const { client, elsewhere, kill } = await start();
+  type Polled = { readonly jobs: ReadonlyArray<{ readonly job_id: string; readonly run_id: string }> };
+  const claimed: Array<Polled["jobs"][number]> = [];
+  let isOver = false;
+  const workers = Array.from({ length: 10 }, async (_, index) => {
+    for (let poll = 1; !isOver; poll += 1) {
+      const request = { worker_id: `w${index}`, poll_id: `${poll}`, topics: ["burst"], max_jobs: 20 };
+      claimed.push(...(await elsewhere.post<Polled>("/jobs/poll", { ...request, wait_ms: 1_000 })).body.jobs);
+    }
+  });
+  const answered = new Set<string>();
+  const lanes = Array.from({ length: 25 }, async () => {
+    try {
+      for (;;) {
+        const { status, body } = await client.post<{ readonly run_id: string }>("/workflows/one/runs", {});
+        if (status < 300) answered.add(body.run_id);
+        // The first hint of a group leaves at once, what follows within 10 ms waits: there is always something held.
+        if (answered.size === 60) void kill();
+      }
+    } catch {
+      // The gateway is gone.
+    }
+  });
+  await Promise.all(lanes);
+  const unclaimed = () => {
+    const runs = new Set(claimed.map(({ run_id }) => run_id));
+    return [...answered].filter((run) => !runs.has(run)).length;
+  };
+  // The sweep would name them after 30 s.
+  await expect.poll(unclaimed, { timeout: 10_000 }).toBe(0);
+  isOver = true;
+  await Promise.all(workers);
+  expect(answered.size).toBeGreaterThanOrEqual(60);
+  expect(new Set(claimed.map(({ job_id }) => job_id)).size).toBe(claimed.length);
 });
