@@ -60,6 +60,13 @@ function judgeGivenBack(
   );
 }
 
+/** What a letter kept may have come in another way meanwhile: its retry finds it there, and changes nothing. */
+export function noteRepeatedResult({ name, request, outcome }: StoreExecution, known: KnownState): void {
+  if (name !== "deliver" || request.entry.kind !== "result" || request.entry.letter === undefined) return;
+  const run = known.run(request.runId);
+  if (run !== undefined && outcome.kind === "delivered") run.retried = true;
+}
+
 function isLetter(change: Change): change is ChangeOf<"document"> {
   return change.kind === "document" && change.scope.endsWith("/deadLetter");
 }

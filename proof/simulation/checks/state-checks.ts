@@ -13,7 +13,7 @@ import { JobChecks } from "./job-checks.ts";
 import type { Change, ChangeOf, JournaledRecords } from "./journaled-records.ts";
 import { KeyChecks } from "./key-checks.ts";
 import type { KnownState } from "./known-state.ts";
-import { judgeLetters } from "./letter-checks.ts";
+import { judgeLetters, noteRepeatedResult } from "./letter-checks.ts";
 import { PlaceChecks } from "./place-checks.ts";
 import type { PredictedRuns } from "./predicted-runs.ts";
 import { ReleaseChecks } from "./release-checks.ts";
@@ -80,6 +80,7 @@ export class StateChecks {
     if (name === "reserve" || name === "createRun" || name === "commit") {
       this.#grants.observeGuardedWrite(execution, changes.length);
     }
+    noteRepeatedResult(execution, this.#known);
     if (changes.length === 0) return;
     mustHold(
       mayHaveEffect(execution),
