@@ -1,17 +1,21 @@
-// How the test runner finds and runs the suites; each stage of scripts/run-tests.mjs passes its own folder.
+// How the test runner finds and runs the suites; scripts/run-tests.mjs passes the folders of its stages.
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /**
- * Files of half a minute and more, longest first. A fresh clone has no record of earlier runs: the runner goes by the
- * size of the files then, and a short file that takes minutes would be the last one, beside an idle core.
+ * Files of a quarter of a minute and more, longest first. A fresh clone has no record of earlier runs: the runner goes by the
+ * size of the files then, and a short file that takes minutes would be the last one, beside idle cores.
  */
 const longest = [
-  ...["e2e/fresh-clone", "e2e/cluster", "e2e/examples", "e2e/guide", "e2e/start", "e2e/gateway-routes"],
-  ...["e2e/promtool", "e2e/bench-cluster", "e2e/bench-admission", "e2e/rolling-restart", "e2e/bench-locks"],
-  ...["e2e/backup", "e2e/package", "e2e/bench-flood", "e2e/packaging", "e2e/embedded-kill"],
-  ...["conformance/differential", "conformance/step-types-flows", "conformance/differential-trees"],
-  ...["simulation/exhaustive", "simulation/command", "simulation/mutants", "simulation/determinism"],
+  ...["conformance/differential", "drills/cluster", "chaos/chaos", "conformance/differential-trees"],
+  ...["drills/embedded", "e2e/idle", "e2e/bench-admission", "conformance/store", "e2e/canary", "faults/nats"],
+  ...["scaled/definitions", "e2e/cluster", "e2e/examples", "conformance/step-types-incidents"],
+  ...["e2e/bench-flood", "scaled/stored", "e2e/bus-results", "simulation/mutants", "e2e/fresh-clone"],
+  ...["e2e/guide", "simulation/command", "e2e/gateway-routes", "e2e/package", "e2e/bench-locks"],
+  ...["faults/redis-cluster", "conformance/step-types", "simulation/seeds", "e2e/promtool"],
+  ...["conformance/step-types-together", "e2e/start", "simulation/determinism", "faults/nats-bus"],
+  ...["e2e/packaging", "simulation/exhaustive", "faults/server-standing", "scaled/operations"],
+  ...["simulation/sqlite", "e2e/rolling-restart", "e2e/backup", "e2e/bench-cluster", "e2e/embedded-kill"],
 ].map((name) => `/test/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {

@@ -1,8 +1,8 @@
 // Runs the test stages in order and ends with one line that says how many tests passed and failed:
-//   node scripts/run-tests.mjs [stage ...] [--repeat N] [--node VERSION|all]
+//   node scripts/run-tests.mjs [stage ...] [--repeat N [--record]] [--node VERSION|all]
 // With --node the stages run on that Node, or on every supported one, instead of the one that runs this.
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { delimiter, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { judgeRequirements, readRequirements } from "./requirements.mjs";
@@ -15,7 +15,14 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const SERVER_VARIABLES = ["INTERLOCK_REDIS_SERVER", "INTERLOCK_NATS_SERVER", "INTERLOCK_PROMTOOL"];
 
 /**
+ * A third of the tests' time is waiting, for servers and for what must not happen: files run side by side, one more than there
+ * are cores. Two workers, one stage after the other, left two cores idle for half of 17 minutes.
+ */
+const WORKERS = availableParallelism() + 1;
+
+/**
  * A stage is a list of tools that count as one test each, or paths whose test files vitest runs, perhaps on another Node.
+ * Stages on the same Node are one run of vitest, so that the long files of one fill the time that those of another wait.
  * Stages that start many servers as processes get them compiled (`startsServers`).
  */
 const STAGES = {
@@ -28,8 +35,7 @@ const STAGES = {
   },
   tidy: { paths: ["test/tidy"] },
   unit: { paths: ["test/unit"] },
-  // Its tests wait for servers a third of the time: on two cores three at once take 160 s, two take 220 s.
-  conformance: { paths: ["test/conformance"], needsServers: true, workers: 3 },
+  conformance: { paths: ["test/conformance"], needsServers: true },
   faults: { paths: ["test/faults"], needsServers: true },
   simulation: { paths: ["test/simulation"] },
   e2e: { paths: ["test/e2e"], needsServers: true, startsServers: true },
@@ -53,7 +59,7 @@ const STAGES = {
 class UsageError extends Error {}
 
 function parseArguments(words) {
-  const names = [...words];
+  const names = words.filter((word) => word !== "--record");
   const rounds = takeOption(names, "--repeat") ?? "1";
   if (!/^[1-9]\d*$/.test(rounds)) {
     throw new UsageError(`--repeat needs a whole number of at least 1 after it, not ${rounds || "nothing"}.`);
@@ -69,7 +75,7 @@ function parseArguments(words) {
     );
   }
   const wanted = names.length > 0 ? names : Object.keys(STAGES);
-  return { runs: runsOf(wanted, node), rounds: Number(rounds) };
+  return { runs: runsOf(wanted, node), rounds: Number(rounds), records: words.includes("--record") };
 }
 
 /** Removes an option and its value, and returns the value; an empty text when it is missing. */
@@ -97,43 +103,46 @@ async function runTool(tool, args, env) {
 }
 
 async function runTools(tools, env) {
-  const counts = { passed: 0, failed: 0, stopped: false };
+  const start = performance.now();
+  const counts = { passed: 0, failed: 0 };
+  let stopped = false;
   for (const [tool, ...args] of tools) {
+    if (stopped) break;
     const { exitCode, stopCode } = await runTool(tool, args, env);
     console.log(`${exitCode === 0 ? "passed" : "FAILED"}: ${[tool, ...args].join(" ")}`);
     counts[exitCode === 0 ? "passed" : "failed"] += 1;
-    if (stopCode !== null) return { ...counts, stopped: true };
+    stopped = stopCode !== null;
   }
-  return counts;
+  return { counts: [{ ...counts, seconds: (performance.now() - start) / 1000 }], stopped };
 }
 
-async function runVitest({ paths, workers }, env) {
+function isOf({ name }, file) {
+  return STAGES[name].paths.some((path) => file.startsWith(path));
+}
+
+/** Runs the files of one or more stages side by side, and counts them by stage. */
+async function runVitest(stages, env) {
   // Outside the checkout, so that a run leaves nothing behind in it.
   const folder = mkdtempSync(join(tmpdir(), "interlock-report-"));
   const reportPath = join(folder, "report.json");
-  const parallel = workers === undefined ? [] : [`--maxWorkers=${workers}`];
   const args = [
     "run",
-    ...paths,
-    ...parallel,
+    ...stages.flatMap(({ name }) => STAGES[name].paths),
+    `--maxWorkers=${WORKERS}`,
     "--reporter=default",
     "--reporter=json",
     `--outputFile.json=${reportPath}`,
   ];
   try {
     const { exitCode, stopCode } = await runTool("vitest", args, env);
-    const report = readReport(reportPath);
-    const counts = countTests(report, exitCode);
-    for (const problem of counts.problems) console.log(`FAILED: ${problem}`);
-    const tests = testsIn(report);
-    ran.push(...tests);
-    failures.push(
-      ...counts.problems,
-      ...tests
-        .filter(({ status }) => status === "failed")
-        .map(({ file, fullName }) => `${file}: ${fullName}`),
+    const files = filesIn(readReport(reportPath));
+    ran.push(...files.flatMap(({ tests }) => tests));
+    const counts = stages.map((stage) =>
+      countTests(files.filter(({ file }) => stages.find((one) => isOf(one, file)) === stage)),
     );
-    return { ...counts, stopped: stopCode !== null };
+    const hasFailed = counts.some(({ problems, failed }) => problems.length > 0 || failed.length > 0);
+    if (exitCode !== 0 && !hasFailed) counts[0].problems.push(`vitest ended with exit code ${exitCode}`);
+    return { counts: counts.map(summed), stopped: stopCode !== null };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -145,10 +154,16 @@ const failures = [];
 /** Every test of every stage, for the page of requirements. */
 const ran = [];
 
-function testsIn(report) {
-  return (report?.testResults ?? []).flatMap(({ name, assertionResults }) =>
-    assertionResults.map(({ fullName, status }) => ({ file: relative(ROOT, name), fullName, status })),
-  );
+function filesIn(report) {
+  return (report?.testResults ?? []).map(({ name, status, assertionResults, startTime, endTime }) => {
+    const file = relative(ROOT, name);
+    const tests = assertionResults.map((result) => ({
+      file,
+      fullName: result.fullName,
+      status: result.status,
+    }));
+    return { file, status, tests, seconds: (endTime - startTime) / 1000 };
+  });
 }
 
 /** Counts as one test: every row of the page whose stages have run names tests that passed in this run. */
@@ -176,40 +191,69 @@ function readReport(path) {
 }
 
 /**
- * Counts so that nothing that went wrong can hide: a test that was skipped or left to do is a failure, and
- * so are a file that failed outside its tests, a run without tests and a bad exit without a failed test.
+ * Counts so that nothing that went wrong can hide: a test that was skipped or left to do is a failure, and so are a file that
+ * failed outside its tests and a stage without tests.
  */
-function countTests(report, exitCode) {
-  if (report === null)
-    return { passed: 0, failed: 1, problems: [`vitest left no report (exit code ${exitCode})`] };
-  const passed = report.numPassedTests;
-  const problems = [];
-  for (const file of report.testResults) {
-    const skipped = file.assertionResults.filter(({ status }) => status !== "passed" && status !== "failed");
-    problems.push(...skipped.map(({ fullName }) => `not run: ${fullName} (${file.name})`));
-    const hasFailedTest = file.assertionResults.some(({ status }) => status === "failed");
-    if (file.status === "failed" && !hasFailedTest) problems.push(`failed outside its tests: ${file.name}`);
-  }
-  if (report.numFailedTests + problems.length === 0) {
-    if (passed === 0) problems.push("no test ran");
-    else if (exitCode !== 0) problems.push(`vitest ended with exit code ${exitCode}`);
-  }
-  return { passed, failed: report.numFailedTests + problems.length, problems };
+function countTests(files) {
+  const tests = files.flatMap((file) => file.tests);
+  const skipped = tests.filter(({ status }) => status !== "passed" && status !== "failed");
+  const outside = files.filter(
+    (file) => file.status === "failed" && !file.tests.some(({ status }) => status === "failed"),
+  );
+  return {
+    passed: tests.filter(({ status }) => status === "passed").length,
+    failed: tests
+      .filter(({ status }) => status === "failed")
+      .map(({ file, fullName }) => `${file}: ${fullName}`),
+    problems: [
+      ...skipped.map(({ file, fullName }) => `not run: ${fullName} (${file})`),
+      ...outside.map(({ file }) => `failed outside its tests: ${file}`),
+      ...(tests.length === 0 ? ["no test ran"] : []),
+    ],
+    seconds: files.reduce((sum, { seconds }) => sum + seconds, 0),
+  };
 }
 
-async function runStage({ name, node }) {
-  const stage = STAGES[name];
-  const absent = stage.needsServers ? SERVER_VARIABLES.filter((variable) => !process.env[variable]) : [];
-  if (absent.length > 0) {
+function summed({ passed, failed, problems, seconds }) {
+  for (const problem of problems) console.log(`FAILED: ${problem}`);
+  failures.push(...problems, ...failed);
+  return { passed, failed: failed.length + problems.length, seconds };
+}
+
+/** Stages that follow each other and are one run of vitest. */
+function batchesOf(runs) {
+  const batches = [];
+  for (const run of runs) {
+    const last = batches.at(-1);
+    const joins = isOfVitest(run) && last !== undefined && isOfVitest(last[0]) && last[0].node === run.node;
+    if (joins) last.push(run);
+    else batches.push([run]);
+  }
+  return batches;
+}
+
+function isOfVitest({ name }) {
+  return STAGES[name].paths !== undefined;
+}
+
+/** The counts of each stage, in their order, and whether a signal has stopped the run. */
+async function runBatch(batch) {
+  const absent = SERVER_VARIABLES.filter((variable) => !process.env[variable]);
+  const lacking = batch.filter(({ name }) => STAGES[name].needsServers && absent.length > 0);
+  for (const { name } of lacking) {
     console.log(
       `FAILED: the stage ${name} needs servers and promtool, but these variables are not set: ${absent.join(", ")}. ` +
         `Run it as: node scripts/with-setup.mjs --servers -- node scripts/run-tests.mjs ${name}`,
     );
-    return { passed: 0, failed: 1, stopped: false };
   }
+  if (lacking.length > 0) {
+    return { counts: batch.map(() => ({ passed: 0, failed: 1, seconds: 0 })), stopped: false };
+  }
+  const [{ name, node }] = batch;
   const base = node === undefined ? process.env : await environmentFor(node);
-  const env = stage.startsServers ? { ...base, COMPILED_PRODUCT: compiledProduct() } : base;
-  return stage.tools ? runTools(stage.tools, env) : runVitest(stage, env);
+  if (STAGES[name].tools) return runTools(STAGES[name].tools, base);
+  const startsServers = batch.some((run) => STAGES[run.name].startsServers);
+  return runVitest(batch, startsServers ? { ...base, COMPILED_PRODUCT: compiledProduct() } : base);
 }
 
 let compiled;
@@ -226,34 +270,47 @@ async function environmentFor(node) {
   return { ...process.env, PATH: [folder, process.env.PATH ?? ""].join(delimiter) };
 }
 
-function printSummary(totals) {
+function printSummary(totals, minutes) {
   const row = (name, ...cells) =>
     console.log(name.padEnd(28) + cells.map((cell) => String(cell).padStart(9)).join(""));
   console.log("\n== summary ==");
   row("stage", "passed", "failed", "seconds");
   for (const [name, { passed, failed, seconds }] of totals) row(name, passed, failed, seconds.toFixed(1));
+  console.log(
+    `All took ${minutes.toFixed(1)} min; the seconds of a stage whose files ran beside others are theirs, added up.`,
+  );
   if (failures.length > 0) console.log(["", "FAILED:", ...failures.map((name) => `  ${name}`)].join("\n"));
 }
 
 /** Runs the stages once and adds to the totals; false when a signal has stopped the run. */
 async function runRound(runs, round, totals) {
-  for (const run of runs) {
-    console.log(`\n== ${run.label}${round} ==`);
-    const start = performance.now();
-    const { passed, failed, stopped } = await runStage(run);
-    const seconds = (performance.now() - start) / 1000;
-    console.log(`${run.label}: ${passed} passed, ${failed} failed in ${seconds.toFixed(1)} s`);
-    const total = totals.get(run.label);
-    total.passed += passed;
-    total.failed += failed;
-    total.seconds += seconds;
+  for (const batch of batchesOf(runs)) {
+    console.log(`\n== ${batch.map(({ label }) => label).join(", ")}${round} ==`);
+    const { counts, stopped } = await runBatch(batch);
+    for (const [index, { label }] of batch.entries()) {
+      const { passed, failed, seconds } = counts[index];
+      console.log(`${label}: ${passed} passed, ${failed} failed in ${seconds.toFixed(1)} s`);
+      const total = totals.get(label);
+      total.passed += passed;
+      total.failed += failed;
+      total.seconds += seconds;
+    }
     if (stopped) return false;
   }
   return true;
 }
 
+/** A row of the track record, or without words whether one could be written. */
+async function record(words) {
+  const args = ["--import", "tsx", join(ROOT, "scripts/record-repeated-tests.ts"), ...words.map(String)];
+  return (await runCommand(process.execPath, args, { cwd: ROOT })).exitCode;
+}
+
 async function main() {
-  const { runs, rounds } = parseArguments(process.argv.slice(2));
+  const start = performance.now();
+  const { runs, rounds, records } = parseArguments(process.argv.slice(2));
+  // Before the run: a row that could not be written is not worth an hour.
+  if (records && (await record([])) !== 0) return 2;
   const totals = new Map(runs.map(({ label }) => [label, { passed: 0, failed: 0, seconds: 0 }]));
   let complete = true;
   for (let round = 1; round <= rounds && complete; round += 1) {
@@ -261,9 +318,13 @@ async function main() {
   }
   const requirements = complete ? checkRequirements(runs.map(({ name }) => name)) : undefined;
   if (requirements !== undefined) totals.set("requirements", requirements);
-  printSummary(totals);
+  printSummary(totals, (performance.now() - start) / 60_000);
   if (!complete) console.log("The run was stopped by a signal before its end.");
   const sum = (key) => [...totals.values()].reduce((all, total) => all + total[key], 0);
+  if (records && complete) {
+    const command = `\`npm run test:repeat -- ${rounds} --record\``;
+    await record([command, rounds, sum("passed"), sum("failed")]);
+  }
   console.log(`\n${sum("passed")} passed, ${sum("failed")} failed`);
   return complete && sum("failed") === 0 ? 0 : 1;
 }
