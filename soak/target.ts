@@ -1,5 +1,5 @@
 // What is soaked: the product's own processes on SQLite, or on Redis and NATS, and what can be measured of them from outside.
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Child, startChild } from "../chaos/child.ts";
@@ -138,7 +138,10 @@ async function startServer({
     measure() {
       const line = read();
       cpuMs = line.cpuMs ?? cpuMs;
-      return { numbers: named(name, line), cpuMs };
+      const ours = roles.includes("engine") ? 0 : clientDescriptors();
+      const { descriptors } = line;
+      const beyond = descriptors === undefined ? {} : { descriptors: descriptors - ours };
+      return { numbers: named(name, { ...line, ...beyond }), cpuMs };
     },
     async stop() {
       child.signal("SIGTERM");
@@ -147,6 +150,14 @@ async function startServer({
     },
     kill: () => child.kill(),
   };
+}
+
+/**
+ * The clients of the gateway are in this process: each connection has a descriptor on either side, and there are more of them
+ * while the machine is busy. What only the server still holds is left when ours are taken off.
+ */
+function clientDescriptors(): number {
+  return readdirSync("/proc/self/fd").length;
 }
 
 const megabyte = 1_048_576;
