@@ -1,37 +1,79 @@
-// Plants every bug of the table, or those named, and shows that each is caught: npm run plant-bugs [-- name ...]
+// Plants every bug of the table, or those named, and shows that each is caught: npm run plant-bugs [-- --resume name ...]
 // A text patch is applied to a copy of the tree, whose tests must fail; a swap must break an invariant in its recorded seed.
 import { execFileSync, spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { systemClock } from "../../src/adapters/system/system.ts";
 import { readMutants, replayMutants } from "../simulation/command/mutants.ts";
+import {
+  appendTrackRecord,
+  dayOf,
+  readSourceVersion,
+  type SourceVersion,
+  TrackRecordError,
+} from "../track-record.ts";
 import type { TextPatch } from "./planted-bug.ts";
 import { plantedBugs } from "./planted-bugs.ts";
+import {
+  chooseBugs,
+  openJudged,
+  type PlantingOptions,
+  parsePlantingOptions,
+  UsageError,
+  type Verdict,
+} from "./planting-plan.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 
 /** Inside the checkout, so that the copy finds node_modules above it; ignored by git. */
 const workspace = join(root, ".setup");
 
-const wanted = process.argv.slice(2);
-const unknown = wanted.filter((name) => !plantedBugs.some((bug) => bug.name === name));
-if (unknown.length > 0) {
-  console.error(
-    `no such planted bug: ${unknown.join(", ")}\nthey are: ${plantedBugs.map(({ name }) => name).join(", ")}`,
+async function main(): Promise<number> {
+  const options = parsePlantingOptions(
+    process.argv.slice(2),
+    plantedBugs.map(({ name }) => name),
   );
-  process.exit(2);
+  // Before the run: a row that could not be written is not worth hours.
+  const source = readSourceVersion(root, sourceFolders, options.appends ? "refused" : "allowed");
+  const judged = openJudged(join(workspace, "plant-bugs.jsonl"), source.src, options.resumes);
+  const left = chooseBugs(plantedBugs, options).filter(
+    ({ name }) => judged.earlier.get(name)?.kind !== "caught",
+  );
+  const endMs = systemClock.monotonicMs() + options.minutes * 60_000;
+  const counts = { caught: 0, missed: 0 };
+  for (const bug of left) {
+    if (systemClock.monotonicMs() > endMs) break;
+    const verdict = "edits" in bug ? plant(bug) : await simulate(bug.name);
+    judged.note(bug.name, verdict);
+    counts[verdict.kind] += 1;
+    console.log(`${verdict.kind === "caught" ? "caught" : "MISSED"}  ${bug.name}: ${bug.what}`);
+    console.log(`        ${verdict.detail}`);
+  }
+  const planted = counts.caught + counts.missed;
+  const open = left.length - planted;
+  const rest = open === 0 ? "" : `; ${open} are left: npm run plant-bugs -- --resume`;
+  console.log(`${counts.caught} of ${planted} planted bugs caught${rest}`);
+  if (options.appends && planted > 0) appendRow(options, source, { planted, ...counts });
+  return counts.missed === 0 ? 0 : 1;
 }
-const chosen = plantedBugs.filter(({ name }) => wanted.length === 0 || wanted.includes(name));
-let missed = 0;
-for (const bug of chosen) {
-  const verdict = "edits" in bug ? plant(bug) : await simulate(bug.name);
-  if (verdict.kind !== "caught") missed += 1;
-  console.log(`${verdict.kind === "caught" ? "caught" : "MISSED"}  ${bug.name}: ${bug.what}`);
-  console.log(`        ${verdict.detail}`);
-}
-console.log(`${chosen.length - missed} of ${chosen.length} planted bugs caught`);
-process.exit(missed === 0 ? 0 : 1);
 
-type Verdict = { readonly kind: "caught" | "missed"; readonly detail: string };
+/** Whose state a row of the track record speaks of. */
+const sourceFolders = ["src", "proof", "test", "npm-shrinkwrap.json"];
+
+/** What this run has planted: rows on the same code add up to the whole. */
+function appendRow(
+  { words }: PlantingOptions,
+  { commit, src }: SourceVersion,
+  counts: { readonly planted: number; readonly caught: number; readonly missed: number },
+): void {
+  appendTrackRecord(root, "planted bugs", {
+    date: dayOf(systemClock.wallMs()),
+    ...{ commit, src },
+    command: `\`npm run plant-bugs -- ${words.join(" ")}\``,
+    bugs: plantedBugs.length,
+    ...counts,
+  });
+}
 
 async function simulate(name: string): Promise<Verdict> {
   const verdict = (await replayMutants([name], readMutants(), 1)).get(name);
@@ -116,4 +158,12 @@ function runVitest(bug: TextPatch, copy: string): Report {
     { cwd: copy, stdio: "ignore", timeout: 300_000 },
   );
   return JSON.parse(readFileSync(output, "utf8")) as Report;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  if (!(error instanceof UsageError) && !(error instanceof TrackRecordError)) throw error;
+  console.error(error.message);
+  process.exitCode = 2;
 }
