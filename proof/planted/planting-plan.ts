@@ -74,14 +74,14 @@ export function chooseBugs<Bug extends { readonly name: string }>(
 
 export type Verdict = { readonly kind: "caught" | "missed"; readonly detail: string };
 
-export type Judged = {
+type Judged = {
   /** The hash of `src/` that was planted in. */
   readonly src: string;
   readonly name: string;
   readonly verdict: Verdict;
 };
 
-export type JudgedFile = {
+type JudgedFile = {
   readonly earlier: ReadonlyMap<string, Verdict>;
   note(name: string, verdict: Verdict): void;
 };
