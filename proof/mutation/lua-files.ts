@@ -4,7 +4,8 @@ import { dirname, join } from "node:path";
 import { readOperationSource, type ScriptOverrides } from "../../src/adapters/redis/scripts.ts";
 import { type OperationName, operationNames } from "../../src/ports/store.ts";
 import { setClockScripts } from "../../test/support/set-clock-scripts.ts";
-import { type Mutation, mutate, mutationsOf, nameOf } from "./lua-mutations.ts";
+import { luaMutations } from "./lua-mutations.ts";
+import { type Mutant, mutantsOf, mutate } from "./mutation.ts";
 
 export const luaFolder = "src/adapters/redis/lua";
 const root = dirname(dirname(import.meta.dirname));
@@ -16,12 +17,12 @@ type LuaFile = {
   readonly operations: readonly OperationName[];
 };
 
-export type Mutant = { readonly id: string; readonly file: LuaFile; readonly mutation: Mutation };
+export type LuaMutant = Mutant & { readonly file: LuaFile };
 
 const textOf = (name: string) => readFileSync(join(root, luaFolder, `${name}.lua`), "utf8");
 
 /** Those that open and migrate a partition are no operations: they are read elsewhere, and have tests of their own. */
-export function readLuaFiles(): readonly LuaFile[] {
+function readLuaFiles(): readonly LuaFile[] {
   const partsOf = new Map<OperationName, Set<string>>();
   for (const name of operationNames) {
     const read = new Set<string>();
@@ -41,34 +42,20 @@ export function readLuaFiles(): readonly LuaFile[] {
   });
 }
 
-export function mutantsOf(file: LuaFile): readonly Mutant[] {
-  const path = `${luaFolder}/${file.name}.lua`;
-  return mutationsOf(path, file.text).map((mutation) => ({
-    id: nameOf({ ...mutation, file: file.name }, file.text),
-    file,
-    mutation,
-  }));
+export function luaMutants(): readonly LuaMutant[] {
+  return readLuaFiles().flatMap((file) =>
+    mutantsOf(file.text, luaMutations(`${luaFolder}/${file.name}.lua`, file.text)).map((mutant) => ({
+      ...mutant,
+      file,
+    })),
+  );
 }
 
 /** Every script with the set clock, and with this mutation where its file is part of it. */
-export function scriptsWith(mutant?: Mutant): ScriptOverrides {
+export function scriptsWith(mutant?: LuaMutant): ScriptOverrides {
   const read = (name: string) =>
     mutant !== undefined && name === mutant.file.name
       ? mutate(mutant.file.text, mutant.mutation)
       : textOf(name);
   return setClockScripts((name) => readOperationSource(name, read));
-}
-
-/** The line as it was and as it is, as a patch shows them. */
-export function linesOf({ file, mutation }: Mutant): { readonly was: string; readonly is: string } {
-  const start = file.text.lastIndexOf("\n", mutation.from - 1) + 1;
-  const end = (text: string, from: number) => {
-    const found = text.indexOf("\n", from);
-    return found === -1 ? text.length : found;
-  };
-  const changed = mutate(file.text, mutation);
-  return {
-    was: file.text.slice(start, end(file.text, mutation.to)).trim(),
-    is: changed.slice(start, end(changed, mutation.from + mutation.text.length)).trim(),
-  };
 }

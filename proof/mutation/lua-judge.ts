@@ -3,15 +3,9 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { OperationName } from "../../src/ports/store.ts";
-import { luaFolder, type Mutant, scriptsWith } from "./lua-files.ts";
-import { mutate } from "./lua-mutations.ts";
+import { type LuaMutant, luaFolder, scriptsWith } from "./lua-files.ts";
 import { type Case, cases, LuaWorld, type Verdict } from "./lua-world.ts";
-
-export type Judgement =
-  | { readonly kind: "killed"; readonly by: string }
-  | { readonly kind: "survived" }
-  /** It is no Lua any more. */
-  | { readonly kind: "invalid" };
+import { type Judgement, mutate } from "./mutation.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 
@@ -59,7 +53,7 @@ export class LuaJudge {
     return { cases: this.#known.length, tookMs: this.#known.reduce((sum, { tookMs }) => sum + tookMs, 0) };
   }
 
-  async judge(mutant: Mutant, options: { readonly withTestFiles: boolean }): Promise<Judgement> {
+  async judge(mutant: LuaMutant, options: { readonly withTestFiles: boolean }): Promise<Judgement> {
     const scripts = scriptsWith(mutant);
     await this.#begin();
     if (!(await this.#world.compiles(scripts))) return { kind: "invalid" };
@@ -72,7 +66,8 @@ export class LuaJudge {
       return { kind: "killed", by: each.name };
     }
     const by = options.withTestFiles ? this.#failingFile(mutant) : undefined;
-    return by === undefined ? { kind: "survived" } : { kind: "killed", by };
+    const reached = this.#inOrder(mutant).length;
+    return by === undefined ? { kind: "survived", reached } : { kind: "killed", by };
   }
 
   async close(): Promise<void> {
@@ -80,14 +75,14 @@ export class LuaJudge {
     if (this.#copy !== undefined) rmSync(this.#copy, { recursive: true, force: true });
   }
 
-  #inOrder({ file }: Mutant): readonly Known[] {
+  #inOrder({ file }: LuaMutant): readonly Known[] {
     const reached = this.#known.filter(({ called }) => file.operations.some((name) => called.has(name)));
     const score = ({ each, tookMs }: Known) =>
       tookMs / (1 + 20 * (this.#kills.get(each)?.get(file.name) ?? 0));
     return reached.sort((left, right) => score(left) - score(right));
   }
 
-  #noteKill(each: Case, { file }: Mutant): void {
+  #noteKill(each: Case, { file }: LuaMutant): void {
     const kills = this.#kills.get(each) ?? new Map<string, number>();
     kills.set(file.name, (kills.get(file.name) ?? 0) + 1);
     this.#kills.set(each, kills);
@@ -105,7 +100,7 @@ export class LuaJudge {
   }
 
   /** In a copy of the tree, since these files open their stores themselves. */
-  #failingFile({ file, mutation }: Mutant): string | undefined {
+  #failingFile({ file, mutation }: LuaMutant): string | undefined {
     this.#copy ??= copyTree();
     const path = join(this.#copy, luaFolder, `${file.name}.lua`);
     writeFileSync(path, mutate(file.text, mutation));

@@ -1,18 +1,9 @@
 // The mutations of a Lua script: one small change each, of a comparison, a constant, a text, a condition, a write or a return.
 
-export type Mutation = {
-  readonly file: string;
-  readonly kind: MutationKind;
-  /** Counted from one, as editors do. */
-  readonly line: number;
-  readonly column: number;
-  readonly from: number;
-  readonly to: number;
-  readonly text: string;
-};
+import { lineFinder, type Mutation } from "./mutation.ts";
 
 /** In the order in which survivors are looked at: what a dropped write breaks is seldom harmless. */
-export const mutationKinds = [
+export const luaKinds = [
   "write dropped",
   "return removed",
   "condition negated",
@@ -22,7 +13,7 @@ export const mutationKinds = [
   "constant changed",
   "text changed",
 ] as const;
-type MutationKind = (typeof mutationKinds)[number];
+type MutationKind = (typeof luaKinds)[number];
 
 type Token = { readonly text: string; readonly from: number; readonly to: number };
 
@@ -36,13 +27,12 @@ function tokensOf(source: string): Token[] {
     .map(({ 0: text, index }) => ({ text, from: index, to: index + text.length }));
 }
 
-export function mutationsOf(file: string, source: string): readonly Mutation[] {
+export function luaMutations(file: string, source: string): readonly Mutation[] {
+  const lineAt = lineFinder(source);
   const tokens = tokensOf(source);
   const found: Mutation[] = [];
   const add = (kind: MutationKind, first: Token, to: number, text: string) => {
-    const before = source.slice(0, first.from).split("\n");
-    const column = (before.at(-1) ?? "").length + 1;
-    found.push({ file, kind, line: before.length, column, from: first.from, to, text });
+    found.push({ file, kind, line: lineAt(first.from), from: first.from, to, text });
   };
   for (const [at, token] of tokens.entries()) {
     for (const text of comparisons[token.text] ?? []) add("comparison changed", token, token.to, text);
@@ -192,14 +182,4 @@ function swappedArguments(source: string, tokens: readonly Token[], at: number) 
   const [start, end] = [tokens[left.first] as Token, tokens[right.last] as Token];
   const between = source.slice((tokens[left.last] as Token).to, (tokens[right.first] as Token).from);
   return { first: start, to: end.to, text: slice(right) + between + slice(left) };
-}
-
-export function mutate(source: string, { from, to, text }: Mutation): string {
-  return source.slice(0, from) + text + source.slice(to);
-}
-
-/** The same for a mutation as long as its line is the same, wherever that stands. */
-export function nameOf({ file, line, column, from, to, text }: Mutation, source: string): string {
-  const was = source.slice(from, to).replaceAll(/\s+/g, " ");
-  return `${file}:${line}:${column} ${was} -> ${text === "" ? "nothing" : text.replaceAll(/\s+/g, " ")}`;
 }

@@ -59,16 +59,16 @@ export const parts: readonly Part[] = [
     again: /npm run fuzz -- --seed .*/g,
   },
   {
-    // Verdicts of earlier nights are kept while the scripts are the same: each night goes on with others.
+    // Verdicts of earlier nights are kept while the code and its tests are the same: each night goes on with others.
     name: "mutation",
     share: 15,
-    besidesMinutes: 0.5,
+    besidesMinutes: 3,
     words: (given) => [
-      ...["mutate:lua", "--", ...inMinutes(given), "--seed", String(given.seed), "--resume"],
+      ...["mutate", "--", "--area", "all", ...inMinutes(given), "--seed", String(given.seed), "--resume"],
       ...["--json", file(given, "mutation.json")],
     ],
-    did: /^\d+ killed, .*$|^\d+ of \d+ judged in .*$/gm,
-    again: /npm run mutate\S* -- --mutant .*/g,
+    did: /^\w+: \d+ killed .*$|^\d+ judged in .*$/gm,
+    again: /npm run mutate -- .*/g,
   },
   {
     name: "soak",

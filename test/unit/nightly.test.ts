@@ -71,8 +71,8 @@ describe("the table", () => {
     },
     {
       part: "mutation",
-      line: "  npm run mutate:lua -- --mutant 'sweep 12 <'",
-      again: "npm run mutate:lua -- --mutant 'sweep 12 <'",
+      line: "  npm run mutate -- --area domain --mutant 3fa9c17c0b21",
+      again: "npm run mutate -- --area domain --mutant 3fa9c17c0b21",
     },
   ])("finds what shows a failure of $part again", ({ part, line, again }) => {
     const run: Run = { end: "failed", output: `before\n${line}\n${line}\nafter`, minutes: 1 };

@@ -1,0 +1,104 @@
+// What is mutated: the areas of the product, the mutants of each, and who judges them.
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { type LuaMutant, luaFolder, luaMutants } from "./lua-files.ts";
+import { LuaJudge } from "./lua-judge.ts";
+import { luaKinds } from "./lua-mutations.ts";
+import { type Judgement, type Mutant, mutantsOf } from "./mutation.ts";
+import { judgeMutants } from "./typescript-judge.ts";
+import { typescriptKinds, typescriptMutations } from "./typescript-mutations.ts";
+
+const root = dirname(dirname(import.meta.dirname));
+
+export const areaNames = ["domain", "operations", "control", "gateway", "sdk", "lua"] as const;
+export type AreaName = (typeof areaNames)[number];
+
+export type Area = {
+  readonly name: AreaName;
+  readonly folder: string;
+  /** In the order in which survivors are looked at. */
+  readonly kinds: readonly string[];
+  mutants(): readonly Mutant[];
+};
+
+const folders = {
+  domain: "src/domain",
+  operations: "src/adapters/operations",
+  control: "src/control",
+  gateway: "src/gateway",
+  sdk: "src/sdk",
+} as const;
+
+export function areaOf(name: AreaName): Area {
+  return name === "lua"
+    ? { name, folder: luaFolder, kinds: luaKinds, mutants: luaMutants }
+    : typescript(name);
+}
+
+function typescript(name: keyof typeof folders): Area {
+  const folder = folders[name];
+  const mutants = () => {
+    const files = readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).sort();
+    return files.flatMap((file) => {
+      if (!file.endsWith(".ts")) return [];
+      const source = readFileSync(join(root, folder, file), "utf8");
+      return mutantsOf(source, typescriptMutations(`${folder}/${file}`, source));
+    });
+  };
+  return { name, folder, kinds: typescriptKinds, mutants };
+}
+
+/** Judges the mutants of one or several areas. */
+export type Judge = {
+  readonly baseline: string;
+  /** Judged together: what is prepared is shared by so many. */
+  readonly batchSize: number;
+  judge(mutants: readonly Mutant[]): Promise<ReadonlyMap<string, Judgement>>;
+  close(): Promise<void>;
+};
+
+type JudgeOptions = {
+  /** Lua: survivors meet the test files that look into Redis itself, too. */
+  readonly withTestFiles: boolean;
+  /** Goes on with what an ended process left. */
+  readonly resume: boolean;
+  /** Only these test files. */
+  readonly tests?: readonly string[] | undefined;
+};
+
+export async function openLuaJudge({ withTestFiles }: JudgeOptions): Promise<Judge> {
+  const judge = await LuaJudge.open();
+  const { cases, tookMs } = judge.baseline;
+  return {
+    baseline: `${cases} cases that take ${Math.round(tookMs)} ms`,
+    batchSize: 1,
+    async judge(mutants) {
+      const judged = new Map<string, Judgement>();
+      for (const mutant of mutants as readonly LuaMutant[]) {
+        judged.set(mutant.id, await judge.judge(mutant, { withTestFiles }));
+      }
+      return judged;
+    },
+    close: () => judge.close(),
+  };
+}
+
+const setupFiles = ["test/support/secret-check.ts", "test/support/metric-check.ts"];
+const unitTests = "test/unit/**/*.test.ts";
+const operationTests = "proof/mutation/memory-store.test.ts";
+
+/** All areas of TypeScript have one: to run every test once, so as to know what it reaches, takes a minute. */
+export async function openTypescriptJudge(areas: readonly AreaName[], options: JudgeOptions): Promise<Judge> {
+  const tests = options.tests ?? [unitTests, ...(areas.includes("operations") ? [operationTests] : [])];
+  return {
+    baseline: "the tests that reach them",
+    batchSize: 1_500,
+    async judge(mutants) {
+      const digest = createHash("sha1").update(mutants.map(({ id }) => id).join(" "));
+      const folder = join(root, ".setup", `mutation-${digest.digest("hex").slice(0, 10)}`);
+      return await judgeMutants(mutants, { root, folder, resume: options.resume, tests, setupFiles });
+    },
+    async close() {},
+  };
+}

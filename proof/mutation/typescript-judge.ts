@@ -1,0 +1,198 @@
+// Says which mutants of an area no test notices: all of them are compiled in once, and each test file is loaded once for all of them.
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { createVitest, type Reporter, type TestSpecification, type Vitest } from "vitest/node";
+import { systemClock } from "../../src/adapters/system/system.ts";
+import type { Judgement, Mutant } from "./mutation.ts";
+import { addRow, isKill, type Plan, type Row, readRows } from "./typescript-plan.ts";
+import { type Numbered, withSwitches } from "./typescript-switch.ts";
+
+type Setting = {
+  readonly root: string;
+  /** Where the rows of this run are kept. */
+  readonly folder: string;
+  /** What its rows say of an earlier run is believed. */
+  readonly resume: boolean;
+  readonly tests: readonly string[];
+  readonly setupFiles: readonly string[];
+  /** So long a mutant's tests may take, if they usually take less than a fifth of it. */
+  readonly limitMsMin?: number;
+};
+
+const workers = 2;
+
+/** The tests that reach a mutant in the midst of the engine take two minutes. Whatever notices it does so early. */
+const eachMsMax = 6_000;
+
+/** So long after the end of its time a worker is still given to notice it itself. */
+const graceMs = 10_000;
+const watchMs = 1_000;
+
+export async function judgeMutants(
+  mutants: readonly Mutant[],
+  setting: Setting,
+): Promise<ReadonlyMap<string, Judgement>> {
+  if (!setting.resume) rmSync(setting.folder, { recursive: true, force: true });
+  mkdirSync(setting.folder, { recursive: true });
+  const plan = {
+    folder: setting.folder,
+    ids: mutants.map(({ id }) => id),
+    eachMsMax,
+    limitMsMin: setting.limitMsMin ?? 5_000,
+  };
+  const vitest = await open(plan, mutants, setting);
+  const stopWatching = watchWorkers(plan);
+  try {
+    let waiting = inOrder(setting, await vitest.globTestSpecifications());
+    while (waiting.length > 0) {
+      const before = readRows(plan).length;
+      await vitest.runTestSpecifications(waiting);
+      noteDead(plan);
+      const rows = readRows(plan);
+      const done = new Set(rows.flatMap((row) => (row.kind === "done" ? [row.test] : [])));
+      const left = waiting.filter(({ moduleId }) => !done.has(relative(setting.root, moduleId)));
+      if (rows.length === before)
+        throw new Error(`no progress in ${left.map(({ moduleId }) => moduleId).join(", ")}`);
+      waiting = left;
+    }
+  } finally {
+    stopWatching();
+    await vitest.close();
+  }
+  noteDurations(setting, plan);
+  const found = findingsOf(plan);
+  rmSync(setting.folder, { recursive: true, force: true });
+  return found;
+}
+
+async function open(plan: Plan, mutants: readonly Mutant[], setting: Setting): Promise<Vitest> {
+  const silent: Reporter = {};
+  return await createVitest(
+    "test",
+    {
+      ...{ config: false, watch: false, root: setting.root, include: [...setting.tests] },
+      setupFiles: [...setting.setupFiles],
+      runner: join(import.meta.dirname, "typescript-runner.ts"),
+      ...{ pool: "forks", maxWorkers: workers, reporters: [silent], silent: true },
+      ...{ testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 30_000 } } },
+      ...{ dangerouslyIgnoreUnhandledErrors: true, passWithNoTests: true },
+      sequence: { sequencer: InThisOrder },
+      provide: { mutationPlan: plan },
+    },
+    { plugins: [switches(mutants, setting.root)], logLevel: "silent" },
+  );
+}
+
+class InThisOrder {
+  sort(files: TestSpecification[]): TestSpecification[] {
+    return files;
+  }
+  shard(files: TestSpecification[]): TestSpecification[] {
+    return files;
+  }
+}
+
+/** Before types are removed, since places are those of the file as it is written. */
+function switches(mutants: readonly Mutant[], root: string) {
+  const byFile = new Map<string, Numbered[]>();
+  for (const [number, { mutation }] of mutants.entries()) {
+    const known = byFile.get(mutation.file) ?? [];
+    known.push({ number, mutation });
+    byFile.set(mutation.file, known);
+  }
+  return {
+    name: "mutation-switches",
+    enforce: "pre" as const,
+    transform(code: string, id: string) {
+      const path = relative(root, id.split("?")[0] ?? id);
+      if (!path.startsWith("src/") || !path.endsWith(".ts")) return undefined;
+      return { code: withSwitches(path, code, byFile.get(path) ?? []), map: null };
+    },
+  };
+}
+
+type Began = Extract<Row, { readonly kind: "began" }>;
+
+/** What was begun and has no verdict: of a worker that is at it, or has ended. */
+function unfinished(plan: Plan): readonly Began[] {
+  const open = new Map<string, Began>();
+  for (const row of readRows(plan)) {
+    if (row.kind === "began") open.set(row.test, row);
+    else open.delete(row.test);
+  }
+  return [...open.values()];
+}
+
+/**
+ * A loop without a call in it does not look at its time, and a test may wait longer than its mutant is given. Twice the
+ * time, since the tests run again without the mutant.
+ */
+function watchWorkers(plan: Plan): () => void {
+  const look = () => {
+    for (const { pid, limitMs, atMs } of unfinished(plan)) {
+      if (systemClock.wallMs() - atMs > 2 * limitMs + graceMs) endProcess(pid);
+    }
+    cancel = systemClock.timer(watchMs, look);
+  };
+  let cancel = systemClock.timer(watchMs, look);
+  return () => cancel();
+}
+
+function endProcess(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended meanwhile.
+  }
+}
+
+/** What a worker was at when it ended: the mutant took its memory, or its time. */
+function noteDead(plan: Plan): void {
+  for (const { test, id, pid } of unfinished(plan)) {
+    addRow(plan, { kind: "died", test, id, by: `the end of process ${pid}` });
+  }
+}
+
+function findingsOf(plan: Plan): ReadonlyMap<string, Judgement> {
+  const reached = new Map<string, Set<string>>();
+  const kills = new Map<string, string>();
+  for (const row of readRows(plan)) {
+    if (row.kind === "reached") {
+      for (const id of row.ids) reached.set(id, (reached.get(id) ?? new Set()).add(row.test));
+    }
+    if (isKill(row))
+      kills.set(row.id, `${row.test}: ${row.by}${row.kind === "failed" ? "" : ` (${row.kind})`}`);
+  }
+  return new Map(
+    plan.ids.map((id): [string, Judgement] => {
+      const by = kills.get(id);
+      const count = reached.get(id)?.size ?? 0;
+      return [id, by === undefined ? { kind: "survived", reached: count } : { kind: "killed", by }];
+    }),
+  );
+}
+
+const durationsFile = ({ folder }: Setting) => join(dirname(folder), "mutation-durations.json");
+
+function readDurations(setting: Setting): Readonly<Record<string, number>> {
+  const path = durationsFile(setting);
+  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as Record<string, number>) : {};
+}
+
+/**
+ * Fast ones first: what they notice, the others need not run for. So those that work with pure functions precede those that
+ * make a whole world. Files that are not known yet go by their size.
+ */
+function inOrder(setting: Setting, files: readonly TestSpecification[]): TestSpecification[] {
+  const known = readDurations(setting);
+  const bytesEachMs = 20;
+  const cost = ({ moduleId }: TestSpecification) =>
+    known[relative(setting.root, moduleId)] ?? statSync(moduleId).size / bytesEachMs;
+  return [...files].sort((left, right) => cost(left) - cost(right));
+}
+
+function noteDurations(setting: Setting, plan: Plan): void {
+  const known = { ...readDurations(setting) };
+  for (const row of readRows(plan)) if (row.kind === "done") known[row.test] = Math.round(row.tookMs);
+  writeFileSync(durationsFile(setting), JSON.stringify(known));
+}
