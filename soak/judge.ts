@@ -15,10 +15,13 @@ export type Trimmed = {
 /** Of 30 minutes; of others in proportion. */
 const timesPerHalfHour = 12;
 
-/** A process still grows in its first minute: 20 MB in half a minute, 4 MB in the two after it. Shorter soaks tell growth only. */
+/**
+ * A process still grows in its first minute: 20 MB in half a minute, 4 MB in the two after it; and a thousand events or a lock
+ * have their time first. Shorter soaks tell both, and judge only what failed.
+ */
 const judgedMinutesMin = 2;
 
-export function judgesGrowth(minutes: number): boolean {
+export function isLongEnough(minutes: number): boolean {
   return minutes >= judgedMinutesMin;
 }
 
@@ -49,7 +52,7 @@ export function violationsOf(facts: {
   const { series, trimmed, tally, minutes } = facts;
   const wanted = timesWanted(minutes);
   return [
-    ...(judgesGrowth(minutes) ? series : []).flatMap(
+    ...(isLongEnough(minutes) ? series : []).flatMap(
       ({ name, flatness: { verdict, level, rise, riseMax } }) => {
         const { unit } = measureOf(name);
         if (verdict === "flat") return [];
@@ -59,7 +62,7 @@ export function violationsOf(facts: {
         ];
       },
     ),
-    ...trimmed
+    ...(isLongEnough(minutes) ? trimmed : [])
       .filter(({ times }) => times < wanted)
       .map(
         ({ kind, times, made, kept }) =>

@@ -187,10 +187,14 @@ async function decideApprovals({ tally, admin }: Lane, turn: number): Promise<vo
   await Promise.all(pending.map(({ job_id }) => attempt(tally, "decide", () => verdict(job_id))));
 }
 
-/** The step fails again, and another letter is written. */
+/** Of the two attempts that a doomed step has by itself. */
+const firstLetterAttempt = 2;
+
+/** The step fails again, and another letter is written. Once a run: one that is retried for ever is kept for ever, and grows. */
 async function retryLetter({ tally, admin }: Lane): Promise<void> {
-  const list = () => admin.deadLetters.list({ state: "open", limit: 1 }).take(1);
-  const [letter] = (await attempt(tally, "list dead letters", list)) ?? [];
+  const list = () => admin.deadLetters.list({ state: "open", limit: 100 }).take(100);
+  const letters = (await attempt(tally, "list dead letters", list)) ?? [];
+  const letter = letters.find((each) => each.attempt === firstLetterAttempt);
   if (letter === undefined) return;
   const retry = () => admin.deadLetters.retry(letter.id);
   const expected = ["dead_letter_not_found", "dead_letter_not_retryable"];

@@ -1,5 +1,5 @@
 // What a soak says at its end: a page with the verdict, the trimmed records and every series, and the same as data.
-import { judgesGrowth, shown, type Trimmed, timesWanted } from "./judge.ts";
+import { isLongEnough, shown, type Trimmed, timesWanted } from "./judge.ts";
 import type { SoakOptions, StoreName } from "./options.ts";
 import { measureOf, type Series } from "./series.ts";
 import type { Tally } from "./tally.ts";
@@ -21,7 +21,7 @@ export function titleOf({ minutes, rate }: SoakOptions, { store, violations }: S
 export function verdictOf(minutes: number, violations: readonly string[]): string {
   if (violations.length > 0)
     return `${violations.length} ${violations.length === 1 ? "violation" : "violations"}`;
-  return judgesGrowth(minutes) ? "flat" : "no violation, too short to judge growth";
+  return isLongEnough(minutes) ? "flat" : "nothing failed, too short to judge growth";
 }
 
 export function pageOf(options: SoakOptions, soaked: readonly Soaked[]): string {

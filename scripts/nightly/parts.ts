@@ -47,7 +47,7 @@ export const parts: readonly Part[] = [
       ...["chaos", "--", ...inMinutes(given), "--seed", String((given.seed % 999_999) + 1)],
       ...["--history", file(given, "chaos.jsonl")],
     ],
-    did: /^\d[\d,]* operations.*$|^No violation\.$|^(VIOLATIONS|VOID.*|lost, as .*): \d+$/gm,
+    did: /^history of .*$|^faults: .*$|^No violation\.$|^(VIOLATIONS|VOID|lost, as).*(\n {2}.*)*/gm,
     again: /npm run chaos -- --seed .*/g,
   },
   {
