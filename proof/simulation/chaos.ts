@@ -205,6 +205,7 @@ function startStoreLosses(world: World): void {
   if (swarm.losses === undefined || stream === undefined) return;
   const { lossEveryMs, stallMsMax } = swarm.losses;
   const random = kernel.random.stream("store losses");
+  const outage: Outage = { sinceMs: 0, untilMs: 0, offMs: 0 };
   again(world, random, lossEveryMs, () => {
     // Without its workflows a seed shows nothing; nobody loses them before anything has begun.
     if (stream.isStalled() || world.tasks.isUnderWay("workflows")) return;
@@ -212,7 +213,7 @@ function startStoreLosses(world: World): void {
     if (stallMs > 0) stream.stall(stallMs);
     // A disk that hung, or a replica that was away, may also just come back.
     if (stallMs > 0 && random.chance(0.2)) return;
-    kernel.after(stallMs, () => lose(world, random));
+    kernel.after(stallMs, () => lose(world, random, outage));
   });
 }
 
@@ -236,7 +237,10 @@ function startWallClockSteps(world: World): void {
 /** The shortest time in which anything can take over. */
 const downMsMin = 20;
 
-function lose(world: World, random: SeededRandom): void {
+/** While nobody answers one server may take over after another: how far their clocks are off together. */
+type Outage = { sinceMs: number; untilMs: number; offMs: number };
+
+function lose(world: World, random: SeededRandom, outage: Outage): void {
   const { kernel, server, swarm, marks, faults } = world;
   if (swarm.losses === undefined) return;
   const { level, downMsMax } = swarm.losses;
@@ -244,7 +248,13 @@ function lose(world: World, random: SeededRandom): void {
   if (downMs < downMsMin) return;
   const isFailover = level === "replicated" || (level === "process" && random.chance(0.5));
   // Another machine's clock; what it may be behind by is told with `DownTerms`.
-  const clockMs = isFailover ? random.integer(-Math.floor(downMs / 2), 30) : 0;
+  const drawnMs = isFailover ? random.integer(-Math.floor(downMs / 2), 30) : 0;
+  const nowMs = kernel.nowMs();
+  if (nowMs > outage.untilMs) Object.assign(outage, { sinceMs: nowMs, offMs: 0 });
+  outage.untilMs = Math.max(outage.untilMs, nowMs + downMs);
+  // Together they are behind by less than it took, as the store's clock must be kept.
+  const clockMs = Math.max(drawnMs, Math.ceil(outage.sinceMs - outage.untilMs) + 1 - outage.offMs);
+  outage.offMs += clockMs;
   const lost = world.loseUnsynced();
   kernel.note(isFailover ? "failover" : "restart", "of the store, changes lost:", lost);
   faults.hit(isFailover ? "store failover" : "store restart");

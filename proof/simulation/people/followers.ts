@@ -114,10 +114,11 @@ function take(follower: Follower, rows: readonly EventRow[]): void {
   }
 }
 
-/** Only where rows are really gone: those before the oldest that is kept, or all after a loss. */
+/** Only where rows are really gone: those before the oldest that is kept, or all after a loss, which may also bring trimmed ones back. */
 function reset(follower: Follower, first: number, reason: "trimmed" | "ahead"): void {
   const { world, process, tenant, position } = follower;
-  const isTrimmed = world.records.get("event", tenant, orderedNumber(position + 1)) === undefined;
+  const isTrimmed =
+    mayHaveLost(world) || world.records.get("event", tenant, orderedNumber(position + 1)) === undefined;
   mustHold(
     reason === "ahead" ? mayHaveLost(world) : isTrimmed && first > position + 1,
     "INV-17",
