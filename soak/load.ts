@@ -99,8 +99,16 @@ async function hire(
   };
 }
 
-/** A job of a run that was cancelled meanwhile has nobody who waits for it; and some fail as intended. */
-const expectedTroubles: ReadonlySet<string> = new Set(["claim_lost", "result_refused", "handler_failed"]);
+/**
+ * A job of a run that was cancelled meanwhile has nobody who waits for it; some fail as intended; and a worker that finds the
+ * server late asks again by itself: what is lost by that shows in its run.
+ */
+const expectedTroubles: ReadonlySet<string> = new Set([
+  "claim_lost",
+  "result_refused",
+  "handler_failed",
+  "server_unreachable",
+]);
 
 type Starter = { readonly everyMs: number; readonly name: string; readonly windowSeconds: number };
 
@@ -149,8 +157,8 @@ async function startOne(lane: Lane, { name, windowSeconds }: Starter, turn: numb
   if (turn % 50 === 1) await lookAgain(lane, { runId, sentMs, windowSeconds });
 }
 
-/** Much longer than a run of two steps takes, also on a busy machine. */
-const runMsMax = 30_000;
+/** Longer than a run takes whose worker was lost twice: a poll's answer that is late by a timeout costs a lease of 30 s. */
+const runMsMax = 90_000;
 
 async function waitForEnd({ tally, admin }: Lane, run: { runId: string; sentMs: number }): Promise<void> {
   const wait = () => admin.runs.wait(run.runId, { timeoutMs: runMsMax });
@@ -208,7 +216,8 @@ async function passKey({ tally, admin }: Lane): Promise<void> {
     admin.keys.create({ role: "viewer", name: `visitor-${randomBytes(4).toString("hex")}` }),
   );
   if (made === undefined) return;
-  await attempt(tally, "revoke a key", () => admin.keys.revoke(made.id));
+  // Asked again when the first answer was late, it finds the key gone.
+  await attempt(tally, "revoke a key", () => admin.keys.revoke(made.id), ["api_key_not_found"]);
   noteMade(tally, "revoked keys");
 }
 
@@ -228,7 +237,7 @@ async function followEvents(lane: Lane): Promise<void> {
 }
 
 /** Longer than any run takes that nobody has lost. */
-const idleWithinMs = 60_000;
+const idleWithinMs = 120_000;
 
 async function untilIdle(platform: Client, tally: Tally): Promise<void> {
   const endMs = performance.now() + idleWithinMs;

@@ -35,7 +35,9 @@ function panel({ name, points, flatness }: Series, judgedFromMs: number): string
   const { unit } = measureOf(name);
   const colour = colours[flatness.verdict];
   const minutes = (atMs: number) => atMs / 60_000;
-  const top = Math.max(...points.map(({ value }) => value)) * 1.15;
+  const values = points.map(({ value }) => value);
+  const top = Math.max(1, ...values) * 1.15;
+  const bottom = Math.min(0, ...values) * 1.15;
   const svg = Plot.plot({
     document,
     width: panelWidth,
@@ -46,7 +48,7 @@ function panel({ name, points, flatness }: Series, judgedFromMs: number): string
     marginBottom: 28,
     style: { fontFamily: "sans-serif", fontSize: "11px", background: "white" },
     x: { label: null, tickFormat: (at: number) => `${at} min`, ticks: 5 },
-    y: { label: null, domain: [0, top === 0 ? 1 : top], grid: true, ticks: 4 },
+    y: { label: null, domain: [bottom, top], grid: true, ticks: 4 },
     marks: [
       Plot.ruleX([minutes(judgedFromMs)], { stroke: "#999999", strokeDasharray: "3,3" }),
       Plot.dot(points, {
