@@ -264,7 +264,9 @@ export class GrantChecks {
       if (!same) this.#grant(wanted, run.fence, storeTimeMs);
       return;
     }
-    if (run.kind === "run_busy" || (run.kind === "handed_over" && name === "takeRun")) {
+    // A retry is also told so when as many wait as may, or when somebody has a run above it (ADR 45): then it hears no name.
+    const isFull = run.kind === "run_busy" && isRetry(request) && run.instance === "";
+    if ((run.kind === "run_busy" && !isFull) || (run.kind === "handed_over" && name === "takeRun")) {
       mustHold(
         held && last.token !== take.token,
         "INV-15",
@@ -374,6 +376,10 @@ export class GrantChecks {
   #lastOf(target: LockReference): Picture | undefined {
     return this.#last.get(lockKey(target));
   }
+}
+
+function isRetry(request: ExecutionOf<"deliver" | "takeRun">["request"]): boolean {
+  return "entry" in request && request.entry.kind === "retry";
 }
 
 /** Up to and including its last millisecond. */
