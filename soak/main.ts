@@ -100,12 +100,12 @@ function appendRow(
   source: SourceVersion,
   { store, tally, trimmed, violations }: Soaked,
 ): void {
-  const { minutes, rate } = options;
+  const { minutes, rate, windowSeconds } = options;
   appendTrackRecord(root, "soak", {
     date: dayOf(Date.now()),
     commit: source.commit,
     src: source.src,
-    command: `\`npm run soak -- --minutes ${minutes} --store ${store} --rate ${rate} --record\``,
+    command: `\`npm run soak -- --minutes ${minutes} --store ${store} --rate ${rate} --window ${windowSeconds} --record\``,
     minutes,
     store,
     starts: tally.starts,

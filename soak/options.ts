@@ -46,6 +46,8 @@ export function parseSoakOptions(words: readonly string[]): Parsed {
   if (chosen.length === 0) fail(`--store is embedded, redis or both, not ${store}`);
   const planted = plants.find((name) => name === values.plant);
   if (values.plant !== undefined && planted === undefined) fail(`--plant is ${plants.join(" or ")}`);
+  if (values.record === true && planted !== undefined)
+    fail("--record is for the product as it is, not with --plant");
   const folder = values.out ?? join(import.meta.dirname, "results");
   return {
     kind: "run",

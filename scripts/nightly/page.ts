@@ -50,8 +50,9 @@ function row(task: Task, done: Done | undefined): string {
   return `| ${task.part.name} | ${done?.run.minutes.toFixed(1) ?? ""} | ${end} | \`npm run ${task.words.join(" ")}\` |`;
 }
 
-/** More are in the log. */
+/** More is in the log. */
 const linesMax = 40;
+const charactersMax = 300;
 
 function sectionOf({ task, run, did, again }: Done, left: readonly string[]): readonly string[] {
   const words = did.length > 0 ? did : run.output.trim().split("\n").slice(-10);
@@ -60,7 +61,7 @@ function sectionOf({ task, run, did, again }: Done, left: readonly string[]): re
     `## ${task.part.name}: ${run.end}`,
     "",
     "```",
-    ...words.slice(0, linesMax),
+    ...words.slice(0, linesMax).map((line) => line.slice(0, charactersMax)),
     "```",
     ...(again.length === 0 ? [] : ["", "To see it again:", "", "```", ...again.slice(0, linesMax), "```"]),
     "",

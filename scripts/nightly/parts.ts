@@ -62,7 +62,8 @@ export const parts: readonly Part[] = [
     // Verdicts of earlier nights are kept while the sources are the same: each night goes on with others.
     name: "mutation",
     share: 15,
-    besidesMinutes: 2,
+    // The tests run once without a mutant; and a batch of 250 that was begun is finished.
+    besidesMinutes: 8,
     words: (given) => [
       ...["mutate", "--", "--area", "all", ...inMinutes(given), "--seed", String(given.seed), "--resume"],
       ...["--json", file(given, "mutation.json")],

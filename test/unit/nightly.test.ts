@@ -97,6 +97,11 @@ describe("the time", () => {
     expect(whole).toBeCloseTo(600, 6);
   });
 
+  test("of a part that hangs ends after half as much again, and some minutes", () => {
+    const sim = named(planOf("--hours", "10"), "sim");
+    expect(sim.minutesMax).toBeCloseTo(240 * 1.5 + 0.3 + 5, 6);
+  });
+
   test("goes to the parts that are named, in their proportion, and a share of 0 leaves one out", () => {
     const tasks = planOf("--hours", "1", "--shares", "sim=1,chaos=3,fuzz=0,mutation=0,soak=0");
     expect(tasks.map(({ part }) => part.name)).toEqual(["sim", "chaos"]);

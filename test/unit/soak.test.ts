@@ -179,6 +179,7 @@ describe("the command line", () => {
       ["--store", "tape"],
       ["--plant", "tree"],
       ["--frob"],
+      ["--record", "--plant", "leak"],
       ["--rate", "x"],
     ])
       expect(() => parseSoakOptions(words)).toThrow(UsageError);
