@@ -17,6 +17,7 @@ import {
 } from "./areas.ts";
 import { changedLines, choose, keepJudgements } from "./choose.ts";
 import type { Judgement, Mutant } from "./mutation.ts";
+import { findQuick, readQuick, writeQuick } from "./quick.ts";
 import { type Judged, reportOf, summarize } from "./report.ts";
 
 const root = dirname(dirname(import.meta.dirname));
@@ -39,6 +40,10 @@ const { values: options } = parseArgs({
     "test-files": { type: "boolean", default: false },
     json: { type: "string" },
     mutant: { type: "string" },
+    /** The fixed sample of all areas, which has to be killed: two minutes. */
+    quick: { type: "boolean", default: false },
+    /** Makes that sample of what is killed now. */
+    "write-quick": { type: "boolean", default: false },
     /** A row of the track record in docs/reliability.md. */
     record: { type: "boolean", default: false },
   },
@@ -54,7 +59,7 @@ process.on("unhandledRejection", () => {});
 const source = options.record ? readSourceVersion(root, ["src", "test", "proof"], "refused") : undefined;
 const head = git("rev-parse", "HEAD").trim();
 const seed = options.seed ?? head;
-process.exit(await main(namesIn(options.area ?? "")));
+process.exit(await main(namesIn(options.area ?? (options.quick ? "all" : ""))));
 
 /** One, several with commas between them, or all. */
 function namesIn(text: string): readonly AreaName[] {
@@ -68,14 +73,21 @@ function namesIn(text: string): readonly AreaName[] {
 
 async function main(names: readonly AreaName[]): Promise<number> {
   const beganMs = systemClock.monotonicMs();
-  const judging = { withTestFiles: options["test-files"], resume: options.resume };
+  const quick = options.quick ? quickOf(names) : undefined;
+  const judging = {
+    ...{ withTestFiles: options["test-files"], resume: options.resume },
+    only: quick && Object.fromEntries(quick.map(({ mutant, by }) => [mutant.id, by])),
+  };
+  const isOf = ({ folder }: Area, { mutation }: Mutant) => mutation.file.startsWith(`${folder}/`);
+  const chosenOf = (area: Area) =>
+    quick?.map(({ mutant }) => mutant).filter((mutant) => isOf(area, mutant)) ?? sampleOf(area);
   const typed = names.filter((name) => name !== "lua");
   const scripts = names.filter((name) => name === "lua");
   // Both have the same time.
   const minutes = Number(options.minutes ?? "Infinity") / (typed.length > 0 && scripts.length > 0 ? 2 : 1);
   const judged = [
-    ...(await judgeAll(typed, minutes, () => openTypescriptJudge(typed, judging))),
-    ...(await judgeAll(scripts, minutes, () => openLuaJudge(judging))),
+    ...(await judgeAll(typed, chosenOf, minutes, () => openTypescriptJudge(typed, judging))),
+    ...(await judgeAll(scripts, chosenOf, minutes, () => openLuaJudge(judging))),
   ];
   const seconds = (systemClock.monotonicMs() - beganMs) / 1000;
   const summaries = names.map((name) => summarize(areaOf(name), judged));
@@ -88,12 +100,14 @@ async function main(names: readonly AreaName[]): Promise<number> {
       `${JSON.stringify({ commit: head, seed, seconds, areas: summaries }, null, 2)}\n`,
     );
   }
+  if (options["write-quick"]) console.log(`${writeQuick(names.map(areaOf), judged)} mutants in quick.json`);
   if (source !== undefined) for (const summary of summaries) record(summary, source);
   return summaries.every(({ survived }) => survived === 0) ? 0 : 1;
 }
 
 async function judgeAll(
   names: readonly AreaName[],
+  chosenOf: (area: Area) => readonly Mutant[],
   minutes: number,
   open: () => Promise<Judge>,
 ): Promise<readonly Judged[]> {
@@ -141,7 +155,15 @@ function record(summary: ReturnType<typeof summarize>, { commit, src }: SourceVe
   });
 }
 
-function chosenOf(area: Area): readonly Mutant[] {
+function quickOf(names: readonly AreaName[]) {
+  const known = readQuick().filter(({ area }) => names.includes(area));
+  return findQuick(
+    known,
+    names.flatMap((name) => areaOf(name).mutants()),
+  );
+}
+
+function sampleOf(area: Area): readonly Mutant[] {
   const all = area.mutants();
   if (options.mutant !== undefined) return all.filter(({ id }) => id === options.mutant);
   const [index = 1, count = 1] = options.shard.split("/").map(Number);

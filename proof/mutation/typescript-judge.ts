@@ -1,10 +1,10 @@
 // Says which mutants of an area no test notices: all of them are compiled in once, and each test file is loaded once for all of them.
-import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { createVitest, type Reporter, type TestSpecification, type Vitest } from "vitest/node";
 import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Judgement, Mutant } from "./mutation.ts";
-import { addRow, isKill, type Plan, type Row, readRows } from "./typescript-plan.ts";
+import { addRow, isKill, isOwnTest, type Plan, type Row, readRows } from "./typescript-plan.ts";
 import { type Numbered, withSwitches } from "./typescript-switch.ts";
 
 type Setting = {
@@ -14,6 +14,8 @@ type Setting = {
   /** What its rows say of an earlier run is believed. */
   readonly resume: boolean;
   readonly tests: readonly string[];
+  /** Where it is known which test file is to kill a mutant. */
+  readonly only?: Readonly<Record<string, string>> | undefined;
   readonly setupFiles: readonly string[];
   /** So long a mutant's tests may take, if they usually take less than a fifth of it. */
   readonly limitMsMin?: number;
@@ -22,7 +24,7 @@ type Setting = {
 const workers = 2;
 
 /** The tests that reach a mutant in the midst of the engine take two minutes. Whatever notices it does so early. */
-const eachMsMax = 6_000;
+const eachMsMax = 10_000;
 
 /** So long after the end of its time a worker is still given to notice it itself. */
 const graceMs = 10_000;
@@ -37,22 +39,23 @@ export async function judgeMutants(
   const plan = {
     folder: setting.folder,
     ids: mutants.map(({ id }) => id),
+    files: mutants.map(({ mutation }) => mutation.file),
     eachMsMax,
     limitMsMin: setting.limitMsMin ?? 5_000,
+    only: setting.only ?? {},
   };
   const vitest = await open(plan, mutants, setting);
   const stopWatching = watchWorkers(plan);
   try {
-    let waiting = inOrder(setting, await vitest.globTestSpecifications());
+    let waiting = inOrder(setting, mutants, notDone(setting, plan, await vitest.globTestSpecifications()));
     while (waiting.length > 0) {
       const before = readRows(plan).length;
       await vitest.runTestSpecifications(waiting);
       noteDead(plan);
-      const rows = readRows(plan);
-      const done = new Set(rows.flatMap((row) => (row.kind === "done" ? [row.test] : [])));
-      const left = waiting.filter(({ moduleId }) => !done.has(relative(setting.root, moduleId)));
-      if (rows.length === before)
+      const left = notDone(setting, plan, waiting);
+      if (readRows(plan).length === before) {
         throw new Error(`no progress in ${left.map(({ moduleId }) => moduleId).join(", ")}`);
+      }
       waiting = left;
     }
   } finally {
@@ -180,15 +183,32 @@ function readDurations(setting: Setting): Readonly<Record<string, number>> {
 }
 
 /**
- * Fast ones first: what they notice, the others need not run for. So those that work with pure functions precede those that
- * make a whole world. Files that are not known yet go by their size.
+ * What notices most in a moment goes first: fast files, and those that import mutated modules themselves. Files whose time is not
+ * known yet go by their size.
  */
-function inOrder(setting: Setting, files: readonly TestSpecification[]): TestSpecification[] {
+function inOrder(
+  setting: Setting,
+  mutants: readonly Mutant[],
+  files: readonly TestSpecification[],
+): TestSpecification[] {
   const known = readDurations(setting);
-  const bytesEachMs = 20;
-  const cost = ({ moduleId }: TestSpecification) =>
-    known[relative(setting.root, moduleId)] ?? statSync(moduleId).size / bytesEachMs;
-  return [...files].sort((left, right) => cost(left) - cost(right));
+  const counts = new Map<string, number>();
+  for (const { mutation } of mutants) counts.set(mutation.file, (counts.get(mutation.file) ?? 0) + 1);
+  const costs = files.map((file) => {
+    const text = readFileSync(file.moduleId, "utf8");
+    const tookMs = known[relative(setting.root, file.moduleId)] ?? text.length / bytesEachMs;
+    const own = [...counts].reduce((sum, [path, count]) => sum + (isOwnTest(text, path) ? count : 0), 0);
+    return { file, cost: tookMs / (1 + ownFactor * own) };
+  });
+  return costs.sort((left, right) => left.cost - right.cost).map(({ file }) => file);
+}
+
+const bytesEachMs = 20;
+const ownFactor = 3;
+
+function notDone({ root }: Setting, plan: Plan, files: readonly TestSpecification[]): TestSpecification[] {
+  const done = new Set(readRows(plan).flatMap((row) => (row.kind === "done" ? [row.test] : [])));
+  return files.filter(({ moduleId }) => !done.has(relative(root, moduleId)));
 }
 
 function noteDurations(setting: Setting, plan: Plan): void {

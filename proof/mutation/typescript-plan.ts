@@ -7,10 +7,17 @@ export type Plan = {
   readonly folder: string;
   /** Its mutants in the order of their numbers. */
   readonly ids: readonly string[];
-  /** For a mutant that test after test does not notice: what these take without it, after which it has survived. */
+  /** The file of each. */
+  readonly files: readonly string[];
+  /**
+   * For a mutant that test after test does not notice: what these take without it, after which it has survived. Those that
+   * import its module themselves are not counted.
+   */
   readonly eachMsMax: number;
   /** The tests of a mutant may take so long, or some times as long as usual: without an end they would not be noticed. */
   readonly limitMsMin: number;
+  /** The one test file for each mutant that is named here. */
+  readonly only: Readonly<Record<string, string>>;
 };
 
 declare module "vitest" {
@@ -73,4 +80,10 @@ export function newRows(plan: Plan): () => readonly Row[] {
 
 export function isKill(row: Row): row is Extract<Row, { readonly by: string }> {
   return row.kind === "failed" || row.kind === "late" || row.kind === "died";
+}
+
+/** Whether a test, by its text, imports the file. The conformance suites ask a store, whatever it is made of. */
+export function isOwnTest(text: string, file: string): boolean {
+  if (text.includes(`/${file}"`)) return true;
+  return file.includes("/operations/") && text.includes("testing/conformance/");
 }

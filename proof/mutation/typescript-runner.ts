@@ -1,5 +1,6 @@
 // The worker of the mutation judge: runs a test file as it is, notes which tests pass which mutant, then runs those with each of them.
 
+import { readFileSync } from "node:fs";
 import {
   inject,
   type RunnerTask,
@@ -10,7 +11,7 @@ import {
   vi,
 } from "vitest";
 import { startTests } from "vitest/internal/browser";
-import { addRow, isKill, newRows } from "./typescript-plan.ts";
+import { addRow, isKill, isOwnTest, newRows } from "./typescript-plan.ts";
 
 /** What the tests of a mutant may take, in times of what they take without it. */
 const limitFactor = 5;
@@ -47,7 +48,7 @@ function takeHits(into: Set<number>): Set<number> {
 }
 
 /** One run of the tests of the file with a mutant, or without any. */
-type Turn = { readonly tests: ReadonlySet<number> | "all"; readonly limitMs: number };
+type Turn = { readonly tests: ReadonlySet<number>; readonly limitMs: number };
 
 class MutationRunner extends TestRunner {
   /** The first run has none: it is the one whose answers the others are compared with. */
@@ -91,7 +92,7 @@ function testsOf(task: RunnerTask): readonly RunnerTestCase[] {
 function chooseTests(file: RunnerTestFile, { tests }: Turn): void {
   const all = testsOf(file);
   // A mutant may change how many tests there are: then their numbers mean nothing.
-  if (tests === "all" || all.length !== seen.tests.length) return;
+  if (all.length !== seen.tests.length) return;
   for (const [index, test] of all.entries()) if (!tests.has(index)) test.mode = "skip";
   skipEmptySuites(file);
 }
@@ -118,11 +119,14 @@ async function judgeAll(runner: MutationRunner, file: RunnerTestFile): Promise<v
   ]);
   const ids = [...all].map((number) => plan.ids[number] as string);
   addRow(plan, { kind: "reached", test, ids });
+  const text = readFileSync(file.filepath, "utf8");
   const known = knownOf(test);
   let isFirst = true;
   if (file.result?.state === "pass") {
     for (const number of [...all].sort((left, right) => left - right)) {
-      const work = workOf(number);
+      const isOwn =
+        plan.only[plan.ids[number] as string] === test || isOwnTest(text, plan.files[number] as string);
+      const work = workOf(number, isOwn ? Number.POSITIVE_INFINITY : foreignMsMax);
       if (!known.isOpen(plan.ids[number] as string, work)) continue;
       // What an earlier mutant left in memory would be taken for the work of this one: another process goes on here.
       if ((await judge(runner, file, work, isFirst)) === "unclear") return;
@@ -134,6 +138,7 @@ async function judgeAll(runner: MutationRunner, file: RunnerTestFile): Promise<v
 
 /** To evaluate the test file again takes so long, or to evaluate all modules. */
 const loadMs = { usual: 50, fresh: 500 };
+const foreignMsMax = 1_000;
 
 /** What any process has found out until now. */
 function knownOf(test: string) {
@@ -142,12 +147,13 @@ function knownOf(test: string) {
   const spentMs = new Map<string, number>();
   return {
     isOpen(id: string, { costMs }: Work): boolean {
+      if ((plan.only[id] ?? test) !== test) return false;
       for (const row of read()) {
         if (isKill(row) || (row.kind === "passed" && row.test === test)) closed.add(row.id);
         if (row.kind === "passed") spentMs.set(row.id, (spentMs.get(row.id) ?? 0) + row.costMs);
       }
       const spent = spentMs.get(id) ?? 0;
-      return !closed.has(id) && (spent === 0 || spent + costMs <= plan.eachMsMax);
+      return !closed.has(id) && (costMs === 0 || spent + costMs <= plan.eachMsMax);
     },
   };
 }
@@ -160,20 +166,27 @@ type Work = {
   readonly tests: ReadonlySet<number>;
   /** By the clock, without the mutant. */
   readonly usualMs: number;
-  /** Of the processor, which is the same while others use the machine. */
+  /** Of the processor, which is the same while others use the machine; of a file that tests the module itself nothing counts. */
   readonly costMs: number;
 };
 
-function workOf(number: number): Work {
+/** The cheapest ones first; what a file that tests something else passes it takes for so long at most. */
+function workOf(number: number, cpuMsMax: number): Work {
   const isEarly = seen.collecting.has(number);
   const isOfAll = isEarly || seen.hooks.has(number);
-  const tests = new Set(
-    seen.tests.flatMap(({ passed }, index) => (isOfAll || passed.has(number) ? [index] : [])),
-  );
-  const sum = (of: "tookMs" | "cpuMs") =>
-    [...tests].reduce((total, index) => total + (seen.tests[index]?.[of] ?? 0), 0);
-  const costMs = sum("cpuMs") + (isEarly ? loadMs.fresh : loadMs.usual);
-  return { number, isEarly, tests, usualMs: sum("tookMs"), costMs };
+  const passing = [...seen.tests.entries()]
+    .filter(([, { passed }]) => isOfAll || passed.has(number))
+    .sort(([, left], [, right]) => left.cpuMs - right.cpuMs);
+  const tests = new Set<number>();
+  let [cpuMs, usualMs] = [0, 0];
+  for (const [index, each] of passing) {
+    if (cpuMs > 0 && cpuMs + each.cpuMs > cpuMsMax) break;
+    tests.add(index);
+    cpuMs += each.cpuMs;
+    usualMs += each.tookMs;
+  }
+  const costMs = cpuMsMax === Number.POSITIVE_INFINITY ? 0 : cpuMs + (isEarly ? loadMs.fresh : loadMs.usual);
+  return { number, isEarly, tests, usualMs, costMs };
 }
 
 async function judge(
@@ -186,7 +199,7 @@ async function judge(
   const test = file.name;
   const limitMs = Math.max(plan.limitMsMin, limitFactor * usualMs);
   addRow(plan, { kind: "began", test, id, pid: process.pid, limitMs, atMs: Date.now() });
-  const outcome = await run(runner, file, { tests: isEarly ? "all" : tests, limitMs }, number, isEarly);
+  const outcome = await run(runner, file, { tests, limitMs }, number, isEarly);
   if (outcome.kind === "passed") {
     if (isEarly) vi.resetModules();
     addRow(plan, { kind: "passed", test, id, costMs: Math.round(costMs) });

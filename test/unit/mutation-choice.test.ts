@@ -1,14 +1,16 @@
 // Which mutants are judged, what is believed of an earlier run, and the reviewed list of those that no test can notice.
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { areaNames, areaOf } from "../../proof/mutation/areas.ts";
 import { choose, keepJudgements } from "../../proof/mutation/choose.ts";
 import { mutantsOf } from "../../proof/mutation/mutation.ts";
+import { findQuick, readQuick } from "../../proof/mutation/quick.ts";
 import { isMutant, readEquivalents, summarize } from "../../proof/mutation/report.ts";
 import { typescriptMutations } from "../../proof/mutation/typescript-mutations.ts";
 
+const root = dirname(dirname(import.meta.dirname));
 const source = Array.from({ length: 40 }, (_, index) => `if (a${index} < ${index}) f(${index});`).join("\n");
 const all = mutantsOf(source, typescriptMutations("src/domain/a.ts", source));
 const whole = { index: 1, count: 1 };
@@ -85,6 +87,24 @@ describe("the report", () => {
     expect(summary.score).toBeCloseTo(1 / 3);
     expect(idsOf(summary.survivors)).toEqual([second.id, first.id]);
     expect(summarize(areaOf("sdk"), judged, []).judged).toBe(0);
+  });
+});
+
+describe("the quick sample", () => {
+  const known = all.slice(0, 10).map(({ mutation: { file, kind }, was, is, occurrence }) => ({
+    ...{ area: "domain", file, kind, was, is, occurrence, by: "test/unit/a.test.ts" },
+  })) as ReturnType<typeof readQuick>;
+
+  test("leaves out what has been rewritten since, and is refused when that is more than a fifth", () => {
+    const found = findQuick(known, all.slice(2));
+    expect(idsOf(found.map(({ mutant }) => mutant))).toEqual(idsOf(all.slice(2, 10)));
+    expect(() => findQuick(known, all.slice(3))).toThrow("Only 7 of the 10");
+  });
+
+  test("names test files that there are", () => {
+    const files = readQuick().flatMap(({ area, by }) => (area === "lua" ? [] : [by]));
+    expect(files.filter((path) => !existsSync(join(root, path)))).toEqual([]);
+    expect(files.length).toBeGreaterThan(40);
   });
 });
 
