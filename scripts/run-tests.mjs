@@ -43,6 +43,8 @@ const STAGES = {
   frozen: { paths: ["test/frozen"], needsServers: true },
   drills: { paths: ["test/drills"], needsServers: true, startsServers: true },
   chaos: { paths: ["test/chaos"], needsServers: true, startsServers: true },
+  // Fixed mutants of the code and the Lua scripts, one after another in processes that live on: all have to be noticed.
+  mutation: { tools: [["tsx", "proof/mutation/main.ts", "--quick"]], needsServers: true },
   // From Node 22.13 on SQLite is Node's own: its conformance, the quick start, backups, and the package as users install it.
   "newest-node": {
     paths: [
