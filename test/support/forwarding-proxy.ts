@@ -8,17 +8,23 @@ export type ProxyOptions = {
   /** The address that the server behind it sees. */
   readonly from: string;
   readonly writes: "x-forwarded-for" | "forwarded" | "nothing";
+  /** A request is passed on when this resolves. */
+  readonly hold?: (path: string) => Promise<void>;
+  /** Hears of every request whose answer has begun. */
+  readonly onAnswer?: (path: string) => void;
 };
 
 export async function openForwardingProxy(
   target: string,
-  { from, writes }: ProxyOptions,
+  { from, writes, hold, onAnswer }: ProxyOptions,
 ): Promise<ForwardingProxy> {
   const { hostname, port } = new URL(target);
-  const server: Server = createServer((asked, reply) => {
-    const { method, url: path } = asked;
+  const server: Server = createServer(async (asked, reply) => {
+    const { method, url: path = "/" } = asked;
+    await hold?.(path);
     const headers = { ...asked.headers, ...written(asked, writes) };
     const passed = request({ hostname, port, method, path, headers, localAddress: from }, (answer) => {
+      onAnswer?.(path);
       reply.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(reply);
     });

@@ -23,6 +23,18 @@ export const plantedSdkBugs: readonly TextPatch[] = [
     tests: ["test/unit/sdk-results.test.ts"],
   },
   {
+    name: "handed-back-before-the-last-poll",
+    what: "a worker that stops hands its job back while a poll of its own is open, and is given the next attempt",
+    edits: [
+      {
+        file: "src/sdk/worker/worker.ts",
+        find: "      this.#runtime.sleep(settleMs, hungUp.signal),\n",
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/sdk-worker-stopping.test.ts"],
+  },
+  {
     name: "sdk-stretches-busy-delay",
     what: "the worker waits longer for a busy run than the server's policy says",
     edits: [
@@ -180,7 +192,7 @@ export const plantedSdkBugs: readonly TextPatch[] = [
         replace: "    if (result === undefined) {",
       },
     ],
-    tests: ["test/unit/sdk-worker.test.ts"],
+    tests: ["test/unit/sdk-worker-stopping.test.ts"],
   },
   {
     name: "sdk-begins-while-stopping",
@@ -192,6 +204,6 @@ export const plantedSdkBugs: readonly TextPatch[] = [
         replace: "",
       },
     ],
-    tests: ["test/unit/sdk-worker.test.ts"],
+    tests: ["test/unit/sdk-worker-stopping.test.ts"],
   },
 ];

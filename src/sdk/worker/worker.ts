@@ -263,9 +263,17 @@ class RunningWorker {
     this.#drop(held);
   }
 
-  /** Its claim is kept until then: the next worker begins when this one has ended, if it ends in time. */
+  /**
+   * Its claim is kept until then: the next worker begins when this one has ended, if it ends in time. Nor does it go back while
+   * a poll of this worker is open, which might be given it again.
+   */
   async #handBack(held: HeldJob): Promise<void> {
-    await this.#runtime.sleep(settleMs, held.whenDone);
+    const hungUp = new AbortController();
+    void this.#polls.ended.catch(() => undefined).then(() => hungUp.abort());
+    await Promise.all([
+      this.#runtime.sleep(settleMs, held.whenDone),
+      this.#runtime.sleep(settleMs, hungUp.signal),
+    ]);
     const { kind } = await this.#results.handBack(held);
     (kind === "accepted" ? this.#handedBack : this.#abandoned).add(held.claim.job_id);
     this.#drop(held);
