@@ -26,6 +26,8 @@ export type KnownRun = {
   removed: boolean;
   /** An entry of it was set aside. */
   poisoned: boolean;
+  /** A step of it was given up after too many silent workers, whatever became of the dead letter that said so. */
+  claimsLost: boolean;
   /** A dead letter of it was retried. */
   retried: boolean;
 };

@@ -18,6 +18,7 @@ export function judgeLetters(
   const entry = name === "deliver" && request.entry.kind === "retry" ? request.entry : undefined;
   const kept = name === "deliver" && request.entry.kind === "result" ? request.entry.letter : undefined;
   const letters = changes.filter(isLetter);
+  for (const { member, after } of letters) noteLostClaims(known, member, after?.body ?? "");
   const marked = letters.filter(({ after }) => after?.revision === retried);
   for (const { member, before } of marked) {
     const isNamed = (entry ?? kept)?.letterId === member;
@@ -41,6 +42,11 @@ export function judgeLetters(
     if (before?.revision !== retried || after === undefined || after.revision === retried) continue;
     judgeGivenBack(execution, changes, { member, scope, isNew: after.changeId !== before.changeId });
   }
+}
+
+function noteLostClaims(known: KnownState, letterId: string, body: string): void {
+  const run = known.run(letterId.slice(0, letterId.indexOf(":")));
+  if (run !== undefined && body.includes('"claims_lost"')) run.claimsLost = true;
 }
 
 /** A retry that still waited when its run ended did not happen. */

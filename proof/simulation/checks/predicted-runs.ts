@@ -129,14 +129,11 @@ export class PredictedRuns {
 
   /** Cancelled, gone, or with an entry set aside or too many silent workers: then its end is not predicted. */
   #isDisturbed(run: KnownRun): boolean {
-    if (run.removed || run.poisoned || run.retried || rerunOf(this.#records, run) !== undefined) return true;
-    const isCancelledAlone = run.cancelRequested !== undefined;
+    const { removed, poisoned, claimsLost, retried, cancelRequested } = run;
+    if (removed || poisoned || claimsLost || retried || cancelRequested !== undefined) return true;
     const scope = `${run.tenant}/${run.runId}`;
-    const letters = this.#records.scan("document", `${run.tenant}/deadLetter`, `${run.runId}:`, 1_000);
-    const isLost = letters.some(
-      ({ member, value }) => member.startsWith(`${run.runId}:`) && value.body.includes('"claims_lost"'),
-    );
-    return isCancelledAlone || isLost || this.#records.get("runRecord", scope, "run") === undefined;
+    const isUnreadable = this.#records.get("runRecord", scope, "run") === undefined;
+    return isUnreadable || rerunOf(this.#records, run) !== undefined;
   }
 
   /** Work goes as it was drawn; what people decided is looked up. */

@@ -315,6 +315,7 @@ function newRun(run: NewRun, { admittedAtMs }: StoredRun): KnownRun {
     takes: 0,
     removed: false,
     poisoned: false,
+    claimsLost: false,
     retried: false,
   };
 }
