@@ -341,4 +341,19 @@ describe("poisoned entries", () => {
     const applied = apply(world.compiled, view, [{ ...retryOf("a@1"), childRunId }], world.nowMs);
     expect(applied).toMatchObject({ kind: "applied", change: { cancelChildren: [childRunId] } });
   });
+
+  test.each(["has ended", "goes on"])(
+    "a retry that could not be applied calls off the run that it opened, while its own %s",
+    (state) => {
+      const world = new World(define({ a: {}, b: {} }));
+      world.result("a@1", "failed");
+      if (state === "has ended") world.result("b@1");
+      world.drain();
+      const childRunId = "run_00_below" as never;
+      const view = { runId, tenant, actor: "key_1", version: 2, records: new Map(world.records) };
+      const applied = apply(world.compiled, view, [poison({ ...retryOf("a@1"), childRunId })], world.nowMs);
+      const change = { status: "failed", cancelChildren: [childRunId] };
+      expect(applied).toMatchObject({ kind: "applied", consumed: 1, change });
+    },
+  );
 });

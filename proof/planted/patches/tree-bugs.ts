@@ -131,6 +131,18 @@ export const plantedTreeBugs: readonly TextPatch[] = [
     `    return isBusy ? { kind: "busy" } : { kind: "possible", above };`,
     `    return isBusy && above.length === 0 ? { kind: "busy" } : { kind: "possible", above };`,
   ),
+  {
+    name: "child-of-a-retry-set-aside-goes-on",
+    what: "the entry by which a run was to wait for its reopened child is set aside: the run fails, and the child goes on",
+    edits: [
+      {
+        file: "src/domain/engine/apply-entry.ts",
+        find: `  if (entry?.kind === "poisoned") return reopenedChild(readPoison(entry.was));\n`,
+        replace: "",
+      },
+    ],
+    tests: ["test/unit/engine-attempts.test.ts"],
+  },
   bug(
     "letter-retried-twice",
     "a dead letter can be retried again and again",

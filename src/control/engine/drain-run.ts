@@ -1,6 +1,7 @@
 // The owner of a run applies what waits in its inbox, commit by commit, until nothing does.
 import { poisonedBody } from "../../domain/dead-letter.ts";
 import { type Applied, apply } from "../../domain/engine/apply.ts";
+import { reopenedChild } from "../../domain/engine/apply-entry.ts";
 import { payloadsPerRound } from "../../domain/engine/draft.ts";
 import { recordsFor } from "../../domain/engine/foresee.ts";
 import { isSmall, type OutsideKey, parseOutsideKey, treeFullKey } from "../../domain/engine/keys.ts";
@@ -73,11 +74,15 @@ function lostDefinition({ entries }: OwnedRun): Decided {
   const fates = entries.map((entry) => ({ entry, fate: "late" }) as const);
   return {
     kind: "applied",
-    change: { ...unchanged, status: "failed", timeline },
+    change: { ...unchanged, status: "failed", timeline, cancelChildren: reopenedBy(entries) },
     consumed: entries.length,
     fates,
     work: 0,
   };
+}
+
+function reopenedBy(entries: readonly InboxEntry[]): readonly RunId[] {
+  return entries.flatMap((entry) => reopenedChild(entry) ?? []);
 }
 
 type Work = {
@@ -198,7 +203,11 @@ function setAside(
     };
   } catch {
     const timeline = JSON.stringify([{ type: "run_completed", status: "failed", reason: "poisoned_entry" }]);
-    const change = { ...unchanged, status: "failed", timeline, deadLetters: [letter] } as const;
+    const cancelChildren = reopenedBy([head]);
+    const change = {
+      ...unchanged,
+      ...{ status: "failed", timeline, deadLetters: [letter], cancelChildren },
+    } as const;
     return { kind: "applied", change, consumed: 1, fates, work: 0 };
   }
 }

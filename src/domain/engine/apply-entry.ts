@@ -1,5 +1,6 @@
 // What one entry of the inbox does to a run, by its kind. Entries that come too late are recognised and change nothing.
 import type { InboxEntry } from "../inbox.ts";
+import type { RunId } from "../run.ts";
 import { beginCallOff, conclude, continueCallOff } from "./advance.ts";
 import { listed } from "./begin-job.ts";
 import { bodyOf, cancelChild, clearTimer, type Draft, putPayload, stepOf } from "./draft.ts";
@@ -36,8 +37,16 @@ export function applyEntry(draft: Draft, entry: InboxEntry): Fate {
   // A retry is what may open a run again that has ended.
   const isOver = draft.run.ended !== undefined && entry.kind !== "retry";
   const fate = isOver ? "late" : fateOf(draft, entry);
+  const child = reopenedChild(entry);
+  if (child !== undefined && (fate === "late" || entry.kind === "poisoned")) cancelChild(draft, child);
   if (fate === "late") draft.events.push({ type: "entry_late", entry: entry.kind, entry_id: entry.entryId });
   return fate;
+}
+
+/** The run below that was opened again with this entry: unless the entry is applied, nobody waits for it. */
+export function reopenedChild(entry: InboxEntry | undefined): RunId | undefined {
+  if (entry?.kind === "poisoned") return reopenedChild(readPoison(entry.was));
+  return entry?.kind === "retry" ? entry.childRunId : undefined;
 }
 
 function fateOf(draft: Draft, entry: InboxEntry): Fate {
@@ -296,17 +305,11 @@ function applyRetry(draft: Draft, entry: InboxEntry & { readonly kind: "retry" }
     hasFailed(record.status) &&
     record.attempt === name?.attempt &&
     (childRunId === undefined || record.childRunId === childRunId);
-  if (step === undefined || !isExpected || draft.run.callOff !== undefined) return lateRetry(draft, entry);
-  if (!revive(draft, { step, record }, childRunId)) return lateRetry(draft, entry);
+  if (step === undefined || !isExpected || draft.run.callOff !== undefined) return "late";
+  if (!revive(draft, { step, record }, childRunId)) return "late";
   reopen(draft.run);
   draft.events.push({ type: "run_retried", step: step.id, actor: entry.actor });
   return "applied";
-}
-
-/** Nobody waits for the run that was opened again. */
-function lateRetry(draft: Draft, { childRunId }: InboxEntry & { readonly kind: "retry" }): Fate {
-  if (childRunId !== undefined) cancelChild(draft, childRunId);
-  return "late";
 }
 
 /** The step that the entry was about fails; where no open step can be blamed, the run does. */
