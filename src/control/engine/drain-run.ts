@@ -204,10 +204,8 @@ function setAside(
   } catch {
     const timeline = JSON.stringify([{ type: "run_completed", status: "failed", reason: "poisoned_entry" }]);
     const cancelChildren = reopenedBy([head]);
-    const change = {
-      ...unchanged,
-      ...{ status: "failed", timeline, deadLetters: [letter], cancelChildren },
-    } as const;
+    const failed = { status: "failed", timeline, deadLetters: [letter], cancelChildren } as const;
+    const change = { ...unchanged, ...failed };
     return { kind: "applied", change, consumed: 1, fates, work: 0 };
   }
 }
