@@ -12,8 +12,17 @@ import {
   partsOf,
 } from "./cpu-target.ts";
 import { type CountedProcess, cpuMicroseconds, type Part, readCpuTimes } from "./cpu-time.ts";
-import { expectSuccess, type HttpLoad, type HttpLoader, startHttpLoader } from "./http-load.ts";
+import {
+  expectSuccess,
+  type HttpLoad,
+  type HttpLoader,
+  repeatUntil,
+  startHttpLoader,
+  warmUpSliceMs,
+  warmUpWith,
+} from "./http-load.ts";
 import { type FloorName, floorConnections, floorLoad, floorNames } from "./runs-floors.ts";
+import { startsUntilCompiled } from "./runs-plan.ts";
 import { benchTopic, oneStep, threeSteps } from "./runs-target.ts";
 import type { Measurement } from "./slices.ts";
 
@@ -49,7 +58,7 @@ export type CpuScale = {
   readonly results: number;
 };
 
-/** Starts cost the same from the 7,500th on, and runs from the 3,000th: then V8 has compiled what it will. */
+/** Runs cost the same from the 3,000th on: then V8 has compiled what it will. */
 export const cpuScales: Readonly<Record<"quick" | "full", CpuScale>> = {
   quick: {
     slices: 1,
@@ -59,7 +68,7 @@ export const cpuScales: Readonly<Record<"quick" | "full", CpuScale>> = {
   },
   full: {
     slices: 3,
-    warmUp: { floor: 10_000, start: 8_000, result: 4_000, run: 3_000 },
+    warmUp: { floor: 10_000, start: startsUntilCompiled, result: 4_000, run: 3_000 },
     durationMs: 3_000,
     results: 8_000,
   },
@@ -251,22 +260,6 @@ function runLoad({ target, round, scale }: Loading): Load {
     warmUp: () => repeatUntil(scale.warmUp.run, () => run(warmUpSliceMs)),
     measured: () => run(scale.durationMs),
   };
-}
-
-const warmUpSliceMs = 500;
-
-async function repeatUntil(operations: number, work: () => Promise<number>): Promise<void> {
-  for (let done = 0; done < operations; ) done += await work();
-}
-
-/** What fails is not looked at: on a busy machine a server that has just started may miss the deadline of its first calls. */
-function warmUpWith(
-  loader: HttpLoader,
-  load: Omit<HttpLoad, "warmUpMs" | "durationMs">,
-  operations: number,
-): Promise<void> {
-  const slice = { ...load, warmUpMs: 0, durationMs: warmUpSliceMs };
-  return repeatUntil(operations, async () => (await loader.run(slice)).requests);
 }
 
 async function request(loader: HttpLoader, load: HttpLoad): Promise<number> {

@@ -1,6 +1,7 @@
 // Floors and the peer of this tree beside those of an earlier commit, in turns: a ratio to a floor that became slower is no progress.
 import { dirname, join } from "node:path";
 import { startRedisServer } from "../src/drills/servers/start-servers.ts";
+import { typescriptLoader } from "../test/support/child-program.ts";
 import { openEarlierTree } from "./earlier-tree.ts";
 import type { BenchOptions, OwnOptions } from "./options.ts";
 import { runForNumbers } from "./peer-process.ts";
@@ -79,7 +80,14 @@ function groupMeasurement(
     slices,
     fields: Object.fromEntries(floorsOfGroup[group].map((floor) => [`${floor}.per_s`, perSecond])),
     async measure() {
-      const rates = await runForNumbers(["--import", "tsx", program, folder, group, String(durationMs)]);
+      const rates = await runForNumbers([
+        "--import",
+        typescriptLoader,
+        program,
+        folder,
+        group,
+        String(durationMs),
+      ]);
       return Object.fromEntries(Object.entries(rates).map(([floor, rate]) => [`${floor}.per_s`, rate]));
     },
   };

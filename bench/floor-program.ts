@@ -1,5 +1,5 @@
 // Measures floors of a tree of this repository, ours or an earlier commit's, by that tree's own programs; prints one line of JSON.
-//   node --import tsx bench/floor-program.ts <tree> <group> <milliseconds>
+//   node --import ./scripts/setup/typescript.mjs bench/floor-program.ts <tree> <group> <milliseconds>
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";

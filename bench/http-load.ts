@@ -70,3 +70,22 @@ export function expectSuccess(path: string, { statuses, firstFailure }: HttpLoad
   if (firstFailure === undefined) return;
   throw new Error(`${path} answered ${JSON.stringify(statuses)}; the first failure was:\n${firstFailure}`);
 }
+
+export const warmUpSliceMs = 500;
+
+export async function repeatUntil(operations: number, work: () => Promise<number>): Promise<void> {
+  for (let done = 0; done < operations; ) done += await work();
+}
+
+/**
+ * By number, since a time would warm up less on a busy machine. What fails is not looked at: there, a server that has just started
+ * may miss the deadline of its first calls.
+ */
+export function warmUpWith(
+  loader: HttpLoader,
+  load: Omit<HttpLoad, "warmUpMs" | "durationMs">,
+  operations: number,
+): Promise<void> {
+  const slice = { ...load, warmUpMs: 0, durationMs: warmUpSliceMs };
+  return repeatUntil(operations, async () => (await loader.run(slice)).requests);
+}

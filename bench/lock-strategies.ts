@@ -1,5 +1,5 @@
 // Our public locks under contention, in a process of their own: one strategy of waiting, one connection to Redis.
-//   node --import tsx bench/lock-strategies.ts <strategy> <redis URL> '<contention as JSON>'
+//   node --import ./scripts/setup/typescript.mjs bench/lock-strategies.ts <strategy> <redis URL> '<contention as JSON>'
 import { readOperationSource } from "../src/adapters/redis/scripts.ts";
 import { createControlPlane } from "../src/control-plane.ts";
 import type { LockWait } from "../src/domain/lock.ts";

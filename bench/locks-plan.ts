@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { lockWaits } from "../src/domain/lock.ts";
 import { startRedisServer } from "../src/drills/servers/start-servers.ts";
+import { typescriptLoader } from "../test/support/child-program.ts";
 import type { Contention, ContentionResult } from "./lock-contention.ts";
 import type { Measurement } from "./slices.ts";
 
@@ -57,7 +58,7 @@ function runProgram(
 ): Promise<ContentionResult> {
   const isLibrary = (lockLibraries as readonly string[]).includes(kind);
   const program = isLibrary ? programs.library : programs.ours;
-  const words = ["--import", "tsx", program, kind, url, JSON.stringify(load)];
+  const words = ["--import", typescriptLoader, program, kind, url, JSON.stringify(load)];
   const livesMaxMs = 30_000 + load.warmUpMs + load.windowMs;
   const child = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "inherit"], timeout: livesMaxMs });
   const killAtExit = () => child.kill("SIGKILL");

@@ -1,5 +1,5 @@
 // One slice of the Node benchmark, in the process of the Node that is measured: floors, starts, runs and BullMQ; prints one line of JSON.
-//   node --import tsx bench/node-slice-program.ts <quick|full>
+//   node --import ./scripts/setup/typescript.mjs bench/node-slice-program.ts <quick|full>
 import { rmSync } from "node:fs";
 import { startHttpLoader } from "./http-load.ts";
 import { nodeFields, nodeScales } from "./node-plan.ts";

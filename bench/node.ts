@@ -1,5 +1,6 @@
 // The Node benchmark: the same floors, starts, runs and BullMQ chain on every Node that is supported, in turns.
 import { join } from "node:path";
+import { typescriptLoader } from "../test/support/child-program.ts";
 import { nodeProgram, nodeVersions } from "./node-choice.ts";
 import { nodeFields, nodeScales } from "./node-plan.ts";
 import type { BenchOptions } from "./options.ts";
@@ -25,7 +26,7 @@ async function measure({ scale }: BenchOptions): Promise<readonly Measured[]> {
       name: nameOf(version),
       slices,
       fields: nodeFields,
-      measure: () => runForNumbers(["--import", "tsx", slice, scale], program),
+      measure: () => runForNumbers(["--import", typescriptLoader, slice, scale], program),
     }),
   );
   const progress = createProgress(sliceCount(measurements));

@@ -1,5 +1,5 @@
 // The peers: lock libraries under contention, each with its default pauses, and with as much patience as it needs.
-//   node --import tsx lock-libraries.mjs <library> <redis URL> '<contention as JSON>'
+//   node --import ./scripts/setup/typescript.mjs lock-libraries.mjs <library> <redis URL> '<contention as JSON>'
 // Prints one line of JSON. All contenders share one connection, as they do with our own locks.
 import { Redis } from "ioredis";
 import { contend } from "../lock-contention.ts";

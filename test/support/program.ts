@@ -2,6 +2,7 @@
 import { type ChildProcess, type ChildProcessByStdio, spawn } from "node:child_process";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
+import { typescriptLoader } from "./child-program.ts";
 import { secretWatch } from "./secret-watch.ts";
 
 const root = dirname(dirname(import.meta.dirname));
@@ -36,7 +37,7 @@ export function startProgram(name: string, options: ProgramOptions = {}): Progra
   const named = Object.entries(settings).map(([setting, value]) => [`INTERLOCK_${setting}`, value]);
   const [loaders, file] =
     compiled === undefined
-      ? [[import.meta.resolve("tsx")], join(root, "src/cli", name)]
+      ? [[typescriptLoader], join(root, "src/cli", name)]
       : [[], join(compiled, "cli", name.replace(/\.ts$/, ".js"))];
   const child = spawn(
     process.execPath,

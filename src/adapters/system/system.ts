@@ -67,12 +67,16 @@ export function systemInstance(): string {
   return `${hostname().replaceAll(/[^A-Za-z0-9.-]/g, "-")}:${process.pid}:${randomBytes(3).toString("hex")}`;
 }
 
+/** Node takes the types out of a program by itself, from 22.18 on. */
+const readsTypescript = Boolean((process.features as { readonly typescript?: unknown }).typescript);
+
 /** `program` names the module without its ending, unless it is JavaScript in any case. */
 export function startThread(program: URL, options: WorkerOptions): Worker {
   if (program.pathname.endsWith(".mjs")) return new Worker(program, options);
   const isCompiled = import.meta.url.endsWith(".js");
   const file = `${program.href}${isCompiled ? ".js" : ".ts"}`;
   if (isCompiled) return new Worker(new URL(file), options);
+  if (readsTypescript) return new Worker(new URL(file), { ...options, execArgv: [] });
   // From source the thread has to load TypeScript. On Node 20 neither the parent's loader nor `--import tsx` reaches a
   // thread, so it registers its own; the loader is found from here, since the process may run in any folder.
   const loader = import.meta.resolve("tsx/esm/api");

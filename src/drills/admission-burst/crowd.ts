@@ -270,6 +270,8 @@ function startThread(): Worker {
   const isCompiled = import.meta.url.endsWith(".js");
   const program = new URL(isCompiled ? "./crowd-thread.js" : "./crowd-thread.ts", import.meta.url);
   if (isCompiled) return new Worker(program);
+  if ("typescript" in process.features && process.features.typescript)
+    return new Worker(program, { execArgv: [] });
   const loader = import.meta.resolve("tsx/esm/api");
   const bootstrap = `import("${loader}").then(({ register }) => { register(); return import("${program.href}"); })`;
   return new Worker(bootstrap, { eval: true, execArgv: [] });

@@ -70,7 +70,7 @@ local function perform(ARGV)
   if limit ~= "" and known.active >= tonumber(limit) then
     return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", known.active }
   end
-  local runQuota = tonumber(settings.activeMax) or tonumber(activeMax)
+  local runQuota = tonumber(settings.activeMax) or activeMax
   if known.active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
   --@include insert-run
   return { "admitted", now, status, active, limit, claims, keysKept, early }

@@ -66,7 +66,7 @@ end
 if limit ~= "" and known.active >= tonumber(limit) then
   return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", known.active }
 end
-local runQuota = tonumber(settings.activeMax) or tonumber(activeMax)
+local runQuota = tonumber(settings.activeMax) or activeMax
 if known.active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 --@include insert-run
 writeLater()

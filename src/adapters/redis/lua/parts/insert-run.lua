@@ -19,10 +19,10 @@ readProof(known)
 local evicted, oldest, early, keysKept = false, nil, "", ""
 if reservationKey then
   known.keysKept = known.keysKept or redis.call("ZCARD", keyedKey)
-  if known.keysKept >= tonumber(keysMax) and not held then
+  if known.keysKept >= keysMax and not held then
     local first = redis.call("ZRANGE", keyedKey, 0, 0, "WITHSCORES")
     if not first[1] or first[2] == "9007199254740991" then
-      return { "idempotency_quota_reached", now, "quota", tonumber(keysMax) }
+      return { "idempotency_quota_reached", now, "quota", keysMax }
     end
     if not redis.call("ZSCORE", keyedKey, digest) then
       oldest = first[1]
@@ -61,7 +61,7 @@ for index = 1, #dueAdded, 2 do addLater(dueKey, dueAdded[index], dueAdded[index 
 dueAdded = {}
 --@include write-change
 if reservationKey then keysKept = known.keysKept end
-addLater(known.runsKey, 0, runId)
+addLater(known.runsKey, "0", runId)
 if not ends then
   addLater(activeKey, now, runId)
   known.active = known.active + 1

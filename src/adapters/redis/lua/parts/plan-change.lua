@@ -19,7 +19,7 @@
   Sets: status, ends, news, nextVersion, fence, claims, bound, boundKey, proofAt, treeRows, limits (read by then if it matters)
 ]]
 local status, ends, news = ARGV[at], string.sub(ARGV[at + 1], 1, 4) == "ends", string.sub(ARGV[at + 1], 5)
-local nextVersion = string.format("%.0f", version + 1)
+local nextVersion = version == 0 and "1" or string.format("%.0f", version + 1)
 local fence, claims = false, {}
 local bound, boundKey, proofAt = false, false, false
 local treeRows = {} -- Event rows that follow the change's own: type, subject, actor, detail.
