@@ -2,7 +2,7 @@
 import { rmSync } from "node:fs";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { MemoryRecords } from "../../src/adapters/memory-store.ts";
-import type { RecordKind, RecordKinds } from "../../src/adapters/operations/records.ts";
+import { orderedNumber, type RecordKind, type RecordKinds } from "../../src/adapters/operations/records.ts";
 import { type Database, loadDriver } from "../../src/adapters/sqlite/driver.ts";
 import { openDatabase } from "../../src/adapters/sqlite/open-database.ts";
 import { SqliteCore } from "../../src/adapters/sqlite/sqlite-core.ts";
@@ -35,21 +35,29 @@ type Change = {
   readonly value: unknown;
 };
 
-/** Of each way to be kept: remembered for long, by its order, for the batch, in the order of arrival, in a bundle. */
+/** Of each way to be kept: remembered for long, also when it is not there, by its order, for the batch, numbered, in the order of arrival, in a bundle. */
 const kinds = [
   "tenant",
+  "lock",
   "run",
   "active",
   "due",
+  "event",
   "reservation",
   "job",
 ] as const satisfies readonly RecordKind[];
+
+/** Locks of runs are forgotten with their run; of numbers some follow each other and some do not. */
+const membersOf: Partial<Record<RecordKind, readonly string[]>> = {
+  lock: ["a", "run/run_1", "run/run_2", "run/run_3"],
+  event: [1, 2, 3, 5, 6, 9].map(orderedNumber),
+};
 
 /** Members meet often, so that one is put, read, erased and put again in one batch and in the next. */
 function drawChange(random: SeededRandom): Change {
   const kind = random.pick<RecordKind>(kinds);
   const scope = random.pick(["acme", "acme/run_1", "zeta"]);
-  const member = random.pick(["a", "run_1", "run_2", "run_3"]);
+  const member = random.pick(membersOf[kind] ?? ["a", "run_1", "run_2", "run_3"]);
   const isEnded = random.chance(0.3);
   const value = { body: random.token(), ...(isEnded ? { endedAtMs: 1 } : {}) };
   return { kind, scope, member, value: random.chance(0.35) ? undefined : value };
@@ -72,7 +80,7 @@ function answerOf(records: SqliteRecords | MemoryRecords, { kind, scope, member,
   if (of === "value") return records.get(kind, scope, member);
   return {
     size: records.size(kind, scope),
-    scanned: records.scan(kind, scope, "a", 3),
+    scanned: records.scan(kind, scope, kind === "event" ? orderedNumber(1) : "a", 3),
     back: records.scanBack(kind, scope, "run_3", 3),
   };
 }
@@ -223,5 +231,79 @@ test("the records of a run that ended in the batch that began it are found in th
   records.committed();
   expect(records.get("runRecord", "acme/run_1", "input")).toEqual(begun);
   expect(records.get("run", "acme", "run_1")).toEqual(ended);
+  database.close();
+});
+
+function batchOf(database: Database, records: SqliteRecords, work: () => void): void {
+  database.exec("BEGIN");
+  work();
+  records.keep();
+  records.write();
+  database.exec("COMMIT");
+  records.committed();
+}
+
+test("runs of one millisecond, which come in no order, are found when they have ended, however many", () => {
+  const database = openDatabase(open, fileIn(directory), silentLog);
+  const records = new SqliteRecords(database);
+  const random = createSeededRandom(7);
+  const names = range(1_000).map(() => `run_${random.token()}`);
+  for (let first = 0; first < names.length; first += 50) {
+    batchOf(database, records, () => {
+      for (const name of names.slice(first, first + 50)) {
+        expect(records.get("run", "acme", name)).toBe(undefined);
+        records.put("runRecord", `acme/${name}`, "input", { body: name });
+        records.put("run", "acme", name, { runId: name, endedAtMs: 1 } as unknown as RecordKinds["run"]);
+      }
+    });
+  }
+  for (const name of names) {
+    expect(records.get("run", "acme", name)).toMatchObject({ runId: name });
+    expect(records.get("runRecord", `acme/${name}`, "input")).toEqual({ body: name });
+  }
+  database.close();
+});
+
+test("numbered rows that are erased together leave those between them", () => {
+  const database = openDatabase(open, fileIn(directory), silentLog);
+  const records = new SqliteRecords(database);
+  const batch = (work: () => void) => batchOf(database, records, work);
+  const event = (sequence: number) => ({ sequence }) as RecordKinds["event"];
+  const left = () => records.scan("event", "acme", "", 20).map(({ value }) => value.sequence);
+  batch(() => {
+    for (const number of range(12)) records.put("event", "acme", orderedNumber(number), event(number));
+  });
+  batch(() => {
+    // The last was never there.
+    for (const number of [0, 1, 2, 4, 8, 9, 6, 5, 12]) records.erase("event", "acme", orderedNumber(number));
+  });
+  expect(left()).toEqual([3, 7, 10, 11]);
+  batch(() => {
+    records.erase("event", "acme", orderedNumber(3));
+    records.erase("event", "acme", orderedNumber(10));
+  });
+  expect(left()).toEqual([7, 11]);
+  database.close();
+});
+
+test("of more runs than are remembered, those not remembered are read as they were stored", () => {
+  const database = openDatabase(open, fileIn(directory), silentLog);
+  const records = new SqliteRecords(database);
+  const scopes = range(300).map((number) => `acme/run_${number}`);
+  const bodyOf = (scope: string) => scope.padEnd(100_000, "-");
+  const inBatches = (work: (scope: string) => void) => {
+    for (let first = 0; first < scopes.length; first += 30)
+      batchOf(database, records, () => scopes.slice(first, first + 30).forEach(work));
+  };
+  // 30 MB, of which half is remembered.
+  inBatches((scope) => records.put("runRecord", scope, "input", { body: bodyOf(scope) }));
+  inBatches((scope) => records.put("runRecord", scope, "step/a", { body: "begun" }));
+  inBatches((scope) => records.put("runRecord", scope, "step/a", { body: scope }));
+  for (const found of [records, new SqliteRecords(database)]) {
+    for (const scope of scopes) {
+      expect(found.get("runRecord", scope, "input")).toEqual({ body: bodyOf(scope) });
+      expect(found.get("runRecord", scope, "step/a")).toEqual({ body: scope });
+    }
+  }
   database.close();
 });

@@ -71,8 +71,8 @@ export const plantedSqliteBugs: readonly TextPatch[] = [
     edits: [
       {
         file: records,
-        find: "        stored.erase(scope.key, member);",
-        replace: "        if (this.#fresh.length === 0) stored.erase(scope.key, member);",
+        find: "else stored.erase(scope.key, member);",
+        replace: "else if (this.#fresh.length === 0) stored.erase(scope.key, member);",
       },
     ],
     tests: [remembered, sweep],
@@ -95,7 +95,7 @@ export const plantedSqliteBugs: readonly TextPatch[] = [
     edits: [
       {
         file: records,
-        find: "    if (scope.last !== undefined && member > scope.last) scope.last = member;\n",
+        find: "    latest?.add(member);\n",
         replace: "",
       },
     ],
@@ -104,7 +104,37 @@ export const plantedSqliteBugs: readonly TextPatch[] = [
   {
     name: "sqlite-last-bundle-not-noted",
     what: "the same for the records of a run: once it is not in memory, it has none",
-    edits: [{ file: bundles, find: "    if (bundle.rows === 0) this.#noteLast(scope);\n", replace: "" }],
+    edits: [
+      {
+        file: bundles,
+        find: "    if (bundle.rows === 0) this.#latest.get(tenantOf(scope))?.add(scope);\n",
+        replace: "",
+      },
+    ],
+    tests: [remembered, sweep],
+  },
+  {
+    name: "sqlite-latest-runs-lost",
+    what: "when many runs have begun, those known apart are forgotten and nothing takes their place: they count as new",
+    edits: [
+      {
+        file: "src/adapters/sqlite/latest-members.ts",
+        find: "    for (const known of this.#known) if (known > this.#before) this.#before = known;\n",
+        replace: "",
+      },
+    ],
+    tests: [remembered, sweep],
+  },
+  {
+    name: "sqlite-range-erases-between",
+    what: "numbered rows that are erased take along those that lie between them",
+    edits: [
+      {
+        file: records,
+        find: "Number(members[end]) === Number(members[end - 1]) + 1",
+        replace: "Number(members[end]) > Number(members[end - 1])",
+      },
+    ],
     tests: [remembered, sweep],
   },
   {

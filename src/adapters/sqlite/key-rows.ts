@@ -84,6 +84,10 @@ export class KeyRows implements StoredRows {
     if (ordered !== undefined) this.#erase.run(ordered.id);
   }
 
+  eraseRange(): void {
+    throw new Error("keys come in no order");
+  }
+
   count(scope: string): number {
     const { size } = this.#countOrdered.get(scope) as { readonly size: number };
     return size + (this.#youngOf(scope)?.size ?? 0);

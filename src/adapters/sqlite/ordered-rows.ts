@@ -12,6 +12,8 @@ export type StoredRows = {
   read(scope: string, member: string): string | undefined;
   put(scope: string, member: string, text: string): void;
   erase(scope: string, member: string): void;
+  /** Both ends included. */
+  eraseRange(scope: string, from: string, to: string): void;
   count(scope: string): number;
   /** The greatest member of the scope; empty if it has none. */
   last(scope: string): string;
@@ -22,6 +24,7 @@ export class OrderedRows implements StoredRows {
   readonly #get: Statement;
   readonly #put: Statement;
   readonly #erase: Statement;
+  readonly #eraseRange: Statement;
   readonly #count: Statement;
   readonly #scan: Statement;
   readonly #scanBack: Statement;
@@ -34,6 +37,7 @@ export class OrderedRows implements StoredRows {
        ON CONFLICT (scope, member) DO UPDATE SET value = excluded.value`,
     );
     this.#erase = database.prepare(`DELETE FROM ${table} WHERE scope = ? AND member = ?`);
+    this.#eraseRange = database.prepare(`DELETE FROM ${table} WHERE scope = ? AND member BETWEEN ? AND ?`);
     this.#count = database.prepare(`SELECT COUNT(*) AS size FROM ${table} WHERE scope = ?`);
     this.#scan = prepareScan(database, table, 1);
     this.#scanBack = prepareScan(database, table, -1);
@@ -50,6 +54,10 @@ export class OrderedRows implements StoredRows {
 
   erase(scope: string, member: string): void {
     this.#erase.run(scope, encodeKey(member));
+  }
+
+  eraseRange(scope: string, from: string, to: string): void {
+    this.#eraseRange.run(scope, encodeKey(from), encodeKey(to));
   }
 
   count(scope: string): number {

@@ -1,6 +1,7 @@
 // The records of a small run as a log: every commit appends one row with what it changed, instead of writing a dozen rows.
 import type { RecordKind, RecordKinds } from "../operations/records.ts";
 import type { Database, Statement } from "./driver.ts";
+import { LatestMembers } from "./latest-members.ts";
 import { decodeKey, encodeKey } from "./schema.ts";
 
 /** Kinds whose scope is one run. */
@@ -41,8 +42,11 @@ const rowsMax = 32;
 /** A run with a longer log is kept in rows of their own from then on: it is no longer read as a whole. */
 const bundleLengthMax = 131_072;
 
-/** Bundles remembered between batches, in each of two generations: the runs that are under way (about 5 KB each). */
-const rememberedMax = 4_000;
+/**
+ * Bundles remembered between batches, in each of two generations, by the length of their text: the runs that are under way, 8,000 of
+ * one step or 3,500 of three. In memory each takes two to three times as much.
+ */
+const rememberedLengthMax = 16 * 1_048_576;
 
 /** Tenants whose last run is known. */
 const tenantsMax = 10_000;
@@ -55,8 +59,10 @@ type PutRow = (kind: RecordKind, scope: string, member: string, text: string) =>
 export class RunBundles {
   #bundles = new Map<string, Bundle | "rows">();
   #older = new Map<string, Bundle | "rows">();
-  /** By tenant with a slash: a scope that none in the file follows. A new run nearly always follows all others. */
-  readonly #last = new Map<string, string>();
+  /** Of the bundles, not of the older ones. */
+  #length = 0;
+  /** By tenant with a slash: the runs that cannot be in the file. A new run nearly always follows all others. */
+  readonly #latest = new Map<string, LatestMembers>();
   readonly #dirty: Bundle[] = [];
   readonly #undo: Undo[] = [];
   readonly #get: Statement;
@@ -140,22 +146,26 @@ export class RunBundles {
       changed.length = 0;
     }
     this.#dirty.length = 0;
-    if (this.#bundles.size <= rememberedMax) return;
+    if (this.#length <= rememberedLengthMax) return;
     this.#older = this.#bundles;
     this.#bundles = new Map();
+    this.#length = 0;
   }
 
   /** What is remembered may never have been stored. */
   forget(): void {
     this.#bundles.clear();
     this.#older.clear();
-    this.#last.clear();
+    this.#length = 0;
+    this.#latest.clear();
     this.#dirty.length = 0;
     this.#undo.length = 0;
   }
 
   /** The run has ended: its records are hardly asked for again. */
   leave(scope: string): void {
+    const bundle = this.#bundles.get(scope);
+    if (bundle !== undefined) this.#length -= lengthOf(bundle);
     this.#bundles.delete(scope);
     this.#older.delete(scope);
   }
@@ -168,10 +178,12 @@ export class RunBundles {
       this.leave(scope);
       return 0;
     }
-    if (bundle.rows === 0) this.#noteLast(scope);
+    if (bundle.rows === 0) this.#latest.get(tenantOf(scope))?.add(scope);
     const anew = bundle.rows >= rowsMax;
     const text = anew ? textOf(liveCells(bundle), wholeOf) : textOf(changed, entryOf);
-    bundle.length = anew ? text.length : bundle.length + text.length;
+    const length = anew ? text.length : bundle.length + text.length;
+    this.#length += length - bundle.length;
+    bundle.length = length;
     if (anew || bundle.length > bundleLengthMax) this.#erase.run(key);
     if (bundle.length > bundleLengthMax) {
       for (const { kind, member, value } of liveCells(bundle)) {
@@ -190,6 +202,7 @@ export class RunBundles {
     const bundle = this.#older.get(scope) ?? this.#read(scope);
     this.#older.delete(scope);
     this.#bundles.set(scope, bundle);
+    this.#length += lengthOf(bundle);
     return bundle;
   }
 
@@ -201,20 +214,13 @@ export class RunBundles {
 
   #isNew(scope: string): boolean {
     const tenant = tenantOf(scope);
-    let last = this.#last.get(tenant);
-    if (last === undefined) {
-      last = this.#lastIn(tenant);
-      if (this.#last.size >= tenantsMax) this.#last.clear();
-      this.#last.set(tenant, last);
+    let latest = this.#latest.get(tenant);
+    if (latest === undefined) {
+      latest = new LatestMembers(this.#lastIn(tenant));
+      if (this.#latest.size >= tenantsMax) this.#latest.clear();
+      this.#latest.set(tenant, latest);
     }
-    return scope > last;
-  }
-
-  /** When it is written for the first time: a run that is asked for and does not exist is not the last one. */
-  #noteLast(scope: string): void {
-    const tenant = tenantOf(scope);
-    const last = this.#last.get(tenant);
-    if (last !== undefined && scope > last) this.#last.set(tenant, scope);
+    return latest.isNew(scope);
   }
 
   #lastIn(tenant: string): string {
@@ -223,6 +229,13 @@ export class RunBundles {
     return scope.startsWith(tenant) ? scope : tenant;
   }
 }
+
+/** One that is empty, or kept in rows, takes its place in memory, too. */
+function lengthOf(bundle: Bundle | "rows"): number {
+  return emptyLength + (bundle === "rows" ? 0 : bundle.length);
+}
+
+const emptyLength = 500;
 
 /** With the slash. */
 function tenantOf(scope: string): string {

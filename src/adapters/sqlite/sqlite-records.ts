@@ -1,7 +1,11 @@
 // Records in SQLite. Changes collect in memory during a batch and reach the tables once, when the batch is written.
+import type { RunId } from "../../domain/run.ts";
+import { lockMember } from "../operations/locks.ts";
 import { type RecordKind, type RecordKinds, type Records, recordKinds } from "../operations/records.ts";
+import { runLock } from "../operations/run-records.ts";
 import type { Database } from "./driver.ts";
 import { KeyRows } from "./key-rows.ts";
+import { LatestMembers } from "./latest-members.ts";
 import { OrderedRows, type Range, type StoredRows } from "./ordered-rows.ts";
 import { bundledKinds, RunBundles } from "./run-bundles.ts";
 import { encodeKey } from "./schema.ts";
@@ -16,7 +20,7 @@ type Row = {
   readonly isRead: boolean;
 };
 
-/** What is known of a scope: some of its rows, its size once that was asked for, and a member that none is greater than. */
+/** What is known of a scope: some of its rows, its size once that was asked for, and which members it cannot have. */
 type Scope = {
   readonly name: string;
   /** The name as it is in the file. */
@@ -24,14 +28,14 @@ type Scope = {
   readonly table: Table;
   readonly rows: Map<string, Row>;
   size: number | undefined;
-  last: string | undefined;
+  latest: LatestMembers | undefined;
 };
 
 type Table = {
   readonly kind: RecordKind;
   readonly stored: StoredRows;
   readonly scopes: Map<string, Scope>;
-  /** New members nearly always follow all others: one that follows the last is not looked for in the file. */
+  /** New members nearly always follow all others: one that does is not looked for in the file. */
   readonly isAscending: boolean;
   /** Small runs keep these records in their bundles. */
   readonly isBundled: boolean;
@@ -46,12 +50,15 @@ type Undo = {
 };
 
 /** Read several times by every operation. */
-const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence", "lock", "proof"]);
+const hotKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["tenant", "fence", "lock", "proof", "active"]);
+
+/** Members are numbers in digits. */
+const numberedKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["event", "trail"]);
 
 const ascendingKinds: ReadonlySet<RecordKind> = new Set<RecordKind>(["run", "active"]);
 
-/** Rows and scopes remembered between batches; beyond it all are forgotten and read again (about 30 MB). */
-const rememberedMax = 20_000;
+/** Rows and scopes remembered between batches; beyond it all are forgotten and read again (about 35 MB). A run under way has two. */
+const rememberedMax = 40_000;
 
 /**
  * Of a new file. SQLite writes a page per row at least, and more for a long value. Two system calls write a page into the log:
@@ -149,10 +156,12 @@ export class SqliteRecords implements Records {
       this.#tables[kind].stored.put(encodeKey(scope), member, text);
     });
     let pages = Math.ceil(bundleBytes / pageBytes);
+    const dropped = new Map<Scope, string[]>();
     for (const { scope, member, value } of this.#changed) {
-      const { stored } = scope.table;
+      const { kind, stored } = scope.table;
       if (value === undefined) {
-        stored.erase(scope.key, member);
+        if (numberedKinds.has(kind)) membersOf(dropped, scope).push(member);
+        else stored.erase(scope.key, member);
         pages += 1;
       } else {
         const text = JSON.stringify(value);
@@ -160,6 +169,7 @@ export class SqliteRecords implements Records {
         pages += 1 + Math.floor(text.length / pageBytes);
       }
     }
+    for (const [{ table, key }, members] of dropped) eraseNumbered(table.stored, key, members);
     return pages + this.#keyRows.order();
   }
 
@@ -170,7 +180,7 @@ export class SqliteRecords implements Records {
     for (const row of this.#changed) {
       row.changed = false;
       this.#leaveUnlessRemembered(row);
-      if (hasEnded(row)) this.#bundles.leave(`${row.scope.name}/${row.member}`);
+      if (hasEnded(row)) this.#leaveRun(row);
     }
     for (const row of this.#fresh) this.#leaveUnlessRemembered(row);
     this.#changed.length = 0;
@@ -198,6 +208,16 @@ export class SqliteRecords implements Records {
     if (row.scope.rows.delete(row.member)) this.#remembered -= 1;
   }
 
+  /** The run has ended: its records and its lock are hardly asked for again. */
+  #leaveRun({ scope, member }: Row): void {
+    this.#bundles.leave(`${scope.name}/${member}`);
+    const locks = this.#tables.lock.scopes.get(scope.name);
+    const lock = locks?.rows.get(lockMember(runLock(member as RunId)));
+    if (lock === undefined || lock.value !== undefined) return;
+    lock.scope.rows.delete(lock.member);
+    this.#remembered -= 1;
+  }
+
   #changeRecord(kind: RecordKind, scope: string, member: string, value: unknown): void {
     const table = this.#tables[kind];
     const bundle = this.#bundleOf(table, scope);
@@ -208,7 +228,7 @@ export class SqliteRecords implements Records {
   #change(scope: Scope, member: string, value: unknown): void {
     const { size } = scope;
     // Asked for before anything changes: the file does not have this batch's members yet.
-    if (scope.table.isAscending) scope.last ??= scope.table.stored.last(scope.key);
+    const latest = latestOf(scope);
     const row = size === undefined ? this.#rowUnread(scope, member) : this.#row(scope, member);
     if (size !== undefined && (row.value === undefined) !== (value === undefined)) {
       scope.size = size + (value === undefined ? -1 : 1);
@@ -217,7 +237,7 @@ export class SqliteRecords implements Records {
     if (!row.changed) this.#changed.push(row);
     row.value = value;
     row.changed = true;
-    if (scope.last !== undefined && member > scope.last) scope.last = member;
+    latest?.add(member);
   }
 
   #row(scope: Scope, member: string): Row {
@@ -242,12 +262,8 @@ export class SqliteRecords implements Records {
   }
 
   #read(scope: Scope, member: string): unknown {
-    const { isAscending, stored } = scope.table;
-    if (isAscending) {
-      scope.last ??= stored.last(scope.key);
-      if (member > scope.last) return undefined;
-    }
-    const text = stored.read(scope.key, member);
+    if (latestOf(scope)?.isNew(member) === true) return undefined;
+    const text = scope.table.stored.read(scope.key, member);
     return text === undefined ? undefined : JSON.parse(text);
   }
 
@@ -278,7 +294,7 @@ export class SqliteRecords implements Records {
   #scope(table: Table, name: string): Scope {
     const known = table.scopes.get(name);
     if (known !== undefined) return known;
-    const scope = { name, key: encodeKey(name), table, rows: new Map(), size: undefined, last: undefined };
+    const scope = { name, key: encodeKey(name), table, rows: new Map(), size: undefined, latest: undefined };
     table.scopes.set(name, scope);
     this.#remembered += 1;
     return scope;
@@ -289,10 +305,36 @@ export class SqliteRecords implements Records {
   }
 }
 
-/** A run that goes on is read by each of its results; what is not there costs no more to find missing again. */
+function membersOf(dropped: Map<Scope, string[]>, scope: Scope): string[] {
+  const known = dropped.get(scope);
+  if (known !== undefined) return known;
+  const members: string[] = [];
+  dropped.set(scope, members);
+  return members;
+}
+
+/** Every event drops the oldest one of a full feed: rows without a gap between them are erased by one statement. */
+function eraseNumbered(stored: StoredRows, scope: string, members: readonly string[]): void {
+  for (let start = 0; start < members.length; ) {
+    let end = start + 1;
+    while (end < members.length && Number(members[end]) === Number(members[end - 1]) + 1) end += 1;
+    const [from = "", to = ""] = [members[start], members[end - 1]];
+    if (start + 1 === end) stored.erase(scope, from);
+    else stored.eraseRange(scope, from, to);
+    start = end;
+  }
+}
+
+function latestOf(scope: Scope): LatestMembers | undefined {
+  const { isAscending, stored } = scope.table;
+  if (isAscending) scope.latest ??= new LatestMembers(stored.last(scope.key));
+  return scope.latest;
+}
+
+/** A run that goes on is read by each of its results, and so is its lock, which is hardly ever there. */
 function isRemembered(row: Row): boolean {
-  if (row.value === undefined) return false;
   const { kind } = row.scope.table;
+  if (row.value === undefined) return kind === "lock";
   return kind === "run" ? !hasEnded(row) : hotKinds.has(kind);
 }
 

@@ -63,7 +63,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   const queue = new CallQueue({
     clock,
     storeClock: createStoreClock({ clock, storedMs, log }),
-    handOver: (calls, nowMs) => send({ kind: "perform", calls, nowMs }),
+    handOver: (calls, nowMs) => send({ kind: "perform", calls: JSON.stringify(calls), nowMs }),
   });
   let end: "none" | "broken" | "closed" = "none";
   const fail = ({ code, detail }: SentError) => {
@@ -79,7 +79,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   thread.on("message", (message: FromThread) => {
     if (message.kind === "broken") fail(message.error);
     if (message.kind !== "replies") return;
-    queue.answered(message.replies);
+    queue.answered(JSON.parse(message.replies) as readonly Reply[]);
     if (message.broken !== undefined) fail(message.broken);
   });
   const exited = new Promise<void>((resolve) => {
@@ -240,7 +240,7 @@ export class CallQueue {
     try {
       handOver(calls, storeClock.nowMs());
     } catch (error) {
-      // A request holds something that cannot be sent to a thread, such as a function: nothing was sent.
+      // A request holds something that JSON cannot say, such as a ring: nothing was sent.
       this.#handedOver.length -= batch.length;
       const failure = { kind: "operation_failed", message: messageOf(error) } as const;
       for (const entry of batch) settle(entry, failure);
