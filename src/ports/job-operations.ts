@@ -1,5 +1,6 @@
 // The store operations of workers on jobs, and the sweep, which handles what is due.
 import type { ClaimTerms, ClaimToken, Job, JobHint, JobId, PlaceRefusal } from "../domain/job.ts";
+import type { GateId } from "../domain/gates.ts";
 import type { Fence } from "../domain/lock.ts";
 import type { RunId } from "../domain/run.ts";
 import type { Partition, TenantId } from "../domain/tenant.ts";
@@ -116,6 +117,10 @@ export type SweepOperations = {
             readonly runId: RunId;
           }>;
           readonly lostClaims: number;
+          /** Gates with free places at which runs may wait: `handOn` is called for each. */
+          readonly gates: ReadonlyArray<{ readonly tenant: TenantId; readonly gate: GateId }>;
+          /** Runs whose time to wait was over. */
+          readonly queueDeadlines: number;
         }
       /** Another process swept less than `sweepEveryMs` ago: it may be swept again after this time. */
       | { readonly kind: "not_due"; readonly againInMs: number };
