@@ -42,6 +42,10 @@ export type GatesPlan = {
 
 /** What a stored run knows of its gates. */
 export type RunGates = Omit<GatesPlan, "queueMax" | "deadlineMs"> & {
+  /** When it was started; its header says when it was admitted, once it is. */
+  readonly askedAtMs: number;
+  /** It ends if it has not begun by then. */
+  readonly deadlineAtMs: number;
   /** It holds places in so many of them, from the first on: in all of them once it is admitted. */
   readonly held: number;
   /** It waits for a place in the next one; absent once it is admitted. */
@@ -52,8 +56,8 @@ export type QueuePlace = {
   readonly level: number;
   /** Grows by one with every run that joins the queue of this gate. */
   readonly arrival: number;
+  /** When it came to this level of this queue. */
   readonly sinceMs: number;
-  readonly deadlineAtMs: number;
 };
 
 export const prioritiesMax = 9;
@@ -65,19 +69,20 @@ export const gatesPerWorkflowMax = 4;
 export const headLevel = 10;
 
 /** All levels, the highest first. */
-export const levels: readonly number[] = Array.from({ length: headLevel + 1 }, (_, index) => headLevel - index);
+export const levels: readonly number[] = Array.from(
+  { length: headLevel + 1 },
+  (_, index) => headLevel - index,
+);
 
-/** What is granted to one key moves its virtual start on by this over its weight: without remainder for weights up to 16. */
+/** What is granted to one key moves its tag on by this over its weight: without remainder for weights up to 16. */
 export const virtualUnit = 7_207_200;
 
-/** A grant moves the key's own start on; the level's virtual time never falls. */
-export function virtualAfterGrant(
-  level: { readonly virtual: number },
-  key: { readonly start: number },
-  weight: number,
-): { readonly virtual: number; readonly start: number } {
-  const virtual = Math.max(level.virtual, key.start);
-  return { virtual, start: virtual + Math.floor(virtualUnit / weight) };
+/**
+ * The tag of a key that comes to a level, and of one to which something was granted, when more of it waits. The level's virtual
+ * time is the greatest tag that was granted, so a key that went and came again is not ahead of where it was: none is remembered.
+ */
+export function tagAfter(virtual: number, weight: number): number {
+  return virtual + Math.floor(virtualUnit / weight);
 }
 
 export type LevelHead = { readonly level: number; readonly sinceMs: number; readonly agingMs: number };
@@ -148,6 +153,9 @@ export const noFairnessKey = "-";
 export type WorkflowLimits = Readonly<Record<string, number>>;
 
 /** A gate without a limit lets everybody through: a workflow that was saved without it, or a name that nobody has set. */
-export function settingsLimit(settings: TenantSettings, place: Exclude<LimitPlace, { kind: "workflow" }>): number | undefined {
+export function settingsLimit(
+  settings: TenantSettings,
+  place: Exclude<LimitPlace, { kind: "workflow" }>,
+): number | undefined {
   return place.kind === "tenant" ? settings.maxConcurrentRuns : settings.gates?.[place.name]?.max;
 }

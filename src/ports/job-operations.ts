@@ -1,6 +1,7 @@
 // The store operations of workers on jobs, and the sweep, which handles what is due.
-import type { ClaimTerms, ClaimToken, Job, JobHint, JobId, PlaceRefusal } from "../domain/job.ts";
+
 import type { GateId } from "../domain/gates.ts";
+import type { ClaimTerms, ClaimToken, Job, JobHint, JobId, PlaceRefusal } from "../domain/job.ts";
 import type { Fence } from "../domain/lock.ts";
 import type { RunId } from "../domain/run.ts";
 import type { Partition, TenantId } from "../domain/tenant.ts";
@@ -127,5 +128,13 @@ export type SweepOperations = {
   };
 };
 
-/** A slot of a run that is gone or has ended was freed; a live run's key, which was lost, binds it again. */
-export type RepairKind = "slot_freed" | "reservation_restored";
+/**
+ * A place of a run that is gone, has ended or waits for it was freed; a live run's key, which was lost, binds it again; a run has
+ * the places again that it holds; a run that waits is in its queue again; a queue has lost what does not wait there.
+ */
+export type RepairKind =
+  | "slot_freed"
+  | "reservation_restored"
+  | "place_restored"
+  | "queue_restored"
+  | "queue_left";

@@ -47,7 +47,11 @@ export type QueueOperations = {
       readonly actor: string;
       readonly credential?: string;
     };
-    outcome: ({ readonly kind: "moved"; readonly gate: GateId } & Woken) | { readonly kind: "run_not_queued" } | { readonly kind: "run_not_found" } | Unauthenticated;
+    outcome:
+      | ({ readonly kind: "moved"; readonly gate: GateId } & Woken)
+      | { readonly kind: "run_not_queued" }
+      | { readonly kind: "run_not_found" }
+      | Unauthenticated;
   };
 };
 

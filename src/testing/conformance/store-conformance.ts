@@ -6,6 +6,7 @@ import { childCases, treeLimitCases } from "./child-cases.ts";
 import { commitCases } from "./commit-cases.ts";
 import { dispatchCases, heldSweepCases } from "./dispatch-cases.ts";
 import { documentCases } from "./document-cases.ts";
+import { gateCases } from "./gate-cases.ts";
 import type { ConformanceSuite } from "./harness.ts";
 import { hastyLimitCases, hastySweepCases } from "./hasty-sweep-cases.ts";
 import { inboxCases, poisonCases, slowOwnerCases } from "./inbox-cases.ts";
@@ -63,6 +64,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...jobCases,
       ...dispatchCases,
       ...limitCases,
+      ...gateCases,
       ...approvalCases,
       ...documentCases,
       ...listingCases,
