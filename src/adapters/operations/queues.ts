@@ -12,6 +12,7 @@ import {
 } from "../../domain/gates.ts";
 import type { RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { movesMax } from "../../ports/queue-operations.ts";
 import { clearDue, setDue } from "./due.ts";
 import { type Context, nowMs, orderedNumber, type RecordKinds, type StoredRun } from "./records.ts";
 
@@ -57,40 +58,82 @@ export function joinQueue(
 
 /** What is granted moves on the tag of its key, and the virtual time of the level. The caller stores the state. */
 export function leaveQueue(context: Context, state: GatedRun, why: "granted" | "gone"): GatedRun {
-  const { records } = context;
   const { tenant, runId } = state;
   const { waits, ...gates } = state.gates;
   const left = { ...state, gates };
   if (waits === undefined) return left;
-  const gate = nextGate(gates);
   const { level, arrival } = waits;
+  const entry = { level, key: keyOf(state, level), arrival, runId };
+  takeOut(context, tenant, nextGate(gates), entry, why === "granted" ? gates.weight : undefined);
+  return left;
+}
+
+type Entry = Waiting & { readonly level: number; readonly key: string };
+
+/** `grantedWeight` is absent when nothing was granted. */
+function takeOut(
+  context: Context,
+  tenant: TenantId,
+  gate: GateId,
+  { level, key, arrival, runId }: Entry,
+  grantedWeight?: number,
+): void {
+  const { records } = context;
   const scope = scopeOf(tenant, gate, level);
-  const key = keyOf(state, level);
   records.erase("queuedRun", scope, runMember(key, arrival, runId));
   const queue = readQueue(context, tenant, gate);
   const line = records.get("lineKey", scope, key);
-  if (queue === undefined || line === undefined) return left;
+  if (queue === undefined || line === undefined) return;
   const next = firstOf(context, scope, key);
   const before = queue.levels[level] ?? 0;
-  const virtual = why === "granted" ? Math.max(before, line.tag) : before;
-  if (next === undefined || why === "granted") eraseKey(context, scope, key, line);
-  if (next !== undefined && why === "granted") {
-    putKey(context, scope, key, { tag: tagAfter(virtual, gates.weight), arrival: next.arrival });
+  const virtual = grantedWeight === undefined ? before : Math.max(before, line.tag);
+  if (next === undefined || grantedWeight !== undefined) eraseKey(context, scope, key, line);
+  if (next !== undefined && grantedWeight !== undefined) {
+    putKey(context, scope, key, { tag: tagAfter(virtual, grantedWeight), arrival: next.arrival });
   }
   const { [level]: _gone, ...others } = queue.levels;
   const tags = sizeOf(context, scope) === 0 ? others : { ...others, [level]: virtual };
   putQueue(context, tenant, gate, { ...queue, levels: tags });
-  return left;
 }
 
 /** The run that is granted next. */
 export function headOf(context: Context, tenant: TenantId, gate: GateId): GatedRun | undefined {
   const heads = levelsOf(readQueue(context, tenant, gate)).flatMap((level) => {
-    const [first] = context.records.scan("line", scopeOf(tenant, gate, level), "", 1);
-    const state = first && firstRun(context, tenant, gate, level, keyIn(first.member));
+    const state = headOfLevel(context, tenant, gate, level);
     return state === undefined ? [] : [headFrom(level, state)];
   });
   return chooseHead(heads, nowMs(context))?.state;
+}
+
+/** What is in the queue and does not wait there, however that came, is taken out when it is at the head. */
+function headOfLevel(context: Context, tenant: TenantId, gate: GateId, level: number): GatedRun | undefined {
+  const scope = scopeOf(tenant, gate, level);
+  for (let tries = 0; tries < movesMax; tries += 1) {
+    const [first] = context.records.scan("line", scope, "", 1);
+    if (first === undefined) return undefined;
+    const key = keyIn(first.member);
+    const entry = firstOf(context, scope, key) ?? { arrival: 0, runId: "" as RunId };
+    const [state] = waitingRun(context, tenant, entry.runId);
+    const { waits } = state?.gates ?? {};
+    if (waits?.arrival === entry.arrival && waits.level === level) return state;
+    takeOut(context, tenant, gate, { ...entry, level, key });
+  }
+  return undefined;
+}
+
+/** Whether a run that waits is where it does. */
+export function isInQueue(context: Context, state: GatedRun): boolean {
+  const { tenant, runId, gates } = state;
+  if (gates.waits === undefined) return false;
+  const { level, arrival } = gates.waits;
+  const gate = nextGate(gates);
+  const scope = scopeOf(tenant, gate, level);
+  const key = keyOf(state, level);
+  return (
+    readQueue(context, tenant, gate)?.levels[level] !== undefined &&
+    context.records.get("lineKey", scope, key) !== undefined &&
+    context.records.get("queuedRun", scope, runMember(key, arrival, runId)) !== undefined
+  );
 }
 
 /** The best level that somebody waits at now, an operator's moves aside: what a run that holds a place there inherits. */
@@ -184,21 +227,19 @@ export function nextGate({ gates, held }: RunGates): GateId {
   return next.gate;
 }
 
-function firstRun(context: Context, tenant: TenantId, gate: GateId, level: number, key: string) {
-  const first = firstOf(context, scopeOf(tenant, gate, level), key);
-  return first === undefined ? undefined : waitingRun(context, tenant, first.runId)[0];
-}
-
-function waitingRun({ records }: Context, tenant: TenantId, runId: RunId): readonly GatedRun[] {
+/** None, if it does not wait. */
+export function waitingRun({ records }: Context, tenant: TenantId, runId: RunId): readonly GatedRun[] {
   const state = records.get("run", tenant, runId);
-  return state?.gates === undefined ? [] : [{ ...state, gates: state.gates }];
+  return state?.gates?.waits === undefined ? [] : [{ ...state, gates: state.gates }];
 }
 
-function firstOf(context: Context, scope: string, key: string) {
+type Waiting = { readonly arrival: number; readonly runId: RunId };
+
+function firstOf(context: Context, scope: string, key: string): Waiting | undefined {
   return runsOf(context, scope, key, 1)[0];
 }
 
-function runsOf({ records }: Context, scope: string, key: string, limit: number) {
+function runsOf({ records }: Context, scope: string, key: string, limit: number): readonly Waiting[] {
   const rows = records.scan("queuedRun", scope, `${key} `, limit);
   return rows
     .filter(({ member }) => member.startsWith(`${key} `))
