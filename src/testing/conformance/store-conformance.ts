@@ -7,6 +7,7 @@ import { commitCases } from "./commit-cases.ts";
 import { dispatchCases, heldSweepCases } from "./dispatch-cases.ts";
 import { documentCases } from "./document-cases.ts";
 import { gateCases } from "./gate-cases.ts";
+import { gateChangeCases, newestCases } from "./gate-change-cases.ts";
 import type { ConformanceSuite } from "./harness.ts";
 import { hastyLimitCases, hastySweepCases } from "./hasty-sweep-cases.ts";
 import { inboxCases, poisonCases, slowOwnerCases } from "./inbox-cases.ts";
@@ -65,6 +66,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...dispatchCases,
       ...limitCases,
       ...gateCases,
+      ...newestCases,
       ...approvalCases,
       ...documentCases,
       ...listingCases,
@@ -82,6 +84,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...treeSweepCases,
       ...heldSweepCases,
       ...hastyLimitCases,
+      ...gateChangeCases,
     ],
   },
   {
