@@ -20,6 +20,7 @@ import { lockOperatorCases } from "./lock-operator-cases.ts";
 import { lockQueueCases } from "./lock-queue-cases.ts";
 import { lockStrategyCases } from "./lock-strategy-cases.ts";
 import { proposalCases } from "./proposal-cases.ts";
+import { queueCases } from "./queue-cases.ts";
 import { quotaCases } from "./quota-cases.ts";
 import { repairCases } from "./repair-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
@@ -67,6 +68,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...limitCases,
       ...gateCases,
       ...newestCases,
+      ...queueCases,
       ...approvalCases,
       ...documentCases,
       ...listingCases,
