@@ -13,6 +13,7 @@ import { plantedDrillAdmissionBugs } from "./patches/drill-admission-bugs.ts";
 import { plantedDrillLoadBugs } from "./patches/drill-load-bugs.ts";
 import { plantedEdgeBugs } from "./patches/edge-bugs.ts";
 import { plantedEventBugs } from "./patches/event-bugs.ts";
+import { plantedGateBugs } from "./patches/gate-bugs.ts";
 import { plantedGatewayBugs } from "./patches/gateway-bugs.ts";
 import { plantedJudgeBugs } from "./patches/judge-bugs.ts";
 import { plantedKeyBugs } from "./patches/key-bugs.ts";
@@ -63,6 +64,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedDocumentBugs,
   ...plantedEdgeBugs,
   ...plantedEventBugs,
+  ...plantedGateBugs,
   ...plantedGatewayBugs,
   ...plantedDoorBugs,
   ...plantedJudgeBugs,

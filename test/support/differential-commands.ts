@@ -65,6 +65,8 @@ export type CallCommand = {
   readonly stranger: boolean;
   readonly inbox: boolean;
   readonly page: number;
+  /** The gates of a start, and of what is asked or saved of gates: a bit each; undefined starts without a plan. */
+  readonly gates: number | undefined;
   readonly twice: boolean;
 };
 
@@ -108,6 +110,10 @@ const weights: { readonly [Name in OperationName]: number } = {
   getDocument: 1,
   listDocuments: 2,
   removeDocument: 1,
+  handOn: 1,
+  listGates: 1,
+  inspectGate: 1,
+  moveQueued: 1,
   findDue: 3,
   sweep: 8,
   listActive: 1,
@@ -170,6 +176,31 @@ const repairWeights: Partial<Record<OperationName, number>> = {
   readTimeline: 2,
   readEvents: 4,
   countUsage: 2,
+};
+
+/** Of gates: starts, ends and cancels of a few runs, moves, limits that change, and what shows it. */
+const gateWeights: Partial<Record<OperationName, number>> = {
+  acquireLock: 8,
+  setTenant: 6,
+  admit: 40,
+  createRun: 2,
+  loadRun: 2,
+  listRuns: 2,
+  deleteRun: 1,
+  deliver: 18,
+  takeRun: 8,
+  commit: 22,
+  putDocument: 6,
+  removeDocument: 1,
+  handOn: 8,
+  listGates: 4,
+  inspectGate: 8,
+  moveQueued: 8,
+  countUsage: 2,
+  findDue: 3,
+  sweep: 4,
+  listActive: 2,
+  readEvents: 3,
 };
 
 function chosenFrom(amounts: Partial<Record<OperationName, number>>): fc.Arbitrary<OperationName> {
@@ -262,6 +293,7 @@ const choices = {
   stranger: seldom(false, true, 10),
   inbox: seldom(false, true, 3),
   page: fc.integer({ min: 1, max: 4 }),
+  gates: fc.option(fc.nat({ max: 255 }), { nil: undefined, freq: 1 }),
   twice: fc.boolean(),
 };
 
@@ -272,6 +304,7 @@ const treeChoices: typeof choices = {
   run: seldom(0, 1),
   generation: fc.constantFrom(0, 0, 1, 1, 2),
   lock: fc.constant(1),
+  gates: fc.constant(undefined),
   ttl: fc.constant<Ttl>("long"),
   limit: fc.option(fc.integer({ min: 1, max: 2 }), { nil: undefined }),
   strategy: fc.constant(undefined),
@@ -332,6 +365,32 @@ const repairChoices: typeof choices = {
   consumed: fc.nat({ max: 2 }),
 };
 
+/** Starts that wait for each other, and ends that hand on. */
+const gateChoices: typeof choices = {
+  ...choices,
+  run: fc.constantFrom(0, 1, 2),
+  generation: fc.constant(0),
+  lock: fc.constant(1),
+  queues: fc.constant(false),
+  limit: fc.constantFrom(undefined, 1, 1, 2),
+  stopped: seldom(false, true, 12),
+  quota: fc.constantFrom(undefined, undefined, undefined, undefined, undefined, 3),
+  ttl: seldom<Ttl>("long", "short", 20),
+  versionOffset: seldom(0, 1, 20),
+  change: fc.record({
+    ...changes,
+    status: fc.constantFrom<RunStatus>("running", "succeeded", "succeeded", "failed"),
+    jobs: fc.constant(0),
+    children: fc.constantFrom(0, 0, 0, 1),
+    approval: fc.constant("none" as const),
+  }),
+  entry: fc.constantFrom<NewEntry["kind"]>("cancel", "cancel", "cancel", "retry"),
+  consumed: fc.constantFrom(0, 2, 3),
+  inbox: seldom(true, false),
+  stranger: seldom(false, true, 30),
+  gates: fc.option(fc.nat({ max: 255 }), { nil: undefined, freq: 8 }),
+};
+
 /** Every sequence begins with an admission, so that there is something to work on. */
 function sequencesOf(
   choice: typeof choices,
@@ -356,3 +415,5 @@ export const treeSequences = sequencesOf(treeChoices, treeWeights);
 export const heldSequences = sequencesOf(heldChoices, heldWeights);
 
 export const repairSequences = sequencesOf(repairChoices, repairWeights);
+
+export const gateSequences = sequencesOf(gateChoices, gateWeights);

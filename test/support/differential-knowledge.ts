@@ -35,6 +35,7 @@ export class Knowledge {
   readonly #revisions = new Map<string, number>();
   /** A run that was removed is not created again under its id: the next one has another. */
   readonly #lives = new Map<string, number>();
+  #usesGates = false;
 
   constructor(unique: string, tenants: readonly TenantId[]) {
     this.#unique = unique;
@@ -93,6 +94,18 @@ export class Knowledge {
     return [0, 1, 2].some((run) => this.runId(tenant, run) === runId);
   }
 
+  /** Runs that wait are ended by what happens to others: only the store knows which of them a sweep has removed. */
+  get mustAskWhatIsLeft(): boolean {
+    return this.#usesGates;
+  }
+
+  left(tenant: TenantId, runIds: readonly RunId[]): void {
+    for (const run of [0, 1, 2]) {
+      const runId = this.runId(tenant, run);
+      if (this.run(runId).version > 0 && !runIds.includes(runId)) this.#forget(tenant, runId);
+    }
+  }
+
   learn(exchange: Exchange): void {
     const { name } = exchange;
     if (name === "acquireLock" && exchange.answer.kind === "acquired") {
@@ -134,7 +147,8 @@ export class Knowledge {
   }
 
   #learnStart({ request, answer }: Extract<Exchange, { name: "admit" | "createRun" }>): void {
-    if (answer.kind !== "admitted") return;
+    if (request.run.gates !== undefined) this.#usesGates = true;
+    if (answer.kind !== "admitted" && answer.kind !== "queued") return;
     const facts = this.run(request.run.runId);
     if (facts.version === 0) this.#changed(request.run.runId, 1, request.run.change);
   }
@@ -149,7 +163,10 @@ export class Knowledge {
     if (answer.kind === "delivered") this.#learnOwner(request, answer.run);
     // Opened again, as only a retry can do.
     if (answer.kind === "delivered" && answer.run.kind === "owned") this.run(request.runId).ended = false;
-    if (answer.kind === "applied" && request.proposal !== undefined)
+    if (answer.kind !== "applied") return;
+    if (request.entry.kind === "cancel" && answer.status === "cancelled")
+      this.run(request.runId).ended = true;
+    else if (request.proposal !== undefined)
       this.#changed(request.runId, answer.version, request.proposal.change);
   }
 

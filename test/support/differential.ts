@@ -32,6 +32,7 @@ export const differentialSettings: StoreSettings = {
   attentionMs: 0,
   proveEveryMs: 0,
   runsPerRootMax: 4,
+  queuedPerTenantMax: 2,
   quotas: {
     ...{ api_keys: 2, workflows: 2, definitions: 2 },
     ...{ active_runs: 2, locks: 1, lock_tickets: 2 },
@@ -152,8 +153,19 @@ class Player {
   async #execute({ name, request }: Sent): Promise<string> {
     const answer = await executeOn(this.#candidate.store)(name, request, call);
     this.#known.learn({ name, request, answer } as Exchange);
+    if (name === "sweep" && this.#known.mustAskWhatIsLeft) await this.#askWhatIsLeft();
     const outcome = this.#comparable(name === "sweep" ? this.#ownPart(answer) : answer);
     return `${name} ${JSON.stringify(outcome)}`;
+  }
+
+  async #askWhatIsLeft(): Promise<void> {
+    for (const tenant of this.#tenants) {
+      const { runs } = only(await this.#candidate.store.listRuns({ tenant, limit: 100 }, call), "listed");
+      this.#known.left(
+        tenant,
+        runs.map(({ runId }) => runId),
+      );
+    }
   }
 
   /** What a sweep found of these tenants: the store may hold others in the same partition. */
@@ -191,6 +203,7 @@ class Player {
   async tidyUp(): Promise<void> {
     const { store } = this.#candidate;
     for (const tenant of this.#tenants) {
+      await this.#endThoseThatWait(tenant);
       const { runs } = only(await store.listRuns({ tenant, limit: 100 }, call), "listed");
       for (const run of runs) await this.#remove(run);
       for (const index of [0, 1, 2]) {
@@ -204,6 +217,22 @@ class Player {
       }
     }
     await store.sweep({ partition: partitionOf(this.#tenants[0] as TenantId) }, call);
+  }
+
+  /** Nobody gets a place meanwhile. */
+  async #endThoseThatWait(tenant: TenantId): Promise<void> {
+    const { store } = this.#candidate;
+    const { runs } = only(await store.listRuns({ tenant, limit: 100, status: "queued" }, call), "listed");
+    if (runs.length === 0) return;
+    const { record } = only(await store.getTenant({ tenant }, call), "tenant");
+    const change = { expectedVersion: record.version, changeId: "tidying", actor: "tidying" };
+    only(await store.setTenant({ tenant, settings: { stopped: true }, ...change }, call), "saved");
+    for (const { runId } of runs) {
+      const take = { token: "tidying" as LockToken, instance: "host:3", ttlMs: ttls.long };
+      const entry = { kind: "cancel", entryId: "tidying", actor: "tidying", reason: "over" } as const;
+      const delivery = { tenant, runId, entry, take, whenBusy: "append", records: [] } as const;
+      only(await store.deliver(delivery, call), "applied");
+    }
   }
 
   async #remove({ tenant, runId, status, version }: RunHeader): Promise<void> {
@@ -225,10 +254,18 @@ class Player {
   }
 }
 
-/** A sweep handles something else each time; the port says that a removal finds nothing when it is repeated. */
+/** A sweep handles something else each time, hands on and moves another run; a removal finds nothing when it is repeated. */
 function isRepeatable({ name }: Sent): boolean {
-  return name !== "sweep" && name !== "deleteRun" && name !== "removeDocument";
+  return !unrepeatable.includes(name);
 }
+
+const unrepeatable: readonly OperationName[] = [
+  "sweep",
+  "deleteRun",
+  "removeDocument",
+  "handOn",
+  "moveQueued",
+];
 
 /** A timer handed over is gone when it is delivered again. */
 function isSameAnswer({ name, request }: Sent, first: string, second: string): boolean {
@@ -241,5 +278,7 @@ function isSameAnswer({ name, request }: Sent, first: string, second: string): b
   if (name === "releaseLock" && first.includes('"granted"'))
     return second === `releaseLock {"kind":"released"}`;
   if (name === "breakLock" && first.includes('"granted"')) return second === `breakLock {"kind":"broken"}`;
+  // Who was woken is told once.
+  if (first.replace(/,"woken":\[[^\]]*\]/, "") === second) return true;
   return false;
 }

@@ -86,8 +86,8 @@ export const plantedTreeBugs: readonly TextPatch[] = [
     "reopened-without-a-slot",
     "a run is opened again whatever the tenant's limit says",
     reopening,
-    `  if (limit !== undefined && active >= limit) return`,
-    `  if (limit !== undefined && active < 0) return`,
+    `  if (isClosed) return`,
+    `  if (isClosed && tenant === "") return`,
   ),
   bug(
     "reopened-without-a-slot-lua",
