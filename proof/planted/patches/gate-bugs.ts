@@ -57,7 +57,7 @@ export const plantedGateBugs: readonly TextPatch[] = [
     "virtual-time-not-moved",
     "a grant does not move the level's virtual time: a key that comes anew is ahead of all that have been served",
     queues,
-    `grantedWeight === undefined ? before : Math.max(before, line.tag);`,
+    `grantedWeight === undefined ? before : Math.max(before, line?.tag ?? 0);`,
     `before;`,
   ),
   bug(
@@ -95,13 +95,6 @@ export const plantedGateBugs: readonly TextPatch[] = [
     grants,
     `hasWork(context, tenant, gate) && granted < movesMax)`,
     `hasWork(context, tenant, gate) && granted >= 0)`,
-  ),
-  bug(
-    "rest-of-the-moves-forgotten",
-    "what one operation cannot hand on is not put where a sweep finds it",
-    grants,
-    `  for (const gate of left) attend(context, tenant, gate);\n`,
-    "",
   ),
   bug(
     "stopped-tenant-goes-on",

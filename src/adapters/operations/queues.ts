@@ -83,11 +83,13 @@ function takeOut(
   records.erase("queuedRun", scope, runMember(key, arrival, runId));
   const queue = readQueue(context, tenant, gate);
   const line = records.get("lineKey", scope, key);
-  if (queue === undefined || line === undefined) return;
+  if (queue === undefined) return;
   const next = firstOf(context, scope, key);
   const before = queue.levels[level] ?? 0;
-  const virtual = grantedWeight === undefined ? before : Math.max(before, line.tag);
-  if (next === undefined || grantedWeight !== undefined) eraseKey(context, scope, key, line);
+  const virtual = grantedWeight === undefined ? before : Math.max(before, line?.tag ?? 0);
+  if (line !== undefined && (next === undefined || grantedWeight !== undefined)) {
+    eraseKey(context, scope, key, line);
+  }
   if (next !== undefined && grantedWeight !== undefined) {
     putKey(context, scope, key, { tag: tagAfter(virtual, grantedWeight), arrival: next.arrival });
   }
@@ -117,6 +119,7 @@ function headOfLevel(context: Context, tenant: TenantId, gate: GateId, level: nu
     const { waits } = state?.gates ?? {};
     if (waits?.arrival === entry.arrival && waits.level === level) return state;
     takeOut(context, tenant, gate, { ...entry, level, key });
+    if (firstOf(context, scope, key) === undefined) context.records.erase("line", scope, first.member);
   }
   return undefined;
 }
