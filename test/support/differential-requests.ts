@@ -77,7 +77,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
       ...(command.revoked ? { revokedKeyIds: ["key_1", "key_3"] } : {}),
       ...(command.stopped && command.inbox ? { removed: true as const } : {}),
       ...limitsOf(command.limits),
-      ...(command.gates === undefined ? {} : { gates: { "c r": { max: command.gates % 3 } } }),
+      ...(command.gates === undefined ? {} : { gates: { "c r": { max: command.gates % 2 } } }),
       ...quotasOf(command),
     },
   }),

@@ -1,12 +1,5 @@
 // Gates: their limits, the places that runs hold in them, and the judgement of a start.
-import {
-  type GateId,
-  type GatePlan,
-  keepsOnlyNewest,
-  limitPlaceOf,
-  settingsLimit,
-  tenantGate,
-} from "../../domain/gates.ts";
+import { type GateId, keepsOnlyNewest, limitPlaceOf, settingsLimit, tenantGate } from "../../domain/gates.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { NewRun, StartRefusal } from "../../ports/admission-operations.ts";
 import { workflowLimits } from "./documents.ts";
@@ -59,13 +52,16 @@ export function judgeGates(
   run: NewRun,
   strategy: "atomic" | "lock",
 ): StartRefusal | undefined {
+  if (run.gates === undefined) {
+    return isOpen(context, tenant, tenantGate) ? undefined : fullGate(context, tenant, tenantGate);
+  }
   const mayWait = strategy === "atomic" && run.start === "inbox";
-  const closed = plannedGates(run).filter(({ gate }) => !isOpen(context, tenant, gate));
+  const closed = run.gates.gates.filter(({ gate }) => !isOpen(context, tenant, gate));
   for (const { gate, atLimit } of closed) {
     if (atLimit === "reject" || !mayWait) return fullGate(context, tenant, gate);
   }
   const [first] = closed;
-  if (first === undefined || run.gates === undefined) return undefined;
+  if (first === undefined) return undefined;
   const waiting = waitingAt(context, tenant, first.gate);
   const replaced = keepsOnlyNewest(first.atLimit) ? waiting : 0;
   const { queueMax } = run.gates;
@@ -73,10 +69,6 @@ export function judgeGates(
   const limit = context.settings.queuedPerTenantMax;
   if (context.records.size("queued", tenant) - replaced >= limit) return { kind: "queue_full", limit };
   return undefined;
-}
-
-function plannedGates({ gates }: NewRun): readonly GatePlan[] {
-  return gates?.gates ?? [{ gate: tenantGate, atLimit: "reject" }];
 }
 
 function fullGate(context: Context, tenant: TenantId, gate: GateId): StartRefusal {
