@@ -191,7 +191,7 @@ class Player {
     if (name === "expiresInMs" || name === "freeInMs") return value > 1_000 ? "long" : "short";
     if (name === "heldForMs") return "time";
     // Times of the requests are 1 or far in the future; all others are the store's.
-    return /AtMs$|^atMs$/.test(name) && value > 1 && value < 8_000_000_000_000 ? "time" : value;
+    return /AtMs$|^(at|since)Ms$/.test(name) && value > 1 && value < 8_000_000_000_000 ? "time" : value;
   }
 
   #placeOf(fence: number): number {
