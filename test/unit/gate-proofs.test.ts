@@ -50,8 +50,8 @@ async function waitingAt(world: World, count: number) {
 function oneOf(records: MemoryRecords, kind: Parameters<MemoryRecords["all"]>[0], part: string) {
   const found = [...records.all(kind)].filter(({ member }) => member.includes(part));
   expect(found).toHaveLength(1);
-  const [{ scope, member }] = found as [{ scope: string; member: string }];
-  return { scope, member, erase: () => records.erase(kind, scope, member) };
+  const { scope = "", member = "" } = found[0] ?? {};
+  return { erase: () => records.erase(kind, scope, member) };
 }
 
 test("a place of a run that is gone is freed, and handed on at once", async () => {
