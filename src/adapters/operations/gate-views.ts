@@ -6,7 +6,7 @@ import type { GateState } from "../../ports/queue-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { activeAt, limitOf, scopeOf } from "./gates.ts";
 import { handOnGates, wokenIn } from "./grants.ts";
-import { joinQueue, leaveQueue, nextGate, orderOf, waitingAt } from "./queues.ts";
+import { joinQueue, leaveQueue, nextGate, orderOf, readQueue, waitingAt } from "./queues.ts";
 import { type Context, nowMs } from "./records.ts";
 import { headerOf, putState } from "./run-records.ts";
 import { appendAudited, isRevoked } from "./tenants.ts";
@@ -53,8 +53,11 @@ export function moveQueued(context: Context, request: RequestOf<"moveQueued">): 
   const { gates } = state;
   if (gates?.waits === undefined) return { kind: "run_not_queued" };
   const gate = nextGate(gates);
-  const left = leaveQueue(context, { ...state, gates }, "gone");
   const level = to === "head" ? headLevel : to;
+  // It is there already, and nobody came after it: a repeat changes nothing.
+  const { arrivals } = readQueue(context, tenant, gate) ?? {};
+  if (gates.waits.level === level && gates.waits.arrival === arrivals) return { kind: "moved", gate };
+  const left = leaveQueue(context, { ...state, gates }, "gone");
   putState(context, joinQueue(context, left, { level, sinceMs: nowMs(context) }));
   appendAudited(context, tenant, { type: "run_moved", subject: runId, actor, detail: `${gate} ${to}` });
   const { woken } = handOnGates(context, tenant, { freed: [gate], woken: [] });

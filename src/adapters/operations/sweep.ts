@@ -24,7 +24,7 @@ type Findings = {
   readonly waiting: Map<RunId, Waiting>;
   readonly unclaimed: Array<Swept["unclaimed"][number]>;
   readonly repairs: Array<Swept["repairs"][number]>;
-  readonly gates: Array<Swept["gates"][number]>;
+  readonly gates: Map<string, Swept["gates"][number]>;
   lostClaims: number;
   queueDeadlines: number;
 };
@@ -49,7 +49,7 @@ export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<
   const now = nowMs(context);
   const due = dueAfter(context, scope, "", thingsMax);
   const found: Findings = {
-    ...{ waiting: new Map(), unclaimed: [], repairs: [], gates: [] },
+    ...{ waiting: new Map(), unclaimed: [], repairs: [], gates: new Map() },
     ...{ lostClaims: 0, queueDeadlines: 0 },
   };
   if (due.length > 0) {
@@ -64,7 +64,7 @@ export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<
       handlers[thing.kind](context, thing.tenant, thing.subject, found);
     }
   }
-  return { kind: "swept", ...found, waiting: [...found.waiting.values()] };
+  return { kind: "swept", ...found, waiting: [...found.waiting.values()], gates: [...found.gates.values()] };
 }
 
 type DueRow = { readonly member: string } & ReturnType<typeof readDueMember>;
@@ -182,7 +182,7 @@ function visitGate(context: Context, tenant: TenantId, subject: string, found: F
     return;
   }
   planVisit(context, tenant, gate, nowMs(context) + context.settings.attentionMs);
-  found.gates.push({ tenant, gate });
+  found.gates.set(`${tenant} ${gate}`, { tenant, gate });
 }
 
 const gatesMax = 100;
