@@ -24,6 +24,8 @@ type RunFacts = {
   readonly children: RunId[];
 };
 
+const runs: readonly number[] = [0, 1, 2, 3, 4, 5, 6, 7];
+
 export class Knowledge {
   readonly #unique: string;
   readonly #tenants: readonly TenantId[];
@@ -68,7 +70,7 @@ export class Knowledge {
 
   /** The run asked for if it exists, else another one that does. */
   existing(tenant: TenantId, wanted: number): RunId {
-    const runIds = [wanted, 0, 1, 2].map((run) => this.runId(tenant, run));
+    const runIds = [wanted, ...runs].map((run) => this.runId(tenant, run));
     return runIds.find((runId) => this.run(runId).version > 0) ?? this.runId(tenant, wanted);
   }
 
@@ -91,7 +93,7 @@ export class Knowledge {
   }
 
   isCurrent(tenant: TenantId, runId: RunId): boolean {
-    return [0, 1, 2].some((run) => this.runId(tenant, run) === runId);
+    return runs.some((run) => this.runId(tenant, run) === runId);
   }
 
   /** Runs that wait are ended by what happens to others: only the store knows which of them a sweep has removed. */
@@ -100,7 +102,7 @@ export class Knowledge {
   }
 
   left(tenant: TenantId, runIds: readonly RunId[]): void {
-    for (const run of [0, 1, 2]) {
+    for (const run of runs) {
       const runId = this.runId(tenant, run);
       if (this.run(runId).version > 0 && !runIds.includes(runId)) this.#forget(tenant, runId);
     }
@@ -199,7 +201,7 @@ export class Knowledge {
   }
 
   #forget(tenant: TenantId, runId: RunId): void {
-    for (const run of [0, 1, 2]) {
+    for (const run of runs) {
       if (this.runId(tenant, run) !== runId) continue;
       const place = `${tenant} ${run}`;
       this.#lives.set(place, (this.#lives.get(place) ?? 0) + 1);

@@ -77,8 +77,9 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
       ...(command.revoked ? { revokedKeyIds: ["key_1", "key_3"] } : {}),
       ...(command.stopped && command.inbox ? { removed: true as const } : {}),
       ...limitsOf(command.limits),
-      ...(command.gates === undefined ? {} : { gates: { "c r": { max: command.gates % 2 } } }),
+      ...(command.gates === undefined ? {} : { gates: { "c.r": { max: command.gates % 2 } } }),
       ...quotasOf(command),
+      ...(command.plan?.max === undefined ? {} : { gates: { "c.r": { max: command.plan.max } } }),
     },
   }),
   admit: (scene) => ({
@@ -171,7 +172,7 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
       actor: "a",
       ...credential(scene),
     };
-    const limits = collection === "workflow" ? limitsOfGates(command) : {};
+    const limits = collection === "workflow" ? { ...limitsOfGates(command), ...queueLimitsOf(command) } : {};
     const saved = { ...base, ...limits };
     return command.proposes ? { ...saved, expectedRevision: Math.max(0, expectedRevision) } : saved;
   },
@@ -206,6 +207,35 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
   }),
   dropTrail: ({ tenant, command }) => ({ tenant, below: 1 + command.consumed, actor: "a" }),
 };
+
+/** In the order of places: `k` and the workflow's limit of it stand for a key expression. */
+function queuesOf(workflow: string): readonly GateId[] {
+  const keyed = ["x", "y"].map((value) => keyedGate(workflow, "k", value)).sort();
+  return [...keyed, workflowGate(workflow), namedGate("c.r"), tenantGate];
+}
+
+function queueAt(command: CallCommand): GateId {
+  return queuesOf(`w${command.run % 2}`)[command.pick % 5] ?? tenantGate;
+}
+
+function queuePlanOf({ command: { run, plan } }: Scene): { readonly gates?: GatesPlan } {
+  if (plan === undefined) return {};
+  const { mask, atLimits, priority, fairnessKey, weight, queueMax, deadline } = plan;
+  const chosen = queuesOf(`w${run % 2}`).map((gate, index) => ({
+    gate,
+    atLimit: atLimits[index] ?? "queue",
+  }));
+  const gates = chosen.filter(({ gate }, index) => gate === tenantGate || (mask & (1 << index)) !== 0);
+  const deadlineMs = ttls[deadline];
+  return {
+    gates: { gates, priority, fairnessKey, weight, queueMax, deadlineMs, agingMs: 100 },
+  };
+}
+
+function queueLimitsOf({ plan }: CallCommand) {
+  if (plan?.max === undefined) return {};
+  return { limits: { [wholeWorkflow]: plan.max + 1, k: plan.max } };
+}
 
 const admission: LockName = { namespace: "admission", name: "" };
 
@@ -304,7 +334,7 @@ function newRun(scene: Scene): NewRun {
   const revision = known.revision(tenant, "workflow", workflow);
   const expects = revision > 0 ? command.page === 1 : command.consumed === 0 && command.stranger;
   const chosen = changeOf(scene, 1);
-  const gates = planOf(command, workflow);
+  const gates = planOf(command, workflow) ?? queuePlanOf(scene).gates;
   // A run that may wait is created with its records alone, and begins by its inbox.
   const mayWait = gates !== undefined && command.inbox;
   const change = mayWait ? ({ ...unchanged, status: "pending", ...recordsOf(chosen) } as const) : chosen;
@@ -334,7 +364,7 @@ function planOf(
   const plans: readonly GatePlan[] = [
     ...(has(1) ? [{ gate: keyedGate(workflow, specOf("k"), has(2) ? "a" : "b"), atLimit: unnamed }] : []),
     ...(has(4) ? [{ gate: workflowGate(workflow), atLimit: has(8) ? unnamed : shared }] : []),
-    ...(has(16) ? [{ gate: namedGate("c r"), atLimit: shared } as const] : []),
+    ...(has(16) ? [{ gate: namedGate("c.r"), atLimit: shared } as const] : []),
     { gate: tenantGate, atLimit: has(128) ? "reject" : "queue" },
   ];
   return {
@@ -344,9 +374,11 @@ function planOf(
   };
 }
 
-function gateOf({ gates = 0, run }: CallCommand): GateId {
+function gateOf(command: CallCommand): GateId {
+  if (command.plan !== undefined) return queueAt(command);
+  const { gates = 0, run } = command;
   const workflow = `w${run % 2}`;
-  const all = [tenantGate, keyedGate(workflow, specOf("k"), "a"), workflowGate(workflow), namedGate("c r")];
+  const all = [tenantGate, keyedGate(workflow, specOf("k"), "a"), workflowGate(workflow), namedGate("c.r")];
   return all[gates % all.length] ?? tenantGate;
 }
 

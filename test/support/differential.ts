@@ -39,6 +39,13 @@ export const differentialSettings: StoreSettings = {
   },
 };
 
+/** Room for those that wait, and for what they tell. */
+export const queueSettings: StoreSettings = {
+  ...differentialSettings,
+  ...{ eventsPerTenantMax: 40, queuedPerTenantMax: 4 },
+  quotas: { ...differentialSettings.quotas, active_runs: 7 },
+};
+
 /** Longer than any short time: a pending reservation lives for twice the ttl of its lock. */
 const waitMs = 2.5 * ttls.short;
 
