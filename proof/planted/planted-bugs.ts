@@ -14,6 +14,7 @@ import { plantedDrillLoadBugs } from "./patches/drill-load-bugs.ts";
 import { plantedEdgeBugs } from "./patches/edge-bugs.ts";
 import { plantedEventBugs } from "./patches/event-bugs.ts";
 import { plantedGateBugs } from "./patches/gate-bugs.ts";
+import { plantedGateLuaBugs } from "./patches/gate-lua-bugs.ts";
 import { plantedGatewayBugs } from "./patches/gateway-bugs.ts";
 import { plantedJudgeBugs } from "./patches/judge-bugs.ts";
 import { plantedKeyBugs } from "./patches/key-bugs.ts";
@@ -65,6 +66,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedEdgeBugs,
   ...plantedEventBugs,
   ...plantedGateBugs,
+  ...plantedGateLuaBugs,
   ...plantedGatewayBugs,
   ...plantedDoorBugs,
   ...plantedJudgeBugs,

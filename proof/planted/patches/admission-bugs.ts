@@ -213,10 +213,7 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/create-run.lua",
-        find: `if limit ~= "" and known.active >= tonumber(limit) then
-  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", known.active }
-end
-`,
+        find: "if refused then return refused end\n",
         replace: "",
       },
     ],

@@ -93,7 +93,7 @@ export const plantedTreeBugs: readonly TextPatch[] = [
     "reopened-without-a-slot-lua",
     "the same in the Redis script",
     reopeningLua,
-    `limit and redis.call("ZCARD", activeKey) >= limit then`,
+    `not gates.isOpen(known, gate) then`,
     `limit and redis.call("ZCARD", activeKey) < 0 then`,
   ),
   bug(
