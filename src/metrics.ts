@@ -281,7 +281,9 @@ export const metrics = {
     kind: "counter",
     labels: ["kind"],
     help: "Slots and keys that the sweep had to repair; more than none is a bug or damaged data.",
-    values: { kind: ["slot_freed", "reservation_restored"] },
+    values: {
+      kind: ["slot_freed", "reservation_restored", "place_restored", "queue_restored", "queue_left"],
+    },
   },
   log_repeats_total: {
     kind: "counter",

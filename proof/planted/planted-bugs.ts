@@ -13,6 +13,8 @@ import { plantedDrillAdmissionBugs } from "./patches/drill-admission-bugs.ts";
 import { plantedDrillLoadBugs } from "./patches/drill-load-bugs.ts";
 import { plantedEdgeBugs } from "./patches/edge-bugs.ts";
 import { plantedEventBugs } from "./patches/event-bugs.ts";
+import { plantedGateBugs } from "./patches/gate-bugs.ts";
+import { plantedGateLuaBugs } from "./patches/gate-lua-bugs.ts";
 import { plantedGatewayBugs } from "./patches/gateway-bugs.ts";
 import { plantedJudgeBugs } from "./patches/judge-bugs.ts";
 import { plantedKeyBugs } from "./patches/key-bugs.ts";
@@ -63,6 +65,8 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedDocumentBugs,
   ...plantedEdgeBugs,
   ...plantedEventBugs,
+  ...plantedGateBugs,
+  ...plantedGateLuaBugs,
   ...plantedGatewayBugs,
   ...plantedDoorBugs,
   ...plantedJudgeBugs,

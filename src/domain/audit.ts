@@ -140,6 +140,8 @@ function hashOf({ secret }: Chain, fields: readonly unknown[]): string {
 }
 
 export const eventTypes = [
+  "run_queued",
+  "run_moved",
   "run_admitted",
   "run_changed",
   "run_ended",

@@ -1,12 +1,15 @@
 // A run as the store sees it: ids, statuses, the header, the records beside it, and what one commit changes.
 
 import type { ApprovalId, ApprovalRequest } from "./approval.ts";
+import type { RunGates } from "./gates.ts";
 import type { JobId, JobSpec, ReleasedJob } from "./job.ts";
 import { type Brand, partitionOf, type TenantId } from "./tenant.ts";
 
 export type RunId = Brand<string, "RunId">;
 
 export const runStatuses = [
+  /** It waits for a place in a gate, and has not begun. */
+  "queued",
   "pending",
   "running",
   "waiting",
@@ -49,6 +52,10 @@ export type RunHeader = {
   readonly reservation?: string;
   /** For a run that a step of another run has started: it shares the slot of the root. */
   readonly parent?: ParentStep;
+  /** Of a root run that was started with a plan of its gates. */
+  readonly gates?: RunGates;
+  /** Why a run has ended that never began: `queue_deadline_passed`, `superseded_by <run>`, or what was given with the cancel. */
+  readonly endReason?: string;
 };
 
 export type ParentStep = {

@@ -70,6 +70,10 @@ export type TenantSettings = {
   /** How many jobs may run at once, by topic and by pool of workers. While there is any, running jobs are counted. */
   readonly topics?: Readonly<Record<string, TopicLimits>>;
   readonly pools?: Readonly<Record<string, PoolLimits>>;
+  /** What a start does that finds the tenant at its own limit; absent means `reject`. */
+  readonly atLimit?: "reject" | "queue";
+  /** The gates that workflows share by name; a name that is absent has no limit. */
+  readonly gates?: Readonly<Record<string, { readonly max: number }>>;
   /** How much the tenant may store and hold open; a name that is absent has the process-wide number. */
   readonly quotas?: Partial<Quotas>;
 };

@@ -213,6 +213,10 @@ export function eventView(row: EventRow): EventView {
 
 function particulars({ type, subject, detail }: EventRow): Partial<EventView> {
   switch (type) {
+    case "run_queued":
+      return { run_id: subject, workflow_id: detail.split(" ")[0] ?? "" };
+    case "run_moved":
+      return { run_id: subject };
     case "run_admitted":
       return { run_id: subject, workflow_id: detail, version: 1 };
     case "run_changed":

@@ -1,6 +1,7 @@
 // The store operations on a tenant (settings, usage, events), and those that decide which runs may start.
 import type { EventRow } from "../domain/audit.ts";
 import type { Fingerprint, ReservationDigest } from "../domain/fingerprint.ts";
+import type { GateId, GatesPlan } from "../domain/gates.ts";
 import type { JobId } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
 import type { RunChange, RunHeader, RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
@@ -77,6 +78,11 @@ export type NewRun = {
   readonly change: RunChange;
   /** `inbox` leaves the start to an entry: the run is too large to be started in one operation. */
   readonly start: "applied" | "inbox";
+  /**
+   * Its gates, the tenant's own among them. Without a plan the run takes a place in the tenant's gate alone, and is refused where
+   * there is none or somebody waits. One that may wait is started by its inbox.
+   */
+  readonly gates?: GatesPlan;
 };
 
 /** A job that was born claimed, or claimed. */
@@ -96,14 +102,38 @@ type Admitted = {
   readonly claims: readonly ClaimGrant[];
   /** Idempotency keys that the tenant has now; only with a key. */
   readonly keysKept?: number;
-} & KeyEvicted;
+} & KeyEvicted &
+  Woken;
+
+/** The run exists and waits for a place; its key is bound. `position` is an estimate: others may come before it or leave. */
+type Queued = {
+  readonly kind: "queued";
+  readonly runId: RunId;
+  readonly gate: GateId;
+  /** 1 is the next. */
+  readonly position: number;
+  readonly deadlineAtMs: number;
+  readonly keysKept?: number;
+} & KeyEvicted &
+  Woken;
+
+/** Runs in whose inboxes the operation has put something: those that got a place, and those that are asked to cancel. */
+export type Woken = { readonly woken?: readonly RunId[] };
 
 /** A key of an ended run gave way to this one before its retention was over. */
 type KeyEvicted = { readonly evictedEarly?: true };
 
 /** Refused without effect. Here and in every other operation a failure is named by its error code. */
 export type StartRefusal =
-  | { readonly kind: "max_concurrent_runs_reached"; readonly limit: number; readonly active: number }
+  /** `gate` is absent where it is the tenant's own. */
+  | {
+      readonly kind: "max_concurrent_runs_reached";
+      readonly limit: number;
+      readonly active: number;
+      readonly gate?: GateId;
+    }
+  /** As many runs wait at the gate, or of the tenant, as may; the tenant's number comes without a gate. */
+  | { readonly kind: "queue_full"; readonly limit: number; readonly gate?: GateId }
   | { readonly kind: "tenant_stopped" }
   | Unauthenticated
   /** The workflow was changed or removed since the caller read it. */
@@ -128,7 +158,7 @@ export type AdmissionOperations = {
       /** The id of the key that asks; a revoked one is refused. */
       readonly credential?: string;
     };
-    outcome: Admitted | Replayed | StartRefusal | KeyTaken;
+    outcome: Admitted | Queued | Replayed | StartRefusal | KeyTaken;
   };
   /** First half of the lock strategy: claims the key for a run that will be created under the same admission lock. */
   reserve: {
@@ -168,6 +198,7 @@ export type AdmissionOperations = {
       readonly run: NewRun;
       readonly credential?: string;
     };
+    /** A gate that is full refuses here, whatever its plan says: nobody waits under a lock. */
     outcome:
       | Admitted
       | StartRefusal

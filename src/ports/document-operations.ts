@@ -1,4 +1,5 @@
 // The store operations on documents: workflows, definitions, keys, dead letters, and what else is kept by name.
+import type { WorkflowLimits } from "../domain/gates.ts";
 import type { Collection, Document, TenantId } from "../domain/tenant.ts";
 import type { Unauthenticated } from "./admission-operations.ts";
 
@@ -15,6 +16,8 @@ export type DocumentOperations = {
       readonly actor: string;
       /** The id of the key that asks; a revoked one is refused. */
       readonly credential?: string;
+      /** Of a workflow: the limits of its gates, which hold at once. */
+      readonly limits?: WorkflowLimits;
     };
     outcome:
       | { readonly kind: "saved"; readonly revision: number }

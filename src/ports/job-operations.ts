@@ -1,4 +1,6 @@
 // The store operations of workers on jobs, and the sweep, which handles what is due.
+
+import type { GateId } from "../domain/gates.ts";
 import type { ClaimTerms, ClaimToken, Job, JobHint, JobId, PlaceRefusal } from "../domain/job.ts";
 import type { Fence } from "../domain/lock.ts";
 import type { RunId } from "../domain/run.ts";
@@ -116,11 +118,23 @@ export type SweepOperations = {
             readonly runId: RunId;
           }>;
           readonly lostClaims: number;
+          /** Gates with free places at which runs may wait: `handOn` is called for each. */
+          readonly gates: ReadonlyArray<{ readonly tenant: TenantId; readonly gate: GateId }>;
+          /** Runs whose time to wait was over. */
+          readonly queueDeadlines: number;
         }
       /** Another process swept less than `sweepEveryMs` ago: it may be swept again after this time. */
       | { readonly kind: "not_due"; readonly againInMs: number };
   };
 };
 
-/** A slot of a run that is gone or has ended was freed; a live run's key, which was lost, binds it again. */
-export type RepairKind = "slot_freed" | "reservation_restored";
+/**
+ * A place of a run that is gone, has ended or waits for it was freed; a live run's key, which was lost, binds it again; a run has
+ * the places again that it holds; a run that waits is in its queue again; a queue has lost what does not wait there.
+ */
+export type RepairKind =
+  | "slot_freed"
+  | "reservation_restored"
+  | "place_restored"
+  | "queue_restored"
+  | "queue_left";

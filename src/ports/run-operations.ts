@@ -5,7 +5,7 @@ import type { Place } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
 import type { RunChange, RunHeader, RunId, RunRecord, RunStatus } from "../domain/run.ts";
 import type { TenantId } from "../domain/tenant.ts";
-import type { ClaimGrant, StaleFence, Unauthenticated } from "./admission-operations.ts";
+import type { ClaimGrant, StaleFence, Unauthenticated, Woken } from "./admission-operations.ts";
 
 export type RunOperations = {
   loadRun: {
@@ -162,8 +162,8 @@ export type InboxOperations = {
           /** Of a decision: the approval as it is now. */
           readonly approval?: Approval;
         }
-      /** The proposal was committed with the entry; the lock was not needed. */
-      | {
+      /** The proposal was committed with the entry, or a run that waits at a gate was cancelled; the lock was not needed. */
+      | ({
           readonly kind: "applied";
           readonly version: number;
           readonly status: RunStatus;
@@ -171,7 +171,7 @@ export type InboxOperations = {
           /** Where the job that was reported ran, if it was counted there. */
           readonly freed?: Place;
           readonly approval?: Approval;
-        }
+        } & Woken)
       /**
        * Nothing happened: somebody owns the run and `whenBusy` is `refuse`; or, for a retry, `retriesWaitingMax` others wait
        * already, or a run above that goes on is busy (the instance is empty when nobody owns the run). Ask again when they are applied.
@@ -210,12 +210,12 @@ export type InboxOperations = {
       readonly change: RunChange;
     };
     outcome:
-      | {
+      | ({
           readonly kind: "committed";
           readonly version: number;
           readonly entries: readonly InboxEntry[];
           readonly claims: readonly ClaimGrant[];
-        }
+        } & Woken)
       /** The change would make the tree of runs larger than it may be; nothing was changed. */
       | { readonly kind: "tree_full" }
       /** Another owner committed since: this one's work is void. */

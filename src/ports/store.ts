@@ -5,6 +5,7 @@ import type { AdmissionOperations, TenantOperations } from "./admission-operatio
 import type { DocumentOperations } from "./document-operations.ts";
 import type { JobOperations, SweepOperations } from "./job-operations.ts";
 import type { LockOperations } from "./lock-operations.ts";
+import type { QueueOperations } from "./queue-operations.ts";
 import type { InboxOperations, RunOperations } from "./run-operations.ts";
 
 /**
@@ -20,6 +21,7 @@ type OperationsByGroup = {
   inbox: InboxOperations;
   jobs: JobOperations;
   documents: DocumentOperations;
+  queues: QueueOperations;
   sweep: SweepOperations;
 };
 
@@ -56,6 +58,7 @@ const namesByGroup: {
   inbox: { deliver: true, takeRun: true, commit: true },
   jobs: { claimJobs: true, heartbeatJobs: true, getJob: true, listReadyJobs: true, countJobs: true },
   documents: { putDocument: true, getDocument: true, listDocuments: true, removeDocument: true },
+  queues: { handOn: true, listGates: true, inspectGate: true, moveQueued: true },
   sweep: { findDue: true, sweep: true },
 };
 
@@ -69,6 +72,7 @@ type StoreOperations = LockOperations &
   InboxOperations &
   JobOperations &
   DocumentOperations &
+  QueueOperations &
   SweepOperations;
 
 export type OperationName = keyof StoreOperations;
@@ -137,6 +141,8 @@ export type StoreSettings = {
   readonly proveEveryMs: number;
   /** Runs in one tree: a root, its children, their children. */
   readonly runsPerRootMax: number;
+  /** Runs of one tenant that may wait at gates. */
+  readonly queuedPerTenantMax: number;
   /** Of a tenant whose settings name no other number. */
   readonly quotas: StoreQuotas;
 };
@@ -157,6 +163,7 @@ export const defaultStoreSettings: StoreSettings = {
   setAsideAfterMs: 0,
   proveEveryMs: 60_000,
   runsPerRootMax: 1_000,
+  queuedPerTenantMax: 10_000,
   quotas: {
     api_keys: 1_000,
     workflows: 1_000,

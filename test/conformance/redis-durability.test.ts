@@ -112,7 +112,7 @@ describe("a replica that says nothing", () => {
   /** As the table in the guide has it. */
   const promises: readonly OperationName[] = [
     ...(["admit", "reserve", "createRun", "deleteRun", "deliver", "commit", "claimJobs"] as const),
-    ...(["setTenant", "putDocument", "removeDocument"] as const),
+    ...(["setTenant", "putDocument", "removeDocument", "moveQueued"] as const),
     ...(["acquireLock", "renewLock", "releaseLock", "breakLock"] as const),
   ];
   test.each(writingOperations)("makes %s unknown if its answer is a promise, and no other", async (name) => {

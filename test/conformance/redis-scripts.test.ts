@@ -245,7 +245,7 @@ describe("Redis forgets or refuses", () => {
   });
 
   test("a script can be swapped when the store is opened", async () => {
-    const admit = readOperationSource("admit").replace("known.active >= tonumber(limit)", "false");
+    const admit = readOperationSource("admit").replace("limit and known.active >= limit", "false");
     const planted = await openRedisStore({ ...options, urls: [server.url], scripts: { admit } });
     const harness = newHarness(planted);
     await harness.set({ maxConcurrentRuns: 1 });

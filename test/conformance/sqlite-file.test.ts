@@ -11,6 +11,8 @@ import type { Fence, LockToken } from "../../src/domain/lock.ts";
 import { type RunId, unchanged } from "../../src/domain/run.ts";
 import { partitionOf } from "../../src/domain/tenant.ts";
 import type { InterlockError } from "../../src/errors.ts";
+import { planOf } from "../../src/testing/conformance/gate-steps.ts";
+import { only } from "../../src/testing/conformance/harness.ts";
 import { startChildProgram } from "../support/child-program.ts";
 import type { ChildLine } from "../support/sqlite-child.ts";
 import {
@@ -113,7 +115,7 @@ describe("the file", () => {
     expect(await store.admit(admission(1), call)).toMatchObject({ active: 2, limit: 3 });
     await store.close();
     const again = await openCoreIn(directory);
-    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 9 });
+    expect(again.database.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 10 });
     again.close();
   });
 
@@ -238,6 +240,23 @@ describe("the file", () => {
     const again = await openStoreIn(directory, { clock: clockAt(() => at) });
     const job = { state: "claimed", topic: "build", claim: { token: "claim-3", worker: "w 3" } };
     expect(await again.getJob({ tenant, jobId }, call)).toMatchObject({ kind: "job", job });
+    await again.close();
+  });
+
+  test("version 9, whose tables are those of version 8, is migrated: a run waits at a gate, and still does when it is read back", async () => {
+    const dump = readFileSync(join(import.meta.dirname, "../fixtures/sqlite-schema-8.sql"), "utf8");
+    await runSql(directory, dump.replace("user_version = 8", "user_version = 9"));
+    const store = await openStoreIn(directory);
+    const { record } = only(await store.getTenant({ tenant }, call), "tenant");
+    const settings = { ...record.settings, maxConcurrentRuns: 2 };
+    const change = { expectedVersion: record.version, changeId: "limit", actor: "key_1" };
+    only(await store.setTenant({ tenant, settings, ...change }, call), "saved");
+    const run = { ...admission(7).run, start: "inbox", gates: planOf([]) } as const;
+    only(await store.admit({ tenant, run }, call), "queued");
+    await store.close();
+    const again = await openStoreIn(directory);
+    const listed = only(await again.listGates({ tenant, after: "", limit: 10 }, call), "listed");
+    expect(listed.gates).toEqual([{ gate: "tenant", limit: 2, active: 2, waiting: 1 }]);
     await again.close();
   });
 

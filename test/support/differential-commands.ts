@@ -1,5 +1,6 @@
 // The random commands of the differential test: few tenants, runs, tokens and keys, so that they meet each other often.
 import fc from "fast-check";
+import { type AtLimit, atLimitChoices } from "../../src/domain/gates.ts";
 import type { NewEntry } from "../../src/domain/inbox.ts";
 import type { RenewalPolicy } from "../../src/domain/lock.ts";
 import type { RunStatus } from "../../src/domain/run.ts";
@@ -25,6 +26,21 @@ export type ChangeChoice = {
   readonly letter: boolean;
   readonly children: number;
   readonly cancelsChildren: boolean;
+};
+
+/** What a start brings to its gates. */
+export type GatesChoice = {
+  /** A bit each: two keyed gates, the workflow's, and a named one. */
+  readonly mask: number;
+  /** Of each of them, and of the tenant's. */
+  readonly atLimits: readonly AtLimit[];
+  readonly priority: number;
+  readonly fairnessKey: string;
+  readonly weight: number;
+  readonly queueMax: number;
+  readonly deadline: Ttl;
+  /** Of a gate whose limit is saved. */
+  readonly max: number | undefined;
 };
 
 export type CallCommand = {
@@ -65,6 +81,10 @@ export type CallCommand = {
   readonly stranger: boolean;
   readonly inbox: boolean;
   readonly page: number;
+  /** The gates of a start, and of what is asked or saved of gates: a bit each; undefined starts without a plan. */
+  readonly gates: number | undefined;
+  /** The same for sequences about queues. */
+  readonly plan: GatesChoice | undefined;
   readonly twice: boolean;
 };
 
@@ -108,6 +128,10 @@ const weights: { readonly [Name in OperationName]: number } = {
   getDocument: 1,
   listDocuments: 2,
   removeDocument: 1,
+  handOn: 1,
+  listGates: 1,
+  inspectGate: 1,
+  moveQueued: 1,
   findDue: 3,
   sweep: 8,
   listActive: 1,
@@ -172,6 +196,59 @@ const repairWeights: Partial<Record<OperationName, number>> = {
   countUsage: 2,
 };
 
+/** Of gates: starts, ends and cancels of a few runs, moves, limits that change, and what shows it. */
+const gateWeights: Partial<Record<OperationName, number>> = {
+  acquireLock: 8,
+  setTenant: 6,
+  admit: 40,
+  createRun: 2,
+  loadRun: 2,
+  listRuns: 2,
+  deleteRun: 1,
+  deliver: 18,
+  takeRun: 8,
+  commit: 22,
+  putDocument: 6,
+  removeDocument: 1,
+  handOn: 8,
+  listGates: 4,
+  inspectGate: 8,
+  moveQueued: 8,
+  countUsage: 2,
+  findDue: 3,
+  sweep: 4,
+  listActive: 2,
+  readEvents: 3,
+};
+
+/** Of queues: runs that start, wait, are moved, cancelled and ended, limits that change, and what shows all that. */
+const queueWeights: Partial<Record<OperationName, number>> = {
+  admit: 40,
+  createRun: 1,
+  acquireLock: 4,
+  takeRun: 16,
+  commit: 40,
+  deliver: 12,
+  sweep: 8,
+  setTenant: 6,
+  putDocument: 6,
+  removeDocument: 1,
+  handOn: 5,
+  listGates: 4,
+  inspectGate: 10,
+  moveQueued: 6,
+  loadRun: 6,
+  listRuns: 2,
+  listActive: 3,
+  countActive: 1,
+  countUsage: 2,
+  deleteRun: 1,
+  inspectReservation: 2,
+  readTimeline: 2,
+  readEvents: 5,
+  findDue: 2,
+};
+
 function chosenFrom(amounts: Partial<Record<OperationName, number>>): fc.Arbitrary<OperationName> {
   const names = Object.entries(amounts).map(([name, weight]) => ({
     weight,
@@ -225,7 +302,7 @@ const treeChanges = {
 const choices = {
   kind: fc.constant("call" as const),
   tenant: seldom(0, 1, 12),
-  run: fc.constantFrom(0, 0, 0, 0, 1, 1, 2),
+  run: fc.constantFrom<number>(0, 0, 0, 0, 1, 1, 2),
   generation: fc.constantFrom(0, 0, 0, 0, 1, 1, 2),
   pick: fc.nat({ max: 5 }),
   token: fc.nat({ max: 2 }),
@@ -262,6 +339,8 @@ const choices = {
   stranger: seldom(false, true, 10),
   inbox: seldom(false, true, 3),
   page: fc.integer({ min: 1, max: 4 }),
+  gates: fc.option(fc.nat({ max: 255 }), { nil: undefined, freq: 1 }),
+  plan: fc.constant<GatesChoice | undefined>(undefined),
   twice: fc.boolean(),
 };
 
@@ -272,6 +351,7 @@ const treeChoices: typeof choices = {
   run: seldom(0, 1),
   generation: fc.constantFrom(0, 0, 1, 1, 2),
   lock: fc.constant(1),
+  gates: fc.constant(undefined),
   ttl: fc.constant<Ttl>("long"),
   limit: fc.option(fc.integer({ min: 1, max: 2 }), { nil: undefined }),
   strategy: fc.constant(undefined),
@@ -332,12 +412,86 @@ const repairChoices: typeof choices = {
   consumed: fc.nat({ max: 2 }),
 };
 
-/** Every sequence begins with an admission, so that there is something to work on. */
+/** Starts that wait for each other, and ends that hand on. */
+const gateChoices: typeof choices = {
+  ...choices,
+  run: fc.constantFrom(0, 1, 2),
+  generation: fc.constant(0),
+  lock: fc.constant(1),
+  queues: fc.constant(false),
+  limit: fc.constantFrom(undefined, 1, 1, 1, 1, 2),
+  stopped: seldom(false, true, 20),
+  quota: fc.constantFrom(undefined, undefined, undefined, undefined, undefined, 3),
+  ttl: seldom<Ttl>("long", "short", 20),
+  versionOffset: seldom(0, 1, 20),
+  change: fc.record({
+    ...changes,
+    status: fc.constantFrom<RunStatus>("running", "succeeded", "succeeded", "failed"),
+    jobs: fc.constant(0),
+    children: fc.constantFrom(0, 0, 0, 1),
+    approval: fc.constant("none" as const),
+  }),
+  entry: fc.constantFrom<NewEntry["kind"]>("cancel", "cancel", "cancel", "retry"),
+  consumed: fc.constantFrom(0, 2, 3),
+  inbox: seldom(true, false),
+  stranger: seldom(false, true, 30),
+  gates: fc.option(fc.nat({ max: 255 }), { nil: undefined, freq: 8 }),
+};
+
+const atLimit = fc.oneof(
+  { weight: 6, arbitrary: fc.constant<AtLimit>("queue") },
+  { weight: 1, arbitrary: fc.constantFrom<AtLimit>(...atLimitChoices) },
+);
+
+/** Eight runs of two workflows that share few gates, most of them full. */
+const queueChoices: typeof choices = {
+  ...choices,
+  tenant: fc.constant(0),
+  run: fc.nat({ max: 7 }),
+  generation: fc.constant(0),
+  lock: fc.constant(1),
+  queues: fc.constant(false),
+  key: fc.option(fc.nat({ max: 2 }), { nil: undefined, freq: 1 }),
+  ttl: fc.constant<Ttl>("long"),
+  limit: fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined, freq: 6 }),
+  strategy: fc.constant(undefined),
+  stopped: seldom(false, true, 8),
+  revoked: fc.constant(false),
+  credential: fc.constant(undefined),
+  quota: fc.constant(undefined),
+  versionOffset: seldom(0, 1, 30),
+  change: fc.record({
+    ...changes,
+    status: fc.constantFrom<RunStatus>("running", "succeeded", "failed", "cancelled"),
+    jobs: fc.constant(0),
+    approval: fc.constant("none" as const),
+    children: fc.constantFrom(0, 0, 0, 1),
+    timers: fc.constant(0),
+  }),
+  gates: fc.constant(undefined),
+  plan: fc.record({
+    mask: fc.nat({ max: 15 }),
+    atLimits: fc.array(atLimit, { minLength: 5, maxLength: 5 }),
+    priority: fc.constantFrom(5, 5, 5, 0, 7, 9),
+    fairnessKey: fc.constantFrom("-", "a", "b"),
+    weight: fc.constantFrom(1, 1, 2, 7),
+    queueMax: fc.constantFrom(10, 10, 10, 2),
+    deadline: seldom<Ttl>("long", "short"),
+    max: fc.option(fc.integer({ min: 1, max: 2 }), { nil: undefined, freq: 6 }),
+  }),
+  entry: fc.constantFrom<NewEntry["kind"]>("cancel", "cancel", "retry", "timer"),
+  consumed: fc.constantFrom(3, 3, 0),
+  stranger: seldom(false, true, 30),
+  inbox: seldom(true, false),
+};
+
+/** Every sequence begins with an admission at least, so that there is something to work on. */
 function sequencesOf(
   choice: typeof choices,
   amounts: Partial<Record<OperationName, number>>,
+  beginning: readonly OperationName[] = ["admit"],
 ): fc.Arbitrary<readonly Command[]> {
-  const first: fc.Arbitrary<Command> = fc.record({ ...choice, name: fc.constant("admit" as const) });
+  const first = beginning.map((name) => fc.record({ ...choice, name: fc.constant(name) }));
   const later: fc.Arbitrary<Command[]> = fc.array(
     fc.oneof(
       { weight: 40, arbitrary: fc.record({ ...choice, name: chosenFrom(amounts) }) },
@@ -346,7 +500,7 @@ function sequencesOf(
     ),
     { minLength: 10, maxLength: 60, size: "max" },
   );
-  return fc.tuple(first, later).map(([admission, others]) => [admission, ...others]);
+  return fc.tuple(fc.tuple(...first), later).map(([some, others]) => [...some, ...others]);
 }
 
 export const sequences = sequencesOf(choices, weights);
@@ -356,3 +510,28 @@ export const treeSequences = sequencesOf(treeChoices, treeWeights);
 export const heldSequences = sequencesOf(heldChoices, heldWeights);
 
 export const repairSequences = sequencesOf(repairChoices, repairWeights);
+
+const withLimits = fc.record({
+  ...queueChoices,
+  limit: fc.integer({ min: 1, max: 3 }),
+  stopped: fc.constant(false),
+  stranger: fc.constant(false),
+  lock: fc.constant(1),
+  inbox: fc.constant(false),
+  proposes: fc.constant(false),
+  plan: queueChoices.plan.map((plan) => plan && { ...plan, max: plan.max ?? 2 }),
+});
+
+/** They begin with limits of all gates. */
+export const queueSequences: fc.Arbitrary<readonly Command[]> = fc
+  .tuple(
+    withLimits.map((each) => ({ ...each, name: "setTenant" as const })),
+    withLimits.map((each) => ({ ...each, name: "putDocument" as const, pick: 0 })),
+    withLimits.map((each) => ({ ...each, name: "putDocument" as const, pick: 1 })),
+    sequencesOf(queueChoices, queueWeights),
+  )
+  .map(([tenant, first, second, others]) => [tenant, first, second, ...others]);
+
+export const gateSequences = sequencesOf(gateChoices, gateWeights, [
+  ...(["setTenant", "putDocument", "putDocument", "admit", "admit", "admit"] as const),
+]);

@@ -24,6 +24,8 @@ type RunFacts = {
   readonly children: RunId[];
 };
 
+const runs: readonly number[] = [0, 1, 2, 3, 4, 5, 6, 7];
+
 export class Knowledge {
   readonly #unique: string;
   readonly #tenants: readonly TenantId[];
@@ -35,6 +37,7 @@ export class Knowledge {
   readonly #revisions = new Map<string, number>();
   /** A run that was removed is not created again under its id: the next one has another. */
   readonly #lives = new Map<string, number>();
+  #usesGates = false;
 
   constructor(unique: string, tenants: readonly TenantId[]) {
     this.#unique = unique;
@@ -67,7 +70,7 @@ export class Knowledge {
 
   /** The run asked for if it exists, else another one that does. */
   existing(tenant: TenantId, wanted: number): RunId {
-    const runIds = [wanted, 0, 1, 2].map((run) => this.runId(tenant, run));
+    const runIds = [wanted, ...runs].map((run) => this.runId(tenant, run));
     return runIds.find((runId) => this.run(runId).version > 0) ?? this.runId(tenant, wanted);
   }
 
@@ -90,7 +93,19 @@ export class Knowledge {
   }
 
   isCurrent(tenant: TenantId, runId: RunId): boolean {
-    return [0, 1, 2].some((run) => this.runId(tenant, run) === runId);
+    return runs.some((run) => this.runId(tenant, run) === runId);
+  }
+
+  /** Runs that wait are ended by what happens to others: only the store knows which of them a sweep has removed. */
+  get mustAskWhatIsLeft(): boolean {
+    return this.#usesGates;
+  }
+
+  left(tenant: TenantId, runIds: readonly RunId[]): void {
+    for (const run of runs) {
+      const runId = this.runId(tenant, run);
+      if (this.run(runId).version > 0 && !runIds.includes(runId)) this.#forget(tenant, runId);
+    }
   }
 
   learn(exchange: Exchange): void {
@@ -134,7 +149,8 @@ export class Knowledge {
   }
 
   #learnStart({ request, answer }: Extract<Exchange, { name: "admit" | "createRun" }>): void {
-    if (answer.kind !== "admitted") return;
+    if (request.run.gates !== undefined) this.#usesGates = true;
+    if (answer.kind !== "admitted" && answer.kind !== "queued") return;
     const facts = this.run(request.run.runId);
     if (facts.version === 0) this.#changed(request.run.runId, 1, request.run.change);
   }
@@ -149,7 +165,10 @@ export class Knowledge {
     if (answer.kind === "delivered") this.#learnOwner(request, answer.run);
     // Opened again, as only a retry can do.
     if (answer.kind === "delivered" && answer.run.kind === "owned") this.run(request.runId).ended = false;
-    if (answer.kind === "applied" && request.proposal !== undefined)
+    if (answer.kind !== "applied") return;
+    if (request.entry.kind === "cancel" && answer.status === "cancelled")
+      this.run(request.runId).ended = true;
+    else if (request.proposal !== undefined)
       this.#changed(request.runId, answer.version, request.proposal.change);
   }
 
@@ -182,7 +201,7 @@ export class Knowledge {
   }
 
   #forget(tenant: TenantId, runId: RunId): void {
-    for (const run of [0, 1, 2]) {
+    for (const run of runs) {
       if (this.runId(tenant, run) !== runId) continue;
       const place = `${tenant} ${run}`;
       this.#lives.set(place, (this.#lives.get(place) ?? 0) + 1);

@@ -32,10 +32,18 @@ export const differentialSettings: StoreSettings = {
   attentionMs: 0,
   proveEveryMs: 0,
   runsPerRootMax: 4,
+  queuedPerTenantMax: 2,
   quotas: {
     ...{ api_keys: 2, workflows: 2, definitions: 2 },
     ...{ active_runs: 2, locks: 1, lock_tickets: 2 },
   },
+};
+
+/** Room for those that wait, and for what they tell. */
+export const queueSettings: StoreSettings = {
+  ...differentialSettings,
+  ...{ eventsPerTenantMax: 40, queuedPerTenantMax: 4 },
+  quotas: { ...differentialSettings.quotas, active_runs: 7 },
 };
 
 /** Longer than any short time: a pending reservation lives for twice the ttl of its lock. */
@@ -152,8 +160,19 @@ class Player {
   async #execute({ name, request }: Sent): Promise<string> {
     const answer = await executeOn(this.#candidate.store)(name, request, call);
     this.#known.learn({ name, request, answer } as Exchange);
+    if (name === "sweep" && this.#known.mustAskWhatIsLeft) await this.#askWhatIsLeft();
     const outcome = this.#comparable(name === "sweep" ? this.#ownPart(answer) : answer);
     return `${name} ${JSON.stringify(outcome)}`;
+  }
+
+  async #askWhatIsLeft(): Promise<void> {
+    for (const tenant of this.#tenants) {
+      const { runs } = only(await this.#candidate.store.listRuns({ tenant, limit: 100 }, call), "listed");
+      this.#known.left(
+        tenant,
+        runs.map(({ runId }) => runId),
+      );
+    }
   }
 
   /** What a sweep found of these tenants: the store may hold others in the same partition. */
@@ -179,7 +198,7 @@ class Player {
     if (name === "expiresInMs" || name === "freeInMs") return value > 1_000 ? "long" : "short";
     if (name === "heldForMs") return "time";
     // Times of the requests are 1 or far in the future; all others are the store's.
-    return /AtMs$|^atMs$/.test(name) && value > 1 && value < 8_000_000_000_000 ? "time" : value;
+    return /AtMs$|^(at|since)Ms$/.test(name) && value > 1 && value < 8_000_000_000_000 ? "time" : value;
   }
 
   #placeOf(fence: number): number {
@@ -191,6 +210,7 @@ class Player {
   async tidyUp(): Promise<void> {
     const { store } = this.#candidate;
     for (const tenant of this.#tenants) {
+      await this.#endThoseThatWait(tenant);
       const { runs } = only(await store.listRuns({ tenant, limit: 100 }, call), "listed");
       for (const run of runs) await this.#remove(run);
       for (const index of [0, 1, 2]) {
@@ -204,6 +224,22 @@ class Player {
       }
     }
     await store.sweep({ partition: partitionOf(this.#tenants[0] as TenantId) }, call);
+  }
+
+  /** Nobody gets a place meanwhile. */
+  async #endThoseThatWait(tenant: TenantId): Promise<void> {
+    const { store } = this.#candidate;
+    const { runs } = only(await store.listRuns({ tenant, limit: 100, status: "queued" }, call), "listed");
+    if (runs.length === 0) return;
+    const { record } = only(await store.getTenant({ tenant }, call), "tenant");
+    const change = { expectedVersion: record.version, changeId: "tidying", actor: "tidying" };
+    only(await store.setTenant({ tenant, settings: { stopped: true }, ...change }, call), "saved");
+    for (const { runId } of runs) {
+      const take = { token: "tidying" as LockToken, instance: "host:3", ttlMs: ttls.long };
+      const entry = { kind: "cancel", entryId: "tidying", actor: "tidying", reason: "over" } as const;
+      const delivery = { tenant, runId, entry, take, whenBusy: "append", records: [] } as const;
+      only(await store.deliver(delivery, call), "applied");
+    }
   }
 
   async #remove({ tenant, runId, status, version }: RunHeader): Promise<void> {
@@ -225,18 +261,27 @@ class Player {
   }
 }
 
-/** A sweep handles something else each time; the port says that a removal finds nothing when it is repeated. */
+/** A sweep handles something else each time, hands on and moves another run; a removal finds nothing when it is repeated. */
 function isRepeatable({ name }: Sent): boolean {
-  return name !== "sweep" && name !== "deleteRun" && name !== "removeDocument";
+  return !unrepeatable.includes(name);
 }
+
+const unrepeatable: readonly OperationName[] = [
+  "sweep",
+  "deleteRun",
+  "removeDocument",
+  "handOn",
+  "moveQueued",
+];
 
 /** A timer handed over is gone when it is delivered again. */
 function isSameAnswer({ name, request }: Sent, first: string, second: string): boolean {
   if (first === second) return true;
   if (name === "deliver" && (request as RequestOf<"deliver">).entry.kind === "timer")
     return first.includes("handed_over") && second.includes("timer_not_due");
-  // That another key gave way before its time is told once: it is only counted.
-  if (name === "reserve" && first.replace('"evictedEarly":true,', "") === second) return true;
+  // That another key gave way before its time, and who was woken, is told once.
+  const toldOnce = /"evictedEarly":true,|,"woken":\[[^\]]*\]/g;
+  if (first.replace(toldOnce, "") === second) return true;
   // Whom the lock was handed on to is told once.
   if (name === "releaseLock" && first.includes('"granted"'))
     return second === `releaseLock {"kind":"released"}`;

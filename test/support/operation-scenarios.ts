@@ -3,6 +3,7 @@ import { createKeys, type TenantKeys } from "../../src/adapters/redis/keys.ts";
 import { admissionLock } from "../../src/domain/lock.ts";
 import { executeOn, type OperationName, operationNames, type RequestOf } from "../../src/ports/store.ts";
 import { call, type Harness, key } from "../../src/testing/conformance/harness.ts";
+import { gatePreparations, gateVariants } from "./gate-scenarios.ts";
 import { heldVariants } from "./held-scenarios.ts";
 import { lockPreparations, lockVariants } from "./lock-scenarios.ts";
 import { countJobs, placeVariants } from "./place-scenarios.ts";
@@ -21,7 +22,7 @@ export type Scenario<Name extends OperationName = OperationName> = {
 
 export const prefix = "interlock";
 
-const variants = { ...runVariants, ...lockVariants, ...placeVariants, ...heldVariants };
+const variants = { ...runVariants, ...lockVariants, ...placeVariants, ...heldVariants, ...gateVariants };
 
 /** An operation, or one of its variants: `<operation>: <what is different>`. */
 export type ScenarioName = OperationName | keyof typeof variants;
@@ -69,6 +70,7 @@ export type Preparation<Name extends OperationName> = (
 const preparations: { readonly [Name in OperationName]: Preparation<Name> } = {
   ...runPreparations,
   ...lockPreparations,
+  ...gatePreparations,
   countJobs,
   async getTenant(harness) {
     await harness.set({ maxConcurrentRuns: 3 });

@@ -25,6 +25,7 @@ type RunOperationName = Exclude<
   OperationName,
   | ("acquireLock" | "renewLock" | "releaseLock" | "inspectLock" | "listLocks" | "breakLock")
   | ("getTenant" | "setTenant" | "reserve" | "countJobs")
+  | ("handOn" | "listGates" | "inspectGate" | "moveQueued")
   | (
       | "countUsage"
       | "cancelReservation"

@@ -10,8 +10,8 @@ const folder = join(dirname(dirname(import.meta.dirname)), "src/adapters/operati
 const elsewhere: Readonly<Record<string, string>> = {
   "changes.ts waiting > 0; waiting -= 1": "a loop over all that waits",
   "inbox.ts revision > 1": "no size: the second revision says that the letter was retried",
-  "inbox.ts state.drains > 0": "whether there was an owner at all",
   "inbox.ts index < amount": "a loop over as many entries as one drain applies",
+  "ownership.ts state.drains > 0": "whether there was an owner at all",
   "locks.ts after < firstRunLock": "an order of names",
   "locks.ts member < firstRunLock": "an order of names",
   "locks.ts member > after": "an order of names",
@@ -19,10 +19,15 @@ const elsewhere: Readonly<Record<string, string>> = {
   "retries.ts entry > applied": "waiting-retry-cases.ts: which of several retries were applied",
   "sweep.ts lookedAt > end": "an order of names",
   "sweep.ts further.length < lookedAtMax": "sweep-cases.ts: 10,000 due things of one tenant",
-  'sweep.ts records.size("active", tenant) > 0': "whether there is a slot at all",
-  "sweep.ts rows.length < provedMax": "redis-sweep.test.ts: 130 slots, of which one visit proves a hundred",
-  "sweep.ts nextKeyMs < nowMs(context)":
+  "proofs.ts records.size(kind, tenant) > 0": "whether there is a place or a run that waits at all",
+  "proofs.ts rows.length < room": "redis-sweep.test.ts: 130 slots, of which one visit proves a hundred",
+  "proofs.ts left > 0": "gate-proofs.test.ts: 130 places, of which one visit proves a hundred",
+  "proofs.ts nextKeyMs < nowMs(context)":
     "key-cases.ts: 130 expired keys, of which one visit forgets a hundred",
+  "queues.ts level >= fromLevel": "queue-cases.ts: the position among levels",
+  "queues.ts tries < movesMax": "a loop over what does not wait there",
+  "queues.ts order.length < limit": "queue-cases.ts: as many as asked for",
+  "queues.ts Object.keys(queue.levels).length > 0": "whether anybody waits at all",
   "tickets.ts live.length >= ticketsMax": "lock-queue-cases.ts: the queue of a thousand",
   "tickets.ts over.length < limit":
     "pages of a hundred: a full one is followed by another, which may be empty",

@@ -96,10 +96,8 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
       },
       {
         file: "src/adapters/operations/runs.ts",
-        find: `  const refusal = judgeStart(context, tenant, run);
-  if (refusal !== undefined) return refusal;
-  return admittedNow(`,
-        replace: `  return admittedNow(`,
+        find: `  return refusal ?? startNow(`,
+        replace: `  return startNow(`,
       },
     ],
     tests: ["test/unit", conformance],
@@ -202,8 +200,7 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/operations/runs.ts",
-        find: `  const refusal = judgeStart(context, tenant, run);
-  if (refusal !== undefined) return refusal;
+        find: `  if (refusal !== undefined) return refusal;
   if (guardVerdict`,
         replace: "  if (guardVerdict",
       },
@@ -216,10 +213,7 @@ export const plantedAdmissionBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/adapters/redis/lua/create-run.lua",
-        find: `if limit ~= "" and known.active >= tonumber(limit) then
-  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", known.active }
-end
-`,
+        find: "if refused then return refused end\n",
         replace: "",
       },
     ],

@@ -27,8 +27,8 @@ export const plantedEdgeBugs: readonly TextPatch[] = [
     "letter-swept-at-its-end-lua",
     "a dead letter that is swept in the millisecond of its end is kept for ever",
     `${lua}/sweep.lua`,
-    "savedAt + settings.deadLetterRetentionMs > nowMs",
-    "savedAt + settings.deadLetterRetentionMs >= nowMs",
+    "savedAt + letterMs > nowMs",
+    "savedAt + letterMs >= nowMs",
   ),
   bug(
     "decided-at-its-end-lua",
@@ -62,7 +62,7 @@ export const plantedEdgeBugs: readonly TextPatch[] = [
     "republished-without-a-cap-lua",
     "the time between two publications of a job doubles without end: what nobody heard of is published again after days",
     `${lua}/sweep.lua`,
-    "math.min(settings.republishAfterMaxMs, settings.republishAfterMs * 2 ^ republished)",
+    "math.min(republishMaxMs, republishFirstMs * 2 ^ republished)",
     "settings.republishAfterMs * 2 ^ republished",
   ),
   bug(

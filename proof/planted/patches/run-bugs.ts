@@ -140,14 +140,14 @@ export const plantedRunBugs: readonly TextPatch[] = [
     "commit-without-version",
     "a commit does not compare the version: an owner that was overtaken overwrites what happened since",
     inbox,
-    `  if (state.version !== request.expectedVersion || isTerminal(state.status)) {`,
+    `  if (state.version !== request.expectedVersion || !isUnderWay(state)) {`,
     `  if (isTerminal(state.status)) {`,
   ),
   bug(
     "proposal-without-version",
     "a commit decided in advance is applied whatever the run has become",
     inbox,
-    `  if (state.version !== expectedVersion || isTerminal(state.status)) return false;`,
+    `  if (state.version !== expectedVersion || !isUnderWay(state)) return false;`,
     `  if (isTerminal(state.status)) return false;`,
   ),
   bug(
@@ -176,8 +176,8 @@ export const plantedRunBugs: readonly TextPatch[] = [
   bug(
     "slot-kept-at-the-end",
     "the end of a run does not free its slot: the tenant's limit fills up with runs that are over",
-    "src/adapters/operations/changes.ts",
-    `  context.records.erase("active", tenant, activeMember(state));\n`,
+    "src/adapters/operations/gates.ts",
+    `  for (const gate of heldBy(state)) freePlace(context, state, gate);\n`,
     "",
   ),
   bug(

@@ -86,14 +86,14 @@ export const plantedTreeBugs: readonly TextPatch[] = [
     "reopened-without-a-slot",
     "a run is opened again whatever the tenant's limit says",
     reopening,
-    `  if (limit !== undefined && active >= limit) return`,
-    `  if (limit !== undefined && active < 0) return`,
+    `  if (isClosed) return`,
+    `  if (isClosed && tenant === "") return`,
   ),
   bug(
     "reopened-without-a-slot-lua",
     "the same in the Redis script",
     reopeningLua,
-    `limit and redis.call("ZCARD", activeKey) >= limit then`,
+    `not gates.isOpen(known, gate) then`,
     `limit and redis.call("ZCARD", activeKey) < 0 then`,
   ),
   bug(

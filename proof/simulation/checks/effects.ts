@@ -52,6 +52,10 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "ticket":
     case "ending":
     case "holding":
+    case "place":
+    case "line":
+    case "lineKey":
+    case "queuedRun":
       return tenant === undefined || scope.startsWith(`${tenant}/`);
     case "lock":
     case "tenant":
@@ -63,6 +67,9 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
     case "keyed":
     case "event":
     case "trail":
+    case "heldGate":
+    case "gateQueue":
+    case "queued":
       return tenant === undefined || scope === tenant;
   }
 }

@@ -184,9 +184,16 @@ export class StateChecks {
       case "due":
       case "ending":
       case "fence":
+      case "gateQueue":
+      case "heldGate":
       case "holding":
       case "keyed":
+      case "line":
+      case "lineKey":
+      case "place":
       case "proof":
+      case "queued":
+      case "queuedRun":
       case "ready":
       case "running":
       case "sweepMark":

@@ -12,11 +12,12 @@ import type { TenantId } from "../../domain/tenant.ts";
 import { tellParent } from "./children.ts";
 import { saveDeadLetter } from "./documents.ts";
 import { attentionOf, clearDue, setDue } from "./due.ts";
+import { leaveGates } from "./gates.ts";
 import { createJob, readJob, releaseJob, settleJob } from "./jobs.ts";
 import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 import { putReservation, readReservation } from "./reservations.ts";
 import { giveLettersBack } from "./retries.ts";
-import { activeMember, scopeOf } from "./run-records.ts";
+import { scopeOf } from "./run-records.ts";
 import { appendEvent } from "./tenants.ts";
 
 /**
@@ -113,11 +114,10 @@ function putTimelineRow(
   if (dropped > 0) context.records.erase("timeline", scope, orderedNumber(dropped));
 }
 
-/** Frees the slot, starts the retention of the key and of the run, drops what still waited, and tells the parent. */
+/** Frees its places, which the caller hands on, starts the retention of the key and of the run, drops what still waited, and tells the parent. */
 function endRun(context: Context, state: StoredRun, status: TerminalStatus): StoredRun {
-  const { tenant, runId, attentionAtMs, retryLetters: _retryLetters, ...rest } = state;
+  const { tenant, runId, attentionAtMs, retryLetters: _retryLetters, ...rest } = leaveGates(context, state);
   const endedAtMs = nowMs(context);
-  context.records.erase("active", tenant, activeMember(state));
   if (state.reservation !== undefined) retainKey(context, state, status);
   discardEntries(context, state);
   giveLettersBack(context, state);

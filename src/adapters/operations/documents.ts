@@ -1,4 +1,5 @@
 // Documents: named texts with a revision. Dead letters are documents that retention removes.
+import type { WorkflowLimits } from "../../domain/gates.ts";
 import type { DeadLetter } from "../../domain/run.ts";
 import {
   type Collection,
@@ -8,13 +9,14 @@ import {
   type TenantId,
 } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
-import { clearDue, setDue } from "./due.ts";
+import { clearDue, lookAtGates, setDue } from "./due.ts";
 import { type Context, nowMs } from "./records.ts";
 import { appendAudited, appendEvent, isRevoked, readTenant } from "./tenants.ts";
 import { countHoldings } from "./tickets.ts";
 
 export function putDocument(context: Context, request: RequestOf<"putDocument">): OutcomeOf<"putDocument"> {
   const { tenant, collection, id, body, expectedRevision, changeId, actor, credential } = request;
+  const limits = request.limits === undefined ? {} : { limits: request.limits };
   const scope = scopeOf(tenant, collection);
   const current = context.records.get("document", scope, id);
   if (current?.changeId === changeId) return { kind: "saved", revision: current.revision };
@@ -30,7 +32,9 @@ export function putDocument(context: Context, request: RequestOf<"putDocument">)
   if (quota !== undefined) return { kind: "quota_reached", quota };
   const next = collection === "deadLetter" ? letterRevision.saved : revision + 1;
   if (collection === "deadLetter") scheduleLetter(context, tenant, id);
-  context.records.put("document", scope, id, { body, revision: next, savedAtMs: nowMs(context), changeId });
+  const saved = { body, revision: next, savedAtMs: nowMs(context), changeId, ...limits };
+  context.records.put("document", scope, id, saved);
+  if (collection === "workflow") lookAtGates(context, tenant);
   if (isEventful(collection)) {
     const subject = `${collection}/${id}`;
     // A letter is written by the system itself; its removal and its retry are what a person does.
@@ -85,6 +89,7 @@ export function removeDocument(
   if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   if (collection === "deadLetter") clearDue(context, letterOf(tenant, id), letterEndMs(context, found));
   context.records.erase("document", scope, id);
+  if (collection === "workflow") lookAtGates(context, tenant);
   if (isEventful(collection)) {
     const subject = `${collection}/${id}`;
     appendAudited(context, tenant, {
@@ -150,6 +155,15 @@ export function isCurrentWorkflow(
   return found?.revision === revision && found.body.includes(`"${definition}"`);
 }
 
+/** Of the gates that the workflow's current revision has. */
+export function workflowLimits(
+  context: Context,
+  tenant: TenantId,
+  workflow: string,
+): WorkflowLimits | undefined {
+  return context.records.get("document", scopeOf(tenant, "workflow"), workflow)?.limits;
+}
+
 /** A workflow as the caller has read it. */
 type Read = { readonly workflow: string; readonly revision: number; readonly definition: string };
 
@@ -181,7 +195,7 @@ export function countUsage(context: Context, request: RequestOf<"countUsage">): 
       api_keys: records.size("document", scopeOf(tenant, "apiKey")),
       workflows: records.size("document", scopeOf(tenant, "workflow")),
       definitions: records.size("document", scopeOf(tenant, "definition")),
-      active_runs: records.size("active", tenant),
+      active_runs: records.size("active", tenant) + records.size("queued", tenant),
       idempotency_keys: records.size("reservation", tenant),
       locks: countHoldings(context, `${tenant}/locks`),
       lock_tickets: countHoldings(context, `${tenant}/tickets`),

@@ -6,7 +6,8 @@ import { type Context, nowMs, orderedNumber } from "./records.ts";
 /**
  * `attention`: entries wait in a run's inbox. `claim`: a worker's claim runs out. `timer`: of a run. `unclaimed`: a job is
  * published again. `retention`: an ended run is removed. `letter`: a dead letter is removed. `proof`: a tenant's slots and
- * keys are proved. `lock`: a lock that nobody uses any more is forgotten.
+ * keys are proved. `lock`: a lock that nobody uses any more is forgotten. `gate`: runs wait at a gate that may have a free place.
+ * `gates`: all gates of a tenant at which runs wait are looked at. `queued`: a run has waited for as long as it may.
  */
 const dueKinds = [
   "attention",
@@ -17,10 +18,13 @@ const dueKinds = [
   "letter",
   "proof",
   "lock",
+  "gate",
+  "gates",
+  "queued",
 ] as const;
 export type DueKind = (typeof dueKinds)[number];
 
-/** `subject` names the run, job, `<run> <timer>`, letter or `<namespace>/<name>` of a lock; it is empty for a proof. */
+/** `subject` names the run, job, `<run> <timer>`, letter, gate or `<namespace>/<name>` of a lock; it is empty for a proof. Of `gates` it is the one after which to go on. */
 type DueThing = { readonly kind: DueKind; readonly tenant: TenantId; readonly subject: string };
 
 export function setDue(context: Context, thing: DueThing, atMs: number): void {
@@ -47,6 +51,12 @@ function memberOf({ kind, tenant, subject }: DueThing, atMs: number): string {
 
 function scopeOf(tenant: TenantId): string {
   return partitionLabel(partitionOf(tenant));
+}
+
+/** What holds of the tenant's gates has changed: those at which runs wait are looked at. */
+export function lookAtGates(context: Context, tenant: TenantId, after = ""): void {
+  if (context.records.size("gateQueue", tenant) === 0) return;
+  setDue(context, { kind: "gates", tenant, subject: after }, nowMs(context));
 }
 
 /** Makes sure that the tenant is visited, at the latest when a record of it expires. */

@@ -1,29 +1,23 @@
 // The inbox of a run: delivering an entry, taking the run to apply what waits, and committing what was decided.
-import { poisonedBody } from "../../domain/dead-letter.ts";
 import { isUndecided } from "../../domain/dispatch.ts";
-import { drainEntriesMax, drainsMax, type InboxEntry, type NewEntry } from "../../domain/inbox.ts";
+import type { InboxEntry, NewEntry } from "../../domain/inbox.ts";
 import { isTerminal } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
-import type { DeliveryRefused, OwnedRun, Proposal, TakeTerms } from "../../ports/run-operations.ts";
+import type { DeliveryRefused, Proposal } from "../../ports/run-operations.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { judgeDecision, putDecision } from "./approvals.ts";
 import { appendRunEvent, applyChange, clearTimer, commitAt } from "./changes.ts";
 import { changeTree, fitsTree } from "./children.ts";
-import { markRetried, revisionOf, saveDeadLetter } from "./documents.ts";
+import { markRetried, revisionOf } from "./documents.ts";
+import { endQueued, handOnGates, handOnPlaces, type Moves, wokenIn } from "./grants.ts";
 import { claimsGranted, markChecked, readJob, settleJob } from "./jobs.ts";
-import { endGrant, grantLock, holderOf, judgeGuard, retakeLock } from "./locks.ts";
+import { endGrant, holderOf, judgeGuard, retakeLock } from "./locks.ts";
+import { firstEntries, owned, takeOwnership } from "./ownership.ts";
 import { freedBy } from "./places.ts";
-import { type Context, type Grant, nowMs, orderedNumber, type StoredRun } from "./records.ts";
+import type { GatedRun } from "./queues.ts";
+import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
 import { forgetApplied, hasRoomForRetry, judgeReopening, rememberRetry, reopenWith } from "./retries.ts";
-import {
-  appendEntry,
-  headerOf,
-  putState,
-  runLock,
-  scopeOf,
-  withAttention,
-  withoutAttention,
-} from "./run-records.ts";
+import { appendEntry, putState, runLock, scopeOf, withAttention, withoutAttention } from "./run-records.ts";
 import { appendAudited, isRevoked } from "./tenants.ts";
 
 export function deliver(context: Context, request: RequestOf<"deliver">): OutcomeOf<"deliver"> {
@@ -51,19 +45,26 @@ function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeO
   const verdict = judgeEntry(context, state, entry);
   // What had its effect before the key was revoked is still answered as it was.
   if (revoked && verdict.kind !== "repeat") return { kind: "unauthenticated" };
-  if (verdict.kind === "repeat") return { kind: "delivered", run: { kind: "handed_over" } };
+  if (verdict.kind === "repeat") {
+    return state.endReason === undefined
+      ? { kind: "delivered", run: { kind: "handed_over" } }
+      : { kind: "applied", version: state.version, status: state.status, claims: [] };
+  }
   if (verdict.kind !== "full" && verdict.kind !== "accepted") return verdict;
   if (verdict.kind === "full" || (holder !== undefined && request.whenBusy === "refuse")) {
     return { kind: "run_busy", instance: holder?.instance ?? "" };
   }
   const accepted = verdict.accept(state);
+  if (entry.kind === "cancel" && accepted.gates?.waits !== undefined) {
+    return cancelQueued(context, { ...accepted, gates: accepted.gates }, entry.reason);
+  }
   const free = holder === undefined && state.entriesWaiting === 0;
   if (proposal !== undefined && free && mayApply(context, state, proposal)) {
     const next = applyChange(context, accepted, proposal);
     putState(context, next);
     appendRunEvent(context, next, proposal.change);
     changeTree(context, next, proposal.change);
-    return applied(context, next, proposal);
+    return { ...applied(context, next, proposal), ...wokenIn(handOnPlaces(context, state, next)) };
   }
   const waiting = rememberRetry(appendEntry(context, accepted, verdict.entry), entry);
   if (holder !== undefined) {
@@ -71,6 +72,14 @@ function deliverEntry(context: Context, request: RequestOf<"deliver">): OutcomeO
     return { kind: "delivered", run: { kind: "handed_over" } };
   }
   return { kind: "delivered", run: takeOwnership(context, waiting, request) };
+}
+
+/** It has not begun: nobody has to apply anything. */
+function cancelQueued(context: Context, state: GatedRun, reason: string): OutcomeOf<"deliver"> {
+  const moves: Moves = { woken: [], freed: [] };
+  const { version, status } = endQueued(context, state, { status: "cancelled", reason }, moves);
+  const { woken } = handOnGates(context, state.tenant, moves);
+  return { kind: "applied", version, status, claims: [], ...wokenIn(woken) };
 }
 
 export function takeRun(context: Context, request: RequestOf<"takeRun">): OutcomeOf<"takeRun"> {
@@ -98,7 +107,7 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
       ...claims(context, request),
     };
   }
-  if (state.version !== request.expectedVersion || isTerminal(state.status)) {
+  if (state.version !== request.expectedVersion || !isUnderWay(state)) {
     return { kind: "stale_version", version: state.version };
   }
   if (judgeGuard(context, tenant, guard) === "stale") return { kind: "stale_fence" };
@@ -108,15 +117,16 @@ export function commit(context: Context, request: RequestOf<"commit">): OutcomeO
   appendRunEvent(context, changed, request.change);
   const next = changeTree(context, changed, request.change);
   const version = next.version;
+  const woken = wokenIn(handOnPlaces(context, state, next));
   if (next.entriesWaiting === 0) {
     putState(context, withoutAttention(context, next));
     endGrant(context, tenant, guard.lock);
-    return { kind: "committed", version, entries: [], ...claims(context, request) };
+    return { kind: "committed", version, entries: [], ...claims(context, request), ...woken };
   }
   retakeLock(context, tenant, guard);
   putState(context, withAttention(context, next, context.settings.attentionMs));
   const entries = firstEntries(context, next);
-  return { kind: "committed", version, entries, ...claims(context, request) };
+  return { kind: "committed", version, entries, ...claims(context, request), ...woken };
 }
 
 type EntryVerdict =
@@ -245,6 +255,7 @@ function judgeRetry(
   const revision = revisionOf(context, state.tenant, "deadLetter", letterId);
   if (revision === undefined) return { kind: "dead_letter_not_found" };
   if (revision > 1) return { kind: "repeat" };
+  if (state.status === "queued") return { kind: "dead_letter_not_retryable" };
   if (!hasRoomForRetry(state)) return { kind: "full" };
   const reopening = isTerminal(state.status) ? judgeReopening(context, state) : undefined;
   if (reopening?.kind === "refused") return { kind: reopening.because };
@@ -299,69 +310,6 @@ function judgeDispatch(
   };
 }
 
-type Taking = { readonly take: TakeTerms; readonly records: readonly string[] };
-
-/** Takes a free run. After five owners in a row without a commit, for some time, the next one finds the head entry set aside. */
-function takeOwnership(context: Context, state: StoredRun, taking: Taking): OwnedRun {
-  const { tenant, runId } = state;
-  const { attentionMs, setAsideAfterMs } = context.settings;
-  const now = nowMs(context);
-  const sinceMs = (state.drains > 0 ? state.drainsSinceMs : undefined) ?? now;
-  const inVain = state.drains >= drainsMax && now - sinceMs >= setAsideAfterMs;
-  const poisoned = inVain ? poisonHead(context, state) : state;
-  const counted =
-    poisoned === state
-      ? { drains: state.drains + 1, drainsSinceMs: sinceMs }
-      : { drains: 1, drainsSinceMs: now };
-  const next = withAttention(context, { ...poisoned, ...counted }, attentionMs);
-  putState(context, next);
-  grantLock(context, tenant, runLock(runId), taking.take);
-  const holder = holderOf(context, tenant, runLock(runId));
-  if (holder === undefined) throw new Error("a lock just granted is held");
-  return owned(context, next, holder, taking);
-}
-
-function poisonHead(context: Context, state: StoredRun): StoredRun {
-  const scope = scopeOf(state.tenant, state.runId);
-  const member = orderedNumber(state.entriesAppended - state.entriesWaiting + 1);
-  const head = context.records.get("inbox", scope, member);
-  if (head === undefined || head.kind === "poisoned") return state;
-  const was = JSON.stringify(head);
-  const id = `${state.runId}:${head.entryId}`;
-  saveDeadLetter(context, state.tenant, {
-    id,
-    reason: "poisoned_entry",
-    body: poisonedBody(state.runId, was),
-  });
-  context.records.put("inbox", scope, member, { kind: "poisoned", entryId: head.entryId, was });
-  return { ...state, drains: 0 };
-}
-
-function owned(context: Context, state: StoredRun, holder: Grant, { records }: Taking): OwnedRun {
-  const scope = scopeOf(state.tenant, state.runId);
-  return {
-    kind: "owned",
-    fence: holder.fence,
-    header: headerOf(state),
-    records: records.flatMap((key) => {
-      const record = context.records.get("runRecord", scope, key);
-      return record === undefined ? [] : [{ key, body: record.body }];
-    }),
-    entries: firstEntries(context, state),
-  };
-}
-
-function firstEntries(context: Context, state: StoredRun): readonly InboxEntry[] {
-  const scope = scopeOf(state.tenant, state.runId);
-  const first = state.entriesAppended - state.entriesWaiting + 1;
-  const amount = Math.min(drainEntriesMax, state.entriesWaiting);
-  return Array.from({ length: amount }, (_, index) => {
-    const entry = context.records.get("inbox", scope, orderedNumber(first + index));
-    if (entry === undefined) throw new Error("an entry that waits is in the inbox");
-    return entry;
-  });
-}
-
 function consumeEntries(context: Context, state: StoredRun, consumed: number): StoredRun {
   const amount = Math.min(consumed, state.entriesWaiting);
   const first = state.entriesAppended - state.entriesWaiting + 1;
@@ -377,19 +325,24 @@ function isRepeat(context: Context, { tenant, runId }: StoredRun, commit: Commit
   return commitAt(context, tenant, runId, commit.expectedVersion + 1) === commit.commitId;
 }
 
+/** A run that waits at a gate changes only by what happens there. */
+function isUnderWay({ status }: StoredRun): boolean {
+  return status !== "queued" && !isTerminal(status);
+}
+
 /** What was decided for a run that has ended says nothing about the one that is opened again. */
 function mayApply(context: Context, state: StoredRun, proposal: Proposal): boolean {
   const { expectedVersion, expectedCommitId, change } = proposal;
-  if (state.version !== expectedVersion || isTerminal(state.status)) return false;
+  if (state.version !== expectedVersion || !isUnderWay(state)) return false;
   const { tenant, runId } = state;
   const isSameCommit =
     expectedCommitId === undefined || commitAt(context, tenant, runId, expectedVersion) === expectedCommitId;
   return isSameCommit && fitsTree(context, state, change);
 }
 
-function applied(context: Context, state: StoredRun, proposal: Proposal): OutcomeOf<"deliver"> {
-  const granted = claimsGranted(context, state.tenant, proposal.change.jobs);
-  return { kind: "applied", version: proposal.expectedVersion + 1, status: state.status, claims: granted };
+function applied(context: Context, { tenant, status }: StoredRun, proposal: Proposal) {
+  const granted = claimsGranted(context, tenant, proposal.change.jobs);
+  return { kind: "applied", version: proposal.expectedVersion + 1, status, claims: granted } as const;
 }
 
 function claims(

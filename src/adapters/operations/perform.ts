@@ -2,6 +2,7 @@
 import type { OperationName, OutcomeOf, RequestOf, Unavailable } from "../../ports/store.ts";
 import { getApproval, listApprovals } from "./approvals.ts";
 import { countUsage, getDocument, listDocuments, putDocument, removeDocument } from "./documents.ts";
+import { handOn, inspectGate, listGates, moveQueued } from "./gate-views.ts";
 import { commit, deliver, takeRun } from "./inbox.ts";
 import { claimJobs, countJobs, getJob, heartbeatJobs, listReadyJobs } from "./jobs.ts";
 import { acquireLock, breakLock, inspectLock, listLocks, releaseLock, renewLock } from "./locks.ts";
@@ -57,6 +58,10 @@ export const operations: Operations = {
   getDocument,
   listDocuments,
   removeDocument,
+  handOn,
+  listGates,
+  inspectGate,
+  moveQueued,
   findDue,
   sweep,
   listActive,

@@ -2,6 +2,7 @@
 import type { Approval } from "../../domain/approval.ts";
 import type { EventRow } from "../../domain/audit.ts";
 import type { Reservation } from "../../domain/fingerprint.ts";
+import type { WorkflowLimits } from "../../domain/gates.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { Job } from "../../domain/job.ts";
 import type { Fence, LockToken } from "../../domain/lock.ts";
@@ -101,6 +102,8 @@ export type RecordKinds = {
     readonly revision: number;
     readonly savedAtMs: number;
     readonly changeId: string;
+    /** Of a workflow: the limits of its gates. */
+    readonly limits?: WorkflowLimits;
   };
   /** What becomes due in a partition: members are `<atMs, 16 digits> <what>`. */
   due: Record<string, never>;
@@ -112,6 +115,27 @@ export type RecordKinds = {
   keyed: Record<string, never>;
   /** Members are `<admittedAtMs, 16 digits> <run id>`: oldest first, and set equality with the runs is easy to prove. */
   active: Record<string, never>;
+  /** Scope is `<tenant>/<gate>`; members are `<askedAtMs, 16 digits> <run id>`. The tenant's own gate has `active` instead. */
+  place: Record<string, never>;
+  /** Members are the gates in which runs hold places, for the proof. */
+  heldGate: Record<string, never>;
+  /**
+   * Members are the gates at which runs wait: the levels at which they do, each with its virtual time. `dueAtMs`: it is in the
+   * attention index, because there may be a free place as well.
+   */
+  gateQueue: {
+    readonly arrivals: number;
+    readonly levels: Readonly<Record<string, number>>;
+    readonly dueAtMs?: number;
+  };
+  /** Scope is `<tenant>/<gate>/<level, 2 digits>`, here and of the next two; members are `<tag> <arrival> <key>`, 16 digits each. */
+  line: Record<string, never>;
+  /** Members are the fairness keys of which runs wait; at the head level each run is a key of its own. */
+  lineKey: { readonly tag: number; readonly arrival: number };
+  /** Members are `<key> <arrival, 16 digits> <run id>`. */
+  queuedRun: Record<string, never>;
+  /** All runs of the tenant that wait: members are `<askedAtMs, 16 digits> <run id>`. */
+  queued: Record<string, never>;
   reservation: Reservation;
   /** Members are the sequence in 16 digits. */
   event: EventRow;
@@ -143,6 +167,13 @@ export const recordKinds = Object.keys({
   proof: 0,
   keyed: 0,
   active: 0,
+  place: 0,
+  heldGate: 0,
+  gateQueue: 0,
+  line: 0,
+  lineKey: 0,
+  queuedRun: 0,
+  queued: 0,
   reservation: 0,
   event: 0,
   trail: 0,

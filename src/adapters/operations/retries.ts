@@ -7,11 +7,12 @@ import { isTerminal } from "../../domain/run.ts";
 import type { DeliveryRefused } from "../../ports/run-operations.ts";
 import { reopenLetter } from "./documents.ts";
 import { clearDue, scheduleProof } from "./due.ts";
+import { gatesOf, isOpen, takeAllPlaces } from "./gates.ts";
 import { holderOf } from "./locks.ts";
 import type { Context, StoredRun } from "./records.ts";
 import { putReservation, readReservation } from "./reservations.ts";
-import { activeMember, appendEntry, putState, runLock } from "./run-records.ts";
-import { appendAudited, readTenant, slots } from "./tenants.ts";
+import { appendEntry, putState, runLock } from "./run-records.ts";
+import { appendAudited, readTenant } from "./tenants.ts";
 
 type Reopening =
   /** `above`: those that started the run, the nearest first, up to the first that goes on or to the root. */
@@ -40,8 +41,8 @@ export function judgeReopening(context: Context, state: StoredRun): Reopening {
     const isBusy = run.entriesWaiting > 0 || holderOf(context, tenant, runLock(run.runId)) !== undefined;
     return isBusy ? { kind: "busy" } : { kind: "possible", above };
   }
-  const { active, limit } = slots(context, tenant);
-  if (limit !== undefined && active >= limit) return refused("max_concurrent_runs_reached");
+  const isClosed = gatesOf(run).some((gate) => !isOpen(context, tenant, gate));
+  if (isClosed) return refused("max_concurrent_runs_reached");
   return { kind: "possible", above };
 }
 
@@ -49,9 +50,10 @@ function refused(because: DeliveryRefused<"retry">["kind"]): Reopening {
   return { kind: "refused", because };
 }
 
-function hasFailed({ status, cancelRequested }: StoredRun): boolean {
+/** One that never began has nothing to go on with. */
+function hasFailed({ status, cancelRequested, endReason }: StoredRun): boolean {
   const failed = status === "failed" || status === "timed_out";
-  return failed && cancelRequested === undefined;
+  return failed && cancelRequested === undefined && endReason === undefined;
 }
 
 /** Opens a run and those above it: the step that started each waits for it again. The caller stores the run itself. */
@@ -84,12 +86,9 @@ function reopenRun(
   const { endedAtMs: _endedAtMs, removeAtMs, ...rest } = state;
   const { tenant, runId } = state;
   clearDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
-  if (state.parent === undefined) {
-    context.records.put("active", tenant, activeMember(state), {});
-    scheduleProof(context, tenant);
-  }
+  if (state.parent === undefined) scheduleProof(context, tenant);
   appendAudited(context, tenant, { type: "run_reopened", subject: runId, actor, detail: letterId });
-  return keepKey(context, { ...rest, status: "running" });
+  return keepKey(context, takeAllPlaces(context, { ...rest, status: "running" }));
 }
 
 /** The key is the run's again for as long as it is open, unless it has expired and may be another run's by now. */

@@ -8,9 +8,12 @@ import { applyChange } from "./changes.ts";
 import { changeTree } from "./children.ts";
 import { isCurrentWorkflow } from "./documents.ts";
 import { clearDue, scheduleProof, setDue } from "./due.ts";
+import { judgeGates } from "./gates.ts";
+import { appendQueued, enterGates, handOnGates, wokenIn } from "./grants.ts";
 import { claimsGranted } from "./jobs.ts";
 import { forgetLock, judgeGuard, retakeLock } from "./locks.ts";
 import { leavePlace } from "./places.ts";
+import { nextGate, waitingAt } from "./queues.ts";
 import {
   type Context,
   type JobState,
@@ -21,21 +24,20 @@ import {
   type StoredRun,
 } from "./records.ts";
 import { hasRoomForKey, judgeKey, makeRoomForKey, putReservation, readReservation } from "./reservations.ts";
-import { activeMember, appendEntry, headerOf, putState, runLock, scopeOf } from "./run-records.ts";
+import { appendEntry, headerOf, putState, runLock, scopeOf } from "./run-records.ts";
 import { appendAudited, appendEvent, isRevoked, readTenant, slots } from "./tenants.ts";
 
 export function admit(context: Context, request: RequestOf<"admit">): OutcomeOf<"admit"> {
   const { tenant, run, credential } = request;
   const existing = context.records.get("run", tenant, run.runId);
-  if (existing !== undefined) return admitted(context, existing, run);
+  if (existing !== undefined) return started(context, existing, run);
   if (isRevoked(context, tenant, credential)) return { kind: "unauthenticated" };
   if (run.key !== undefined) {
     const verdict = judgeKey(context, tenant, run.runId, run.key);
     if (verdict.kind !== "unbound" && verdict.kind !== "ours") return verdict;
   }
-  const refusal = judgeStart(context, tenant, run);
-  if (refusal !== undefined) return refusal;
-  return admittedNow(context, tenant, run);
+  const refusal = judgeStart(context, tenant, run, "atomic");
+  return refusal ?? startNow(context, tenant, run);
 }
 
 export function createRun(context: Context, request: RequestOf<"createRun">): OutcomeOf<"createRun"> {
@@ -54,10 +56,11 @@ export function createRun(context: Context, request: RequestOf<"createRun">): Ou
       reservation.fingerprint === run.key.fingerprint;
     if (!ours) return { kind: "reservation_lost" };
   }
-  const refusal = judgeStart(context, tenant, run);
+  const refusal = judgeStart(context, tenant, run, "lock");
   if (refusal !== undefined) return refusal;
   if (guardVerdict === "retake") retakeLock(context, tenant, guard);
-  return admittedNow(context, tenant, run);
+  const evicted = makeRoom(context, tenant, run);
+  return { ...admitted(context, insertRun(context, tenant, run).state, run), ...evicted };
 }
 
 export function countActive(context: Context, request: RequestOf<"countActive">): OutcomeOf<"countActive"> {
@@ -134,17 +137,25 @@ export function readTimeline(
 }
 
 /** Both admit and createRun ask here, inside the operation: mixing the strategies can then not exceed the limit. */
-function judgeStart(context: Context, tenant: TenantId, run: NewRun): StartRefusal | undefined {
+function judgeStart(
+  context: Context,
+  tenant: TenantId,
+  run: NewRun,
+  strategy: "atomic" | "lock",
+): StartRefusal | undefined {
   const { settings } = readTenant(context, tenant);
   if (settings.stopped === true) return { kind: "tenant_stopped" };
   const { workflow, revision, definition } = run;
   if (revision !== undefined && !isCurrentWorkflow(context, tenant, { workflow, revision, definition })) {
     return { kind: "version_conflict" };
   }
-  const { active, limit } = slots(context, tenant);
-  if (limit !== undefined && active >= limit) return { kind: "max_concurrent_runs_reached", limit, active };
+  const refusal = judgeGates(context, tenant, run, strategy);
+  if (refusal !== undefined) return refusal;
   const quota = quotaOf(settings, context.settings.quotas, "active_runs");
-  if (active >= quota) return { kind: "quota_reached", quota: "active_runs", limit: quota };
+  const { records } = context;
+  // Those that wait will be active without being asked again.
+  if (records.size("active", tenant) + records.size("queued", tenant) >= quota)
+    return { kind: "quota_reached", quota: "active_runs", limit: quota };
   if (run.key === undefined || readReservation(context, tenant, run.key.digest) !== undefined)
     return undefined;
   return hasRoomForKey(context, tenant) === "full"
@@ -152,12 +163,23 @@ function judgeStart(context: Context, tenant: TenantId, run: NewRun): StartRefus
     : undefined;
 }
 
-function admittedNow(context: Context, tenant: TenantId, run: NewRun) {
-  const evicted = run.key === undefined ? {} : makeRoomForKey(context, tenant, run.key.digest);
-  return { ...admitted(context, insertRun(context, tenant, run), run), ...evicted };
+function startNow(context: Context, tenant: TenantId, run: NewRun) {
+  const evicted = makeRoom(context, tenant, run);
+  const { state, moves } = insertRun(context, tenant, run);
+  if (moves === undefined) return { ...admitted(context, state, run), ...evicted };
+  const { woken } = handOnGates(context, tenant, moves);
+  const others = woken.filter((runId) => runId !== run.runId);
+  // What it has replaced may have left a place to it.
+  const now = context.records.get("run", tenant, run.runId) ?? state;
+  return { ...started(context, now, run), ...evicted, ...wokenIn(others) };
 }
 
-function insertRun(context: Context, tenant: TenantId, run: NewRun): StoredRun {
+function makeRoom(context: Context, tenant: TenantId, { key }: NewRun) {
+  return key === undefined ? {} : makeRoomForKey(context, tenant, key.digest);
+}
+
+/** `moves`: what else has happened at its gates. */
+function insertRun(context: Context, tenant: TenantId, run: NewRun) {
   const { runId, workflow, definition, actor, key } = run;
   const admittedAtMs = nowMs(context);
   const empty: StoredRun = {
@@ -175,25 +197,44 @@ function insertRun(context: Context, tenant: TenantId, run: NewRun): StoredRun {
     drains: 0,
     ...(key === undefined ? {} : { reservation: key.digest, fingerprint: key.fingerprint }),
   };
-  context.records.put("active", tenant, activeMember(empty), {});
+  const { state: placed, moves } = enterGates(context, empty, run.gates);
   if (key !== undefined) {
     const { digest, fingerprint } = key;
     putReservation(context, tenant, digest, { state: "bound", runId, fingerprint });
   }
   scheduleProof(context, tenant);
-  const applied = applyChange(context, empty, { commitId: runId, change: run.change });
+  const { status } = placed;
+  const change = status === "queued" ? { ...run.change, status } : run.change;
+  const applied = applyChange(context, placed, { commitId: runId, change });
   const state =
-    run.start === "applied" ? applied : appendEntry(context, applied, { kind: "started", entryId: runId });
+    run.start === "applied" || status === "queued"
+      ? applied
+      : appendEntry(context, applied, { kind: "started", entryId: runId });
   putState(context, state);
-  appendEvent(context, tenant, { type: "run_admitted", subject: runId, actor, detail: workflow });
-  return changeTree(context, state, run.change);
+  if (status === "queued") appendQueued(context, state);
+  else appendEvent(context, tenant, { type: "run_admitted", subject: runId, actor, detail: workflow });
+  return { state: changeTree(context, state, run.change), moves };
+}
+
+/** The answer to a start, also to one that is repeated later. */
+function started(context: Context, state: StoredRun, run: NewRun) {
+  const { runId, tenant, gates } = state;
+  if (gates?.waits === undefined) return admitted(context, state, run);
+  const gate = nextGate(gates);
+  const position = waitingAt(context, tenant, gate, gates.waits.level);
+  const { deadlineAtMs } = gates;
+  return { kind: "queued", runId, gate, position, deadlineAtMs, ...keysKept(context, tenant, run) } as const;
 }
 
 function admitted(context: Context, state: StoredRun, run: NewRun) {
   const { runId, status, tenant } = state;
   const claims = claimsGranted(context, tenant, run.change.jobs);
-  const kept = run.key === undefined ? {} : { keysKept: context.records.size("reservation", tenant) };
+  const kept = keysKept(context, tenant, run);
   return { kind: "admitted", runId, status, ...slots(context, tenant), claims, ...kept } as const;
+}
+
+function keysKept({ records }: Context, tenant: TenantId, { key }: NewRun) {
+  return key === undefined ? {} : { keysKept: records.size("reservation", tenant) };
 }
 
 export function deleteRun(context: Context, request: RequestOf<"deleteRun">): OutcomeOf<"deleteRun"> {

@@ -1,17 +1,20 @@
 // The look for partitions in which something is due, and the sweep of one: handles what is due, at most 100 things shared between tenants, and says what a process must do next.
 
-import type { Fingerprint, ReservationDigest } from "../../domain/fingerprint.ts";
+import type { GateId } from "../../domain/gates.ts";
 import type { InboxEntry } from "../../domain/inbox.ts";
 import type { JobId } from "../../domain/job.ts";
 import { isTerminal, type RunId } from "../../domain/run.ts";
 import { type Partition, partitionLabel, type TenantId } from "../../domain/tenant.ts";
 import type { OutcomeOf, RequestOf } from "../../ports/store.ts";
 import { removeExpiredLetter } from "./documents.ts";
-import { type DueKind, planProof, readDueMember, setDue } from "./due.ts";
+import { type DueKind, lookAtGates, readDueMember, setDue } from "./due.ts";
+import { hasWork } from "./gates.ts";
+import { endQueued, handOnGates, type Moves } from "./grants.ts";
 import { hintOf, readJob, republishJob, settleJob } from "./jobs.ts";
 import { holderOf, visitLock } from "./locks.ts";
-import { type Context, nowMs, orderedNumber, type StoredRun } from "./records.ts";
-import { putReservation, readReservation, trimKeys } from "./reservations.ts";
+import { proveTenant } from "./proofs.ts";
+import { planVisit } from "./queues.ts";
+import { type Context, nowMs, orderedNumber } from "./records.ts";
 import { appendEntry, putState, runLock, scopeOf, withAttention } from "./run-records.ts";
 import { removePart } from "./runs.ts";
 
@@ -21,7 +24,9 @@ type Findings = {
   readonly waiting: Map<RunId, Waiting>;
   readonly unclaimed: Array<Swept["unclaimed"][number]>;
   readonly repairs: Array<Swept["repairs"][number]>;
+  readonly gates: Map<string, Swept["gates"][number]>;
   lostClaims: number;
+  queueDeadlines: number;
 };
 
 const thingsMax = 100;
@@ -43,7 +48,10 @@ export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<
   const { records } = context;
   const now = nowMs(context);
   const due = dueAfter(context, scope, "", thingsMax);
-  const found: Findings = { waiting: new Map(), unclaimed: [], repairs: [], lostClaims: 0 };
+  const found: Findings = {
+    ...{ waiting: new Map(), unclaimed: [], repairs: [], gates: new Map() },
+    ...{ lostClaims: 0, queueDeadlines: 0 },
+  };
   if (due.length > 0) {
     const last = records.get("sweepMark", scope, "last");
     const againInMs = last === undefined ? 0 : last.atMs + context.settings.sweepEveryMs - now;
@@ -56,7 +64,7 @@ export function sweep(context: Context, request: RequestOf<"sweep">): OutcomeOf<
       handlers[thing.kind](context, thing.tenant, thing.subject, found);
     }
   }
-  return { kind: "swept", ...found, waiting: [...found.waiting.values()] };
+  return { kind: "swept", ...found, waiting: [...found.waiting.values()], gates: [...found.gates.values()] };
 }
 
 type DueRow = { readonly member: string } & ReturnType<typeof readDueMember>;
@@ -96,8 +104,11 @@ const handlers: { readonly [Kind in DueKind]: Handler } = {
   unclaimed: publishAgain,
   retention: removeEnded,
   letter: removeExpiredLetter,
-  proof: proveTenant,
+  proof: prove,
   lock: visitLock,
+  gate: visitGate,
+  gates: visitGates,
+  queued: endWaiting,
 };
 
 function visitRun(context: Context, tenant: TenantId, subject: string, found: Findings): void {
@@ -153,50 +164,41 @@ function removeEnded(context: Context, tenant: TenantId, subject: string): void 
   setDue(context, { kind: "retention", tenant, subject: runId }, removeAtMs);
 }
 
-/** Slots and keys looked at in one visit. */
-const provedMax = 100;
-
-/** Every slot must belong to a live root run, and every live run's key must point to it; both are repaired and reported. */
-function proveTenant(context: Context, tenant: TenantId, _subject: string, found: Findings): void {
-  const { records, settings } = context;
-  const after = records.get("proof", tenant, "next")?.after ?? "";
-  const rows = records.scan("active", tenant, after, provedMax);
-  for (const { member } of rows) {
-    const runId = member.slice(17) as RunId;
-    const state = records.get("run", tenant, runId);
-    if (state === undefined || isTerminal(state.status) || state.parent !== undefined) {
-      records.erase("active", tenant, member);
-      found.repairs.push({ tenant, repair: "slot_freed", runId });
-    } else if (restoreKey(context, state)) {
-      found.repairs.push({ tenant, repair: "reservation_restored", runId });
-    }
-  }
-  const nextKeyMs = trimKeys(context, tenant, provedMax);
-  // A tenant of more than a hundred starts a minute would keep expired keys until its quota is full.
-  const hasMoreExpired = nextKeyMs !== undefined && nextKeyMs < nowMs(context);
-  const soonMs = nowMs(context) + (hasMoreExpired ? settings.sweepEveryMs : settings.proveEveryMs);
-  if (records.size("active", tenant) > 0) {
-    const from = rows.length < provedMax ? "" : (rows.at(-1)?.member ?? "");
-    planProof(context, tenant, { atMs: soonMs, after: from });
-  } else {
-    planProof(
-      context,
-      tenant,
-      nextKeyMs === undefined ? undefined : { atMs: Math.max(soonMs, nextKeyMs + 1), after: "" },
-    );
-  }
+function endWaiting(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+  const state = context.records.get("run", tenant, subject as RunId);
+  if (state?.gates?.waits === undefined || state.gates.deadlineAtMs > nowMs(context)) return;
+  const moves: Moves = { woken: [], freed: [] };
+  const end = { status: "timed_out", reason: "queue_deadline_passed" } as const;
+  endQueued(context, { ...state, gates: state.gates }, end, moves);
+  found.queueDeadlines += 1;
+  wake(tenant, handOnGates(context, tenant, moves).woken, found);
 }
 
-function restoreKey(context: Context, state: StoredRun): boolean {
-  const { tenant, runId, reservation, fingerprint } = state;
-  if (reservation === undefined || fingerprint === undefined) return false;
-  const digest = reservation as ReservationDigest;
-  const bound = readReservation(context, tenant, digest);
-  if (bound?.state === "bound" && bound.runId === runId) return false;
-  putReservation(context, tenant, digest, {
-    state: "bound",
-    runId,
-    fingerprint: fingerprint as Fingerprint,
-  });
-  return true;
+/** Of the gates at which runs wait, those with a free place are handed on by the process that sweeps. */
+function visitGate(context: Context, tenant: TenantId, subject: string, found: Findings): void {
+  const gate = subject as GateId;
+  if (!hasWork(context, tenant, gate)) {
+    planVisit(context, tenant, gate, undefined);
+    return;
+  }
+  planVisit(context, tenant, gate, nowMs(context) + context.settings.attentionMs);
+  found.gates.set(`${tenant} ${gate}`, { tenant, gate });
+}
+
+const gatesMax = 100;
+
+function visitGates(context: Context, tenant: TenantId, after: string, found: Findings): void {
+  const rows = context.records.scan("gateQueue", tenant, after, gatesMax);
+  for (const { member } of rows) visitGate(context, tenant, member, found);
+  if (rows.length === gatesMax) lookAtGates(context, tenant, rows.at(-1)?.member);
+}
+
+function prove(context: Context, tenant: TenantId, _subject: string, found: Findings): void {
+  const { repairs, woken } = proveTenant(context, tenant);
+  for (const repair of repairs) found.repairs.push({ tenant, ...repair });
+  wake(tenant, woken, found);
+}
+
+function wake(tenant: TenantId, woken: readonly RunId[], { waiting }: Findings): void {
+  for (const runId of woken) waiting.set(runId, { tenant, runId });
 }

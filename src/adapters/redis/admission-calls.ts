@@ -1,5 +1,6 @@
 // The operations on a tenant, and those that admit, reserve, create and count runs, as script calls.
 import type { EventRow, EventType } from "../../domain/audit.ts";
+import type { GateId } from "../../domain/gates.ts";
 import { hasLimits } from "../../domain/job.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import { storeQuotaNames, type TenantSettings } from "../../domain/tenant.ts";
@@ -7,7 +8,16 @@ import type { NewRun } from "../../ports/admission-operations.ts";
 import type { RequestOf, StoreOf } from "../../ports/store.ts";
 import { parseClaims } from "./job-format.ts";
 import { encode, unencoded } from "./keys.ts";
-import { headerFields, packEntry, parseHeaders, pushChange, settingsArgs } from "./run-format.ts";
+import {
+  gatesText,
+  headerFields,
+  limitWords,
+  packEntry,
+  parseHeaders,
+  parseWoken,
+  pushChange,
+  settingsArgs,
+} from "./run-format.ts";
 import {
   credentialWord,
   duration,
@@ -31,7 +41,7 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
     },
   },
   setTenant: {
-    keys: (keys) => [keys.tenant, keys.events, keys.trail],
+    keys: (keys) => [keys.tenant, keys.events, keys.trail, keys.due],
     args({ tenant, settings, expectedVersion, changeId, actor, credential }, store) {
       const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped } = settings;
       const { revokedKeyIds = [], quotas = {} } = settings;
@@ -51,6 +61,7 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
         credentialWord(credential),
         settings.removed === true ? "true" : "",
         String(store.auditRecordsPerTenantMax),
+        limitWords(Object.entries(settings.gates ?? {}).map(([name, { max }]) => [name, max])),
         ...storeQuotaNames.flatMap((name) => [`quota:${name}`, String(quotas[name] ?? "")]),
       ];
     },
@@ -83,7 +94,7 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
   countUsage: {
     keys: (keys) => [
       ...(["apiKey", "workflow", "definition"] as const).map((each) => keys.documentIds(each)),
-      ...[keys.active, keys.keyed, keys.held, keys.waiting],
+      ...[keys.active, keys.keyed, keys.held, keys.waiting, keys.queued],
     ],
     args: () => [],
     read: {
@@ -129,7 +140,22 @@ function parseEvent([id, fields]: StreamRow): EventRow {
   };
 }
 
-export const admitCall: GatheredCall<"admit"> = { push: pushRun, read: { admitted: parseAdmitted } };
+export const admitCall: GatheredCall<"admit"> = {
+  push: pushRun,
+  read: {
+    admitted: parseAdmitted,
+    queued([gate, position, deadlineAtMs, keysKept, early, woken], { run }) {
+      return {
+        runId: run.runId,
+        gate: gate as GateId,
+        position: Number(position),
+        deadlineAtMs: Number(deadlineAtMs),
+        ...parseKept(keysKept, early),
+        ...parseWoken(woken),
+      };
+    },
+  },
+};
 
 export const admissionCalls: ScriptCalls<Exclude<keyof StoreOf<"admission">, "admit">> = {
   createRun: {
@@ -196,7 +222,7 @@ function pushRun(
   args: string[],
   { tenant, run, credential }: RequestOf<"admit"> | RequestOf<"createRun">,
 ): void {
-  const { runId, workflow, revision, definition, actor, key, start, change } = run;
+  const { runId, workflow, revision, definition, actor, key, start, gates, change } = run;
   args.push(
     tenant,
     unencoded("run id", runId),
@@ -208,17 +234,25 @@ function pushRun(
     key === undefined ? "" : unencoded("reservation digest", key.digest),
     key === undefined ? "" : opaqueWord("fingerprint", key.fingerprint),
     start === "applied" ? "" : packEntry({ kind: "started", entryId: runId }),
+    gatesText(gates, actor),
   );
   pushChange(args, runId, change);
 }
 
 function parseAdmitted(fields: Fields, { run }: { readonly run: NewRun }) {
-  const [status, active, limit, claims, keysKept, early] = fields;
+  const [status, active, limit, claims, keysKept, early, woken] = fields;
   return {
     runId: run.runId,
     status: status as RunStatus,
     ...slots(active, limit),
     claims: parseClaims(claims as readonly string[]),
+    ...parseKept(keysKept, early),
+    ...parseWoken(woken),
+  };
+}
+
+function parseKept(keysKept: unknown, early: unknown) {
+  return {
     ...(keysKept === "" ? {} : { keysKept: Number(keysKept) }),
     ...(early === "" ? {} : { evictedEarly: true as const }),
   };

@@ -33,6 +33,7 @@ const promises: { readonly [Name in OperationName]: "always" | "public locks" | 
   claimJobs: "always",
   putDocument: "always",
   removeDocument: "always",
+  moveQueued: "always",
   // It may answer with the run that the key already has: that is the start's answer, and nobody asks for it again.
   reserve: "always",
   // The retention of records: a replica that lost it keeps them longer, and the sealer drops them again.
@@ -42,12 +43,15 @@ const promises: { readonly [Name in OperationName]: "always" | "public locks" | 
   takeRun: "never",
   heartbeatJobs: "never",
   sweep: "never",
+  handOn: "never",
   // Reads.
   inspectLock: "never",
   listLocks: "never",
   getTenant: "never",
   countActive: "never",
   countUsage: "never",
+  listGates: "never",
+  inspectGate: "never",
   loadRun: "never",
   listRuns: "never",
   readTimeline: "never",

@@ -1,4 +1,5 @@
 // The operations of workers on jobs, those on documents, and the sweep as script calls.
+import type { GateId } from "../../domain/gates.ts";
 import type { JobId } from "../../domain/job.ts";
 import type { Fence } from "../../domain/lock.ts";
 import type { RunId } from "../../domain/run.ts";
@@ -14,6 +15,7 @@ import type { BeatAnswer, ClaimAnswer, RepairKind } from "../../ports/job-operat
 import type { RequestOf, StoreOf, StoreSettings } from "../../ports/store.ts";
 import { parseHint, parseJob, runIdOf, workerWord } from "./job-format.ts";
 import { encode, type TenantKeys } from "./keys.ts";
+import { limitWords, settingsArgs } from "./run-format.ts";
 import { credentialWord, jsonWord, optionalWord, type ScriptCalls, wholeMs } from "./script-call.ts";
 
 export const jobCalls: ScriptCalls<keyof StoreOf<"jobs">> = {
@@ -128,7 +130,10 @@ function parseBeat(
 export const documentCalls: ScriptCalls<keyof StoreOf<"documents">> = {
   putDocument: {
     keys: (keys, { collection }) => writtenKeys(keys, collection),
-    args: ({ tenant, collection, id, body, expectedRevision, changeId, actor, credential }, settings) => [
+    args: (
+      { tenant, collection, id, body, expectedRevision, changeId, actor, credential, limits },
+      settings,
+    ) => [
       tenant,
       collection,
       id,
@@ -141,6 +146,7 @@ export const documentCalls: ScriptCalls<keyof StoreOf<"documents">> = {
       credentialWord(credential),
       ...quotaArgs(collection, settings),
       String(settings.auditRecordsPerTenantMax),
+      limitWords(Object.entries(limits ?? {})),
     ],
   },
   getDocument: {
@@ -200,21 +206,21 @@ export const sweepCalls: ScriptCalls<keyof StoreOf<"sweep">> = {
   sweep: {
     keys: (keys) => [keys.start, keys.due, keys.swept],
     args: (_request, settings) => [
+      ...settingsArgs(settings),
       String(settings.sweepEveryMs),
-      String(settings.attentionMs),
       String(settings.republishAfterMs),
       String(settings.republishAfterMaxMs),
-      String(settings.deadLetterRetentionMs),
-      String(settings.proveEveryMs),
     ],
     read: {
       swept(fields) {
-        const [lostClaims, waiting, unclaimed, repairs] = fields as SweptFields;
+        const [lostClaims, waiting, unclaimed, repairs, gates, queueDeadlines] = fields as SweptFields;
         return {
           waiting: waiting.map(([tenant, runId]) => ({ tenant, runId })),
           unclaimed: unclaimed.map(([tenant, jobId, text]) => ({ tenant, job: parseHint(jobId, text) })),
           repairs: repairs.map(([tenant, repair, runId]) => ({ tenant, repair, runId })),
           lostClaims,
+          gates: gates.map(([tenant, gate]) => ({ tenant, gate })),
+          queueDeadlines,
         };
       },
     },
@@ -226,4 +232,6 @@ type SweptFields = readonly [
   waiting: ReadonlyArray<readonly [TenantId, RunId]>,
   unclaimed: ReadonlyArray<readonly [TenantId, JobId, text: string]>,
   repairs: ReadonlyArray<readonly [TenantId, RepairKind, RunId]>,
+  gates: ReadonlyArray<readonly [TenantId, GateId]>,
+  queueDeadlines: number,
 ];

@@ -45,6 +45,8 @@ export type TenantKeys = PartitionKeys & {
   /** The public locks that are held, and the tickets for them, by when they end: what quotas count. */
   readonly held: string;
   readonly waiting: string;
+  /** The runs that wait at gates, by when they were started. */
+  readonly queued: string;
   lock(lock: LockName): string;
   grant(lock: LockName): string;
   queue(lock: LockName): LockQueueKeys;
@@ -124,6 +126,7 @@ function buildTenantKeys(prefix: string, tenant: TenantId): TenantKeys {
     locks: `${start}locks:${owner}`,
     held: `${start}held:${owner}`,
     waiting: `${start}waiting:${owner}`,
+    queued: `${start}queued:${owner}`,
     grant: (lock) => `${start}grant:${lock.namespace}:${owner}:${encode(lock.name)}`,
     queue(lock) {
       const rest = `${lock.namespace}:${owner}:${encode(lock.name)}`;

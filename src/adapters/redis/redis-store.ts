@@ -21,6 +21,7 @@ import { documentCalls, jobCalls, sweepCalls } from "./job-calls.ts";
 import { createKeys, type Keys, type PartitionKeys } from "./keys.ts";
 import { lockCalls } from "./lock-calls.ts";
 import { checkServers, openPartitions, StoreTimes } from "./opening.ts";
+import { queueCalls } from "./queue-calls.ts";
 import { inboxCalls, runCalls } from "./run-calls.ts";
 import { settingsArgs } from "./run-format.ts";
 import {
@@ -91,6 +92,7 @@ const calls: ScriptCalls<AloneName> = {
   ...inboxCalls,
   ...jobCalls,
   ...documentCalls,
+  ...queueCalls,
   ...sweepCalls,
 };
 

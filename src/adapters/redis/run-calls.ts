@@ -22,6 +22,7 @@ import {
   parseHeader,
   parseHeaders,
   parseRecords,
+  parseWoken,
   pushChange,
   recordField,
   recordPrefix,
@@ -170,13 +171,14 @@ export const deliverCall: GatheredCall<"deliver"> = {
       const run = owned.length === 0 ? ({ kind: "handed_over" } as const) : parseOwned(owned, request);
       return { run, ...parseFreed(freed), ...parseDecided([approval], request) };
     },
-    applied([version, status, claims, freed, approval], request) {
+    applied([version, status, claims, freed, approval, woken], request) {
       return {
         version: Number(version),
         status: status as RunStatus,
         claims: parseClaims(claims as readonly string[]),
         ...parseFreed(freed),
         ...parseDecided([approval], request),
+        ...parseWoken(woken),
       };
     },
     approval_already_decided: parseRefused,
@@ -233,10 +235,11 @@ export const commitCall: GatheredCall<"commit"> = {
     pushChange(args, commitId, change);
   },
   read: {
-    committed: ([version, entries, claims]) => ({
+    committed: ([version, entries, claims, woken]) => ({
       version: Number(version),
       entries: parseEntries(entries),
       claims: parseClaims(claims as readonly string[]),
+      ...parseWoken(woken),
     }),
   },
 };
@@ -298,7 +301,7 @@ function ownArgs(entry: NewEntry, keys: TenantKeys): string[] {
       ];
     }
     case "cancel":
-      return [entry.entryId, entry.actor, entry.reason];
+      return [entry.entryId, entry.actor, entry.reason, JSON.stringify(entry.reason)];
     case "timer":
       return [entry.timerId];
     case "retry":

@@ -1,6 +1,7 @@
 // Runs, approvals and changes as they lie in Redis: names of fields, arguments of scripts, and how they are read back.
 
 import type { Approval, ApprovalId, ApprovalRequest, ApprovalState, Decider } from "../../domain/approval.ts";
+import type { AtLimit, GateId, GatePlan, GatesPlan } from "../../domain/gates.ts";
 import { drainEntriesMax, drainsMax, type InboxEntry } from "../../domain/inbox.ts";
 import type { JobSpec } from "../../domain/job.ts";
 import {
@@ -17,7 +18,15 @@ import type { TenantId } from "../../domain/tenant.ts";
 import type { StoreSettings } from "../../ports/store.ts";
 import { jobTail, workerWord } from "./job-format.ts";
 import { encode, plain, unencoded } from "./keys.ts";
-import { credentialWord, grantMemory, jsonWord, optionalWord, textOfWord, wholeMs } from "./script-call.ts";
+import {
+  credentialWord,
+  duration,
+  grantMemory,
+  jsonWord,
+  optionalWord,
+  textOfWord,
+  wholeMs,
+} from "./script-call.ts";
 
 /** In the order in which scripts are asked for them. */
 export const headerFields = [
@@ -32,6 +41,8 @@ export const headerFields = [
   "cancel",
   "reservation",
   "parent",
+  "gates",
+  "place",
 ] as const;
 
 export const recordPrefix = "record:";
@@ -46,7 +57,7 @@ export function parseHeader(
   values: Values,
 ): RunHeader {
   const [workflow, definition, status, version, actor, admittedAt, updatedAt, ...rest] = values;
-  const [endedAt, cancel, reservation, parent] = rest;
+  const [endedAt, cancel, reservation, parent, gates, place] = rest;
   return {
     runId,
     tenant,
@@ -61,6 +72,7 @@ export function parseHeader(
     ...(cancel == null ? {} : { cancelRequested: cancel }),
     ...(reservation == null ? {} : { reservation }),
     ...(parent == null ? {} : { parent: parseParent(parent) }),
+    ...(gates == null ? {} : parseGates(gates, place ?? "")),
   };
 }
 
@@ -83,6 +95,48 @@ function parseParent(text: string): ParentStep {
     root: root as RunId,
     depth: Number(depth),
   };
+}
+
+/** As lua/parts/gates.lua describes the two fields. */
+function parseGates(text: string, place: string): Pick<RunHeader, "gates" | "endReason"> {
+  const [priority, fairnessKey = "", weight, agingMs, askedAtMs, deadlineAtMs, , ...plans] = text.split(" ");
+  const gates: GatePlan[] = [];
+  for (let at = 0; at < plans.length; at += 2) {
+    gates.push({ gate: plans[at] as GateId, atLimit: plans[at + 1] as AtLimit });
+  }
+  const [, held, , level, arrival, sinceMs, , reason] =
+    /^(\d+)( (\d+) (\d+) (\d+))?( because ([\s\S]*))?$/.exec(place) ?? [];
+  const waits = { level: Number(level), arrival: Number(arrival), sinceMs: Number(sinceMs) };
+  return {
+    gates: {
+      gates,
+      priority: Number(priority),
+      fairnessKey,
+      weight: Number(weight),
+      agingMs: Number(agingMs),
+      askedAtMs: Number(askedAtMs),
+      deadlineAtMs: Number(deadlineAtMs),
+      held: Number(held),
+      ...(level === undefined ? {} : { waits }),
+    },
+    ...(reason === undefined ? {} : { endReason: reason }),
+  };
+}
+
+/** As lua/parts/judge-gates.lua describes it; empty for a run that takes the tenant's slot alone. */
+export function gatesText(plan: GatesPlan | undefined, actor: string): string {
+  if (plan === undefined) return "";
+  const { gates, priority, fairnessKey, weight, queueMax, deadlineMs, agingMs } = plan;
+  const numbers = [
+    String(queueMax),
+    wholeMs("deadlineMs", deadlineMs),
+    String(priority),
+    unencoded("fairness key", fairnessKey),
+    String(weight),
+    duration("agingMs", agingMs),
+    jsonWord(actor),
+  ];
+  return [...numbers, ...gates.flatMap(({ gate, atLimit }) => [unencoded("gate", gate), atLimit])].join(" ");
 }
 
 /** The records that a script was asked for by name, from the values that follow the header's. */
@@ -171,6 +225,7 @@ export function settingsArgs(settings: StoreSettings): readonly string[] {
     `${drainsMax} ${settings.setAsideAfterMs}`,
     String(drainEntriesMax),
     grantMemory,
+    String(settings.queuedPerTenantMax),
   ];
 }
 
@@ -262,4 +317,16 @@ function pushJob(args: string[], spec: JobSpec): void {
     claim === undefined ? "0" : wholeMs("leaseMs", claim.leaseMs),
     credentialWord(claim?.credential),
   );
+}
+
+/** Left out of an outcome when there is none. */
+export function parseWoken(woken: unknown): { readonly woken?: readonly RunId[] } {
+  const runIds = (woken ?? []) as readonly RunId[];
+  return runIds.length === 0 ? {} : { woken: runIds };
+}
+
+/** Limits of gates, each `<name>=<max>` between two spaces; empty without any. */
+export function limitWords(limits: ReadonlyArray<readonly [name: string, max: number]>): string {
+  if (limits.length === 0) return "";
+  return ` ${limits.map(([name, max]) => `${unencoded("gate", name)}=${max}`).join(" ")} `;
 }

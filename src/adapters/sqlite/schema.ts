@@ -22,6 +22,7 @@ const migrations: ReadonlyArray<(database: Database) => void> = [
   addTrail,
   orderKeysApart,
   allowPartialRows,
+  addGates,
 ];
 
 const schemaVersion = migrations.length;
@@ -100,6 +101,16 @@ const trailKinds = ["trail"] as const satisfies readonly RecordKind[];
 
 const holdingKinds = ["holding"] as const satisfies readonly RecordKind[];
 
+const gateKinds = [
+  "place",
+  "heldGate",
+  "gateQueue",
+  "line",
+  "lineKey",
+  "queuedRun",
+  "queued",
+] as const satisfies readonly RecordKind[];
+
 function createAdmissionTables(database: Database): void {
   createRecordTables(database, admissionKinds);
 }
@@ -118,6 +129,7 @@ function addRuns(database: Database): void {
     ...placeKinds,
     ...holdingKinds,
     ...trailKinds,
+    ...gateKinds,
   ];
   createRecordTables(
     database,
@@ -189,6 +201,11 @@ function orderKeysApart(database: Database): void {
 
 /** Rows of bundles may hold parts of records from now on (run-bundles.ts). Nothing changes here, but older programs must not read them. */
 function allowPartialRows(): void {}
+
+/** Version 9 knew no gates but the tenant's own, at which nobody waited. */
+function addGates(database: Database): void {
+  createRecordTables(database, gateKinds);
+}
 
 /** The others are kept in the order of their key: a row is found with one search, and neighbours are on one page. */
 function createRecordTables(database: Database, kinds: readonly RecordKind[]): void {

@@ -35,6 +35,7 @@ export const edgeSettings = {
   setAsideAfterMs: 120_000,
   proveEveryMs: 4_000,
   runsPerRootMax: 4,
+  queuedPerTenantMax: 10,
   quotas: {
     ...defaultStoreSettings.quotas,
     ...{ api_keys: 3, workflows: 3, definitions: 3, locks: 3, lock_tickets: 3 },

@@ -35,7 +35,7 @@ type NewRunOptions = {
   /** The rest of the first commit. */
   readonly change?: Partial<RunChange>;
   readonly runId?: RunId;
-} & Partial<Pick<NewRun, "workflow" | "revision" | "definition" | "start" | "actor">>;
+} & Partial<Pick<NewRun, "workflow" | "revision" | "definition" | "start" | "actor" | "gates">>;
 
 /** One store and one tenant that nobody else uses, so that checks can share a server. */
 export class Harness {

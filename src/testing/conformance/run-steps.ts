@@ -292,6 +292,8 @@ export const nothing: Swept = {
   unclaimed: [],
   repairs: [],
   lostClaims: 0,
+  gates: [],
+  queueDeadlines: 0,
 };
 
 export function sweepOnce({ store, partition }: Harness) {
@@ -319,6 +321,8 @@ function added(left: Swept, right: Swept): Swept {
     unclaimed: [...left.unclaimed, ...right.unclaimed],
     repairs: [...left.repairs, ...right.repairs],
     lostClaims: left.lostClaims + right.lostClaims,
+    gates: [...left.gates, ...right.gates],
+    queueDeadlines: left.queueDeadlines + right.queueDeadlines,
   };
 }
 

@@ -52,7 +52,7 @@ function put({ store, tenant }: Harness, collection: Collection, name: string) {
 const startEdges: readonly Edge[] = [
   {
     name: "a tenant starts as many runs as its limit says",
-    decidedBy: ["runs.ts limit !== undefined && active >= limit"],
+    decidedBy: ["gates.ts activeAt(context, tenant, gate) < limit && readQueue"],
     below: "admitted admitted",
     at: "max_concurrent_runs_reached 3 max_concurrent_runs_reached",
     above: "max_concurrent_runs_reached 3 max_concurrent_runs_reached",
@@ -66,7 +66,7 @@ const startEdges: readonly Edge[] = [
   },
   {
     name: "a tenant starts as many runs as its quota says",
-    decidedBy: ["runs.ts active >= quota"],
+    decidedBy: ["runs.ts >= quota"],
     below: "admitted quota_reached",
     at: "quota_reached 3 quota_reached",
     above: "quota_reached 3 quota_reached",
@@ -219,7 +219,7 @@ const inboxEdges: readonly Edge[] = [
   },
   {
     name: "a run that ended is opened again while the tenant has a slot for it",
-    decidedBy: ["retries.ts limit !== undefined && active >= limit"],
+    decidedBy: ["gates.ts activeAt(context, tenant, gate) < limit && readQueue"],
     ...{ below: "delivered", at: "max_concurrent_runs_reached", above: "max_concurrent_runs_reached" },
     async look(harness, offset) {
       const { runId, jobId } = await runWithClaim(harness);

@@ -6,6 +6,8 @@ import { childCases, treeLimitCases } from "./child-cases.ts";
 import { commitCases } from "./commit-cases.ts";
 import { dispatchCases, heldSweepCases } from "./dispatch-cases.ts";
 import { documentCases } from "./document-cases.ts";
+import { gateCases } from "./gate-cases.ts";
+import { gateChangeCases, newestCases } from "./gate-change-cases.ts";
 import type { ConformanceSuite } from "./harness.ts";
 import { hastyLimitCases, hastySweepCases } from "./hasty-sweep-cases.ts";
 import { inboxCases, poisonCases, slowOwnerCases } from "./inbox-cases.ts";
@@ -18,6 +20,7 @@ import { lockOperatorCases } from "./lock-operator-cases.ts";
 import { lockQueueCases } from "./lock-queue-cases.ts";
 import { lockStrategyCases } from "./lock-strategy-cases.ts";
 import { proposalCases } from "./proposal-cases.ts";
+import { queueCases } from "./queue-cases.ts";
 import { quotaCases } from "./quota-cases.ts";
 import { repairCases } from "./repair-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
@@ -63,6 +66,9 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...jobCases,
       ...dispatchCases,
       ...limitCases,
+      ...gateCases,
+      ...newestCases,
+      ...queueCases,
       ...approvalCases,
       ...documentCases,
       ...listingCases,
@@ -80,6 +86,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...treeSweepCases,
       ...heldSweepCases,
       ...hastyLimitCases,
+      ...gateChangeCases,
     ],
   },
   {

@@ -78,7 +78,7 @@ const visitEdges: readonly Edge[] = [
   ...[4, 5, 6].map(
     (owners): Edge => ({
       name: `after ${owners} owners in vain the head entry is set aside when its time is over`,
-      decidedBy: ["inbox.ts state.drains >= drainsMax && now - sinceMs >= setAsideAfterMs"],
+      decidedBy: ["ownership.ts state.drains >= drainsMax && now - sinceMs >= setAsideAfterMs"],
       ...(owners < 5
         ? { below: "started", at: "started", above: "started" }
         : { below: "started", at: "poisoned", above: "poisoned" }),

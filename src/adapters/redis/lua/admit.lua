@@ -6,12 +6,14 @@
   The arguments of the call are those that parts/perform-each.lua describes: settings, and items. Of an item ARGV has
   notAfterMs first,  ARGV[2] tenant  ARGV[3] runId  ARGV[4] credential's word or ""  ARGV[5] workflow  ARGV[6] revision or ""  ARGV[7] definition
   ARGV[8] actor  ARGV[9] key's digest, or "" without an idempotency key  ARGV[10] fingerprint  ARGV[11] the entry that starts the run, or ""
-  from [12] on: the change, as parts/plan-change.lua describes it
+  ARGV[12] its gates, as parts/judge-gates.lua describes them, or ""
+  from [13] on: the change, as parts/plan-change.lua describes it
   The reservation of a key is "pending <run> <fingerprint> <token>" or "bound <run> <fingerprint>[ <final status>]".
   Returns {"performed", now, answers}; an answer is
-  {"admitted", now, status, active, limit, claims, keysKept, early}, {"replayed", now, "runId", id, "status", status} or {"too_late", now}, or an
+  {"admitted", now, status, active, limit, claims, keysKept, early[, woken]},
+  {"queued", now, gate, position, deadlineAtMs, keysKept, early[, woken]}, {"replayed", now, "runId", id, "status", status} or {"too_late", now}, or an
   error code with its fields: {"idempotency_key_reused", now}, {"idempotency_key_in_flight", now}, {"tenant_stopped", now},
-  {"unauthenticated", now}, {"version_conflict", now}, {"max_concurrent_runs_reached", now, "limit", n, "active", n},
+  {"unauthenticated", now}, {"version_conflict", now}, {"max_concurrent_runs_reached", now, "limit", n, "active", n[, "gate", id]}, {"queue_full", now, "limit", n[, "gate", id]},
   {"quota_reached", now, "quota", "active_runs", "limit", n}, {"idempotency_quota_reached", now, "quota", n}
 ]]
 --@include now
@@ -23,19 +25,31 @@ local start, dueKey = KEYS[1], KEYS[2]
 local runningKey, limits
 --@include worker-word
 --@include places
+--@include use-gates
+
+-- What a start is answered that waits: more may wait before it than it found, and some of them may leave.
+local function queuedAnswer(known, run, keysKept, early, woken)
+  local gates, queues = useGates()
+  local gate = gates.of(known, run.gates[run.held + 1].id)
+  return { "queued", now, gate.id, queues.waitingAt(gate, run.level), run.deadline, keysKept, early, woken }
+end
 
 local function perform(ARGV)
   local tenant, runId, credential, workflow, revision = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-  local definition, actor, digest, fingerprint, started = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
-  local at, retake = 12, nil
+  local definition, actor, digest, fingerprint, started, plan = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+  local at, retake = 13, nil
   local known = tenantOf(tenant)
   local settings, runKey = settingsOf(known), known.runPrefix .. runId
   local limit = settings.limit
   runningKey, limits, places.changes = known.runningKey, settings.limits, {}
-  local run = redis.call("HMGET", runKey, "status", "buried")
+  local run = redis.call("HMGET", runKey, "status", "buried", "gates", "place")
   local current = run[1] or run[2]
   known.active = known.active or redis.call("ZCARD", known.activeKey)
   if current then
+    local waiting = run[3] and useGates().parse(runId, run[3], run[4])
+    if waiting and waiting.level then
+      return queuedAnswer(known, waiting, digest ~= "" and redis.call("ZCARD", known.keyedKey) or "", "")
+    end
     --@include granted-claims
     return { "admitted", now, current, known.active, limit, granted, digest ~= "" and redis.call("ZCARD", known.keyedKey) or "", "" }
   end
@@ -67,13 +81,24 @@ local function perform(ARGV)
     end
     known.current[pinned] = true
   end
-  if limit ~= "" and known.active >= tonumber(limit) then
-    return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", known.active }
-  end
+  local mayWait = started ~= ""
+  --@include judge-gates
+  if refused then return refused end
   local runQuota = tonumber(settings.activeMax) or activeMax
-  if known.active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
+  if known.active + waitingInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
   --@include insert-run
-  return { "admitted", now, status, active, limit, claims, keysKept, early }
+  if not entered then return { "admitted", now, status, active, limit, claims, keysKept, early } end
+  local woken = {}
+  for _, id in ipairs(entered.woken) do
+    if id ~= runId then woken[#woken + 1] = id end
+  end
+  if waitsAt then
+    -- What it has replaced may have left a place to it.
+    local found = useGates().read(known, runId)
+    if found.level then return queuedAnswer(known, found, keysKept, early, woken) end
+    status = found.status
+  end
+  return { "admitted", now, status, active, limit, claims, keysKept, early, woken }
 end
 --@include perform-each
 writeLater()

@@ -12,7 +12,7 @@
   from [12] on: the change, as parts/plan-change.lua describes it
   The run is a hash of the header's fields, and fields "record:<key>", "job:<id>", "row:<version>"; its inbox a list of the entries
   that wait, "<kind> <json>", a line feed and the id.
-  Returns {"performed", now, answers}; an answer is {"committed", now, version, entries, claims}, {"tree_full", now},
+  Returns {"performed", now, answers}; an answer is {"committed", now, version, entries, claims[, woken]}, {"tree_full", now},
   {"stale_version", now, "version", n}, {"not_found", now}, {"stale_fence", now} or {"too_late", now}
 ]]
 --@include now
@@ -23,6 +23,7 @@ local start, dueKey = KEYS[1], KEYS[2]
 local runningKey, limits
 --@include worker-word
 --@include places
+--@include use-gates
 
 local function perform(ARGV)
   local tenant, runId, guardToken, guardFence, policy = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -32,7 +33,8 @@ local function perform(ARGV)
   runningKey, limits, places.changes = known.runningKey, nil, {}
   local committed = string.format("%.0f", version + 1)
   local run = redis.call("HMGET", runKey,
-    "status", "version", "reservation", "drains", "row:" .. committed, "cancel", "parent", "treeSize", "retries")
+    "status", "version", "reservation", "drains", "row:" .. committed, "cancel", "parent", "treeSize", "retries",
+    "gates", "place")
   if not run[1] then return { "not_found", now } end
   local lock = redis.call("GET", lockKey)
   local grant = redis.call("GET", grantKey)
@@ -44,10 +46,12 @@ local function perform(ARGV)
     local entries = ours and lock and redis.call("LRANGE", inboxKey, 0, entriesMax - 1) or {}
     return { "committed", now, committed, entries, granted }
   end
-  if run[2] ~= expected or terminal[run[1]] then return { "stale_version", now, "version", tonumber(run[2]) } end
+  -- A run that waits at a gate changes only by what happens there.
+  if run[2] ~= expected or terminal[run[1]] or run[1] == "queued" then return { "stale_version", now, "version", tonumber(run[2]) } end
   if not ours then return { "stale_fence", now } end
   if not lock and (policy ~= "continue" or state ~= "held") then return { "stale_fence", now } end
   local parent, treeSize = run[7], run[8]
+  local gated = run[10] and useGates().parse(runId, run[10], run[11]) or nil
   --@include judge-tree
   if not treeFits then return { "tree_full", now } end
 
@@ -59,7 +63,7 @@ local function perform(ARGV)
   local cancelling = run[6]
   local reportedJob, decidedApproval, checkedJob, checkedText = nil, nil, nil, nil
   if run[4] and run[4] ~= "0" then fields[1], fields[2] = "drains", "0" end
-  if waiting > 0 then checkSet(dueKey) end
+  if waiting > 0 then readQueues(known) end
   local retries = run[9]
   if retries then
     -- Which retries still wait, and which letters the end of the run gives back because their retries were never applied.
@@ -104,7 +108,7 @@ local function perform(ARGV)
   if releases then
     redis.call("SET", grantKey, value .. " released", "PX", grantMemoryMs)
     redis.call("DEL", lockKey, inboxKey)
-    return { "committed", now, nextVersion, {}, claims }
+    return { "committed", now, nextVersion, {}, claims, moves and moves.woken }
   end
   redis.call("SET", lockKey, value, "PX", ttlMs)
   redis.call("SET", grantKey, value .. " held", "PX", string.format("%.0f", ttlMs + grantMemoryMs))

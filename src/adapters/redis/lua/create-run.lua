@@ -6,13 +6,14 @@
   KEYS[3] guard's lock: "<token> <instance> <fence>[ <owner>]", expires with the grant
   KEYS[4] guard's grant: "<token> <instance> <fence>[ <owner>] held|released|broken", memory of the last grant
   After notAfterMs the settings, as parts/call-settings.lua describes them
-  ARGV[17] token  ARGV[18] fence  ARGV[19] policy  ARGV[20] ttlMs  ARGV[21] tenant  ARGV[22] runId
-  ARGV[23] credential's word or ""  ARGV[24] workflow  ARGV[25] revision or ""  ARGV[26] definition  ARGV[27] actor
-  ARGV[28] key's digest, or "" without an idempotency key  ARGV[29] fingerprint  ARGV[30] the entry that starts the run, or ""
-  ARGV from 31 on: the change, as parts/plan-change.lua describes it
+  ARGV[18] token  ARGV[19] fence  ARGV[20] policy  ARGV[21] ttlMs  ARGV[22] tenant  ARGV[23] runId
+  ARGV[24] credential's word or ""  ARGV[25] workflow  ARGV[26] revision or ""  ARGV[27] definition  ARGV[28] actor
+  ARGV[29] key's digest, or "" without an idempotency key  ARGV[30] fingerprint  ARGV[31] the entry that starts the run, or ""
+  ARGV[32] its gates, as parts/judge-gates.lua describes them, or ""
+  ARGV from 33 on: the change, as parts/plan-change.lua describes it
   Returns {"admitted", now, status, active, limit, claims, keysKept, early}, {"reservation_lost", now} or {"too_late", now}, or an error code
   with its fields: {"stale_fence", now}, {"tenant_stopped", now}, {"unauthenticated", now}, {"version_conflict", now},
-  {"max_concurrent_runs_reached", now, "limit", n, "active", n}, {"quota_reached", now, "quota", "active_runs", "limit", n},
+  {"max_concurrent_runs_reached", now, "limit", n, "active", n[, "gate", id]}, {"quota_reached", now, "quota", "active_runs", "limit", n},
   {"idempotency_quota_reached", now, "quota", n}
 ]]
 --@include clock
@@ -22,13 +23,14 @@ local start, dueKey = KEYS[1], KEYS[2]
 --@include tenants
 --@include add-later
 --@include terminal
-local tenant, runId, credential, workflow, revision = ARGV[21], ARGV[22], ARGV[23], ARGV[24], ARGV[25]
-local definition, actor, digest, fingerprint, started = ARGV[26], ARGV[27], ARGV[28], ARGV[29], ARGV[30]
-local at, known = 31, tenantOf(tenant)
+local tenant, runId, credential, workflow, revision = ARGV[22], ARGV[23], ARGV[24], ARGV[25], ARGV[26]
+local definition, actor, digest, fingerprint, started, plan = ARGV[27], ARGV[28], ARGV[29], ARGV[30], ARGV[31], ARGV[32]
+local at, known = 33, tenantOf(tenant)
 local settings, runKey = settingsOf(known), known.runPrefix .. runId
 local limit, runningKey, limits = settings.limit, known.runningKey, settings.limits
 --@include worker-word
 --@include places
+--@include use-gates
 local run = redis.call("HMGET", runKey, "status", "buried")
 local current = run[1] or run[2]
 known.active = redis.call("ZCARD", known.activeKey)
@@ -40,11 +42,11 @@ end
 local lock = redis.call("GET", KEYS[3])
 local grant = redis.call("GET", KEYS[4])
 local value, token, grantFence, state = string.match(grant or "", "^(([^ ]+) [^ ]+ ([^ ]+).-) ([^ ]+)$")
-if token ~= ARGV[17] or grantFence ~= ARGV[18] then return { "stale_fence", now } end
-if not lock and (ARGV[19] ~= "continue" or state ~= "held") then return { "stale_fence", now } end
+if token ~= ARGV[18] or grantFence ~= ARGV[19] then return { "stale_fence", now } end
+if not lock and (ARGV[20] ~= "continue" or state ~= "held") then return { "stale_fence", now } end
 local retake = not lock and {
-  { "SET", KEYS[3], value, "PX", ARGV[20] },
-  { "SET", KEYS[4], grant, "PX", string.format("%.0f", ARGV[20] + grantMemoryMs) },
+  { "SET", KEYS[3], value, "PX", ARGV[21] },
+  { "SET", KEYS[4], grant, "PX", string.format("%.0f", ARGV[21] + grantMemoryMs) },
 }
 
 if credential ~= "" and string.find(settings.revoked, " " .. credential .. " ", 1, true) then
@@ -63,11 +65,12 @@ if revision ~= "" then
     return { "version_conflict", now }
   end
 end
-if limit ~= "" and known.active >= tonumber(limit) then
-  return { "max_concurrent_runs_reached", now, "limit", tonumber(limit), "active", known.active }
-end
+-- Nobody waits under a lock.
+local mayWait = false
+--@include judge-gates
+if refused then return refused end
 local runQuota = tonumber(settings.activeMax) or activeMax
-if known.active >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
+if known.active + waitingInAll >= runQuota then return { "quota_reached", now, "quota", "active_runs", "limit", runQuota } end
 --@include insert-run
 writeLater()
 return { "admitted", now, status, active, limit, claims, keysKept, early }

@@ -14,7 +14,7 @@
   ARGV[19] letterId or "", ARGV[20] who retries that letter
   decision: approvalId, entryId, hash, decision, decidedBy, ARGV[19] "because" or "", ARGV[20] reason,
   ARGV[21] detail of its event row, ARGV[22] who decided as JSON, or "", ARGV[23] "unless_separate" or ""
-  cancel: entryId, actor, reason; timer: timerId
+  cancel: entryId, actor, reason, ARGV[17] reason as JSON; timer: timerId
   retry: letterId, actor, retriesMax, ARGV[17] entryId as JSON, ARGV[18] actor as JSON, ARGV[19] entryId
   dispatch: jobId, token of the job's lock, its fence, what the word of the verdict begins with, and its middle, ARGV[19] key of that lock
   then the names of the fields of the records wanted; then the proposal's change, as parts/plan-change.lua describes it
@@ -22,7 +22,7 @@
   "<token> <instance> <fence>[ <owner>]", the memory of the last grant the same and " held|released|broken".
   Returns {"performed", now, answers}; an answer is
   {"delivered", now, freed, approval[, fence, values, entries]}, with the run if it is ours;
-  {"applied", now, version, status, claims, freed, approval}, {"run_busy", now, "instance", text}, {"too_late", now}, or why
+  {"applied", now, version, status, claims, freed, approval[, woken]}, {"run_busy", now, "instance", text}, {"too_late", now}, or why
   it is refused: {code, now[, approval]}; approval as HGETALL gives it, {} for all but decisions
 ]]
 --@include now
@@ -33,6 +33,7 @@ local start, dueKey = KEYS[1], KEYS[2]
 local runningKey, limits
 --@include worker-word
 --@include places
+--@include use-gates
 
 local function perform(ARGV)
   local tenant, runId, credential, token, instance = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -59,7 +60,7 @@ local function perform(ARGV)
   local proposed = version and string.format("%.0f", version + 1) or "-"
   local run = redis.call("HMGET", runKey,
     "status", "version", "cancel", "drains", "reservation", "row:" .. proposed, "job:" .. subject, "parent", "treeSize",
-    "row:" .. versionText, "drainsSince")
+    "row:" .. versionText, "drainsSince", "gates", "place")
   if not run[1] then return { revokedCaller and "unauthenticated" or "run_not_found", now } end
   --@include add-audited
   -- Where the job of a result runs, or ran, if it is counted: only then is there a bracket in front of a space.
@@ -89,7 +90,7 @@ local function perform(ARGV)
     return { "delivered", now, freed, approvalNow(), heldFence, values, entries }
   end
 
-  local ended = terminal[run[1]]
+  local ended, gated = terminal[run[1]], run[12] and useGates().parse(runId, run[12], run[13]) or nil
   local fields, writes, dueGone, dueAdded = {}, {}, {}, {}
   local rows = {} -- Audited rows: type, subject, actor, detail.
   local reportedJob, decidedApproval, checkedJob, checkedText, refusal, again, full, waitingRetry
@@ -162,6 +163,7 @@ local function perform(ARGV)
     local revision, rest = string.match(redis.call("HGET", lettersKey, "meta:" .. subject) or "", "^([0-9]+)( .*)$")
     if not revision then refusal = "dead_letter_not_found"
     elseif revision ~= "1" then again = true
+    elseif run[1] == "queued" then refusal = "dead_letter_not_retryable"
     else
       if not ended then rows[1] = { "letter_retried", runId, actor, subject } end
       local retries = redis.call("HGET", runKey, "retries") or ""
@@ -183,6 +185,9 @@ local function perform(ARGV)
   -- What had its effect before the key was revoked is still answered as it was.
   if revokedCaller and not again then refusal = "unauthenticated" end
   if refusal then return { refusal, now } end
+  if again and string.find(run[13] or "", "because", 1, true) then
+    return { "applied", now, run[2], run[1], {}, freed, approvalNow() }
+  end
   if again then return { "delivered", now, freed, approvalNow() } end
   if full or (lock and whenBusy == "refuse") then return { "run_busy", now, "instance", holderInstance or "" } end
 
@@ -191,12 +196,28 @@ local function perform(ARGV)
   end
 
   local waiting = redis.call("LLEN", inboxKey)
-  checkSet(dueKey)
+  readQueues(known)
+  if kind == "cancel" and gated and gated.level then
+    -- It has not begun: nobody has to apply anything.
+    local _, _, grants = useGates()
+    local moves = { woken = {}, freed = {} }
+    gated.version, gated.reservation = tonumber(run[2]), run[5]
+    grants.check(known, grants.heldBy(gated))
+    grants.endQueued(known, gated, moves, {
+      status = "cancelled", reason = ARGV[16], timeline = '[{"type":"run_cancelled","reason":' .. ARGV[17] .. "}]",
+      before = function()
+        addRows()
+        redis.call("HSET", runKey, "cancel", subject)
+      end,
+    })
+    grants.handOn(known, moves)
+    return { "applied", now, string.format("%.0f", gated.version), gated.status, {}, freed, {}, moves.woken }
+  end
   local parent, treeSize = run[8], run[9]
   -- What was decided for a run that has ended says nothing about the one that is opened again.
   -- Nor what was decided after a commit that a failover has taken back, whose number another one has now.
   local isSameCommit = madeBy == "" or string.sub(run[10] or "", 1, #madeBy + 1) == madeBy .. " "
-  if version and not lock and waiting == 0 and run[2] == versionText and isSameCommit and not ended then
+  if version and not lock and waiting == 0 and run[2] == versionText and isSameCommit and not ended and run[1] ~= "queued" then
     --@include judge-tree
     if treeFits then
       local reservation = run[5]
@@ -213,7 +234,7 @@ local function perform(ARGV)
         "detail", (ends and status or nextVersion .. " " .. status) .. news)
       --@include add-tree-rows
       --@include write-change
-      return { "applied", now, nextVersion, status, claims, freed, approvalNow() }
+      return { "applied", now, nextVersion, status, claims, freed, approvalNow(), moves and moves.woken }
     end
   end
 

@@ -2,7 +2,7 @@
 --[[
   Saves a document if it is at the expected revision, and adds an event row: none for a seal or the record of a process,
   and for a dead letter, which is removed after its time, one of the feed only. All others are audited. A tenant that is removed gets no more keys.
-  KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
+  KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>"), "body:<id>" and, of workflows, "limits:<id>"
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
@@ -11,7 +11,7 @@
   ARGV[2] tenant  ARGV[3] collection  ARGV[4] id  ARGV[5] body  ARGV[6] expectedRevision, or ""
   ARGV[7] changeId  ARGV[8] actor  ARGV[9] eventsMax  ARGV[10] retentionMs, or "" for ever
   ARGV[11] credential's word or ""  ARGV[12] field of the quota of this collection, or ""  ARGV[13] quota where it is not set
-  ARGV[14] trailMax
+  ARGV[14] trailMax  ARGV[15] limits of a workflow's gates, each "<spec>=<max>" between two spaces, or ""
   Returns {"saved", now, "revision", n}, {"revision_conflict", now, "revision", n}, {"unauthenticated", now},
   {"tenant_removed", now}, {"quota_reached", now, "quota", n} or {"too_late", now}
 ]]
@@ -48,6 +48,12 @@ local nextRevision = ARGV[10] == "" and string.format("%.0f", revision + 1) or "
 local nextMeta = nextRevision .. " " .. now .. " " .. ARGV[7]
 redis.call("HSET", KEYS[1], "meta:" .. ARGV[4], nextMeta, "body:" .. ARGV[4], ARGV[5])
 redis.call("ZADD", KEYS[2], "0", ARGV[4])
+if ARGV[3] == "workflow" then
+  if ARGV[15] ~= "" then redis.call("HSET", KEYS[1], "limits:" .. ARGV[4], ARGV[15])
+  else redis.call("HDEL", KEYS[1], "limits:" .. ARGV[4]) end
+  -- Where runs wait, there is a visit of their gates: it comes at once.
+  redis.call("ZADD", KEYS[4], "XX", "LT", now, "gates " .. ARGV[2] .. " ")
+end
 if ARGV[10] ~= "" then
   redis.call("ZADD", KEYS[4], string.format("%.0f", nowMs + ARGV[10]), "letter " .. ARGV[2] .. " " .. ARGV[4])
 end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --[[
   Removes a document and adds an audited row, unless it is a seal of such rows or the record of a process.
-  KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>") and "body:<id>"
+  KEYS[1] documents: hash of "meta:<id>" ("<revision> <savedAt> <change>"), "body:<id>" and, of workflows, "limits:<id>"
   KEYS[2] document ids: sorted set of all ids with score 0
   KEYS[3] events: stream with ids "0-<sequence>"
   KEYS[4] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
@@ -26,7 +26,8 @@ redis.call("ZCARD", KEYS[4])
 if ARGV[3] ~= "seal" and ARGV[3] ~= "process" then
   addAudited("document_removed", ARGV[3] .. "/" .. ARGV[4], ARGV[5], string.match(meta, "^[0-9]+"))
 end
-redis.call("HDEL", KEYS[1], "meta:" .. ARGV[4], "body:" .. ARGV[4])
+redis.call("HDEL", KEYS[1], "meta:" .. ARGV[4], "body:" .. ARGV[4], "limits:" .. ARGV[4])
 redis.call("ZREM", KEYS[2], ARGV[4])
+if ARGV[3] == "workflow" then redis.call("ZADD", KEYS[4], "XX", "LT", now, "gates " .. ARGV[2] .. " ") end
 if ARGV[3] == "deadLetter" then redis.call("ZREM", KEYS[4], "letter " .. ARGV[2] .. " " .. ARGV[4]) end
 return { "removed", now }

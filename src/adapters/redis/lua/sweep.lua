@@ -7,24 +7,21 @@
   KEYS[1] what every key of the partition begins with: tenants and runs are only known here
   KEYS[2] due: sorted set of "<kind> <tenant> <subject>" by the time at which the sweep handles it
   KEYS[3] swept: when the sweep last handled something; while more was due, " <time> <thing>" up to which it has looked
-  ARGV[2] sweepEveryMs  ARGV[3] attentionMs  ARGV[4] republishAfterMs  ARGV[5] republishAfterMaxMs
-  ARGV[6] deadLetterRetentionMs  ARGV[7] proveEveryMs
-  Returns {"swept", now, lostClaims, waiting, unclaimed, repairs}, {"not_due", now, "againInMs", ms} or {"too_late", now}; waiting holds {tenant, run} of each, unclaimed {tenant, job id, job's text}, repairs {tenant,
-  repair, run}
+  After notAfterMs the settings, as parts/call-settings.lua describes them
+  ARGV[18] sweepEveryMs  ARGV[19] republishAfterMs, the first time  ARGV[20] republishAfterMaxMs
+  Returns {"swept", now, lostClaims, waiting, unclaimed, repairs, gates, queueDeadlines}, {"not_due", now, "againInMs", ms} or
+  {"too_late", now}; waiting holds {tenant, run} of each, unclaimed {tenant, job id, job's text}, repairs {tenant, repair, run},
+  gates {tenant, gate}
 ]]
 --@include clock
 
 local start, dueKey = KEYS[1], KEYS[2]
-local settings = {
-  sweepEveryMs = tonumber(ARGV[2]),
-  attentionMs = tonumber(ARGV[3]),
-  republishAfterMs = tonumber(ARGV[4]),
-  republishAfterMaxMs = tonumber(ARGV[5]),
-  deadLetterRetentionMs = tonumber(ARGV[6]),
-  proveEveryMs = tonumber(ARGV[7]),
-}
+--@include call-settings
+local sweepEveryMs, republishFirstMs, republishMaxMs = ARGV[18], ARGV[19], ARGV[20]
+--@include tenants
+--@include use-gates
 -- `work` counts calls to Redis, as far as they differ: 1,200 take 1.5 to 2 ms.
-local found = { waiting = {}, places = {}, unclaimed = {}, repairs = {}, lostClaims = 0, work = 0 }
+local found = { waiting = {}, places = {}, unclaimed = {}, repairs = {}, gates = {}, named = {}, lostClaims = 0, queueDeadlines = 0, work = 0 }
 local workMax = 1200
 
 --@include terminal
@@ -51,7 +48,7 @@ local function visitRun(tenant, runId)
   local waiting = redis.call("LLEN", start .. "inbox:" .. name)
   local lock = redis.call("GET", start .. "wf:run:lock:" .. name)
   if not status or waiting == 0 then return end
-  redis.call("ZADD", dueKey, inMs(settings.attentionMs), "attention " .. tenant .. " " .. runId)
+  redis.call("ZADD", dueKey, inMs(attentionMs), "attention " .. tenant .. " " .. runId)
   if not lock then nameWaiting(tenant, runId) end
 end
 
@@ -68,7 +65,7 @@ end
 local function bring(way, entry)
   if not way.open then return end
   redis.call("RPUSH", way.inboxKey, entry)
-  redis.call("ZADD", dueKey, "NX", inMs(settings.attentionMs), "attention " .. way.tenant .. " " .. way.runId)
+  redis.call("ZADD", dueKey, "NX", inMs(attentionMs), "attention " .. way.tenant .. " " .. way.runId)
   if way.free then nameWaiting(way.tenant, way.runId) end
 end
 
@@ -108,7 +105,7 @@ local function publishAgain(tenant, jobId)
   local state, republished, rest = string.match(text or "", "^(%a+) ([0-9]+)( .*)$")
   if state ~= "ready" and state ~= "held" then return end
   republished = republished + 1
-  local waitMs = math.min(settings.republishAfterMaxMs, settings.republishAfterMs * 2 ^ republished)
+  local waitMs = math.min(republishMaxMs, republishFirstMs * 2 ^ republished)
   redis.call("HSET", runKey, "job:" .. jobId, state .. " " .. string.format("%.0f", republished) .. rest)
   redis.call("ZADD", dueKey, inMs(waitMs), "unclaimed " .. tenant .. " " .. jobId)
   found.unclaimed[#found.unclaimed + 1] = { tenant, jobId, text }
@@ -126,98 +123,12 @@ local function removeExpiredLetter(tenant, id)
   local ids = start .. "document-ids:" .. tenant .. ":deadLetter"
   local savedAt = string.match(redis.call("HGET", documents, "meta:" .. id) or "", "^[0-9]+ ([0-9]+)")
   redis.call("ZCARD", ids)
-  if not savedAt or savedAt + settings.deadLetterRetentionMs > nowMs then return end
+  if not savedAt or savedAt + letterMs > nowMs then return end
   redis.call("HDEL", documents, "meta:" .. id, "body:" .. id)
   redis.call("ZREM", ids, id)
 end
 
-local provedMax = 100
-
--- Runs and their scores in turn, from the slot after "<score> <run>" on; if it is free by now, from its millisecond on.
-local function slotsAfter(active, after)
-  local score, runId = string.match(after, "^([0-9]+) (.+)$")
-  local first = 0
-  if score then
-    local rank = redis.call("ZRANK", active, runId)
-    first = rank and rank + 1 or redis.call("ZCOUNT", active, "-inf", "(" .. score)
-  end
-  return redis.call("ZRANGE", active, first, first + provedMax - 1, "WITHSCORES")
-end
-
--- What is wrong with a slot: "slot_freed", or "reservation_restored" with the key's digest and what it should hold.
--- Where two live runs claim one key, the second sees what was planned for the first.
-local function judgeSlot(tenant, runId, planned)
-  local run = redis.call("HMGET", start .. "run:" .. tenant .. ":" .. runId, "status", "reservation", "fingerprint",
-    "parent")
-  if not run[1] or terminal[run[1]] or run[4] then return { repair = "slot_freed", runId = runId } end
-  if not run[2] or not run[3] then return nil end
-  local bound = "bound " .. runId .. " "
-  local reservation = redis.call("GET", start .. "wf:run:idempotency:" .. tenant .. ":" .. run[2])
-  reservation = planned[run[2]] or reservation or ""
-  if string.sub(reservation, 1, #bound) == bound then return nil end
-  planned[run[2]] = bound .. run[3]
-  return { repair = "reservation_restored", runId = runId, digest = run[2], value = planned[run[2]] }
-end
-
--- Forgets keys that have expired: Redis has dropped their records by itself, or is about to. Gives when the next one does.
-local function trimKeys(tenant, keyed)
-  local expired = redis.call("ZRANGE", keyed, "-inf", "(" .. now, "BYSCORE", "LIMIT", "0", provedMax)
-  if #expired > 0 then
-    redis.call("ZREM", keyed, unpack(expired))
-    for index, digest in ipairs(expired) do
-      expired[index] = start .. "wf:run:idempotency:" .. tenant .. ":" .. digest
-    end
-    redis.call("UNLINK", unpack(expired))
-  end
-  local soonest = redis.call("ZRANGE", keyed, 0, 0, "WITHSCORES")
-  local atMs = tonumber(soonest[2])
-  return atMs and atMs < 9007199254740991 and atMs or nil
-end
-
--- Every slot must belong to a live root run, and every live run's key must point to it; both are repaired and reported.
--- The types of all keys are known before the first write: the reads that follow it cannot fail.
-local function proveTenant(tenant)
-  local active, keyed = start .. "active:" .. tenant, start .. "keyed:" .. tenant
-  local tenantKey = start .. "tenant:" .. tenant
-  local after = redis.call("HGET", tenantKey, "proofAfter") or ""
-  local slots = slotsAfter(active, after)
-  redis.call("ZCARD", keyed)
-  local wrong, planned = {}, {}
-  for index = 1, #slots, 2 do
-    -- A run that cannot be read keeps its slot and does not stop the proof of the others.
-    local readable, slot = pcall(judgeSlot, tenant, slots[index], planned)
-    if readable then wrong[#wrong + 1] = slot end
-  end
-  found.work = found.work + #slots
-
-  for _, slot in ipairs(wrong) do
-    if slot.digest then
-      redis.call("SET", start .. "wf:run:idempotency:" .. tenant .. ":" .. slot.digest, slot.value)
-      redis.call("ZADD", keyed, "9007199254740991", slot.digest)
-    else
-      redis.call("ZREM", active, slot.runId)
-    end
-    found.repairs[#found.repairs + 1] = { tenant, slot.repair, slot.runId }
-  end
-  local nextKeyMs = trimKeys(tenant, keyed)
-  local nextAfter = ""
-  -- A tenant of more than a hundred starts a minute would keep expired keys until its quota is full.
-  local hasMoreExpired = nextKeyMs and nextKeyMs < nowMs
-  local soonMs = nowMs + (hasMoreExpired and settings.sweepEveryMs or settings.proveEveryMs)
-  if redis.call("ZCARD", active) > 0 then
-    if #slots == 2 * provedMax then
-      nextAfter = string.format("%.0f", slots[#slots]) .. " " .. slots[#slots - 1]
-    end
-    redis.call("ZADD", dueKey, string.format("%.0f", soonMs), "proof " .. tenant .. " ")
-  elseif nextKeyMs then
-    redis.call("ZADD", dueKey, string.format("%.0f", math.max(soonMs, nextKeyMs + 1)), "proof " .. tenant .. " ")
-  end
-  if nextAfter ~= "" then
-    redis.call("HSET", tenantKey, "proofAfter", nextAfter)
-  elseif after ~= "" then
-    redis.call("HDEL", tenantKey, "proofAfter")
-  end
-end
+--@include prove-tenant
 --@include lock-names
 -- How long grants are remembered, and a millisecond.
 local visitAfterMs = 600001
@@ -231,6 +142,58 @@ local function visitLock(tenant, listed)
     redis.call("ZREM", start .. "held:" .. tenant, listed)
   end
 end
+local function prove(tenant)
+  local known = tenantOf(tenant)
+  local repairs, woken, looked = proveTenant(known)
+  known.proofAt = nil
+  for _, repair in ipairs(repairs) do found.repairs[#found.repairs + 1] = { tenant, repair[1], repair[2] } end
+  for _, id in ipairs(woken) do nameWaiting(tenant, id) end
+  found.work = found.work + 2 * looked + 30 * #woken
+end
+
+-- A run that has waited for as long as it may.
+local function endWaiting(tenant, runId)
+  local known, gates, _, grants = tenantOf(tenant), useGates()
+  local run = gates.read(known, runId)
+  if not run or not run.level or tonumber(run.deadline) > nowMs then return end
+  readQueues(known)
+  settingsOf(known)
+  grants.check(known, grants.heldBy(run))
+  local moves, reason = { woken = {}, freed = {} }, "queue_deadline_passed"
+  local timeline = '[{"type":"run_timed_out","reason":"' .. reason .. '"}]'
+  grants.endQueued(known, run, moves, { status = "timed_out", reason = reason, timeline = timeline })
+  found.queueDeadlines = found.queueDeadlines + 1
+  grants.handOn(known, moves)
+  for _, id in ipairs(moves.woken) do nameWaiting(tenant, id) end
+  found.work = found.work + 20 + 30 * #moves.woken
+end
+
+-- The process that sweeps hands on what is free there.
+local function visitGate(tenant, id)
+  local known, gates, _, grants = tenantOf(tenant), useGates()
+  readQueues(known)
+  if not grants.hasWork(known, gates.of(known, id)) then
+    redis.call("ZREM", dueKey, "gate " .. tenant .. " " .. id)
+    return
+  end
+  redis.call("ZADD", dueKey, attentionAt, "gate " .. tenant .. " " .. id)
+  if found.named[tenant .. " " .. id] then return end
+  found.named[tenant .. " " .. id] = true
+  found.gates[#found.gates + 1] = { tenant, id }
+end
+
+local gatesMax = 100
+
+-- As long as runs of the tenant wait, the visit stays among what is due, for the time at which it is asked for.
+local function visitGates(tenant, after)
+  local known, _, queues = tenantOf(tenant), useGates()
+  local ids = redis.call("ZRANGE", known.gateQueuesKey, "(" .. after, "+", "BYLEX", "LIMIT", "0", string.format("%.0f", gatesMax))
+  if after == "" and redis.call("ZCARD", known.gateQueuesKey) > 0 then redis.call("ZADD", dueKey, queues.never, known.visit) end
+  for _, id in ipairs(ids) do visitGate(tenant, id) end
+  if #ids == gatesMax then redis.call("ZADD", dueKey, now, known.visit .. ids[gatesMax]) end
+  found.work = found.work + 6 * #ids
+end
+
 local handlers = {
   attention = visitRun,
   claim = loseClaim,
@@ -238,8 +201,11 @@ local handlers = {
   unclaimed = publishAgain,
   retention = removeEnded,
   letter = removeExpiredLetter,
-  proof = proveTenant,
+  proof = prove,
   lock = visitLock,
+  gate = visitGate,
+  gates = visitGates,
+  queued = endWaiting,
 }
 
 -- A kind that only a newer version knows is put off like a thing that cannot be read.
@@ -248,7 +214,7 @@ local function handle(member)
   found.work = found.work + 8
   redis.call("ZREM", dueKey, member)
   if not pcall(handlers[kind], tenant, subject) then
-    redis.call("ZADD", dueKey, string.format("%.0f", nowMs + settings.attentionMs), member)
+    redis.call("ZADD", dueKey, string.format("%.0f", nowMs + attentionMs), member)
   end
 end
 
@@ -293,7 +259,7 @@ end
 local due = redis.call("ZRANGE", dueKey, "-inf", now, "BYSCORE", "LIMIT", "0", "100")
 if #due > 0 then
   local swept, lookedAtMs, lookedAt = string.match(redis.call("GET", KEYS[3]) or "", "^([0-9]+) ?([0-9]*) ?(.*)$")
-  local againInMs = swept and swept + settings.sweepEveryMs - nowMs or 0
+  local againInMs = swept and swept + sweepEveryMs - nowMs or 0
   if againInMs > 0 then return { "not_due", now, "againInMs", againInMs } end
   local lookedUpTo = ""
   if #due == 100 then due, lookedUpTo = shareRound(due, lookedAtMs, lookedAt or "") end
@@ -303,4 +269,5 @@ if #due > 0 then
     if found.work > workMax then break end
   end
 end
-return { "swept", now, found.lostClaims, found.waiting, found.unclaimed, found.repairs }
+return { "swept", now, found.lostClaims, found.waiting, found.unclaimed, found.repairs,
+  found.gates, found.queueDeadlines }

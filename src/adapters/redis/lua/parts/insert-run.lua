@@ -5,8 +5,9 @@
   reservationKey (false without a key), held (the reservation now, or false), digest, fingerprint,
   workflow, actor, definition, started (the entry that starts the run, or ""), dueKey, terminal, time, nowMs, now,
   retake (nil, or a list of commands that take the guard's lock again), what `call-settings` sets, what `tenants` sets,
-  what `places` reads and sets, addLater (see `add-later`)
-  Sets: status, claims, active (as it is then), keysKept ("" without a key), early ("1" when a key gave way before its time)
+  what `places` reads and sets, addLater (see `add-later`), what `judge-gates` sets (it has not refused the run), useGates
+  Sets: status, claims, active (as it is then), keysKept ("" without a key), early ("1" when a key gave way before its time),
+  entered (what its places or its wait let others do, see `grants`, or nil)
 ]]
 local version, reservation, reportedJob, decidedApproval, cancelling = 0, false, nil, nil, false
 local checkedJob, checkedText = nil, nil
@@ -32,6 +33,7 @@ if reservationKey then
     end
   end
 end
+if waitsAt then ARGV[at], ARGV[at + 1] = "queued", "goes" end
 --@include judge-tree
 --@include plan-change
 local inboxKey = known.inboxPrefix .. runId
@@ -48,9 +50,19 @@ if reservationKey then
   fields[#fields + 1] = fingerprint
 end
 
+local entered = nil
+if gated and not ends then
+  entered = { woken = {}, freed = {} }
+  select(3, useGates()).enter(known, gated, entered)
+end
+if gated then
+  fields[#fields + 1], fields[#fields + 2] = "gates", gated.text
+  fields[#fields + 1], fields[#fields + 2] = "place", useGates().placeText(gated)
+end
 -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
 redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
-  "at", now, "type", "run_admitted", "subject", runId, "actor", actor, "detail", workflow)
+  "at", now, "type", waitsAt and "run_queued" or "run_admitted", "subject", runId, "actor", actor,
+  "detail", waitsAt and workflow .. " " .. waitsAt.id or workflow)
 --@include add-tree-rows
 if evicted then
   redis.call("DEL", evicted)
@@ -62,12 +74,13 @@ dueAdded = {}
 --@include write-change
 if reservationKey then keysKept = known.keysKept end
 addLater(known.runsKey, "0", runId)
-if not ends then
+if not ends and not gated then
   addLater(activeKey, now, runId)
   known.active = known.active + 1
 end
+if entered then select(3, useGates()).handOn(known, entered) end
 local active = known.active
-if started ~= "" then
+if started ~= "" and not waitsAt then
   redis.call("RPUSH", inboxKey, started)
   addLater(dueKey, attentionAt, "attention " .. tenant .. " " .. runId)
 end

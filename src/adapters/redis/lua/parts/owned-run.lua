@@ -5,7 +5,7 @@
   Sets: values (of the header's fields, then of those asked for), entries
 ]]
 local values = redis.call("HMGET", runKey, "workflow", "definition", "status", "version", "actor", "admittedAt", "updatedAt",
-  "endedAt", "cancel", "reservation", "parent")
+  "endedAt", "cancel", "reservation", "parent", "gates", "place")
 for first = wantedFirst, wantedLast, 900 do
   local slice = redis.call("HMGET", runKey, unpack(ARGV, first, math.min(wantedLast, first + 899)))
   for index = 1, #slice do values[#values + 1] = slice[index] end

@@ -11,19 +11,25 @@
   letters of 3 (id, reason, body); then, only after "tree", what `judge-tree` describes
   Reads: at (index of the change), start, tenant, runId, runKey, activeKey, dueKey, time, nowMs, now, version (a number),
   terminal, what `judge-tree` reads and sets (it has found that the tree has room), what `call-settings` sets, known (the
-  tenant, see `tenants`), what `tenants` sets,
+  tenant, see `tenants`), what `tenants` sets, useGates, gated (the run as `gates` has it, or nil when it has no plan of its gates),
   reservation (the digest of the run's key, or false), what `places` reads and sets, cancelling (whether the run is being cancelled), reportedJob, decidedApproval (these two:
   what the entry of this very call settles, or nil), checkedJob, checkedText (the held job that it brings a verdict of, as it
   is then, or nil), fields (of the run: names and values; it adds to this list and
   to the next three), writes (commands), dueGone (members), dueAdded (scores and members)
-  Sets: status, ends, news, nextVersion, fence, claims, bound, boundKey, proofAt, treeRows, limits (read by then if it matters)
+  Sets: status, ends, news, nextVersion, fence, claims, bound, boundKey, proofAt, treeRows, limits (read by then if it matters),
+  moves (what its end lets others do, see `grants`, or nil)
 ]]
 local status, ends, news = ARGV[at], string.sub(ARGV[at + 1], 1, 4) == "ends", string.sub(ARGV[at + 1], 5)
 local nextVersion = version == 0 and "1" or string.format("%.0f", version + 1)
 local fence, claims = false, {}
 local bound, boundKey, proofAt = false, false, false
 local treeRows = {} -- Event rows that follow the change's own: type, subject, actor, detail.
-if ends or ARGV[at + 5] ~= "" then checkSet(dueKey) end
+local moves = nil
+if ends then
+  readQueues(known)
+elseif ARGV[at + 5] ~= "" then
+  checkSet(dueKey)
+end
 if ARGV[at + 5] ~= "" then
   local next = at + 6 + 2 * ARGV[at + 4]
   local jobs, voided, cleared, timers, approvals, closed, letters, released = ARGV[next], 0, 0, 0, 0, 0, "0", 0
@@ -226,6 +232,12 @@ if treeAt then
 end
 if ends then
   checkSet(activeKey)
+  -- An admission that ends its run at once has taken no place.
+  if version > 0 and not parent and (gated or known.queues) then
+    local _, _, grants = useGates()
+    moves = { woken = {}, freed = gated and grants.heldBy(gated) or { "tenant" } }
+    grants.check(known, moves.freed)
+  end
   if parent then
     -- The parent of a child that ends learns of it, unless nobody would apply that any more.
     local parentId, step, attempt = string.match(parent, "^([^ ]+) ([^ ]+) ([^ ]+)")

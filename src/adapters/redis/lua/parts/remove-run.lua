@@ -13,7 +13,7 @@ local removedMax = 500
 -- A start without a key that was sent twice must not make the run again: for so long after its admission a grave is left.
 local graveMs = 60000
 local headerFields = { "workflow", "definition", "status", "version", "actor", "admittedAt", "updatedAt", "endedAt",
-  "cancel", "reservation", "fingerprint", "drains", "drainsSince", "parent", "treeSize", "removing" }
+  "cancel", "reservation", "fingerprint", "drains", "drainsSince", "parent", "treeSize", "removing", "gates", "place" }
 
 -- Locks end by themselves: a day after its run's end a job has none, and its run need not be searched for jobs.
 local locksEndMs = 86400000

@@ -4,7 +4,8 @@
   tenant's settings or workflows, and what they count here they go on counting themselves.
   Reads: start, dueKey
   Sets: tenantOf (given a tenant's id: its keys, and what was read of it), settingsOf (given that: limit, stopped, revoked,
-  limits and activeMax of the tenant, each as text or ""), readProof and writeProof (when its slots and keys are proved),
+  limits, activeMax and gates of the tenant, each as text or ""), readQueues (whether runs of it wait at gates, as
+  known.queues; settingsOf reads that as well), readProof and writeProof (when its slots and keys are proved),
   checkSet (given the key of a sorted set), readyKeyOf (given a tenant and a topic)
 ]]
 local checkedSets, knownTenants = {}, {}
@@ -21,6 +22,7 @@ local function tenantOf(id)
   local known = knownTenants[id]
   if not known then
     known = {
+      id = id,
       settingsKey = start .. "tenant:" .. id,
       activeKey = start .. "active:" .. id,
       eventsKey = start .. "events:" .. id,
@@ -31,8 +33,13 @@ local function tenantOf(id)
       inboxPrefix = start .. "inbox:" .. id .. ":",
       reservationPrefix = start .. "wf:run:idempotency:" .. id .. ":",
       readyPrefix = start .. "ready:" .. id .. ":",
+      heldGatesKey = start .. "held-gates:" .. id,
+      gateQueuesKey = start .. "gate-queues:" .. id,
+      queuedKey = start .. "queued:" .. id,
       proof = "proof " .. id .. " ",
+      visit = "gates " .. id .. " ",
       current = {},
+      gates = {},
     }
     knownTenants[id] = known
   end
@@ -41,12 +48,22 @@ end
 
 local function settingsOf(known)
   if not known.settings then
-    local read = redis.call("HMGET", known.settingsKey, "limit", "stopped", "revoked", "limits", "quota:active_runs")
+    local read = redis.call("HMGET", known.settingsKey, "limit", "stopped", "revoked", "limits", "quota:active_runs", "gates",
+      "queues")
     known.settings = {
       limit = read[1] or "", stopped = read[2] == "true", revoked = read[3] or "", limits = read[4] or "", activeMax = read[5] or "",
+      gates = read[6] or "",
     }
+    if known.queues == nil then known.queues = read[7] == "true" end
   end
   return known.settings
+end
+
+-- While runs of a tenant wait at gates, the visit of these is among what is due: the same call shows that due is a sorted set.
+local function readQueues(known)
+  if known.queues ~= nil then return checkSet(dueKey) end
+  known.queues = redis.call("ZSCORE", dueKey, known.visit) and true or false
+  checkedSets[dueKey] = true
 end
 
 local function readyKeyOf(known, topic)

@@ -10,9 +10,14 @@ fields[filled + 5], fields[filled + 6], fields[filled + 7] = "updatedAt", now, "
 fields[filled + 8] = ARGV[at + 2] .. " " .. now .. " " .. ARGV[at + 3]
 filled = filled + 8
 if ends then
-  redis.call("ZREM", activeKey, runId)
+  if gated and moves then select(3, useGates()).leave(known, gated)
+  else redis.call("ZREM", activeKey, runId) end
   fields[filled + 1], fields[filled + 2] = "endedAt", now
   filled = filled + 2
+  if gated then
+    fields[filled + 1], fields[filled + 2] = "place", "0"
+    filled = filled + 2
+  end
   dueGone[#dueGone + 1] = "attention " .. tenant .. " " .. runId
   dueAdded[#dueAdded + 1] = retentionAt
   dueAdded[#dueAdded + 1] = "retention " .. tenant .. " " .. runId
@@ -45,3 +50,5 @@ if bound then
   if known.keysKept then known.keysKept = known.keysKept + added end
 end
 if proofAt then writeProof(known, proofAt) end
+-- What it held is handed on as soon as it has ended.
+if moves then select(3, useGates()).handOn(known, moves) end
