@@ -20,7 +20,7 @@ export type ErrorRow = {
   readonly refine?: (answer: Readonly<Record<string, unknown>>) => RefinedRow;
 };
 
-type RefinedRow = Partial<Pick<ErrorRow, "retryable" | "retryAfter">> & { readonly detail?: string };
+type RefinedRow = Partial<Pick<ErrorRow, "retryable" | "retryAfter" | "rateLimit">> & { readonly detail?: string };
 
 type More = Omit<ErrorRow, "status" | "retryable" | "message" | "remedy">;
 
@@ -39,6 +39,16 @@ function describeProblems(answer: Readonly<Record<string, unknown>>): RefinedRow
   const { problems } = answer as { readonly problems?: readonly Problem[] };
   if (problems === undefined) return {};
   return { detail: problems.map(({ path, message }) => `${path}: ${message}`).join("; ") };
+}
+
+/** Of a gate other than the tenant's own, which is the one that `max_concurrent_runs` limits. */
+function refineGate(answer: Readonly<Record<string, unknown>>): RefinedRow {
+  const { gate } = answer;
+  if (gate === undefined) return {};
+  return {
+    rateLimit: String(gate),
+    detail: `the gate ${String(gate)} is full: repeat after Retry-After with the same key, end one of the runs that hold its places, or raise its limit`,
+  };
 }
 
 const asAdmission = { retryAfter: "admission.retryAfterSeconds" } as const;
@@ -82,6 +92,11 @@ export const errors = {
   ),
   route_not_found: lasting(404, "there is no such route", "Check the path; /openapi.json lists all."),
   workflow_not_found: lasting(404, "there is no such workflow", "Check the id; it may have been removed."),
+  gate_not_found: lasting(
+    404,
+    "no such gate",
+    "No run holds a place in it or waits for one; GET /queues lists the gates at which runs wait.",
+  ),
   run_not_found: lasting(404, "there is no such run", "Check the id; it may have been removed."),
   step_not_found: lasting(
     404,
@@ -222,6 +237,11 @@ export const errors = {
     "a tenant of this name exists",
     "Choose another name, or change the existing one.",
   ),
+  run_not_queued: lasting(
+    409,
+    "the run waits at no gate",
+    "It has begun or ended; look at it: GET /workflow-runs/{id}.",
+  ),
   tenant_active: lasting(
     409,
     "the tenant has active runs",
@@ -245,11 +265,28 @@ export const errors = {
     "the idempotency key was used with a different request",
     "Use a new key for a different request.",
   ),
+  start_expression_failed: lasting(
+    422,
+    "an expression that decides how the run may start failed",
+    "The problems name the expressions of the workflow (keys of gates, fairness, priority): send an input for which they give a value.",
+    { members: ["problems"], refine: describeProblems },
+  ),
   max_concurrent_runs_reached: passing(
     429,
     "max concurrent runs reached",
     "Repeat after Retry-After with the same key; end runs, or raise max_concurrent_runs.",
-    { ...asAdmission, members: ["limit", "active", "runs"], rateLimit: "max_concurrent_runs" },
+    {
+      ...asAdmission,
+      members: ["limit", "active", "runs", "gate"],
+      rateLimit: "max_concurrent_runs",
+      refine: refineGate,
+    },
+  ),
+  queue_full: passing(
+    429,
+    "as many runs wait as may",
+    "Repeat after Retry-After with the same key. The answer names the gate whose queue is full; without one it is that of the whole tenant (queues.runsPerTenantMax).",
+    { ...asAdmission, members: ["limit", "gate"] },
   ),
   idempotency_quota_reached: passing(
     429,

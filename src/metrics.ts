@@ -15,10 +15,12 @@ export type MetricRow = {
 /** The label of each decision about a start, older than the error codes: dashboards and alerts know these words. */
 export const admissionOutcomes = {
   admitted: "admitted",
+  queued: "queued",
   replayed: "replayed",
   idempotency_key_reused: "key_reused",
   idempotency_key_in_flight: "in_flight",
   max_concurrent_runs_reached: "limit_reached",
+  queue_full: "queue_full",
   quota_reached: "run_quota_reached",
   idempotency_quota_reached: "key_quota_reached",
   concurrency_gate_unavailable: "gate_unavailable",
@@ -52,11 +54,31 @@ export const metrics = {
     labels: ["tenant", "outcome"],
     help: "Time that a start waited for its tenant's admission lock (lock strategy): acquired, busy (gave up), cancelled, unknown, unavailable.",
   },
-  run_starts_total: { kind: "counter", labels: [], help: "Runs admitted (replays not counted)." },
+  run_starts_total: { kind: "counter", labels: [], help: "Runs admitted or queued (replays not counted)." },
   active_runs: {
     kind: "gauge",
     labels: ["tenant"],
     help: "Slots in use when the tenant's last start was decided.",
+  },
+  queued_runs: {
+    kind: "gauge",
+    labels: ["tenant"],
+    help: "Runs of a tenant that wait at gates, as this process last read it.",
+  },
+  queue_head_age_seconds: {
+    kind: "gauge",
+    labels: ["tenant"],
+    help: "How long the run that is next at a gate has waited, of the tenant's gates the longest; as this process last read it.",
+  },
+  queue_grants_total: {
+    kind: "counter",
+    labels: [],
+    help: "Runs that were let through by the end of another one, a move or a raised limit.",
+  },
+  queue_deadlines_total: {
+    kind: "counter",
+    labels: [],
+    help: "Queued runs that ended as timed_out because their time to wait was over.",
   },
   quota_refusals_total: {
     kind: "counter",
@@ -168,7 +190,7 @@ export const metrics = {
   event_loop_block_seconds: {
     kind: "histogram",
     labels: ["operation"],
-    help: "Blocks of the event loop of 25 ms and more: nobody was answered meanwhile. By the operation that computed, or a part of one (commit, first_commit, check_input, dry_run), or other.",
+    help: "Blocks of the event loop of 25 ms and more: nobody was answered meanwhile. By the operation that computed, or a part of one (commit, first_commit, check_input, plan_gates, dry_run), or other.",
   },
   event_loop_blocks_total: {
     kind: "counter",

@@ -8,6 +8,7 @@ import { anyJson, nothing, pageOf, pageQuery, tenantName, topic } from "./fields
 import { lockRoutes } from "./lock-routes.ts";
 import { canaryRoutes, policyRoutes } from "./policy-routes.ts";
 import { poolRoutes } from "./pool-routes.ts";
+import { queueRoutes } from "./queue-routes.ts";
 import type { Route } from "./route.ts";
 import { runRoutes } from "./run-routes.ts";
 import * as schemas from "./schemas.ts";
@@ -325,6 +326,7 @@ export const routes = {
   ...runRoutes,
   ...jobRoutes,
   ...poolRoutes,
+  ...queueRoutes,
   ...approvalRoutes,
   ...deadLetterRoutes,
   ...lockRoutes,

@@ -48,6 +48,30 @@ export const validatedWorkflow = z
 
 export const startedRun = z.object({ run_id: z.string(), status: runStatus }).meta({ id: "StartedRun" });
 
+/** Of a run that waits at a gate. */
+const queuePlaceFields = {
+  gate: z.string(),
+  level: z.number().meta({ description: "Its priority, raised by those behind it; 10 is before all others." }),
+  since: time,
+  deadline_at: time.meta({ description: "If it has not begun by then, it ends as timed_out." }),
+  position: z
+    .number()
+    .exactOptional()
+    .meta({ description: "1 is the next. An estimate: others may come before it, or leave. Not in lists." }),
+};
+
+export const queuePlace = z.object(queuePlaceFields).meta({ id: "QueuePlace" });
+
+export const queuedRun = z
+  .object({
+    run_id: z.string(),
+    status: z.literal("queued"),
+    gate: z.string().meta({ description: "Where it waits: GET /gates/{id}." }),
+    position: z.number().meta({ description: "1 is the next; an estimate." }),
+    deadline_at: time,
+  })
+  .meta({ id: "QueuedRun", description: "The run waits for a place at a gate, and begins by itself." });
+
 const runFields = {
   id: z.string().meta({ description: "The same as run_id." }),
   run_id: z.string(),
@@ -67,6 +91,12 @@ const runFields = {
     .meta({ description: "For a run that a step of another run has started." }),
   parent_step_id: z.string().exactOptional(),
   root_run_id: z.string().exactOptional(),
+  priority: z.number().exactOptional().meta({ description: "From 0 to 9; of a run that has gates." }),
+  queue: queuePlace.exactOptional().meta({ description: "While it is queued." }),
+  end_reason: z.string().exactOptional().meta({
+    description:
+      "Why a run has ended that never began: queue_deadline_passed, superseded_by and the newer run, or what was said with the cancel.",
+  }),
 };
 
 export const runSummary = z.object(runFields).meta({ id: "RunSummary" });

@@ -40,9 +40,11 @@ export function runSummaryView(header: RunHeader): View<typeof schemas.runSummar
 }
 
 /** Without its definition, which a newer version may not be able to read, a run is shown without its steps. */
-export function runView({ header, records, definition }: RunDetails): View<typeof schemas.run> {
+export function runView({ header, records, definition, position }: RunDetails): View<typeof schemas.run> {
   if (definition !== undefined) {
-    return describeRun(definition, header, records) as View<typeof schemas.run>;
+    const view = describeRun(definition, header, records) as View<typeof schemas.run>;
+    if (position === undefined || view.queue === undefined) return view;
+    return { ...view, queue: { ...view.queue, position } };
   }
   const input = records.find(({ key }) => key === inputRecordKey);
   return {
@@ -175,6 +177,8 @@ function settingsView(settings: TenantSettings) {
     ...present("renewal_policy", settings.renewalPolicy),
     ...present("separate_duties", settings.separateDuties),
     ...present("approvals_strategy", settings.approvalsStrategy),
+    ...present("at_limit", settings.atLimit),
+    ...present("gates", settings.gates),
   };
 }
 
@@ -190,6 +194,7 @@ export function apiKeyView(key: ApiKeyRecord): View<typeof tenantSchemas.apiKey>
     created_at: formatTime(key.createdAtMs),
     created_by: key.createdBy,
     ...optionalTime("expires_at", key.expiresAtMs),
+    ...present("max_priority", key.maxPriority),
   };
 }
 

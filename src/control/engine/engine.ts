@@ -53,6 +53,7 @@ import { createTurns, type Turns } from "../workflows/turns.ts";
 import { createJudgeHere } from "../workflows/workflows.ts";
 import { createRunCache, type RunCache } from "./after-commit.ts";
 import { deliverEntry } from "./deliver-entry.ts";
+import { wakeRuns } from "./drain-run.ts";
 import { createStoreTime, type StoreTime } from "./store-time.ts";
 
 /** `Groups` are those of the store's operations that a flow uses, such as `Engine<"documents">`: all unless it says which. */
@@ -205,6 +206,7 @@ function observingAnswers(
       if ("tenant" in request && isChange(name, request, answer))
         changed(request.tenant, isAudited(name, request));
       if (name === "deliver" || name === "setTenant") noticePlaces(engine(), name, request, answer);
+      if ("woken" in answer && "tenant" in request) wakeRuns(engine(), request.tenant, name, answer);
       return answer;
     };
   };

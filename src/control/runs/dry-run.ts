@@ -1,5 +1,9 @@
 // Plays a workflow through without starting it: what would be done, with the outputs that workers and child runs are said to give.
 
+import type { GatesPlan } from "../../domain/gates.ts";
+import { planGates, type StartExpressionFailed } from "../../domain/plan-gates.ts";
+import { queueDefaults } from "../admission/start-run.ts";
+import { settingsOf } from "../admission/tenant-cache.ts";
 import { problemsOfInput } from "../../domain/engine/apply.ts";
 import { type DryRun, playDryRun } from "../../domain/engine/dry-run.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
@@ -16,7 +20,9 @@ type DryRunRequest = {
 };
 
 export type DryRunAnswer =
-  | { readonly kind: "played"; readonly play: DryRun }
+  /** `plan`: how the run would pass its gates; absent where it has none. */
+  | { readonly kind: "played"; readonly play: DryRun; readonly plan?: GatesPlan }
+  | StartExpressionFailed
   | { readonly kind: "workflow_not_found" }
   | { readonly kind: "input_invalid"; readonly problems: readonly Problem[] }
   | { readonly kind: "store_unavailable"; readonly cause: string };
@@ -30,11 +36,17 @@ export async function dryRun(engine: Engine, request: DryRunRequest): Promise<Dr
   const timed = <Value>(work: () => Value) => engine.computing.time("dry_run", tenant, work);
   const problems = timed(() => problemsOfInput(definition, input));
   if (problems.length > 0) return { kind: "input_invalid", problems };
+  const settings = await settingsOf(engine, tenant);
+  if (settings === undefined) return { kind: "store_unavailable", cause: "the tenant's settings cannot be read" };
+  const planned = timed(() => planGates(definition, { input }, settings, queueDefaults(engine.config)));
+  if (planned.kind !== "planned") return planned;
+  const { plan } = planned;
   const nowMs = engine.storeTime.nowMs();
   const limits = engine.terms.commit;
   const play = playDryRun(definition, { tenant, input, outputs, nowMs }, limits);
   return {
     kind: "played",
+    ...(plan === undefined ? {} : { plan }),
     play: await engine.dryRuns.take(tenant, { next: () => timed(() => play.next()) }),
   };
 }

@@ -112,20 +112,26 @@ async function changeTenant(
   const known = await getTenant(engine, { tenant });
   if (known.kind !== "tenant") return known;
   return changeSettings(engine, { by: actor, tenant, expectedVersion }, (settings) =>
-    withQuotas(settings, changes),
+    withOwn(settings, changes),
   );
 }
 
-/** The changes with the tenant's own quotas as they are then: those that are named change, or go. */
-function withQuotas(settings: TenantSettings, changes: TenantChanges): SettingsChange {
-  const { quotas, ...others } = changes;
-  if (!("quotas" in changes)) return others;
-  const own = quotas === undefined ? {} : { ...settings.quotas, ...quotas };
-  const entries = Object.entries(own).filter(([, value]) => value !== undefined);
+/** The changes with the tenant's own quotas and gates as they are then: those that are named change, or go. */
+function withOwn(settings: TenantSettings, changes: TenantChanges): SettingsChange {
+  const { quotas, gates, ...others } = changes;
   return {
     ...others,
-    quotas: entries.length === 0 ? undefined : (Object.fromEntries(entries) as Partial<Quotas>),
+    ...("quotas" in changes ? { quotas: mergedNames<Partial<Quotas>>(settings.quotas, quotas) } : {}),
+    ...("gates" in changes
+      ? { gates: mergedNames<NonNullable<TenantSettings["gates"]>>(settings.gates, gates) }
+      : {}),
   };
+}
+
+function mergedNames<Named extends object>(before: Named | undefined, changes: object | undefined) {
+  const own = changes === undefined ? {} : { ...before, ...changes };
+  const entries = Object.entries(own).filter(([, value]) => value !== undefined);
+  return entries.length === 0 ? undefined : (Object.fromEntries(entries) as Named);
 }
 
 /** Undefined removes a field. */

@@ -111,6 +111,8 @@ function settingsOf(fields: Fields): TenantChanges {
     renewal_policy: "renewalPolicy",
     separate_duties: "separateDuties",
     approvals_strategy: "approvalsStrategy",
+    at_limit: "atLimit",
+    gates: "gates",
     quotas: "quotas",
   };
   const entries = Object.entries(fields).map(([name, value]) => [
@@ -120,8 +122,8 @@ function settingsOf(fields: Fields): TenantChanges {
   return Object.fromEntries(entries) as TenantChanges;
 }
 
-function nullsAsUndefined(quotas: NonNullable<Fields["quotas"]>) {
-  return Object.fromEntries(Object.entries(quotas).map(([name, value]) => [name, value ?? undefined]));
+function nullsAsUndefined(named: NonNullable<Fields["quotas"] | Fields["gates"]>) {
+  return Object.fromEntries(Object.entries(named).map(([name, value]) => [name, value ?? undefined]));
 }
 
 function compact(changes: TenantChanges): TenantSettings {
@@ -167,6 +169,7 @@ export const keyHandlers: KeyHandlers = {
       name: body.name,
       ...(body.owner === undefined ? {} : { owner: body.owner }),
       ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
+      ...(body.max_priority === undefined ? {} : { maxPriority: body.max_priority }),
     });
     if (answer.kind !== "created") return answer;
     return { status: 201, body: { ...apiKeyView(answer.key), key: answer.text } };
