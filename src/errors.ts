@@ -20,7 +20,9 @@ export type ErrorRow = {
   readonly refine?: (answer: Readonly<Record<string, unknown>>) => RefinedRow;
 };
 
-type RefinedRow = Partial<Pick<ErrorRow, "retryable" | "retryAfter" | "rateLimit">> & { readonly detail?: string };
+type RefinedRow = Partial<Pick<ErrorRow, "retryable" | "retryAfter" | "rateLimit">> & {
+  readonly detail?: string;
+};
 
 type More = Omit<ErrorRow, "status" | "retryable" | "message" | "remedy">;
 

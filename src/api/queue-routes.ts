@@ -8,7 +8,9 @@ import type { Route } from "./route.ts";
 import { runSummary } from "./schemas.ts";
 
 const gateFields = {
-  gate: z.string().meta({ description: "`by-key.`, `by-workflow.` or `named.` and what it is of, or `tenant`." }),
+  gate: z
+    .string()
+    .meta({ description: "`by-key.`, `by-workflow.` or `named.` and what it is of, or `tenant`." }),
   limit: z.number().exactOptional().meta({ description: "Absent when it lets everybody through." }),
   active: z.number().meta({ description: "Runs that hold a place." }),
   waiting: z.number(),

@@ -3,8 +3,8 @@ import * as z from "zod";
 import type { KeyRole } from "../domain/api-key.ts";
 import { truncationCauses } from "../domain/engine/dry-run.ts";
 import { stepStatuses } from "../domain/engine/records.ts";
-import { explanation } from "./explanation-schemas.ts";
 import { atLimitChoices, prioritiesMax } from "../domain/gates.ts";
+import { explanation } from "./explanation-schemas.ts";
 import { anyJson, nothing, pageOf, pageQuery, wholeNumberText } from "./fields.ts";
 import type { Route } from "./route.ts";
 import * as schemas from "./schemas.ts";
@@ -34,7 +34,9 @@ const dryRun = z
     gates: z
       .array(z.object({ gate: z.string(), at_limit: z.enum(atLimitChoices) }))
       .exactOptional()
-      .meta({ description: "The gates that the run would pass, in the order in which it would take its places." }),
+      .meta({
+        description: "The gates that the run would pass, in the order in which it would take its places.",
+      }),
     priority: z.number().exactOptional(),
     truncated_because: z.enum(truncationCauses).exactOptional().meta({
       description:

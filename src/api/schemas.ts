@@ -51,7 +51,9 @@ export const startedRun = z.object({ run_id: z.string(), status: runStatus }).me
 /** Of a run that waits at a gate. */
 const queuePlaceFields = {
   gate: z.string(),
-  level: z.number().meta({ description: "Its priority, raised by those behind it; 10 is before all others." }),
+  level: z
+    .number()
+    .meta({ description: "Its priority, raised by those behind it; 10 is before all others." }),
   since: time,
   deadline_at: time.meta({ description: "If it has not begun by then, it ends as timed_out." }),
   position: z

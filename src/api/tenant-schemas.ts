@@ -28,9 +28,9 @@ const gateName = z
   .max(64)
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "must be 1 to 64 letters, digits and . _ -");
 
-const gates = z
-  .record(gateName, gateLimit)
-  .meta({ description: "The gates that workflows share by name, and how many runs each lets through at once." });
+const gates = z.record(gateName, gateLimit).meta({
+  description: "The gates that workflows share by name, and how many runs each lets through at once.",
+});
 
 const optionalSettings = {
   max_concurrent_runs: settings.max_concurrent_runs.exactOptional(),

@@ -1,13 +1,13 @@
 // Works out which gates a start passes, and how it waits there: without I/O, before the store is asked.
 import type { JsonValue } from "./fingerprint.ts";
 import {
+  defaultPriority,
   fairnessKeyOf,
   type GatePlan,
   type GatesPlan,
   keyedGate,
   namedGate,
   noFairnessKey,
-  defaultPriority,
   prioritiesMax,
   tenantGate,
   workflowGate,
@@ -30,8 +30,7 @@ export type AskedStart = {
 
 export type PlannedGates =
   /** Absent where there is nothing to plan: the run takes a place in the tenant's gate alone, or is refused. */
-  | { readonly kind: "planned"; readonly plan?: GatesPlan; readonly mayWait: boolean }
-  | StartExpressionFailed;
+  { readonly kind: "planned"; readonly plan?: GatesPlan; readonly mayWait: boolean } | StartExpressionFailed;
 
 export type StartExpressionFailed = {
   readonly kind: "start_expression_failed";
@@ -98,27 +97,37 @@ type Evaluator = {
 function newEvaluator(input: JsonValue, work: Allowance | undefined): Evaluator {
   const scope: Scope = { input, steps: {}, ctx: {} };
   const problems: Problem[] = [];
-  const valueOf = ({ path, evaluate }: StartExpression): JsonValue | undefined => {
+  const valueGiven = ({ path, evaluate }: StartExpression): JsonValue | undefined => {
     const evaluation = evaluate(scope, work);
     if (evaluation.kind === "value") return evaluation.value;
-    problems.push({ path, message: evaluation.kind === "failed" ? evaluation.message : "gives nothing for this input" });
+    problems.push({
+      path,
+      message: evaluation.kind === "failed" ? evaluation.message : "gives nothing for this input",
+    });
     return undefined;
   };
   return {
     problems,
     text(expression) {
-      const value = valueOf(expression);
+      const value = valueGiven(expression);
       if (typeof value === "string") return value;
       if (typeof value === "number" || typeof value === "boolean") return String(value);
       if (value !== undefined)
-        problems.push({ path: expression.path, message: "must give a text, a number, true or false for this input" });
+        problems.push({
+          path: expression.path,
+          message: "must give a text, a number, true or false for this input",
+        });
       return "";
     },
     priority(expression) {
-      const value = valueOf(expression);
-      if (Number.isInteger(value) && Number(value) >= 0 && Number(value) <= prioritiesMax) return Number(value);
+      const value = valueGiven(expression);
+      if (Number.isInteger(value) && Number(value) >= 0 && Number(value) <= prioritiesMax)
+        return Number(value);
       if (value !== undefined)
-        problems.push({ path: expression.path, message: `must give a whole number from 0 to ${prioritiesMax} for this input` });
+        problems.push({
+          path: expression.path,
+          message: `must give a whole number from 0 to ${prioritiesMax} for this input`,
+        });
       return defaultPriority;
     },
   };

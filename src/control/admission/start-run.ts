@@ -1,6 +1,7 @@
 // Starts a run: its first commit is prepared without I/O, the store is asked once, and what follows a commit is done.
 import type { Config } from "../../config.ts";
 import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/engine/apply.ts";
+import { digestOf, type Fingerprint, type JsonValue } from "../../domain/fingerprint.ts";
 import {
   type AskedStart,
   nothingPlanned,
@@ -9,7 +10,6 @@ import {
   type QueueDefaults,
   type StartExpressionFailed,
 } from "../../domain/plan-gates.ts";
-import { digestOf, type Fingerprint, type JsonValue } from "../../domain/fingerprint.ts";
 import type { AssignedPolicies } from "../../domain/policy.ts";
 import {
   type InTheMaking,

@@ -78,7 +78,12 @@ export function isChange<Name extends OperationName>(
   return !("collection" in request) || isEventful(request.collection);
 }
 
-const unaudited: ReadonlySet<OperationName> = new Set<OperationName>(["admit", "createRun", "commit", "handOn"]);
+const unaudited: ReadonlySet<OperationName> = new Set<OperationName>([
+  "admit",
+  "createRun",
+  "commit",
+  "handOn",
+]);
 const auditedEntries: ReadonlySet<string> = new Set(["decision", "cancel", "retry"]);
 
 /** Whether a change may have added an audit record: starts, results and commits never do. */

@@ -22,7 +22,9 @@ async function inspectGate(engine: Engine<"queues">, request: NamedGate) {
   const answer = await ask(engine, "inspectGate", request);
   if (answer.kind !== "gate") return answer;
   const { limit, active, waiting } = answer.state;
-  return limit === undefined && active === 0 && waiting === 0 ? ({ kind: "gate_not_found" } as const) : answer;
+  return limit === undefined && active === 0 && waiting === 0
+    ? ({ kind: "gate_not_found" } as const)
+    : answer;
 }
 
 type MoveRequest = { readonly caller: Caller; readonly runId: RunId; readonly to: "head" | number };

@@ -1,14 +1,14 @@
 // Plays a workflow through without starting it: what would be done, with the outputs that workers and child runs are said to give.
 
-import type { GatesPlan } from "../../domain/gates.ts";
-import { planGates, type StartExpressionFailed } from "../../domain/plan-gates.ts";
-import { queueDefaults } from "../admission/start-run.ts";
-import { settingsOf } from "../admission/tenant-cache.ts";
 import { problemsOfInput } from "../../domain/engine/apply.ts";
 import { type DryRun, playDryRun } from "../../domain/engine/dry-run.ts";
 import type { JsonValue } from "../../domain/fingerprint.ts";
+import type { GatesPlan } from "../../domain/gates.ts";
+import { planGates, type StartExpressionFailed } from "../../domain/plan-gates.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Problem } from "../../domain/workflow/compiled.ts";
+import { queueDefaults } from "../admission/start-run.ts";
+import { settingsOf } from "../admission/tenant-cache.ts";
 import type { Engine } from "../engine/engine.ts";
 
 type DryRunRequest = {
@@ -37,7 +37,8 @@ export async function dryRun(engine: Engine, request: DryRunRequest): Promise<Dr
   const problems = timed(() => problemsOfInput(definition, input));
   if (problems.length > 0) return { kind: "input_invalid", problems };
   const settings = await settingsOf(engine, tenant);
-  if (settings === undefined) return { kind: "store_unavailable", cause: "the tenant's settings cannot be read" };
+  if (settings === undefined)
+    return { kind: "store_unavailable", cause: "the tenant's settings cannot be read" };
   const planned = timed(() => planGates(definition, { input }, settings, queueDefaults(engine.config)));
   if (planned.kind !== "planned") return planned;
   const { plan } = planned;

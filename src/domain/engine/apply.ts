@@ -232,7 +232,7 @@ export function firstCommit(
     { key: inputRecordKey, body: input },
     { key: factsRecordKey, body: known },
   ];
-  if (facts.rerun !== undefined || facts.mayWait === true) return startLater(first, 0);
+  if (facts.rerun !== undefined || facts.mayWait === true) return startLater(first, 0, facts);
   const draft = openDraft({
     compiled,
     runId: facts.runId,
@@ -284,8 +284,13 @@ function factsOf(facts: NewRunFacts): RunFacts {
   return known;
 }
 
-function startLater(records: RunChange["records"], work: number): Start {
-  const timeline = JSON.stringify([{ type: "run_admitted" }]);
+function startLater(
+  records: RunChange["records"],
+  work: number,
+  { mayWait }: Partial<NewRunFacts> = {},
+): Start {
+  // Whether it is admitted at once is not known before the store is asked.
+  const timeline = JSON.stringify([{ type: mayWait === true ? "run_created" : "run_admitted" }]);
   return { change: { ...unchanged, status: "pending", records, timeline }, large: true, work };
 }
 

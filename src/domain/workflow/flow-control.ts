@@ -17,6 +17,7 @@ import {
   choiceField,
   fieldOf,
   isFields,
+  isUnset,
   listField,
   numberField,
   objectField,
@@ -101,13 +102,17 @@ function readGate(reading: Reading, work: Work): GateDefinition | undefined {
   const max = numberField(reading, "max", { min: 1, max: runsMax, step: "whole" });
   const key = expressionField(reading, "key", work);
   const name = textField(reading, "name", idRule);
-  if (name === undefined) {
+  if (isUnset(reading, "name")) {
     if (fieldOf(reading, "max") === undefined) report(reading, "max", "a gate without a name needs it");
-    return max === undefined ? undefined : { kind: "own", path, atLimit, max, ...(key === undefined ? {} : { key }) };
+    return max === undefined
+      ? undefined
+      : { kind: "own", path, atLimit, max, ...(key === undefined ? {} : { key }) };
   }
   if (fieldOf(reading, "max") !== undefined) report(reading, "max", `a named gate has none: ${namedHint}`);
-  if (fieldOf(reading, "key") !== undefined) report(reading, "key", "a named gate has none: it is shared as a whole");
-  if (atLimit === "reject" || atLimit === "queue") return { kind: "named", path, atLimit, name };
+  if (fieldOf(reading, "key") !== undefined)
+    report(reading, "key", "a named gate has none: it is shared as a whole");
+  if (atLimit === "reject" || atLimit === "queue")
+    return name === undefined ? undefined : { kind: "named", path, atLimit, name };
   report(reading, "at_limit", "must be reject or queue: runs of other workflows pass a named gate, too");
   return undefined;
 }
@@ -180,7 +185,9 @@ function problemsOfReferences(read: Extract<ExpressionReading, { kind: "expressi
 }
 
 /** The names of a definition's shared gates, with their places. */
-export function namedGatesIn(flow: FlowControl | undefined): ReadonlyArray<{ readonly name: string; readonly path: string }> {
+export function namedGatesIn(
+  flow: FlowControl | undefined,
+): ReadonlyArray<{ readonly name: string; readonly path: string }> {
   return (flow?.gates ?? []).flatMap((gate) =>
     gate.kind === "named" ? [{ name: gate.name, path: pathIn(gate.path, "name") }] : [],
   );

@@ -5,8 +5,8 @@ import type { StartAnswer } from "../../control/admission/start-run.ts";
 import type { CancelAnswer } from "../../control/engine/deliver-entry.ts";
 import type { DryRunAnswer } from "../../control/runs/dry-run.ts";
 import type { DryRunStep } from "../../domain/engine/dry-run.ts";
-import { formatTime } from "../../domain/engine/rfc3339.ts";
 import type { StepStatus } from "../../domain/engine/records.ts";
+import { formatTime } from "../../domain/engine/rfc3339.ts";
 import {
   type Fingerprint,
   fingerprinting,
