@@ -144,6 +144,7 @@ export async function sweepPartition(engine: Engine, partition: Partition): Prom
     ports.log.warn("sweep repaired what must always hold", { tenant, repair, run: runId });
   }
   for (const { tenant, gate } of answer.gates) {
+    engine.queueGauges.heard(tenant);
     engine.background.run("handing on the places of a gate", () => handOnAll(engine, tenant, gate));
   }
   for (let ended = 0; ended < answer.queueDeadlines; ended += 1)

@@ -44,6 +44,7 @@ export async function drainRun(engine: Engine, tenant: TenantId, runId: RunId): 
 
 /** Whatever freed places at gates: the runs that got one begin at once, and those that give way to a newer one are cancelled. */
 export function wakeRuns(engine: Engine, tenant: TenantId, by: OperationName, { woken = [] }: Woken): void {
+  engine.queueGauges.heard(tenant);
   // A start wakes those that it supersedes, too: what it lets through is counted where it is seen alone.
   for (const runId of woken) {
     if (by !== "admit") engine.ports.metrics.count("queue_grants_total", {});

@@ -47,6 +47,7 @@ import { createLockWaiters, type LockWaiters } from "../locks/lock-waiters.ts";
 import { createPlatformSettings, type PlatformSettings } from "../policies/platform-settings.ts";
 import { createFullLimits, type FullLimits } from "../pools/full-limits.ts";
 import { noticePlaces } from "../pools/places.ts";
+import { createQueueGauges, type QueueGauges } from "../queues/queue-gauges.ts";
 import { createReadiness, type Readiness } from "../readiness.ts";
 import { createDefinitions, type Definitions } from "../workflows/definitions.ts";
 import { createTurns, type Turns } from "../workflows/turns.ts";
@@ -92,6 +93,7 @@ export type Engine<Groups extends StoreGroup = StoreGroup> = {
   readonly lockWaiters: LockWaiters;
   readonly seals: SealBook;
   readonly slotHolders: SlotHolders;
+  readonly queueGauges: QueueGauges;
   readonly readiness: Readiness;
 };
 
@@ -184,6 +186,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     lockWaiters: createLockWaiters(ports, config["locks.public.waitersMax"]),
     seals: createSealBook(ports.anchors),
     slotHolders: createSlotHolders({ ports, config }),
+    queueGauges: createQueueGauges({ ports, terms, storeTime, background }),
     readiness: createReadiness({ ports, config }),
   };
   return engine;
@@ -206,7 +209,8 @@ function observingAnswers(
       if ("tenant" in request && isChange(name, request, answer))
         changed(request.tenant, isAudited(name, request));
       if (name === "deliver" || name === "setTenant") noticePlaces(engine(), name, request, answer);
-      if ("woken" in answer && "tenant" in request) wakeRuns(engine(), request.tenant, name, answer);
+      if ("tenant" in request && (answer.kind === "queued" || "woken" in answer))
+        wakeRuns(engine(), request.tenant, name, answer);
       return answer;
     };
   };
