@@ -147,8 +147,10 @@ export async function sweepPartition(engine: Engine, partition: Partition): Prom
     engine.queueGauges.heard(tenant);
     engine.background.run("handing on the places of a gate", () => handOnAll(engine, tenant, gate));
   }
-  for (let ended = 0; ended < answer.queueDeadlines; ended += 1)
+  for (let ended = 0; ended < answer.queueDeadlines; ended += 1) {
     ports.metrics.count("queue_deadlines_total", {});
+    ports.metrics.count("runs_ended_total", { status: "timed_out" });
+  }
   for (let lost = 0; lost < answer.lostClaims; lost += 1) ports.metrics.count("job_claims_lost_total", {});
   return answer;
 }

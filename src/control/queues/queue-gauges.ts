@@ -61,7 +61,11 @@ export function createQueueGauges(engine: Gauged): QueueGauges {
 }
 
 /** Of the runs that are next at their gates, the one that has waited longest. */
-async function headAgeSeconds(engine: Gauged, tenant: TenantId, gates: readonly GateState[]): Promise<number> {
+async function headAgeSeconds(
+  engine: Gauged,
+  tenant: TenantId,
+  gates: readonly GateState[],
+): Promise<number> {
   const longest = gates.toSorted((one, other) => other.waiting - one.waiting).slice(0, headsMax);
   let sinceMs = engine.storeTime.nowMs();
   for (const { gate } of longest) {

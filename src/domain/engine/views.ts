@@ -124,7 +124,7 @@ export function describeHeader(header: RunHeader) {
     status: header.status,
     version: header.version,
     created_by: header.actor,
-    created_at: formatTime(header.admittedAtMs),
+    created_at: formatTime(header.gates?.askedAtMs ?? header.admittedAtMs),
     updated_at: formatTime(header.updatedAtMs),
     ...time("completed_at", header.endedAtMs),
     cancel_requested: header.cancelRequested !== undefined,
@@ -149,10 +149,10 @@ function describeGates({ gates, endReason }: RunHeader) {
   };
 }
 
-export function describeQueuePlace({ gates, held, waits }: RunGates) {
+function describeQueuePlace({ gates, held, waits, deadlineAtMs }: RunGates) {
   const gate = gates[held]?.gate;
   if (waits === undefined || gate === undefined) return undefined;
-  const { level, sinceMs, deadlineAtMs } = waits;
+  const { level, sinceMs } = waits;
   return { gate, level, since: formatTime(sinceMs), deadline_at: formatTime(deadlineAtMs) };
 }
 

@@ -58,7 +58,7 @@ export function explainQueuedRun(facts: QueuedRunFacts): Explanation {
 function queueItem({ header, nowMs, ends }: QueuedRunFacts, known: GateFacts): QueueItem | undefined {
   const waits = header.gates?.waits;
   const gate = header.gates?.gates[header.gates.held]?.gate;
-  if (waits === undefined || gate === undefined) return undefined;
+  if (header.gates === undefined || waits === undefined || gate === undefined) return undefined;
   const { limit, active, waiting, holders, queue } = known;
   const index = queue.findIndex(({ runId }) => runId === header.runId);
   const ahead = index < 0 ? queue : queue.slice(0, index);
@@ -73,7 +73,7 @@ function queueItem({ header, nowMs, ends }: QueuedRunFacts, known: GateFacts): Q
     ...(position === undefined ? {} : { position }),
     ahead: ahead.slice(0, shownMax).map(slotHolder),
     holders: holders.slice(0, shownMax).map(slotHolder),
-    deadline_at: formatTime(waits.deadlineAtMs),
+    deadline_at: formatTime(header.gates.deadlineAtMs),
     ...(expectedMs === undefined ? {} : { expected_at: formatTime(expectedMs) }),
     what_to_do: remedy(gate, header, holders),
   };
