@@ -125,6 +125,12 @@ export function limitPlaceOf(gate: GateId): LimitPlace {
   return { kind: "workflow", workflow: parts.slice(0, -2).join("."), spec: parts.at(-2) ?? "" };
 }
 
+const gatePattern = /^(?:tenant|(?:by-key|by-workflow|named)\.[A-Za-z0-9._-]{1,160})$/;
+
+export function parseGateId(text: string): GateId | undefined {
+  return gatePattern.test(text) ? (text as GateId) : undefined;
+}
+
 export function namedGate(name: string): GateId {
   return `named.${name}` as GateId;
 }

@@ -1,5 +1,5 @@
 // Gates and queues over HTTP.
-import type { GateId } from "../../domain/gates.ts";
+import { parseGateId } from "../../domain/gates.ts";
 import { parseRunId } from "../../domain/run.ts";
 import { slotHolder } from "../../domain/why/explanation.ts";
 import { callerOf, type Handlers } from "../handler.ts";
@@ -23,7 +23,8 @@ export const queueHandlers: Pick<Handlers, "listQueues" | "getGate" | "moveQueue
   },
 
   async getGate({ api }, { params, query, key: { tenant } }) {
-    const gate = params.id as GateId;
+    const gate = parseGateId(params.id);
+    if (gate === undefined) return { kind: "gate_not_found" };
     const answer = await api.inspectGate({ tenant, gate, limit: query.limit ?? shownDefault });
     if (answer.kind !== "gate") return answer;
     const { state, holders, queue } = answer;
