@@ -148,6 +148,7 @@ const limitItem = z.object({
 const queueItem = z.object({
   kind: z.literal("queued"),
   gate: z.string(),
+  detail: z.string(),
   limit: z.number().exactOptional(),
   active: z.number(),
   waiting: z.number(),

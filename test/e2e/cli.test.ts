@@ -196,6 +196,7 @@ describe("every command", () => {
     readonly failed: string;
     readonly letter: string;
     readonly waiting: string;
+    readonly queued: string;
   };
   let scene: Scene;
 
@@ -207,7 +208,12 @@ describe("every command", () => {
     const waiting = await started(["ask"]);
     await admin.call("acquireLock", { body: { resource: "repo/main", owner: "agent 7", ttl_ms: 600_000 } });
     expect((await admin.runs.wait(failed, { timeoutMs: 10_000 })).status).toBe("failed");
-    scene = { succeeded, failed, waiting, letter: `${failed}:greet@1` };
+    await ok(["workflows", "save", "-"], {
+      input: "id: alone\nconcurrency: [{max: 1, at_limit: queue}]\nsteps: {a: {topic: alone}}\n",
+    });
+    await started(["alone"]);
+    const queued = await started(["alone", "--priority", "2"]);
+    scene = { succeeded, failed, waiting, queued, letter: `${failed}:greet@1` };
   });
 
   /** In this order: what a command changes is changed after it was looked at. */
@@ -232,6 +238,21 @@ describe("every command", () => {
     [() => ["locks", "list"], /repo\/main +agent 7/],
     [() => ["locks", "list", "--all", "--tenant", "default"], /default +public +repo\/main/],
     [() => ["locks", "show", "repo/main"], /owner +agent 7/],
+    [() => ["queue", "list"], /by-workflow\.alone +1 of 1 +1/],
+    [
+      () => ["queue", "show", "by-workflow.alone"],
+      /active +1 of 1[\s\S]*run_\w+ +alone +running[\s\S]*run_\w+ +alone +2/,
+    ],
+    [({ queued }) => ["runs", "show", queued], /waits +at position 1 at the gate by-workflow\.alone/],
+    [
+      ({ queued }) => ["why", queued],
+      /It is the next\. The end of one of these frees a place[\s\S]*queue move run_\w+ --head/,
+    ],
+    [
+      ({ queued }) => ["queue", "move", queued, "--priority", "7"],
+      /Moved run_\w+ behind those of priority 7/,
+    ],
+    [({ queued }) => ["queue", "move", queued, "--head"], /Moved run_\w+ before all others/],
     [() => ["workers"], /w1 +default +greet/],
     [() => ["pools", "set", "gpu", "--max-running", "4", "--topics", "render,train"], /running +0 of 4/],
     [() => ["pools", "set", "gpu", "--unset", "topics"], /running +0 of 4[\s\S]*topics +all/],
@@ -250,6 +271,11 @@ describe("every command", () => {
     [() => ["tenants", "show", "default"], /active runs +\d[\s\S]*idempotency keys +\d+ of 500000/],
     [() => ["tenants", "set", "default", "--max-runs", "500"], /max concurrent runs +500/],
     [() => ["tenants", "set", "default", "--unset", "max-runs"], /active runs/],
+    [
+      () => ["tenants", "set", "default", "--gate", "crm=3", "--at-limit", "queue"],
+      /at limit +queue[\s\S]*gate crm +3/,
+    ],
+    [() => ["tenants", "set", "default", "--gate", "crm=none", "--unset", "at-limit"], /active runs/],
     [() => ["tenants", "stop", "default"], /stopped +yes/],
     [() => ["tenants", "resume", "default"], /stopped +no/],
     [() => ["keys", "list"], /default +admin/],
@@ -264,7 +290,10 @@ describe("every command", () => {
   test.each(
     rows.map(
       (row, index) =>
-        [row[0]({ succeeded: "S", failed: "F", waiting: "W", letter: "L" }).join(" "), index] as const,
+        [
+          row[0]({ succeeded: "S", failed: "F", waiting: "W", queued: "Q", letter: "L" }).join(" "),
+          index,
+        ] as const,
     ),
   )("%s", async (_, index) => {
     const [words, shows] = rows[index] as (typeof rows)[number];
@@ -307,6 +336,8 @@ describe("every command", () => {
     expect((await ok(["pools", "delete", "gpu", "--json"])).json()).toEqual({ name: "gpu", deleted: true });
     expect((await ok(["topics", "delete", "mail.send"])).stdout).toContain("Deleted the limit of mail.send.");
     expect((await type(["pools", "drain", "gpu"])).code).toBe(4);
+    expect((await ok(["queue", "drop", scene.queued])).stdout).toContain("Dropped run_");
+    expect((await type(["queue", "drop", scene.succeeded])).code).toBe(2);
     await ok(["workflows", "delete", "ask"]);
   });
 

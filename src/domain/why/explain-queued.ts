@@ -75,6 +75,7 @@ function queueItem({ header, nowMs, ends }: QueuedRunFacts, known: GateFacts): Q
     holders: holders.slice(0, shownMax).map(slotHolder),
     deadline_at: formatTime(header.gates.deadlineAtMs),
     ...(expectedMs === undefined ? {} : { expected_at: formatTime(expectedMs) }),
+    detail: whoIsThere(ahead, holders),
     what_to_do: remedy(gate, header, holders),
   };
 }
@@ -88,6 +89,18 @@ function expectedAt(ends: readonly number[], position: number, nowMs: number): n
   const recent = ends.filter((endedAtMs) => nowMs - endedAtMs <= endsWithinMs);
   if (recent.length < endsMin) return undefined;
   return Math.round(nowMs + (position * (nowMs - Math.min(...recent))) / recent.length);
+}
+
+function whoIsThere(ahead: readonly RunHeader[], holders: readonly RunHeader[]): string {
+  const before = ahead.length === 0 ? "It is the next." : `Before it: ${named(ahead)}.`;
+  return holders.length === 0
+    ? before
+    : `${before} The end of one of these frees a place: ${named(holders)}.`;
+}
+
+function named(runs: readonly RunHeader[]): string {
+  const shown = runs.slice(0, shownMax).map(({ runId, status }) => `${runId} (${status})`);
+  return runs.length > shownMax ? `${shown.join(", ")} and others` : shown.join(", ");
 }
 
 function remedy(gate: GateId, { runId }: RunHeader, holders: readonly RunHeader[]): string {

@@ -56,6 +56,7 @@ export type Waiting =
 /** A run that waits for a place at a gate. */
 export type QueueItem = Item<"queued"> & {
   readonly gate: string;
+  readonly detail: string;
   /** Absent when the gate lets everybody through: it is about to be handed on. */
   readonly limit?: number;
   readonly active: number;
