@@ -246,7 +246,7 @@ describe("every command", () => {
     [({ queued }) => ["runs", "show", queued], /waits +at position 1 at the gate by-workflow\.alone/],
     [
       ({ queued }) => ["why", queued],
-      /It is the next\. The end of one of these frees a place[\s\S]*queue move run_\w+ --head/,
+      /It is the next\. The end of one of these frees a place[\s\S]*interlock runs cancel run_\w+/,
     ],
     [
       ({ queued }) => ["queue", "move", queued, "--priority", "7"],

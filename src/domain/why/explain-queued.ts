@@ -2,7 +2,7 @@
 import { formatTime } from "../engine/rfc3339.ts";
 import type { GateId } from "../gates.ts";
 import { tenantGate } from "../gates.ts";
-import type { RunHeader } from "../run.ts";
+import type { RunHeader, RunId } from "../run.ts";
 import {
   type Explanation,
   type LiveRunFacts,
@@ -76,7 +76,7 @@ function queueItem({ header, nowMs, ends }: QueuedRunFacts, known: GateFacts): Q
     deadline_at: formatTime(header.gates.deadlineAtMs),
     ...(expectedMs === undefined ? {} : { expected_at: formatTime(expectedMs) }),
     detail: whoIsThere(ahead, holders),
-    what_to_do: remedy(gate, header, holders),
+    what_to_do: remedy(gate, holders, position === 1 ? undefined : header.runId),
   };
 }
 
@@ -103,10 +103,12 @@ function named(runs: readonly RunHeader[]): string {
   return runs.length > shownMax ? `${shown.join(", ")} and others` : shown.join(", ");
 }
 
-function remedy(gate: GateId, { runId }: RunHeader, holders: readonly RunHeader[]): string {
+function remedy(gate: GateId, holders: readonly RunHeader[], behind: RunId | undefined): string {
   const [oldest] = holders;
+  const move =
+    behind === undefined ? "" : ` To put it before all others: interlock queue move ${behind} --head.`;
   const end = oldest === undefined ? "" : ` Or end the oldest holder: interlock runs cancel ${oldest.runId}.`;
-  return `Nothing: it begins when a place is free. To put it before all others: interlock queue move ${runId} --head.${end} ${raise(gate)}`;
+  return `Nothing: it begins when a place is free.${move}${end} ${raise(gate)}`;
 }
 
 function raise(gate: GateId): string {
