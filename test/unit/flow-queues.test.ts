@@ -265,7 +265,7 @@ describe("an operator", () => {
   test("who raises the tenant's limit lets those through that wait, within a sweep", async () => {
     const scene = await setUp({}, { maxConcurrentRuns: 1, atLimit: "queue" });
     const { flow, plane } = scene;
-    const runs = [];
+    const runs: RunId[] = [];
     for (let index = 0; index < 20; index += 1) runs.push(runOf(await start(scene)));
     await flow.tenant({ maxConcurrentRuns: 20, atLimit: "queue" });
     const running = async () =>
