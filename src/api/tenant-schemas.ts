@@ -76,6 +76,7 @@ export const tenant = z
     id: z.string(),
     version: z.number(),
     active_runs: z.number(),
+    queued_runs: z.number().meta({ description: "Runs that wait at gates." }),
     idempotency_keys: z.object({ limit: z.number(), used: z.number() }).meta({
       description:
         "At the limit the oldest key of an ended run gives way to a new one, also before its time.",

@@ -149,7 +149,7 @@ export function approvalView(approval: Approval): View<typeof schemas.approval> 
 
 export function tenantView(
   id: TenantId,
-  { record: { settings, version }, used }: TenantFacts,
+  { record: { settings, version }, active = 0, queued = 0, used }: TenantFacts,
   defaults: Quotas & { readonly idempotency_keys: number },
 ): View<typeof tenantSchemas.tenant> {
   const quotas = quotaNames.map((name) => {
@@ -157,14 +157,19 @@ export function tenantView(
     return [name, name === "streams" || used === undefined ? { limit } : { limit, used: used[name] }];
   });
   return {
-    ...{ id, version, active_runs: used?.active_runs ?? 0, ...settingsView(settings) },
+    ...{ id, version, active_runs: active, queued_runs: queued, ...settingsView(settings) },
     idempotency_keys: { limit: defaults.idempotency_keys, used: used?.idempotency_keys ?? 0 },
     quotas: Object.fromEntries(quotas) as View<typeof tenantSchemas.quotas>,
   };
 }
 
-/** `used` is absent when the store did not say. */
-type TenantFacts = { readonly record: TenantRecord; readonly used: Usage | undefined };
+/** The counts are absent when the store did not say. */
+type TenantFacts = {
+  readonly record: TenantRecord;
+  readonly active?: number;
+  readonly queued?: number;
+  readonly used?: Usage;
+};
 
 function settingsView(settings: TenantSettings) {
   return {

@@ -419,3 +419,23 @@ test("gauges tell how many wait and how long the next one has waited, and go bac
   expect(plane.metrics.total("queue_head_age_seconds", { tenant: acme })).toBe(0);
   await plane.close();
 });
+
+test("removing a tenant ends what waits in it", async () => {
+  const flow = new FlowWorld();
+  const plane = await flow.open("p");
+  await flow.finish(plane.api.createTenant({ actor: "root", tenant: acme, settings: {} }));
+  await plane.save("tickets", { one: work() }, { concurrency: [byCustomer] });
+  const first = runOf(await start({ flow, plane }));
+  const runs: RunId[] = [];
+  for (let index = 0; index < 12; index += 1) runs.push(runOf(await start({ flow, plane })));
+  const remove = () => flow.finish(plane.api.removeTenant({ actor: "root", tenant: acme }));
+  expect(await remove()).toEqual({ kind: "tenant_active", active: 1 });
+  // Nobody is let through in a tenant that is stopped, so that its last active run can end.
+  await flow.finish(plane.api.changeTenant({ actor: "root", tenant: acme, changes: { stopped: true } }));
+  await flow.finish(plane.api.cancelRun({ caller: ann, runId: first, reason: "over" }));
+  await flow.ended(first);
+  expect(await remove()).toEqual({ kind: "removed" });
+  for (const runId of runs)
+    expect(await flow.header(runId)).toMatchObject({ status: "cancelled", endReason: "the tenant is removed" });
+  await plane.close();
+});

@@ -75,9 +75,8 @@ export const tenantHandlers: TenantHandlers = {
     });
     if (answer.kind !== "saved") return answer;
     const found = await api.getTenant({ tenant });
-    const used = found.kind === "tenant" ? found.used : undefined;
-    const { record } = answer;
-    return { status: 200, body: tenantView(tenant, { record, used }, limitsOf(config)) };
+    const counts = found.kind === "tenant" ? found : {};
+    return { status: 200, body: tenantView(tenant, { ...counts, record: answer.record }, limitsOf(config)) };
   },
 
   async removeTenant({ api }, { params, key }) {
