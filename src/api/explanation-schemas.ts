@@ -190,7 +190,6 @@ export const explanation = z
         z.discriminatedUnion("kind", [
           stoppedItem,
           limitItem,
-          queueItem,
           approvalItem,
           unclaimedItem,
           heldItem,
@@ -199,6 +198,8 @@ export const explanation = z
           lockItem,
           childRunItem,
           childrenItem,
+          // New kinds come last: the frozen documents compare by place.
+          queueItem,
         ]),
       )
       .meta({ description: "The most important first." }),
