@@ -436,6 +436,25 @@ test("removing a tenant ends what waits in it", async () => {
   await flow.ended(first);
   expect(await remove()).toEqual({ kind: "removed" });
   for (const runId of runs)
-    expect(await flow.header(runId)).toMatchObject({ status: "cancelled", endReason: "the tenant is removed" });
+    expect(await flow.header(runId)).toMatchObject({
+      status: "cancelled",
+      endReason: "the tenant is removed",
+    });
   await plane.close();
+});
+
+test("a definition that runs a workflow with gates as a step is warned that they do not count there", async () => {
+  const scene = await setUp({ concurrency: [byCustomer] });
+  const steps = { run: { type: "subworkflow", input: { workflow_id: "tickets" } } };
+  const checking = scene.plane.api.validateWorkflow({ tenant: acme, definition: { id: "above", steps } });
+  expect(await scene.flow.finish(checking)).toMatchObject({
+    kind: "valid",
+    warnings: [
+      {
+        path: "steps.run.input.workflow_id",
+        message: expect.stringContaining('gates of "tickets" do not count'),
+      },
+    ],
+  });
+  await scene.plane.close();
 });

@@ -22,7 +22,13 @@ type Setting = {
 type SetUp = { readonly world: ReturnType<typeof createWorld>; readonly member: ReturnType<typeof join> };
 
 const nothing = {
-  ...{ kind: "swept", waiting: [], unclaimed: [], repairs: [], lostClaims: 0, gates: [], queueDeadlines: 0 },
+  kind: "swept",
+  waiting: [],
+  unclaimed: [],
+  repairs: [],
+  lostClaims: 0,
+  gates: [],
+  queueDeadlines: 0,
 } as const;
 
 /** A sweeper on a store that says what the test wants, and when each partition was looked at and swept. */
