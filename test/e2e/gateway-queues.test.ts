@@ -1,6 +1,6 @@
 // Gates and queues over HTTP: a start that waits, what is shown of it, its move, and the settings that it depends on.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createClient } from "../../src/sdk/index.ts";
+import { createClient, worker } from "../../src/sdk/index.ts";
 import { type GatewayWorld, openGatewayWorld } from "../support/gateway-world.ts";
 
 let world: GatewayWorld;
@@ -225,3 +225,47 @@ test("the groups of the SDK list, show and move", async () => {
   const shown = await client.queues.show("by-workflow.grouped", { limit: 1 });
   expect(shown.queue).toMatchObject([{ run_id: waiting.run_id, priority: 2, queue: { level: 7 } }]);
 });
+
+test("two hundred starts at a limit of ten all run once, ten at a time and fairly, and nothing waits at the end", async () => {
+  await save("crowd", {
+    concurrency: [{ max: 10, at_limit: "queue" }],
+    fairness: { key: "${input.customer}" },
+  });
+  const client = createClient({ url: world.url, apiKey: world.acme.admin.text });
+  const seen = { running: 0, most: 0, done: [] as string[] };
+  // One customer sends 155 of them, and nine others 5 each after that.
+  const customers = [
+    ...Array<string>(155).fill("large"),
+    ...Array.from({ length: 45 }, (_, n) => `c${n % 9}`),
+  ];
+  const runs = [];
+  for (let first = 0; first < customers.length; first += 20) {
+    const some = customers.slice(first, first + 20);
+    runs.push(...(await Promise.all(some.map((customer) => client.runs.start("crowd", { customer })))));
+  }
+  expect(runs.some(({ status }) => status === "queued")).toBe(true);
+  const crew = worker({
+    url: world.url,
+    apiKey: world.acme.worker.text,
+    concurrency: 50,
+    topics: {
+      crowd: async ({ input }) => {
+        seen.running += 1;
+        seen.most = Math.max(seen.most, seen.running);
+        // Long enough for others to begin meanwhile, if any could.
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        seen.running -= 1;
+        seen.done.push((input as { customer: string }).customer);
+      },
+    },
+  });
+  // One after the other: two hundred streams at once would be most of the load.
+  for (const { run_id } of runs) await client.runs.wait(run_id, { timeoutMs: 60_000 });
+  expect(seen.done.toSorted()).toEqual(customers.toSorted());
+  expect(seen.most).toBe(10);
+  // Ten begin at once, all of the large one; then ten customers take turns, and nine of them have five runs each.
+  expect(seen.done.findLastIndex((customer) => customer !== "large")).toBeLessThan(80);
+  const gates = await client.queues.list().take(50);
+  expect(gates.map(({ gate }) => gate)).not.toContain("by-workflow.crowd");
+  await crew.stop();
+}, 90_000);
