@@ -1,6 +1,7 @@
 // Every failure that Interlock reports: its code, HTTP status and message, whether repeating helps, and what the reply shows.
+import { refineGate } from "./domain/gates.ts";
 import { refineQuota } from "./domain/tenant.ts";
-import type { Problem } from "./domain/workflow/compiled.ts";
+import { describeProblems } from "./domain/workflow/compiled.ts";
 
 export type ErrorRow = {
   readonly status: number;
@@ -36,23 +37,7 @@ function passing(status: number, message: string, remedy: string, more?: More): 
   return { status, retryable: true, message, remedy, ...more };
 }
 
-/** Every problem in one line, for readers of the detail alone. */
-function describeProblems(answer: Readonly<Record<string, unknown>>): RefinedRow {
-  const { problems } = answer as { readonly problems?: readonly Problem[] };
-  if (problems === undefined) return {};
-  return { detail: problems.map(({ path, message }) => `${path}: ${message}`).join("; ") };
-}
-
-/** Of a gate other than the tenant's own, which is the one that `max_concurrent_runs` limits. */
-function refineGate(answer: Readonly<Record<string, unknown>>): RefinedRow {
-  const { gate } = answer;
-  if (gate === undefined) return {};
-  return {
-    rateLimit: String(gate),
-    detail: `the gate ${String(gate)} is full: repeat after Retry-After with the same key, end one of the runs that hold its places, or raise its limit`,
-  };
-}
-
+const atGate = { members: ["limit", "active", "runs", "gate"], refine: refineGate };
 const asAdmission = { retryAfter: "admission.retryAfterSeconds" } as const;
 
 export const errors = {
@@ -94,11 +79,7 @@ export const errors = {
   ),
   route_not_found: lasting(404, "there is no such route", "Check the path; /openapi.json lists all."),
   workflow_not_found: lasting(404, "there is no such workflow", "Check the id; it may have been removed."),
-  gate_not_found: lasting(
-    404,
-    "no such gate",
-    "No run holds a place in it or waits for one; GET /queues lists the gates at which runs wait.",
-  ),
+  gate_not_found: lasting(404, "no such gate", "No run is active or waits there; GET /queues lists gates."),
   run_not_found: lasting(404, "there is no such run", "Check the id; it may have been removed."),
   step_not_found: lasting(
     404,
@@ -239,11 +220,7 @@ export const errors = {
     "a tenant of this name exists",
     "Choose another name, or change the existing one.",
   ),
-  run_not_queued: lasting(
-    409,
-    "the run waits at no gate",
-    "It has begun or ended; look at it: GET /workflow-runs/{id}.",
-  ),
+  run_not_queued: lasting(409, "the run waits at no gate", "It has begun or ended: GET /workflow-runs/{id}."),
   tenant_active: lasting(
     409,
     "the tenant has active runs",
@@ -277,17 +254,12 @@ export const errors = {
     429,
     "max concurrent runs reached",
     "Repeat after Retry-After with the same key; end runs, or raise max_concurrent_runs.",
-    {
-      ...asAdmission,
-      members: ["limit", "active", "runs", "gate"],
-      rateLimit: "max_concurrent_runs",
-      refine: refineGate,
-    },
+    { ...asAdmission, ...atGate, rateLimit: "max_concurrent_runs" },
   ),
   queue_full: passing(
     429,
     "as many runs wait as may",
-    "Repeat after Retry-After with the same key. The answer names the gate whose queue is full; without one it is that of the whole tenant (queues.runsPerTenantMax).",
+    "Repeat after Retry-After with the same key. The answer names the gate; without one all queues of the tenant are full together.",
     { ...asAdmission, members: ["limit", "gate"] },
   ),
   idempotency_quota_reached: passing(

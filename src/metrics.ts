@@ -1,4 +1,5 @@
 // Every metric: kind, labels and help. The metrics port is typed from this table and the reference is generated from it.
+import { admissionOutcomes } from "./domain/admission-outcomes.ts";
 import { quotaNames } from "./domain/tenant.ts";
 
 export type MetricRow = {
@@ -11,25 +12,6 @@ export type MetricRow = {
    */
   readonly values?: Readonly<Record<string, readonly string[]>>;
 };
-
-/** The label of each decision about a start, older than the error codes: dashboards and alerts know these words. */
-export const admissionOutcomes = {
-  admitted: "admitted",
-  queued: "queued",
-  replayed: "replayed",
-  idempotency_key_reused: "key_reused",
-  idempotency_key_in_flight: "in_flight",
-  max_concurrent_runs_reached: "limit_reached",
-  queue_full: "queue_full",
-  quota_reached: "run_quota_reached",
-  idempotency_quota_reached: "key_quota_reached",
-  concurrency_gate_unavailable: "gate_unavailable",
-  outcome_unknown: "outcome_unknown",
-  tenant_stopped: "tenant_stopped",
-  unauthenticated: "credential_revoked",
-  version_conflict: "workflow_changed",
-  request_cancelled: "cancelled",
-} as const;
 
 const locks = ["admission", "run", "job", "approval", "public"];
 

@@ -165,3 +165,10 @@ export function settingsLimit(
 ): number | undefined {
   return place.kind === "tenant" ? settings.maxConcurrentRuns : settings.gates?.[place.name]?.max;
 }
+
+/** What a refusal says besides its code at a gate other than the tenant's own, which is what `max_concurrent_runs` limits. */
+export function refineGate({ gate }: Readonly<Record<string, unknown>>) {
+  if (typeof gate !== "string") return {};
+  const detail = `the gate ${gate} is full: repeat after Retry-After with the same key, end one of the runs that hold its places, or raise its limit`;
+  return { rateLimit: gate, detail };
+}

@@ -1,7 +1,7 @@
 // The answers to a start in docs/guide/embedding.md are those of the code, with the status of their error.
 import { expect, test } from "vitest";
+import { admissionOutcomes } from "../../src/domain/admission-outcomes.ts";
 import { errors } from "../../src/errors.ts";
-import { admissionOutcomes } from "../../src/metrics.ts";
 import { textOf } from "../support/packaging.ts";
 
 const rows = [...textOf("docs/guide/embedding.md").matchAll(/^\| `(\w+)` \| (\d{3}) \|/gm)].map(

@@ -1,65 +1,10 @@
 // Starts that wait at gates, as whole flows on the memory store: who waits, who is next, and how soon a place is used again.
 import { describe, expect, test } from "vitest";
-import type { StartAnswer } from "../../src/control/admission/start-run.ts";
-import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
-import { fingerprintOf } from "../../src/domain/fingerprint.ts";
 import type { GateId } from "../../src/domain/gates.ts";
 import type { RunId } from "../../src/domain/run.ts";
-import type { TenantSettings } from "../../src/domain/tenant.ts";
-import {
-  acme,
-  ann,
-  type FlowPlane,
-  FlowWorld,
-  only,
-  type PlaneOptions,
-  single,
-  work,
-} from "../support/flow-world.ts";
-
-const byCustomer = { key: "${input.customer}", max: 1, at_limit: "queue" };
-type Header = { readonly [name: string]: JsonValue };
-
-async function setUp(header: Header, settings: TenantSettings = {}, options: PlaneOptions = {}) {
-  const flow = new FlowWorld();
-  await flow.tenant(settings);
-  const plane = await flow.open("p", options);
-  await plane.save("tickets", { one: work() }, header);
-  return { flow, plane };
-}
-
-type Asked = {
-  readonly input?: JsonValue;
-  readonly key?: string;
-  readonly priority?: number;
-  readonly workflow?: string;
-};
-
-function start({ flow, plane }: { readonly flow: FlowWorld; readonly plane: FlowPlane }, asked: Asked = {}) {
-  const { input = { customer: "c1" }, key, priority, workflow = "tickets" } = asked;
-  const named =
-    key === undefined
-      ? {}
-      : {
-          key: {
-            text: key,
-            fingerprint: fingerprintOf({ method: "POST", path: workflow, query: {}, body: input }),
-          },
-        };
-  const request = { caller: ann, workflow, input, ...named, ...(priority === undefined ? {} : { priority }) };
-  return flow.finish(plane.api.startWorkflow(request)) as Promise<StartAnswer>;
-}
-
-const runOf = (answer: StartAnswer): RunId => {
-  if (answer.kind !== "queued" && answer.kind !== "admitted") throw new Error(JSON.stringify(answer));
-  return answer.runId;
-};
-
-/** The only job there is, once it is there. */
-async function nextJob({ flow, plane }: { flow: FlowWorld; plane: FlowPlane }): Promise<ClaimedJob> {
-  return single(await flow.finish(plane.poll({ waitMs: 5_000 })));
-}
+import { byCustomer, nextJob, runOf, setUp, start } from "../support/flow-queues.ts";
+import { acme, ann, FlowWorld, only, single, work } from "../support/flow-world.ts";
 
 describe("a gate by key", () => {
   test("lets one of a key begin, queues the next with its place, and hands the place on when the first ends", async () => {
@@ -261,90 +206,6 @@ test("cancel_in_progress asks the active run to cancel, and the newest takes its
   await scene.plane.close();
 });
 
-describe("an operator", () => {
-  test("who raises the tenant's limit lets those through that wait, within a sweep", async () => {
-    const scene = await setUp({}, { maxConcurrentRuns: 1, atLimit: "queue" });
-    const { flow, plane } = scene;
-    const runs: RunId[] = [];
-    for (let index = 0; index < 20; index += 1) runs.push(runOf(await start(scene)));
-    await flow.tenant({ maxConcurrentRuns: 20, atLimit: "queue" });
-    const running = async () =>
-      (await Promise.all(runs.map((runId) => flow.status(runId)))).every((status) => status === "running");
-    expect(await flow.until(running)).toBeLessThan(1_500);
-    await plane.close();
-  });
-
-  test("who saves a workflow with a larger max lets those through that wait", async () => {
-    const scene = await setUp({ concurrency: [{ max: 1, at_limit: "queue" }] });
-    const { flow, plane } = scene;
-    await start(scene);
-    const second = runOf(await start(scene));
-    await plane.save("tickets", { one: work() }, { concurrency: [{ max: 2, at_limit: "queue" }] });
-    expect(await flow.until(async () => (await flow.status(second)) === "running")).toBeLessThan(1_500);
-    await plane.close();
-  });
-
-  test("who stops the tenant freezes its queues, and lets them go on", async () => {
-    const scene = await setUp({ concurrency: [byCustomer] });
-    const { flow, plane } = scene;
-    const first = runOf(await start(scene));
-    const second = runOf(await start(scene));
-    await flow.tenant({ stopped: true });
-    await flow.finish(plane.api.cancelRun({ caller: ann, runId: first, reason: "stopped" }));
-    await flow.ended(first);
-    await flow.pass(3_000);
-    expect(await flow.status(second)).toBe("queued");
-    const why = only(await flow.finish(plane.api.explainRun({ tenant: acme, runId: second })), "explained");
-    expect(why.explanation.summary).toContain("The tenant is stopped");
-    await flow.tenant({});
-    await flow.until(async () => (await flow.status(second)) === "running", 2_000);
-    await plane.close();
-  });
-
-  test("who asks why sees the gate, the place, who is ahead, who holds the places and what to type", async () => {
-    const scene = await setUp({ concurrency: [byCustomer] });
-    const { flow, plane } = scene;
-    const first = runOf(await start(scene));
-    const second = runOf(await start(scene));
-    const third = runOf(await start(scene));
-    const { explanation } = only(
-      await flow.finish(plane.api.explainRun({ tenant: acme, runId: third })),
-      "explained",
-    );
-    expect(explanation.waiting_for).toMatchObject([
-      {
-        ...{ kind: "queued", limit: 1, active: 1, waiting: 2, position: 2 },
-        ahead: [{ run_id: second }],
-        holders: [{ run_id: first }],
-        what_to_do: expect.stringContaining(`interlock queue move ${third} --head`),
-      },
-    ]);
-    expect(explanation.summary).toMatch(
-      /^The run waits at position 2 at the gate by-key\..*has 1 of 1 places taken: when is not known\.$/,
-    );
-    const shown = only(await flow.finish(plane.api.getRun({ tenant: acme, runId: third })), "run");
-    expect(shown.run.position).toBe(2);
-    await plane.close();
-  });
-
-  test("is told when, once runs have ended lately", async () => {
-    const scene = await setUp({ concurrency: [byCustomer] });
-    const { flow, plane } = scene;
-    for (let index = 0; index < 5; index += 1) await start(scene);
-    for (let index = 0; index < 3; index += 1) {
-      await flow.pass(2_000);
-      await plane.report(await nextJob(scene));
-    }
-    const last = runOf(await start(scene));
-    const { explanation } = only(
-      await flow.finish(plane.api.explainRun({ tenant: acme, runId: last })),
-      "explained",
-    );
-    expect(explanation.waiting_for[0]).toHaveProperty("expected_at");
-    await plane.close();
-  });
-});
-
 test("gates that workflows share must be set in the tenant before a workflow names them", async () => {
   const flow = new FlowWorld();
   const plane = await flow.open("p");
@@ -417,29 +278,6 @@ test("gauges tell how many wait and how long the next one has waited, and go bac
   await flow.pass(11_000);
   expect(plane.metrics.total("queued_runs", { tenant: acme })).toBe(0);
   expect(plane.metrics.total("queue_head_age_seconds", { tenant: acme })).toBe(0);
-  await plane.close();
-});
-
-test("removing a tenant ends what waits in it", async () => {
-  const flow = new FlowWorld();
-  const plane = await flow.open("p");
-  await flow.finish(plane.api.createTenant({ actor: "root", tenant: acme, settings: {} }));
-  await plane.save("tickets", { one: work() }, { concurrency: [byCustomer] });
-  const first = runOf(await start({ flow, plane }));
-  const runs: RunId[] = [];
-  for (let index = 0; index < 12; index += 1) runs.push(runOf(await start({ flow, plane })));
-  const remove = () => flow.finish(plane.api.removeTenant({ actor: "root", tenant: acme }));
-  expect(await remove()).toEqual({ kind: "tenant_active", active: 1 });
-  // Nobody is let through in a tenant that is stopped, so that its last active run can end.
-  await flow.finish(plane.api.changeTenant({ actor: "root", tenant: acme, changes: { stopped: true } }));
-  await flow.finish(plane.api.cancelRun({ caller: ann, runId: first, reason: "over" }));
-  await flow.ended(first);
-  expect(await remove()).toEqual({ kind: "removed" });
-  for (const runId of runs)
-    expect(await flow.header(runId)).toMatchObject({
-      status: "cancelled",
-      endReason: "the tenant is removed",
-    });
   await plane.close();
 });
 

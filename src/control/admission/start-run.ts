@@ -1,15 +1,9 @@
 // Starts a run: its first commit is prepared without I/O, the store is asked once, and what follows a commit is done.
 import type { Config } from "../../config.ts";
+import { admissionOutcomes } from "../../domain/admission-outcomes.ts";
 import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/engine/apply.ts";
 import { digestOf, type Fingerprint, type JsonValue } from "../../domain/fingerprint.ts";
-import {
-  type AskedStart,
-  nothingPlanned,
-  type PlannedGates,
-  planGates,
-  type QueueDefaults,
-  type StartExpressionFailed,
-} from "../../domain/plan-gates.ts";
+import type { StartExpressionFailed } from "../../domain/plan-gates.ts";
 import type { AssignedPolicies } from "../../domain/policy.ts";
 import {
   type InTheMaking,
@@ -22,9 +16,9 @@ import {
 } from "../../domain/run.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { SlotHolder } from "../../domain/why/explanation.ts";
-import type { Allowance, CompiledDefinition, Problem } from "../../domain/workflow/compiled.ts";
+import type { CompiledDefinition, Problem } from "../../domain/workflow/compiled.ts";
 import { InterlockError } from "../../errors.ts";
-import { admissionOutcomes, metrics as metricRows } from "../../metrics.ts";
+import { metrics as metricRows } from "../../metrics.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { Answer, OutcomeOf, RequestOf } from "../../ports/store.ts";
@@ -36,6 +30,7 @@ import { drainRun } from "../engine/drain-run.ts";
 import type { Engine } from "../engine/engine.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
 import type { CurrentWorkflow } from "../workflows/definitions.ts";
+import { planStart } from "./plan-start.ts";
 import { startUnderLock } from "./start-under-lock.ts";
 import { settingsOf } from "./tenant-cache.ts";
 
@@ -131,7 +126,7 @@ export async function startPinned(
   // Without them nobody knows whether duties are separate: a run that is not would stay so.
   if (settings === undefined) return gateUnavailable(engine, "the tenant's settings cannot be read");
   const work = { left: pinned.workLeft ?? engine.terms.commit.workMax };
-  const planned = planStart(engine, request, pinned.definition, settings, work);
+  const planned = planStart(engine, request, { definition: pinned.definition, settings, work });
   if (planned.kind !== "planned") return planned;
   // A run whose caller has no trace begins one, so that what it does is found together.
   const span =
@@ -194,32 +189,6 @@ type Known = {
   /** What checking the input and planning the gates have left to it. */
   readonly workLeft: number;
 };
-
-/** The gates that the run passes: evaluated before the store is asked, since operations evaluate nothing. */
-function planStart(
-  { computing, config }: Engine,
-  { caller, input, priority }: PinnedStart,
-  definition: CompiledDefinition,
-  settings: TenantSettings,
-  work: Allowance,
-): PlannedGates {
-  if (definition.flowControl === undefined && settings.atLimit !== "queue") return nothingPlanned;
-  const asked: InTheMaking<AskedStart> = { input };
-  if (priority !== undefined) asked.priority = priority;
-  if (caller.priorityMax !== undefined) asked.priorityMax = caller.priorityMax;
-  const defaults = queueDefaults(config);
-  return computing.time("plan_gates", caller.tenant, () =>
-    planGates(definition, asked, settings, defaults, work),
-  );
-}
-
-export function queueDefaults(config: Config): QueueDefaults {
-  return {
-    queueMax: config["queues.runsPerGateMax"],
-    deadlineMs: config["queues.deadlineMs"],
-    agingMs: config["queues.agingMs"],
-  };
-}
 
 /** The first commit. Without I/O: whatever it needs was read before. */
 function prepare(

@@ -7,7 +7,7 @@ import type { GatesPlan } from "../../domain/gates.ts";
 import { planGates, type StartExpressionFailed } from "../../domain/plan-gates.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Problem } from "../../domain/workflow/compiled.ts";
-import { queueDefaults } from "../admission/start-run.ts";
+import { queueDefaults } from "../admission/plan-start.ts";
 import { settingsOf } from "../admission/tenant-cache.ts";
 import type { Engine } from "../engine/engine.ts";
 

@@ -22,7 +22,7 @@ export type GateFacts = {
   readonly queue: readonly RunHeader[];
 };
 
-export type QueuedRunFacts = Pick<LiveRunFacts, "header" | "slots"> & {
+type QueuedRunFacts = Pick<LiveRunFacts, "header" | "slots"> & {
   readonly nowMs: number;
   readonly gate: Part<GateFacts>;
   /** When runs that passed this gate ended lately. */

@@ -158,3 +158,10 @@ export type CompiledDefinition = {
 
 /** Something wrong at a place: `steps.review.depends_on[0]`. */
 export type Problem = { readonly path: string; readonly message: string };
+
+/** Every problem in one line, for readers of a refusal's detail alone. */
+export function describeProblems(answer: Readonly<Record<string, unknown>>): { readonly detail?: string } {
+  const { problems } = answer as { readonly problems?: readonly Problem[] };
+  if (problems === undefined) return {};
+  return { detail: problems.map(({ path, message }) => `${path}: ${message}`).join("; ") };
+}
