@@ -9,8 +9,8 @@ describe("an operator", () => {
     const scene = await setUp({}, { maxConcurrentRuns: 1, atLimit: "queue" });
     const { flow, plane } = scene;
     const runs: RunId[] = [];
-    for (let index = 0; index < 20; index += 1) runs.push(runOf(await start(scene)));
-    await flow.tenant({ maxConcurrentRuns: 20, atLimit: "queue" });
+    for (let index = 0; index < 60; index += 1) runs.push(runOf(await start(scene)));
+    await flow.tenant({ maxConcurrentRuns: 60, atLimit: "queue" });
     const running = async () =>
       (await Promise.all(runs.map((runId) => flow.status(runId)))).every((status) => status === "running");
     expect(await flow.until(running)).toBeLessThan(1_500);
