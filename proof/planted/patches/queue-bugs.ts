@@ -45,7 +45,7 @@ export const plantedQueueBugs: readonly TextPatch[] = [
     "src/control/sweeper.ts",
     `of answer.gates) {`,
     `of answer.gates.slice(0, 0)) {`,
-    [steered],
+    [flows, steered],
   ),
   bug(
     "handed-on-once",
@@ -91,8 +91,8 @@ export const plantedQueueBugs: readonly TextPatch[] = [
     "removed-tenant-keeps-its-queue",
     "a tenant is removed, and what waits in it waits on",
     "src/control/tenants/remove-tenant.ts",
-    `if (drained.kind !== "ended") return troubleOf(drained);`,
-    `if (drained.kind === "ended") return { kind: "removed" };`,
+    `await endQueued(engine, { tenant, actor });`,
+    `({ kind: "ended" }) as Awaited<ReturnType<typeof endQueued>>;`,
     [steered],
   ),
 ];
