@@ -70,6 +70,30 @@ const admission: PanelRow = {
       queries: [{ expr: `topk(10, max by (tenant) (${series("active_runs")}))`, legend: "{{tenant}}" }],
     },
     {
+      title: "Queued runs",
+      about: "Runs that wait for a place at a gate; the ten tenants with the most.",
+      unit: "short",
+      queries: [{ expr: `topk(10, max by (tenant) (${series("queued_runs")}))`, legend: "{{tenant}}" }],
+    },
+    {
+      title: "Wait of the next in a queue",
+      about: "How long the run that is next has waited, at the tenant's gate where it is longest.",
+      unit: "s",
+      limit: 1_800,
+      queries: [
+        { expr: `topk(10, max by (tenant) (${series("queue_head_age_seconds")}))`, legend: "{{tenant}}" },
+      ],
+    },
+    {
+      title: "Let through, and ended by the deadline",
+      about: "Runs that got a place after they had waited, and those whose time to wait was over.",
+      unit: "reqps",
+      queries: [
+        perSecond("queue_grants_total", { legend: "let through" }),
+        perSecond("queue_deadlines_total", { legend: "deadline passed" }),
+      ],
+    },
+    {
       title: "Runs started and ended",
       about: "Starts that stay above ends use up the limits.",
       unit: "reqps",

@@ -1,5 +1,5 @@
 // Every setting: default, unit, bounds, environment name and why, by area. load-config.ts turns it into a configuration.
-import { admissionSettings, quotasSettings } from "./settings/admission.ts";
+import { admissionSettings, queuesSettings, quotasSettings } from "./settings/admission.ts";
 import { auditSettings, eventsSettings, gatewaySettings } from "./settings/gateway.ts";
 import type { ChoiceSetting, NumberSetting, Setting } from "./settings/kinds.ts";
 import { locksSettings } from "./settings/locks.ts";
@@ -14,6 +14,7 @@ export const settings = {
   ...storeSettings,
   ...busSettings,
   ...admissionSettings,
+  ...queuesSettings,
   ...locksSettings,
   ...workflowsSettings,
   ...runsSettings,

@@ -185,6 +185,7 @@ export function storeSettings(config: Config): StoreSettings {
     setAsideAfterMs: config["engine.setAsideAfterMs"],
     proveEveryMs: 60_000,
     runsPerRootMax: config["runs.perRootMax"],
+    queuedPerTenantMax: config["queues.runsPerTenantMax"],
     quotas: processQuotas(config),
   };
 }

@@ -1,6 +1,7 @@
 // Every failure that Interlock reports: its code, HTTP status and message, whether repeating helps, and what the reply shows.
+import { refineGate } from "./domain/gates.ts";
 import { refineQuota } from "./domain/tenant.ts";
-import type { Problem } from "./domain/workflow/compiled.ts";
+import { describeProblems } from "./domain/workflow/compiled.ts";
 
 export type ErrorRow = {
   readonly status: number;
@@ -20,7 +21,9 @@ export type ErrorRow = {
   readonly refine?: (answer: Readonly<Record<string, unknown>>) => RefinedRow;
 };
 
-type RefinedRow = Partial<Pick<ErrorRow, "retryable" | "retryAfter">> & { readonly detail?: string };
+type RefinedRow = Partial<Pick<ErrorRow, "retryable" | "retryAfter" | "rateLimit">> & {
+  readonly detail?: string;
+};
 
 type More = Omit<ErrorRow, "status" | "retryable" | "message" | "remedy">;
 
@@ -34,13 +37,7 @@ function passing(status: number, message: string, remedy: string, more?: More): 
   return { status, retryable: true, message, remedy, ...more };
 }
 
-/** Every problem in one line, for readers of the detail alone. */
-function describeProblems(answer: Readonly<Record<string, unknown>>): RefinedRow {
-  const { problems } = answer as { readonly problems?: readonly Problem[] };
-  if (problems === undefined) return {};
-  return { detail: problems.map(({ path, message }) => `${path}: ${message}`).join("; ") };
-}
-
+const atGate = { members: ["limit", "active", "runs", "gate"], refine: refineGate };
 const asAdmission = { retryAfter: "admission.retryAfterSeconds" } as const;
 
 export const errors = {
@@ -82,6 +79,7 @@ export const errors = {
   ),
   route_not_found: lasting(404, "there is no such route", "Check the path; /openapi.json lists all."),
   workflow_not_found: lasting(404, "there is no such workflow", "Check the id; it may have been removed."),
+  gate_not_found: lasting(404, "no such gate", "No run is active or waits there; GET /queues lists gates."),
   run_not_found: lasting(404, "there is no such run", "Check the id; it may have been removed."),
   step_not_found: lasting(
     404,
@@ -222,6 +220,7 @@ export const errors = {
     "a tenant of this name exists",
     "Choose another name, or change the existing one.",
   ),
+  run_not_queued: lasting(409, "the run waits at no gate", "It has begun or ended: GET /workflow-runs/{id}."),
   tenant_active: lasting(
     409,
     "the tenant has active runs",
@@ -245,11 +244,23 @@ export const errors = {
     "the idempotency key was used with a different request",
     "Use a new key for a different request.",
   ),
+  start_expression_failed: lasting(
+    422,
+    "an expression that decides how the run may start failed",
+    "The problems name the expressions of the workflow (keys of gates, fairness, priority): send an input for which they give a value.",
+    { members: ["problems"], refine: describeProblems },
+  ),
   max_concurrent_runs_reached: passing(
     429,
     "max concurrent runs reached",
     "Repeat after Retry-After with the same key; end runs, or raise max_concurrent_runs.",
-    { ...asAdmission, members: ["limit", "active", "runs"], rateLimit: "max_concurrent_runs" },
+    { ...asAdmission, ...atGate, rateLimit: "max_concurrent_runs" },
+  ),
+  queue_full: passing(
+    429,
+    "as many runs wait as may",
+    "Repeat after Retry-After with the same key. The answer names the gate; without one all queues of the tenant are full together.",
+    { ...asAdmission, members: ["limit", "gate"] },
   ),
   idempotency_quota_reached: passing(
     429,

@@ -1,4 +1,5 @@
 // Every metric: kind, labels and help. The metrics port is typed from this table and the reference is generated from it.
+import { admissionOutcomes } from "./domain/admission-outcomes.ts";
 import { quotaNames } from "./domain/tenant.ts";
 
 export type MetricRow = {
@@ -11,23 +12,6 @@ export type MetricRow = {
    */
   readonly values?: Readonly<Record<string, readonly string[]>>;
 };
-
-/** The label of each decision about a start, older than the error codes: dashboards and alerts know these words. */
-export const admissionOutcomes = {
-  admitted: "admitted",
-  replayed: "replayed",
-  idempotency_key_reused: "key_reused",
-  idempotency_key_in_flight: "in_flight",
-  max_concurrent_runs_reached: "limit_reached",
-  quota_reached: "run_quota_reached",
-  idempotency_quota_reached: "key_quota_reached",
-  concurrency_gate_unavailable: "gate_unavailable",
-  outcome_unknown: "outcome_unknown",
-  tenant_stopped: "tenant_stopped",
-  unauthenticated: "credential_revoked",
-  version_conflict: "workflow_changed",
-  request_cancelled: "cancelled",
-} as const;
 
 const locks = ["admission", "run", "job", "approval", "public"];
 
@@ -52,11 +36,31 @@ export const metrics = {
     labels: ["tenant", "outcome"],
     help: "Time that a start waited for its tenant's admission lock (lock strategy): acquired, busy (gave up), cancelled, unknown, unavailable.",
   },
-  run_starts_total: { kind: "counter", labels: [], help: "Runs admitted (replays not counted)." },
+  run_starts_total: { kind: "counter", labels: [], help: "Runs admitted or queued (replays not counted)." },
   active_runs: {
     kind: "gauge",
     labels: ["tenant"],
     help: "Slots in use when the tenant's last start was decided.",
+  },
+  queued_runs: {
+    kind: "gauge",
+    labels: ["tenant"],
+    help: "Runs of a tenant that wait at gates, as this process last read it.",
+  },
+  queue_head_age_seconds: {
+    kind: "gauge",
+    labels: ["tenant"],
+    help: "How long the run that is next at a gate has waited, of the tenant's gates the longest; as this process last read it.",
+  },
+  queue_grants_total: {
+    kind: "counter",
+    labels: [],
+    help: "Runs that were let through by the end of another one, a move or a raised limit.",
+  },
+  queue_deadlines_total: {
+    kind: "counter",
+    labels: [],
+    help: "Queued runs that ended as timed_out because their time to wait was over.",
   },
   quota_refusals_total: {
     kind: "counter",
@@ -168,7 +172,7 @@ export const metrics = {
   event_loop_block_seconds: {
     kind: "histogram",
     labels: ["operation"],
-    help: "Blocks of the event loop of 25 ms and more: nobody was answered meanwhile. By the operation that computed, or a part of one (commit, first_commit, check_input, dry_run), or other.",
+    help: "Blocks of the event loop of 25 ms and more: nobody was answered meanwhile. By the operation that computed, or a part of one (commit, first_commit, check_input, plan_gates, dry_run), or other.",
   },
   event_loop_blocks_total: {
     kind: "counter",

@@ -28,6 +28,7 @@ import { plantedPolicyBugs } from "./patches/policy-bugs.ts";
 import { plantedPoolBugs } from "./patches/pool-bugs.ts";
 import { plantedProcessBugs } from "./patches/process-bugs.ts";
 import { plantedPublicLockBugs } from "./patches/public-lock-bugs.ts";
+import { plantedQueueBugs } from "./patches/queue-bugs.ts";
 import { plantedQuotaBugs } from "./patches/quota-bugs.ts";
 import { plantedRedisBugs } from "./patches/redis-bugs.ts";
 import { plantedRememberedBugs } from "./patches/remembered-bugs.ts";
@@ -70,6 +71,7 @@ export const textPatches: readonly TextPatch[] = [
   ...plantedGatewayBugs,
   ...plantedDoorBugs,
   ...plantedJudgeBugs,
+  ...plantedQueueBugs,
   ...plantedQuotaBugs,
   ...plantedSqliteBugs,
   ...plantedKeyBugs,

@@ -145,6 +145,29 @@ const limitItem = z.object({
   ...item,
 });
 
+const queueItem = z.object({
+  kind: z.literal("queued"),
+  gate: z.string(),
+  detail: z.string(),
+  limit: z.number().exactOptional(),
+  active: z.number(),
+  waiting: z.number(),
+  position: z
+    .number()
+    .exactOptional()
+    .meta({ description: "1 is the next; absent for one that is far behind." }),
+  ahead: z
+    .array(slotHolder)
+    .meta({ description: "Some of those that are let through before it, the next first." }),
+  holders: z.array(slotHolder).meta({ description: "Some of those that hold the places, the oldest first." }),
+  deadline_at: time,
+  expected_at: time.exactOptional().meta({
+    description:
+      "An estimate by how often runs that passed the gate ended lately; absent when that is not known.",
+  }),
+  ...item,
+});
+
 const stoppedItem = z.object({ kind: z.literal("tenant_stopped"), detail: z.string(), ...item });
 
 const ending = z.object({
@@ -175,6 +198,8 @@ export const explanation = z
           lockItem,
           childRunItem,
           childrenItem,
+          // New kinds come last: the frozen documents compare by place.
+          queueItem,
         ]),
       )
       .meta({ description: "The most important first." }),

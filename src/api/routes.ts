@@ -8,9 +8,11 @@ import { anyJson, nothing, pageOf, pageQuery, tenantName, topic } from "./fields
 import { lockRoutes } from "./lock-routes.ts";
 import { canaryRoutes, policyRoutes } from "./policy-routes.ts";
 import { poolRoutes } from "./pool-routes.ts";
+import { queueRoutes } from "./queue-routes.ts";
 import type { Route } from "./route.ts";
 import { runRoutes } from "./run-routes.ts";
 import * as schemas from "./schemas.ts";
+import * as serverSchemas from "./server-schemas.ts";
 import * as tenantSchemas from "./tenant-schemas.ts";
 
 const readers = ["viewer", "operator", "admin"] as const satisfies readonly KeyRole[];
@@ -275,7 +277,7 @@ const serverRoutes = {
     path: "/api/v1/idempotency-keys/{key}",
     summary: "Tell which run a start's idempotency key maps to.",
     access: readers,
-    replies: { 200: schemas.keyBinding },
+    replies: { 200: serverSchemas.keyBinding },
     errors: ["idempotency_key_unbound"],
   },
   getStatus: {
@@ -283,7 +285,7 @@ const serverRoutes = {
     path: "/api/v1/status",
     summary: "Tell who the key belongs to and whether the store answers.",
     access: everyone,
-    replies: { 200: schemas.status },
+    replies: { 200: serverSchemas.status },
     errors: [],
   },
   openApi: {
@@ -299,7 +301,7 @@ const serverRoutes = {
     path: "/livez",
     summary: "Tell that the process answers.",
     access: "open",
-    replies: { 200: schemas.health },
+    replies: { 200: serverSchemas.health },
     errors: [],
   },
   ready: {
@@ -307,7 +309,7 @@ const serverRoutes = {
     path: "/readyz",
     summary: "Tell whether requests should be sent here: the store answers and the server is not stopping.",
     access: "open",
-    replies: { 200: schemas.health },
+    replies: { 200: serverSchemas.health },
     errors: ["store_unavailable"],
   },
   metrics: {
@@ -325,6 +327,7 @@ export const routes = {
   ...runRoutes,
   ...jobRoutes,
   ...poolRoutes,
+  ...queueRoutes,
   ...approvalRoutes,
   ...deadLetterRoutes,
   ...lockRoutes,

@@ -3,12 +3,18 @@ import * as z from "zod";
 import type { KeyRole } from "../domain/api-key.ts";
 import { truncationCauses } from "../domain/engine/dry-run.ts";
 import { stepStatuses } from "../domain/engine/records.ts";
+import { atLimitChoices, prioritiesMax } from "../domain/gates.ts";
 import { explanation } from "./explanation-schemas.ts";
-import { anyJson, nothing, pageOf, pageQuery } from "./fields.ts";
+import { anyJson, nothing, pageOf, pageQuery, wholeNumberText } from "./fields.ts";
 import type { Route } from "./route.ts";
 import * as schemas from "./schemas.ts";
 
 const stepId = z.string().min(1).max(64);
+
+const priorityText = wholeNumberText({ min: 0, max: prioritiesMax }).meta({
+  description:
+    "Instead of the workflow's, from 0 to 9: where runs wait for a place, the highest go first. Lowered to what the API key allows.",
+});
 
 const dryRunBody = z
   .strictObject({
@@ -25,6 +31,13 @@ const dryRun = z
     dry_run: z.literal(true),
     status: z.string(),
     truncated: z.boolean(),
+    gates: z
+      .array(z.object({ gate: z.string(), at_limit: z.enum(atLimitChoices) }))
+      .exactOptional()
+      .meta({
+        description: "The gates that the run would pass, in the order in which it would take its places.",
+      }),
+    priority: z.number().exactOptional(),
     truncated_because: z.enum(truncationCauses).exactOptional().meta({
       description:
         "Why it ends before the run would: `entries`, too many things happen; `work`, its expressions cost too much together; `size`, it would be too long to show.",
@@ -45,7 +58,11 @@ const dryRun = z
   .meta({ id: "DryRun", description: "The steps in the order in which they would begin." });
 
 const rerunBody = z
-  .strictObject({ from_step: stepId, dry_run: z.boolean().exactOptional() })
+  .strictObject({
+    from_step: stepId,
+    dry_run: z.boolean().exactOptional(),
+    priority: z.number().int().min(0).max(prioritiesMax).exactOptional(),
+  })
   .meta({ id: "RerunRequest" });
 
 const rerunPlan = z
@@ -77,11 +94,14 @@ export const runRoutes = {
     query: z.object({
       team_id: z.string().max(128).exactOptional(),
       dry_run: z.enum(["true", "false"]).exactOptional(),
+      priority: priorityText.exactOptional(),
     }),
     body: anyJson,
-    replies: { 200: z.union([schemas.startedRun, dryRun]) },
+    replies: { 200: z.union([schemas.startedRun, dryRun]), 202: schemas.queuedRun },
     errors: [
       "input_invalid",
+      "start_expression_failed",
+      "queue_full",
       "tenant_stopped",
       "workflow_not_found",
       "idempotency_key_in_flight",
@@ -102,7 +122,7 @@ export const runRoutes = {
     access: operators,
     body: dryRunBody,
     replies: { 200: dryRun },
-    errors: ["input_invalid", "workflow_not_found"],
+    errors: ["input_invalid", "start_expression_failed", "workflow_not_found"],
   },
   listRunsOfWorkflow: {
     method: "GET",
@@ -192,8 +212,10 @@ export const runRoutes = {
     summary: "Start a run anew from one of its steps, with what was done before it.",
     access: operators,
     body: rerunBody,
-    replies: { 200: z.union([schemas.startedRun, rerunPlan]) },
+    replies: { 200: z.union([schemas.startedRun, rerunPlan]), 202: schemas.queuedRun },
     errors: [
+      "start_expression_failed",
+      "queue_full",
       "run_not_found",
       "rerun_not_possible",
       "tenant_stopped",

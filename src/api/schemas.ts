@@ -1,9 +1,8 @@
 // Every resource and body of the HTTP contract; routes.ts says which operation uses which.
 import * as z from "zod";
-import { keyRoles } from "../domain/api-key.ts";
 import { stepStatuses } from "../domain/engine/records.ts";
 import { jobStates } from "../domain/job.ts";
-import { runStatuses, terminalStatuses } from "../domain/run.ts";
+import { runStatuses } from "../domain/run.ts";
 import { anyJson, callerName, freeText, time, topic } from "./fields.ts";
 
 export const runStatus = z.enum(runStatuses).meta({ id: "RunStatus" });
@@ -48,6 +47,32 @@ export const validatedWorkflow = z
 
 export const startedRun = z.object({ run_id: z.string(), status: runStatus }).meta({ id: "StartedRun" });
 
+/** Of a run that waits at a gate. */
+const queuePlaceFields = {
+  gate: z.string(),
+  level: z
+    .number()
+    .meta({ description: "Its priority, raised by those behind it; 10 is before all others." }),
+  since: time,
+  deadline_at: time.meta({ description: "If it has not begun by then, it ends as timed_out." }),
+  position: z
+    .number()
+    .exactOptional()
+    .meta({ description: "1 is the next. An estimate: others may come before it, or leave. Not in lists." }),
+};
+
+export const queuePlace = z.object(queuePlaceFields).meta({ id: "QueuePlace" });
+
+export const queuedRun = z
+  .object({
+    run_id: z.string(),
+    status: z.literal("queued"),
+    gate: z.string().meta({ description: "Where it waits: GET /gates/{id}." }),
+    position: z.number().meta({ description: "1 is the next; an estimate." }),
+    deadline_at: time,
+  })
+  .meta({ id: "QueuedRun", description: "The run waits for a place at a gate, and begins by itself." });
+
 const runFields = {
   id: z.string().meta({ description: "The same as run_id." }),
   run_id: z.string(),
@@ -67,6 +92,12 @@ const runFields = {
     .meta({ description: "For a run that a step of another run has started." }),
   parent_step_id: z.string().exactOptional(),
   root_run_id: z.string().exactOptional(),
+  priority: z.number().exactOptional().meta({ description: "From 0 to 9; of a run that has gates." }),
+  queue: queuePlace.exactOptional().meta({ description: "While it is queued." }),
+  end_reason: z.string().exactOptional().meta({
+    description:
+      "Why a run has ended that never began: queue_deadline_passed, superseded_by and the newer run, or what was said with the cancel.",
+  }),
 };
 
 export const runSummary = z.object(runFields).meta({ id: "RunSummary" });
@@ -346,53 +377,3 @@ export const decisionBody = z
     reason: freeText(512).exactOptional(),
   })
   .meta({ id: "Decision" });
-
-// Operations
-
-export const keyBinding = z
-  .object({
-    state: z.enum(["pending", "bound"]),
-    run_id: z.string(),
-    final_status: z.enum(terminalStatuses).exactOptional(),
-  })
-  .meta({ id: "KeyBinding", description: "The run that a start's idempotency key maps to." });
-
-export const status = z
-  .object({
-    status: z.enum(["ready", "unavailable"]),
-    detail: z.string().exactOptional().meta({ description: "What is wrong, when it is unavailable." }),
-    store_ahead_ms: z.number().exactOptional().meta({
-      description:
-        "How far the store's time is ahead of this server's wall clock; negative when it is behind. Delays, claims and locks go by the store's time.",
-    }),
-    version: z.string(),
-    instance: z.string(),
-    tenant: z.string(),
-    role: z.enum(keyRoles),
-    key_id: z.string(),
-    idempotency_keys: z.object({ limit: z.number(), used: z.number() }).exactOptional().meta({
-      description:
-        "For keys of a tenant: how many of its idempotency keys are remembered. At the limit the oldest are forgotten before their time.",
-    }),
-    processes: z
-      .array(
-        z.object({
-          instance: z.string(),
-          version: z.string(),
-          roles: z.array(z.string()),
-          seen_ms_ago: z.number(),
-        }),
-      )
-      .exactOptional()
-      .meta({ description: "For platform keys: the processes that live on this store." }),
-    findings: z
-      .array(z.object({ level: z.enum(["warn", "fail"]), message: z.string(), remedy: z.string() }))
-      .exactOptional()
-      .meta({
-        description:
-          "For platform keys: what is wrong with these processes, such as settings in which they do not agree, or no engine.",
-      }),
-  })
-  .meta({ id: "Status" });
-
-export const health = z.object({ status: z.string() }).meta({ id: "Health" });

@@ -1,6 +1,7 @@
 // Tenants and API keys as the HTTP contract shows them.
 import * as z from "zod";
 import { keyRoles } from "../domain/api-key.ts";
+import { prioritiesMax } from "../domain/gates.ts";
 import { type QuotaName, quotaNames } from "../domain/tenant.ts";
 import { callerName, freeText, tenantName, time } from "./fields.ts";
 
@@ -14,7 +15,22 @@ const settings = {
   renewal_policy: z.enum(["by_risk", "fence", "continue"]),
   separate_duties: z.boolean().meta({ description: "Whoever asked for a run may not approve its steps." }),
   approvals_strategy: z.enum(["atomic", "lock"]),
+  at_limit: z.enum(["reject", "queue"]).meta({
+    description: "What a start does that finds max_concurrent_runs reached: it is refused, or waits.",
+  }),
 };
+
+/** A limit of 0 lets nobody through. */
+const gateLimit = z.strictObject({ max: z.number().int().min(0).max(1_000_000) });
+
+const gateName = z
+  .string()
+  .max(64)
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "must be 1 to 64 letters, digits and . _ -");
+
+const gates = z.record(gateName, gateLimit).meta({
+  description: "The gates that workflows share by name, and how many runs each lets through at once.",
+});
 
 const optionalSettings = {
   max_concurrent_runs: settings.max_concurrent_runs.exactOptional(),
@@ -26,6 +42,8 @@ const optionalSettings = {
   renewal_policy: settings.renewal_policy.exactOptional(),
   separate_duties: settings.separate_duties.exactOptional(),
   approvals_strategy: settings.approvals_strategy.exactOptional(),
+  at_limit: settings.at_limit.exactOptional(),
+  gates: gates.exactOptional(),
 };
 
 /** What a tenant may be given: 0 means none at all. */
@@ -58,6 +76,7 @@ export const tenant = z
     id: z.string(),
     version: z.number(),
     active_runs: z.number(),
+    queued_runs: z.number().meta({ description: "Runs that wait at gates." }),
     idempotency_keys: z.object({ limit: z.number(), used: z.number() }).meta({
       description:
         "At the limit the oldest key of an ended run gives way to a new one, also before its time.",
@@ -92,6 +111,12 @@ export const tenantChangesBody = z
     renewal_policy: settings.renewal_policy.nullable().exactOptional(),
     separate_duties: settings.separate_duties.nullable().exactOptional(),
     approvals_strategy: settings.approvals_strategy.nullable().exactOptional(),
+    at_limit: settings.at_limit.nullable().exactOptional(),
+    gates: z
+      .record(gateName, gateLimit.nullable())
+      .nullable()
+      .exactOptional()
+      .meta({ description: "Those that are named change; null removes one, or all." }),
     quotas: z
       .strictObject(eachQuota(quotaNumber.nullable().exactOptional()))
       .nullable()
@@ -113,6 +138,10 @@ const apiKeyFields = {
   created_at: time,
   created_by: z.string(),
   expires_at: time.exactOptional(),
+  max_priority: z
+    .number()
+    .exactOptional()
+    .meta({ description: "The highest priority that a run has which it starts; absent means any." }),
 };
 
 export const apiKey = z.object(apiKeyFields).meta({ id: "ApiKey" });
@@ -134,5 +163,6 @@ export const newApiKeyBody = z
     }),
     tenant: tenantName.exactOptional().meta({ description: "For platform keys: whose key it becomes." }),
     expires_at: time.exactOptional(),
+    max_priority: z.number().int().min(0).max(prioritiesMax).exactOptional(),
   })
   .meta({ id: "NewApiKeyRequest" });

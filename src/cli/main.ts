@@ -13,6 +13,7 @@ import { addInitCommand } from "./commands/init.ts";
 import { addLockCommands } from "./commands/locks.ts";
 import { addPolicyCommands } from "./commands/policies.ts";
 import { addPoolCommands, addTopicCommands, addWorkerCommands } from "./commands/pools.ts";
+import { addQueueCommands } from "./commands/queues.ts";
 import { addRunCommand, addRunsCommands } from "./commands/runs.ts";
 import { addServeCommand } from "./commands/serve.ts";
 import { addKeyCommands, addTenantCommands } from "./commands/tenants.ts";
@@ -126,6 +127,7 @@ const commandGroups: ReadonlyArray<(cli: Cli) => void> = [
   addApprovalCommands,
   addDeadLetterCommands,
   addLockCommands,
+  addQueueCommands,
   addWorkerCommands,
   addPoolCommands,
   addTopicCommands,

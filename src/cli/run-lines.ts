@@ -20,6 +20,8 @@ export function runLines({ output, terminal }: Context, run: Run): string[] {
       ["status", statusCell(run)],
       ["started", `${age(run.created_at, terminal.nowMs())} by ${run.created_by}`],
       ["took", between(run.created_at, run.completed_at)],
+      ["waits", queueText(run)],
+      ["ended because", run.end_reason],
       [
         "parent",
         run.parent_run_id === undefined ? undefined : `${run.parent_run_id}, step ${run.parent_step_id}`,
@@ -38,6 +40,12 @@ export function runLines({ output, terminal }: Context, run: Run): string[] {
     "",
     ...stepTable(output, run),
   ];
+}
+
+function queueText({ queue }: Run): string | undefined {
+  if (queue === undefined) return undefined;
+  const place = queue.position === undefined ? "" : `at position ${queue.position} `;
+  return `${place}at the gate ${queue.gate}, until ${queue.deadline_at} at most`;
 }
 
 function statusCell(run: Run): Cell {
@@ -91,6 +99,7 @@ const marks: Readonly<Record<Tone, string>> = {
 /** How an event is shown. Types that are not listed are shown by their name and fields. */
 const shownAs: Readonly<Record<string, readonly [tone: Tone, words: string]>> = {
   run_admitted: ["quiet", "admitted"],
+  run_created: ["quiet", "created"],
   run_started: ["quiet", "started"],
   step_dispatched: ["busy", "waits for a worker"],
   step_completed: ["good", "done"],

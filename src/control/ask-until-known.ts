@@ -20,6 +20,7 @@ type Retrying = Pick<Ports, "clock" | "random" | "metrics">;
 const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf<Name>["kind"]> } = {
   admit: [
     "max_concurrent_runs_reached",
+    "queue_full",
     "tenant_stopped",
     "idempotency_key_in_flight",
     // A key can be freed meanwhile, by its expiry or at the quota.
@@ -32,6 +33,7 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
   ],
   createRun: [
     "max_concurrent_runs_reached",
+    "queue_full",
     "tenant_stopped",
     "version_conflict",
     "quota_reached",
@@ -43,6 +45,7 @@ const openRefusals: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf
   removeDocument: ["unauthenticated"],
   setTenant: ["unauthenticated"],
   deleteRun: ["unauthenticated"],
+  moveQueued: ["unauthenticated"],
   breakLock: ["unauthenticated"],
 };
 

@@ -10,6 +10,8 @@ export type Caller = {
   readonly credential?: string;
   /** Who is behind the key; without one only actors are compared. */
   readonly person?: Person;
+  /** The highest priority that its key gives to a run; absent means any. */
+  readonly priorityMax?: number;
   /** What an approval keeps of the person who decides it. */
   readonly decider?: Decider;
 };

@@ -44,6 +44,7 @@ export function startControlProcess(
       await Promise.all(running.map((part) => part.stop()));
       await engine.background.idle();
       engine.announcer.close();
+      engine.queueGauges.close();
       engine.heldHints.close();
       engine.pendingPublications.close();
     },

@@ -20,6 +20,7 @@ import { lockFlows } from "./locks/public-locks.ts";
 import { policyFlows } from "./policies/policies.ts";
 import { poolFlows } from "./pools/pools.ts";
 import { livingProcesses } from "./processes.ts";
+import { queueFlows } from "./queues/queues.ts";
 import type { Ready } from "./readiness.ts";
 import { dryRun } from "./runs/dry-run.ts";
 import { explainRun } from "./runs/explain-run.ts";
@@ -41,6 +42,7 @@ const flows = {
   ...lockFlows,
   acquireLock,
   ...poolFlows,
+  ...queueFlows,
   ...policyFlows,
   ...canaryFlows,
   ...tenantFlows,

@@ -1,8 +1,10 @@
 // The sweep of an engine: one look finds the partitions in which something is due, and only these are swept.
-import { allPartitions, type Partition } from "../domain/tenant.ts";
+import type { GateId } from "../domain/gates.ts";
+import { allPartitions, type Partition, type TenantId } from "../domain/tenant.ts";
 import type { Consumer } from "../ports/bus.ts";
 import type { CancelTimer, Shard } from "../ports/ports.ts";
 import type { Answer } from "../ports/store.ts";
+import { ask } from "./ask-until-known.ts";
 import { drainRun } from "./engine/drain-run.ts";
 import type { Engine } from "./engine/engine.ts";
 import { publishJob } from "./jobs/hints.ts";
@@ -117,6 +119,14 @@ function causeOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** Until no more can be let through. A call that gets no answer leaves the rest to the next sweep. */
+async function handOnAll(engine: Engine, tenant: TenantId, gate: GateId): Promise<void> {
+  for (;;) {
+    const answer = await ask(engine, "handOn", { tenant, gate });
+    if (answer.kind !== "handed_on" || !answer.more) return;
+  }
+}
+
 export async function sweepPartition(engine: Engine, partition: Partition): Promise<Answer<"sweep">> {
   const { ports, config } = engine;
   const answer = await ports.store.sweep({ partition }, { deadlineMs: config["store.callTimeoutMs"] });
@@ -132,6 +142,14 @@ export async function sweepPartition(engine: Engine, partition: Partition): Prom
   for (const { tenant, repair, runId } of answer.repairs) {
     ports.metrics.count("sweep_repairs_total", { kind: repair });
     ports.log.warn("sweep repaired what must always hold", { tenant, repair, run: runId });
+  }
+  for (const { tenant, gate } of answer.gates) {
+    engine.queueGauges.heard(tenant);
+    engine.background.run("handing on the places of a gate", () => handOnAll(engine, tenant, gate));
+  }
+  for (let ended = 0; ended < answer.queueDeadlines; ended += 1) {
+    ports.metrics.count("queue_deadlines_total", {});
+    ports.metrics.count("runs_ended_total", { status: "timed_out" });
   }
   for (let lost = 0; lost < answer.lostClaims; lost += 1) ports.metrics.count("job_claims_lost_total", {});
   return answer;

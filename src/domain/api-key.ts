@@ -29,6 +29,8 @@ export type ApiKeyRecord = {
   readonly createdAtMs: number;
   readonly createdBy: string;
   readonly expiresAtMs?: number;
+  /** The highest priority that a run has which it starts, and that a key may have which it makes; absent means any. */
+  readonly maxPriority?: number;
   /** SHA-256 of the secret; the secret itself is shown once and stored nowhere. */
   readonly secretHash: string;
 };

@@ -125,6 +125,12 @@ export function limitPlaceOf(gate: GateId): LimitPlace {
   return { kind: "workflow", workflow: parts.slice(0, -2).join("."), spec: parts.at(-2) ?? "" };
 }
 
+const gatePattern = /^(?:tenant|(?:by-key|by-workflow|named)\.[A-Za-z0-9._-]{1,160})$/;
+
+export function parseGateId(text: string): GateId | undefined {
+  return gatePattern.test(text) ? (text as GateId) : undefined;
+}
+
 export function namedGate(name: string): GateId {
   return `named.${name}` as GateId;
 }
@@ -158,4 +164,11 @@ export function settingsLimit(
   place: Exclude<LimitPlace, { kind: "workflow" }>,
 ): number | undefined {
   return place.kind === "tenant" ? settings.maxConcurrentRuns : settings.gates?.[place.name]?.max;
+}
+
+/** What a refusal says besides its code at a gate other than the tenant's own, which is what `max_concurrent_runs` limits. */
+export function refineGate({ gate }: Readonly<Record<string, unknown>>) {
+  if (typeof gate !== "string") return {};
+  const detail = `the gate ${gate} is full: repeat after Retry-After with the same key, end one of the runs that hold its places, or raise its limit`;
+  return { rateLimit: gate, detail };
 }

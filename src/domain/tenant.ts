@@ -78,10 +78,13 @@ export type TenantSettings = {
   readonly quotas?: Partial<Quotas>;
 };
 
-/** `undefined` removes a setting; of the quotas, one that is named. */
+/** `undefined` removes a setting; of the quotas and gates, one that is named. */
 export type TenantChanges = {
-  readonly [Name in Exclude<keyof TenantSettings, "quotas">]?: TenantSettings[Name] | undefined;
-} & { readonly quotas?: { readonly [Name in QuotaName]?: number | undefined } | undefined };
+  readonly [Name in Exclude<keyof TenantSettings, "quotas" | "gates">]?: TenantSettings[Name] | undefined;
+} & {
+  readonly quotas?: { readonly [Name in QuotaName]?: number | undefined } | undefined;
+  readonly gates?: Readonly<Record<string, { readonly max: number } | undefined>> | undefined;
+};
 
 export type TenantRecord = {
   readonly settings: TenantSettings;

@@ -81,10 +81,11 @@ export type Handlers = { readonly [Name in Operation]: Handler<Name> };
 
 /** The key stands for its user: in records, in rows, and in the store's own check for revoked ones. */
 export function callerOf(key: ApiKeyRecord): Caller {
-  const { tenant, keyId, role, createdBy } = key;
+  const { tenant, keyId, role, createdBy, maxPriority } = key;
   const person = personOf(key);
   const decider = { owner: person.owner, role, madeBy: person.lineage[0] ?? createdBy };
-  return { tenant, actor: keyId, credential: keyId, person, decider };
+  const caller = { tenant, actor: keyId, credential: keyId, person, decider };
+  return maxPriority === undefined ? caller : { ...caller, priorityMax: maxPriority };
 }
 
 /** A store that did not answer has no code of its own: a read has no effect, so that it does not matter whether it happened. */

@@ -33,6 +33,7 @@ import { jobHandlers } from "./handlers/job-handlers.ts";
 import { lockHandlers } from "./handlers/lock-handlers.ts";
 import { canaryHandlers, policyHandlers } from "./handlers/policy-handlers.ts";
 import { poolHandlers } from "./handlers/pool-handlers.ts";
+import { queueHandlers } from "./handlers/queue-handlers.ts";
 import { runHandlers, startHandlers } from "./handlers/run-handlers.ts";
 import { serverHandlers } from "./handlers/server-handlers.ts";
 import { keyHandlers, tenantHandlers } from "./handlers/tenant-handlers.ts";
@@ -97,6 +98,7 @@ const handlers: Handlers = {
   ...runHandlers,
   ...jobHandlers,
   ...poolHandlers,
+  ...queueHandlers,
   ...approvalHandlers,
   ...deadLetterHandlers,
   ...lockHandlers,

@@ -40,9 +40,11 @@ export function runSummaryView(header: RunHeader): View<typeof schemas.runSummar
 }
 
 /** Without its definition, which a newer version may not be able to read, a run is shown without its steps. */
-export function runView({ header, records, definition }: RunDetails): View<typeof schemas.run> {
+export function runView({ header, records, definition, position }: RunDetails): View<typeof schemas.run> {
   if (definition !== undefined) {
-    return describeRun(definition, header, records) as View<typeof schemas.run>;
+    const view = describeRun(definition, header, records) as View<typeof schemas.run>;
+    if (position === undefined || view.queue === undefined) return view;
+    return { ...view, queue: { ...view.queue, position } };
   }
   const input = records.find(({ key }) => key === inputRecordKey);
   return {
@@ -147,7 +149,7 @@ export function approvalView(approval: Approval): View<typeof schemas.approval> 
 
 export function tenantView(
   id: TenantId,
-  { record: { settings, version }, used }: TenantFacts,
+  { record: { settings, version }, active = 0, queued = 0, used }: TenantFacts,
   defaults: Quotas & { readonly idempotency_keys: number },
 ): View<typeof tenantSchemas.tenant> {
   const quotas = quotaNames.map((name) => {
@@ -155,14 +157,19 @@ export function tenantView(
     return [name, name === "streams" || used === undefined ? { limit } : { limit, used: used[name] }];
   });
   return {
-    ...{ id, version, active_runs: used?.active_runs ?? 0, ...settingsView(settings) },
+    ...{ id, version, active_runs: active, queued_runs: queued, ...settingsView(settings) },
     idempotency_keys: { limit: defaults.idempotency_keys, used: used?.idempotency_keys ?? 0 },
     quotas: Object.fromEntries(quotas) as View<typeof tenantSchemas.quotas>,
   };
 }
 
-/** `used` is absent when the store did not say. */
-type TenantFacts = { readonly record: TenantRecord; readonly used: Usage | undefined };
+/** The counts are absent when the store did not say. */
+type TenantFacts = {
+  readonly record: TenantRecord;
+  readonly active?: number;
+  readonly queued?: number;
+  readonly used?: Usage;
+};
 
 function settingsView(settings: TenantSettings) {
   return {
@@ -175,6 +182,8 @@ function settingsView(settings: TenantSettings) {
     ...present("renewal_policy", settings.renewalPolicy),
     ...present("separate_duties", settings.separateDuties),
     ...present("approvals_strategy", settings.approvalsStrategy),
+    ...present("at_limit", settings.atLimit),
+    ...present("gates", settings.gates),
   };
 }
 
@@ -190,6 +199,7 @@ export function apiKeyView(key: ApiKeyRecord): View<typeof tenantSchemas.apiKey>
     created_at: formatTime(key.createdAtMs),
     created_by: key.createdBy,
     ...optionalTime("expires_at", key.expiresAtMs),
+    ...present("max_priority", key.maxPriority),
   };
 }
 

@@ -167,6 +167,7 @@ const identities: { readonly [Name in Operation]?: (asked: Asked) => boolean } =
   changeTenant: namesNoVersion,
   changePool: always,
   drainPool: always,
+  moveQueued: always,
 };
 
 /** True when sending the request twice does no more than sending it once. */

@@ -20,6 +20,8 @@ import {
   type Pools,
   policiesOf,
   poolsOf,
+  type Queues,
+  queuesOf,
   type Tenants,
   type Topics,
   tenantsOf,
@@ -42,6 +44,7 @@ export type Client = Caller & {
   readonly jobs: Jobs;
   readonly pools: Pools;
   readonly topics: Topics;
+  readonly queues: Queues;
   readonly policies: PolicyGroup;
   readonly canaries: Canaries;
   /** Who the key belongs to, and whether the store answers. */
@@ -72,6 +75,7 @@ export function createClientIn(runtime: Runtime, options: ClientOptions): Client
     jobs: jobsOf(caller),
     pools: poolsOf(caller),
     topics: topicsOf(caller),
+    queues: queuesOf(caller),
     policies: policiesOf(caller),
     canaries: canariesOf(caller),
     status: (given) => caller.call("getStatus", given),

@@ -304,6 +304,17 @@ export type WorkflowFields<Input, All> = {
   readonly version?: string;
   readonly risk?: "high" | "standard" | "low";
   readonly timeout_sec?: number;
+  /** How many runs may be active at once: of the workflow, of each value of a key such as "${input.customer}", or by a shared name. */
+  readonly concurrency?: ReadonlyArray<{
+    readonly key?: string;
+    readonly max?: number;
+    readonly name?: string;
+    readonly at_limit?: "reject" | "queue" | "cancel_in_progress" | "replace_queued";
+  }>;
+  /** Of a run that waits for its place: 0 to 9, or a text with a template that gives it. */
+  readonly priority?: number | string;
+  readonly fairness?: { readonly key: string; readonly weight?: number };
+  readonly queue?: { readonly deadline_sec?: number; readonly max?: number; readonly aging_sec?: number };
   readonly input?: Typed<Input>;
   /** Makes the steps and returns them under their names. */
   readonly steps: (builder: Builder<Input>) => All;

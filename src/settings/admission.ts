@@ -75,6 +75,39 @@ export const admissionSettings = {
   ),
 } as const;
 
+export const queuesSettings = {
+  "queues.deadlineMs": milliseconds(
+    "QUEUES_DEADLINE_MS",
+    3_600_000,
+    1_000,
+    604_800_000,
+    "How long a run may wait for its places before it has begun; then it ends as timed_out. A workflow may say otherwise.",
+  ),
+  "queues.runsPerGateMax": amount(
+    "QUEUES_RUNS_PER_GATE_MAX",
+    "runs",
+    1_000,
+    1,
+    1_000_000,
+    "Runs that may wait at one gate; a further start is answered 429. A workflow may say otherwise.",
+  ),
+  "queues.runsPerTenantMax": amount(
+    "QUEUES_RUNS_PER_TENANT_MAX",
+    "runs",
+    10_000,
+    1,
+    1_000_000,
+    "Runs of one tenant that may wait at all its gates together: each is a stored run.",
+  ),
+  "queues.agingMs": milliseconds(
+    "QUEUES_AGING_MS",
+    60_000,
+    1_000,
+    604_800_000,
+    "A run that is the next of its priority counts one priority higher after each such span, so that none waits for ever.",
+  ),
+} as const;
+
 export const quotasSettings = {
   "quotas.apiKeys": amount(
     "QUOTAS_API_KEYS",

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createProgram } from "../../src/cli/main.ts";
 import { processTerminal } from "../../src/cli/terminal.ts";
 import { type Client, createClient } from "../../src/sdk/client.ts";
+import { type CliScene, cliRows } from "../support/cli-rows.ts";
 import { type Said, type Typed, typeCommand } from "../support/command-line.ts";
 import { type Program, servedBy, startProgram } from "../support/program.ts";
 import { diskFolder } from "../support/stores.ts";
@@ -190,14 +191,7 @@ describe("refusals", () => {
 });
 
 describe("every command", () => {
-  /** Fills in what the scene has made. */
-  type Scene = {
-    readonly succeeded: string;
-    readonly failed: string;
-    readonly letter: string;
-    readonly waiting: string;
-  };
-  let scene: Scene;
+  let scene: CliScene;
 
   beforeAll(async () => {
     const succeeded = await started(["greet", "--input", '{"name": "Cyd"}', "--key", "cyd"]);
@@ -207,67 +201,24 @@ describe("every command", () => {
     const waiting = await started(["ask"]);
     await admin.call("acquireLock", { body: { resource: "repo/main", owner: "agent 7", ttl_ms: 600_000 } });
     expect((await admin.runs.wait(failed, { timeoutMs: 10_000 })).status).toBe("failed");
-    scene = { succeeded, failed, waiting, letter: `${failed}:greet@1` };
+    await ok(["workflows", "save", "-"], {
+      input: "id: alone\nconcurrency: [{max: 1, at_limit: queue}]\nsteps: {a: {topic: alone}}\n",
+    });
+    await started(["alone"]);
+    const queued = await started(["alone", "--priority", "2"]);
+    scene = { succeeded, failed, waiting, queued, letter: `${failed}:greet@1` };
   });
 
-  /** In this order: what a command changes is changed after it was looked at. */
-  const rows: ReadonlyArray<readonly [words: (scene: Scene) => readonly string[], shows: RegExp]> = [
-    [() => ["workflows", "list"], /greet +1 +greet shout/],
-    [() => ["workflows", "show", "greet"], /^id: greet$/m],
-    [() => ["workflows", "validate", "greet.yaml"], /is valid: 2 steps/],
-    [() => ["workflows", "save", "greet.yaml"], /Saved greet, revision \d/],
-    [() => ["workflows", "dry-run", "greet", "--input", '{"name": "Ada"}'], /Nothing was started/],
-    [() => ["runs", "list", "--status", "succeeded", "--limit", "1"], /run_\w+ +greet +succeeded/],
-    [({ failed }) => ["runs", "show", failed], /error +greet bank is down/],
-    [({ succeeded }) => ["runs", "timeline", succeeded], /shout done/],
-    [({ failed }) => ["why", failed], /bank is down[\s\S]*interlock dlq retry/],
-    [({ waiting }) => ["why", waiting], /review: approval for/],
-    [({ failed }) => ["runs", "rerun", failed, "--plan"], /again: +.*greet/],
-    [() => ["approvals", "list"], /:review@1 +pending/],
-    [({ waiting }) => ["approvals", "show", `${waiting}:review@1`], /hash +[0-9a-f]{64}/],
-    [({ waiting }) => ["approve", `${waiting}:review@1`], /^approved: /],
-    [() => ["dlq", "list", "--state", "open"], /:greet@1 +retries_exhausted +open +greet +greet +1/],
-    [({ letter }) => ["dlq", "show", letter], /error +bank is down[\s\S]*retryable +yes/],
-    [({ letter }) => ["dlq", "retry", letter], /(Retrying step greet|retried before)/],
-    [() => ["locks", "list"], /repo\/main +agent 7/],
-    [() => ["locks", "list", "--all", "--tenant", "default"], /default +public +repo\/main/],
-    [() => ["locks", "show", "repo/main"], /owner +agent 7/],
-    [() => ["workers"], /w1 +default +greet/],
-    [() => ["pools", "set", "gpu", "--max-running", "4", "--topics", "render,train"], /running +0 of 4/],
-    [() => ["pools", "set", "gpu", "--unset", "topics"], /running +0 of 4[\s\S]*topics +all/],
-    [() => ["pools", "drain", "gpu", "--wait", "--timeout", "10s"], /state +drained/],
-    [() => ["pools", "list"], /gpu +0 of 4 +drained +0 +all/],
-    [() => ["pools", "resume", "gpu"], /state +open/],
-    [() => ["pools", "show", "gpu"], /workers +none seen lately/],
-    [() => ["topics", "set", "mail.send", "--max-running", "20"], /mail\.send: 0 of 20 running/],
-    [() => ["topics", "list"], /mail\.send +0 of 20 +0 +0/],
-    [() => ["events", "--limit", "5"], /document_saved/],
-    [({ succeeded }) => ["events", "--run", succeeded], /run_admitted +run_\w+ +greet/],
-    [() => ["audit", "list", "--type", "document_saved", "--limit", "2"], /1 +\S+Z +document_saved/],
-    [() => ["audit", "verify"], /status +intact[\s\S]*head +\d+:[\w-]{43}/],
-    [() => ["audit", "verify", "--tenant", "platform"], /status +intact[\s\S]*tenant +platform/],
-    [() => ["tenants", "list"], /^default$/m],
-    [() => ["tenants", "show", "default"], /active runs +\d[\s\S]*idempotency keys +\d+ of 500000/],
-    [() => ["tenants", "set", "default", "--max-runs", "500"], /max concurrent runs +500/],
-    [() => ["tenants", "set", "default", "--unset", "max-runs"], /active runs/],
-    [() => ["tenants", "stop", "default"], /stopped +yes/],
-    [() => ["tenants", "resume", "default"], /stopped +no/],
-    [() => ["keys", "list"], /default +admin/],
-    [() => ["keys", "list", "--tenant", "default"], /default +worker/],
-    [() => ["keys", "list", "--platform"], /platform/],
-    [() => ["idempotency", "cyd"], /run +run_[\s\S]*ended +succeeded/],
-    [() => ["config", "show", "gateway"], /gateway\.port +7300 +default/],
-    [() => ["config", "check"], /ok/],
-    [() => ["doctor"], /ok +key: admin of default[\s\S]*ok +store: answers/],
-  ];
-
   test.each(
-    rows.map(
+    cliRows.map(
       (row, index) =>
-        [row[0]({ succeeded: "S", failed: "F", waiting: "W", letter: "L" }).join(" "), index] as const,
+        [
+          row[0]({ succeeded: "S", failed: "F", waiting: "W", queued: "Q", letter: "L" }).join(" "),
+          index,
+        ] as const,
     ),
   )("%s", async (_, index) => {
-    const [words, shows] = rows[index] as (typeof rows)[number];
+    const [words, shows] = cliRows[index] as (typeof cliRows)[number];
     const asJson = await ok([...words(scene), "--json"]);
     expect(words(scene)[0] === "events" ? asJson.jsonLines().length > 0 : asJson.json()).toBeTruthy();
     if (words(scene)[0] === "approve") return;
@@ -307,6 +258,8 @@ describe("every command", () => {
     expect((await ok(["pools", "delete", "gpu", "--json"])).json()).toEqual({ name: "gpu", deleted: true });
     expect((await ok(["topics", "delete", "mail.send"])).stdout).toContain("Deleted the limit of mail.send.");
     expect((await type(["pools", "drain", "gpu"])).code).toBe(4);
+    expect((await ok(["queue", "drop", scene.queued])).stdout).toContain("Dropped run_");
+    expect((await type(["queue", "drop", scene.succeeded])).code).toBe(2);
     await ok(["workflows", "delete", "ask"]);
   });
 

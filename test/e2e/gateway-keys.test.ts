@@ -120,7 +120,13 @@ async function beginSlowly(process: Process, row: Row, keyText: string) {
 
 /** Names that exist nowhere: a key that is refused must not even learn that. */
 const nothings: Things = {
-  ...{ runId: "run_00_x", listRunId: "run_00_y", jobId: "run_00_x:one@1", claimToken: "c" },
+  ...{
+    runId: "run_00_x",
+    listRunId: "run_00_y",
+    queuedRunId: "run_00_z",
+    jobId: "run_00_x:one@1",
+    claimToken: "c",
+  },
   ...{
     approvalId: "run_00_x:ok@1",
     approvalHash: "0".repeat(64),

@@ -129,6 +129,7 @@ const notFoundCodes: readonly ErrorCode[] = [
   "pool_not_found",
   "topic_not_found",
   "canary_not_found",
+  "gate_not_found",
 ];
 
 const hostile = [

@@ -44,6 +44,12 @@ const expected: Readonly<Record<string, Expected>> = {
     says: [/"owner":"agent 8".*"waited_ms":.*"released":true/s],
   },
   "pools.md": {},
+  "queues.md": {
+    says: [
+      /HTTP\/1\.1 202 [\s\S]*"status":"queued","gate":"by-key\.answer-ticket\.\S+","position":1[\s\S]*^idempotent-replayed: true/m,
+      /"waiting_for":\[\{"kind":"queued"/,
+    ],
+  },
   "start-here.md": {
     says: [
       /greet done[\s\S]*count done[\s\S]*run succeeded/,

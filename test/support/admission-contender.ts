@@ -30,7 +30,7 @@ await once(process.stdin, "data");
 const request = { ...bareStart, tenant, actor: "contender" };
 const answers = await Promise.all(Array.from({ length: starts }, () => plane.startRun(request)));
 const statuses = answers.map(({ kind }) =>
-  kind === "admitted" || kind === "replayed" ? 200 : errors[kind].status,
+  kind === "admitted" || kind === "replayed" ? 200 : kind === "queued" ? 202 : errors[kind].status,
 );
 const runIds = answers.flatMap((answer) => (answer.kind === "admitted" ? [answer.runId] : []));
 console.log(JSON.stringify({ statuses, runIds }));

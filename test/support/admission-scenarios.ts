@@ -138,7 +138,7 @@ export function runsOf(world: World, tenant = acme): string[] {
 
 /** As over HTTP. */
 export function statusOf({ kind }: StartAnswer): number {
-  return kind === "admitted" || kind === "replayed" ? 200 : errors[kind].status;
+  return kind === "admitted" || kind === "replayed" ? 200 : kind === "queued" ? 202 : errors[kind].status;
 }
 
 export function statuses(answers: readonly StartAnswer[]): Record<number, number> {

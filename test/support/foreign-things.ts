@@ -53,6 +53,8 @@ export async function makeForeignThings({ ask, acme: keys }: GatewayWorld): Prom
   const { items } = await admin("GET", "/approvals");
   const [approval] = items as Array<{ job_id: string; hash: string }>;
   const list = await operator("POST", `/workflows/${canary}-list/runs`, input);
+  await operator("POST", `/workflows/${canary}-queueing/runs`, input);
+  const queued = await operator("POST", `/workflows/${canary}-queueing/runs`, input);
   const letterId = await makeLetter({ worker, operator, admin });
   const pool = `${canary}-pool`;
   await admin("PUT", `/pools/${pool}`, { max_running: 5, topics: [topic] });
@@ -67,6 +69,7 @@ export async function makeForeignThings({ ask, acme: keys }: GatewayWorld): Prom
   const things = {
     runId: String(started.run_id),
     listRunId: String(list.run_id),
+    queuedRunId: String(queued.run_id),
     jobId: claimed.job_id,
     claimToken: claimed.claim_token,
     approvalId: String(approval?.job_id),
@@ -85,7 +88,14 @@ export async function makeForeignThings({ ask, acme: keys }: GatewayWorld): Prom
     resource,
     idempotencyKey,
     private: [
-      ...[things.runId, things.listRunId, things.jobId, things.claimToken, things.approvalId],
+      ...[
+        things.queuedRunId,
+        things.runId,
+        things.listRunId,
+        things.jobId,
+        things.claimToken,
+        things.approvalId,
+      ],
       ...[things.approvalHash, things.keyId, letterId, things.lockToken, String(spare.key)],
       ...Object.values(keys).map(({ key }) => key.keyId),
       canary,
@@ -102,6 +112,8 @@ async function saveWorkflows(admin: Asker): Promise<void> {
   ] as const;
   for (const [id, steps] of definitions)
     await admin("POST", "/workflows", { id, name: `${canary} name`, steps });
+  const queueing = { id: `${canary}-queueing`, concurrency: [{ max: 1, at_limit: "queue" }] };
+  await admin("POST", "/workflows", { ...queueing, steps: { one: { topic: `${canary}.queueing` } } });
 }
 
 async function claim(worker: Asker, of: string): Promise<{ job_id: string; claim_token: string }> {

@@ -193,10 +193,19 @@ export const listWorkflow = {
   steps: { each: { type: "worker", topic: "list", for_each: "[1, 2, 3]", input: { number: "${item}" } } },
 };
 
+export const queueingWorkflow = {
+  id: "queueing",
+  name: "Queueing",
+  concurrency: [{ max: 1, at_limit: "queue" }],
+  steps: { one: { type: "worker", topic: "queueing" } },
+};
+
 export type Things = {
   readonly runId: string;
   /** A run with a list of items. */
   readonly listRunId: string;
+  /** A run that waits at a gate. */
+  readonly queuedRunId: string;
   readonly jobId: string;
   readonly claimToken: string;
   readonly approvalId: string;
@@ -232,6 +241,11 @@ export async function makeThings({ ask, acme: keys, plane, platform }: GatewayWo
   await ask("PUT", "/api/v1/topics/slow", { key: keys.admin, body: { max_running: 5 } });
   await ask("POST", "/api/v1/workflows", { key: keys.admin, body: listWorkflow });
   const list = await ask("POST", "/api/v1/workflows/list/runs", { key: keys.operator, body: {} });
+  await ask("POST", "/api/v1/workflows", { key: keys.admin, body: queueingWorkflow });
+  const startQueueing = () =>
+    ask("POST", "/api/v1/workflows/queueing/runs", { key: keys.operator, body: { customer: "c-1" } });
+  await startQueueing();
+  const queued = await startQueueing();
   const lock = await ask("POST", "/api/v1/locks/acquire", {
     key: keys.worker,
     body: { resource: "invoice/7", owner: "agent 7", ttl_ms: 3_600_000 },
@@ -245,6 +259,7 @@ export async function makeThings({ ask, acme: keys, plane, platform }: GatewayWo
   return {
     canaryId: String(canary.json.id),
     runId: String(started.json.run_id),
+    queuedRunId: String(queued.json.run_id),
     listRunId: String(list.json.run_id),
     jobId: job.job_id,
     claimToken: job.claim_token,

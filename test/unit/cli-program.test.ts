@@ -37,7 +37,7 @@ describe("wrong calls", () => {
     [["nonsense"], /unknown command 'nonsense'/],
     [["runs", "shwo"], /runs has no command shwo\. Did you mean show\?/],
     [["runs", "--statsu", "failed"], /unknown option '--statsu'[\s\S]*--status/],
-    [["runs", "--status", "happy"], /Allowed choices are pending, running/],
+    [["runs", "--status", "happy"], /Allowed choices are queued, pending, running/],
     [["runs", "--limit", "many"], /must be a whole number/],
     [["run"], /missing required argument 'workflow'/],
     [["run", "hello", "--timeout", "soon"], /a time such as 500ms, 30s/],

@@ -21,7 +21,15 @@ type Setting = {
 
 type SetUp = { readonly world: ReturnType<typeof createWorld>; readonly member: ReturnType<typeof join> };
 
-const nothing = { kind: "swept", waiting: [], unclaimed: [], repairs: [], lostClaims: 0 } as const;
+const nothing = {
+  kind: "swept",
+  waiting: [],
+  unclaimed: [],
+  repairs: [],
+  lostClaims: 0,
+  gates: [],
+  queueDeadlines: 0,
+} as const;
 
 /** A sweeper on a store that says what the test wants, and when each partition was looked at and swept. */
 function setUp({ due = () => false, shards, ...strange }: Setting = {}) {

@@ -42,7 +42,16 @@ describe("a failure", () => {
       rollout: "ro",
       canary: "ca",
     },
-    ...{ state: "kept", approval: {}, runStatus: "failed", active: 3, limit: 2, runs: [], quota: "streams" },
+    ...{
+      state: "kept",
+      approval: {},
+      runStatus: "failed",
+      active: 3,
+      limit: 2,
+      runs: [],
+      quota: "streams",
+      gate: "named.crm",
+    },
     ...{ runId: "run_1", token: "tok", storeTimeMs: 5, cause: "redis-7" },
   };
   const standard = ["type", "title", "status", "detail", "error", "code", "retryable", "request_id"];

@@ -29,6 +29,7 @@ const order = defineWorkflow({
 async function program(client: Client): Promise<void> {
   const run = await client.call("getRun", { params: { id: "r" } });
   run.status satisfies
+    | "queued"
     | "pending"
     | "running"
     | "waiting"

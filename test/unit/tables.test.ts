@@ -2,8 +2,9 @@
 import { STATUS_CODES } from "node:http";
 import { describe, expect, test } from "vitest";
 import { settings } from "../../src/config.ts";
+import { admissionOutcomes } from "../../src/domain/admission-outcomes.ts";
 import { type ErrorCode, type ErrorRow, errors, InterlockError } from "../../src/errors.ts";
-import { admissionOutcomes, type MetricRow, metrics } from "../../src/metrics.ts";
+import { type MetricRow, metrics } from "../../src/metrics.ts";
 import type { Setting } from "../../src/settings/kinds.ts";
 
 const snakeCase = /^[a-z]+(_[a-z0-9]+)*$/;

@@ -108,8 +108,8 @@ export const plantedPolicyBugs: readonly TextPatch[] = [
     edits: [
       {
         file: "src/control/admission/start-run.ts",
-        find: `  const strategy = assigned.policies["admission.strategy"];`,
-        replace: `  const strategy = gate.config["admission.strategy"];`,
+        find: `run.gates === undefined ? assigned.policies["admission.strategy"] : "atomic";`,
+        replace: `run.gates === undefined ? gate.config["admission.strategy"] : "atomic";`,
       },
     ],
     tests: ["test/unit/flow-policies.test.ts", "test/unit/start-run-strategies.test.ts"],

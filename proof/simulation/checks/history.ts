@@ -69,6 +69,7 @@ export class History {
   startAnswered(attempt: StartAttempt, answer: AdmissionAnswer): void {
     switch (answer.kind) {
       case "admitted":
+      case "queued":
         this.#checkAdmitted(attempt, answer.runId);
         return;
       case "replayed":
@@ -91,6 +92,7 @@ export class History {
         this.refused(attempt.actor, answer.kind);
         return;
       case "quota_reached":
+      case "queue_full":
       case "version_conflict":
         this.refused(attempt.actor, answer.kind);
         return;

@@ -52,7 +52,7 @@ async function startWithRetries(
     const actor = `${caller}/${attempt}`;
     const asked: StartAttempt = key === undefined ? { actor, tenant } : { actor, tenant, key };
     const { kind } = await start(world, node, asked, abortedEarly(world, node, random));
-    if (kind === "admitted" || kind === "replayed" || !errors[kind].retryable) return;
+    if (kind === "admitted" || kind === "queued" || kind === "replayed" || !errors[kind].retryable) return;
     await node.process.clock.sleep(random.integer(10, 1_500));
   }
 }

@@ -71,10 +71,21 @@ export const startWorkflow: Actor = async (world, node, random, who) => {
     const answered = world.failClosed.begin(node.process, `start ${actor}`);
     const answer = await node.api.startWorkflow(request, abortedEarly(world, node, random));
     kernel.note(actor, workflow, key?.text ?? "no key", answer.kind);
-    if (answer.kind === "workflow_not_found" || answer.kind === "input_invalid") return;
+    if (
+      answer.kind === "workflow_not_found" ||
+      answer.kind === "input_invalid" ||
+      answer.kind === "start_expression_failed"
+    )
+      return;
     answered(answer);
     history.startAnswered(asked, answer);
-    if (answer.kind === "admitted" || answer.kind === "replayed" || !errors[answer.kind].retryable) return;
+    if (
+      answer.kind === "admitted" ||
+      answer.kind === "queued" ||
+      answer.kind === "replayed" ||
+      !errors[answer.kind].retryable
+    )
+      return;
     await node.process.clock.sleep(random.integer(10, 500));
   }
 };

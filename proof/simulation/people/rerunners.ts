@@ -35,10 +35,12 @@ export async function rerunSomething(
     case "rerun_not_possible":
     case "workflow_not_found":
     case "input_invalid":
+    case "start_expression_failed":
     case "store_unavailable":
       history.refused(who, answer.kind);
       return;
     case "admitted":
+    case "queued":
       world.marks.hit("run_rerun");
       history.startAnswered(asked, answer);
       return;
@@ -51,6 +53,7 @@ export async function rerunSomething(
     case "concurrency_gate_unavailable":
     case "request_cancelled":
     case "quota_reached":
+    case "queue_full":
     case "idempotency_quota_reached":
     case "unauthenticated":
     case "version_conflict":

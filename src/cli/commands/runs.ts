@@ -20,7 +20,7 @@ import {
 import { UsageError } from "../run-program.ts";
 import { shellWord } from "../terminal.ts";
 import { age, between, toneOf, visible } from "../text.ts";
-import { durationMs, typedJson } from "../values.ts";
+import { durationMs, typedJson, wholeNumber } from "../values.ts";
 
 export function addRunCommand({ program, does }: Cli): void {
   program
@@ -29,6 +29,7 @@ export function addRunCommand({ program, does }: Cli): void {
     .argument("<workflow>")
     .option("-i, --input <json>", "its input: JSON, @file, or - for standard input", "{}")
     .option("-k, --key <key>", "idempotency key: the same key and input again give the same run")
+    .option("--priority <priority>", "0 to 9: where runs wait for a place, the highest go first", wholeNumber)
     .option("--no-wait", "do not wait for its end")
     .option("--timeout <time>", "stop waiting after this long, such as 5min; the run continues", durationMs)
     .addHelpText(
@@ -41,6 +42,7 @@ export function addRunCommand({ program, does }: Cli): void {
 type RunOptions = {
   readonly input: string;
   readonly key?: string;
+  readonly priority?: number;
   readonly wait: boolean;
   readonly timeout?: number;
 };
@@ -48,7 +50,8 @@ type RunOptions = {
 async function run(context: Context, workflow: string, options: RunOptions): Promise<void> {
   const input = await typedJson(context.terminal, "--input", options.input);
   const client = context.client();
-  const { runId, replayed } = await start(context, client, { workflow, input, key: options.key });
+  const { key, priority } = options;
+  const { runId, replayed } = await start(context, client, { workflow, input, key, priority });
   if (!options.wait) {
     context.output.answer({ run_id: runId, replayed }, () => [runId]);
     context.output.note(`Follow it: ${context.terminal.calledAs} runs watch ${runId}`);
@@ -58,21 +61,28 @@ async function run(context: Context, workflow: string, options: RunOptions): Pro
   await showToTheEnd(context, client, runId, options.timeout);
 }
 
-type Start = { readonly workflow: string; readonly input: JsonValue; readonly key: string | undefined };
+type Start = {
+  readonly workflow: string;
+  readonly input: JsonValue;
+  readonly key: string | undefined;
+  readonly priority: number | undefined;
+};
 
 /** A start whose answer was lost may have happened: only the same key finds it again, so the key is printed. */
 async function start(
   { terminal, output }: Context,
   client: Client,
-  { workflow, input, key = `cli-${terminal.token()}` }: Start,
+  { workflow, input, key = `cli-${terminal.token()}`, priority }: Start,
 ): Promise<{ readonly runId: string; readonly replayed: boolean }> {
   try {
     const { body, headers } = await client.callWithResponse("startRun", {
       params: { id: workflow },
+      query: priority === undefined ? {} : { priority },
       body: input,
       idempotencyKey: key,
     });
     if ("dry_run" in body) throw new Error("the server answered a start with a dry run");
+    if ("position" in body) output.note(`It waits at position ${body.position} at the gate ${body.gate}.`);
     return { runId: body.run_id, replayed: headers.get("idempotent-replayed") === "true" };
   } catch (error) {
     const isUnknown =

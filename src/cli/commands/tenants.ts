@@ -67,6 +67,11 @@ export function addKeyCommands({ program, does }: Cli): void {
     .option("--tenant <tenant>", "which tenant; with a platform key")
     .option("--owner <owner>", "the person or service that it belongs to; its name by default")
     .option("--expires-in <time>", "such as 90d", durationMs)
+    .option(
+      "--max-priority <priority>",
+      "the highest priority of the runs that it starts, 0 to 9",
+      wholeNumber,
+    )
     .addHelpText(
       "after",
       "\nExamples:\n  interlock keys create 'the mailer' --role worker --expires-in 90d\n  interlock keys create 'phone of Ada' --role approver --owner ada",
@@ -97,11 +102,17 @@ const choices = {
   resultsWait: ["results_wait", ["jitter", "fixed"]],
   renewalPolicy: ["renewal_policy", ["by_risk", "fence", "continue"]],
   approvalsStrategy: ["approvals_strategy", ["atomic", "lock"]],
+  atLimit: ["at_limit", ["reject", "queue"]],
 } as const;
 
 function withSettings(command: Command): Command {
   command
     .option("--max-runs <count>", "how many runs may be active at once", wholeNumber)
+    .option(
+      "--gate <name=number...>",
+      "how many runs a gate lets through that workflows share by name, such as crm=10 or crm=none",
+      gateOption,
+    )
     .option(
       "--quota <name=number...>",
       "how much it may store or hold open, such as locks=500 or locks=default",
@@ -115,9 +126,12 @@ function withSettings(command: Command): Command {
   return command;
 }
 
+type Gates = Readonly<Record<string, { readonly max: number } | null>>;
+
 type SettingsOptions = {
   readonly maxRuns?: number;
   readonly quota?: Readonly<Record<string, number | null>>;
+  readonly gate?: Gates;
   readonly separateDuties?: boolean;
 } & { readonly [Name in keyof typeof choices]?: (typeof choices)[Name][1][number] };
 
@@ -130,6 +144,12 @@ function quotaOption(text: string, before: Readonly<Record<string, number | null
   return { ...before, [name]: value === "default" ? null : wholeNumber(value) };
 }
 
+/** `crm=10`; `crm=none` takes the gate away, and with it its limit. */
+function gateOption(text: string, before: Gates = {}): Gates {
+  const [name = "", value = ""] = text.split("=", 2);
+  return { ...before, [name]: value === "none" ? null : { max: wholeNumber(value) } };
+}
+
 function settingsOf(options: SettingsOptions): Settings {
   const chosen = Object.entries(choices).flatMap(([name, [field]]) => {
     const value = options[name as keyof typeof choices];
@@ -138,6 +158,7 @@ function settingsOf(options: SettingsOptions): Settings {
   return {
     ...(options.maxRuns === undefined ? {} : { max_concurrent_runs: options.maxRuns }),
     ...(options.quota === undefined ? {} : { quotas: options.quota as NonNullable<Settings["quotas"]> }),
+    ...(options.gate === undefined ? {} : { gates: options.gate as NonNullable<Settings["gates"]> }),
     ...(options.separateDuties === undefined ? {} : { separate_duties: options.separateDuties }),
     ...Object.fromEntries(chosen),
   };
@@ -160,13 +181,14 @@ async function showTenant(context: Context, id: string): Promise<void> {
 }
 
 function tenantLines({ output }: Context, tenant: Tenant): string[] {
-  const { id, version, active_runs, idempotency_keys, stopped, quotas, ...more } = tenant;
+  const { id, version, active_runs, idempotency_keys, stopped, quotas, gates, ...more } = tenant;
   return output.facts([
     ["tenant", id],
     ["active runs", active_runs],
     ["idempotency keys", quotaCell(idempotency_keys)],
     ["stopped", stopped === true ? { text: "yes: no run starts, no job is claimed", tone: "bad" } : "no"],
     ...Object.entries(more).map(([name, value]) => [name.replaceAll("_", " "), String(value)] as const),
+    ...Object.entries(gates ?? {}).map(([name, { max }]) => [`gate ${name}`, max] as const),
     ...Object.entries(quotas ?? {}).map(
       ([name, quota]) => [`quota of ${name.replaceAll("_", " ")}`, quotaCell(quota)] as const,
     ),
@@ -195,6 +217,7 @@ async function setTenant(context: Context, id: string, options: SetOptions): Pro
   const names: Readonly<Record<string, string>> = {
     "max-runs": "max_concurrent_runs",
     "separate-duties": "separate_duties",
+    gates: "gates",
     ...Object.fromEntries(Object.values(choices).map(([field]) => [field.replace("_", "-"), field])),
   };
   const unset = (options.unset ?? []).map((name) => {
@@ -255,10 +278,11 @@ type NewKeyOptions = {
   readonly owner?: string;
   readonly tenant?: string;
   readonly expiresIn?: number;
+  readonly maxPriority?: number;
 };
 
 async function createKey(context: Context, name: string, options: NewKeyOptions): Promise<void> {
-  const { role, owner, tenant, expiresIn } = options;
+  const { role, owner, tenant, expiresIn, maxPriority } = options;
   const { client } = keysOf(context, isPlatformRole(role) ? { platform: true } : options);
   const key = await client.call("createKey", {
     body: {
@@ -266,6 +290,7 @@ async function createKey(context: Context, name: string, options: NewKeyOptions)
       name,
       ...(owner === undefined ? {} : { owner }),
       ...(tenant === undefined ? {} : { tenant }),
+      ...(maxPriority === undefined ? {} : { max_priority: maxPriority }),
       ...(expiresIn === undefined ? {} : { expires_at: formatTime(context.terminal.nowMs() + expiresIn) }),
     },
   });

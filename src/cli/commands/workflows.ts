@@ -140,6 +140,9 @@ async function dryRun(context: Context, id: string, { input, outputs }: DryRunOp
         step.error?.message ?? step.skipped_because,
       ]),
     ),
+    ...(played.gates === undefined
+      ? []
+      : [`It would pass ${played.gates.map(({ gate, at_limit }) => `${gate} (${at_limit})`).join(", ")}.`]),
     `The run would be ${visible(played.status)}${played.truncated ? goesOn(played.truncated_because) : ""}. Nothing was started.`,
   ]);
 }

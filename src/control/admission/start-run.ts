@@ -1,7 +1,9 @@
 // Starts a run: its first commit is prepared without I/O, the store is asked once, and what follows a commit is done.
 import type { Config } from "../../config.ts";
+import { admissionOutcomes } from "../../domain/admission-outcomes.ts";
 import { firstCommit, type NewRunFacts, problemsOfInput } from "../../domain/engine/apply.ts";
 import { digestOf, type Fingerprint, type JsonValue } from "../../domain/fingerprint.ts";
+import type { StartExpressionFailed } from "../../domain/plan-gates.ts";
 import type { AssignedPolicies } from "../../domain/policy.ts";
 import {
   type InTheMaking,
@@ -14,9 +16,9 @@ import {
 } from "../../domain/run.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import type { SlotHolder } from "../../domain/why/explanation.ts";
-import type { Problem } from "../../domain/workflow/compiled.ts";
+import type { CompiledDefinition, Problem } from "../../domain/workflow/compiled.ts";
 import { InterlockError } from "../../errors.ts";
-import { admissionOutcomes, metrics as metricRows } from "../../metrics.ts";
+import { metrics as metricRows } from "../../metrics.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
 import type { Ports } from "../../ports/ports.ts";
 import type { Answer, OutcomeOf, RequestOf } from "../../ports/store.ts";
@@ -28,6 +30,7 @@ import { drainRun } from "../engine/drain-run.ts";
 import type { Engine } from "../engine/engine.ts";
 import { assignPolicies } from "../policies/assign-policies.ts";
 import type { CurrentWorkflow } from "../workflows/definitions.ts";
+import { planStart } from "./plan-start.ts";
 import { startUnderLock } from "./start-under-lock.ts";
 import { settingsOf } from "./tenant-cache.ts";
 
@@ -41,7 +44,7 @@ export type Gate = Pick<
 export type AdmissionAnswer =
   | Exclude<OutcomeOf<"admit">, Admitted | LimitReached>
   | (Admitted & { readonly storeTimeMs: number })
-  /** `runs`: those that hold the slots, oldest first; absent when the store did not say in time. */
+  /** `runs`: those that hold the gate's places, oldest first; absent when the store did not say in time. */
   | (LimitReached & { readonly runs?: readonly SlotHolder[] })
   | { readonly kind: "concurrency_gate_unavailable"; readonly cause: string }
   /** The run with this id may exist; repeating with the same key finds out. */
@@ -54,6 +57,7 @@ type LimitReached = Extract<OutcomeOf<"admit">, { kind: "max_concurrent_runs_rea
 export type StartAnswer =
   | AdmissionAnswer
   | { readonly kind: "workflow_not_found" }
+  | StartExpressionFailed
   | { readonly kind: "input_invalid"; readonly problems: readonly Problem[] };
 
 export type StartWorkflowRequest = {
@@ -61,6 +65,8 @@ export type StartWorkflowRequest = {
   readonly workflow: string;
   readonly input: JsonValue;
   readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
+  /** Instead of the workflow's, from 0 to 9; lowered to what the key that asks allows. */
+  readonly priority?: number;
   /** W3C trace context: what the run does becomes part of that trace, and workers are given it. */
   readonly traceparent?: string;
 };
@@ -86,6 +92,7 @@ export async function startWorkflow(
     if (problems.length > 0) return replayOr(engine, request, { kind: "input_invalid", problems }, signal);
     if (workMax - work.left > costlyCheckUnits) await engine.ports.clock.yield();
     const answer = await startPinned(engine, request, { ...current, workLeft: work.left }, signal);
+    if (answer.kind === "start_expression_failed") return replayOr(engine, request, answer, signal);
     if (answer.kind !== "version_conflict") return answer;
     // Somebody saved the workflow since this process read it. Nothing was admitted: read it again.
     engine.definitions.forgetCurrent(caller.tenant, workflow);
@@ -111,13 +118,16 @@ export async function startPinned(
   request: PinnedStart,
   pinned: Pinned,
   signal?: AbortSignal,
-): Promise<AdmissionAnswer> {
+): Promise<AdmissionAnswer | StartExpressionFailed> {
   const { caller, workflow, key } = request;
   const { tenant, actor, credential } = caller;
   const read = settingsOf(engine, tenant);
   const settings = read instanceof Promise ? await read : read;
   // Without them nobody knows whether duties are separate: a run that is not would stay so.
   if (settings === undefined) return gateUnavailable(engine, "the tenant's settings cannot be read");
+  const work = { left: pinned.workLeft ?? engine.terms.commit.workMax };
+  const planned = planStart(engine, request, { definition: pinned.definition, settings, work });
+  if (planned.kind !== "planned") return planned;
   // A run whose caller has no trace begins one, so that what it does is found together.
   const span =
     request.traceparent === undefined
@@ -128,7 +138,9 @@ export async function startPinned(
   const assigning = assignPolicies(engine, settings, runId);
   const assigned = assigning instanceof Promise ? await assigning : assigning;
   const notes = engine.samples.ofStart(assigned.arm);
-  const started = prepare(engine, request, pinned, { runId, traceparent, settings });
+  const { plan, mayWait } = planned;
+  const known = { runId, traceparent, settings, mayWait, workLeft: work.left };
+  const started = prepare(engine, request, pinned.definition, known);
   const cached = {
     ...{ tenant, runId, actor, definition: pinned.hash, status: started.change.status },
     ...{ proposing: false, version: 0, commitId: "", records: new KnownRecords() },
@@ -146,12 +158,13 @@ export async function startPinned(
     };
     if (pinned.revision !== undefined) run.revision = pinned.revision;
     if (key !== undefined) run.key = reservationOf(key);
+    if (plan !== undefined) run.gates = plan;
     const asked = credential === undefined ? { tenant, run } : { tenant, run, credential };
     const endpoint = request.rerun === undefined ? "start_run" : "rerun_run";
     const answer = await admit(engine, { asked, assigned, notes, traceparent, endpoint }, signal);
     span?.note({ tenant, outcome: admissionOutcomes[answer.kind] });
     if (answer.kind === "max_concurrent_runs_reached") {
-      const runs = await engine.slotHolders.of(tenant);
+      const runs = await engine.slotHolders.of(tenant, answer.gate);
       return runs === undefined ? answer : { ...answer, runs };
     }
     if (answer.kind !== "admitted") return answer;
@@ -172,14 +185,17 @@ type Known = {
   readonly runId: RunId;
   readonly traceparent: string | undefined;
   readonly settings: TenantSettings;
+  readonly mayWait: boolean;
+  /** What checking the input and planning the gates have left to it. */
+  readonly workLeft: number;
 };
 
 /** The first commit. Without I/O: whatever it needs was read before. */
 function prepare(
   { computing, config, storeTime, terms }: Engine,
   { caller, input, rerun }: PinnedStart,
-  { definition, workLeft }: Pinned,
-  { runId, traceparent, settings }: Known,
+  definition: CompiledDefinition,
+  { runId, traceparent, settings, mayWait, workLeft }: Known,
 ) {
   const { tenant, actor, person } = caller;
   const facts: InTheMaking<NewRunFacts> = {
@@ -189,6 +205,7 @@ function prepare(
     input,
     nowMs: storeTime.nowMs(),
     separateDuties: settings.separateDuties ?? config["approvals.separateDuties"] === "yes",
+    mayWait,
   };
   if (person !== undefined) facts.person = person;
   if (traceparent !== undefined) facts.traceparent = traceparent;
@@ -215,7 +232,8 @@ async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Pr
   const { clock, metrics, tracer } = gate.ports;
   const startedMs = clock.monotonicMs();
   const span = tracer.startSpan("admission", "internal", traceparent);
-  const strategy = assigned.policies["admission.strategy"];
+  // Nobody waits under a lock: a run with gates is admitted in one operation, whatever a rollout says.
+  const strategy = run.gates === undefined ? assigned.policies["admission.strategy"] : "atomic";
   let answer: AdmissionAnswer;
   if (signal?.aborted) answer = { kind: "request_cancelled" };
   else if (strategy === "lock") answer = await startUnderLock(gate, admission, signal);
@@ -226,8 +244,8 @@ async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Pr
   metrics.observe("admission_wait_seconds", labels, waitMs / 1000);
   metrics.count("admission_decisions_total", { strategy, outcome });
   if ("active" in answer) metrics.set("active_runs", { tenant }, answer.active);
-  if (answer.kind === "admitted") noteAdmitted(gate, tenant, answer);
-  const found = answer.kind === "admitted" ? "new" : outcome;
+  if (answer.kind === "admitted" || answer.kind === "queued") noteNew(gate, tenant, answer);
+  const found = answer.kind === "admitted" || answer.kind === "queued" ? "new" : outcome;
   if (run.key !== undefined && keyOutcomes.has(found)) {
     metrics.count("idempotency_reservations_total", { outcome: found });
   }
@@ -238,7 +256,9 @@ async function admit(gate: Gate, admission: Admission, signal?: AbortSignal): Pr
   return answer;
 }
 
-function noteAdmitted({ config, ports: { metrics } }: Gate, tenant: TenantId, answer: Admitted): void {
+type Queued = Extract<OutcomeOf<"admit">, { kind: "queued" }>;
+
+function noteNew({ config, ports: { metrics } }: Gate, tenant: TenantId, answer: Admitted | Queued): void {
   metrics.count("run_starts_total", {});
   if (answer.evictedEarly) metrics.count("idempotency_keys_evicted_total", {});
   if (answer.keysKept === undefined) return;
@@ -355,6 +375,7 @@ type Replay = Omit<StartWorkflowRequest, "input"> & Pick<StartRequest, "endpoint
 const unboundKinds: ReadonlySet<AdmissionAnswer["kind"]> = new Set([
   "version_conflict",
   "max_concurrent_runs_reached",
+  "queue_full",
   "tenant_stopped",
   "quota_reached",
   "idempotency_quota_reached",

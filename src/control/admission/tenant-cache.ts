@@ -1,4 +1,5 @@
 // What is remembered of tenants for a moment: their settings, so that a start costs no call for them, and who holds their slots.
+import { type GateId, tenantGate } from "../../domain/gates.ts";
 import type { TenantId, TenantSettings } from "../../domain/tenant.ts";
 import { type SlotHolder, slotHolder } from "../../domain/why/explanation.ts";
 import type { Clock } from "../../ports/ports.ts";
@@ -73,10 +74,10 @@ export function settingsOf(
   });
 }
 
-/** The runs that hold a tenant's slots, for refusals that name them: remembered for a moment, so that hammering costs one read. */
+/** The runs that hold the places of a gate, by default a tenant's slots, for refusals that name them: remembered for a moment, so that hammering costs one read. */
 export type SlotHolders = {
   /** Oldest first; undefined when the store does not say in time. Never fails and never keeps a refusal waiting for long. */
-  of(tenant: TenantId): Promise<readonly SlotHolder[] | undefined>;
+  of(tenant: TenantId, gate?: GateId): Promise<readonly SlotHolder[] | undefined>;
 };
 
 /** Named in one answer. */
@@ -94,17 +95,24 @@ const tenantsReadMax = 1_000;
 export function createSlotHolders({
   ports,
   config,
-}: Pick<Engine<"admission">, "ports" | "config">): SlotHolders {
+}: Pick<Engine<"admission" | "queues">, "ports" | "config">): SlotHolders {
   const { clock, store } = ports;
   const read = new Map<
-    TenantId,
+    string,
     { readonly atMs: number; readonly holders: Promise<readonly SlotHolder[] | undefined> }
   >();
   const deadlineMs = Math.min(waitMaxMs, config["store.callTimeoutMs"]);
 
-  async function readHolders(tenant: TenantId): Promise<readonly SlotHolder[] | undefined> {
+  async function readHolders(
+    tenant: TenantId,
+    gate: GateId | undefined,
+  ): Promise<readonly SlotHolder[] | undefined> {
     const request = { tenant, limit: shownMax, describe: shownMax };
     try {
+      if (gate !== undefined && gate !== tenantGate) {
+        const inspected = await store.inspectGate({ tenant, gate, limit: shownMax }, { deadlineMs });
+        return inspected.kind === "gate" ? inspected.holders.map(slotHolder) : undefined;
+      }
       const answer = await store.listActive(request, { deadlineMs });
       return answer.kind === "listed" ? answer.runs.map(slotHolder) : undefined;
     } catch (error) {
@@ -114,13 +122,14 @@ export function createSlotHolders({
   }
 
   return {
-    of(tenant) {
+    of(tenant, gate) {
       const nowMs = clock.monotonicMs();
-      const known = read.get(tenant);
+      const key = `${tenant} ${gate ?? ""}`;
+      const known = read.get(key);
       if (known !== undefined && nowMs - known.atMs < rememberedMs) return known.holders;
       if (read.size >= tenantsReadMax) read.clear();
-      const holders = readHolders(tenant);
-      read.set(tenant, { atMs: nowMs, holders });
+      const holders = readHolders(tenant, gate);
+      read.set(key, { atMs: nowMs, holders });
       return holders;
     },
   };

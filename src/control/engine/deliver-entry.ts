@@ -10,6 +10,7 @@ import {
   isTerminal,
   type RunId,
   type RunRecord,
+  type RunStatus,
   type TerminalStatus,
 } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
@@ -70,6 +71,7 @@ export async function deliverEntry<Kind extends NewEntry["kind"]>(
       afterCommit(engine, { tenant, runId, change, claims, storeTimeMs, preclaim: proposed.preclaim });
       wakeRelatives(engine, proposed.run, change);
     } else proposed?.withdraw();
+    if (answer.kind === "applied" && proposed === undefined) noteEndOfQueued(engine, entry, answer.status);
     if (answer.kind === "delivered" && answer.run.kind === "owned") {
       const { run } = answer;
       const grant = { kind: "acquired", token, fence: run.fence, since } as const;
@@ -80,6 +82,12 @@ export async function deliverEntry<Kind extends NewEntry["kind"]>(
     proposed?.withdraw();
     throw error;
   }
+}
+
+/** A run that waited at a gate was cancelled: it had not begun, so that the store has ended it itself. */
+function noteEndOfQueued({ ports: { metrics } }: Engine, entry: NewEntry, status: RunStatus): void {
+  countFate(metrics, entry, "applied");
+  if (isTerminal(status)) metrics.count("runs_ended_total", { status });
 }
 
 /** Refusals are final: acknowledged once, counted by what was refused and why. */

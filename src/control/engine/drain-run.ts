@@ -10,8 +10,10 @@ import type { LockToken } from "../../domain/lock.ts";
 import { isTerminal, type RunChange, type RunHeader, type RunId, unchanged } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { CompiledDefinition } from "../../domain/workflow/compiled.ts";
+import type { Woken } from "../../ports/admission-operations.ts";
 import type { Clock } from "../../ports/ports.ts";
 import type { OwnedRun } from "../../ports/run-operations.ts";
+import type { OperationName } from "../../ports/store.ts";
 import { ask, askUntilKnown } from "../ask-until-known.ts";
 import type { Acquisition } from "../locks/acquire-lease.ts";
 import type { LeaseTerms } from "../locks/lease-terms.ts";
@@ -39,6 +41,16 @@ export async function drainRun(engine: Engine, tenant: TenantId, runId: RunId): 
   if (answer.kind !== "owned") return;
   const grant = { kind: "acquired", token, fence: answer.fence, since } as const;
   await drainOwned(engine, { tenant, runId, terms, grant }, answer);
+}
+
+/** Whatever freed places at gates: the runs that got one begin at once, and those that give way to a newer one are cancelled. */
+export function wakeRuns(engine: Engine, tenant: TenantId, by: OperationName, { woken = [] }: Woken): void {
+  engine.queueGauges.heard(tenant);
+  // A start wakes those that it supersedes, too: what it lets through is counted where it is seen alone.
+  for (const runId of woken) {
+    if (by !== "admit") engine.ports.metrics.count("queue_grants_total", {});
+    engine.background.run("draining a run that got a place", () => drainRun(engine, tenant, runId));
+  }
 }
 
 /** Runs in whose inboxes a commit has put something: children that begin or are called off, and the parent of one that ended. */

@@ -47,12 +47,14 @@ import { createLockWaiters, type LockWaiters } from "../locks/lock-waiters.ts";
 import { createPlatformSettings, type PlatformSettings } from "../policies/platform-settings.ts";
 import { createFullLimits, type FullLimits } from "../pools/full-limits.ts";
 import { noticePlaces } from "../pools/places.ts";
+import { createQueueGauges, type QueueGauges } from "../queues/queue-gauges.ts";
 import { createReadiness, type Readiness } from "../readiness.ts";
 import { createDefinitions, type Definitions } from "../workflows/definitions.ts";
 import { createTurns, type Turns } from "../workflows/turns.ts";
 import { createJudgeHere } from "../workflows/workflows.ts";
 import { createRunCache, type RunCache } from "./after-commit.ts";
 import { deliverEntry } from "./deliver-entry.ts";
+import { wakeRuns } from "./drain-run.ts";
 import { createStoreTime, type StoreTime } from "./store-time.ts";
 
 /** `Groups` are those of the store's operations that a flow uses, such as `Engine<"documents">`: all unless it says which. */
@@ -91,6 +93,7 @@ export type Engine<Groups extends StoreGroup = StoreGroup> = {
   readonly lockWaiters: LockWaiters;
   readonly seals: SealBook;
   readonly slotHolders: SlotHolders;
+  readonly queueGauges: QueueGauges;
   readonly readiness: Readiness;
 };
 
@@ -183,6 +186,7 @@ export function createEngine(given: Ports, bus: Bus, config: Config): Engine {
     lockWaiters: createLockWaiters(ports, config["locks.public.waitersMax"]),
     seals: createSealBook(ports.anchors),
     slotHolders: createSlotHolders({ ports, config }),
+    queueGauges: createQueueGauges({ ports, terms, storeTime, background }),
     readiness: createReadiness({ ports, config }),
   };
   return engine;
@@ -205,6 +209,8 @@ function observingAnswers(
       if ("tenant" in request && isChange(name, request, answer))
         changed(request.tenant, isAudited(name, request));
       if (name === "deliver" || name === "setTenant") noticePlaces(engine(), name, request, answer);
+      if ("tenant" in request && (answer.kind === "queued" || "woken" in answer))
+        wakeRuns(engine(), request.tenant, name, answer);
       return answer;
     };
   };

@@ -54,7 +54,7 @@ export function createWakes(): Wakes {
 
 /** The outcomes that may have added an event row. Looked at where all calls of a process pass, so that no flow can forget it. */
 const changing: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf<Name>["kind"]> } = {
-  admit: ["admitted"],
+  admit: ["admitted", "queued"],
   createRun: ["admitted"],
   deliver: ["applied", "delivered"],
   commit: ["committed"],
@@ -62,6 +62,8 @@ const changing: { readonly [Name in OperationName]?: ReadonlyArray<OutcomeOf<Nam
   setTenant: ["saved"],
   putDocument: ["saved"],
   removeDocument: ["removed"],
+  handOn: ["handed_on"],
+  moveQueued: ["moved"],
   breakLock: ["broken"],
   dropTrail: ["dropped"],
 };
@@ -76,7 +78,12 @@ export function isChange<Name extends OperationName>(
   return !("collection" in request) || isEventful(request.collection);
 }
 
-const unaudited: ReadonlySet<OperationName> = new Set<OperationName>(["admit", "createRun", "commit"]);
+const unaudited: ReadonlySet<OperationName> = new Set<OperationName>([
+  "admit",
+  "createRun",
+  "commit",
+  "handOn",
+]);
 const auditedEntries: ReadonlySet<string> = new Set(["decision", "cancel", "retry"]);
 
 /** Whether a change may have added an audit record: starts, results and commits never do. */

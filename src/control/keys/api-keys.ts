@@ -14,6 +14,7 @@ import {
   withRevoked,
 } from "../../domain/api-key.ts";
 import { describeChange } from "../../domain/audit.ts";
+import { prioritiesMax } from "../../domain/gates.ts";
 import { platformTenant, type QuotaReached, type TenantId } from "../../domain/tenant.ts";
 import type { Clock } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
@@ -40,6 +41,7 @@ type CreateKeyRequest = {
   /** The person or service it belongs to; the name by default. */
   readonly owner?: string;
   readonly expiresAtMs?: number;
+  readonly maxPriority?: number;
 };
 
 export type NewKey = { readonly text: string; readonly key: ApiKeyRecord };
@@ -61,9 +63,10 @@ const lineageTooLong = {
 /** The text is shown once; only its hash is kept. */
 async function createKey(
   engine: SettingsEngine,
-  { by, tenant, ...options }: CreateKeyRequest,
+  { by, tenant, ...asked }: CreateKeyRequest,
 ): Promise<CreateKeyAnswer> {
   const { ports, storeTime } = engine;
+  const options = { ...asked, ...maxPriorityOf(by, asked) };
   const lineage = lineageOf(by);
   if (lineage === undefined) return lineageTooLong;
   const keyId = `${tenant}.${ports.random.token().slice(0, 16)}`;
@@ -93,6 +96,13 @@ async function createKey(
   if (answer.kind === "revision_conflict") throw new Error("a random key id is new");
   if (answer.kind === "quota_reached") return { kind: answer.kind, quota: "api_keys", limit: answer.quota };
   return answer.kind === "tenant_removed" ? { kind: "tenant_not_found" } : writeTroubleOf(answer);
+}
+
+/** No key makes one that may do more than itself. */
+function maxPriorityOf(by: Acting, { maxPriority }: Pick<CreateKeyRequest, "maxPriority">) {
+  const own = typeof by === "string" ? undefined : by.priorityMax;
+  const least = Math.min(own ?? prioritiesMax, maxPriority ?? prioritiesMax);
+  return own === undefined && maxPriority === undefined ? {} : { maxPriority: least };
 }
 
 /** Keys of the platform start and decide nothing: what they have made is nobody's beside its owner's. */

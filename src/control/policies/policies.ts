@@ -25,7 +25,7 @@ import type { Trouble } from "../caller.ts";
 import { troubleOf } from "../caller.ts";
 import { tellChanged } from "../canaries/samples.ts";
 import { holdsHighRisk, type SettingsEngine } from "../engine/engine.ts";
-import { changeSettings, getTenant, merged, readRecord, type SettingsChange } from "../tenants/tenants.ts";
+import { changeSettings, findTenant, merged, readRecord, type SettingsChange } from "../tenants/tenants.ts";
 
 export const policyFlows = { getPolicies, removeRollout, rollOut, setPolicies };
 
@@ -169,7 +169,7 @@ function isSame(one: Partial<Policies>, other: Partial<Policies>): boolean {
 /** The platform is always there. */
 export async function isKnown(engine: SettingsEngine, tenant: TenantId | undefined) {
   if (tenant === undefined) return { kind: "tenant" } as const;
-  return getTenant(engine, { tenant });
+  return findTenant(engine, tenant);
 }
 
 /** What holds on which layer. */

@@ -3,9 +3,11 @@
 import { errorOf, readLetter } from "../../domain/dead-letter.ts";
 import { runRecordKey, stepRecordKey } from "../../domain/engine/keys.ts";
 import { type RunProgress, readError, readRunProgress, readStepRecord } from "../../domain/engine/records.ts";
+import { type GateId, tenantGate } from "../../domain/gates.ts";
 import { defaultPool, hasLimits } from "../../domain/job.ts";
 import { isTerminal, type RunHeader, type RunId } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
+import { explainQueuedRun, type GateFacts } from "../../domain/why/explain-queued.ts";
 import { explainEndedRun, explainLiveRun } from "../../domain/why/explain-run.ts";
 import type {
   EndedRunFacts,
@@ -47,10 +49,41 @@ export async function explainRun(
   const { header, records, storeTimeMs: nowMs } = answer;
   const body = records[0]?.body;
   const seen = { tenant, header, run: body === undefined ? undefined : readRunProgress(body), nowMs };
+  if (header.status === "queued")
+    return { kind: "explained", explanation: await explainQueued(engine, seen) };
   const explanation = isTerminal(header.status)
     ? await explainEnded(engine, seen)
     : await explainLive(engine, seen);
   return { kind: "explained", explanation };
+}
+
+/** Looked at for the position, and for how often runs end. */
+const queueLookedAtMax = 100;
+
+async function explainQueued(engine: Engine, { tenant, header, nowMs }: SeenRun): Promise<Explanation> {
+  const gate = header.gates?.gates[header.gates.held]?.gate ?? tenantGate;
+  const limits = { deadlineMs: engine.config["store.callTimeoutMs"] };
+  const { store } = engine.ports;
+  const [slots, inspected, listed] = await Promise.all([
+    readSlots(engine, tenant),
+    store.inspectGate({ tenant, gate, limit: queueLookedAtMax }, limits),
+    store.listRuns({ tenant, limit: queueLookedAtMax }, limits),
+  ]);
+  const { state, holders, queue } =
+    inspected.kind === "gate" ? inspected : { state: undefined, holders: [], queue: [] };
+  const known: Part<GateFacts> =
+    state === undefined ? { kind: "unanswered" } : { kind: "known", value: { ...state, holders, queue } };
+  const runs = listed.kind === "listed" ? listed.runs : [];
+  const ends = runs.flatMap((run) =>
+    passed(run, gate) && run.endedAtMs !== undefined ? [run.endedAtMs] : [],
+  );
+  return explainQueuedRun({ header, nowMs, slots, gate: known, ends });
+}
+
+/** A run without a plan has a place in the tenant's gate alone; one that never began freed none. */
+function passed({ gates, parent, endReason }: RunHeader, gate: GateId): boolean {
+  if (parent !== undefined || endReason !== undefined) return false;
+  return gates === undefined ? gate === tenantGate : gates.gates.some((one) => one.gate === gate);
 }
 
 async function explainLive(engine: Engine, seen: SeenRun): Promise<Explanation> {

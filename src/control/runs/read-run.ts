@@ -23,6 +23,8 @@ export type RunDetails = {
   readonly header: RunHeader;
   readonly records: readonly RunRecord[];
   readonly definition: CompiledDefinition | undefined;
+  /** Of a queued run, unless it is far behind or the store did not say. */
+  readonly position?: number;
 };
 
 /** Without `records` all of them: only for runs that are known to be small. */
@@ -53,7 +55,21 @@ async function getRun(
     ? withinReach(await loadRun(engine, tenant, runId))
     : await loadSteps(engine, first.header, definition);
   if (whole.kind !== "run") return whole;
-  return { kind: "run", run: { header: whole.header, records: whole.records, definition } };
+  const { header, records } = whole;
+  const position = await positionOf(engine, header);
+  const run = { header, records, definition, ...(position === undefined ? {} : { position }) };
+  return { kind: "run", run };
+}
+
+/** Whoever is further behind is told no position: it would be another one by the time it is read. */
+const positionMax = 100;
+
+async function positionOf(engine: Engine, { tenant, runId, gates }: RunHeader): Promise<number | undefined> {
+  const gate = gates?.waits === undefined ? undefined : gates.gates[gates.held]?.gate;
+  if (gate === undefined) return undefined;
+  const answer = await ask(engine, "inspectGate", { tenant, gate, limit: positionMax });
+  const index = answer.kind === "gate" ? answer.queue.findIndex((queued) => queued.runId === runId) : -1;
+  return index < 0 ? undefined : index + 1;
 }
 
 /** Steps, and commits so far, up to which all records of a run are read at once: one trip instead of two. */

@@ -19,6 +19,7 @@ type RerunRequest = {
   readonly runId: RunId;
   readonly fromStep: string;
   readonly key?: { readonly text: string; readonly fingerprint: Fingerprint };
+  readonly priority?: number;
   readonly traceparent?: string;
 };
 
@@ -59,7 +60,7 @@ export async function rerunRun(
   request: RerunRequest,
   signal?: AbortSignal,
 ): Promise<StartAnswer | RerunRefusal> {
-  const { caller, runId, fromStep, key, traceparent } = request;
+  const { caller, runId, fromStep, key, priority, traceparent } = request;
   const plan = await planOf(engine, request);
   if (plan.kind === "store_unavailable") return plan;
   if (plan.kind !== "ready") {
@@ -74,6 +75,7 @@ export async function rerunRun(
     workflow: header.workflow,
     input,
     ...(key === undefined ? {} : { key }),
+    ...(priority === undefined ? {} : { priority }),
     ...(traceparent === undefined ? {} : { traceparent }),
     rerun: { of: runId, fromStep },
   };

@@ -5,6 +5,7 @@ import type { Trouble } from "../caller.ts";
 import { troubleOf } from "../caller.ts";
 import type { Engine } from "../engine/engine.ts";
 import { revokeAllKeys } from "../keys/api-keys.ts";
+import { endQueued } from "../queues/queues.ts";
 import { changeSettings, getTenant, type SettingsChange } from "./tenants.ts";
 
 type RemoveTenantAnswer =
@@ -30,6 +31,8 @@ export async function removeTenant(
   if (marked.kind !== "saved") return unsaved(marked);
   const revoked = await revokeAllKeys(engine, owner);
   if (revoked.kind !== "revoked") return troubleOf(revoked);
+  const drained = await endQueued(engine, { tenant, actor });
+  if (drained.kind !== "ended") return troubleOf(drained);
   // A start that was under way when the keys went may have been admitted.
   const counted = await getTenant(engine, { tenant });
   if (counted.kind === "tenant" && counted.active > 0) {

@@ -65,26 +65,42 @@ type TenantAnswer =
       readonly kind: "tenant";
       readonly record: TenantRecord;
       readonly active: number;
+      /** Runs that wait at gates. */
+      readonly queued: number;
       readonly used: Usage;
     }
   | { readonly kind: "tenant_not_found" }
   | Trouble;
 
 export async function getTenant(
-  engine: SettingsEngine,
+  engine: Engine<"tenants" | "documents" | "admission">,
   { tenant }: { readonly tenant: TenantId },
 ): Promise<TenantAnswer> {
+  const found = await findTenant(engine, tenant);
+  if (found.kind !== "tenant") return found;
+  const counted = await ask(engine, "countUsage", { tenant });
+  if (counted.kind !== "counted") return { kind: counted.kind, cause: counted.cause };
+  const slots = await ask(engine, "countActive", { tenant });
+  if (slots.kind !== "counted") return { kind: slots.kind, cause: slots.cause };
+  const { used } = counted;
+  const { active } = slots;
+  // The quota counts those that wait, too: they become active without being asked again.
+  return { ...found, active, queued: Math.max(0, used.active_runs - active), used };
+}
+
+/** Its settings, if it is in the list of tenants. */
+export async function findTenant(
+  engine: SettingsEngine,
+  tenant: TenantId,
+): Promise<Found | { readonly kind: "tenant_not_found" } | Trouble> {
   const request = { tenant: platformTenant, collection: "tenant", id: tenant } as const;
   const listed = await ask(engine, "getDocument", request);
   if (listed.kind === "not_found") return { kind: "tenant_not_found" };
   if (listed.kind !== "document") return { kind: listed.kind, cause: listed.cause };
-  const record = await readRecord(engine, tenant);
-  if (record.kind !== "tenant") return record;
-  const counted = await ask(engine, "countUsage", { tenant });
-  if (counted.kind !== "counted") return { kind: counted.kind, cause: counted.cause };
-  const { used } = counted;
-  return { kind: "tenant", record: record.record, active: used.active_runs, used };
+  return readRecord(engine, tenant);
 }
+
+type Found = { readonly kind: "tenant"; readonly record: TenantRecord };
 
 export async function listTenants(
   engine: SettingsEngine,
@@ -109,23 +125,29 @@ async function changeTenant(
   engine: SettingsEngine,
   { actor, tenant, changes, expectedVersion }: ChangeTenantRequest,
 ): Promise<SettingsAnswer | { readonly kind: "tenant_not_found" }> {
-  const known = await getTenant(engine, { tenant });
+  const known = await findTenant(engine, tenant);
   if (known.kind !== "tenant") return known;
   return changeSettings(engine, { by: actor, tenant, expectedVersion }, (settings) =>
-    withQuotas(settings, changes),
+    withOwn(settings, changes),
   );
 }
 
-/** The changes with the tenant's own quotas as they are then: those that are named change, or go. */
-function withQuotas(settings: TenantSettings, changes: TenantChanges): SettingsChange {
-  const { quotas, ...others } = changes;
-  if (!("quotas" in changes)) return others;
-  const own = quotas === undefined ? {} : { ...settings.quotas, ...quotas };
-  const entries = Object.entries(own).filter(([, value]) => value !== undefined);
+/** The changes with the tenant's own quotas and gates as they are then: those that are named change, or go. */
+function withOwn(settings: TenantSettings, changes: TenantChanges): SettingsChange {
+  const { quotas, gates, ...others } = changes;
   return {
     ...others,
-    quotas: entries.length === 0 ? undefined : (Object.fromEntries(entries) as Partial<Quotas>),
+    ...("quotas" in changes ? { quotas: mergedNames<Partial<Quotas>>(settings.quotas, quotas) } : {}),
+    ...("gates" in changes
+      ? { gates: mergedNames<NonNullable<TenantSettings["gates"]>>(settings.gates, gates) }
+      : {}),
   };
+}
+
+function mergedNames<Named extends object>(before: Named | undefined, changes: object | undefined) {
+  const own = changes === undefined ? {} : { ...before, ...changes };
+  const entries = Object.entries(own).filter(([, value]) => value !== undefined);
+  return entries.length === 0 ? undefined : (Object.fromEntries(entries) as Named);
 }
 
 /** Undefined removes a field. */
@@ -175,10 +197,7 @@ export async function changeSettings(
 }
 
 /** Also of a tenant that is in no list. */
-export async function readRecord(
-  engine: Engine<"tenants">,
-  tenant: TenantId,
-): Promise<{ readonly kind: "tenant"; readonly record: TenantRecord } | Trouble> {
+export async function readRecord(engine: Engine<"tenants">, tenant: TenantId): Promise<Found | Trouble> {
   const answer = await ask(engine, "getTenant", { tenant });
   return answer.kind === "tenant"
     ? { kind: "tenant", record: answer.record }

@@ -12,7 +12,8 @@ import type { LocatedProblem } from "../../domain/workflow/yaml-text.ts";
 import type { DefinitionJudge, JudgeAnswer, Random } from "../../ports/ports.ts";
 import { ask } from "../ask-until-known.ts";
 import { type Caller, credentialIn, type Trouble, type WriteTrouble, writeTroubleOf } from "../caller.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { Engine, SettingsEngine } from "../engine/engine.ts";
+import { readRecord } from "../tenants/tenants.ts";
 import type { WorkflowDocument } from "./definitions.ts";
 
 export const workflowFlows = { getWorkflow, listWorkflows, removeWorkflow, saveWorkflow, validateWorkflow };
@@ -28,16 +29,22 @@ type SaveWorkflowAnswer =
 
 /** The definition is stored once per content, and then the name that points to it, with a revision. */
 async function saveWorkflow(
-  engine: Engine<"documents">,
+  engine: SettingsEngine,
   { caller, definition }: { readonly caller: Caller; readonly definition: SentDefinition },
 ): Promise<SaveWorkflowAnswer> {
   const { tenant, actor } = caller;
   const credential = credentialIn(tenant, caller);
   const verdict = await engine.judge.judge(tenant, definition);
   if (verdict.kind !== "valid") return verdict;
-  const { id, text, hash: contentHash } = verdict;
+  const { id, text, hash: contentHash, limits } = verdict;
+  const unset = await unsetGates(engine, tenant, verdict);
+  if (unset.kind !== "read") return unset;
+  if (unset.problems.length > 0) return { kind: "workflow_invalid", problems: unset.problems };
   const put = (collection: "workflow" | "definition", documentId: string, body: string, changeId: string) =>
-    ask(engine, "putDocument", { tenant, collection, id: documentId, body, changeId, actor, ...credential });
+    ask(engine, "putDocument", {
+      ...{ tenant, collection, id: documentId, body, changeId, actor, ...credential },
+      ...(collection === "workflow" ? { limits } : {}),
+    });
   // The same content again changes nothing: the change is named by what it says.
   const stored = await put("definition", contentHash, text, contentHash);
   if (stored.kind === "quota_reached")
@@ -53,6 +60,27 @@ async function saveWorkflow(
   if (saved.kind === "saved") return { kind: "saved", id, revision: saved.revision };
   if (saved.kind === "quota_reached") return { kind: saved.kind, quota: "workflows", limit: saved.quota };
   return writeTroubleOf(saved);
+}
+
+type ReadProblems = { readonly kind: "read"; readonly problems: readonly LocatedProblem[] } | Trouble;
+
+/** A gate that workflows share has its limit in the tenant's settings: one that nobody has set would let everybody through. */
+async function unsetGates(
+  engine: SettingsEngine,
+  tenant: TenantId,
+  { namedGates }: Pick<Verdict & { readonly kind: "valid" }, "namedGates">,
+): Promise<ReadProblems> {
+  if (namedGates.length === 0) return { kind: "read", problems: [] };
+  const known = await readRecord(engine, tenant);
+  if (known.kind !== "tenant") return known;
+  const { gates = {} } = known.record.settings;
+  const problems = namedGates.flatMap(({ name, ...position }) => {
+    if (Object.hasOwn(gates, name)) return [];
+    const change = JSON.stringify({ gates: { [name]: { max: 10 } } });
+    const message = `the tenant has no gate "${name}": a platform key sets it with PATCH /api/v1/tenants/${tenant} ${change}, or interlock tenants set ${tenant} --gate ${name}=10`;
+    return [{ ...position, message }];
+  });
+  return { kind: "read", problems };
 }
 
 /** Judges definitions in the process itself: for programs and tests that bring their own store, and the simulator. */
@@ -79,12 +107,15 @@ type ValidateAnswer =
 
 /** Reads a definition as `saveWorkflow` would, and stores nothing; warns of workflows that do not exist yet. */
 async function validateWorkflow(
-  engine: Engine<"documents">,
+  engine: SettingsEngine,
   { tenant, definition }: { readonly tenant: TenantId; readonly definition: SentDefinition },
 ): Promise<ValidateAnswer> {
   const verdict = await engine.judge.judge(tenant, definition);
   if (verdict.kind !== "valid") return verdict;
   const { runs, steps, hash: contentHash, isNamed } = verdict;
+  const unset = await unsetGates(engine, tenant, verdict);
+  if (unset.kind !== "read") return { kind: "store_unavailable", cause: unset.cause };
+  if (unset.problems.length > 0) return { kind: "workflow_invalid", problems: unset.problems };
   const warnings = await missingWorkflows(engine, tenant, runs);
   if (warnings.kind !== "warnings") return { kind: "store_unavailable", cause: warnings.cause };
   return { kind: "valid", steps, ...(isNamed ? { hash: contentHash } : {}), warnings: warnings.problems };
@@ -99,17 +130,25 @@ async function missingWorkflows(
   named: (Verdict & { readonly kind: "valid" })["runs"],
 ): Promise<{ readonly kind: "warnings"; readonly problems: readonly LocatedProblem[] } | Trouble> {
   const missing = new Set<string>();
+  const gated = new Set<string>();
   for (const workflow of [...new Set(named.map((one) => one.workflow))].slice(0, lookedUpMax)) {
     const answer = await ask(engine, "getDocument", { tenant, collection: "workflow", id: workflow });
     if (answer.kind === "not_found") missing.add(workflow);
     else if (answer.kind !== "document") return { kind: answer.kind, cause: answer.cause };
+    else if (await hasGates(engine, tenant, answer.document.body)) gated.add(workflow);
   }
   const problems = named.flatMap(({ workflow, ...position }) => {
-    if (!missing.has(workflow)) return [];
-    const message = `there is no workflow "${workflow}" yet; a run that gets here before there is one fails`;
-    return [{ ...position, message }];
+    const message = missing.has(workflow)
+      ? `there is no workflow "${workflow}" yet; a run that gets here before there is one fails`
+      : `the gates of "${workflow}" do not count here: a run that a step starts shares the places of the first`;
+    return missing.has(workflow) || gated.has(workflow) ? [{ ...position, message }] : [];
   });
   return { kind: "warnings", problems };
+}
+
+async function hasGates(engine: Engine<"documents">, tenant: TenantId, body: string): Promise<boolean> {
+  const pinned = await engine.definitions.pinned(tenant, (JSON.parse(body) as WorkflowDocument).hash);
+  return pinned.kind === "compiled" && (pinned.definition.flowControl?.gates.length ?? 0) > 0;
 }
 
 export type WorkflowInfo = {

@@ -86,7 +86,8 @@ function start(draft: Draft): Fate {
   if (known?.traceparent !== undefined) draft.run.traceparent = known.traceparent;
   // Nobody has checked the input of a child run before.
   if (draft.parent !== undefined && !fitsInput(draft)) return "applied";
-  beginRun(draft, known?.admittedAtMs ?? draft.nowMs, known?.rerun === undefined ? "roots" : "copy");
+  const countsFromMs = known === undefined || known.mayWait === true ? draft.nowMs : known.admittedAtMs;
+  beginRun(draft, countsFromMs, known?.rerun === undefined ? "roots" : "copy");
   return "applied";
 }
 
@@ -102,7 +103,7 @@ function fitsInput(draft: Draft): boolean {
   return false;
 }
 
-/** The workflow's timeout counts from the admission. */
+/** The workflow's timeout counts from the admission; of a run that may have waited at a gate, from its beginning. */
 export function beginRun(draft: Draft, admittedAtMs: number, first: "roots" | "copy" = "roots"): void {
   draft.run.startedAtMs = draft.nowMs;
   draft.events.push({ type: "run_started" });

@@ -62,6 +62,8 @@ export type NewRunFacts = {
   readonly separateDuties: boolean;
   /** Passed on to workers (W3C trace context). */
   readonly traceparent?: string;
+  /** It may wait at a gate: the operation that lets it through puts the entry that starts it into its inbox. */
+  readonly mayWait?: boolean;
   /** For a rerun: the run whose finished steps are taken over, and the step that begins again. */
   readonly rerun?: { readonly of: RunId; readonly fromStep: string };
 };
@@ -230,7 +232,7 @@ export function firstCommit(
     { key: inputRecordKey, body: input },
     { key: factsRecordKey, body: known },
   ];
-  if (facts.rerun !== undefined) return startLater(first, 0);
+  if (facts.rerun !== undefined || facts.mayWait === true) return startLater(first, 0, facts);
   const draft = openDraft({
     compiled,
     runId: facts.runId,
@@ -273,16 +275,22 @@ function isLarge(records: readonly RunRecord[], { startRecordsMax, startBytesMax
 }
 
 function factsOf(facts: NewRunFacts): RunFacts {
-  const { tenant, actor, person, separateDuties, traceparent, nowMs, rerun } = facts;
+  const { tenant, actor, person, separateDuties, traceparent, nowMs, mayWait, rerun } = facts;
   const known: InTheMaking<RunFacts> = { tenant, actor, separateDuties, admittedAtMs: nowMs };
   if (person !== undefined) known.person = person;
   if (traceparent !== undefined) known.traceparent = traceparent;
+  if (mayWait === true) known.mayWait = true;
   if (rerun !== undefined) known.rerun = rerun;
   return known;
 }
 
-function startLater(records: RunChange["records"], work: number): Start {
-  const timeline = JSON.stringify([{ type: "run_admitted" }]);
+function startLater(
+  records: RunChange["records"],
+  work: number,
+  { mayWait }: Partial<NewRunFacts> = {},
+): Start {
+  // Whether it is admitted at once is not known before the store is asked.
+  const timeline = JSON.stringify([{ type: mayWait === true ? "run_created" : "run_admitted" }]);
   return { change: { ...unchanged, status: "pending", records, timeline }, large: true, work };
 }
 

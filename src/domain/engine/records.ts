@@ -173,6 +173,8 @@ export type RunFacts = {
   readonly separateDuties: boolean;
   readonly traceparent?: string;
   readonly admittedAtMs: number;
+  /** It may have waited at a gate: its time counts from when it begins. */
+  readonly mayWait?: true;
   /** For a rerun: the run whose finished steps are taken over, and the step that begins again. */
   readonly rerun?: { readonly of: RunId; readonly fromStep: string };
 };

@@ -1,5 +1,6 @@
 // A run as the API shows it: the header and the records, read together. Existing clients know these field names.
 import type { JsonValue } from "../fingerprint.ts";
+import type { RunGates } from "../gates.ts";
 import { makeJobId } from "../job.ts";
 import type { RunHeader, RunId, RunRecord } from "../run.ts";
 import type { CompiledDefinition, CompiledStep } from "../workflow/compiled.ts";
@@ -123,10 +124,11 @@ export function describeHeader(header: RunHeader) {
     status: header.status,
     version: header.version,
     created_by: header.actor,
-    created_at: formatTime(header.admittedAtMs),
+    created_at: formatTime(header.gates?.askedAtMs ?? header.admittedAtMs),
     updated_at: formatTime(header.updatedAtMs),
     ...time("completed_at", header.endedAtMs),
     cancel_requested: header.cancelRequested !== undefined,
+    ...describeGates(header),
     ...(header.parent === undefined
       ? {}
       : {
@@ -135,6 +137,23 @@ export function describeHeader(header: RunHeader) {
           root_run_id: header.parent.root,
         }),
   };
+}
+
+/** Only of runs that have gates, or that have ended before they began. */
+function describeGates({ gates, endReason }: RunHeader) {
+  const queue = gates === undefined ? undefined : describeQueuePlace(gates);
+  return {
+    ...(gates === undefined ? {} : { priority: gates.priority }),
+    ...(queue === undefined ? {} : { queue }),
+    ...(endReason === undefined ? {} : { end_reason: endReason }),
+  };
+}
+
+function describeQueuePlace({ gates, held, waits, deadlineAtMs }: RunGates) {
+  const gate = gates[held]?.gate;
+  if (waits === undefined || gate === undefined) return undefined;
+  const { level, sinceMs } = waits;
+  return { gate, level, since: formatTime(sinceMs), deadline_at: formatTime(deadlineAtMs) };
 }
 
 type Sources = {

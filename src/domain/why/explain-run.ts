@@ -1,15 +1,18 @@
 // Explains a run, whether it goes on or has ended: what it waits for or why it ended, and one sentence about it.
 import { openCount, type StepRecord } from "../engine/records.ts";
 import { formatTime } from "../engine/rfc3339.ts";
+import { queueSentence } from "./explain-queued.ts";
 import { explainStep } from "./explain-step.ts";
 import {
   type EndedRunFacts,
   type Ending,
+  type ErrorText,
   type Explanation,
   type LimitItem,
   type LiveRunFacts,
   letterPath,
   type RunLockItem,
+  stoppedItem,
   type Waiting,
   type WaitingEntry,
 } from "./explanation.ts";
@@ -70,18 +73,6 @@ function entriesOfRun({ header, run }: LiveRunFacts): readonly WaitingEntry[] {
   ];
 }
 
-function stoppedItem({ slots, header }: LiveRunFacts): readonly Waiting[] {
-  if (slots.kind !== "known" || !slots.value.stopped) return [];
-  return [
-    {
-      kind: "tenant_stopped",
-      since: formatTime(header.updatedAtMs),
-      detail: "The tenant's kill switch is on: no job is claimed, and workers are told to stop.",
-      what_to_do: 'A platform key sets it: PATCH /api/v1/tenants/{id} {"stopped": false}.',
-    },
-  ];
-}
-
 function lockItem({ header, lock }: LiveRunFacts, entries: readonly WaitingEntry[]): readonly Waiting[] {
   const held = lock.kind === "known" && lock.value.kind === "held" ? lock.value : undefined;
   if (entries.length === 0 && held === undefined) return [];
@@ -112,6 +103,7 @@ function rankOf(item: Waiting): number {
   switch (item.kind) {
     case "tenant_stopped":
       return 0;
+    case "queued":
     case "limit":
       return 1;
     case "job_unclaimed":
@@ -152,6 +144,8 @@ function sentenceOf(item: Waiting): string {
       return "The tenant is stopped, so that no job of this run may be claimed.";
     case "limit":
       return `All ${item.limit} slots of the tenant are in use.`;
+    case "queued":
+      return queueSentence(item);
     case "approval":
       return `Step ${item.step_id} has been waiting for an approval since ${item.since}.`;
     case "job_unclaimed":
@@ -208,7 +202,9 @@ export function explainEndedRun(facts: EndedRunFacts): Explanation {
 }
 
 function endingOf({ header, run, failedStep, letter }: EndedRunFacts, at: string): Ending {
-  const error = failedStep?.error ?? failedStep?.record.error ?? run?.error;
+  const unbegun: ErrorText | undefined =
+    header.endReason === undefined ? undefined : { message: neverBegun(header.endReason) };
+  const error = failedStep?.error ?? failedStep?.record.error ?? run?.error ?? unbegun;
   return {
     status: header.status,
     at,
@@ -256,6 +252,16 @@ function endSentence({ status, at, step_id, error, dead_letter }: Ending): strin
       ? ` POST ${dead_letter.path}/retry lets the step go on.`
       : " Its dead letter was retried before.";
   return `The run ${how} at ${at}${where}${why}${nothing}${mend}`;
+}
+
+/** The reasons that operations give; the others are what was said with the cancel. */
+function neverBegun(reason: string): string {
+  if (reason === "queue_deadline_passed")
+    return "it waited for its places until its deadline and never began";
+  const newer = /^superseded_by (\S+)$/.exec(reason)?.[1];
+  return newer === undefined
+    ? `it never began: ${reason}`
+    : `it never began: run ${newer} took its place in the queue`;
 }
 
 const withoutEnd = (message: string): string => message.replace(/[.;\s]+$/, "");

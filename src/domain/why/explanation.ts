@@ -4,7 +4,7 @@ import type { Approval } from "../approval.ts";
 import type { RunProgress, StepError, StepRecord } from "../engine/records.ts";
 import { formatTime } from "../engine/rfc3339.ts";
 import type { Job, JobId, Qualities } from "../job.ts";
-import type { RunHeader, RunId } from "../run.ts";
+import type { RunHeader, RunId, RunStatus } from "../run.ts";
 import type { TenantSettings } from "../tenant.ts";
 
 /** `GET /workflow-runs/{id}/why`. Absent values are left out; times are RFC 3339 in UTC. */
@@ -50,7 +50,27 @@ export type Waiting =
   | ChildRunItem
   | ChildrenItem
   | LimitItem
+  | QueueItem
   | (Item<"tenant_stopped"> & { readonly detail: string });
+
+/** A run that waits for a place at a gate. */
+export type QueueItem = Item<"queued"> & {
+  readonly gate: string;
+  readonly detail: string;
+  /** Absent when the gate lets everybody through: it is about to be handed on. */
+  readonly limit?: number;
+  readonly active: number;
+  readonly waiting: number;
+  /** 1 is the next; absent for one that is far behind. */
+  readonly position?: number;
+  /** Those that are let through before it, as it is now, the next first. */
+  readonly ahead: readonly SlotHolder[];
+  /** Those that hold the places: the end of one frees one. The oldest first. */
+  readonly holders: readonly SlotHolder[];
+  readonly deadline_at: string;
+  /** By how often runs that passed the gate have ended lately; absent when that is not known. */
+  readonly expected_at?: string;
+};
 
 export type ApprovalItem = Item<"approval"> & {
   readonly step_id: string;
@@ -202,7 +222,7 @@ export type LimitItem = Item<"limit"> & {
 export type SlotHolder = {
   readonly run_id: string;
   readonly workflow_id: string;
-  readonly status: string;
+  readonly status: RunStatus;
   readonly since: string;
   readonly path: string;
 };
@@ -215,6 +235,18 @@ export function slotHolder(header: RunHeader): SlotHolder {
     since: formatTime(header.admittedAtMs),
     path: whyPath(header.runId),
   };
+}
+
+export function stoppedItem({ slots, header }: Pick<LiveRunFacts, "slots" | "header">): readonly Waiting[] {
+  if (slots.kind !== "known" || !slots.value.stopped) return [];
+  return [
+    {
+      kind: "tenant_stopped",
+      since: formatTime(header.updatedAtMs),
+      detail: "The tenant's kill switch is on: no job is claimed, and workers are told to stop.",
+      what_to_do: 'A platform key sets it: PATCH /api/v1/tenants/{id} {"stopped": false}.',
+    },
+  ];
 }
 
 export const whyPath = (runId: string): string => `/api/v1/workflow-runs/${encodeURIComponent(runId)}/why`;
@@ -310,4 +342,4 @@ export type EndedRunFacts = Everything & {
   readonly holders?: Part<readonly SlotHolder[]>;
 };
 
-type ErrorText = Partial<StepError> & { readonly message: string };
+export type ErrorText = Partial<StepError> & { readonly message: string };

@@ -58,6 +58,7 @@ export function* compilingDefinition(workflow: string, definition: Definition): 
     name: definition.name ?? workflow,
     risk: definition.risk,
     ...(definition.timeoutMs === undefined ? {} : { timeoutMs: definition.timeoutMs }),
+    ...(definition.flowControl === undefined ? {} : { flowControl: definition.flowControl }),
     steps,
     roots: roots.map(({ id }) => id),
     problemsOfInput:

@@ -1,6 +1,7 @@
 // A compiled workflow definition: every expression parsed, every reference resolved, neighbours known by name.
 import type { JsonValue } from "../fingerprint.ts";
 import type { RiskClass } from "../lock.ts";
+import type { FlowControl } from "./flow-control.ts";
 
 /** `worker` stands for its aliases too (llm, http, container, script, input). */
 export type StepType =
@@ -147,6 +148,7 @@ export type CompiledDefinition = {
   readonly name: string;
   readonly risk: RiskClass;
   readonly timeoutMs?: number;
+  readonly flowControl?: FlowControl;
   readonly steps: ReadonlyMap<string, CompiledStep>;
   /** Steps without dependencies that are not error handlers, in the order of the definition. */
   readonly roots: readonly string[];
@@ -156,3 +158,10 @@ export type CompiledDefinition = {
 
 /** Something wrong at a place: `steps.review.depends_on[0]`. */
 export type Problem = { readonly path: string; readonly message: string };
+
+/** Every problem in one line, for readers of a refusal's detail alone. */
+export function describeProblems(answer: Readonly<Record<string, unknown>>): { readonly detail?: string } {
+  const { problems } = answer as { readonly problems?: readonly Problem[] };
+  if (problems === undefined) return {};
+  return { detail: problems.map(({ path, message }) => `${path}: ${message}`).join("; ") };
+}

@@ -18,6 +18,7 @@ import {
   secondsField,
   textField,
 } from "./fields.ts";
+import { type FlowControl, flowControlFields, readFlowControl } from "./flow-control.ts";
 import { readSchema, type SchemaMode, type SchemaUse } from "./json-schema.ts";
 import { readStep, type StepDefinition } from "./step-definition.ts";
 import { problemsOfReads, readExpressions, type StepExpressions, writersIn } from "./step-expressions.ts";
@@ -38,6 +39,7 @@ export type Definition = {
   readonly risk: RiskClass;
   readonly timeoutMs?: number;
   readonly inputSchema?: JsonValue;
+  readonly flowControl?: FlowControl;
   readonly steps: ReadonlyMap<string, StepDefinition>;
   readonly graph: ValidGraph;
   readonly expressions: ReadonlyMap<string, StepExpressions>;
@@ -128,6 +130,7 @@ const headerFields = [
   "config",
   "policy_override",
   "risk",
+  ...flowControlFields,
   "steps",
 ];
 
@@ -146,11 +149,13 @@ function readHeader(reading: Reading, work: Work): Header {
   if (inputSchema !== undefined) {
     reading.problems.push(...problemsOfSchema(inputSchema, inputSchemaPlace, work));
   }
+  const flowControl = readFlowControl(reading, work);
   return {
     ...headerTexts(reading),
     risk: choiceField(reading, "risk", ["high", "standard", "low"]) ?? "standard",
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
     ...(inputSchema === undefined ? {} : { inputSchema }),
+    ...(flowControl === undefined ? {} : { flowControl }),
   };
 }
 
@@ -158,7 +163,7 @@ type Header = Omit<Definition, "steps" | "graph" | "expressions">;
 
 export const inputSchemaPlace: SchemaUse = { schema: "input_schema", value: "input" };
 
-function headerTexts(reading: Reading): Omit<Header, "risk" | "timeoutMs" | "inputSchema"> {
+function headerTexts(reading: Reading): Omit<Header, "risk" | "timeoutMs" | "inputSchema" | "flowControl"> {
   const texts = {
     id: textField(reading, "id", idRule),
     orgId: textField(reading, "org_id", { charactersMax: 256 }),

@@ -2,12 +2,14 @@
 import { isUtf8 } from "node:buffer";
 import { excerptOf } from "../excerpt.ts";
 import type { JsonValue } from "../fingerprint.ts";
+import type { WorkflowLimits } from "../gates.ts";
 import { atOnce, beyondLimits, readingLimits } from "../slices.ts";
 import { readJson } from "../strict-json.ts";
 import { type TenantId, tenantNames } from "../tenant.ts";
 import type { Problem } from "./compiled.ts";
 import { definitionBytesMax, definitionHash, definitionText, readDefinition } from "./definition.ts";
 import { type Fields, isFields } from "./fields.ts";
+import { limitsIn, namedGatesIn } from "./flow-control.ts";
 import { stepPath } from "./step-links.ts";
 import { type LocatedProblem, readYaml, type TextPosition } from "./yaml-text.ts";
 
@@ -28,6 +30,9 @@ export type Verdict =
       readonly steps: number;
       /** The workflows that its steps run, and where they are named. */
       readonly runs: ReadonlyArray<{ readonly workflow: string } & ProblemPosition>;
+      /** The gates that it shares with other workflows, and where they are named. */
+      readonly namedGates: ReadonlyArray<{ readonly name: string } & ProblemPosition>;
+      readonly limits: WorkflowLimits;
       readonly count: number;
     }
   | Refused;
@@ -91,9 +96,12 @@ export function judgeDefinition(sent: SentDefinition, { tenant, newId }: JudgeOp
     const path = `${stepPath(step.id)}.input.workflow_id`;
     return [{ workflow: step.subworkflow.workflow, path, ...placeOf(path) }];
   });
+  const namedGates = namedGatesIn(definition.flowControl).map((gate) => ({ ...gate, ...placeOf(gate.path) }));
+  const limits = limitsIn(definition.flowControl);
   const hash = definitionHash(text);
   const isNamed = definition.id !== undefined;
-  return { kind: "valid", id, isNamed, text, hash, steps: definition.steps.size, runs, count };
+  const found = { runs, namedGates, limits, count };
+  return { kind: "valid", id, isNamed, text, hash, steps: definition.steps.size, ...found };
 }
 
 function isText(sent: SentDefinition): sent is DefinitionText {

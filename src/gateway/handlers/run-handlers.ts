@@ -6,6 +6,7 @@ import type { CancelAnswer } from "../../control/engine/deliver-entry.ts";
 import type { DryRunAnswer } from "../../control/runs/dry-run.ts";
 import type { DryRunStep } from "../../domain/engine/dry-run.ts";
 import type { StepStatus } from "../../domain/engine/records.ts";
+import { formatTime } from "../../domain/engine/rfc3339.ts";
 import {
   type Fingerprint,
   fingerprinting,
@@ -186,7 +187,9 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
     const trace = traceparent();
     // The path as it is meant, not as it was spelt: an escaped letter does not make another request.
     const path = `/api/v1/workflows/${params.id}/runs`;
-    const bound = boundKey(ports, reading, path, { query, body });
+    const { priority, ...named } = query;
+    const sent = priority === undefined ? named : { ...named, priority: String(priority) };
+    const bound = boundKey(ports, reading, path, { query: sent, body });
     const idempotency = bound instanceof Promise ? await bound : bound;
     const answer = await api.startWorkflow(
       {
@@ -194,6 +197,7 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
         workflow: params.id,
         input: body,
         ...(idempotency === undefined ? {} : { key: idempotency }),
+        ...(priority === undefined ? {} : { priority }),
         ...(trace === undefined ? {} : { traceparent: trace }),
       },
       signal(),
@@ -221,6 +225,7 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
       runId,
       fromStep: body.from_step,
       ...(bound === undefined ? {} : { key: bound }),
+      ...(body.priority === undefined ? {} : { priority: body.priority }),
       ...(trace === undefined ? {} : { traceparent: trace }),
     };
     if (body.dry_run === true) {
@@ -240,8 +245,11 @@ export const startHandlers: Pick<Handlers, "startRun" | "dryRunWorkflow" | "reru
 function dryRunReply(answer: DryRunAnswer) {
   if (answer.kind !== "played") return answer;
   const { status, truncated, truncatedBecause, steps } = answer.play;
+  const { plan } = answer;
+  const gates = plan?.gates.map(({ gate, atLimit }) => ({ gate, at_limit: atLimit }));
+  const flow = plan === undefined || gates === undefined ? {} : { gates, priority: plan.priority };
   const because = truncatedBecause === undefined ? {} : { truncated_because: truncatedBecause };
-  const body = { dry_run: true, status, truncated, ...because, steps: shownSteps(steps) } as const;
+  const body = { dry_run: true, status, truncated, ...flow, ...because, steps: shownSteps(steps) } as const;
   return { status: 200, body } as const;
 }
 
@@ -274,13 +282,25 @@ function boundKey(
 }
 
 type Started = Extract<StartAnswer, { kind: "admitted" | "replayed" }>;
+type Queued = Extract<StartAnswer, { kind: "queued" }>;
 
-function replyTo<Refusal extends Failure>(answer: Started | Refusal) {
+function replyTo<Refusal extends Failure>(answer: Started | Queued | Refusal) {
+  if (answer.kind === "queued") return queuedReply(answer as Queued);
   if (answer.kind === "admitted") {
     return startedReply(answer, rateLimitHeaders("max_concurrent_runs", answer));
   }
   if (answer.kind === "replayed") return startedReply(answer, { "idempotent-replayed": "true" });
   return answer;
+}
+
+/** The run exists, and begins by itself. */
+function queuedReply({ runId, gate, position, deadlineAtMs }: Queued) {
+  const deadline_at = formatTime(deadlineAtMs);
+  return {
+    status: 202,
+    body: { run_id: runId, status: "queued", gate, position, deadline_at },
+    headers: { location: `/api/v1/workflow-runs/${runId}` },
+  } as const;
 }
 
 function startedReply({ runId, status }: Started, headers: Readonly<Record<string, string>>) {

@@ -75,9 +75,8 @@ export const tenantHandlers: TenantHandlers = {
     });
     if (answer.kind !== "saved") return answer;
     const found = await api.getTenant({ tenant });
-    const used = found.kind === "tenant" ? found.used : undefined;
-    const { record } = answer;
-    return { status: 200, body: tenantView(tenant, { record, used }, limitsOf(config)) };
+    const counts = found.kind === "tenant" ? found : {};
+    return { status: 200, body: tenantView(tenant, { ...counts, record: answer.record }, limitsOf(config)) };
   },
 
   async removeTenant({ api }, { params, key }) {
@@ -111,6 +110,8 @@ function settingsOf(fields: Fields): TenantChanges {
     renewal_policy: "renewalPolicy",
     separate_duties: "separateDuties",
     approvals_strategy: "approvalsStrategy",
+    at_limit: "atLimit",
+    gates: "gates",
     quotas: "quotas",
   };
   const entries = Object.entries(fields).map(([name, value]) => [
@@ -120,8 +121,8 @@ function settingsOf(fields: Fields): TenantChanges {
   return Object.fromEntries(entries) as TenantChanges;
 }
 
-function nullsAsUndefined(quotas: NonNullable<Fields["quotas"]>) {
-  return Object.fromEntries(Object.entries(quotas).map(([name, value]) => [name, value ?? undefined]));
+function nullsAsUndefined(named: NonNullable<Fields["quotas"] | Fields["gates"]>) {
+  return Object.fromEntries(Object.entries(named).map(([name, value]) => [name, value ?? undefined]));
 }
 
 function compact(changes: TenantChanges): TenantSettings {
@@ -167,6 +168,7 @@ export const keyHandlers: KeyHandlers = {
       name: body.name,
       ...(body.owner === undefined ? {} : { owner: body.owner }),
       ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
+      ...(body.max_priority === undefined ? {} : { maxPriority: body.max_priority }),
     });
     if (answer.kind !== "created") return answer;
     return { status: 201, body: { ...apiKeyView(answer.key), key: answer.text } };

@@ -221,6 +221,28 @@ export function poolsOf(caller: Caller): Pools {
   };
 }
 
+export type Queues = {
+  /** The gates at which runs wait. */
+  list(options?: Common & { readonly limit?: number }): Listing<Success<"listQueues">["items"][number]>;
+  /** Who holds the places of a gate, and who waits there. */
+  show(gate: string, options?: Common & Query<"getGate">): Promise<Success<"getGate">>;
+  /** Before all others, or behind those of a priority. */
+  move(runId: string, to: "head" | number, options?: Common): Promise<void>;
+};
+
+export function queuesOf(caller: Caller): Queues {
+  return {
+    list: (options) => listed(options, (given) => caller.call("listQueues", given)),
+    show(id, options) {
+      const { query, ...rest } = apart(options);
+      return caller.call("getGate", { params: { id }, query, ...rest });
+    },
+    async move(id, to, options) {
+      await caller.call("moveQueued", { params: { id }, body: { to }, ...options });
+    },
+  };
+}
+
 export type Topics = {
   list(options?: Common): Promise<Topic[]>;
   /** How many of its jobs may run at once. */

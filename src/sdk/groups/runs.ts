@@ -58,7 +58,10 @@ export type Explanation = Success<"explainRun">;
 type TimelineRow = Success<"readTimeline">["items"][number];
 
 type Start = Success<"startRun">;
-/** `replayed`: the key was used before, and this is the run that it started. */
+/**
+ * `replayed`: the key was used before, and this is the run that it started. One that is `queued` waits for a place at a gate and
+ * begins by itself; `runs.wait` waits for that, too.
+ */
 export type StartedRun = Extract<Start, { run_id: string }> & { readonly replayed: boolean };
 export type DryRun = Success<"dryRunWorkflow">;
 type RerunPlan = Extract<Success<"rerunRun">, { dry_run: true }>;
@@ -69,6 +72,8 @@ export type StartOptions = Common & {
   /** W3C trace context of the caller: the run and its jobs become part of that trace, and its workers receive it. */
   readonly traceparent?: string | undefined;
   readonly retry?: Partial<RetryLimits> | undefined;
+  /** Instead of the workflow's, 0 to 9: where runs wait for a place, the highest go first. */
+  readonly priority?: number | undefined;
 };
 
 /** A workflow by its id, or what `defineWorkflow` made, which types the input. */
@@ -111,11 +116,12 @@ export type Runs = {
 export function runsOf(line: Line, caller: Caller): Runs {
   return {
     async start(workflow, input, options) {
-      const id = idOf(workflow);
+      const { priority, ...others } = options ?? {};
       const answer = await caller.callWithResponse("startRun", {
-        params: { id },
+        params: { id: idOf(workflow) },
+        query: priority === undefined ? {} : { priority },
         body: input as Record<string, never>,
-        ...traced(options),
+        ...traced(others),
       });
       return startedRun(answer);
     },
@@ -143,8 +149,8 @@ export function runsOf(line: Line, caller: Caller): Runs {
       await caller.call("cancelRun", { params: { id }, body, ...options });
     },
     why: (id, options) => caller.call("explainRun", { params: { id }, ...options }),
-    async rerun(id, { fromStep, ...options }) {
-      const body = { from_step: fromStep };
+    async rerun(id, { fromStep, priority, ...options }) {
+      const body = { from_step: fromStep, ...(priority === undefined ? {} : { priority }) };
       const asked = { params: { id }, body, ...traced(options) };
       return startedRun(await caller.callWithResponse("rerunRun", asked));
     },
@@ -174,7 +180,7 @@ function idOf(workflow: string | { readonly id: string }): string {
 }
 
 /** The header takes the place of one that was given among the others. */
-function traced({ traceparent, headers, ...options }: StartOptions = {}) {
+function traced({ traceparent, headers, ...options }: Omit<StartOptions, "priority">) {
   if (traceparent === undefined) return headers === undefined ? options : { ...options, headers };
   return { ...options, headers: { ...headers, traceparent } };
 }

@@ -1,0 +1,206 @@
+// How runs of a workflow are let in: its gates, the order in which they wait, and how long; read from the definition's header.
+import {
+  type AtLimit,
+  atLimitChoices,
+  defaultPriority,
+  gatesPerWorkflowMax,
+  prioritiesMax,
+  specOf,
+  type WorkflowLimits,
+  weightMax,
+  wholeWorkflow,
+} from "../gates.ts";
+import { atOnce } from "../slices.ts";
+import type { Allowance, Evaluation, Scope } from "./compiled.ts";
+import { type ExpressionReading, readingTemplates } from "./expression.ts";
+import {
+  choiceField,
+  fieldOf,
+  isFields,
+  isUnset,
+  listField,
+  numberField,
+  objectField,
+  pathIn,
+  type Reading,
+  refuseUnknown,
+  report,
+  reportItem,
+  secondsField,
+  textField,
+} from "./fields.ts";
+import { expressionRule, idRule, timeoutSecondsMax } from "./step-fields.ts";
+import type { Work } from "./work-count.ts";
+
+/** An expression that is evaluated before there is a run: it reads the input alone. */
+export type StartExpression = {
+  /** Where it stands, as `concurrency[0].key`. */
+  readonly path: string;
+  readonly source: string;
+  evaluate(scope: Scope, work?: Allowance): Evaluation;
+};
+
+export type GateDefinition = { readonly path: string; readonly atLimit: AtLimit } & (
+  | { readonly kind: "named"; readonly name: string }
+  | { readonly kind: "own"; readonly max: number; readonly key?: StartExpression }
+);
+
+export type FlowControl = {
+  readonly gates: readonly GateDefinition[];
+  readonly priority: number | StartExpression;
+  readonly fairness?: { readonly key: StartExpression; readonly weight: number };
+  readonly queueMax?: number;
+  readonly deadlineMs?: number;
+  readonly agingMs?: number;
+};
+
+export const flowControlFields = ["concurrency", "priority", "fairness", "queue"] as const;
+
+/** As many runs as a gate may have at once, or as may wait at one. */
+const runsMax = 1_000_000;
+
+/** Undefined when the definition says nothing of it. */
+export function readFlowControl(reading: Reading, work: Work): FlowControl | undefined {
+  const gates = readGates(reading, work);
+  const priority = readPriority(reading, work);
+  const fairness = readFairness(reading, work);
+  const queue = readQueue(reading);
+  if (flowControlFields.every((name) => fieldOf(reading, name) === undefined)) return undefined;
+  return { gates, priority, ...(fairness === undefined ? {} : { fairness }), ...queue };
+}
+
+function readGates(outer: Reading, work: Work): readonly GateDefinition[] {
+  const items = listField(outer, "concurrency") ?? [];
+  if (items.length > gatesPerWorkflowMax) {
+    report(outer, "concurrency", `has at most ${gatesPerWorkflowMax} gates, not ${items.length}`);
+    return [];
+  }
+  const gates: GateDefinition[] = [];
+  for (const [index, item] of items.entries()) {
+    const path = `${pathIn(outer.path, "concurrency")}[${index}]`;
+    if (!isFields(item)) {
+      reportItem(outer, "concurrency", index, "must be an object");
+      continue;
+    }
+    const gate = readGate({ path, fields: item, problems: outer.problems }, work);
+    if (gate === undefined) continue;
+    const same = gates.find((other) => isSameGate(gate, other));
+    if (same === undefined) gates.push(gate);
+    else if (!agrees(gate, same))
+      reportItem(outer, "concurrency", index, `is the gate of ${same.path}, with another max or at_limit`);
+  }
+  return gates;
+}
+
+/** Where the names of gates are set. */
+const namedHint = "its limit is in the tenant's settings (gates)";
+
+function readGate(reading: Reading, work: Work): GateDefinition | undefined {
+  refuseUnknown(reading, ["key", "name", "max", "at_limit"]);
+  const { path } = reading;
+  const atLimit = choiceField(reading, "at_limit", atLimitChoices) ?? "reject";
+  const max = numberField(reading, "max", { min: 1, max: runsMax, step: "whole" });
+  const key = expressionField(reading, "key", work);
+  const name = textField(reading, "name", idRule);
+  if (isUnset(reading, "name")) {
+    if (fieldOf(reading, "max") === undefined) report(reading, "max", "a gate without a name needs it");
+    return max === undefined
+      ? undefined
+      : { kind: "own", path, atLimit, max, ...(key === undefined ? {} : { key }) };
+  }
+  if (fieldOf(reading, "max") !== undefined) report(reading, "max", `a named gate has none: ${namedHint}`);
+  if (fieldOf(reading, "key") !== undefined)
+    report(reading, "key", "a named gate has none: it is shared as a whole");
+  if (atLimit === "reject" || atLimit === "queue")
+    return name === undefined ? undefined : { kind: "named", path, atLimit, name };
+  report(reading, "at_limit", "must be reject or queue: runs of other workflows pass a named gate, too");
+  return undefined;
+}
+
+function isSameGate(one: GateDefinition, other: GateDefinition): boolean {
+  if (one.kind === "named" || other.kind === "named")
+    return one.kind === "named" && other.kind === "named" && one.name === other.name;
+  return one.key?.source === other.key?.source;
+}
+
+function agrees(one: GateDefinition, other: GateDefinition): boolean {
+  const max = (gate: GateDefinition) => (gate.kind === "own" ? gate.max : undefined);
+  return one.atLimit === other.atLimit && max(one) === max(other);
+}
+
+function readPriority(reading: Reading, work: Work): FlowControl["priority"] {
+  if (typeof fieldOf(reading, "priority") === "string")
+    return expressionField(reading, "priority", work) ?? defaultPriority;
+  return numberField(reading, "priority", { min: 0, max: prioritiesMax, step: "whole" }) ?? defaultPriority;
+}
+
+function readFairness(outer: Reading, work: Work): FlowControl["fairness"] {
+  const reading = objectField(outer, "fairness");
+  if (reading === undefined) return undefined;
+  refuseUnknown(reading, ["key", "weight"]);
+  const weight = numberField(reading, "weight", { min: 1, max: weightMax, step: "whole" }) ?? 1;
+  const key = expressionField(reading, "key", work);
+  if (fieldOf(reading, "key") === undefined) report(reading, "key", "fairness needs it");
+  return key === undefined ? undefined : { key, weight };
+}
+
+function readQueue(outer: Reading): Pick<FlowControl, "queueMax" | "deadlineMs" | "agingMs"> {
+  const reading = objectField(outer, "queue");
+  if (reading === undefined) return {};
+  refuseUnknown(reading, ["deadline_sec", "max", "aging_sec"]);
+  const deadlineMs = secondsField(reading, "deadline_sec", timeoutSecondsMax);
+  const queueMax = numberField(reading, "max", { min: 1, max: runsMax, step: "whole" });
+  const agingMs = secondsField(reading, "aging_sec", timeoutSecondsMax);
+  return {
+    ...(queueMax === undefined ? {} : { queueMax }),
+    ...(deadlineMs === undefined ? {} : { deadlineMs }),
+    ...(agingMs === undefined ? {} : { agingMs }),
+  };
+}
+
+/** A text with a template in it: a constant would be one key for all runs, which is a gate without a key. */
+function expressionField(reading: Reading, name: string, work: Work): StartExpression | undefined {
+  const value = fieldOf(reading, name);
+  if (value === undefined) return undefined;
+  const path = pathIn(reading.path, name);
+  if (typeof value !== "string" || !value.includes("${")) {
+    report(reading, name, `must be a text with a template, such as "\${input.customer}"`);
+    return undefined;
+  }
+  if (value.length > expressionRule.charactersMax) {
+    report(reading, name, `has at most ${expressionRule.charactersMax} characters, not ${value.length}`);
+    return undefined;
+  }
+  const read = atOnce(readingTemplates(value, path, work));
+  const problems = read.kind === "invalid" ? read.problems : problemsOfReferences(read, path);
+  reading.problems.push(...problems);
+  if (read.kind === "invalid" || problems.length > 0) return undefined;
+  const { evaluate } = read.expression;
+  return { path, source: value, evaluate };
+}
+
+function problemsOfReferences(read: Extract<ExpressionReading, { kind: "expression" }>, path: string) {
+  if (read.expression.references.length === 0) return [];
+  return [{ path, message: "is evaluated before the run begins: it may read only input" }];
+}
+
+/** The names of a definition's shared gates, with their places. */
+export function namedGatesIn(
+  flow: FlowControl | undefined,
+): ReadonlyArray<{ readonly name: string; readonly path: string }> {
+  return (flow?.gates ?? []).flatMap((gate) =>
+    gate.kind === "named" ? [{ name: gate.name, path: pathIn(gate.path, "name") }] : [],
+  );
+}
+
+/** What the store keeps beside the workflow: the limits of the gates that are its own. */
+export function limitsIn(flow: FlowControl | undefined): WorkflowLimits {
+  const own = (flow?.gates ?? []).flatMap((gate) =>
+    gate.kind === "own" ? [[gateSpec(gate), gate.max] as const] : [],
+  );
+  return Object.fromEntries(own);
+}
+
+export function gateSpec({ key }: Extract<GateDefinition, { kind: "own" }>): string {
+  return key === undefined ? wholeWorkflow : specOf(key.source);
+}
