@@ -46,8 +46,8 @@ else
     local replaced = onlyNewest and waiting or 0
     if waiting - replaced >= tonumber(queueMax) then
       refused = { "queue_full", now, "limit", tonumber(queueMax), "gate", waitsAt.id }
-    elseif waitingInAll - replaced >= tonumber(queuedMax) then
-      refused = { "queue_full", now, "limit", tonumber(queuedMax) }
+    elseif waitingInAll - replaced >= queuedMax then
+      refused = { "queue_full", now, "limit", queuedMax }
     end
   end
 end
