@@ -1,7 +1,7 @@
 // The same comparison of all stores, about long queues, on a clock that the test sets: runs wait, age, and run out of time.
 import { afterAll, beforeAll, test } from "vitest";
 import { type Candidate, queueSettings } from "../support/differential.ts";
-import { queueSequences } from "../support/differential-commands.ts";
+import { queueSequences } from "../support/differential-gate-commands.ts";
 import { proveAmong } from "../support/differential-proof.ts";
 import { type SetClockHost, startSetClockHost } from "../support/set-clock-stores.ts";
 import { storeNames } from "../support/stores.ts";
@@ -16,7 +16,9 @@ beforeAll(async () => {
     candidates.push({ name, store: await host.open(queueSettings) });
   }
 });
-afterAll(() => { return Promise.all(hosts.map((host) => host.close())); });
+afterAll(() => {
+  return Promise.all(hosts.map((host) => host.close()));
+});
 
 /** All stores have the same time. */
 const clock = {

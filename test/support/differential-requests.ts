@@ -1,17 +1,5 @@
 // Turns a command of the differential test into a request, with what the player knows of its store.
 import type { ApprovalId } from "../../src/domain/approval.ts";
-import {
-  atLimitChoices,
-  type GateId,
-  type GatePlan,
-  type GatesPlan,
-  keyedGate,
-  namedGate,
-  specOf,
-  tenantGate,
-  wholeWorkflow,
-  workflowGate,
-} from "../../src/domain/gates.ts";
 import type { NewEntry } from "../../src/domain/inbox.ts";
 import { type ClaimToken, type JobId, makeJobId } from "../../src/domain/job.ts";
 import type { Guard, LockName, LockToken } from "../../src/domain/lock.ts";
@@ -22,6 +10,7 @@ import type { OperationName, RequestOf } from "../../src/ports/store.ts";
 import { key } from "../../src/testing/conformance/harness.ts";
 import { changeOf, letterId, type Scene } from "./differential-changes.ts";
 import { type CallCommand, ttls } from "./differential-commands.ts";
+import { gateOf, limitsOfGates, planOf, queueLimitsOf, queuePlanOf } from "./differential-gate-requests.ts";
 import type { Knowledge } from "./differential-knowledge.ts";
 
 export function requestOf(
@@ -208,35 +197,6 @@ const builders: { readonly [Name in OperationName]: (scene: Scene) => RequestOf<
   dropTrail: ({ tenant, command }) => ({ tenant, below: 1 + command.consumed, actor: "a" }),
 };
 
-/** In the order of places: `k` and the workflow's limit of it stand for a key expression. */
-function queuesOf(workflow: string): readonly GateId[] {
-  const keyed = ["x", "y"].map((value) => keyedGate(workflow, "k", value)).sort();
-  return [...keyed, workflowGate(workflow), namedGate("c.r"), tenantGate];
-}
-
-function queueAt(command: CallCommand): GateId {
-  return queuesOf(`w${command.run % 2}`)[command.pick % 5] ?? tenantGate;
-}
-
-function queuePlanOf({ command: { run, plan } }: Scene): { readonly gates?: GatesPlan } {
-  if (plan === undefined) return {};
-  const { mask, atLimits, priority, fairnessKey, weight, queueMax, deadline } = plan;
-  const chosen = queuesOf(`w${run % 2}`).map((gate, index) => ({
-    gate,
-    atLimit: atLimits[index] ?? "queue",
-  }));
-  const gates = chosen.filter(({ gate }, index) => gate === tenantGate || (mask & (1 << index)) !== 0);
-  const deadlineMs = ttls[deadline];
-  return {
-    gates: { gates, priority, fairnessKey, weight, queueMax, deadlineMs, agingMs: 100 },
-  };
-}
-
-function queueLimitsOf({ plan }: CallCommand) {
-  if (plan?.max === undefined) return {};
-  return { limits: { [wholeWorkflow]: plan.max + 1, k: plan.max } };
-}
-
 const admission: LockName = { namespace: "admission", name: "" };
 
 function lockRequest(scene: Scene) {
@@ -334,7 +294,7 @@ function newRun(scene: Scene): NewRun {
   const revision = known.revision(tenant, "workflow", workflow);
   const expects = revision > 0 ? command.page === 1 : command.consumed === 0 && command.stranger;
   const chosen = changeOf(scene, 1);
-  const gates = planOf(command, workflow) ?? queuePlanOf(scene).gates;
+  const gates = planOf(command, workflow) ?? queuePlanOf(command).gates;
   // A run that may wait is created with its records alone, and begins by its inbox.
   const mayWait = gates !== undefined && command.inbox;
   const change = mayWait ? ({ ...unchanged, status: "pending", ...recordsOf(chosen) } as const) : chosen;
@@ -350,41 +310,6 @@ function newRun(scene: Scene): NewRun {
 
 function recordsOf({ records, timeline }: RunChange) {
   return { records, timeline };
-}
-
-/** Few gates, and all answers: a key or two, the workflow, a name, and the tenant's own. */
-function planOf(
-  { gates, pick, page, token, fingerprint, ttl }: CallCommand,
-  workflow: string,
-): GatesPlan | undefined {
-  if (gates === undefined) return undefined;
-  const has = (bit: number) => (gates & bit) !== 0;
-  const unnamed = atLimitChoices[pick % 4] ?? "queue";
-  const shared = has(64) ? "reject" : "queue";
-  const plans: readonly GatePlan[] = [
-    ...(has(1) ? [{ gate: keyedGate(workflow, specOf("k"), has(2) ? "a" : "b"), atLimit: unnamed }] : []),
-    ...(has(4) ? [{ gate: workflowGate(workflow), atLimit: has(8) ? unnamed : shared }] : []),
-    ...(has(16) ? [{ gate: namedGate("c.r"), atLimit: shared } as const] : []),
-    { gate: tenantGate, atLimit: has(128) ? "reject" : "queue" },
-  ];
-  return {
-    gates: plans,
-    ...{ priority: pick, fairnessKey: `f${fingerprint}`, weight: 1 + token },
-    ...{ queueMax: page, deadlineMs: ttls[ttl], agingMs: 60_000 },
-  };
-}
-
-function gateOf(command: CallCommand): GateId {
-  if (command.plan !== undefined) return queueAt(command);
-  const { gates = 0, run } = command;
-  const workflow = `w${run % 2}`;
-  const all = [tenantGate, keyedGate(workflow, specOf("k"), "a"), workflowGate(workflow), namedGate("c.r")];
-  return all[gates % all.length] ?? tenantGate;
-}
-
-function limitsOfGates({ gates }: CallCommand): Pick<RequestOf<"putDocument">, "limits"> {
-  if (gates === undefined) return {};
-  return { limits: { [wholeWorkflow]: gates % 3, ...(gates % 2 === 0 ? { [specOf("k")]: 1 } : {}) } };
 }
 
 function proposalOf(scene: Scene) {
