@@ -1,3 +1,4 @@
+// A workflow with gates, and the words to start its runs, for tests of queues.
 import type { StartAnswer } from "../../src/control/admission/start-run.ts";
 import type { ClaimedJob } from "../../src/control/jobs/offers.ts";
 import type { JsonValue } from "../../src/domain/fingerprint.ts";
