@@ -101,13 +101,13 @@ function isBefore(one: LevelHead, other: LevelHead, nowMs: number): boolean {
 }
 
 /** No age lifts a run above the highest priority. */
-export function agedLevel({ level, sinceMs, agingMs }: LevelHead, nowMs: number): number {
+function agedLevel({ level, sinceMs, agingMs }: LevelHead, nowMs: number): number {
   if (level >= prioritiesMax) return level;
   return Math.min(prioritiesMax, level + Math.floor(Math.max(0, nowMs - sinceMs) / agingMs));
 }
 
 /** Where the limit of a gate is kept: with the tenant's settings, or with the current revision of its workflow. */
-export type LimitPlace =
+type LimitPlace =
   | { readonly kind: "tenant" }
   | { readonly kind: "named"; readonly name: string }
   | { readonly kind: "workflow"; readonly workflow: string; readonly spec: string };

@@ -118,7 +118,7 @@ export function takeAllPlaces(context: Context, state: StoredRun): StoredRun {
   return gates === undefined ? state : { ...state, gates: { ...gates, held: gates.gates.length } };
 }
 
-export function freePlace({ records }: Context, state: StoredRun, gate: GateId): void {
+function freePlace({ records }: Context, state: StoredRun, gate: GateId): void {
   const { tenant } = state;
   if (gate === tenantGate) {
     records.erase("active", tenant, activeMember(state));

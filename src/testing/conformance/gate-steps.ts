@@ -88,7 +88,7 @@ export async function saveLimits(
   only(await store.putDocument(request, call), "saved");
 }
 
-export async function statusOf(harness: Harness, runId: RunId): Promise<string> {
+async function statusOf(harness: Harness, runId: RunId): Promise<string> {
   return (await headerOf(harness, runId)).status;
 }
 
