@@ -1,5 +1,5 @@
 // A small reverse proxy for tests, as nginx or an ingress would be: adds to X-Forwarded-For, or to Forwarded, and passes everything else on.
-import { createServer, type IncomingMessage, request, type Server } from "node:http";
+import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
 export type ForwardingProxy = { readonly url: string; close(): Promise<void> };
@@ -19,7 +19,7 @@ export async function openForwardingProxy(
   { from, writes, hold, onAnswer }: ProxyOptions,
 ): Promise<ForwardingProxy> {
   const { hostname, port } = new URL(target);
-  const server: Server = createServer(async (asked, reply) => {
+  const passOn = async (asked: IncomingMessage, reply: ServerResponse) => {
     const { method, url: path = "/" } = asked;
     await hold?.(path);
     const headers = { ...asked.headers, ...written(asked, writes) };
@@ -30,7 +30,8 @@ export async function openForwardingProxy(
     });
     passed.on("error", () => reply.destroy());
     asked.pipe(passed);
-  });
+  };
+  const server: Server = createServer((asked, reply) => void passOn(asked, reply));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
