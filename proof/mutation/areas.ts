@@ -92,6 +92,7 @@ const unitTests = "test/unit/**/*.test.ts";
 const operationTests = "proof/mutation/memory-store.test.ts";
 /** On a memory store in their own process. The walk over all routes takes a minute and says little that these do not. */
 const gatewayTests = [
+  "answers",
   "audit",
   "connections",
   "costly-bodies",
@@ -102,6 +103,8 @@ const gatewayTests = [
 ]
   .concat([
     "duties",
+    "event-clients",
+    "events",
     "flows",
     "keys",
     "locks",
@@ -111,9 +114,15 @@ const gatewayTests = [
     "runs",
     "stop",
     "tenants",
+    "tls",
     "why",
   ])
   .map((name) => `test/e2e/gateway-${name}.test.ts`);
+
+/** Workers over NATS, before a real server of it. */
+const busTests = ["nats-bus-worker", "nats-bus-worker-access"].map(
+  (name) => `test/conformance/${name}.test.ts`,
+);
 
 /** All areas of TypeScript have one: to run every test once, so as to know what it reaches, takes a minute. */
 export async function openTypescriptJudge(areas: readonly AreaName[], options: JudgeOptions): Promise<Judge> {
@@ -121,6 +130,7 @@ export async function openTypescriptJudge(areas: readonly AreaName[], options: J
   const all = [
     ...(areas.includes("operations") ? [operationTests] : []),
     ...(areas.includes("gateway") ? gatewayTests : []),
+    ...(areas.includes("sdk") ? busTests : []),
     unitTests,
   ];
   const tests = only === undefined ? all : [...new Set(Object.values(only))];
