@@ -62,7 +62,7 @@ export async function judgeMutants(
     stopWatching();
     await vitest.close();
   }
-  noteDurations(setting, plan);
+  noteTests(setting, plan);
   const found = findingsOf(plan);
   rmSync(setting.folder, { recursive: true, force: true });
   return found;
@@ -175,44 +175,54 @@ function findingsOf(plan: Plan): ReadonlyMap<string, Judgement> {
   );
 }
 
-const durationsFile = ({ folder }: Setting) => join(dirname(folder), "mutation-durations.json");
+type Known = { readonly tookMs: number; readonly kills: number };
 
-function readDurations(setting: Setting): Readonly<Record<string, number>> {
-  const path = durationsFile(setting);
-  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as Record<string, number>) : {};
+/** What earlier runs know of the test files. */
+const knownFile = ({ folder }: Setting) => join(dirname(folder), "mutation-tests.json");
+
+function readKnown(setting: Setting): Readonly<Record<string, Known>> {
+  const path = knownFile(setting);
+  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as Record<string, Known>) : {};
 }
 
 /**
- * What notices most in a moment goes first: fast files, and those that import mutated modules themselves. Files whose time is not
- * known yet go by their size.
+ * What notices most in a moment goes first: files that are fast, that killed many before, and those that import mutated modules
+ * themselves. A mutant meets the first of them only. Files whose time is not known yet go by their size.
  */
 function inOrder(
   setting: Setting,
   mutants: readonly Mutant[],
   files: readonly TestSpecification[],
 ): TestSpecification[] {
-  const known = readDurations(setting);
+  const known = readKnown(setting);
   const counts = new Map<string, number>();
   for (const { mutation } of mutants) counts.set(mutation.file, (counts.get(mutation.file) ?? 0) + 1);
   const costs = files.map((file) => {
     const text = readFileSync(file.moduleId, "utf8");
-    const tookMs = known[relative(setting.root, file.moduleId)] ?? text.length / bytesEachMs;
+    const { tookMs = text.length / bytesEachMs, kills = 0 } =
+      known[relative(setting.root, file.moduleId)] ?? {};
     const own = [...counts].reduce((sum, [path, count]) => sum + (isOwnTest(text, path) ? count : 0), 0);
-    return { file, cost: tookMs / (1 + ownFactor * own) };
+    return { file, cost: tookMs / (1 + ownFactor * own + killFactor * kills) };
   });
   return costs.sort((left, right) => left.cost - right.cost).map(({ file }) => file);
 }
 
 const bytesEachMs = 20;
 const ownFactor = 3;
+const killFactor = 3;
 
 function notDone({ root }: Setting, plan: Plan, files: readonly TestSpecification[]): TestSpecification[] {
   const done = new Set(readRows(plan).flatMap((row) => (row.kind === "done" ? [row.test] : [])));
   return files.filter(({ moduleId }) => !done.has(relative(root, moduleId)));
 }
 
-function noteDurations(setting: Setting, plan: Plan): void {
-  const known = { ...readDurations(setting) };
-  for (const row of readRows(plan)) if (row.kind === "done") known[row.test] = Math.round(row.tookMs);
-  writeFileSync(durationsFile(setting), JSON.stringify(known));
+function noteTests(setting: Setting, plan: Plan): void {
+  const known: Record<string, Known> = { ...readKnown(setting) };
+  for (const row of readRows(plan)) {
+    if (row.kind !== "done" && !isKill(row)) continue;
+    const { tookMs, kills } = known[row.test] ?? { tookMs: 0, kills: 0 };
+    if (row.kind === "done") known[row.test] = { tookMs: Math.round(row.tookMs), kills };
+    else known[row.test] = { tookMs, kills: kills + 1 };
+  }
+  writeFileSync(knownFile(setting), JSON.stringify(known));
 }
