@@ -47,7 +47,9 @@ export async function judgeMutants(
   const vitest = await open(plan, mutants, setting);
   const stopWatching = watchWorkers(plan);
   try {
-    let waiting = inOrder(setting, mutants, notDone(setting, plan, await vitest.globTestSpecifications()));
+    const specifications = await vitest.globTestSpecifications();
+    const importing = specifications.filter(importersOf(mutants, setting));
+    let waiting = inOrder(setting, mutants, notDone(setting, plan, importing));
     while (waiting.length > 0) {
       const before = readRows(plan).length;
       await vitest.runTestSpecifications(waiting);
@@ -173,6 +175,30 @@ function findingsOf(plan: Plan): ReadonlyMap<string, Judgement> {
       return [id, by === undefined ? { kind: "survived", reached: count } : { kind: "killed", by }];
     }),
   );
+}
+
+/** Whether a test file imports mutated modules, by way of whatever others: to run it otherwise would tell nothing. */
+function importersOf(mutants: readonly Mutant[], { root }: Setting): (file: TestSpecification) => boolean {
+  const mutated = new Set(mutants.map(({ mutation }) => join(root, mutation.file)));
+  const imports = new Map<string, readonly string[]>();
+  const importsOf = (path: string) => {
+    const known = imports.get(path);
+    if (known !== undefined) return known;
+    const text = existsSync(path) ? readFileSync(path, "utf8") : "";
+    const found = [...text.matchAll(/(?:from|import\(?)\s*"(\.[^"]+)"/g)].map(([, name = ""]) =>
+      join(dirname(path), name),
+    );
+    imports.set(path, found);
+    return found;
+  };
+  return ({ moduleId }) => {
+    const seen = new Set([moduleId]);
+    for (const path of seen) {
+      if (mutated.has(path)) return true;
+      for (const each of importsOf(path)) seen.add(each);
+    }
+    return false;
+  };
 }
 
 type Known = { readonly tookMs: number; readonly kills: number };
