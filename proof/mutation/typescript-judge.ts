@@ -1,6 +1,6 @@
 // Says which mutants of an area no test notices: all of them are compiled in once, and each test file is loaded once for all of them.
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, relative } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { createVitest, type Reporter, type TestSpecification, type Vitest } from "vitest/node";
 import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Judgement, Mutant } from "./mutation.ts";
@@ -227,10 +227,17 @@ function inOrder(
     const text = readFileSync(file.moduleId, "utf8");
     const { tookMs = text.length / bytesEachMs, kills = 0 } =
       known[relative(setting.root, file.moduleId)] ?? {};
-    const own = [...counts].reduce((sum, [path, count]) => sum + (isOwnTest(text, path) ? count : 0), 0);
+    const isOwn = (path: string) => isOwnTest(text, path) || isNamedAfter(file.moduleId, path);
+    const own = [...counts].reduce((sum, [path, count]) => sum + (isOwn(path) ? count : 0), 0);
     return { file, cost: tookMs / (1 + ownFactor * own + killFactor * kills) };
   });
   return costs.sort((left, right) => left.cost - right.cost).map(({ file }) => file);
+}
+
+/** `sdk-fence.test.ts` is about what is in `src/sdk`. */
+function isNamedAfter(test: string, path: string): boolean {
+  const [first = ""] = basename(test).split("-");
+  return dirname(path).split("/").includes(first);
 }
 
 const bytesEachMs = 20;

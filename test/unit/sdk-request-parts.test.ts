@@ -58,6 +58,16 @@ describe("a request", () => {
     expect(sent.map(pathOf)).toEqual(["GET /api/v1/workflow-runs?limit=1"]);
   });
 
+  test("is answered with its status, header fields and body", async () => {
+    const fetch = (() =>
+      Promise.resolve(
+        Response.json({ id: "w" }, { status: 201, headers: { etag: "1" } }),
+      )) as typeof globalThis.fetch;
+    const { client } = recorded([], { fetch });
+    const answer = await client.callWithResponse("saveWorkflow", { body: {} });
+    expect([answer.status, answer.headers.get("etag"), answer.body]).toEqual([201, "1", { id: "w" }]);
+  });
+
   test("that is repeated says again what the first one said, and a replayed start says so", async () => {
     const replaying = (() =>
       Promise.resolve(
