@@ -119,18 +119,12 @@ const gatewayTests = [
   ])
   .map((name) => `test/e2e/gateway-${name}.test.ts`);
 
-/** Workers over NATS, before a real server of it. */
-const busTests = ["nats-bus-worker", "nats-bus-worker-access"].map(
-  (name) => `test/conformance/${name}.test.ts`,
-);
-
 /** All areas of TypeScript have one: to run every test once, so as to know what it reaches, takes a minute. */
 export async function openTypescriptJudge(areas: readonly AreaName[], options: JudgeOptions): Promise<Judge> {
   const { only } = options;
   const all = [
     ...(areas.includes("operations") ? [operationTests] : []),
     ...(areas.includes("gateway") ? gatewayTests : []),
-    ...(areas.includes("sdk") ? busTests : []),
     unitTests,
   ];
   const tests = only === undefined ? all : [...new Set(Object.values(only))];
