@@ -92,7 +92,6 @@ const unitTests = "test/unit/**/*.test.ts";
 const operationTests = "proof/mutation/memory-store.test.ts";
 /** On a memory store in their own process. The walk over all routes takes a minute and says little that these do not. */
 const gatewayTests = [
-  "answers",
   "audit",
   "connections",
   "costly-bodies",
@@ -119,12 +118,16 @@ const gatewayTests = [
   ])
   .map((name) => `test/e2e/gateway-${name}.test.ts`);
 
+/** Every operation with its whole answer, and with each call to the store that fails: what notices most, in whichever area. */
+const answerTests = ["gateway-answers", "gateway-store-failures"].map((name) => `test/e2e/${name}.test.ts`);
+
 /** All areas of TypeScript have one: to run every test once, so as to know what it reaches, takes a minute. */
 export async function openTypescriptJudge(areas: readonly AreaName[], options: JudgeOptions): Promise<Judge> {
   const { only } = options;
   const all = [
     ...(areas.includes("operations") ? [operationTests] : []),
     ...(areas.includes("gateway") ? gatewayTests : []),
+    ...answerTests,
     unitTests,
   ];
   const tests = only === undefined ? all : [...new Set(Object.values(only))];
