@@ -189,10 +189,11 @@ describe("no answer", () => {
   });
 
   test.each([
-    [{}, 30_000],
-    [{ wait_ms: 5_000 }, 35_000],
-    [{ wait_ms: "5" }, 30_000],
-  ])("of a request with the body %j is waited for %i ms", async (body, ms) => {
+    [{}, {}, 30_000],
+    [{ wait_ms: 5_000 }, {}, 35_000],
+    [{ wait_ms: "5" }, {}, 30_000],
+    [{ wait_ms: 5_000 }, { timeoutMs: 700 }, 5_700],
+  ])("of a request with the body %j and the options %j is waited for %i ms", async (body, options, ms) => {
     const runtime = testRuntime();
     let isOver = false;
     const fetch = ((_: string, { signal }: RequestInit) =>
@@ -200,7 +201,7 @@ describe("no answer", () => {
         signal?.addEventListener("abort", () => reject(new Error("aborted")));
       })) as unknown as typeof globalThis.fetch;
     const client = createClientIn(runtime, { url: "http://test", fetch, retry: { attemptsMax: 1 } });
-    const polling = client.call("pollJobs", { body: body as never }).catch(() => {
+    const polling = client.call("pollJobs", { body: body as never, ...options }).catch(() => {
       isOver = true;
     });
     runtime.advance(ms - 1);

@@ -7,7 +7,7 @@ import { testRuntime } from "../support/sdk-runtime.ts";
 /** What a connection sends, and how it ends: by itself, broken, or not at all. */
 type Connection = {
   readonly status?: number;
-  readonly chunks?: readonly string[];
+  readonly chunks?: ReadonlyArray<string | Uint8Array>;
   readonly ends?: "closed" | "broken" | "never";
   readonly json?: object;
 };
@@ -30,7 +30,8 @@ function scripted(connections: readonly Connection[], options: { fraction?: numb
     if (status === 204) return Promise.resolve(new Response(null, { status }));
     const body = new ReadableStream<Uint8Array>({
       start(stream) {
-        for (const chunk of chunks) stream.enqueue(new TextEncoder().encode(chunk));
+        for (const chunk of chunks)
+          stream.enqueue(typeof chunk === "string" ? new TextEncoder().encode(chunk) : chunk);
         request.signal?.addEventListener("abort", () => stream.error(request.signal?.reason));
         if (ends === "closed") stream.close();
       },
@@ -109,6 +110,11 @@ describe("a tenant's stream", () => {
     expect(pauses).toEqual([30]);
   });
 
+  test("whose first words are its place goes on there", async () => {
+    const { sent } = await follow({}, [{ chunks: ["id: 12\n\n"] }, { status: 204 }]);
+    expect(asked(sent).map(([, id]) => id)).toEqual([null, "12"]);
+  });
+
   test("takes an id for a place only when it stands alone in the first block", async () => {
     for (const chunks of [["id: 5\ndata: {}"], ["retry: 1000\n\nid: 5\n\n"], [": hello\n\n"]]) {
       const { sent } = await follow({}, [{ chunks }, { status: 204 }]);
@@ -139,11 +145,9 @@ describe("a tenant's stream", () => {
   });
 
   test("reads letters that are cut in the middle", async () => {
-    const bytes = [...'id: 1\ndata: "ü"\n\n'].join("");
-    const { client } = scripted([
-      { chunks: [bytes.slice(0, 5), bytes.slice(5, 14), bytes.slice(14)] },
-      { status: 204 },
-    ]);
+    const bytes = new TextEncoder().encode('id: 1\ndata: "ü"\n\n');
+    const middle = bytes.indexOf(0xc3) + 1;
+    const { client } = scripted([{ chunks: [bytes.slice(0, middle), bytes.slice(middle)] }, { status: 204 }]);
     expect((await collect(client.events.follow())).events).toEqual([
       { kind: "event", id: "1", type: "message", data: "ü" },
     ]);
@@ -205,6 +209,9 @@ describe("a stream that breaks", () => {
     const short = scripted([busy, busy], { fraction: 1 });
     await collect(short.client.events.follow({ retry: { budgetMs: 399 } }));
     expect(short.sent).toHaveLength(1);
+    const shared = scripted([busy, busy, busy], { fraction: 1 });
+    await collect(shared.client.events.follow({ retry: { budgetMs: 1_199 } }));
+    expect(shared.sent).toHaveLength(2);
     const justEnough = scripted([busy, { status: 204 }], { fraction: 1 });
     expect(await collect(justEnough.client.events.follow({ retry: { budgetMs: 400 } }))).toEqual({
       events: [],

@@ -68,6 +68,14 @@ describe("a request", () => {
     expect([answer.status, answer.headers.get("etag"), answer.body]).toEqual([201, "1", { id: "w" }]);
   });
 
+  test("is answered with a text where the server says that it is one", async () => {
+    const fetch = (() =>
+      Promise.resolve(
+        new Response('{"n":1}', { headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" } }),
+      )) as typeof globalThis.fetch;
+    expect(await recorded([], { fetch }).client.call("metrics")).toBe('{"n":1}');
+  });
+
   test("that is repeated says again what the first one said, and a replayed start says so", async () => {
     const replaying = (() =>
       Promise.resolve(
