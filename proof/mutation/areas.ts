@@ -102,6 +102,8 @@ const gatewayTests = [
 ]
   .concat([
     "duties",
+    "event-clients",
+    "events",
     "flows",
     "keys",
     "locks",
@@ -111,9 +113,13 @@ const gatewayTests = [
     "runs",
     "stop",
     "tenants",
+    "tls",
     "why",
   ])
   .map((name) => `test/e2e/gateway-${name}.test.ts`);
+
+/** Every operation with its whole answer, and with each call to the store that fails: what notices most, in whichever area. */
+const answerTests = ["gateway-answers", "gateway-store-failures"].map((name) => `test/e2e/${name}.test.ts`);
 
 /** All areas of TypeScript have one: to run every test once, so as to know what it reaches, takes a minute. */
 export async function openTypescriptJudge(areas: readonly AreaName[], options: JudgeOptions): Promise<Judge> {
@@ -121,6 +127,7 @@ export async function openTypescriptJudge(areas: readonly AreaName[], options: J
   const all = [
     ...(areas.includes("operations") ? [operationTests] : []),
     ...(areas.includes("gateway") ? gatewayTests : []),
+    ...answerTests,
     unitTests,
   ];
   const tests = only === undefined ? all : [...new Set(Object.values(only))];

@@ -1,6 +1,6 @@
 // Says which mutants of an area no test notices: all of them are compiled in once, and each test file is loaded once for all of them.
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, relative } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { createVitest, type Reporter, type TestSpecification, type Vitest } from "vitest/node";
 import { systemClock } from "../../src/adapters/system/system.ts";
 import type { Judgement, Mutant } from "./mutation.ts";
@@ -47,7 +47,9 @@ export async function judgeMutants(
   const vitest = await open(plan, mutants, setting);
   const stopWatching = watchWorkers(plan);
   try {
-    let waiting = inOrder(setting, mutants, notDone(setting, plan, await vitest.globTestSpecifications()));
+    const specifications = await vitest.globTestSpecifications();
+    const importing = specifications.filter(importersOf(mutants, setting));
+    let waiting = inOrder(setting, mutants, notDone(setting, plan, importing));
     while (waiting.length > 0) {
       const before = readRows(plan).length;
       await vitest.runTestSpecifications(waiting);
@@ -62,7 +64,7 @@ export async function judgeMutants(
     stopWatching();
     await vitest.close();
   }
-  noteDurations(setting, plan);
+  noteTests(setting, plan);
   const found = findingsOf(plan);
   rmSync(setting.folder, { recursive: true, force: true });
   return found;
@@ -175,44 +177,85 @@ function findingsOf(plan: Plan): ReadonlyMap<string, Judgement> {
   );
 }
 
-const durationsFile = ({ folder }: Setting) => join(dirname(folder), "mutation-durations.json");
+/** Whether a test file imports mutated modules, by way of whatever others: to run it otherwise would tell nothing. */
+function importersOf(mutants: readonly Mutant[], { root }: Setting): (file: TestSpecification) => boolean {
+  const mutated = new Set(mutants.map(({ mutation }) => join(root, mutation.file)));
+  const imports = new Map<string, readonly string[]>();
+  const importsOf = (path: string) => {
+    const known = imports.get(path);
+    if (known !== undefined) return known;
+    const text = existsSync(path) ? readFileSync(path, "utf8") : "";
+    const found = [...text.matchAll(/(?:from|import\(?)\s*"(\.[^"]+)"/g)].map(([, name = ""]) =>
+      join(dirname(path), name),
+    );
+    imports.set(path, found);
+    return found;
+  };
+  return ({ moduleId }) => {
+    const seen = new Set([moduleId]);
+    for (const path of seen) {
+      if (mutated.has(path)) return true;
+      for (const each of importsOf(path)) seen.add(each);
+    }
+    return false;
+  };
+}
 
-function readDurations(setting: Setting): Readonly<Record<string, number>> {
-  const path = durationsFile(setting);
-  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as Record<string, number>) : {};
+type Known = { readonly tookMs: number; readonly kills: number };
+
+/** What earlier runs know of the test files. */
+const knownFile = ({ folder }: Setting) => join(dirname(folder), "mutation-tests.json");
+
+function readKnown(setting: Setting): Readonly<Record<string, Known>> {
+  const path = knownFile(setting);
+  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as Record<string, Known>) : {};
 }
 
 /**
- * What notices most in a moment goes first: fast files, and those that import mutated modules themselves. Files whose time is not
- * known yet go by their size.
+ * What notices most in a moment goes first: files that are fast, that killed many before, and those that import mutated modules
+ * themselves. A mutant meets the first of them only. Files whose time is not known yet go by their size.
  */
 function inOrder(
   setting: Setting,
   mutants: readonly Mutant[],
   files: readonly TestSpecification[],
 ): TestSpecification[] {
-  const known = readDurations(setting);
+  const known = readKnown(setting);
   const counts = new Map<string, number>();
   for (const { mutation } of mutants) counts.set(mutation.file, (counts.get(mutation.file) ?? 0) + 1);
   const costs = files.map((file) => {
     const text = readFileSync(file.moduleId, "utf8");
-    const tookMs = known[relative(setting.root, file.moduleId)] ?? text.length / bytesEachMs;
-    const own = [...counts].reduce((sum, [path, count]) => sum + (isOwnTest(text, path) ? count : 0), 0);
-    return { file, cost: tookMs / (1 + ownFactor * own) };
+    const { tookMs = text.length / bytesEachMs, kills = 0 } =
+      known[relative(setting.root, file.moduleId)] ?? {};
+    const isOwn = (path: string) => isOwnTest(text, path) || isNamedAfter(file.moduleId, path);
+    const own = [...counts].reduce((sum, [path, count]) => sum + (isOwn(path) ? count : 0), 0);
+    return { file, cost: tookMs / (1 + ownFactor * own + killFactor * kills) };
   });
   return costs.sort((left, right) => left.cost - right.cost).map(({ file }) => file);
 }
 
+/** `sdk-fence.test.ts` is about what is in `src/sdk`. */
+function isNamedAfter(test: string, path: string): boolean {
+  const [first = ""] = basename(test).split("-");
+  return dirname(path).split("/").includes(first);
+}
+
 const bytesEachMs = 20;
 const ownFactor = 3;
+const killFactor = 3;
 
 function notDone({ root }: Setting, plan: Plan, files: readonly TestSpecification[]): TestSpecification[] {
   const done = new Set(readRows(plan).flatMap((row) => (row.kind === "done" ? [row.test] : [])));
   return files.filter(({ moduleId }) => !done.has(relative(root, moduleId)));
 }
 
-function noteDurations(setting: Setting, plan: Plan): void {
-  const known = { ...readDurations(setting) };
-  for (const row of readRows(plan)) if (row.kind === "done") known[row.test] = Math.round(row.tookMs);
-  writeFileSync(durationsFile(setting), JSON.stringify(known));
+function noteTests(setting: Setting, plan: Plan): void {
+  const known: Record<string, Known> = { ...readKnown(setting) };
+  for (const row of readRows(plan)) {
+    if (row.kind !== "done" && !isKill(row)) continue;
+    const { tookMs, kills } = known[row.test] ?? { tookMs: 0, kills: 0 };
+    if (row.kind === "done") known[row.test] = { tookMs: Math.round(row.tookMs), kills };
+    else known[row.test] = { tookMs, kills: kills + 1 };
+  }
+  writeFileSync(knownFile(setting), JSON.stringify(known));
 }

@@ -202,6 +202,8 @@ const call: Mutator = (node, { of }) => {
   const areSwapped =
     first !== undefined &&
     second !== undefined &&
+    // The smaller of two numbers is the same in either order.
+    !/^Math\.(min|max)$/.test(of(callee)) &&
     [first, second].every(isPlainArgument) &&
     of(first) !== of(second);
   return [
