@@ -46,6 +46,10 @@ export const walks: Readonly<Record<string, Walk>> = {
     list: (client, options) => client.audit.list({ limit: 2, ...options }),
     ...{ sends: "GET /api/v1/audit?limit=2", cursor: "&cursor=c2" },
   },
+  "queues.list": {
+    list: (client, options) => client.queues.list({ limit: 2, ...options }),
+    ...{ sends: "GET /api/v1/queues?limit=2", cursor: "&cursor=c2" },
+  },
   "locks.list": {
     list: (client, options) => client.locks.list({ limit: 2, ...options }),
     ...{ sends: "GET /api/v1/locks?limit=2", cursor: "&cursor=c2" },

@@ -207,6 +207,15 @@ const calls: Readonly<Record<string, Row>> = {
     call: (client, options) => client.pools.removeTopic(id, "t", options),
     ...{ sends: `DELETE /api/v1/pools/${at}/topics/t`, gives: "nothing" },
   },
+  "queues.show": {
+    call: (client, options) => client.queues.show(id, { limit: 7, ...options }),
+    ...{ sends: `GET /api/v1/gates/${at}?limit=7`, gives: "the answer" },
+  },
+  "queues.move": {
+    call: (client, options) => client.queues.move(id, "head", options),
+    sends: `POST /api/v1/workflow-runs/${at}/queue`,
+    ...{ body: { to: "head" }, gives: "nothing" },
+  },
   "topics.list": {
     call: (client, options) => client.topics.list(options),
     ...{ sends: "GET /api/v1/topics", gives: "its items" },
