@@ -26,6 +26,8 @@ export type KnownRun = {
   removed: boolean;
   /** An entry of it was set aside. */
   poisoned: boolean;
+  /** Workers were silent too often: a dead letter has said so, which may be gone since. */
+  claimsLost: boolean;
   /** A dead letter of it was retried. */
   retried: boolean;
 };
@@ -33,7 +35,7 @@ export type KnownRun = {
 type KnownTenant = {
   settings: TenantSettings;
   version: number;
-  /** Runs that are not terminal; those that others have started share the slot of their root. */
+  /** Runs that are not terminal and wait for no place; those that others have started share the slot of their root. */
   readonly unfinished: Set<RunId>;
   /** Runs that have a slot. */
   readonly active: Set<RunId>;
@@ -72,8 +74,10 @@ export class KnownState {
   add(run: KnownRun): void {
     this.#runs.set(run.runId, run);
     this.#runByActor.set(run.actor, run);
-    if (run.parent === undefined) this.tenant(run.tenant).unfinished.add(run.runId);
-    else this.#children.set(run.parent.runId, [...this.childrenOf(run.parent.runId), run]);
+    if (run.parent === undefined && run.status !== "queued")
+      this.tenant(run.tenant).unfinished.add(run.runId);
+    else if (run.parent !== undefined)
+      this.#children.set(run.parent.runId, [...this.childrenOf(run.parent.runId), run]);
   }
 
   /** The runs that steps of this one have started. */

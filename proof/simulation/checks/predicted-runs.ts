@@ -132,11 +132,7 @@ export class PredictedRuns {
     if (run.removed || run.poisoned || run.retried || rerunOf(this.#records, run) !== undefined) return true;
     const isCancelledAlone = run.cancelRequested !== undefined;
     const scope = `${run.tenant}/${run.runId}`;
-    const letters = this.#records.scan("document", `${run.tenant}/deadLetter`, `${run.runId}:`, 1_000);
-    const isLost = letters.some(
-      ({ member, value }) => member.startsWith(`${run.runId}:`) && value.body.includes('"claims_lost"'),
-    );
-    return isCancelledAlone || isLost || this.#records.get("runRecord", scope, "run") === undefined;
+    return isCancelledAlone || run.claimsLost || this.#records.get("runRecord", scope, "run") === undefined;
   }
 
   /** Work goes as it was drawn; what people decided is looked up. */
