@@ -93,7 +93,6 @@ export class History {
         this.refused(attempt.actor, answer.kind);
         return;
       case "quota_reached":
-      case "queue_full":
       case "version_conflict":
         this.refused(attempt.actor, answer.kind);
         return;

@@ -54,7 +54,6 @@ export async function rerunSomething(
     case "concurrency_gate_unavailable":
     case "request_cancelled":
     case "quota_reached":
-    case "queue_full":
     case "idempotency_quota_reached":
     case "unauthenticated":
     case "version_conflict":
