@@ -96,7 +96,7 @@ export function isAudited({ type, actor, subject }: EventRow): boolean {
 /** One row for every commit, decision, cancellation, retry, deletion, document, setting and broken lock, and none besides. */
 export function eventsWanted(execution: StoreExecution, changes: readonly Change[]): number {
   const { name } = execution;
-  let wanted = execution.name === "moveQueued" && execution.outcome.kind === "moved" ? 1 : 0;
+  let wanted = hasMoved(execution, changes) ? 1 : 0;
   const reopens = changes.some(
     ({ kind, before, after }) =>
       kind === "run" &&
@@ -134,6 +134,12 @@ export function eventsWanted(execution: StoreExecution, changes: readonly Change
     if (change.kind === "tenant" && change.after?.version !== (change.before?.version ?? 0)) wanted += 1;
   }
   return wanted;
+}
+
+/** One that stands there already stays as it is. */
+function hasMoved({ name, request, outcome }: StoreExecution, changes: readonly Change[]): boolean {
+  const isMove = name === "moveQueued" && outcome.kind === "moved";
+  return isMove && changes.some(({ kind, member }) => kind === "run" && member === request.runId);
 }
 
 /** A run that waited and was admitted, or waits at its next gate. */
