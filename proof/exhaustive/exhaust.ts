@@ -5,6 +5,7 @@ import type { Swap } from "../planted/planted-bug.ts";
 import { swaps } from "../planted/planted-bugs.ts";
 import { admissionScenarios } from "./admission-scenarios.ts";
 import { type Bounds, type Exploration, explore, type Failure, following } from "./explorer.ts";
+import { gateScenarios } from "./gate-scenarios.ts";
 import { playScenario, type Scenario } from "./stage.ts";
 import { workScenarios } from "./work-scenarios.ts";
 
@@ -125,7 +126,11 @@ function wholeNumber(option: string, value: string): number {
   return number;
 }
 
-export const scenarios: Readonly<Record<string, Scenario>> = { ...admissionScenarios, ...workScenarios };
+export const scenarios: Readonly<Record<string, Scenario>> = {
+  ...admissionScenarios,
+  ...workScenarios,
+  ...gateScenarios,
+};
 
 type ScenarioReport = Exploration & { readonly name: string; readonly seconds: number };
 

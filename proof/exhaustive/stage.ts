@@ -185,6 +185,7 @@ function smallSwarm(scenario: Scenario, config: Partial<Config>): Swarm {
     lockAgents: 0,
     lockBreakers: 0,
     followers: 0,
+    movers: 0,
   };
   return {
     ...drawn,

@@ -89,7 +89,7 @@ async function startWorkflow({ probe, tenant }: Stage, steps: JsonValue): Promis
 /** What was claimed in this schedule, by the names of the reports: the repeat asks with the same. */
 const claims = new WeakMap<Stage, Map<string, ClaimedJob>>();
 
-async function claimJobs(stage: Stage, amount: number): Promise<readonly ClaimedJob[]> {
+export async function claimJobs(stage: Stage, amount: number): Promise<readonly ClaimedJob[]> {
   const { probe, tenant } = stage;
   const poll = { worker: "w", topics: ["left"], pollId: "poll", places: amount, waitMs: 0 };
   const answer = await probe.api.pollJobs({ caller: { tenant, actor: "w" }, ...poll });
@@ -112,7 +112,7 @@ function reporting(
   };
 }
 
-function reportOf(stage: Stage, gateway: 0 | 1, claimed: ClaimedJob | undefined, nonce: string): Ask {
+export function reportOf(stage: Stage, gateway: 0 | 1, claimed: ClaimedJob | undefined, nonce: string): Ask {
   if (claimed === undefined) throw new Error("nothing was claimed");
   claims.set(stage, (claims.get(stage) ?? new Map<string, ClaimedJob>()).set(nonce, claimed));
   return {
@@ -147,7 +147,7 @@ async function report(stage: Stage, node: EngineNode, nonce: string) {
   return answer;
 }
 
-async function reportAgain(stage: Stage, nonces: readonly string[]): Promise<void> {
+export async function reportAgain(stage: Stage, nonces: readonly string[]): Promise<void> {
   const { clock } = stage.probe.process;
   for (const nonce of nonces) {
     for (let tries = 1; ; tries += 1) {

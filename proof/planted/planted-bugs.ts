@@ -49,6 +49,7 @@ import { swappedBus } from "./swaps/bus-bugs.ts";
 import { swappedChild } from "./swaps/child-bugs.ts";
 import { swappedDurability } from "./swaps/durability-bugs.ts";
 import { swappedFile } from "./swaps/file-bugs.ts";
+import { swappedGate } from "./swaps/gate-bugs.ts";
 import { swappedIsolation } from "./swaps/isolation-bugs.ts";
 import { swappedOriginals } from "./swaps/originals.ts";
 import { swappedPlace } from "./swaps/place-bugs.ts";
@@ -108,6 +109,7 @@ export const swaps: Readonly<Record<string, Swap>> = {
   ...swappedRun,
   ...swappedChild,
   ...swappedPlace,
+  ...swappedGate,
   ...swappedFile,
   ...swappedDurability,
   ...swappedSpec,

@@ -25,6 +25,7 @@ import {
   changeWorkflow,
   decideSomething,
   deleteSomething,
+  moveSomething,
   repeating,
   saveWorkflows,
   startWorkflow,
@@ -123,6 +124,7 @@ const acts = {
   letterKeepers: keepLetters,
   rerunners: rerunSomething,
   lockBreakers: breakSomeLock,
+  movers: moveSomething,
 } satisfies Partial<Record<keyof Crowd, Parameters<typeof repeating>[0]>>;
 
 function startLockAgent(world: World, name: string): Started {

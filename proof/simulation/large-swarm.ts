@@ -1,5 +1,6 @@
 // Every tenth seed is large: ten times the events, several tenants, everything that people do, and clocks that are set.
 import { createSeededRandom, type SeededRandom } from "../../src/testing/seeded-random.ts";
+import { isGatedSeed, withGates } from "./gated-swarm.ts";
 import { type Crowd, drawCrowd, drawSwarm, type Swarm } from "./swarm.ts";
 
 export const largeEvery = 10;
@@ -10,7 +11,27 @@ export function swarmOfSeed(
   root: Pick<SeededRandom, "stream"> = createSeededRandom(seed),
 ): Swarm {
   const random = root.stream("swarm");
-  return seed % largeEvery === 0 ? enlarge(random.stream("large"), drawFaulty(random)) : drawSwarm(random);
+  const swarm =
+    seed % largeEvery === 0 ? enlarge(random.stream("large"), drawFaulty(random)) : drawSwarm(random);
+  return isGatedSeed(seed) ? gated(random.stream("gates"), swarm) : swarm;
+}
+
+/** With workflows, whatever else the seed is about. */
+export function gated(random: SeededRandom, swarm: Swarm): Swarm {
+  return withGates(random, { ...swarm, workflows: swarm.workflows ?? drawCrowd(random.stream("crowd")) });
+}
+
+/** For what breaks only where runs wait; which load it is follows from the seed. */
+export function gatedDay(swarm: Swarm): Swarm {
+  return swarm.gates === undefined ? gated(createSeededRandom(swarm.chaosMs), swarm) : swarm;
+}
+
+/** All runs wait at one gate. */
+export function crowdedDay(swarm: Swarm): Swarm {
+  for (let draw = 1; ; draw += 1) {
+    const drawn = gated(createSeededRandom(draw), swarm);
+    if (drawn.gates?.crowded) return drawn;
+  }
 }
 
 /** A large seed without faults would have no clock that is set. */

@@ -111,6 +111,7 @@ function waitsFor(steps: readonly string[], { runId }: KnownRun): boolean {
 /** What a run that does not end waits for says which promise was broken. */
 function whyStuck({ records, known }: World, { tenant, runId, status }: KnownRun): Violation {
   const scope = `${tenant}/${runId}`;
+  if (status === "queued") return new Violation("INV-37", `${runId} waits for its places for ever`);
   const entries = records.size("inbox", scope);
   if (entries > 0) return new Violation("INV-23", `${entries} entries wait in ${runId}, which is ${status}`);
   const open = records.scan("job", scope, "", 1_000).map(({ value }) => value);

@@ -6,6 +6,7 @@ import type { TenantSettings } from "../../src/domain/tenant.ts";
 import { noStoreFaults } from "../../src/testing/store-link.ts";
 import { noBusFaults } from "./bus/simulated-bus.ts";
 import type { StartAttempt } from "./checks/history.ts";
+import { peacefulGates } from "./gated-swarm.ts";
 import { mustHold } from "./invariants/violation.ts";
 import { finishWorkflows } from "./peace.ts";
 import { start } from "./people/clients.ts";
@@ -31,11 +32,11 @@ export async function healAndCheck(world: World): Promise<void> {
     startNode(world, "probe-lock", { strategy: "lock", clockSkewMax: 0 }),
   ] as const;
   const [operator] = probes;
-  const first = world.swarm.tight ? { maxConcurrentRuns: 1 } : {};
+  const first = peacefulGates(world.swarm);
   tasks.start(operator.process, "limits", () => liftLimits(world, operator, first));
   await runUntilDone(world);
   await finishWorkflows(world);
-  if (world.swarm.tight) {
+  if (Object.keys(first).length > 0) {
     tasks.start(operator.process, "all limits", () => liftLimits(world, operator, {}));
     await runUntilDone(world);
   }

@@ -7,6 +7,7 @@ import type { SeededRandom } from "../../src/testing/seeded-random.ts";
 import { noStoreFaults, type StoreFaults } from "../../src/testing/store-link.ts";
 import { type BusFaults, noBusFaults } from "./bus/simulated-bus.ts";
 import { drawEmbedded, drawHarderFaults, drawTail, type HarderFaults } from "./faults/loss-faults.ts";
+import type { GateLoad } from "./gated-swarm.ts";
 import { type Narrowing, narrowSwarm } from "./narrow-swarm.ts";
 
 export type Swarm = UsualSwarm & HarderFaults & Narrowing;
@@ -25,6 +26,8 @@ type UsualSwarm = {
   readonly clientsPerGateway: number;
   readonly endersPerGateway: number;
   readonly lockUsersPerGateway: number;
+  /** Present when workflows have gates at which runs wait. */
+  readonly gates?: GateLoad;
   /** Present when gateways also run workflows. */
   readonly workflows?: Crowd;
   /** Limits on running jobs that every tenant has from its first change on, and the pools of the workers. */
@@ -64,6 +67,8 @@ export type Crowd = {
   readonly lockAgents: number;
   readonly lockBreakers: number;
   readonly followers: number;
+  /** Those who move runs that wait at gates; none where there are no gates. */
+  readonly movers: number;
 };
 
 type ProcessFaults = {
@@ -202,6 +207,7 @@ export function drawCrowd(random: SeededRandom): Crowd {
     lockAgents: random.stream("lock agents").pick([0, 0, 2, 4]),
     lockBreakers: random.stream("lock breakers").pick([0, 0, 1]),
     followers: random.stream("followers").pick([0, 0, 1]),
+    movers: 0,
   };
 }
 

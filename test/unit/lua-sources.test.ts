@@ -24,8 +24,8 @@ describe("scripts", () => {
     );
     expect(senders).toEqual(["src/adapters/redis/least-rights.ts", "src/adapters/redis/scripts.ts"]);
     const sender = withoutComments(textOf("src/adapters/redis/scripts.ts"));
-    expect(sender.match(/\["EVAL(?:SHA)?", [^\]]*\]/g)).toEqual([
-      '["EVALSHA", run.script.sha1, ...run.operands]',
+    expect(sender.match(/\["EVAL(?:SHA)?", [^\]]*\](?:\.concat\([^)]*\))?/g)).toEqual([
+      '["EVALSHA", run.script.sha1].concat(run.operands)',
       '["EVAL", run.script.source, ...run.operands]',
     ]);
   });

@@ -1,4 +1,6 @@
 // Every refusal and every reading is true at the moment it is given: the sequential specification of admission (INV-19).
+import { type GateId, tenantGate } from "../../../src/domain/gates.ts";
+import type { TenantId } from "../../../src/domain/tenant.ts";
 import type { OperationName, OutcomeOf } from "../../../src/ports/store.ts";
 import type { StoreExecution } from "../../../src/testing/simulated-store.ts";
 import { mustHold } from "../invariants/violation.ts";
@@ -38,16 +40,19 @@ export class AnswerChecks {
       return execution.outcome.runIds.every((runId) => unfinished.has(runId) || ghosts.includes(runId));
     }
     if (outcome.kind === "quota_reached" && outcome.quota === "active_runs")
-      return unfinished.size + phantoms.size >= outcome.limit;
+      return unfinished.size + phantoms.size + execution.records.size("queued", tenant) >= outcome.limit;
     if (outcome.kind === "idempotency_quota_reached") {
       const live = [...boundKeys.values()].filter(({ expiresAtMs }) => expiresAtMs === undefined);
       return live.length >= outcome.quota;
     }
     if ("active" in outcome) {
+      if ("gate" in outcome && outcome.gate !== undefined)
+        return this.#isGateClosed(execution, tenant, outcome.gate);
       const taken = unfinished.size + phantoms.size;
       const full = limit !== undefined && taken >= limit;
       const counted = outcome.active === taken && outcome.limit === limit;
-      return counted && (full || outcome.kind !== "max_concurrent_runs_reached");
+      const closed = full || isWaitedFor(execution, tenant, tenantGate);
+      return counted && (closed || outcome.kind !== "max_concurrent_runs_reached");
     }
     if (
       outcome.kind === "idempotency_key_reused" ||
@@ -57,6 +62,15 @@ export class AnswerChecks {
       return this.#isKeyTrue(execution, outcome);
     }
     return true;
+  }
+
+  /** Its limit is compared by the checks of gates. */
+  #isGateClosed(execution: StoreExecution, tenant: TenantId, gate: GateId): boolean {
+    const { outcome } = execution;
+    if (outcome.kind !== "max_concurrent_runs_reached" || !("limit" in outcome)) return true;
+    const held = execution.records.size("place", `${tenant}/${gate}`);
+    const full = held >= outcome.limit || isWaitedFor(execution, tenant, gate);
+    return held === outcome.active && full;
   }
 
   #isKeyTrue(execution: StoreExecution, outcome: KeyOutcome): boolean {
@@ -79,6 +93,10 @@ export class AnswerChecks {
       }
     }
   }
+}
+
+function isWaitedFor({ records }: StoreExecution, tenant: TenantId, gate: GateId): boolean {
+  return records.get("gateQueue", tenant, gate) !== undefined;
 }
 
 type KeyOutcome = Extract<

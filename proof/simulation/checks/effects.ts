@@ -1,5 +1,6 @@
 // Which answers may have had an effect, where an operation may write, and how many audit rows its changes call for.
 
+import type { StoredRun } from "../../../src/adapters/operations/records.ts";
 import type { EventRow, EventType } from "../../../src/domain/audit.ts";
 import { isTerminal, parseRunId } from "../../../src/domain/run.ts";
 import { partitionLabel, partitionOf, type TenantId } from "../../../src/domain/tenant.ts";
@@ -11,7 +12,7 @@ import { isRemoval } from "./run-checks.ts";
 /** Outcomes that may have changed something; all others are refusals and reads. */
 const effects = new Set([
   ...["acquired", "renewed", "released", "broken", "saved", "removed"],
-  ...["admitted", "created", "reserved", "cancelled"],
+  ...["admitted", "queued", "created", "reserved", "cancelled", "handed_on", "moved"],
   ...["delivered", "applied", "owned", "committed", "deleted", "more", "swept"],
 ]);
 
@@ -76,7 +77,14 @@ export function isWithin({ request }: StoreExecution, { kind, scope }: Change): 
 
 const audited: ReadonlySet<EventType> = new Set<EventType>([
   ...(["approval_decided", "cancel_requested", "tenant_changed", "lock_broken", "run_deleted"] as const),
-  ...(["letter_retried", "run_reopened", "document_saved", "document_removed", "records_dropped"] as const),
+  ...([
+    "run_moved",
+    "letter_retried",
+    "run_reopened",
+    "document_saved",
+    "document_removed",
+    "records_dropped",
+  ] as const),
 ]);
 
 /** What a person does, or what changes the rules: not what runs do, nor letters that the system writes. */
@@ -86,8 +94,9 @@ export function isAudited({ type, actor, subject }: EventRow): boolean {
 }
 
 /** One row for every commit, decision, cancellation, retry, deletion, document, setting and broken lock, and none besides. */
-export function eventsWanted({ name }: StoreExecution, changes: readonly Change[]): number {
-  let wanted = 0;
+export function eventsWanted(execution: StoreExecution, changes: readonly Change[]): number {
+  const { name } = execution;
+  let wanted = hasMoved(execution, changes) ? 1 : 0;
   const reopens = changes.some(
     ({ kind, before, after }) =>
       kind === "run" &&
@@ -111,6 +120,7 @@ export function eventsWanted({ name }: StoreExecution, changes: readonly Change[
       if (before !== undefined && after !== undefined && after.cancelRequested !== before.cancelRequested) {
         wanted += 1;
       }
+      if (before !== undefined && after !== undefined) wanted += movesAtGates(before, after);
     }
     if (change.kind === "approval" && change.after?.decisionId !== undefined && change.before !== undefined) {
       wanted += 1;
@@ -124,4 +134,24 @@ export function eventsWanted({ name }: StoreExecution, changes: readonly Change[
     if (change.kind === "tenant" && change.after?.version !== (change.before?.version ?? 0)) wanted += 1;
   }
   return wanted;
+}
+
+/** One that stands there already stays as it is. */
+function hasMoved({ name, request, outcome }: StoreExecution, changes: readonly Change[]): boolean {
+  const isMove = name === "moveQueued" && outcome.kind === "moved";
+  return isMove && changes.some(({ kind, member }) => kind === "run" && member === request.runId);
+}
+
+/** A run that waited and was admitted, or waits at its next gate. */
+function movesAtGates(before: StoredRun, after: StoredRun): number {
+  if (before.status !== "queued" || after.version !== before.version) return 0;
+  return after.status !== "queued" || after.gates?.held !== before.gates?.held ? 1 : 0;
+}
+
+/** One that was granted its place by the operation that put it into the queue: it says so, and nothing else shows it. */
+export function isPassing({ type, subject, detail }: EventRow, state: StoredRun | undefined): boolean {
+  if (type !== "run_queued") return false;
+  const { gates } = state ?? {};
+  const waitsAt = gates?.waits === undefined ? undefined : gates.gates[gates.held]?.gate;
+  return subject === state?.runId && detail !== `${state?.workflow} ${waitsAt}`;
 }

@@ -83,6 +83,7 @@ export class History {
       case "idempotency_key_reused":
       case "idempotency_key_in_flight":
       case "max_concurrent_runs_reached":
+      case "queue_full":
       case "tenant_stopped":
       case "concurrency_gate_unavailable":
       case "request_cancelled":
@@ -92,7 +93,6 @@ export class History {
         this.refused(attempt.actor, answer.kind);
         return;
       case "quota_reached":
-      case "queue_full":
       case "version_conflict":
         this.refused(attempt.actor, answer.kind);
         return;

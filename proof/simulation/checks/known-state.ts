@@ -35,7 +35,7 @@ export type KnownRun = {
 type KnownTenant = {
   settings: TenantSettings;
   version: number;
-  /** Runs that are not terminal; those that others have started share the slot of their root. */
+  /** Runs that are not terminal and wait for no place; those that others have started share the slot of their root. */
   readonly unfinished: Set<RunId>;
   /** Runs that have a slot. */
   readonly active: Set<RunId>;
@@ -74,8 +74,10 @@ export class KnownState {
   add(run: KnownRun): void {
     this.#runs.set(run.runId, run);
     this.#runByActor.set(run.actor, run);
-    if (run.parent === undefined) this.tenant(run.tenant).unfinished.add(run.runId);
-    else this.#children.set(run.parent.runId, [...this.childrenOf(run.parent.runId), run]);
+    if (run.parent === undefined && run.status !== "queued")
+      this.tenant(run.tenant).unfinished.add(run.runId);
+    else if (run.parent !== undefined)
+      this.#children.set(run.parent.runId, [...this.childrenOf(run.parent.runId), run]);
   }
 
   /** The runs that steps of this one have started. */

@@ -62,14 +62,15 @@ export class RunChecks {
       return;
     }
     if (before === undefined) {
-      const bringers = ["admit", "createRun", "deliver", "sweep", "commit"];
+      const bringers = ["admit", "createRun", "deliver", "sweep", "commit", "handOn", "moveQueued"];
       if (after.kind === "child_ended") this.#judgeEnd(after, scope);
       mustHold(
         bringers.includes(name) && run !== undefined && !isTerminal(run.status),
         "INV-23",
         () => `${name} put an entry into the inbox of ${scope}, which is ${run?.status}`,
       );
-      if (name === "sweep") this.#marks.hit(after.kind === "timer" ? "timer_by_sweep" : "claim_lost");
+      if (name === "sweep" && after.kind === "timer") this.#marks.hit("timer_by_sweep");
+      if (name === "sweep" && after.kind === "claim_lost") this.#marks.hit("claim_lost");
       if (after.kind === "retry" && run !== undefined) run.retried = true;
       return;
     }
@@ -169,7 +170,7 @@ export class RunChecks {
     this.#known.add(known);
     const limit = settings.maxConcurrentRuns ?? Number.POSITIVE_INFINITY;
     mustHold(
-      unfinished.size <= limit,
+      state.status === "queued" || unfinished.size <= limit,
       "INV-1",
       () => `${name} made run ${unfinished.size} of ${tenant}, whose limit is ${limit}`,
     );
@@ -209,7 +210,7 @@ export class RunChecks {
       this.#reopen(execution, run, after);
       return;
     }
-    mustHold(fixedPart(before) === fixedPart(after), "INV-17", () => `${name} changed who ${run.runId} is`);
+    mustHold(isSameRun(before, after), "INV-17", () => `${name} changed who ${run.runId} is`);
     if (isTerminal(run.status)) {
       const same = after.status === run.status && after.version === run.version;
       mustHold(same && after.entriesWaiting === 0, "INV-17", what);
@@ -217,15 +218,23 @@ export class RunChecks {
     }
     if (after.cancelRequested !== before.cancelRequested) {
       const isAsked = name === "deliver" || (name === "commit" && run.parent !== undefined);
-      const legal = isAsked && before.cancelRequested === undefined;
+      const isSuperseded = after.cancelRequested?.startsWith("superseded:") === true;
+      if (isSuperseded) this.#marks.hit("oldest_run_cancelled");
+      const legal =
+        (isAsked || (isSuperseded && movers.includes(name))) && before.cancelRequested === undefined;
       mustHold(legal, "INV-17", () => `${name} changed the cancellation of ${run.runId}`);
       run.cancelRequested = after.cancelRequested;
     }
     if (after.version === before.version) {
+      if (before.status === "queued" && after.status === "pending") {
+        this.#admit(run);
+        return;
+      }
       mustHold(after.status === before.status, "INV-17", what);
       return;
     }
-    const committing = name === "commit" || name === "deliver";
+    const isUnbegun = run.status === "queued" && isTerminal(after.status) && movers.includes(name);
+    const committing = name === "commit" || name === "deliver" || isUnbegun;
     mustHold(committing && after.version === run.version + 1, "INV-17", what);
     const legal =
       after.status === run.status ||
@@ -236,7 +245,13 @@ export class RunChecks {
     run.status = after.status;
     run.takes = 0;
     if (name === "deliver") this.#marks.hit("proposal_applied");
-    if (isTerminal(after.status)) this.#end(execution, run, commitIdOf(execution));
+    if (isTerminal(after.status)) this.#end(execution, run, isUnbegun ? "unbegun" : commitIdOf(execution));
+  }
+
+  /** It has waited, and has all its places. */
+  #admit(run: KnownRun): void {
+    run.status = "pending";
+    this.#known.tenant(run.tenant).unfinished.add(run.runId);
   }
 
   /** The one way back: the retry of a dead letter. */
@@ -303,11 +318,11 @@ type ChildEnded = InboxEntry & { readonly kind: "child_ended" };
 
 type NewRun = Pick<KnownRun, "runId" | "tenant" | "actor" | "workflow" | "key" | "parent">;
 
-function newRun(run: NewRun, { admittedAtMs }: StoredRun): KnownRun {
+function newRun(run: NewRun, { admittedAtMs, status }: StoredRun): KnownRun {
   return {
     ...run,
     admittedAtMs,
-    status: "pending",
+    status,
     version: 1,
     endedBy: undefined,
     endedAtMs: undefined,
@@ -336,6 +351,17 @@ export function isRemoval(before: StoredRun | undefined, after: StoredRun | unde
 
 export function runOfScope(scope: string): RunId {
   return scope.slice(scope.indexOf("/") + 1) as RunId;
+}
+
+/** Operations that free places, and with them move those that wait. */
+const movers: readonly string[] = ["admit", "deliver", "commit", "sweep", "handOn", "moveQueued"];
+
+/** A run that waited is admitted later than it was asked for. */
+function isSameRun(before: StoredRun, after: StoredRun): boolean {
+  const isAdmitted = before.status === "queued" && after.status !== "queued";
+  return (
+    fixedPart(before) === fixedPart(isAdmitted ? { ...after, admittedAtMs: before.admittedAtMs } : after)
+  );
 }
 
 /** What no commit may change. */

@@ -1,6 +1,7 @@
 // The table of invariants: every check of the simulation names one of these, and docs/invariants.md is made from it.
 import type { Invariant } from "./invariant.ts";
 import { admissionInvariants } from "./invariants-of-admission.ts";
+import { gateInvariants } from "./invariants-of-gates.ts";
 import { lockInvariants } from "./invariants-of-locks.ts";
 import { workInvariants } from "./invariants-of-work.ts";
 
@@ -50,7 +51,13 @@ const generalInvariants = {
   },
 } satisfies Readonly<Record<string, Invariant>>;
 
-const rows = { ...admissionInvariants, ...lockInvariants, ...workInvariants, ...generalInvariants };
+const rows = {
+  ...admissionInvariants,
+  ...lockInvariants,
+  ...workInvariants,
+  ...gateInvariants,
+  ...generalInvariants,
+};
 
 export type InvariantName = keyof typeof rows;
 

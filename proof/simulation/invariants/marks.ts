@@ -93,6 +93,20 @@ export const markNames = [
   "paused_between_calls",
   "ghost_arrived",
   "rolled",
+  "run_queued",
+  "queued_run_admitted",
+  "queued_at_the_next_gate",
+  "queue_full",
+  "queue_deadline_passed",
+  "queued_run_superseded",
+  "queued_run_cancelled",
+  "oldest_run_cancelled",
+  "run_moved",
+  "gate_lowered_below_use",
+  "gate_left_to_the_sweep",
+  "handed_on_later",
+  "granted_run_found_by_sweep",
+  "shares_compared",
 ] as const;
 
 export type Mark = (typeof markNames)[number];

@@ -1,6 +1,7 @@
 // The operator: changes limits, strategies and the kill switch of tenants while everything runs.
 import type { TenantId, TenantSettings } from "../../../src/domain/tenant.ts";
 import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
+import { drawGateLimits } from "../gated-swarm.ts";
 import { narrowSettings } from "../narrow-swarm.ts";
 import type { Node, World } from "../world.ts";
 
@@ -9,15 +10,19 @@ export async function runOperator(world: World, node: Node): Promise<void> {
   const random = node.process.random.stream("changes");
   for (const tenant of world.tenants)
     await changeTenant(node, tenant, () =>
-      narrowSettings(swarm, { ...drawSettings(random), ...swarm.places }),
+      gatedSettings(world, random, narrowSettings(swarm, { ...drawSettings(random), ...swarm.places })),
     );
   for (;;) {
     await node.process.clock.sleep(random.integer(1, 2 * swarm.changeEveryMs));
     if (kernel.nowMs() >= swarm.chaosMs) return;
     await changeTenant(node, random.pick(world.tenants), (settings) =>
-      narrowSettings(swarm, drawChange(random, settings)),
+      gatedSettings(world, random, narrowSettings(swarm, drawChange(random, settings))),
     );
   }
+}
+
+function gatedSettings({ swarm }: World, random: SeededRandom, settings: TenantSettings): TenantSettings {
+  return swarm.gates === undefined ? settings : drawGateLimits(random, settings, swarm.gates);
 }
 
 /** Tries once; true when the change was saved. */

@@ -1,6 +1,7 @@
 // People and programs that ask a gateway: they start runs of workflows, decide approvals, cancel runs and delete them.
 
 import type { Approval } from "../../../src/domain/approval.ts";
+import type { JsonValue } from "../../../src/domain/fingerprint.ts";
 import type { RunId } from "../../../src/domain/run.ts";
 import { isTerminal } from "../../../src/domain/run.ts";
 import type { TenantId } from "../../../src/domain/tenant.ts";
@@ -9,10 +10,11 @@ import type { SeededRandom } from "../../../src/testing/seeded-random.ts";
 import type { StartAttempt } from "../checks/history.ts";
 import { predictedId } from "../checks/predicted-runs.ts";
 import type { EngineNode } from "../engine-node.ts";
+import { drawFlowControl, nameGates } from "../gated-swarm.ts";
 import { drawParent, parentId } from "../narrow-swarm.ts";
 import type { World } from "../world.ts";
 import { abortedEarly, drawKey } from "./clients.ts";
-import { credentials } from "./operators.ts";
+import { changeTenant, credentials } from "./operators.ts";
 import { drawWorkflow } from "./workflow-shapes.ts";
 
 type Actor = (world: World, node: EngineNode, random: SeededRandom, who: string) => Promise<void>;
@@ -38,18 +40,32 @@ export async function saveWorkflows(world: World, node: EngineNode): Promise<voi
     const plain = workflowIds.map((id) => drawWorkflow(random, id, world.swarm.leaseMs));
     const parents =
       world.swarm.tight || world.swarm.large ? drawParent(node.process.random.stream("parents")) : [];
-    for (const definition of [...parents, ...world.predicted.draw(tenant, random), ...plain]) {
+    for (const drawn of [...parents, ...world.predicted.draw(tenant, random), ...plain]) {
       const caller = { tenant, actor: "author" };
+      const definition = withFlowControl(world, node, drawn);
       while ((await node.api.saveWorkflow({ caller, definition })).kind !== "saved") {
+        // The operator's first change may have failed, which named the gates.
+        if (world.swarm.gates !== undefined) await changeTenant(node, tenant, (given) => nameGates(given));
         await node.process.clock.sleep(50);
       }
     }
   }
 }
 
+/** Children take no gates, and those whose end is predicted wait for the tenant alone. */
+const ungated: readonly string[] = ["child", predictedId];
+
+function withFlowControl({ swarm }: World, node: EngineNode, definition: JsonValue): JsonValue {
+  const { id } = definition as { readonly id: string };
+  if (swarm.gates === undefined || ungated.includes(id)) return definition;
+  const random = node.process.random.stream("gates");
+  return { ...(definition as object), ...drawFlowControl(random, id, swarm.gates) };
+}
+
 export const changeWorkflow: Actor = async (world, node, random) => {
   const caller = { tenant: random.pick(world.tenants), actor: "author" };
-  const definition = drawWorkflow(random, random.pick(workflowIds), world.swarm.leaseMs);
+  const drawn = drawWorkflow(random, random.pick(workflowIds), world.swarm.leaseMs);
+  const definition = withFlowControl(world, node, drawn);
   const saved = await node.api.saveWorkflow({ caller, definition });
   if (saved.kind === "saved" && saved.revision > 1) world.marks.hit("workflow_saved_again");
 };
@@ -67,7 +83,9 @@ export const startWorkflow: Actor = async (world, node, random, who) => {
     const asked: StartAttempt = key === undefined ? { actor, tenant } : { actor, tenant, key };
     history.startAsked(asked);
     const caller = { tenant, actor, credential: random.pick(credentials) };
-    const request = { caller, workflow, input, ...(key === undefined ? {} : { key }) };
+    const asWorkflowSays = swarm.gates === undefined || random.chance(0.7);
+    const priority = asWorkflowSays ? {} : { priority: random.integer(0, 9) };
+    const request = { caller, workflow, input, ...priority, ...(key === undefined ? {} : { key }) };
     const answered = world.failClosed.begin(node.process, `start ${actor}`);
     const answer = await node.api.startWorkflow(request, abortedEarly(world, node, random));
     kernel.note(actor, workflow, key?.text ?? "no key", answer.kind);
@@ -128,6 +146,24 @@ export const cancelSomething: Actor = async (world, node, random, who) => {
   answered(answer);
   world.kernel.note(who, "cancel", found, answer.kind);
   world.actions.cancelAnswered(tenant, found, answer);
+};
+
+/** To the head of its queue, or behind those of a priority. */
+export const moveSomething: Actor = async (world, node, random, who) => {
+  const tenant = random.pick(world.tenants);
+  const listed = await node.api.listGates({ tenant, after: "", limit: 20 });
+  if (listed.kind !== "listed" || listed.gates.length === 0) return;
+  const { gate } = random.pick(listed.gates);
+  const found = await node.api.inspectGate({ tenant, gate, limit: 10 });
+  if (found.kind !== "gate" || found.queue.length === 0) return;
+  const { runId } = random.pick(found.queue);
+  const to = random.chance(0.4) ? "head" : random.integer(0, 9);
+  const caller = { tenant, actor: who, credential: random.pick(credentials) };
+  const answered = world.failClosed.begin(node.process, `move of ${runId}`);
+  const answer = await node.api.moveQueued({ caller, runId, to });
+  answered(answer);
+  world.kernel.note(who, "move", runId, to, answer.kind);
+  if (answer.kind === "moved") world.marks.hit("run_moved");
 };
 
 export const deleteSomething: Actor = async (world, node, random, who) => {

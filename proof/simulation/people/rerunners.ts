@@ -49,11 +49,11 @@ export async function rerunSomething(
     case "idempotency_key_reused":
     case "idempotency_key_in_flight":
     case "max_concurrent_runs_reached":
+    case "queue_full":
     case "tenant_stopped":
     case "concurrency_gate_unavailable":
     case "request_cancelled":
     case "quota_reached":
-    case "queue_full":
     case "idempotency_quota_reached":
     case "unauthenticated":
     case "version_conflict":

@@ -59,6 +59,8 @@ function waitAtNext(context: Context, state: GatedRun, moves: Moves): GatedRun {
   const { gates, held } = state.gates;
   const atLimit = gates[held]?.atLimit ?? "queue";
   const onlyNewest = keepsOnlyNewest(atLimit);
+  const newer = onlyNewest ? newerWaiting(context, state) : undefined;
+  if (newer !== undefined) return giveWay(context, state, newer, moves);
   if (onlyNewest) replaceWaiting(context, state, moves);
   const level = onlyNewest ? headLevel : inheritedLevel(context, state);
   const waiting = joinQueue(context, { ...state, status: "queued" }, { level, sinceMs: nowMs(context) });
@@ -71,6 +73,17 @@ function waitAtNext(context: Context, state: GatedRun, moves: Moves): GatedRun {
 function inheritedLevel(context: Context, state: GatedRun): number {
   const behind = heldBy(state).map((gate) => bestLevelAt(context, state.tenant, gate));
   return Math.max(state.gates.priority, ...behind);
+}
+
+/** A run that was handed on from gate to gate may come to one at which a younger one waits. */
+function newerWaiting(context: Context, { tenant, gates }: GatedRun): GatedRun | undefined {
+  const waiting = orderOf(context, tenant, nextGate(gates), movesMax);
+  return waiting.find((other) => other.gates.askedAtMs > gates.askedAtMs);
+}
+
+function giveWay(context: Context, state: GatedRun, { runId }: GatedRun, moves: Moves): GatedRun {
+  const end = { status: "cancelled", reason: `superseded_by ${runId}` } as const;
+  return { ...endQueued(context, endWait(context, state), end, moves), gates: { ...state.gates, held: 0 } };
 }
 
 /** One waits at the most; more do only if the workflow said something else before. */
@@ -166,6 +179,7 @@ function grant(context: Context, tenant: TenantId, gate: GateId, moves: Moves): 
   if (head === undefined) return "nobody";
   const granted = takePlace(context, leaveQueue(context, head, "granted"), gate);
   const next = goOn(context, granted, moves);
+  if (isTerminal(next.status)) return "granted";
   if (next.gates.waits === undefined) admitQueued(context, endWait(context, next), moves);
   else {
     putState(context, next);

@@ -56,6 +56,12 @@ async function failWithLetter(harness: Harness, runId: RunId) {
   return retryOf(harness, jobId);
 }
 
+/** Runs of one millisecond are as young as each other. */
+async function untilLaterThan({ store, tenant }: Harness, atMs: number): Promise<void> {
+  for (let nowMs = atMs; nowMs <= atMs; )
+    nowMs = only(await store.getTenant({ tenant }, call), "tenant").storeTimeMs;
+}
+
 export const gateChangeCases = checked([
   {
     name: "a limit below what is active admits nobody until it fits",
@@ -179,6 +185,21 @@ const newest = (harness: Harness, atLimit: AtLimit, options = {}) =>
   startAt(harness, [[byKey("a"), atLimit]], options);
 
 export const newestCases = checked([
+  {
+    name: "a run that comes by hand-over to a gate at which a younger one waits alone gives way to it",
+    async check(harness) {
+      await saveLimits(harness, { whole: 1, key: 1 });
+      const newestOnly = [whole, "replace_queued"] as const;
+      const first = await startAt(harness, [[byKey("a"), "queue"], newestOnly]);
+      const older = await startAt(harness, [[byKey("a"), "queue"], newestOnly]);
+      await untilLaterThan(harness, (await headerOf(harness, older)).gates?.askedAtMs ?? 0);
+      const younger = await startAt(harness, [[byKey("b"), "queue"], newestOnly]);
+      assert.deepEqual(await endRun(harness, first), [younger]);
+      assert.deepEqual(await statuses(harness, [older, younger]), ["cancelled", "pending"]);
+      assert.equal((await headerOf(harness, older)).endReason, `superseded_by ${younger}`);
+      assert.deepEqual(await shown(harness, byKey("a")), { holders: [], queue: [] });
+    },
+  },
   {
     name: "where only the newest waits, the one before ends as superseded, and its key replays it",
     async check(harness) {

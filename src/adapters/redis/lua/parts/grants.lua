@@ -121,9 +121,16 @@ end
 local function waitAt(known, run, gate, moves)
   local atLimit = run.gates[run.held + 1].atLimit
   local onlyNewest = atLimit == "cancel_in_progress" or atLimit == "replace_queued"
-  if onlyNewest and gates.isWaitedAt(known, gate) then
-    for _, waiting in ipairs(queues.orderOf(known, gate, movesMax)) do supersede(known, waiting, run, moves) end
+  local waiting = onlyNewest and gates.isWaitedAt(known, gate) and queues.orderOf(known, gate, movesMax) or {}
+  for _, other in ipairs(waiting) do
+    -- A run that was handed on from gate to gate may come to one at which a younger one waits.
+    if tonumber(other.asked) > tonumber(run.asked) then
+      redis.call("ZREM", known.queuedKey, run.id)
+      redis.call("ZREM", dueKey, "queued " .. known.id .. " " .. run.id)
+      return supersede(known, run, other, moves)
+    end
   end
+  for _, other in ipairs(waiting) do supersede(known, other, run, moves) end
   queues.join(known, gate, run, onlyNewest and 10 or inheritedLevel(known, run), nowMs)
   redis.call("ZADD", known.queuedKey, run.asked, run.id)
   redis.call("ZADD", dueKey, run.deadline, "queued " .. known.id .. " " .. run.id)
@@ -149,6 +156,7 @@ local function grant(known, gate, moves)
   queues.leave(known, gate, run, true)
   takePlace(known, run, gate)
   grants.enter(known, run, moves)
+  if run.status == "cancelled" then return true end
   if run.level then
     redis.call("HSET", known.runPrefix .. run.id, "place", gates.placeText(run))
     addEvent(known, "run_queued", run, run.workflow .. " " .. run.gates[run.held + 1].id)
