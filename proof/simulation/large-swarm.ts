@@ -17,7 +17,7 @@ export function swarmOfSeed(
 }
 
 /** With workflows, whatever else the seed is about. */
-export function gated(random: SeededRandom, swarm: Swarm): Swarm {
+function gated(random: SeededRandom, swarm: Swarm): Swarm {
   return withGates(random, { ...swarm, workflows: swarm.workflows ?? drawCrowd(random.stream("crowd")) });
 }
 

@@ -2,15 +2,19 @@
 import type { RunId } from "../../domain/run.ts";
 import type { Edge } from "./edge.ts";
 import {
+  byKey,
   cancelQueued,
   endRun,
   handOn,
   named,
   runAt,
+  saveLimits,
   shown,
   start,
   startAt,
+  statuses,
   tenantGate,
+  whole,
 } from "./gate-steps.ts";
 import { call, type Harness, only } from "./harness.ts";
 import { headerOf, sweepOnce } from "./run-steps.ts";
@@ -151,6 +155,28 @@ const times: readonly Edge[] = [
       const young = await startAt(harness, [], { priority: 6, agingMs: 1_000 });
       await time.pass(500 + offset);
       return order(harness, active, { old, young });
+    },
+  },
+  {
+    name: "of two runs that meet where only the newest waits, the one that was started first gives way",
+    decidedBy: ["grants.ts other.gates.askedAtMs > gates.askedAtMs"],
+    ...{ below: "pending cancelled", at: "pending cancelled", above: "cancelled pending" },
+    async look(harness, offset, time) {
+      await saveLimits(harness, { whole: 1, key: 1 });
+      const enter = (name: string) =>
+        startAt(harness, [
+          [byKey(name), "queue"],
+          [whole, "replace_queued"],
+        ]);
+      const first = await enter("a");
+      // The one that waits there is as much younger than the one that is handed on to it.
+      const waiting = offset > 0 ? undefined : await enter("b");
+      await time.pass(Math.max(0, -offset));
+      const handedOn = await enter("a");
+      await time.pass(Math.max(0, offset));
+      const met = waiting ?? (await enter("b"));
+      await endRun(harness, first);
+      return (await statuses(harness, [handedOn, met])).join(" ");
     },
   },
   {
