@@ -19,7 +19,7 @@ import { openPlanes, openRedis } from "./targets.ts";
  * the creation of a run under a lock, which has the same arguments and its guard besides, is always a call of its own.
  */
 const oneSetEach = `#!lua
-local answers, at = {}, 17
+local answers, at = {}, 18
 for item = 1, ARGV[1] do
   redis.call("SET", KEYS[1] .. "floor:" .. ARGV[at + 9], ARGV[at + 10])
   answers[item] = { "admitted", "1700000000000", "pending", 1, "", {}, "", "" }
@@ -28,7 +28,7 @@ end
 return { "performed", "1700000000000", answers }`;
 
 const oneSet = `#!lua
-redis.call("SET", KEYS[1] .. "floor:" .. ARGV[28], ARGV[29])
+redis.call("SET", KEYS[1] .. "floor:" .. ARGV[29], ARGV[30])
 return { "admitted", "1700000000000", "pending", 1, "", {}, "", "" }`;
 
 export type RedisFloor = { readonly store: Store; readonly plane: ControlPlane };

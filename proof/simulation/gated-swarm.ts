@@ -29,7 +29,8 @@ export function withGates(random: SeededRandom, swarm: Swarm): Swarm {
     tenantQueues: random.chance(0.7),
     deadlineSec: random.pick([[0.3, 15], [2, 15], [15]]),
     agingSec: random.pick([[60], [60, 0.2]]),
-    crowded: random.chance(0.3),
+    // A large one has everything that people do.
+    crowded: random.chance(0.3) && swarm.large !== true,
   };
   const { crowded } = gates;
   // More would take longer to end than a seed may.
@@ -40,7 +41,7 @@ export function withGates(random: SeededRandom, swarm: Swarm): Swarm {
     gateways: swarm.gateways.map(({ wait }) => ({ strategy: "atomic", wait })),
     chaosMs: Math.max(swarm.chaosMs, crowded ? 3_000 : 2_000),
     thinkMsMax: crowded ? 80 : Math.min(swarm.thinkMsMax, 200),
-    tenants: crowded ? 1 : Math.min(swarm.tenants, 2),
+    tenants: swarm.large ? swarm.tenants : crowded ? 1 : Math.min(swarm.tenants, 2),
     workflows: {
       ...workflows,
       starters: crowded ? 3 : Math.max(2, workflows.starters),

@@ -147,14 +147,14 @@ describe("a start", () => {
     const own = await openGatewayWorld({ "admission.tenantCacheMs": 100 });
     try {
       await makeThings(own);
-      const limit = { key: own.platform, body: { max_concurrent_runs: 3 } };
-      expect((await own.ask("PATCH", "/api/v1/tenants/acme", limit)).json).toMatchObject({ active_runs: 3 });
+      const limit = { key: own.platform, body: { max_concurrent_runs: 4 } };
+      expect((await own.ask("PATCH", "/api/v1/tenants/acme", limit)).json).toMatchObject({ active_runs: 4 });
       const sent = { key: own.acme.operator, body: {} };
       const refused = await own.ask("POST", starts, sent);
       expectProblem(undefined, refused, "max_concurrent_runs_reached");
-      expect(refused.json).toMatchObject({ limit: 3, active: 3, error: "max concurrent runs reached" });
+      expect(refused.json).toMatchObject({ limit: 4, active: 4, error: "max concurrent runs reached" });
       expect(refused.headers.get("ratelimit-policy")).toBe(
-        '"max_concurrent_runs";q=3;qu="concurrent-requests"',
+        '"max_concurrent_runs";q=4;qu="concurrent-requests"',
       );
       expect(refused.headers.get("ratelimit")).toMatch(/^"max_concurrent_runs";r=0;t=\d+$/);
       const replay = { ...sent, body: { customer: "c-1" }, headers: { "idempotency-key": "bound-key" } };

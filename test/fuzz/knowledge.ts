@@ -3,7 +3,7 @@ import type { SeededRandom } from "../../src/testing/seeded-random.ts";
 
 export type Kind =
   | ("workflow" | "run" | "step" | "job" | "approval" | "letter" | "tenant" | "apiKey" | "idempotencyKey")
-  | ("pool" | "topic" | "resource" | "cursor" | "hash" | "worker" | "canary")
+  | ("pool" | "topic" | "resource" | "cursor" | "hash" | "worker" | "canary" | "gate")
   /** Runs of the workflow "simple", and of one whose step is a list. */
   | ("simpleRun" | "listRun");
 
@@ -52,6 +52,7 @@ const kindsBySegment: Readonly<Record<string, Kind>> = {
   pools: "pool",
   topics: "topic",
   approvals: "approval",
+  gates: "gate",
   dlq: "letter",
   tenants: "tenant",
   keys: "apiKey",

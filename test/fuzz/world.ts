@@ -48,6 +48,7 @@ export async function openFuzzWorld(storeName: StoreName = "sqlite"): Promise<Fu
     ["idempotencyKey", "bound-key"],
     ["idempotencyKey", "k-1"],
     ["pool", "batch"],
+    ["gate", "tenant"],
     ["topic", "work"],
     ["topic", "slow"],
     ["resource", "invoice/7"],

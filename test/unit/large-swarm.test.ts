@@ -1,5 +1,6 @@
-// Every tenth seed is large, and has everything that people do and clocks that are set; the other nine are as they were.
+// Every tenth seed is large, and has everything that people do and clocks that are set; the others are small, with gates or without.
 import { describe, expect, test } from "vitest";
+import { isGatedSeed } from "../../proof/simulation/gated-swarm.ts";
 import { swarmOfSeed } from "../../proof/simulation/large-swarm.ts";
 import { drawSwarm } from "../../proof/simulation/swarm.ts";
 import { loadConfig } from "../../src/load-config.ts";
@@ -9,9 +10,11 @@ const seeds = Array.from({ length: 1_000 }, (_, index) => index + 1);
 const large = seeds.filter((seed) => seed % 10 === 0).map((seed) => swarmOfSeed(seed));
 
 describe("of a thousand seeds", () => {
-  test("a hundred are large, and the rest are drawn as if there were none", () => {
+  test("a hundred are large, half of these and a fifth of the others have gates, and the rest are drawn as if there were neither", () => {
     expect(large.every((swarm) => swarm.large)).toBe(true);
-    for (const seed of seeds.filter((one) => one % 10 !== 0)) {
+    expect(large.filter((swarm) => swarm.gates !== undefined)).toHaveLength(50);
+    expect(seeds.filter(isGatedSeed)).toHaveLength(250);
+    for (const seed of seeds.filter((one) => one % 10 !== 0 && !isGatedSeed(one))) {
       expect(swarmOfSeed(seed)).toEqual(drawSwarm(createSeededRandom(seed).stream("swarm")));
     }
   });

@@ -16,6 +16,8 @@ type Level = {
   /** The weight of each key that waits; 0 when its runs have different ones. */
   readonly weights: Map<string, number>;
   readonly pairs: Map<string, Pair>;
+  /** Keys that have waited on with another weight than they came with. */
+  readonly changed: ReadonlySet<string>;
 };
 
 type Runs = ReadonlyMap<RunId, GatePosition>;
@@ -102,7 +104,13 @@ export class ShareChecks {
   #compare(name: string, levelName: string, weights: Map<string, number>): void {
     const was = this.#levelOf(levelName);
     const pairs = new Map<string, Pair>();
-    const keys = [...weights.keys()].sort();
+    // A key's turn was counted by the weight of a run that came before it with another: its share is of neither.
+    const changed = new Set(
+      [...weights].flatMap(([key, weight]) =>
+        was.changed.has(key) || (was.weights.get(key) ?? weight) !== weight ? [key] : [],
+      ),
+    );
+    const keys = [...weights.keys()].filter((key) => !changed.has(key)).sort();
     for (const [index, one] of keys.entries()) {
       for (const other of keys.slice(index + 1)) {
         const [w1 = 0, w2 = 0] = [weights.get(one), weights.get(other)];
@@ -123,11 +131,11 @@ export class ShareChecks {
         );
       }
     }
-    this.#levels.set(levelName, { weights, pairs });
+    this.#levels.set(levelName, { weights, pairs, changed });
   }
 
   #levelOf(name: string): Level {
-    return this.#levels.get(name) ?? { weights: new Map(), pairs: new Map() };
+    return this.#levels.get(name) ?? { weights: new Map(), pairs: new Map(), changed: new Set() };
   }
 }
 
