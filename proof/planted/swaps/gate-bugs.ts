@@ -17,19 +17,6 @@ function savedOften(swarm: Swarm): Swarm {
   return workflows === undefined ? swarm : { ...swarm, workflows: { ...workflows, authors: 2 } };
 }
 
-/** Many grants, and many runs of one customer after each other. */
-function longQueues(drawn: Swarm): Swarm {
-  const swarm = crowdedDay(drawn);
-  const { storeSettings, workflows } = swarm;
-  if (workflows === undefined) return swarm;
-  return {
-    ...swarm,
-    chaosMs: 8_000,
-    workflows: { ...workflows, workers: 4 },
-    storeSettings: { ...storeSettings, queuedPerTenantMax: 100 },
-  };
-}
-
 /** What may start, end or move runs at gates. */
 function inAll(view: (context: Context) => Context): Operations {
   return {
@@ -92,18 +79,6 @@ const handOverOutside: Operations = {
     return operations.commit(over(context, { size }), request);
   },
 };
-
-/** Of the level: a key that comes later starts where the first ones did. */
-function virtualTimeStands(context: Context): Context {
-  const noTime = (levels: Readonly<Record<string, number>>) =>
-    Object.fromEntries(Object.keys(levels).map((level) => [level, 0]));
-  return mapping(
-    context,
-    "gateQueue",
-    (value) => value,
-    (value) => ({ ...value, levels: noTime(value.levels) }),
-  );
-}
 
 /** Every key has the same tag for ever: whoever has sent most is served most. */
 function shareForgotten(context: Context): Context {
@@ -337,13 +312,6 @@ export const swappedGate: Readonly<Record<string, Swap>> = {
         (value) => value,
       ),
     ),
-  },
-  virtual_time_stands: {
-    what: "a grant does not move the virtual time of its level: whoever comes later is served first for long",
-    caughtBy: ["INV-34"],
-    seedsMax: 500,
-    swarm: longQueues,
-    table: inAll(virtualTimeStands),
   },
   share_forgotten: {
     what: "a grant does not move the tag of its key: places go by arrival alone",
