@@ -204,7 +204,7 @@ function inTheOtherOrder(store: Store): Store {
   };
 }
 
-/** It begins with nothing to do, whoever may wait. */
+/** It begins with nothing to do: the run may wait. */
 const beginsWhileWaiting: Operations = {
   ...operations,
   admit: (context, request) => {

@@ -91,7 +91,7 @@ export class GateChecks {
     this.#count(execution, tenant, moves);
   }
 
-  /** INV-31: whoever has taken a place, it was free by the limit that the operation has read. */
+  /** INV-31: a place that was taken was free by the limit that the operation has read. */
   #checkAdditions(
     { name }: StoreExecution,
     tenant: TenantId,

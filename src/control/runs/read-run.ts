@@ -61,7 +61,7 @@ async function getRun(
   return { kind: "run", run };
 }
 
-/** Whoever is further behind is told no position: it would be another one by the time it is read. */
+/** A run further behind gets no position: it would have changed by the time it is read. */
 const positionMax = 100;
 
 async function positionOf(engine: Engine, { tenant, runId, gates }: RunHeader): Promise<number | undefined> {
