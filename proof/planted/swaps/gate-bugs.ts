@@ -80,7 +80,7 @@ const handOverOutside: Operations = {
   },
 };
 
-/** Every key has the same tag for ever: whoever has sent most is served most. */
+/** Every key has the same tag for ever: the key with most runs is served most. */
 function shareForgotten(context: Context): Context {
   const { records } = context;
   const none = "0".padStart(16, "0");

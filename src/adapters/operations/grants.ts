@@ -1,5 +1,5 @@
 // How runs pass their gates: what a start takes or waits for, and how a place that becomes free is handed on at once.
-import { type GateId, type GatesPlan, headLevel, keepsOnlyNewest } from "../../domain/gates.ts";
+import { type GateId, type GatesPlan, headLevel, keepsOnlyNewest, tenantGate } from "../../domain/gates.ts";
 import { isTerminal, type RunId, type TerminalStatus, unchanged } from "../../domain/run.ts";
 import type { TenantId } from "../../domain/tenant.ts";
 import type { Woken } from "../../ports/admission-operations.ts";
@@ -35,7 +35,7 @@ export function enterGates(
   plan: GatesPlan | undefined,
 ): { readonly state: StoredRun; readonly moves?: Moves } {
   if (plan === undefined) {
-    putPlace(context, state, "tenant" as GateId);
+    putPlace(context, state, tenantGate);
     return { state };
   }
   const { queueMax: _queueMax, deadlineMs, ...rest } = plan;
