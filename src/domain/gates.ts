@@ -1,5 +1,6 @@
 // Gates: limits on how many runs are active at once, and the order in which runs that wait for a place get one.
 import { hash } from "node:crypto";
+import type { RateId } from "./rates.ts";
 import type { Brand, TenantSettings } from "./tenant.ts";
 
 /**
@@ -50,6 +51,10 @@ export type RunGates = Omit<GatesPlan, "queueMax" | "deadlineMs"> & {
   readonly held: number;
   /** It waits for a place in the next one; absent once it is admitted. */
   readonly waits?: QueuePlace;
+  /** It waits for its rate, before its first gate, until then; absent afterwards. */
+  readonly startsAtMs?: number;
+  /** The rate that makes it wait. */
+  readonly rate?: RateId;
 };
 
 export type QueuePlace = {

@@ -1,5 +1,6 @@
 // What may happen to a run after its admission: every change arrives as an entry of its inbox.
 import type { ApprovalId, Decider, Decision } from "./approval.ts";
+import type { Amounts } from "./budgets.ts";
 import type { DispatchVerdict } from "./dispatch.ts";
 import type { ClaimToken, JobId } from "./job.ts";
 import type { Guard } from "./lock.ts";
@@ -20,6 +21,8 @@ export type NewEntry =
       readonly jobId: JobId;
       readonly token: ClaimToken;
       readonly outcome: JobOutcome;
+      /** What the attempt has used, if the worker says so. */
+      readonly usage?: Amounts;
       /** The result, the error, or who handed it back: stored with the run when the entry is accepted. */
       readonly payload: RunRecord;
       /** The dead letter that had kept it, and who delivers it again: accepted, the letter is retried. */

@@ -1,7 +1,9 @@
 // The work of one step as workers see it: its record, what it requires of a worker, and how many may run at once.
 
+import type { BudgetId, JobMeter } from "./budgets.ts";
 import type { CheckedVerdict } from "./dispatch.ts";
 import type { Fence } from "./lock.ts";
+import type { TopicRate } from "./rates.ts";
 import { parseRunId, type RunId } from "./run.ts";
 import type { Brand, TenantSettings } from "./tenant.ts";
 
@@ -39,10 +41,10 @@ export function parseAttempt(text: string, from: number): Omit<JobParts, "runId"
 }
 
 /**
- * `held` waits for the dispatch check; `ready` may be claimed; `claimed` is held by one worker; `reported` has its result;
+ * `held` waits for the dispatch check; `ready` may be claimed; `parked` waits for a budget; `claimed` is held by one worker; `reported` has its result;
  * `lost` had a claim that ran out; `voided` was called off by the run. The last three are final: the next attempt is another job.
  */
-export const jobStates = ["held", "ready", "claimed", "reported", "lost", "voided"] as const;
+export const jobStates = ["held", "ready", "parked", "claimed", "reported", "lost", "voided"] as const;
 export type JobState = (typeof jobStates)[number];
 
 /** How a worker takes a job: its token, its name, and how long it may be silent. */
@@ -92,6 +94,8 @@ export type JobSpec = {
   readonly claim?: ClaimTerms;
   /** Nobody may claim it before the dispatch check allows it; then a claim of its own is passed over. */
   readonly held?: true;
+  /** Absent where its step estimates nothing and no budget of its run's tree pays for it. */
+  readonly meter?: JobMeter;
 };
 
 /** A job as the store keeps it. */
@@ -109,7 +113,11 @@ export type Job = Omit<JobSpec, "claim" | "held"> & {
     readonly expiresAtMs: number;
     /** The pool in which the job is counted as running; absent while nobody counts the jobs of `default`. */
     readonly pool?: string;
+    /** It has a charge, which its end settles. */
+    readonly charged?: true;
   };
+  /** The budget for which it is parked. */
+  readonly parkedFor?: BudgetId;
   /** Id of the inbox entry that reported it: a repeated report is recognised by it. */
   readonly reportId?: string;
   /** The worker's last word on its progress, opaque. */
@@ -120,7 +128,7 @@ export type Job = Omit<JobSpec, "claim" | "held"> & {
 
 /** A job as it is enqueued. Field by field: spreading all but one took five times as long, and every step of every run passes here. */
 export function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job {
-  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs, turn, traceparent } = spec;
+  const { jobId, step, attempt, topic, inputKey, requires, deadlineAtMs, turn, traceparent, meter } = spec;
   const job: Job = {
     jobId,
     step,
@@ -135,7 +143,8 @@ export function readyJob(spec: JobSpec, runId: RunId, createdAtMs: number): Job 
   const required = requires === undefined ? job : { ...job, requires };
   const limited = deadlineAtMs === undefined ? required : { ...required, deadlineAtMs };
   const turned = turn === undefined ? limited : { ...limited, turn };
-  return traceparent === undefined ? turned : { ...turned, traceparent };
+  const traced = traceparent === undefined ? turned : { ...turned, traceparent };
+  return meter === undefined ? traced : { ...traced, meter };
 }
 
 /** What a hint carries to those who may have a worker for the job. */
@@ -198,18 +207,29 @@ export type PoolLimits = {
   readonly topics?: readonly string[];
 };
 
-const placeRefusals = ["pool_draining", "pool_without_topic", "topic_full", "pool_full"] as const;
+const placeRefusals = [
+  "pool_draining",
+  "pool_without_topic",
+  "topic_full",
+  "pool_full",
+  "topic_rate",
+] as const;
 export type PlaceRefusal = (typeof placeRefusals)[number];
 
 export function isPlaceRefusal(because: string): because is PlaceRefusal {
   return placeRefusals.some((refusal) => refusal === because);
 }
 
-type Limits = Pick<TenantSettings, "topics" | "pools">;
+type Limits = Pick<TenantSettings, "topics" | "pools" | "topicRates">;
 
 /** Whether the running jobs of the tenant are counted. */
-export function hasLimits({ topics = {}, pools = {} }: Limits): boolean {
-  return Object.keys(topics).length > 0 || Object.keys(pools).length > 0;
+export function hasLimits({ topics = {}, pools = {}, topicRates = {} }: Limits): boolean {
+  return [topics, pools, topicRates].some((limits) => Object.keys(limits).length > 0);
+}
+
+/** Own entries only, as below. */
+export function topicRatesOf({ topicRates = {} }: Limits, topic: string): readonly TopicRate[] {
+  return Object.hasOwn(topicRates, topic) ? (topicRates[topic] ?? []) : [];
 }
 
 /** Own entries only: a topic may be called `constructor`. */

@@ -1,5 +1,7 @@
 // A tenant: its id and partition, its settings, its quotas, and the documents that it keeps.
+import type { TenantBudget } from "./budgets.ts";
 import type { PoolLimits, TopicLimits } from "./job.ts";
+import type { StartRate, TopicRate } from "./rates.ts";
 
 declare const brand: unique symbol;
 
@@ -74,14 +76,24 @@ export type TenantSettings = {
   readonly atLimit?: "reject" | "queue";
   /** The gates that workflows share by name; a name that is absent has no limit. */
   readonly gates?: Readonly<Record<string, { readonly max: number }>>;
+  /** How many runs may start in a span of time, whatever their workflow. */
+  readonly startRate?: Omit<StartRate, "rate">;
+  /** By topic: how many jobs may be claimed in a span of time, or how many units they may need. While there is any, running jobs are counted. */
+  readonly topicRates?: Readonly<Record<string, readonly TopicRate[]>>;
+  /** What all runs together may spend. */
+  readonly budgets?: Readonly<Record<string, TenantBudget>>;
   /** How much the tenant may store and hold open; a name that is absent has the process-wide number. */
   readonly quotas?: Partial<Quotas>;
 };
 
-/** `undefined` removes a setting; of the quotas and gates, one that is named. */
+/** `undefined` removes a setting; of the quotas, gates, rates of topics and budgets, one that is named. */
 export type TenantChanges = {
-  readonly [Name in Exclude<keyof TenantSettings, "quotas" | "gates">]?: TenantSettings[Name] | undefined;
+  readonly [Name in Exclude<keyof TenantSettings, "quotas" | "gates" | "topicRates" | "budgets">]?:
+    | TenantSettings[Name]
+    | undefined;
 } & {
+  readonly topicRates?: Readonly<Record<string, readonly TopicRate[] | undefined>> | undefined;
+  readonly budgets?: Readonly<Record<string, TenantBudget | undefined>> | undefined;
   readonly quotas?: { readonly [Name in QuotaName]?: number | undefined } | undefined;
   readonly gates?: Readonly<Record<string, { readonly max: number } | undefined>> | undefined;
 };

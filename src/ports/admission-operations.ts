@@ -1,9 +1,11 @@
 // The store operations on a tenant (settings, usage, events), and those that decide which runs may start.
 import type { EventRow } from "../domain/audit.ts";
+import type { BudgetId, RunBudget } from "../domain/budgets.ts";
 import type { Fingerprint, ReservationDigest } from "../domain/fingerprint.ts";
 import type { GateId, GatesPlan } from "../domain/gates.ts";
 import type { JobId } from "../domain/job.ts";
 import type { Fence, Guard, LockToken } from "../domain/lock.ts";
+import type { RateId, StartRate } from "../domain/rates.ts";
 import type { RunChange, RunHeader, RunId, RunStatus, TerminalStatus } from "../domain/run.ts";
 import type { QuotaReached, TenantId, TenantRecord, TenantSettings, Usage } from "../domain/tenant.ts";
 
@@ -83,6 +85,10 @@ export type NewRun = {
    * there is none or somebody waits. One that may wait is started by its inbox.
    */
   readonly gates?: GatesPlan;
+  /** Its start counts in these, each once. One that may wait for a rate has a plan of its gates as well. */
+  readonly rates?: readonly StartRate[];
+  /** The budgets of its workflow that refuse a start when they are used up; the tenant's are read from its settings. */
+  readonly budgets?: readonly RunBudget[];
 };
 
 /** A job that was born claimed, or claimed. */
@@ -102,20 +108,37 @@ type Admitted = {
   readonly claims: readonly ClaimGrant[];
   /** Idempotency keys that the tenant has now; only with a key. */
   readonly keysKept?: number;
-} & KeyEvicted &
+} & RateShown &
+  KeyEvicted &
   Woken;
 
-/** The run exists and waits for a place; its key is bound. `position` is an estimate: others may come before it or leave. */
+/** The run exists and waits for a place or its time; its key is bound. `position` is an estimate: others may come before it or leave. */
 type Queued = {
   readonly kind: "queued";
   readonly runId: RunId;
-  readonly gate: GateId;
   /** 1 is the next. */
   readonly position: number;
   readonly deadlineAtMs: number;
   readonly keysKept?: number;
-} & KeyEvicted &
+} & (
+  | { readonly gate: GateId }
+  /** The rate that makes it wait longest, and when it goes on to its gates. */
+  | { readonly rate: RateId; readonly startsAtMs: number }
+) &
+  RateShown &
+  KeyEvicted &
   Woken;
+
+/** Of the rates that a new start has counted in, the one with the least left; also in a repeated answer as it is then. */
+type RateShown = {
+  readonly rateLeft?: {
+    readonly limit: number;
+    readonly perMs: number;
+    readonly remaining: number;
+    /** Until nothing of it is used any more. */
+    readonly resetMs: number;
+  };
+};
 
 /** Runs in whose inboxes the operation has put something: those that got a place, and those that are asked to cancel. */
 export type Woken = { readonly woken?: readonly RunId[] };
@@ -134,6 +157,10 @@ export type StartRefusal =
     }
   /** As many runs wait at the gate, or of the tenant, as may; the tenant's number comes without a gate. */
   | { readonly kind: "queue_full"; readonly limit: number; readonly gate?: GateId }
+  /** With `queue`, the start would wait beyond its deadline: repeated after this time, it would not. */
+  | { readonly kind: "start_rate_exceeded"; readonly rate: RateId; readonly retryAfterMs: number }
+  /** Nothing is left of a budget that refuses starts then. */
+  | { readonly kind: "budget_exhausted"; readonly budget: BudgetId; readonly resetsAtMs: number }
   | { readonly kind: "tenant_stopped" }
   | Unauthenticated
   /** The workflow was changed or removed since the caller read it. */

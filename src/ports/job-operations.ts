@@ -1,5 +1,6 @@
 // The store operations of workers on jobs, and the sweep, which handles what is due.
 
+import type { Amounts, BudgetId } from "../domain/budgets.ts";
 import type { GateId } from "../domain/gates.ts";
 import type { ClaimTerms, ClaimToken, Job, JobHint, JobId, PlaceRefusal } from "../domain/job.ts";
 import type { Fence } from "../domain/lock.ts";
@@ -15,6 +16,8 @@ export type ClaimAnswer =
       readonly job: Job;
       /** The input record's body. */
       readonly input: string;
+      /** This budget cannot pay for it, and does not let it wait: nothing was reserved. The caller reports it as failed. */
+      readonly overBudget?: BudgetId;
     }
   | {
       readonly kind: "refused";
@@ -26,7 +29,11 @@ export type ClaimAnswer =
         | "run_cancelling"
         | "tenant_stopped"
         | "credential_revoked"
+        /** It is parked until the budget has more. */
+        | "budget_held"
         | PlaceRefusal;
+      /** Of `topic_rate`: it would pass then, if nobody else comes before. */
+      readonly againInMs?: number;
     };
 
 export type BeatAnswer =
@@ -36,6 +43,8 @@ export type BeatAnswer =
       readonly jobId: JobId;
       readonly expiresInMs: number;
       readonly stop: boolean;
+      /** It stops because this budget is overspent: the caller reports the job as failed. */
+      readonly overBudget?: BudgetId;
     }
   | { readonly kind: "lost"; readonly jobId: JobId };
 
@@ -58,6 +67,8 @@ export type JobOperations = {
         readonly token: ClaimToken;
         readonly leaseMs: number;
         readonly progress?: string;
+        /** What the attempt has used up to now. */
+        readonly usage?: Amounts;
       }>;
     };
     outcome: { readonly kind: "judged"; readonly answers: readonly BeatAnswer[] };
@@ -110,7 +121,7 @@ export type SweepOperations = {
           readonly kind: "swept";
           /** Runs with entries that nobody is applying. */
           readonly waiting: ReadonlyArray<{ readonly tenant: TenantId; readonly runId: RunId }>;
-          /** Jobs that nobody has claimed. */
+          /** Jobs that nobody has claimed, and those that a budget held and lets go on. */
           readonly unclaimed: ReadonlyArray<{ readonly tenant: TenantId; readonly job: JobHint }>;
           readonly repairs: ReadonlyArray<{
             readonly tenant: TenantId;

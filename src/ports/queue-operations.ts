@@ -1,4 +1,5 @@
-// The store operations on gates and the runs that wait at them.
+// The store operations on gates and the runs that wait at them, and on what budgets have spent.
+import type { BudgetId, Ledger, LedgerId } from "../domain/budgets.ts";
 import type { GateId } from "../domain/gates.ts";
 import type { RunHeader, RunId } from "../domain/run.ts";
 import type { TenantId } from "../domain/tenant.ts";
@@ -12,6 +13,17 @@ export type GateState = {
   /** Runs that hold a place. */
   readonly active: number;
   readonly waiting: number;
+};
+
+/** What holds of a budget in one of its periods. */
+export type LedgerState = Ledger & {
+  readonly ledger: LedgerId;
+  readonly budget: BudgetId;
+  readonly periodStartMs: number;
+  /** Absent when the budget is not set any more: it stops nobody. */
+  readonly amount?: number;
+  /** Jobs that it holds now, in whichever period they came. */
+  readonly parked: number;
 };
 
 export type QueueOperations = {
@@ -37,6 +49,11 @@ export type QueueOperations = {
       readonly holders: readonly RunHeader[];
       readonly queue: readonly RunHeader[];
     };
+  };
+  /** The ledgers that are kept, by their ids. */
+  listLedgers: {
+    request: { readonly tenant: TenantId; readonly after: string; readonly limit: number };
+    outcome: { readonly kind: "listed"; readonly ledgers: readonly LedgerState[] };
   };
   /** Puts a run that waits at another place of its queue: before all others, or behind those of a priority. */
   moveQueued: {
