@@ -41,7 +41,7 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
     },
   },
   setTenant: {
-    keys: (keys) => [keys.tenant, keys.events, keys.trail, keys.due],
+    keys: (keys) => [keys.tenant, keys.events, keys.trail, keys.due, keys.parkedLines],
     args({ tenant, settings, expectedVersion, changeId, actor, credential }, store) {
       const { maxConcurrentRuns, admissionStrategy, admissionWait, stopped } = settings;
       const { revokedKeyIds = [], quotas = {} } = settings;
@@ -62,6 +62,7 @@ export const tenantCalls: ScriptCalls<keyof StoreOf<"tenants">> = {
         settings.removed === true ? "true" : "",
         String(store.auditRecordsPerTenantMax),
         limitWords(Object.entries(settings.gates ?? {}).map(([name, { max }]) => [name, max])),
+        tenantBudgetWords(settings),
         ...storeQuotaNames.flatMap((name) => [`quota:${name}`, String(quotas[name] ?? "")]),
       ];
     },
@@ -113,7 +114,7 @@ type CountedFields = readonly [number, number, number, number, number, number, n
 /** As lua/parts/places.lua describes it. Two spaces at least when there is any limit, so that it differs from none. */
 function limitsText(settings: TenantSettings): string {
   if (!hasLimits(settings)) return "";
-  const { topics = {}, pools = {} } = settings;
+  const { topics = {}, pools = {}, topicRates = {} } = settings;
   const words = Object.entries(topics).map(([topic, { maxRunning }]) => `t:${encode(topic)}=${maxRunning}`);
   for (const [name, { maxRunning, draining, topics: only }] of Object.entries(pools)) {
     const pool = encode(name);
@@ -121,7 +122,21 @@ function limitsText(settings: TenantSettings): string {
     if (draining === true) words.push(`d:${pool}`);
     if (only !== undefined) words.push(`r:${pool}`, ...only.map((topic) => `o:${pool}/${encode(topic)}`));
   }
+  for (const [topic, rates] of Object.entries(topicRates)) {
+    for (const { unit = "-", ...rate } of rates) {
+      words.push(`u:${encode(topic)}=${[...rateNumbers(rate), unencoded("unit", unit)].join(",")}`);
+    }
+  }
   return ` ${words.join(" ")} `;
+}
+
+/** Each `<name>~<unit>~<per>=<amount>,<at limit>` between two spaces; empty without any. */
+function tenantBudgetWords({ budgets = {} }: TenantSettings): string {
+  const words = Object.entries(budgets).map(([name, { unit, amount, per, atLimit }]) => {
+    const spec = unencoded("budget", budgetSpec(name, unit, per));
+    return `${spec}=${wholeMs("amount", amount)},${atLimit}`;
+  });
+  return words.length === 0 ? "" : ` ${words.join(" ")} `;
 }
 
 /** As XRANGE gives it: the id `0-<sequence>`, then names and values in turn. */
@@ -222,7 +237,7 @@ function pushRun(
   args: string[],
   { tenant, run, credential }: RequestOf<"admit"> | RequestOf<"createRun">,
 ): void {
-  const { runId, workflow, revision, definition, actor, key, start, gates, change } = run;
+  const { runId, workflow, revision, definition, actor, key, start, gates, rates, budgets, change } = run;
   args.push(
     tenant,
     unencoded("run id", runId),
@@ -235,6 +250,8 @@ function pushRun(
     key === undefined ? "" : opaqueWord("fingerprint", key.fingerprint),
     start === "applied" ? "" : packEntry({ kind: "started", entryId: runId }),
     gatesText(gates, actor),
+    ratesText(rates),
+    budgetsText(budgets),
   );
   pushChange(args, runId, change);
 }

@@ -1,4 +1,5 @@
 // A job as one text in its run's hash: words that scripts compare and exchange, then what only we read.
+import type { BudgetId } from "../../domain/budgets.ts";
 import type { CheckedVerdict } from "../../domain/dispatch.ts";
 import {
   type ClaimTerms,
@@ -20,21 +21,23 @@ import { jsonWord, spaceInWord, textOfWord, wholeMs } from "./script-call.ts";
 
 /** What a job's text ends with, after the words that change: `<topic> <spec> <input key>`. */
 export function jobTail(job: JobSpec): string {
-  const { step, attempt, topic, inputKey, requires, deadlineAtMs, turn, traceparent } = job;
-  const details = { step, attempt, requires, deadlineAtMs, turn, traceparent };
+  const { step, attempt, topic, inputKey, requires, deadlineAtMs, turn, traceparent, meter } = job;
+  // The meter stands first: scripts look there for it, and nowhere else in a text of any length.
+  const details = { meter, step, attempt, requires, deadlineAtMs, turn, traceparent };
   const spec = JSON.stringify(details).replaceAll(" ", spaceInWord);
   return `${encode(topic)} ${spec} ${inputKey}`;
 }
 
 /**
  * `<state> <republished> <token> <worker> <fence> <claimedAt> <expiresAt> <reportId> <progress> <createdAt>` and the tail;
- * a dash stands for what is absent.
+ * a dash stands for what is absent. The budget for which a job is parked stands where the token of a claim does.
  */
 export function parseJob(jobId: JobId, text: string): Job {
   const { words, inputKey } = split(jobId, text);
   const [state, republished, token, worker, fence, claimedAt, expiresAt, report, progress, created, topic] =
     words;
   const spec = JSON.parse(words[11].replaceAll(spaceInWord, " ")) as Spec;
+  const isParked = state === "parked";
   return {
     jobId,
     ...spec,
@@ -44,7 +47,8 @@ export function parseJob(jobId: JobId, text: string): Job {
     state: state as JobState,
     createdAtMs: Number(created),
     republished: Number(republished),
-    ...(token === "-"
+    ...(isParked ? { parkedFor: token as BudgetId } : {}),
+    ...(token === "-" || isParked
       ? {}
       : {
           claim: {
@@ -65,11 +69,17 @@ export function workerWord({ worker, pool = defaultPool }: ClaimTerms): string {
   return pool === defaultPool ? jsonWord(worker) : `[${jsonWord(worker)},"${encode(pool)}"]`;
 }
 
-function parseWorker(word: string): { readonly worker: string; readonly pool?: string } {
+function parseWorker(word: string): Pick<Claim, "worker" | "pool" | "charged"> {
   if (!word.startsWith("[")) return { worker: textOfWord(word) };
-  const [worker, pool] = JSON.parse(word.replaceAll(spaceInWord, " ")) as [string, string];
-  return { worker, pool: decodeURIComponent(pool) };
+  const [worker, pool, charged] = JSON.parse(word.replaceAll(spaceInWord, " ")) as [string, string, 1?];
+  return {
+    worker,
+    ...(pool === "" ? {} : { pool: decodeURIComponent(pool) }),
+    ...(charged === undefined ? {} : { charged: true }),
+  };
 }
+
+type Claim = NonNullable<Job["claim"]>;
 
 /** `<topic> <pool>` of a place that was freed, or nothing. */
 export function parseFreed(text: unknown): { freed?: Place } {
@@ -125,7 +135,7 @@ export function parseClaims(flat: readonly (string | number)[]): ClaimGrant[] {
   }));
 }
 
-type Spec = Pick<JobSpec, "step" | "attempt" | "requires" | "deadlineAtMs" | "turn" | "traceparent">;
+type Spec = Pick<JobSpec, "step" | "attempt" | "requires" | "deadlineAtMs" | "turn" | "traceparent" | "meter">;
 
 const jobPattern = new RegExp(`^${"([^ ]+) ".repeat(12)}([^]*)$`);
 
