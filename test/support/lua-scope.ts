@@ -18,7 +18,7 @@ export type LuaScope = {
 };
 
 const ofLua = [
-  ..."redis KEYS ARGV string table math tonumber unpack pairs ipairs type next select error pcall".split(" "),
+  ..."redis cjson KEYS ARGV string table math tonumber unpack pairs ipairs type next select error pcall".split(" "),
 ];
 
 const keywords = new Set(

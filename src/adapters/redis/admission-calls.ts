@@ -1,14 +1,17 @@
 // The operations on a tenant, and those that admit, reserve, create and count runs, as script calls.
 import type { EventRow, EventType } from "../../domain/audit.ts";
+import { budgetSpec } from "../../domain/budgets.ts";
 import type { GateId } from "../../domain/gates.ts";
 import { hasLimits } from "../../domain/job.ts";
+import type { RateId } from "../../domain/rates.ts";
 import type { RunId, RunStatus } from "../../domain/run.ts";
 import { storeQuotaNames, type TenantSettings } from "../../domain/tenant.ts";
 import type { NewRun } from "../../ports/admission-operations.ts";
-import type { RequestOf, StoreOf } from "../../ports/store.ts";
+import type { OutcomeOf, RequestOf, StoreOf } from "../../ports/store.ts";
 import { parseClaims } from "./job-format.ts";
 import { encode, unencoded } from "./keys.ts";
 import {
+  budgetsText,
   gatesText,
   headerFields,
   limitWords,
@@ -16,6 +19,8 @@ import {
   parseHeaders,
   parseWoken,
   pushChange,
+  rateNumbers,
+  ratesText,
   settingsArgs,
 } from "./run-format.ts";
 import {
@@ -27,6 +32,7 @@ import {
   jsonWord,
   opaqueWord,
   type ScriptCalls,
+  wholeMs,
   word,
 } from "./script-call.ts";
 
@@ -159,14 +165,17 @@ export const admitCall: GatheredCall<"admit"> = {
   push: pushRun,
   read: {
     admitted: parseAdmitted,
-    queued([gate, position, deadlineAtMs, keysKept, early, woken], { run }) {
+    queued([waitsFor, position, deadlineAtMs, keysKept, early, woken, left, startsAtMs], { run }) {
       return {
         runId: run.runId,
-        gate: gate as GateId,
+        ...(startsAtMs === undefined
+          ? { gate: waitsFor as GateId }
+          : { rate: waitsFor as RateId, startsAtMs: Number(startsAtMs) }),
         position: Number(position),
         deadlineAtMs: Number(deadlineAtMs),
         ...parseKept(keysKept, early),
         ...parseWoken(woken),
+        ...parseRateLeft(left),
       };
     },
   },
@@ -257,7 +266,7 @@ function pushRun(
 }
 
 function parseAdmitted(fields: Fields, { run }: { readonly run: NewRun }) {
-  const [status, active, limit, claims, keysKept, early, woken] = fields;
+  const [status, active, limit, claims, keysKept, early, woken, left] = fields;
   return {
     runId: run.runId,
     status: status as RunStatus,
@@ -265,8 +274,17 @@ function parseAdmitted(fields: Fields, { run }: { readonly run: NewRun }) {
     claims: parseClaims(claims as readonly string[]),
     ...parseKept(keysKept, early),
     ...parseWoken(woken),
+    ...parseRateLeft(left),
   };
 }
+
+/** Of a start without rates it is empty. */
+function parseRateLeft(left: unknown) {
+  const [limit, perMs, remaining, resetMs] = left as readonly number[];
+  return limit === undefined ? {} : { rateLeft: { limit, perMs, remaining, resetMs } as RateLeft };
+}
+
+type RateLeft = NonNullable<Extract<OutcomeOf<"admit">, { kind: "admitted" }>["rateLeft"]>;
 
 function parseKept(keysKept: unknown, early: unknown) {
   return {

@@ -69,13 +69,16 @@ export function workerWord({ worker, pool = defaultPool }: ClaimTerms): string {
   return pool === defaultPool ? jsonWord(worker) : `[${jsonWord(worker)},"${encode(pool)}"]`;
 }
 
-function parseWorker(word: string): Pick<Claim, "worker" | "pool" | "charged"> {
+type StoredWorker = [worker: string, pool: string, mark?: 1 | [overBudget: BudgetId]];
+
+function parseWorker(word: string): Pick<Claim, "worker" | "pool" | "charged" | "overBudget"> {
   if (!word.startsWith("[")) return { worker: textOfWord(word) };
-  const [worker, pool, charged] = JSON.parse(word.replaceAll(spaceInWord, " ")) as [string, string, 1?];
+  const [worker, pool, mark] = JSON.parse(word.replaceAll(spaceInWord, " ")) as StoredWorker;
   return {
     worker,
     ...(pool === "" ? {} : { pool: decodeURIComponent(pool) }),
-    ...(charged === undefined ? {} : { charged: true }),
+    ...(mark === 1 ? { charged: true } : {}),
+    ...(Array.isArray(mark) ? { overBudget: mark[0] } : {}),
   };
 }
 

@@ -162,7 +162,7 @@ export function budgetsText(budgets: readonly RunBudget[] = []): string {
 }
 
 /** Amounts by unit, each `<unit>=<amount>` behind a space. */
-export function amountWords(amounts: Amounts): string {
+export function amountWords(amounts: Amounts = {}): string {
   return Object.entries(amounts)
     .map(([unit, amount]) => ` ${unencoded("unit", unit)}=${amount}`)
     .join("");

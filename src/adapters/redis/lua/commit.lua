@@ -24,6 +24,8 @@ local runningKey, limits
 --@include worker-word
 --@include places
 --@include use-gates
+--@include use-limits
+--@include is-metered
 
 local function perform(ARGV)
   local tenant, runId, guardToken, guardFence, policy = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -31,6 +33,7 @@ local function perform(ARGV)
   local version, at, known = tonumber(expected), 12, tenantOf(tenant)
   local runKey, inboxKey, activeKey, eventsKey = known.runPrefix .. runId, known.inboxPrefix .. runId, known.activeKey, known.eventsKey
   runningKey, limits, places.changes = known.runningKey, nil, {}
+  beginLimits()
   local committed = string.format("%.0f", version + 1)
   local run = redis.call("HMGET", runKey,
     "status", "version", "reservation", "drains", "row:" .. committed, "cancel", "parent", "treeSize", "retries",
@@ -91,6 +94,7 @@ local function perform(ARGV)
     end
   end
   --@include plan-change
+  planLimits(known, writes)
   local releases = ends or left == 0
   if waiting > 0 and releases then
     dueGone[#dueGone + 1] = attention
@@ -100,6 +104,7 @@ local function perform(ARGV)
   end
 
   -- The row goes first: it is the only write that Redis can refuse, and before it nothing has happened. The stream counts.
+  addCrossings(known)
   redis.call("XADD", eventsKey, "MAXLEN", "~", eventsMax, "0-*",
     "at", now, "type", ends and "run_ended" or "run_changed", "subject", runId, "actor", "engine",
     "detail", (ends and status or nextVersion .. " " .. status) .. news)

@@ -1,26 +1,28 @@
 #!lua
 --[[
-  Budgets as domain/budgets.ts has them. ledgers:<tenant> is a hash of "<spent> <reserved> <crossed> <first>" by the ledger's name, "<budget> <start of the
-  period, 16 digits>"; ledger-ids:<tenant> the sorted set of these names, all with score 0. parked:<tenant>:<budget> is the
-  line of a budget, the sorted set of the jobs that it holds by the time of their creation; parked-lines:<tenant> the sorted
-  set of the budgets that hold jobs, all with score 0: each of them is visited, and stands among what is due. What an
-  operation changes is kept in the table that `ledgerOf` gives, until `write`.
+  Budgets as domain/budgets.ts has them. ledgers:<tenant> is a hash of "<spent> <reserved> <crossed> <first>" by the ledger's
+  name, "<budget> <start of the period, 16 digits>"; ledger-ids:<tenant> the sorted set of these names, all with score 0.
+  parked:<tenant>:<budget> is the line of a budget, the sorted set of the jobs that it holds by the time of their creation;
+  parked-lines:<tenant> the sorted set of the budgets that hold jobs, all with score 0: each of them is visited, and stands
+  among what is due. What an operation changes is kept in the table that `ledgerOf` gives, until `write`.
   Reads: start, dueKey, now, nowMs, settingsOf, checkSet
-  Sets: budgets (a table of functions: begin, for an operation of its own; periodAt of a budget's id and a time, gives the start and the end of that
-  period; unitOf of an id; amountOf of a tenant and an id, the amount or false; payersOf of a tenant and the budgets of a
-  workflow, a list of id and atLimit, gives those and the tenant's in the order of their ledgers, each with unit, amount, ledger and endMs;
-  fits of a ledger, an amount and an estimate; ledgerOf of a tenant, an id and the start of a period; reserve of a payer's ledger and an estimate;
-  change of a tenant, a ledger and what is added to spent and reserved; park of a tenant, an id, a job, its createdAt and the end of the period; lineOf of a tenant and an id, the
-  keys of its line and of all lines; and write of a tenant and a list of commands, which gets those that store what was changed),
-  crossed, the list of what is told of budgets: id and detail of each)
+  Sets: budgets (a table of functions: begin, for an operation of its own; periodAt of a budget's id and a time, gives the
+  start and the end of that period; unitOf of an id; amountOf of a tenant and an id, the amount or false; stops of these, whether one of the tenant
+  fails its jobs; payersOf of a tenant
+  and the budgets of a workflow, a list of id and atLimit, gives those and the tenant's in the order of their ledgers, each
+  with unit, amount, ledger and endMs; fits of a ledger, an amount and an estimate; ledgerOf of a tenant, an id and the start
+  of a period; reserve of a tenant, a ledger and an estimate; change of a tenant, a ledger and what is added to spent and
+  reserved; park of a tenant, an id, a job, its createdAt and the end of the period; unpark of a tenant, an id and a job;
+  lineOf of a tenant and an id, the keys of its line and of all lines; write of a tenant and a list of commands, which gets
+  those that store what was changed; and crossed, a list of what the feed is told: id and detail of each)
 ]]
-local budgets, ledgersRead, ledgersInOrder, amountsRead, lineCommands = {}, {}, {}, {}, {}
+local budgets, ledgersRead, ledgersInOrder, amountsRead, lineCommands, held = {}, {}, {}, {}, {}, {}
 local dayMs, mondayMs, ledgerKeptMs = 86400000, 345600000, 3024000000
 local periodMs = { hour = 3600000, day = dayMs, week = 7 * dayMs }
 local crossings = { 50, 80, 100 }
 
 function budgets.begin()
-  ledgersRead, ledgersInOrder, amountsRead, lineCommands, budgets.crossed = {}, {}, {}, {}, {}
+  ledgersRead, ledgersInOrder, amountsRead, lineCommands, held, budgets.crossed = {}, {}, {}, {}, {}, {}
 end
 budgets.begin()
 
@@ -78,6 +80,10 @@ function budgets.amountOf(known, id)
     amountsRead[id] = tonumber(string.match(text, "^[0-9]+")) or false
   end
   return amountsRead[id]
+end
+
+function budgets.stops(known, id)
+  return string.match(wordAfter(settingsOf(known).budgets, string.match(id, "^tenant%.(.*)$") or "="), ",stop$") and true or false
 end
 
 local function payerOf(known, id, atLimit)
@@ -139,7 +145,7 @@ function budgets.change(known, ledger, spent, reserved)
   if not ledger.isKept then return end
   local before = ledger.spent + ledger.reserved
   ledger.spent, ledger.reserved, ledger.isChanged = sum(ledger.spent, spent), sum(ledger.reserved, reserved), true
-  local amount = budgets.amountOf(known, ledger.id)
+  local amount = spent > 0 and budgets.amountOf(known, ledger.id)
   local name, unit = string.match(specOf(ledger.id), "^([^~]*)~([^~]*)~")
   for _, percent in ipairs(crossings) do
     if amount and percent > ledger.crossed and ledger.spent * 100 >= amount * percent then
@@ -159,6 +165,19 @@ function budgets.park(known, id, jobId, createdAt, endMs)
   lineCommands[#lineCommands + 1] = { "ZADD", line, createdAt, jobId }
   lineCommands[#lineCommands + 1] = { "ZADD", lines, 0, id }
   lineCommands[#lineCommands + 1] = { "ZADD", dueKey, "LT", string.format("%.0f", endMs), "budget " .. known.id .. " " .. id }
+end
+
+-- A line that holds nobody any more is forgotten.
+function budgets.unpark(known, id, jobId)
+  local line, lines = budgets.lineOf(known, id)
+  if not redis.call("ZSCORE", line, jobId) then return end
+  for _, key in ipairs({ lines, dueKey }) do checkSet(key) end
+  held[id] = (held[id] or redis.call("ZCARD", line)) - 1
+  lineCommands[#lineCommands + 1] = { "ZREM", line, jobId }
+  if held[id] == 0 then
+    lineCommands[#lineCommands + 1] = { "ZREM", lines, id }
+    lineCommands[#lineCommands + 1] = { "ZREM", dueKey, "budget " .. known.id .. " " .. id }
+  end
 end
 
 function budgets.write(known, commands)

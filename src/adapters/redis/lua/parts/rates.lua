@@ -23,7 +23,8 @@ function rates.of(known, id)
     local level, at, behind = string.match(redis.call("GET", key) or "", "^([0-9]+) ([0-9]+)(.*)$")
     rate = { id = id, key = key, isKept = level and true or false, level = tonumber(level or 0), at = tonumber(at or now) }
     local first, untilMs = string.match(behind or "", "^ ([^ ]+ [^ ]+) ([0-9]+)$")
-    if first and tonumber(untilMs) > nowMs then rate.first, rate.untilMs = first, tonumber(untilMs) end
+    -- A turn that was given before the clock was set back would last as long as the step.
+    if first and tonumber(untilMs) > nowMs and rate.at <= nowMs then rate.first, rate.untilMs = first, tonumber(untilMs) end
     ratesRead[key] = rate
     ratesInOrder[#ratesInOrder + 1] = rate
   end
