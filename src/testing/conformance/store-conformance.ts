@@ -22,6 +22,7 @@ import { lockStrategyCases } from "./lock-strategy-cases.ts";
 import { proposalCases } from "./proposal-cases.ts";
 import { queueCases } from "./queue-cases.ts";
 import { quotaCases } from "./quota-cases.ts";
+import { hastyRateCases, rateCases } from "./rate-cases.ts";
 import { repairCases } from "./repair-cases.ts";
 import { retryCases, retryKeyCases } from "./retry-cases.ts";
 import { runCases } from "./run-cases.ts";
@@ -69,6 +70,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...gateCases,
       ...newestCases,
       ...queueCases,
+      ...rateCases,
       ...approvalCases,
       ...documentCases,
       ...listingCases,
@@ -87,6 +89,7 @@ export const storeConformance: readonly ConformanceSuite[] = [
       ...heldSweepCases,
       ...hastyLimitCases,
       ...gateChangeCases,
+      ...hastyRateCases,
     ],
   },
   {
