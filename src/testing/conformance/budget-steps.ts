@@ -8,7 +8,7 @@ import type { NewRun } from "../../ports/admission-operations.ts";
 import type { LedgerState } from "../../ports/queue-operations.ts";
 import { planOf } from "./gate-steps.ts";
 import { call, type Harness, only } from "./harness.ts";
-import { claim, deliver, jobOf, resultOf } from "./run-steps.ts";
+import { claim, deliver, jobOf, jobState, resultOf } from "./run-steps.ts";
 
 /** Longer than any case takes on a real clock: nearly nothing drains meanwhile. */
 export const hourMs = 3_600_000;
@@ -175,4 +175,17 @@ export async function presentLedger(harness: Harness, budget: BudgetId): Promise
 export async function crossingsSaid({ store, tenant }: Harness): Promise<readonly string[]> {
   const { events } = only(await store.readEvents({ tenant, after: 0, limit: 1_000 }, call), "events");
   return events.filter(({ type }) => type === "budget_crossed").map(({ detail }) => detail);
+}
+
+export const costs = (amount: number) => ({ estimate: { usd: amount * usd } });
+export const uses = (amount: number) => ({ usage: { usd: amount * usd } });
+
+export async function said(harness: Harness, jobIds: readonly JobId[]): Promise<readonly string[]> {
+  const answers: string[] = [];
+  for (const jobId of jobIds) answers.push(await claimSaid(harness, jobId));
+  return answers;
+}
+
+export async function states(harness: Harness, jobIds: readonly JobId[]): Promise<readonly string[]> {
+  return Promise.all(jobIds.map((jobId) => jobState(harness, jobId)));
 }
