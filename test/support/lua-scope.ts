@@ -18,7 +18,7 @@ export type LuaScope = {
 };
 
 const ofLua = [
-  ..."redis cjson KEYS ARGV string table math tonumber unpack pairs ipairs type next select error pcall".split(" "),
+  ..."redis KEYS ARGV string table math tonumber unpack pairs ipairs type next select error pcall".split(" "),
 ];
 
 const keywords = new Set(

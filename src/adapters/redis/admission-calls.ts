@@ -32,7 +32,6 @@ import {
   jsonWord,
   opaqueWord,
   type ScriptCalls,
-  wholeMs,
   word,
 } from "./script-call.ts";
 
@@ -140,7 +139,7 @@ function limitsText(settings: TenantSettings): string {
 function tenantBudgetWords({ budgets = {} }: TenantSettings): string {
   const words = Object.entries(budgets).map(([name, { unit, amount, per, atLimit }]) => {
     const spec = unencoded("budget", budgetSpec(name, unit, per));
-    return `${spec}=${wholeMs("amount", amount)},${atLimit}`;
+    return `${spec}=${amount},${atLimit}`;
   });
   return words.length === 0 ? "" : ` ${words.join(" ")} `;
 }

@@ -61,7 +61,7 @@ export const jobCalls: ScriptCalls<keyof StoreOf<"jobs">> = {
         jsonWord(token),
         wholeMs("leaseMs", leaseMs),
         optionalWord(progress),
-        amountWords(usage),
+        usage === undefined ? "-" : amountWords(usage),
       ]),
     ],
     read: {

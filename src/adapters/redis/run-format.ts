@@ -151,9 +151,8 @@ export function ratesText(rates: readonly StartRate[] = []): string {
     .join(" ");
 }
 
-/** Redis expires the level of a rate when it is drained, which takes a whole number of milliseconds. */
 export function rateNumbers({ limit, perMs, burst }: Rate): string[] {
-  return [limit, perMs, burst].map((number) => duration("a number of a rate", number));
+  return [String(limit), duration("perMs", perMs), String(burst)];
 }
 
 /** As lua/parts/judge-budgets.lua describes it; empty without any. */

@@ -7,7 +7,7 @@
   KEYS[4] start of all keys of the partition: the budgets that pay for a job are only known here
   KEYS from 5 on: the run of each beat: hash of the header, "job:<id>" and "charge:<id>"
   ARGV[2] tenant
-  ARGV from 3 on: jobId, token, leaseMs, progress ("-" leaves it as it is), usage (each " <unit>=<amount>", or "") of each beat
+  ARGV from 3 on: jobId, token, leaseMs, progress ("-" leaves it as it is), usage (each " <unit>=<amount>", or "-") of each beat
   Returns {"judged", now, answers} or {"too_late", now}; an answer is "extended", "extended_stop", "voided", "lost", or
   "over " and the budget that is overspent
 ]]
@@ -54,7 +54,7 @@ for index = 3, #ARGV, 5 do
     texts[jobId] = text
     extended[#extended + 1] = { runKey = runKey, jobId = jobId, text = text, expiresAt = expiresAt, place = place }
     local stop, overspent = stopped or redis.call("HGET", runKey, "cancel"), nil
-    if usage ~= "" and select(3, readWorker(worker)) then
+    if usage ~= "-" and select(3, readWorker(worker)) then
       local _, _, meters = useLimits()
       local found = charges[jobId] or redis.call("HGET", runKey, "charge:" .. jobId)
       local charge = found and meters.parse(found)

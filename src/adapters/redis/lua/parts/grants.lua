@@ -53,6 +53,7 @@ local function leaveRate(known, run)
 end
 
 function grants.awaitRate(known, run, rateId, startsAtMs)
+  redis.call("XRANGE", known.eventsKey, "-", "+", "COUNT", 1) -- Refuses a key of another type while nothing is written yet.
   run.rate, run.startsAt = rateId, startsAtMs
   beginWait(known, run)
   redis.call("ZADD", dueKey, string.format("%.0f", startsAtMs), ratedOf(known, run))
@@ -207,6 +208,7 @@ end
 
 -- Its rate has let it through: it goes on to its gates.
 function grants.beginAfterRate(known, run, moves)
+  redis.call("XRANGE", known.eventsKey, "-", "+", "COUNT", 1) -- As `checkBefore` does for other keys.
   checkBefore(known, run)
   endWait(known, run)
   leaveRate(known, run)

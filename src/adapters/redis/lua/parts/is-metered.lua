@@ -5,6 +5,6 @@
   first ten characters are enough)
 ]]
 local function isMetered(budgetsText, limitsText, topic, spec)
-  return budgetsText ~= "" or string.sub(spec, 1, 10) == '{"meter":{'
+  return budgetsText ~= "" or string.sub(spec, 1, 10) == '{"meter":"'
     or limitsText ~= "" and string.find(limitsText, " u:" .. topic .. "=", 1, true)
 end

@@ -1,7 +1,8 @@
 #!lua
 --[[
   What claims use: whether one passes the rates of its topic and the budgets that pay for it, what it takes of them, and what
-  its end settles. A job's spec begins with its meter, where it has one. A charge is the field charge:<job> of its run:
+  its end settles. A job's spec begins with its meter, where it has one: {"meter":" and words of e:<unit>=<amount> and
+  b:<budget>=<at limit>, which stand apart as the words of a spec do. A charge is the field charge:<job> of its run:
   "<token>", and behind it " e:<unit>=<amount>" of each amount of its estimate, " h:<unit>=<amount>" of what heartbeats have
   told, " r:<rate>=<units>,<level>,<at>,<limit>,<perMs>,<burst>" of what it has taken, " l:<budget>@<start of the
   period>=<reserved>,<at limit>" of what it has reserved, and " s:" and " s:<unit>=<amount>" once it was settled without the
@@ -27,9 +28,11 @@ function meters.amountsOf(text)
 end
 
 local function meterOf(spec)
-  if string.sub(spec, 1, 10) ~= '{"meter":{' then return { estimate = {}, budgets = {} } end
-  local meter = cjson.decode(string.match(spec, "%b{}", 10))
-  for index, each in ipairs(meter.budgets) do meter.budgets[index] = { id = each.budget, atLimit = each.atLimit } end
+  local meter, text = { estimate = {}, budgets = {} }, string.match(spec, '^{"meter":"([^"]*)"') or ""
+  for kind, name, value in string.gmatch(text, "(%a):([^=]*)=([^\1]*)") do
+    if kind == "e" then meter.estimate[name] = tonumber(value)
+    else meter.budgets[#meter.budgets + 1] = { id = name, atLimit = value } end
+  end
   return meter
 end
 
